@@ -1,0 +1,122 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// Code is the stable, machine-readable word of an error.
+type Code string
+
+// The error codes. Each has one HTTP status, in [Code.Status].
+const (
+	CodeInvalidRequest     Code = "invalid_request"
+	CodeUnauthorized       Code = "unauthorized"
+	CodeOriginNotAllowed   Code = "origin_not_allowed"
+	CodePathOutside        Code = "path_outside_workspace"
+	CodeReadOnly           Code = "read_only"
+	CodeNotFound           Code = "not_found"
+	CodeSessionNotFound    Code = "session_not_found"
+	CodeExecutionNotFound  Code = "execution_not_found"
+	CodeArtifactNotFound   Code = "artifact_not_found"
+	CodeFileNotFound       Code = "file_not_found"
+	CodeMethodNotAllowed   Code = "method_not_allowed"
+	CodeSessionExists      Code = "session_exists"
+	CodeSessionConflict    Code = "session_conflict"
+	CodeExecutionConflict  Code = "execution_conflict"
+	CodeLogChanged         Code = "log_changed"
+	CodeNeedsReset         Code = "needs_reset"
+	CodeNoInputPending     Code = "no_input_pending"
+	CodeNoKernel           Code = "no_kernel"
+	CodeKernelBusy         Code = "kernel_busy"
+	CodeNotAFile           Code = "not_a_file"
+	CodeEventsExpired      Code = "events_expired"
+	CodePreconditionFailed Code = "precondition_failed"
+	CodePayloadTooLarge    Code = "payload_too_large"
+	CodeUnsupportedMedia   Code = "unsupported_media_type"
+	CodeNotAcceptable      Code = "not_acceptable"
+	CodeRangeInvalid       Code = "range_not_satisfiable"
+	CodeLimitExceeded      Code = "limit_exceeded"
+	CodeQueueFull          Code = "queue_full"
+	CodeSessionLimit       Code = "session_limit"
+	CodeInternal           Code = "internal_error"
+	CodeNotImplemented     Code = "not_implemented"
+	CodeKernelStart        Code = "kernel_start_failed"
+	CodeShuttingDown       Code = "shutting_down"
+	CodeDiskLimit          Code = "disk_limit"
+)
+
+var statuses = map[Code]int{
+	CodeInvalidRequest:     http.StatusBadRequest,
+	CodeUnauthorized:       http.StatusUnauthorized,
+	CodeOriginNotAllowed:   http.StatusForbidden,
+	CodePathOutside:        http.StatusForbidden,
+	CodeReadOnly:           http.StatusForbidden,
+	CodeNotFound:           http.StatusNotFound,
+	CodeSessionNotFound:    http.StatusNotFound,
+	CodeExecutionNotFound:  http.StatusNotFound,
+	CodeArtifactNotFound:   http.StatusNotFound,
+	CodeFileNotFound:       http.StatusNotFound,
+	CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
+	CodeNotAcceptable:      http.StatusNotAcceptable,
+	CodeSessionExists:      http.StatusConflict,
+	CodeSessionConflict:    http.StatusConflict,
+	CodeExecutionConflict:  http.StatusConflict,
+	CodeLogChanged:         http.StatusConflict,
+	CodeNeedsReset:         http.StatusConflict,
+	CodeNoInputPending:     http.StatusConflict,
+	CodeNoKernel:           http.StatusConflict,
+	CodeKernelBusy:         http.StatusConflict,
+	CodeNotAFile:           http.StatusConflict,
+	CodeEventsExpired:      http.StatusGone,
+	CodePreconditionFailed: http.StatusPreconditionFailed,
+	CodePayloadTooLarge:    http.StatusRequestEntityTooLarge,
+	CodeUnsupportedMedia:   http.StatusUnsupportedMediaType,
+	CodeRangeInvalid:       http.StatusRequestedRangeNotSatisfiable,
+	CodeLimitExceeded:      http.StatusUnprocessableEntity,
+	CodeQueueFull:          http.StatusTooManyRequests,
+	CodeSessionLimit:       http.StatusTooManyRequests,
+	CodeInternal:           http.StatusInternalServerError,
+	CodeNotImplemented:     http.StatusNotImplemented,
+	CodeKernelStart:        http.StatusServiceUnavailable,
+	CodeShuttingDown:       http.StatusServiceUnavailable,
+	CodeDiskLimit:          http.StatusInsufficientStorage,
+}
+
+// Status is the HTTP status that goes with the code, 500 for a code that is not listed.
+func (c Code) Status() int {
+	if s, ok := statuses[c]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// Error is a problem as RFC 9457 has it, with a code. Detail is for people: what happened and what to do; it
+// never holds a host path or a stack. An Error is made by [Errorf] and is not changed afterwards.
+type Error struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   Code   `json:"code"`
+}
+
+// Errorf makes the error of that code, with its status and title.
+func Errorf(code Code, format string, args ...any) *Error {
+	status := code.Status()
+	return &Error{
+		Type:   "about:blank",
+		Title:  http.StatusText(status),
+		Status: status,
+		Detail: fmt.Sprintf(format, args...),
+		Code:   code,
+	}
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
+
+// Is makes errors.Is(err, api.Errorf(code, "")) compare codes only.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}

@@ -1,0 +1,234 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Event is one entry of a session's log. Body decides its type.
+type Event struct {
+	Seq         int64
+	Time        Time
+	ExecutionID string
+	Body        EventBody
+}
+
+// EventBody is the part of an event that its type decides: one of the structs of this file, or [RawEvent].
+type EventBody interface{ EventType() string }
+
+// MIMEBundle is a representation of a value in several media types: strings, or JSON for JSON types.
+type MIMEBundle map[string]Raw
+
+type (
+	// SessionStateEvent tells that the session's state changed.
+	SessionStateEvent struct {
+		State  SessionState `json:"state"`
+		Reason string       `json:"reason,omitzero"`
+	}
+	// ExecutionQueued tells that a cell waits.
+	ExecutionQueued struct {
+		Code string `json:"code"`
+	}
+	// ExecutionStarted tells that a cell runs. ExecutionCount is nil for a silent one.
+	ExecutionStarted struct {
+		Code           string `json:"code"`
+		ExecutionCount *int64 `json:"execution_count"`
+	}
+	// ExecutionFinished is the last event of an execution; its Outputs are left out.
+	ExecutionFinished struct {
+		Execution Execution `json:"execution"`
+	}
+	// Stream is text that was printed. Name is "stdout" or "stderr".
+	Stream struct {
+		Name      string     `json:"name"`
+		Text      string     `json:"text"`
+		Truncated *Truncated `json:"truncated,omitzero"`
+	}
+	// DisplayData is a value shown by the cell.
+	DisplayData struct {
+		Data      MIMEBundle     `json:"data"`
+		Metadata  map[string]Raw `json:"metadata"`
+		DisplayID string         `json:"display_id,omitzero"`
+	}
+	// UpdateDisplayData replaces what was shown under a display id.
+	UpdateDisplayData struct {
+		Data      MIMEBundle     `json:"data"`
+		Metadata  map[string]Raw `json:"metadata"`
+		DisplayID string         `json:"display_id,omitzero"`
+	}
+	// ExecuteResult is the value of a cell's last expression.
+	ExecuteResult struct {
+		Data           MIMEBundle     `json:"data"`
+		Metadata       map[string]Raw `json:"metadata"`
+		ExecutionCount int64          `json:"execution_count"`
+	}
+	// ErrorEvent is an exception that reached the end of a cell.
+	ErrorEvent struct {
+		ErrorOutput
+	}
+	// ClearOutput empties the cell's output, with Wait only when the next output comes.
+	ClearOutput struct {
+		Wait bool `json:"wait"`
+	}
+	// InputRequested is a question of the cell.
+	InputRequested struct {
+		RequestID string `json:"request_id"`
+		Prompt    string `json:"prompt"`
+		Password  bool   `json:"password"`
+	}
+	// InputClosed tells that a question is open no longer. How is "answered", "interrupted" or "timeout".
+	InputClosed struct {
+		RequestID string `json:"request_id"`
+		How       string `json:"how"`
+	}
+	// ArtifactEvent tells of a file that the cell made, changed or deleted, with its bytes where they are few.
+	ArtifactEvent struct {
+		Artifact
+		Data []byte `json:"data,omitzero"`
+	}
+	// KernelDied tells that an interpreter ended by itself or by a limit.
+	KernelDied struct {
+		Reason     string `json:"reason"`
+		Generation int64  `json:"generation"`
+		ExitCode   *int64 `json:"exit_code,omitzero"`
+		Signal     string `json:"signal,omitzero"`
+		Limit      *Limit `json:"limit,omitzero"`
+	}
+	// KernelReset tells that a fresh interpreter takes over, in Generation.
+	KernelReset struct {
+		Reason     string `json:"reason"`
+		Generation int64  `json:"generation"`
+	}
+	// RawEvent is an event that is not decoded: as the log keeps it, or of a type that this program does not know.
+	// JSON is the whole event, head included; it is shared and must not be changed.
+	RawEvent struct {
+		Type string
+		JSON Raw
+	}
+)
+
+// Truncated is the notice that a log lacks bytes of a stream; the artifact holds the whole.
+type Truncated struct {
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+	URL    string `json:"url"`
+}
+
+// Limit names a limit that was hit.
+type Limit struct {
+	Name  string `json:"name"`
+	Value int64  `json:"value"`
+	Used  int64  `json:"used"`
+}
+
+func (SessionStateEvent) EventType() string { return "session_state" }
+func (ExecutionQueued) EventType() string   { return "execution_queued" }
+func (ExecutionStarted) EventType() string  { return "execution_started" }
+func (ExecutionFinished) EventType() string { return "execution_finished" }
+func (Stream) EventType() string            { return "stream" }
+func (DisplayData) EventType() string       { return "display_data" }
+func (UpdateDisplayData) EventType() string { return "update_display_data" }
+func (ExecuteResult) EventType() string     { return "execute_result" }
+func (ErrorEvent) EventType() string        { return "error" }
+func (ClearOutput) EventType() string       { return "clear_output" }
+func (InputRequested) EventType() string    { return "input_request" }
+func (InputClosed) EventType() string       { return "input_closed" }
+func (ArtifactEvent) EventType() string     { return "artifact" }
+func (KernelDied) EventType() string        { return "kernel_died" }
+func (KernelReset) EventType() string       { return "kernel_reset" }
+func (e RawEvent) EventType() string        { return e.Type }
+
+type eventHead struct {
+	Seq         int64  `json:"seq"`
+	Time        Time   `json:"time"`
+	Type        string `json:"type"`
+	ExecutionID string `json:"execution_id,omitzero"`
+}
+
+// MarshalJSON writes the event as one flat object: the head, then the fields of its body.
+func (e Event) MarshalJSON() ([]byte, error) {
+	if raw, ok := e.Body.(RawEvent); ok {
+		return raw.JSON, nil
+	}
+	head, err := Marshal(eventHead{e.Seq, e.Time, e.Body.EventType(), e.ExecutionID})
+	if err != nil {
+		return nil, err
+	}
+	body, err := Marshal(e.Body)
+	if err != nil {
+		return nil, err
+	}
+	if string(body) == "{}" {
+		return head, nil
+	}
+	head[len(head)-1] = ','
+	return append(head, body[1:]...), nil
+}
+
+// UnmarshalJSON reads an event; a type that is not known becomes an [RawEvent], and fields that are not known
+// are passed over, so that an older client reads a newer server.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var head eventHead
+	if err := json.Unmarshal(data, &head); err != nil {
+		return err
+	}
+	*e = Event{Seq: head.Seq, Time: head.Time, ExecutionID: head.ExecutionID}
+	decode, ok := eventBodies[head.Type]
+	if !ok {
+		e.Body = RawEvent{Type: head.Type, JSON: bytes.Clone(data)}
+		return nil
+	}
+	body, err := decode(data)
+	if err != nil {
+		return fmt.Errorf("event %d of type %s: %w", head.Seq, head.Type, err)
+	}
+	e.Body = body
+	return nil
+}
+
+// Decoded is the event with its body decoded where it is a [RawEvent] of a known type.
+func (e Event) Decoded() (Event, error) {
+	raw, ok := e.Body.(RawEvent)
+	if !ok {
+		return e, nil
+	}
+	var out Event
+	err := json.Unmarshal(raw.JSON, &out)
+	return out, err
+}
+
+var eventBodies = map[string]func([]byte) (EventBody, error){
+	"session_state":       decodeBody[SessionStateEvent],
+	"execution_queued":    decodeBody[ExecutionQueued],
+	"execution_started":   decodeBody[ExecutionStarted],
+	"execution_finished":  decodeBody[ExecutionFinished],
+	"stream":              decodeBody[Stream],
+	"display_data":        decodeBody[DisplayData],
+	"update_display_data": decodeBody[UpdateDisplayData],
+	"execute_result":      decodeBody[ExecuteResult],
+	"error":               decodeBody[ErrorEvent],
+	"clear_output":        decodeBody[ClearOutput],
+	"input_request":       decodeBody[InputRequested],
+	"input_closed":        decodeBody[InputClosed],
+	"artifact":            decodeBody[ArtifactEvent],
+	"kernel_died":         decodeBody[KernelDied],
+	"kernel_reset":        decodeBody[KernelReset],
+}
+
+func decodeBody[T EventBody](data []byte) (EventBody, error) {
+	var body T
+	err := json.Unmarshal(data, &body)
+	return body, err
+}
+
+// Text is s as a JSON string, for a [MIMEBundle].
+func Text(s string) Raw {
+	raw, err := jsontext.AppendQuote(nil, s)
+	if err != nil { // invalid UTF-8 was replaced
+		return raw
+	}
+	return raw
+}

@@ -1,0 +1,112 @@
+package api
+
+// ExecutionStatus is where an execution is in its life.
+type ExecutionStatus string
+
+// The statuses; all but the first two are final.
+const (
+	StatusQueued      ExecutionStatus = "queued"
+	StatusRunning     ExecutionStatus = "running"
+	StatusOK          ExecutionStatus = "ok"
+	StatusError       ExecutionStatus = "error"
+	StatusTimeout     ExecutionStatus = "timeout"
+	StatusInterrupted ExecutionStatus = "interrupted"
+	StatusCancelled   ExecutionStatus = "cancelled"
+	StatusDied        ExecutionStatus = "died"
+)
+
+// Final reports whether an execution of this status will not change any more.
+func (s ExecutionStatus) Final() bool { return s != StatusQueued && s != StatusRunning }
+
+// VariablesState says what became of the variables.
+type VariablesState string
+
+// The variables after an execution.
+const (
+	VariablesKept VariablesState = "kept"
+	VariablesLost VariablesState = "lost"
+)
+
+// ExecutionRequest is the body of POST executions and of an execute frame. A nil field was not given.
+type ExecutionRequest struct {
+	ID          *string  `json:"id,omitzero"`
+	Code        *string  `json:"code,omitzero"`
+	TimeoutS    *float64 `json:"timeout_s,omitzero"`
+	Silent      *bool    `json:"silent,omitzero"`
+	StopOnError *bool    `json:"stop_on_error,omitzero"`
+	AllowStdin  *bool    `json:"allow_stdin,omitzero"`
+	Checkpoint  Raw      `json:"checkpoint,omitzero"`
+}
+
+// Execution is one numbered run of a cell.
+type Execution struct {
+	ID             string          `json:"id"`
+	SessionID      string          `json:"session_id"`
+	ExecutionCount *int64          `json:"execution_count"`
+	Code           string          `json:"code"`
+	Status         ExecutionStatus `json:"status"`
+	Reason         string          `json:"reason,omitzero"`
+	State          VariablesState  `json:"state"`
+	Outputs        []Output        `json:"outputs,omitzero"` // nil where outputs are left out
+	Text           string          `json:"text"`
+	Error          *ErrorOutput    `json:"error,omitzero"`
+	Artifacts      []Artifact      `json:"artifacts"`
+	Generation     int64           `json:"generation"`
+	Usage          ExecutionUsage  `json:"usage"`
+	ToolCalls      int64           `json:"tool_calls"`
+	TruncatedBytes int64           `json:"truncated_bytes"`
+	CreatedAt      Time            `json:"created_at"`
+	StartedAt      *Time           `json:"started_at"`
+	FinishedAt     *Time           `json:"finished_at"`
+}
+
+// ErrorOutput is an exception that reached the end of a cell.
+type ErrorOutput struct {
+	Ename     string   `json:"ename"`
+	Evalue    string   `json:"evalue"`
+	Traceback []string `json:"traceback"`
+}
+
+// ExecutionUsage is what an execution took.
+type ExecutionUsage struct {
+	DurationMS      int64 `json:"duration_ms"`
+	CPUMS           int64 `json:"cpu_ms"`
+	PeakMemoryBytes int64 `json:"peak_memory_bytes"`
+}
+
+// Artifact is a file that an execution created, changed or deleted. All but Path and Change are absent for a
+// deleted one; ExecutionID and Time are set in the session's list of artifacts.
+type Artifact struct {
+	Path        string `json:"path"`
+	Change      Change `json:"change"`
+	Size        *int64 `json:"size,omitzero"`
+	MediaType   string `json:"media_type,omitzero"`
+	SHA256      string `json:"sha256,omitzero"`
+	URL         string `json:"url,omitzero"`
+	ExecutionID string `json:"execution_id,omitzero"`
+	Seq         int64  `json:"seq,omitzero"`
+	Time        *Time  `json:"time,omitzero"`
+}
+
+// Change is what an execution did to a file.
+type Change string
+
+// The changes.
+const (
+	Created  Change = "created"
+	Modified Change = "modified"
+	Deleted  Change = "deleted"
+)
+
+// ArtifactURL is where the bytes of a digest are served.
+func ArtifactURL(sha256 string) string { return "/v1/artifacts/" + sha256 }
+
+// File is an entry of a folder of the workspace. Kind is "file", "directory", "symlink" or "other".
+type File struct {
+	Name       string `json:"name"`
+	Path       string `json:"path"`
+	Kind       string `json:"kind"`
+	Size       int64  `json:"size"`
+	ModifiedAt Time   `json:"modified_at"`
+	MediaType  string `json:"media_type,omitzero"`
+}

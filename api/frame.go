@@ -1,0 +1,30 @@
+package api
+
+// Hello is the first frame of the server.
+type Hello struct {
+	Type     string  `json:"type"` // "hello"
+	Protocol int     `json:"protocol"`
+	Session  Session `json:"session"`
+}
+
+// Reply answers one frame. Exactly one of Result and Error is set.
+type Reply struct {
+	Type   string `json:"type"` // "reply"
+	ID     Raw    `json:"id"`   // echoed, or null
+	OK     bool   `json:"ok"`
+	Result any    `json:"result,omitzero"`
+	Error  *Error `json:"error,omitzero"`
+}
+
+// ExecuteReply is the result of an execute frame.
+type ExecuteReply struct {
+	ExecutionID string `json:"execution_id"`
+}
+
+// UsageFrame is sent once a second to sockets that asked for it; it is not in the log.
+type UsageFrame struct {
+	Type   string `json:"type"` // "usage"
+	Usage  Usage  `json:"usage"`
+	Limits Limits `json:"limits"`
+	ReapAt *Time  `json:"reap_at,omitzero"`
+}

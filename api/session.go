@@ -1,0 +1,207 @@
+package api
+
+// SessionState is what a session's kernel is doing.
+type SessionState string
+
+// The states of a session.
+const (
+	StateStarting   SessionState = "starting"
+	StateIdle       SessionState = "idle"
+	StateBusy       SessionState = "busy"
+	StateHibernated SessionState = "hibernated"
+	StateDead       SessionState = "dead"
+)
+
+// NetworkMode says what a kernel may reach.
+type NetworkMode string
+
+// The network modes.
+const (
+	NetworkNone  NetworkMode = "none"
+	NetworkAllow NetworkMode = "allow"
+	NetworkFull  NetworkMode = "full"
+)
+
+// IsolationMode is how a session asks to be started.
+type IsolationMode string
+
+// IsolationStrict asks for a start that shares nothing with other kernels.
+const (
+	IsolationDefault IsolationMode = "default"
+	IsolationStrict  IsolationMode = "strict"
+)
+
+// SessionRequest is the body of POST and PUT on sessions. A nil field was not given.
+type SessionRequest struct {
+	ID           *string            `json:"id,omitzero"`
+	Name         *string            `json:"name,omitzero"`
+	Environment  *string            `json:"environment,omitzero"`
+	Limits       *LimitsRequest     `json:"limits,omitzero"`
+	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
+	Network      *Network           `json:"network,omitzero"`
+	Mounts       *[]Mount           `json:"mounts,omitzero"`
+	Env          *map[string]string `json:"env,omitzero"`
+	Secrets      *map[string]string `json:"secrets,omitzero"`
+	Isolation    *IsolationMode     `json:"isolation,omitzero"`
+	Packages     *[]string          `json:"packages,omitzero"`
+	Tools        *[]Tool            `json:"tools,omitzero"`
+	Metadata     *map[string]string `json:"metadata,omitzero"`
+}
+
+// SessionPatch is the body of PATCH. A nil field stays as it is.
+type SessionPatch struct {
+	Name         *string            `json:"name,omitzero"`
+	Metadata     *map[string]string `json:"metadata,omitzero"`
+	Limits       *LimitsRequest     `json:"limits,omitzero"`
+	Network      *Network           `json:"network,omitzero"`
+	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
+}
+
+// LimitsRequest asks for limits; a nil one keeps the operator's default.
+type LimitsRequest struct {
+	MemoryBytes       *int64   `json:"memory_bytes,omitzero"`
+	CPUs              *float64 `json:"cpus,omitzero"`
+	PIDs              *int64   `json:"pids,omitzero"`
+	DiskBytes         *int64   `json:"disk_bytes,omitzero"`
+	ExecutionTimeoutS *float64 `json:"execution_timeout_s,omitzero"`
+	OutputBytes       *int64   `json:"output_bytes,omitzero"`
+	ToolCalls         *int64   `json:"tool_calls,omitzero"`
+}
+
+// Limits are the limits in force.
+type Limits struct {
+	MemoryBytes       int64   `json:"memory_bytes"`
+	CPUs              float64 `json:"cpus"`
+	PIDs              int64   `json:"pids"`
+	DiskBytes         int64   `json:"disk_bytes"`
+	ExecutionTimeoutS float64 `json:"execution_timeout_s"`
+	OutputBytes       int64   `json:"output_bytes"`
+	ToolCalls         int64   `json:"tool_calls"`
+}
+
+// Network is what a session may reach. Allow holds host, host:port, *.host:port or CIDR.
+type Network struct {
+	Mode  NetworkMode `json:"mode"`
+	Allow []string    `json:"allow,omitempty"`
+}
+
+// Mount is a directory of the host inside the sandbox. Mode is "ro" or "rw".
+type Mount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+	Mode   string `json:"mode"`
+}
+
+// Tool is a function of the client that cells may call.
+type Tool struct {
+	Name        string `json:"name"`
+	Description string `json:"description,omitzero"`
+	Parameters  Raw    `json:"parameters,omitzero"`
+}
+
+// Session is a session as clients see it.
+type Session struct {
+	ID             string            `json:"id"`
+	Name           string            `json:"name"`
+	State          SessionState      `json:"state"`
+	Reason         string            `json:"reason,omitzero"`
+	Environment    string            `json:"environment"`
+	Isolation      Isolation         `json:"isolation"`
+	Limits         Limits            `json:"limits"`
+	Network        Network           `json:"network"`
+	Mounts         []Mount           `json:"mounts"`
+	IdleTimeoutS   float64           `json:"idle_timeout_s"`
+	ReapAt         *Time             `json:"reap_at,omitzero"`
+	Metadata       map[string]string `json:"metadata"`
+	ExecutionCount int64             `json:"execution_count"`
+	LogID          string            `json:"log_id"`
+	FirstSeq       int64             `json:"first_seq"`
+	LastSeq        int64             `json:"last_seq"`
+	PendingInput   *PendingInput     `json:"pending_input,omitzero"`
+	Kernel         Kernel            `json:"kernel"`
+	Usage          Usage             `json:"usage"`
+	CreatedAt      Time              `json:"created_at"`
+	LastActiveAt   Time              `json:"last_active_at"`
+}
+
+// Isolation names what is in force for a session: its tier, and each layer in words.
+type Isolation struct {
+	Tier   string   `json:"tier"`
+	Layers []string `json:"layers"`
+}
+
+// PendingInput is a question that a cell waits on.
+type PendingInput struct {
+	RequestID   string `json:"request_id"`
+	ExecutionID string `json:"execution_id"`
+	Prompt      string `json:"prompt"`
+	Password    bool   `json:"password"`
+}
+
+// Kernel is the present or last interpreter of a session. StartedAt is nil until the first one answered.
+type Kernel struct {
+	Generation int64  `json:"generation"`
+	Python     string `json:"python"`
+	StartedAt  *Time  `json:"started_at"`
+}
+
+// Usage is what a session takes now.
+type Usage struct {
+	MemoryBytes int64     `json:"memory_bytes"`
+	CPUSeconds  float64   `json:"cpu_seconds"`
+	DiskBytes   int64     `json:"disk_bytes"`
+	PIDs        int64     `json:"pids"`
+	Processes   []Process `json:"processes"`
+}
+
+// Process is one process of a session, with its pid as seen inside.
+type Process struct {
+	PID  int64  `json:"pid"`
+	Name string `json:"name"`
+}
+
+// ResetRequest is the body of a reset; nil means true.
+type ResetRequest struct {
+	KeepFiles    *bool `json:"keep_files,omitzero"`
+	KeepPackages *bool `json:"keep_packages,omitzero"`
+}
+
+// InterruptRequest names the execution that is meant; without one it is whatever runs and waits.
+type InterruptRequest struct {
+	ExecutionID *string `json:"execution_id,omitzero"`
+}
+
+// InputRequest answers a question of a cell. Without RequestID it answers the one that is open.
+type InputRequest struct {
+	RequestID *string `json:"request_id,omitzero"`
+	Value     string  `json:"value"`
+}
+
+// Stats is the server in figures.
+type Stats struct {
+	Version       string                 `json:"version"`
+	StartedAt     Time                   `json:"started_at"`
+	Sessions      map[SessionState]int64 `json:"sessions"`
+	Kernels       int64                  `json:"kernels"`
+	Pool          Pool                   `json:"pool"`
+	MemoryBytes   int64                  `json:"memory_bytes"`
+	CPUSeconds    float64                `json:"cpu_seconds"`
+	KernelMemory  int64                  `json:"kernel_memory_bytes"`
+	KernelCPU     float64                `json:"kernel_cpu_seconds"`
+	Executions    int64                  `json:"executions"`
+	Isolation     Isolation              `json:"isolation"`
+	Environments  []EnvironmentInfo      `json:"environments"`
+	EventsWritten int64                  `json:"events_written"`
+}
+
+// Pool counts ready kernels; both are 0 where none are kept.
+type Pool struct {
+	Ready  int64 `json:"ready"`
+	Target int64 `json:"target"`
+}
+
+// EnvironmentInfo is one configured Python.
+type EnvironmentInfo struct {
+	Name   string `json:"name"`
+	Python string `json:"python"`
+}

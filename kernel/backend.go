@@ -1,0 +1,158 @@
+// Package kernel runs one live interpreter for each session and generation: it starts it in a sandbox, gives it
+// cells, reads what comes out, interrupts, kills and accounts for it. It knows no session: it deals in keys.
+package kernel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Backend provides isolation. The implementations are in folders of their own, one each, and all pass
+// kernel/kerneltest. A Backend is safe for concurrent use.
+type Backend interface {
+	// Name is the tier that sessions report, such as "namespace".
+	Name() string
+	// Probe finds out whether this machine can do it, without leaving anything behind. ctx bounds the probing.
+	Probe(ctx context.Context) Probe
+	// Create makes a sandbox that is parked: namespaced, common mounts done, only our code has run in it. It may
+	// be kept ready for any session of that environment. ctx bounds the creation, not the sandbox's life.
+	Create(ctx context.Context, env Environment) (Sandbox, error)
+}
+
+// Sandbox is one isolated place. Its methods are safe for concurrent use.
+type Sandbox interface {
+	// Handle identifies the sandbox after a crash of this program.
+	Handle() Handle
+	// Seal binds the workspace and packages, and applies limits, environment, user id and every layer of
+	// isolation. It is called once, before the first Start; a sealed sandbox is never given other parameters.
+	Seal(ctx context.Context, spec Spec) error
+	// Layers names each layer of isolation that is in force, in words for people. It is empty before Seal.
+	Layers() []string
+	// Start runs a command inside. It may be called often: first for the interpreter, then for shells.
+	Start(ctx context.Context, cmd Command) (Process, error)
+	// Usage is what all processes inside take together, read from the operating system.
+	Usage(ctx context.Context) (Usage, error)
+	// Close kills everything inside and returns when no process is left and nothing of the sandbox remains on
+	// the machine. It is idempotent; a later call waits for the first.
+	Close() error
+}
+
+// Process is a role inside a sandbox, not a pid.
+type Process interface {
+	// Control is the stream of frames of the runner; nil for other commands. The caller closes it.
+	Control() io.ReadWriteCloser
+	// Stdout and Stderr are the read ends of the pipes on fd 1 and 2, in non-blocking mode. The caller closes them.
+	Stdout() *os.File
+	Stderr() *os.File
+	// Signal sends a signal to this process only.
+	Signal(sig syscall.Signal) error
+	// Done is closed when the process has ended.
+	Done() <-chan struct{}
+	// Exit is how it ended; valid once Done is closed.
+	Exit() Exit
+}
+
+// Exit is how a process ended, as the operating system says it.
+type Exit struct {
+	Code   int            // exit status; 0 where Signal is set
+	Signal syscall.Signal // the signal that ended it, or 0
+	// Limit is the limit that ended it: "memory_limit" for the sandbox's own, "out_of_memory" for the machine's,
+	// or "".
+	Limit string
+	// Lost tells that the sandbox itself is gone, so that Code and Signal are not known.
+	Lost bool
+}
+
+// Command is what Start runs.
+type Command struct {
+	// Args is the program and its arguments. Empty means the runner, which speaks on Control.
+	Args []string
+	Env  map[string]string // beside the sandbox's own
+	Dir  string            // default: the workspace
+}
+
+// Environment is a configured Python, as found by the environment's discovery.
+type Environment struct {
+	Name    string   // the configured name
+	Python  string   // path of the interpreter, absolute and resolved as far as its prefix needs
+	Version string   // such as "3.11.2"
+	Prefix  []string // directories outside /usr that the interpreter needs, to be bound read-only
+	Path    []string // its sys.path without the script's folder
+	Modules []string // which of the data libraries it has, with versions: "numpy 1.24.2"
+}
+
+// Spec is all that sealing a sandbox for a session needs.
+type Spec struct {
+	// UID owns the session's files and processes on the host; 0 means the server's own user (not root).
+	UID int
+	// Workspace and Packages are directories, open with O_PATH; the caller keeps them open until Seal returns.
+	Workspace *os.File
+	Packages  *os.File
+	Env       map[string]string // the session's variables, secrets included
+	TZ        string
+	Limits    Limits
+	Hostname  string
+}
+
+// Limits bound a sandbox. Zero means no limit.
+type Limits struct {
+	MemoryBytes int64
+	CPUs        float64
+	PIDs        int64
+	DiskBytes   int64
+	TmpBytes    int64 // /tmp, /dev/shm and the home directory, each
+}
+
+// Usage is what a sandbox takes now.
+type Usage struct {
+	MemoryBytes     int64
+	PeakMemoryBytes int64 // since the last ResetPeak, where the operating system can tell
+	CPU             time.Duration
+	PIDs            int64
+	Processes       []ProcessInfo
+}
+
+// ProcessInfo is one process, with its pid as seen inside.
+type ProcessInfo struct {
+	PID  int
+	Name string
+}
+
+// PeakResetter is implemented by sandboxes that can restart the measurement of peak memory.
+type PeakResetter interface{ ResetPeak() error }
+
+// LimitChanger is implemented by sandboxes whose limits can change while they live. A limit that cannot change
+// is an error that wraps ErrNeedsReset, and then none has changed.
+type LimitChanger interface {
+	ChangeLimits(ctx context.Context, limits Limits) error
+}
+
+// ErrNeedsReset tells that only a fresh kernel can have the wanted limits.
+var ErrNeedsReset = errors.New("takes a fresh kernel")
+
+// Handle identifies a sandbox across restarts of this program: by pid and start time and boot, never by pid alone.
+type Handle struct {
+	Backend   string   `json:"backend"`
+	PID       int      `json:"pid"`        // of pid 1 of the sandbox, on the host
+	StartTime uint64   `json:"start_time"` // field 22 of /proc/PID/stat
+	BootID    string   `json:"boot_id"`
+	Cgroups   []string `json:"cgroups,omitempty"`
+}
+
+// Probe is what a backend found out about the machine.
+type Probe struct {
+	OK       bool
+	Findings []Finding
+}
+
+// Finding is one line of the probe. Remedy is what the operator can do, empty where nothing is wrong.
+type Finding struct {
+	Name   string
+	OK     bool
+	Detail string
+	Remedy string
+}

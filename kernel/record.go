@@ -1,0 +1,128 @@
+package kernel
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Key names one interpreter: the session by its server-made id, and the generation.
+type Key struct {
+	Session    string
+	Generation int64
+}
+
+// Record is one thing that happened to a kernel. Records of a key are numbered from 1 without gaps; the number has
+// nothing to do with the public seq.
+type Record struct {
+	Key         Key
+	KSeq        uint64
+	Time        time.Time
+	ExecutionID string
+	Body        RecordBody
+}
+
+// RecordBody is one of the structs below.
+type RecordBody interface{ record() }
+
+type (
+	// Started: the interpreter was given the execution.
+	Started struct{}
+	// Stream: text on Name, "stdout" or "stderr".
+	Stream struct{ Name, Text string }
+	// Display: a value shown; with Update it replaces what DisplayID showed.
+	Display struct {
+		Data      map[string]json.RawMessage
+		Metadata  map[string]json.RawMessage
+		DisplayID string
+		Update    bool
+	}
+	// Result: the value of the last expression.
+	Result struct {
+		Data     map[string]json.RawMessage
+		Metadata map[string]json.RawMessage
+	}
+	// Raised: an exception reached the end of the cell.
+	Raised struct{ Error ErrorInfo }
+	// Clear: clear_output was called.
+	Clear struct{ Wait bool }
+	// InputRequest: the cell asks and waits.
+	InputRequest struct {
+		RequestID string
+		Prompt    string
+		Password  bool
+	}
+	// InputClosed: the question is open no longer; How is "answered", "interrupted" or "timeout".
+	InputClosed struct {
+		RequestID string
+		How       string
+	}
+	// Finished: the execution is over, the interpreter is free. What it says of the variables is true.
+	Finished struct {
+		Status Status
+		Error  *ErrorInfo
+		Usage  ExecutionUsage
+	}
+	// Died: the interpreter is gone, and its sandbox is closed. It is the last record of its key. Where an
+	// execution ran, ExecutionID names it and Usage is its own.
+	Died struct {
+		Reason string // exit:N, signal:NAME, memory_limit, out_of_memory, or what Stop was given
+		Exit   Exit
+		Usage  ExecutionUsage
+		// TimedOut tells that the kernel was killed since the execution ignored its time-out.
+		TimedOut bool
+		Limit    *LimitHit
+	}
+)
+
+func (Started) record()      {}
+func (Stream) record()       {}
+func (Display) record()      {}
+func (Result) record()       {}
+func (Raised) record()       {}
+func (Clear) record()        {}
+func (InputRequest) record() {}
+func (InputClosed) record()  {}
+func (Finished) record()     {}
+func (Died) record()         {}
+
+// Status is how an execution ended while its interpreter lived.
+type Status string
+
+// The statuses of [Finished].
+const (
+	OK          Status = "ok"
+	Errored     Status = "error"
+	TimedOut    Status = "timeout"
+	Interrupted Status = "interrupted"
+)
+
+// ErrorInfo is an exception.
+type ErrorInfo struct {
+	Ename     string
+	Evalue    string
+	Traceback []string
+}
+
+// ExecutionUsage is what an execution took, measured outside the interpreter.
+type ExecutionUsage struct {
+	Duration   time.Duration
+	CPU        time.Duration
+	PeakMemory int64
+}
+
+// LimitHit names a limit that ended a kernel.
+type LimitHit struct {
+	Name  string
+	Value int64
+	Used  int64
+}
+
+// Execution is one cell to run.
+type Execution struct {
+	ID         string
+	Code       string
+	Count      int64 // the execution count; 0 for a silent one
+	Silent     bool
+	AllowStdin bool
+	Timeout    time.Duration // 0: none
+}

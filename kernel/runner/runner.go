@@ -1,0 +1,40 @@
+// Package runner embeds the Python that runs inside a sandbox: talaria_init, which seals the sandbox and is its
+// pid 1, and talaria_runner, the interpreter that executes cells. It needs the standard library only.
+//
+// # Control frames
+//
+// The host and the runner talk over a stream of JSON objects. Each frame is one line; a writer puts a newline before
+// and after the object and a reader passes over empty lines, so that half a frame forged by user code spoils no
+// other. All frames from inside are untrusted.
+//
+// From the host:
+//
+//	{"type":"execute","id":ID,"code":SOURCE,"count":N,"silent":BOOL,"allow_stdin":BOOL}
+//	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
+//	{"type":"input","request_id":RID,"value":TEXT}       the answer to an input frame
+//	{"type":"input_refused","request_id":RID}            nobody can answer: input() raises StdinNotImplementedError
+//
+// From the runner (count is never sent back, times and exit codes are the operating system's to tell):
+//
+//	{"type":"ready","mark":HEX}                          once, when it can execute
+//	{"type":"stream","id":ID,"name":"stdout","text":TEXT,"mark":K}
+//	{"type":"display","id":ID,"data":{MIME:VALUE},"metadata":{},"display_id":DID,"update":BOOL,"mark":K}
+//	{"type":"result","id":ID,"data":{MIME:VALUE},"metadata":{}}
+//	{"type":"error","id":ID,"ename":NAME,"evalue":TEXT,"traceback":[LINE,…]}
+//	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
+//	{"type":"input","id":ID,"request_id":RID,"prompt":TEXT,"password":BOOL}
+//	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
+//
+// # Marks
+//
+// Python-level text travels in frames; C code and child processes write to the pipes on fd 1 and 2. Once a cell has
+// started a child or opened a C library, the runner puts "mark":K (K = 1, 2, …) into each stream, display and clear
+// frame, and before it sends that frame writes the bytes "\x1e" HEX ":" K "\x1e" to both pipes, HEX being the one of
+// the ready frame. What stands before the mark in a pipe was written before the frame, what stands after it came
+// after it: the host puts them in that order and removes the marks.
+package runner
+
+import "embed"
+
+//go:embed talaria_init/*.py talaria_runner/*.py
+var sources embed.FS
