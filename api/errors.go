@@ -13,6 +13,7 @@ const (
 	CodeInvalidRequest     Code = "invalid_request"
 	CodeUnauthorized       Code = "unauthorized"
 	CodeOriginNotAllowed   Code = "origin_not_allowed"
+	CodeForbidden          Code = "forbidden"
 	CodePathOutside        Code = "path_outside_workspace"
 	CodeReadOnly           Code = "read_only"
 	CodeNotFound           Code = "not_found"
@@ -43,6 +44,7 @@ const (
 	CodeNotImplemented     Code = "not_implemented"
 	CodeKernelStart        Code = "kernel_start_failed"
 	CodeShuttingDown       Code = "shutting_down"
+	CodeNotReady           Code = "not_ready"
 	CodeDiskLimit          Code = "disk_limit"
 )
 
@@ -50,6 +52,7 @@ var statuses = map[Code]int{
 	CodeInvalidRequest:     http.StatusBadRequest,
 	CodeUnauthorized:       http.StatusUnauthorized,
 	CodeOriginNotAllowed:   http.StatusForbidden,
+	CodeForbidden:          http.StatusForbidden,
 	CodePathOutside:        http.StatusForbidden,
 	CodeReadOnly:           http.StatusForbidden,
 	CodeNotFound:           http.StatusNotFound,
@@ -80,6 +83,7 @@ var statuses = map[Code]int{
 	CodeNotImplemented:     http.StatusNotImplemented,
 	CodeKernelStart:        http.StatusServiceUnavailable,
 	CodeShuttingDown:       http.StatusServiceUnavailable,
+	CodeNotReady:           http.StatusServiceUnavailable,
 	CodeDiskLimit:          http.StatusInsufficientStorage,
 }
 

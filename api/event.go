@@ -161,11 +161,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if string(body) == "{}" {
-		return head, nil
-	}
-	head[len(head)-1] = ','
-	return append(head, body[1:]...), nil
+	return join(head, body), nil
 }
 
 // UnmarshalJSON reads an event; a type that is not known becomes an [RawEvent], and fields that are not known
@@ -231,4 +227,30 @@ func Text(s string) Raw {
 		return raw
 	}
 	return raw
+}
+
+// EncodeBody is the body's JSON and type, as a log keeps them.
+func EncodeBody(body EventBody) (typ string, encoded []byte, err error) {
+	encoded, err = Marshal(body)
+	return body.EventType(), encoded, err
+}
+
+// JoinEvent makes the event that has this head and this encoded body. The bytes are the same for the same arguments,
+// forever: logs of earlier versions rely on it.
+func JoinEvent(seq int64, at Time, typ, executionID string, body []byte) Event {
+	head, err := Marshal(eventHead{seq, at, typ, executionID})
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return Event{seq, at, executionID, RawEvent{typ, join(head, body)}}
+}
+
+func join(head, body []byte) []byte {
+	if string(body) == "{}" {
+		return head
+	}
+	out := make([]byte, 0, len(head)+len(body))
+	out = append(out, head[:len(head)-1]...)
+	out = append(out, ',')
+	return append(out, body[1:]...)
 }

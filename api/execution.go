@@ -75,17 +75,22 @@ type ExecutionUsage struct {
 }
 
 // Artifact is a file that an execution created, changed or deleted. All but Path and Change are absent for a
-// deleted one; ExecutionID and Time are set in the session's list of artifacts.
+// deleted one.
 type Artifact struct {
-	Path        string `json:"path"`
-	Change      Change `json:"change"`
-	Size        *int64 `json:"size,omitzero"`
-	MediaType   string `json:"media_type,omitzero"`
-	SHA256      string `json:"sha256,omitzero"`
-	URL         string `json:"url,omitzero"`
-	ExecutionID string `json:"execution_id,omitzero"`
-	Seq         int64  `json:"seq,omitzero"`
-	Time        *Time  `json:"time,omitzero"`
+	Path      string `json:"path"`
+	Change    Change `json:"change"`
+	Size      *int64 `json:"size,omitzero"`
+	MediaType string `json:"media_type,omitzero"`
+	SHA256    string `json:"sha256,omitzero"`
+	URL       string `json:"url,omitzero"`
+}
+
+// SessionArtifact is an artifact in the list of a session: with the execution that made it, and its event.
+type SessionArtifact struct {
+	Artifact
+	ExecutionID string `json:"execution_id"`
+	Seq         int64  `json:"seq"`
+	Time        Time   `json:"time"`
 }
 
 // Change is what an execution did to a file.

@@ -1,0 +1,224 @@
+package api_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"talaria/api"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var noon = api.At(time.Date(2026, 1, 2, 12, 0, 0, 345678901, time.UTC))
+
+func ptr[T any](v T) *T { return &v }
+
+func sampleExecution() api.Execution {
+	return api.Execution{
+		ID: "cell-1", SessionID: "chat:42", ExecutionCount: ptr(int64(1)), Code: "print(1)\n<b>", Status: api.StatusOK,
+		State: api.VariablesKept, Text: "1\n", Artifacts: []api.Artifact{}, Generation: 1,
+		Usage:     api.ExecutionUsage{DurationMS: 2, CPUMS: 1, PeakMemoryBytes: 1 << 20},
+		CreatedAt: noon, StartedAt: &noon, FinishedAt: &noon,
+	}
+}
+
+// events has one event of every type; what they become on the wire is in testdata, for readers in every language.
+var events = map[string]api.EventBody{
+	"session_state":        api.SessionStateEvent{State: api.StateDead, Reason: "idle_timeout"},
+	"execution_queued":     api.ExecutionQueued{Code: "print(1)"},
+	"execution_started":    api.ExecutionStarted{Code: "print(1)", ExecutionCount: ptr(int64(1))},
+	"execution_finished":   api.ExecutionFinished{Execution: sampleExecution()},
+	"stream":               api.Stream{Name: "stdout", Text: "a <b> & \u00e9\u2028\n"},
+	"stream_truncated":     api.Stream{Name: "stderr", Text: "[…]", Truncated: &api.Truncated{Bytes: 9, SHA256: "ab", URL: "/v1/artifacts/ab"}},
+	"display_data":         api.DisplayData{Data: api.MIMEBundle{"text/plain": api.Text("x"), "application/json": api.Raw(`{"a":[1]}`)}, DisplayID: "d"},
+	"update_display_data":  api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("y")}, DisplayID: "d"},
+	"execute_result":       api.ExecuteResult{Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
+	"error":                api.ErrorEvent{ErrorOutput: api.ErrorOutput{Ename: "ValueError", Evalue: "no", Traceback: []string{"a", "b"}}},
+	"clear_output":         api.ClearOutput{Wait: true},
+	"input_request":        api.InputRequested{RequestID: "r", Prompt: "? ", Password: true},
+	"input_closed":         api.InputClosed{RequestID: "r", How: "answered"},
+	"artifact":             api.ArtifactEvent{Artifact: api.Artifact{Path: "a/b.csv", Change: api.Created, Size: ptr(int64(2)), MediaType: "text/csv", SHA256: "ab", URL: "/v1/artifacts/ab"}, Data: []byte("hi")},
+	"artifact_empty":       api.ArtifactEvent{Artifact: api.Artifact{Path: "e", Change: api.Modified, Size: ptr(int64(0)), MediaType: "text/plain", SHA256: "ab", URL: "/v1/artifacts/ab"}, Data: []byte{}},
+	"artifact_deleted":     api.ArtifactEvent{Artifact: api.Artifact{Path: "gone", Change: api.Deleted}},
+	"kernel_died":          api.KernelDied{Reason: "memory_limit", Generation: 2, Signal: "SIGKILL", Limit: &api.Limit{Name: "memory_bytes", Value: 10, Used: 11}},
+	"kernel_died_exit":     api.KernelDied{Reason: "exit:7", Generation: 1, ExitCode: ptr(int64(7))},
+	"kernel_reset":         api.KernelReset{Reason: "reset", Generation: 2},
+	"execution_started_si": api.ExecutionStarted{Code: "1", ExecutionCount: nil},
+}
+
+func TestEveryEventHasItsGoldenFormAndReadsBackAsItself(t *testing.T) {
+	for name, body := range events {
+		event := api.Event{Seq: 7, Time: noon, ExecutionID: "cell-1", Body: body}
+		line, err := api.Marshal(event)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		golden(t, "event_"+name+".json", line)
+
+		var back api.Event
+		if err := back.UnmarshalJSON(line); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if back.Body.EventType() != body.EventType() {
+			t.Errorf("%s reads back as %T", name, back.Body)
+		}
+		again, err := api.Marshal(back)
+		if err != nil || string(again) != string(line) {
+			t.Errorf("%s: written again it is\n%s\nnot\n%s (%v)", name, again, line, err)
+		}
+
+		typ, encoded, err := api.EncodeBody(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined, err := api.Marshal(api.JoinEvent(7, noon, typ, "cell-1", encoded))
+		if err != nil || string(joined) != string(line) {
+			t.Errorf("%s: joined from the log it is\n%s\nnot\n%s (%v)", name, joined, line, err)
+		}
+	}
+}
+
+func TestResourcesHaveTheirGoldenForm(t *testing.T) {
+	e := sampleExecution()
+	e.Outputs = []api.Output{
+		{OutputType: "stream", Name: "stdout", Text: "1\n"},
+		{OutputType: "display_data", Data: api.MIMEBundle{"text/plain": api.Text("x")}},
+		{OutputType: "execute_result", Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
+		{OutputType: "error", Error: api.ErrorOutput{Ename: "E", Evalue: "v", Traceback: []string{"t"}}},
+	}
+	for name, v := range map[string]any{
+		"execution": e,
+		"execution_queued": api.Execution{
+			ID: "q", SessionID: "s", Code: "1", Status: api.StatusQueued, State: api.VariablesKept, CreatedAt: noon, Generation: 1,
+			Outputs: []api.Output{},
+		},
+		"session": api.Session{
+			ID: "chat:42", State: api.StateIdle, Environment: "default", Isolation: api.Isolation{Tier: "namespace"},
+			Network: api.Network{Mode: api.NetworkNone}, LogID: "l", FirstSeq: 1, LastSeq: 9, ReapAt: &noon, CreatedAt: noon,
+			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", StartedAt: &noon},
+			PendingInput: &api.PendingInput{RequestID: "r", ExecutionID: "e", Prompt: "? "},
+		},
+		"problem":     api.Errorf(api.CodeSessionNotFound, "you have no session %q", "x"),
+		"page_last":   api.Page[api.File]{Items: nil},
+		"page":        api.Page[api.File]{Items: []api.File{{Name: "a", Path: "d/a", Kind: "file", Size: 1, ModifiedAt: noon, MediaType: "text/plain"}}, NextCursor: "c"},
+		"reply":       api.Reply{Type: "reply", ID: api.Raw(`"1"`), OK: true, Result: api.ExecuteReply{ExecutionID: "e"}},
+		"reply_error": api.Reply{Type: "reply", ID: api.Raw("null"), Error: api.Errorf(api.CodeInvalidRequest, "no")},
+	} {
+		line, err := api.Marshal(v)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		golden(t, name+".json", line)
+	}
+}
+
+func golden(t *testing.T, name string, line []byte) {
+	t.Helper()
+	pretty := jsontext.Value(append([]byte(nil), line...))
+	if err := pretty.Indent(jsontext.WithIndent("  ")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, append(pretty, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(pretty)+"\n" != string(want) {
+		t.Errorf("%s is now\n%s\nnot\n%s", name, pretty, want)
+	}
+}
+
+func TestAnEventOfAnUnknownTypeIsKeptAsItCame(t *testing.T) {
+	const line = `{"seq":3,"time":"2026-01-02T12:00:00.345Z","type":"from_the_future","x":[1,{"y":2}]}`
+	var e api.Event
+	if err := e.UnmarshalJSON([]byte(line)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := api.Marshal(e)
+	if err != nil || string(again) != line || e.Seq != 3 || e.Body.EventType() != "from_the_future" {
+		t.Errorf("%s (%v), seq %d", again, err, e.Seq)
+	}
+}
+
+func TestBadBodiesAreNamedInTheError(t *testing.T) {
+	type inner struct {
+		Size *int64 `json:"size"`
+	}
+	type body struct {
+		Code  *string           `json:"code"`
+		Inner *inner            `json:"inner"`
+		Env   map[string]string `json:"env"`
+	}
+	for in, want := range map[string]string{
+		`{"cod":"x"}`:                     `unknown field "cod"`,
+		`{"Code":"x"}`:                    `unknown field "Code"`,
+		`{"inner":{"big":1}}`:             `unknown field "inner.big"`,
+		`{"code":1}`:                      `"code" must be a string, not a number`,
+		`{"inner":{"size":"1"}}`:          `"inner.size" must be a whole number, not a string`,
+		`{"inner":{"size":1.5}}`:          `"inner.size" must be a whole number`,
+		`{"env":{"A":null,"B":1}}`:        `"env.B" must be a string, not a number`,
+		`{"code":"a","code":"b"}`:         `field "code" is given twice`,
+		`{"code":"a"} x`:                  `not valid JSON`,
+		`{"code":"a"`:                     `not valid JSON`,
+		``:                                `not valid JSON`,
+		`[]`:                              `the body must be an object, not an array`,
+		`"x"`:                             `the body must be an object, not a string`,
+		"{\"code\":\"\xff\"}":             `not valid JSON`,
+		`{"code":"\ud800"}`:               `not valid JSON`,
+		strings.Repeat(`[`, 100_000):      `nested deeper`,
+		`{"code":"` + "\x01" + `"}`:       `not valid JSON`,
+		`{"env":{"A":"x","A":"y"}}`:       `field "env.A" is given twice`,
+		"\xef\xbb\xbf" + `{"code":"bom"}`: `not valid JSON`,
+	} {
+		var b body
+		err := api.Unmarshal([]byte(in), &b)
+		e, ok := err.(*api.Error)
+		if !ok || e.Code != api.CodeInvalidRequest || e.Status != 400 || !strings.Contains(e.Detail, want) {
+			t.Errorf("%.60q: %v, want %s", in, err, want)
+		}
+	}
+	var b body
+	if err := api.Unmarshal([]byte(` {"code":"\ud83d\ude00 [[[[", "inner":{"size":5}, "env":null} `), &b); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOutputsFold(t *testing.T) {
+	var f api.Outputs
+	show := func(text, id string) api.DisplayData {
+		return api.DisplayData{Data: api.MIMEBundle{"text/plain": api.Text(text)}, DisplayID: id}
+	}
+	for _, b := range []api.EventBody{
+		api.Stream{Name: "stdout", Text: "gone"},
+		api.ClearOutput{Wait: true},
+		api.Stream{Name: "stdout", Text: "a"}, api.Stream{Name: "stdout", Text: "b"}, api.Stream{Name: "stderr", Text: "c"},
+		show("1", "d"), api.ExecutionStarted{}, show("2", "d"),
+		api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("3")}, DisplayID: "d"},
+		api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("x")}, DisplayID: "unknown"},
+		api.ClearOutput{Wait: true},
+	} {
+		f.Add(b)
+	}
+	line, err := api.Marshal(f.List())
+	want := `[{"output_type":"stream","name":"stdout","text":"ab"},{"output_type":"stream","name":"stderr","text":"c"},` +
+		`{"output_type":"display_data","data":{"text/plain":"3"},"metadata":{}},` +
+		`{"output_type":"display_data","data":{"text/plain":"3"},"metadata":{}}]`
+	if err != nil || string(line) != want {
+		t.Errorf("%s (%v)\nwant\n%s", line, err, want)
+	}
+	f.Add(api.ClearOutput{})
+	if got := f.List(); len(got) != 0 {
+		t.Errorf("after clear_output: %v", got)
+	}
+}
