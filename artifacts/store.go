@@ -1,0 +1,299 @@
+// Package artifacts keeps immutable bytes, addressed by their SHA-256, below one directory.
+//
+// It knows no session and no SQL: what is still referred to is the caller's knowledge, which it lends to
+// [Store.Sweep].
+package artifacts
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// The folders beside the blobs, which lie in folders of two hexadecimal digits.
+const (
+	tempFolder  = "tmp"
+	spoolFolder = "spool"
+)
+
+const (
+	fileMode = 0o600
+	dirMode  = 0o700
+	copySize = 128 << 10
+)
+
+// Blob names stored bytes.
+type Blob struct {
+	SHA256 string // 64 lower-case hexadecimal digits
+	Size   int64
+}
+
+// Store is a directory of blobs. It is safe for concurrent use within one process; the directory must have one
+// Store at a time.
+//
+// Nothing is flushed to the disk on the way in: bytes that were put survive every crash of this program, but not
+// surely a power failure. A file system then shows a blob as missing or as shorter than it was; putting the same
+// bytes again repairs it. [Store.Sync] is for callers that need more.
+type Store struct {
+	dir string
+	run string // names the temporary files of this Store, so that Sweep leaves them alone
+
+	// locks make looking at a blob's name and changing it one step, by the first byte of the digest. They are held
+	// across the few system calls that do so, never across a copy of bytes.
+	locks [256]sync.Mutex
+}
+
+// Open makes the directory where it is missing and opens it.
+func Open(dir string) (*Store, error) {
+	for _, d := range []string{dir, filepath.Join(dir, tempFolder), filepath.Join(dir, spoolFolder)} {
+		if err := os.MkdirAll(d, dirMode); err != nil {
+			return nil, fmt.Errorf("make the folder of artifacts: %w", err)
+		}
+	}
+	return &Store{dir: dir, run: rand.Text()[:10]}, nil
+}
+
+// Put stores what r gives until its end. ctx is checked between two reads; r itself must end when it does. Nothing
+// is stored after an error.
+func (s *Store) Put(ctx context.Context, r io.Reader) (Blob, error) {
+	f, err := s.createTemp()
+	if err != nil {
+		return Blob{}, err
+	}
+	defer func() {
+		f.Close()
+		os.Remove(f.Name()) // gone where commit has moved it
+	}()
+	h := sha256.New()
+	size, err := copyHashing(ctx, f, h, r)
+	if err != nil {
+		return Blob{}, fmt.Errorf("store an artifact: %w", err)
+	}
+	blob := Blob{hex.EncodeToString(h.Sum(nil)), size}
+	if err := s.commit(f.Name(), blob); err != nil {
+		return Blob{}, err
+	}
+	return blob, nil
+}
+
+// PutBytes stores b. Bytes that are already there are not written again.
+func (s *Store) PutBytes(ctx context.Context, b []byte) (Blob, error) {
+	sum := sha256.Sum256(b)
+	blob := Blob{hex.EncodeToString(sum[:]), int64(len(b))}
+	known, err := s.renew(blob)
+	if known || err != nil {
+		return blob, err
+	}
+	return s.Put(ctx, bytes.NewReader(b))
+}
+
+// Get opens the bytes of a digest, which the caller closes, and tells their size. A digest that is not there, or
+// is none, is [fs.ErrNotExist].
+func (s *Store) Get(sha256 string) (*os.File, int64, error) {
+	path, err := s.path(sha256)
+	if err != nil {
+		return nil, 0, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("open artifact %s: %w", sha256, withoutPath(err))
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, fmt.Errorf("open artifact %s: %w", sha256, withoutPath(err))
+	}
+	return f, info.Size(), nil
+}
+
+// Has reports whether the bytes of a digest are there.
+func (s *Store) Has(sha256 string) bool {
+	path, err := s.path(sha256)
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(path)
+	return err == nil
+}
+
+// Delete removes the bytes of a digest; one that is not there is no error. Whoever has them open reads on. It
+// does not know of a Put of the same bytes that has returned and whose digest is not recorded yet: callers that
+// cannot rule that out leave the bytes to [Store.Sweep].
+func (s *Store) Delete(sha256 string) error {
+	path, err := s.path(sha256)
+	if err != nil {
+		return nil
+	}
+	l := s.lockOf(sha256)
+	l.Lock()
+	defer l.Unlock()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete artifact %s: %w", sha256, withoutPath(err))
+	}
+	return nil
+}
+
+// Sync flushes the bytes of these digests and their names to the disk.
+func (s *Store) Sync(digests ...string) error {
+	folders := map[string]bool{s.dir: true}
+	for _, d := range digests {
+		path, err := s.path(d)
+		if err != nil {
+			return err
+		}
+		if err := syncFile(path); err != nil {
+			return fmt.Errorf("flush artifact %s: %w", d, withoutPath(err))
+		}
+		folders[filepath.Dir(path)] = true
+	}
+	for dir := range folders {
+		if err := syncFile(dir); err != nil {
+			return fmt.Errorf("flush the folder of artifacts: %w", withoutPath(err))
+		}
+	}
+	return nil
+}
+
+// commit gives the file at temp the name of its blob, or removes it where that is there already.
+func (s *Store) commit(temp string, blob Blob) error {
+	path, err := s.path(blob.SHA256)
+	if err != nil {
+		return err
+	}
+	known, err := s.renew(blob)
+	if err != nil {
+		return err
+	}
+	if known {
+		if err := os.Remove(temp); err != nil {
+			return fmt.Errorf("remove a second copy of an artifact: %w", withoutPath(err))
+		}
+		return nil
+	}
+	l := s.lockOf(blob.SHA256)
+	l.Lock()
+	defer l.Unlock()
+	if err := os.Mkdir(filepath.Dir(path), dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make a folder of artifacts: %w", withoutPath(err))
+	}
+	now := time.Now()
+	if err := os.Chtimes(temp, now, now); err != nil {
+		return fmt.Errorf("stamp artifact %s: %w", blob.SHA256, withoutPath(err))
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return fmt.Errorf("name artifact %s: %w", blob.SHA256, withoutPath(err))
+	}
+	return nil
+}
+
+// renew reports whether the blob is there in its full length, and then stamps it as put just now.
+func (s *Store) renew(blob Blob) (bool, error) {
+	path, err := s.path(blob.SHA256)
+	if err != nil {
+		return false, err
+	}
+	l := s.lockOf(blob.SHA256)
+	l.Lock()
+	defer l.Unlock()
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() != blob.Size {
+		return false, nil
+	}
+	if err == nil {
+		now := time.Now()
+		err = os.Chtimes(path, now, now)
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for artifact %s: %w", blob.SHA256, withoutPath(err))
+	}
+	return true, nil
+}
+
+func (s *Store) createTemp() (*os.File, error) {
+	name := filepath.Join(s.dir, tempFolder, s.run+"-"+rand.Text())
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary artifact: %w", withoutPath(err))
+	}
+	return f, nil
+}
+
+func (s *Store) path(digest string) (string, error) {
+	if !validDigest(digest) {
+		return "", fmt.Errorf("artifact %.80q: %w", digest, fs.ErrNotExist)
+	}
+	return filepath.Join(s.dir, digest[:2], digest[2:]), nil
+}
+
+func (s *Store) lockOf(digest string) *sync.Mutex {
+	b, _ := hex.DecodeString(digest[:2])
+	return &s.locks[b[0]]
+}
+
+func validDigest(d string) bool {
+	if len(d) != 2*sha256.Size {
+		return false
+	}
+	for _, c := range []byte(d) {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func copyHashing(ctx context.Context, w io.Writer, h hash.Hash, r io.Reader) (int64, error) {
+	buf := make([]byte, copySize)
+	var size int64
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return size, err
+		}
+		n, readErr := r.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return size, withoutPath(err)
+			}
+			h.Write(buf[:n])
+			size += int64(n)
+		}
+		if readErr == io.EOF {
+			return size, nil
+		}
+		if readErr != nil {
+			return size, readErr
+		}
+	}
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// withoutPath takes the host's path out of an error, since errors may reach clients.
+func withoutPath(err error) error {
+	var link *os.LinkError
+	if errors.As(err, &link) {
+		return link.Err
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
