@@ -1,0 +1,63 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// exactTimes reports whether each change of a file that was looked at gets a modification time of its own, as
+// Linux 6.13 and later have it on these file systems. Elsewhere the time comes from a clock that ticks every few
+// milliseconds.
+func exactTimes(fd int) bool {
+	var u unix.Utsname
+	var major, minor int
+	if unix.Uname(&u) != nil {
+		return false
+	}
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); n != 2 {
+		return false
+	}
+	if major < 6 || major == 6 && minor < 13 {
+		return false
+	}
+	var s unix.Statfs_t
+	if unix.Fstatfs(fd, &s) != nil {
+		return false
+	}
+	switch int64(s.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// waitForTick returns when the file system's clock has ticked since the files changed, so that a later change of
+// theirs gets another time. Times that lie further back or ahead are not of this tick.
+func waitForTick(ctx context.Context, changes []Change) error {
+	var now, tick unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	if err := unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &tick); err != nil {
+		return fmt.Errorf("read the clock: %w", err)
+	}
+	fresh := slices.ContainsFunc(changes, func(c Change) bool {
+		t := c.Entry.ModTime.UnixNano()
+		return c.Kind != Deleted && t >= now.Nano() && t <= now.Nano()+tick.Nano()
+	})
+	if !fresh {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(tick.Nano()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,85 @@
+package workspace
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rename moves a file or folder to a path where nothing is yet, making the folders on the way. Something at the
+// new path is [fs.ErrExist]; a folder does not go into itself: [fs.ErrInvalid]. A link is [ErrOutside], a pipe,
+// socket or device [ErrNotAFile].
+func (d *Dir) Rename(from, to string) (Entry, error) {
+	fromFolder, fromName, err := split(from)
+	if err != nil {
+		return Entry{}, explain("rename", from, err)
+	}
+	toFolder, toName, err := split(to)
+	if err == nil && strings.HasPrefix(to, from+"/") {
+		err = fs.ErrInvalid
+	}
+	if err != nil {
+		return Entry{}, explain("rename to", to, err)
+	}
+	fromParent := -1
+	err = d.use(func(root int) error {
+		fromParent, err = openBeneath(root, fromFolder, asPath, 0)
+		return err
+	})
+	if err != nil {
+		return Entry{}, explain("rename", from, err)
+	}
+	defer unix.Close(fromParent)
+	var st unix.Stat_t
+	if err := unix.Fstatat(fromParent, fromName, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Entry{}, explain("rename", from, err)
+	}
+	switch kindOf(st.Mode) {
+	case Symlink:
+		return Entry{}, explain("rename", from, ErrOutside)
+	case Other:
+		return Entry{}, explain("rename", from, ErrNotAFile)
+	}
+	toParent, err := d.makeFolder(toFolder)
+	if err != nil {
+		return Entry{}, explain("rename to", to, err)
+	}
+	defer unix.Close(toParent)
+	if err := renameNoReplace(fromParent, fromName, toParent, toName); err != nil {
+		return Entry{}, explain("rename to", to, err)
+	}
+	return entryOf(to, &st), nil
+}
+
+// Mkdir makes a folder, and those on the way. Something at that path is [fs.ErrExist].
+func (d *Dir) Mkdir(path string) error {
+	folder, name, err := split(path)
+	if err != nil {
+		return explain("make folder", path, err)
+	}
+	parent, err := d.makeFolder(folder)
+	if err != nil {
+		return explain("make folder", path, err)
+	}
+	defer unix.Close(parent)
+	fd, err := d.makeIn(parent, name)
+	if err != nil {
+		return explain("make folder", path, err)
+	}
+	return unix.Close(fd)
+}
+
+// renameNoReplace renames where nothing is at the new name. File systems that cannot do it in one step look first.
+func renameNoReplace(fromParent int, from string, toParent int, to string) error {
+	err := unix.Renameat2(fromParent, from, toParent, to, unix.RENAME_NOREPLACE)
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(toParent, to, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		return fs.ErrExist
+	}
+	return unix.Renameat(fromParent, from, toParent, to)
+}

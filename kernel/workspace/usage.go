@@ -1,0 +1,97 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage is what the workspace takes on the disk: the bytes of allocated blocks, so that holes are free, and the
+// inodes of files, folders and links of any kind, each once however many names it has. The workspace's own folder
+// is not counted. With [ErrTruncated], since a folder was more than [MaxDepth] deep or could not be read, both
+// are lower bounds. ctx bounds the work.
+func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
+	linked := map[uint64]bool{}
+	err = d.walk(ctx, func(_ int, _ string, st *unix.Stat_t) error {
+		if st.Nlink > 1 && kindOf(st.Mode) != Directory {
+			if linked[st.Ino] {
+				return nil
+			}
+			linked[st.Ino] = true
+		}
+		bytes += st.Blocks * 512
+		inodes++
+		return nil
+	})
+	if err != nil {
+		return bytes, inodes, fmt.Errorf("measure the workspace: %w", translate(err))
+	}
+	return bytes, inodes, nil
+}
+
+// walk calls visit for each entry below the root, of whatever kind, folders before what is in them. It follows
+// nothing, passes over what goes away meanwhile, and goes on past folders that it cannot enter, which give
+// ErrTruncated in the end.
+func (d *Dir) walk(ctx context.Context, visit func(at int, name string, st *unix.Stat_t) error) error {
+	truncated := false
+	var folder func(at int, name string, depth int) error
+	folder = func(at int, name string, depth int) error {
+		fd, err := openBeneath(at, name, asFolder, 0)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			truncated = true
+			return nil
+		case gone(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		defer unix.Close(fd)
+		names, err := readFolder(fd, -1)
+		if err != nil && !gone(err) {
+			return err
+		}
+		var st unix.Stat_t
+		for _, n := range names {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			err := unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+			if errors.Is(err, fs.ErrPermission) {
+				truncated = true
+				continue
+			}
+			if gone(err) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			isFolder := kindOf(st.Mode) == Directory
+			if err := visit(fd, n.name, &st); err != nil {
+				return err
+			}
+			if isFolder && depth == MaxDepth {
+				truncated = true
+			} else if isFolder {
+				if err := folder(fd, n.name, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	err := d.use(func(root int) error { return folder(root, ".", 0) })
+	if err == nil && truncated {
+		return ErrTruncated
+	}
+	return err
+}
+
+// gone reports that something went away, or was replaced by something of another kind, since its name was read.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotAFolder) || errors.Is(err, ErrOutside)
+}

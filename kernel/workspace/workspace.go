@@ -1,0 +1,162 @@
+// Package workspace is the only code that touches a session's files from outside of its sandbox.
+//
+// Whoever runs code in the session owns those files and changes them at any moment, so a name is never trusted
+// twice: each access resolves its path beneath one directory descriptor with openat2, following no link of any
+// kind and crossing no mount, and then works on the descriptor that this gave. Modes and owners are never changed
+// through a path that user code has a part in.
+//
+// Paths are relative to the workspace and separated by slashes; a backslash is an ordinary character. Linux only.
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// The folders in a session's directory.
+const (
+	WorkspaceFolder = "workspace"
+	PackagesFolder  = "packages"
+)
+
+// Bounds on what is walked through.
+const (
+	// MaxEntries bounds a list and a scan.
+	MaxEntries = 200_000
+	// MaxDepth bounds how many folders deep a scan and an account of the usage go.
+	MaxDepth = 64
+)
+
+// What callers branch on, beside [fs.ErrNotExist], [fs.ErrExist], [fs.ErrPermission], [fs.ErrInvalid] (no
+// possible name, or a folder to be moved into itself) and [os.ErrClosed].
+var (
+	// ErrOutside: the path leaves the workspace, is no plain relative path, or names or passes through a link or a
+	// mount.
+	ErrOutside = errors.New("path is outside of the workspace or passes through a link")
+	// ErrNotAFile: there is something else than a regular file, such as a folder, a pipe, a socket or a device.
+	ErrNotAFile = errors.New("not a regular file")
+	// ErrNotAFolder: there is something else than a folder.
+	ErrNotAFolder = errors.New("not a folder")
+	// ErrLimit: there were more bytes than the caller allows.
+	ErrLimit = errors.New("more bytes than allowed")
+	// ErrNoSpace: the disk or a quota is full.
+	ErrNoSpace = errors.New("no space left")
+	// ErrTruncated: there is more than MaxEntries or MaxDepth let us see; what was seen comes with the error.
+	ErrTruncated = errors.New("too many entries or too deep")
+)
+
+// Dir is an open workspace. It is safe for concurrent use, and so is Close at any moment.
+type Dir struct {
+	root  *os.File // O_PATH
+	owner int      // of new files; -1 where they are the server's own anyway
+	group int
+	// exactTimes tells that a file's modification time changes with each change, however soon one follows another.
+	exactTimes bool
+}
+
+// Create makes the directory of a session below parent: NAME/workspace, which uid owns, and NAME/packages, which
+// the server owns and the session may read. It returns the open workspace. A uid of 0 means the server's own user.
+// A name that is taken is [fs.ErrExist]; after any error nothing is left.
+func Create(parent, name string, uid int) (*Dir, error) {
+	if err := checkName(name); err != nil {
+		return nil, fmt.Errorf("make session directory %q: %w", name, err)
+	}
+	dir := filepath.Join(parent, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make session directory: %w", err)
+	}
+	d, err := create(dir, uid)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make session directory: %w", err), os.RemoveAll(dir))
+	}
+	return d, nil
+}
+
+// create works by path: until it returns, nobody but the server has been in dir.
+func create(dir string, uid int) (*Dir, error) {
+	ws, packages := filepath.Join(dir, WorkspaceFolder), filepath.Join(dir, PackagesFolder)
+	if err := errors.Join(os.Mkdir(ws, 0o700), os.Mkdir(packages, 0o755)); err != nil {
+		return nil, err
+	}
+	if uid != 0 {
+		if err := os.Lchown(ws, uid, uid); err != nil {
+			return nil, err
+		}
+	}
+	// Exact modes, whatever the umask. The session passes through the first one in tiers without a root of their own.
+	if err := errors.Join(os.Chmod(packages, 0o755), os.Chmod(dir, 0o711)); err != nil {
+		return nil, err
+	}
+	return Open(ws)
+}
+
+// Open opens a directory that Create made: a workspace, or packages. The path is the server's own and is trusted,
+// but for its last element, which must not be a link. New files will belong to the owner of the directory.
+func Open(path string) (*Dir, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open workspace: %w", &fs.PathError{Op: "open", Path: path, Err: err})
+	}
+	d := &Dir{root: os.NewFile(uintptr(fd), path), owner: -1, group: -1}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("stat workspace: %w", err)
+	}
+	if me := os.Geteuid(); me == 0 && st.Uid != 0 {
+		d.owner, d.group = int(st.Uid), int(st.Gid)
+	}
+	d.exactTimes = exactTimes(fd)
+	return d, nil
+}
+
+// File is the directory itself, open with O_PATH. It belongs to the Dir and is valid until Close.
+func (d *Dir) File() *os.File { return d.root }
+
+// Close releases the directory. It is idempotent.
+func (d *Dir) Close() error {
+	if err := d.root.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("close workspace: %w", err)
+	}
+	return nil
+}
+
+// Delete removes the directory of a session, made by Create, with all that is in it. A session that is not there
+// is no error. ctx bounds the work.
+func Delete(ctx context.Context, parent, name string) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("delete session directory %q: %w", name, err)
+	}
+	d, err := Open(parent)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Remove(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete session directory: %w", err)
+	}
+	return nil
+}
+
+// use calls fn with the root's descriptor, which stays open meanwhile even if Close is called.
+func (d *Dir) use(fn func(fd int) error) error {
+	conn, err := d.root.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := conn.Control(func(fd uintptr) {
+		inner = fn(int(fd))
+	}); err != nil {
+		return fmt.Errorf("use workspace: %w", os.ErrClosed)
+	}
+	return inner
+}
