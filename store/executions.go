@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"talaria/api"
+)
+
+// Execution is a row of executions. N orders the executions of a session.
+type Execution struct {
+	N              int64
+	Session        int64
+	ID             string
+	Code           string
+	Silent         bool
+	StopOnError    bool
+	AllowStdin     bool
+	TimeoutMS      int64
+	Status         api.ExecutionStatus
+	Reason         string
+	State          api.VariablesState
+	ExecutionCount *int64
+	Generation     int64
+	Text           string
+	Error          *api.ErrorOutput
+	Artifacts      []api.Artifact
+	Usage          api.ExecutionUsage
+	TruncatedBytes int64
+	CreatedAt      int64
+	StartedAt      *int64
+	FinishedAt     *int64
+}
+
+const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
+	execution_count, generation, text, error, artifacts, usage, truncated_bytes, created_at, started_at, finished_at`
+
+func scanExecution(scan func(...any) error) (Execution, error) {
+	var e Execution
+	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
+		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
+		asJSON(&e.Usage), &e.TruncatedBytes, &e.CreatedAt, &e.StartedAt, &e.FinishedAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return e, err
+}
+
+// InsertExecution adds the execution and returns its number; [ErrExists] where the session has one of that id.
+func (t *Tx) InsertExecution(e Execution) (int64, error) {
+	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
+			status, reason, state, generation, text, artifacts, usage, truncated_bytes, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?) ON CONFLICT (session, id) DO NOTHING`,
+		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
+		e.CreatedAt)
+	if err != nil {
+		return 0, err
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return 0, errors.Join(err, ErrExists)
+	}
+	return res.LastInsertId()
+}
+
+// StartExecution writes that the execution runs.
+func (t *Tx) StartExecution(n int64, count *int64, generation, startedAt int64) error {
+	return t.one(`UPDATE executions SET status = ?, execution_count = ?, generation = ?, started_at = ? WHERE n = ?`,
+		api.StatusRunning, count, generation, startedAt, n)
+}
+
+// FinishExecution writes the execution's outcome.
+func (t *Tx) FinishExecution(e Execution) error {
+	failure := sql.Null[string]{}
+	if e.Error != nil {
+		b, err := api.Marshal(e.Error)
+		if err != nil {
+			return err
+		}
+		failure = sql.Null[string]{V: string(b), Valid: true}
+	}
+	return t.one(`UPDATE executions SET status = ?, reason = ?, state = ?, generation = ?, text = ?, error = ?,
+			artifacts = ?, usage = ?, truncated_bytes = ?, finished_at = ? WHERE n = ?`,
+		e.Status, e.Reason, e.State, e.Generation, e.Text, failure, asJSON(&e.Artifacts), asJSON(&e.Usage),
+		e.TruncatedBytes, e.FinishedAt, e.N)
+}
+
+// Execution is the session's execution of that id.
+func (s *Store) Execution(ctx context.Context, session int64, id string) (Execution, error) {
+	return scanExecution(s.ro.QueryRowContext(ctx,
+		`SELECT `+executionColumns+` FROM executions WHERE session = ? AND id = ?`, session, id).Scan)
+}
+
+// Executions lists the session's executions, newest first, from below before (0: from the newest).
+func (s *Store) Executions(ctx context.Context, session, before int64, limit int) ([]Execution, error) {
+	return s.executions(ctx, `WHERE session = ? AND (? = 0 OR n < ?) ORDER BY n DESC LIMIT ?`,
+		session, before, before, limit)
+}
+
+// OpenExecutions lists the session's executions that have not ended, oldest first.
+func (s *Store) OpenExecutions(ctx context.Context, session int64) ([]Execution, error) {
+	return s.executions(ctx, `WHERE session = ? AND finished_at IS NULL ORDER BY n`, session)
+}
+
+// NotebookExecutions lists the session's executions that a notebook shows, oldest first: after the number after, and
+// not silent.
+func (s *Store) NotebookExecutions(ctx context.Context, session, after int64) ([]Execution, error) {
+	return s.executions(ctx, `WHERE session = ? AND n > ? AND silent = 0 ORDER BY n`, session, after)
+}
+
+func (s *Store) executions(ctx context.Context, rest string, args ...any) ([]Execution, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT `+executionColumns+` FROM executions `+rest, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []Execution
+	for rows.Next() {
+		one, err := scanExecution(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}
+
+// CountExecutions counts all owners' executions.
+func (s *Store) CountExecutions(ctx context.Context) (n int64, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT count(*) FROM executions`).Scan(&n)
+	return n, err
+}

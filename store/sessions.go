@@ -1,0 +1,245 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"talaria/api"
+)
+
+// Session is a row of sessions. N is its number in the database, ID what it is called inside, ClientID what its
+// owner calls it.
+type Session struct {
+	N              int64
+	ID             string
+	Owner          string
+	ClientID       string
+	Name           string
+	Environment    string
+	Isolation      string
+	UID            int
+	Limits         api.Limits
+	IdleTimeoutMS  int64
+	Env            map[string]string
+	Secrets        map[string]string
+	Metadata       map[string]string
+	State          api.SessionState
+	Reason         string
+	Generation     int64
+	KernelStarted  *int64
+	RestartReason  string
+	Layers         []string
+	Handle         api.Raw // JSON that the store does not look into; nil where no kernel ever answered
+	ExecutionCount int64
+	LogID          string
+	FirstSeq       int64
+	LastSeq        int64
+	KSeq           uint64
+	LateBytes      int64
+	DiskBytes      int64
+	NotebookN      int64
+	CreatedAt      int64
+	LastActiveAt   int64
+}
+
+const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
+	secrets, metadata, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
+	log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, notebook_n, created_at, last_active_at`
+
+func scanSession(scan func(...any) error) (Session, error) {
+	var s Session
+	err := scan(&s.N, &s.ID, &s.Owner, &s.ClientID, &s.Name, &s.Environment, &s.Isolation, &s.UID, asJSON(&s.Limits),
+		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), &s.State, &s.Reason, &s.Generation,
+		&s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
+		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
+		&s.KSeq, &s.LateBytes, &s.DiskBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return s, err
+}
+
+// InsertSession adds the session. [ErrExists] where the owner has one of that ClientID.
+func (t *Tx) InsertSession(s Session) error {
+	if err := t.exec(`UPDATE server SET last_n = max(last_n, ?) WHERE id = 1`, s.N); err != nil {
+		return fmt.Errorf("number a session: %w", err)
+	}
+	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
+			idle_timeout_ms, env, secrets, metadata, state, reason, generation, restart_reason, layers, execution_count,
+			log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (owner, client_id) DO NOTHING`,
+		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
+		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), s.State, s.Reason, s.Generation, s.RestartReason,
+		asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
+		s.CreatedAt, s.LastActiveAt)
+	if err != nil {
+		return fmt.Errorf("insert session: %w", err)
+	}
+	if n, err := res.RowsAffected(); err != nil || n == 0 {
+		return errors.Join(err, ErrExists)
+	}
+	return nil
+}
+
+// ErrExists tells that a row of that key is there already.
+var ErrExists = errors.New("exists already")
+
+// UpdateSettings writes what PATCH can change.
+func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, idleMS int64) error {
+	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, idle_timeout_ms = ? WHERE n = ?`,
+		name, asJSON(&metadata), asJSON(&limits), idleMS, n)
+}
+
+// UpdateState writes the session's state.
+func (t *Tx) UpdateState(n int64, state api.SessionState, reason string) error {
+	return t.one(`UPDATE sessions SET state = ?, reason = ? WHERE n = ?`, state, reason, n)
+}
+
+// UpdateActive writes when the session was used last.
+func (t *Tx) UpdateActive(n, at int64) error {
+	return t.one(`UPDATE sessions SET last_active_at = ? WHERE n = ?`, at, n)
+}
+
+// BeginGeneration writes that a fresh kernel takes over.
+func (t *Tx) BeginGeneration(n, generation int64) error {
+	return t.one(`UPDATE sessions SET generation = ?, restart_reason = '', execution_count = 0, kseq = 0, late_bytes = 0
+		WHERE n = ?`, generation, n)
+}
+
+// KernelReady writes that the kernel answered. handle is JSON that the store does not look into.
+func (t *Tx) KernelReady(n, at int64, layers []string, handle []byte) error {
+	return t.one(`UPDATE sessions SET kernel_started_at = ?, layers = ?, handle = ? WHERE n = ?`,
+		at, asJSON(&layers), string(handle), n)
+}
+
+// KernelGone writes why the next kernel will have been started.
+func (t *Tx) KernelGone(n int64, restartReason string) error {
+	return t.one(`UPDATE sessions SET restart_reason = ? WHERE n = ?`, restartReason, n)
+}
+
+// UpdateCursor writes which record of the present generation the log holds, and what goes with it.
+func (t *Tx) UpdateCursor(n int64, kseq uint64, executionCount, lateBytes int64) error {
+	return t.one(`UPDATE sessions SET kseq = ?, execution_count = ?, late_bytes = ? WHERE n = ?`,
+		kseq, executionCount, lateBytes, n)
+}
+
+// UpdateSnapshot writes the workspace as the log now knows it.
+func (t *Tx) UpdateSnapshot(n int64, snapshot []byte, diskBytes int64) error {
+	return t.one(`UPDATE sessions SET snapshot = ?, disk_bytes = ? WHERE n = ?`, snapshot, diskBytes, n)
+}
+
+// UpdateLogID gives the log a new id.
+func (t *Tx) UpdateLogID(n int64, id string) error {
+	return t.one(`UPDATE sessions SET log_id = ? WHERE n = ?`, id, n)
+}
+
+// TruncateLog drops the events after last.
+func (t *Tx) TruncateLog(n, last int64) error {
+	if err := t.exec(`DELETE FROM events WHERE session = ? AND seq > ?`, n, last); err != nil {
+		return err
+	}
+	return t.one(`UPDATE sessions SET last_seq = ? WHERE n = ?`, last, n)
+}
+
+// PutNotebook stores an imported notebook, which hides the executions so far.
+func (t *Tx) PutNotebook(n int64, notebook []byte) error {
+	return t.one(`UPDATE sessions SET notebook = ?,
+		notebook_n = (SELECT coalesce(max(n), 0) FROM executions WHERE session = ?) WHERE n = ?`, notebook, n, n)
+}
+
+// DeleteSession drops the session and all that belongs to it.
+func (t *Tx) DeleteSession(n int64) error { return t.one(`DELETE FROM sessions WHERE n = ?`, n) }
+
+// Session is the owner's session of that name.
+func (s *Store) Session(ctx context.Context, owner, clientID string) (Session, error) {
+	return scanSession(s.ro.QueryRowContext(ctx,
+		`SELECT `+sessionColumns+` FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan)
+}
+
+// SessionFilter selects sessions of one owner, newest first. Before is the number of the last one of the page before.
+type SessionFilter struct {
+	Owner    string
+	State    api.SessionState
+	Metadata map[string]string
+	Before   int64 // 0: from the newest
+	Limit    int
+}
+
+// Sessions lists what the filter selects.
+func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
+	where, args := []string{"owner = ?"}, []any{f.Owner}
+	if f.State != "" {
+		where, args = append(where, "state = ?"), append(args, f.State)
+	}
+	for k, v := range f.Metadata {
+		where = append(where, "EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND value = ?)")
+		args = append(args, k, v)
+	}
+	if f.Before > 0 {
+		where, args = append(where, "n < ?"), append(args, f.Before)
+	}
+	return s.sessions(ctx, `WHERE `+strings.Join(where, " AND ")+` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)...)
+}
+
+// LiveSessions lists the sessions that had a kernel when the last server ended.
+func (s *Store) LiveSessions(ctx context.Context) ([]Session, error) {
+	return s.sessions(ctx, `WHERE state NOT IN ('dead', 'hibernated') ORDER BY n`)
+}
+
+// AllSessions lists every session of every owner.
+func (s *Store) AllSessions(ctx context.Context) ([]Session, error) {
+	return s.sessions(ctx, `ORDER BY n`)
+}
+
+func (s *Store) sessions(ctx context.Context, rest string, args ...any) ([]Session, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT `+sessionColumns+` FROM sessions `+rest, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []Session
+	for rows.Next() {
+		one, err := scanSession(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}
+
+// SessionStates counts all owners' sessions by state.
+func (s *Store) SessionStates(ctx context.Context) (map[api.SessionState]int64, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT state, count(*) FROM sessions GROUP BY state`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	counts := map[api.SessionState]int64{}
+	for rows.Next() {
+		var state api.SessionState
+		var n int64
+		if err := rows.Scan(&state, &n); err != nil {
+			return nil, err
+		}
+		counts[state] = n
+	}
+	return counts, rows.Err()
+}
+
+// Snapshot is the workspace as the log knows it, nil where nothing is known.
+func (s *Store) Snapshot(ctx context.Context, n int64) ([]byte, error) {
+	var b []byte
+	err := s.ro.QueryRowContext(ctx, `SELECT snapshot FROM sessions WHERE n = ?`, n).Scan(&b)
+	return b, err
+}
+
+// Notebook is the imported notebook, nil where there is none, and the number of the last execution it hides.
+func (s *Store) Notebook(ctx context.Context, n int64) (notebook []byte, hides int64, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT notebook, notebook_n FROM sessions WHERE n = ?`, n).Scan(&notebook, &hides)
+	return notebook, hides, err
+}

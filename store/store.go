@@ -1,0 +1,136 @@
+// Package store keeps everything that must survive in one SQLite database: tokens, sessions, executions, events.
+//
+// There are two handles: one writer, behind a goroutine that commits what is queued in one transaction, and a pool of
+// readers. Only this package imports the driver.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+	_ "github.com/mattn/go-sqlite3"
+	"github.com/pressly/goose/v3"
+
+	"talaria/migrations"
+)
+
+// ErrLocked tells that another server has the state directory.
+var ErrLocked = errors.New("another server runs on this state directory")
+
+// ErrNotFound tells that there is no such row.
+var ErrNotFound = errors.New("not found")
+
+// Store is an open database. It is safe for concurrent use.
+type Store struct {
+	rw, ro *sql.DB
+	lock   *flock.Flock // nil for a guest
+	writer *writer
+}
+
+// Open opens the database in dir, alone: it fails with [ErrLocked] while another server has it. It creates and
+// migrates the database as needed. ctx bounds the opening only.
+func Open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock the state directory: %w", err)
+	}
+	if !ok {
+		return nil, ErrLocked
+	}
+	s, err := open(ctx, dir, log)
+	if err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+// OpenGuest opens the database beside a server that may be running, for a short command.
+func OpenGuest(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	return open(ctx, dir, log)
+}
+
+func open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	path := filepath.Join(dir, "talaria.db")
+	if err := touch(path); err != nil {
+		return nil, err
+	}
+	rw, err := sql.Open("sqlite3", dsn(path, url.Values{"_txlock": {"immediate"}, "_cache_size": {"-16000"}}))
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	rw.SetMaxOpenConns(1)
+	if err := migrate(ctx, rw); err != nil {
+		return nil, errors.Join(err, rw.Close())
+	}
+	ro, err := sql.Open("sqlite3", dsn(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database: %w", err), rw.Close())
+	}
+	ro.SetMaxOpenConns(8)
+	ro.SetMaxIdleConns(8)
+	s := &Store{rw: rw, ro: ro}
+	if s.writer, err = newWriter(rw, log); err != nil {
+		return nil, errors.Join(err, rw.Close(), ro.Close())
+	}
+	return s, nil
+}
+
+// touch makes the file with a private mode before SQLite would make it with a common one.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	return f.Close()
+}
+
+func dsn(path string, more url.Values) string {
+	q := url.Values{
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"NORMAL"},
+		"_busy_timeout": {"10000"},
+		"_foreign_keys": {"1"},
+	}
+	for k, v := range more {
+		q[k] = v
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+func migrate(ctx context.Context, db *sql.DB) error {
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, fs.FS(migrations.FS))
+	if err != nil {
+		return fmt.Errorf("read the migrations: %w", err)
+	}
+	current, target, err := provider.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if current > target {
+		return fmt.Errorf("the database has schema %d, this program knows %d: run the newer program", current, target)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	return nil
+}
+
+// Close commits what is queued and closes the database. It is idempotent.
+func (s *Store) Close() error {
+	s.writer.close()
+	err := errors.Join(s.ro.Close(), s.rw.Close())
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Unlock())
+	}
+	return err
+}

@@ -1,0 +1,303 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+func open(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.Begin(t.Context(), "boot-1"); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func do(t *testing.T, s *store.Store, f func(*store.Tx) error) {
+	t.Helper()
+	if err := s.Do(t.Context(), store.Write{Apply: f}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sample(n int64, owner, clientID string) store.Session {
+	return store.Session{
+		N: n, ID: owner + "/" + clientID, Owner: owner, ClientID: clientID, Name: "a name", Environment: "default",
+		Isolation: "default", UID: 7, Limits: api.Limits{MemoryBytes: 1, CPUs: 0.5}, IdleTimeoutMS: 5,
+		Env: map[string]string{"A": "1"}, Secrets: map[string]string{}, Metadata: map[string]string{"chat": "42"},
+		State: api.StateIdle, Generation: 1, Layers: []string{"x"}, LogID: "l", FirstSeq: 1, CreatedAt: 10, LastActiveAt: 11,
+	}
+}
+
+func TestARowReadsBackAsItWasWritten(t *testing.T) {
+	s := open(t, t.TempDir())
+	want := sample(1, "ann", "chat:1")
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(want) })
+	got, err := s.Session(t.Context(), "ann", "chat:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := s.Session(t.Context(), "bob", "chat:1"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another owner's session: %v", err)
+	}
+
+	failure := &api.ErrorOutput{Ename: "E", Evalue: "v", Traceback: []string{"t"}}
+	finished := int64(99)
+	row := store.Execution{
+		Session: 1, ID: "e1", Code: "1/0", TimeoutMS: 300_000, Status: api.StatusQueued, State: api.VariablesKept,
+		Generation: 1, CreatedAt: 12, Artifacts: []api.Artifact{},
+	}
+	do(t, s, func(tx *store.Tx) (err error) {
+		row.N, err = tx.InsertExecution(row)
+		return err
+	})
+	got1, err := s.Execution(t.Context(), 1, "e1")
+	if diff := cmp.Diff(row, got1); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	row.Status, row.Error, row.FinishedAt, row.Text = api.StatusError, failure, &finished, "text"
+	do(t, s, func(tx *store.Tx) error { return tx.FinishExecution(row) })
+	got1, err = s.Execution(t.Context(), 1, "e1")
+	if diff := cmp.Diff(row, got1); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestIDsAreUniqueForTheirOwnerOnly(t *testing.T) {
+	s := open(t, t.TempDir())
+	do(t, s, func(tx *store.Tx) error {
+		return errors.Join(tx.InsertSession(sample(1, "ann", "x")), tx.InsertSession(sample(2, "bob", "x")))
+	})
+	twin := sample(3, "ann", "x")
+	twin.ID = "another"
+	err := s.Do(t.Context(), store.Write{Apply: func(tx *store.Tx) error { return tx.InsertSession(twin) }})
+	if !errors.Is(err, store.ErrExists) {
+		t.Errorf("a second session of that id: %v", err)
+	}
+}
+
+func TestAWriteThatFailsLeavesTheOthersOfItsGroupAlone(t *testing.T) {
+	s := open(t, t.TempDir())
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "x")) })
+	boom := errors.New("boom")
+	hold, held := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { // keeps the writer busy, so that what follows becomes one group
+		s.Do(context.Background(), store.Write{Apply: func(*store.Tx) error { close(held); <-hold; return nil }})
+	})
+	<-held
+	errs := make([]error, 60)
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = s.Do(context.Background(), store.Write{Apply: func(tx *store.Tx) error {
+				err := tx.InsertEvent(1, store.Event{Seq: int64(i + 1), Type: "t", Body: []byte("{}"), Size: 2})
+				if i%3 == 0 {
+					return boom
+				}
+				return err
+			}})
+		})
+	}
+	close(hold)
+	wg.Wait()
+	for i, err := range errs {
+		if want := i%3 == 0; errors.Is(err, boom) != want || (err != nil) != want {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	events, err := s.Events(t.Context(), 1, 0, 100)
+	if err != nil || len(events) != 40 {
+		t.Errorf("%d events (%v), want 40", len(events), err)
+	}
+}
+
+func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
+	s := open(t, t.TempDir())
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "x")) })
+	var order []int64 // touched by the writer's goroutine only
+	var seq int64
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			var mine int64
+			err := s.Do(context.Background(), store.Write{
+				Apply: func(tx *store.Tx) error {
+					seq++
+					mine = seq
+					return tx.InsertEvent(1, store.Event{Seq: mine, Type: "t", Body: []byte("{}")})
+				},
+				Committed: func() { order = append(order, mine) },
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	do(t, s, func(*store.Tx) error { return nil })
+	for i, n := range order {
+		if n != int64(i+1) {
+			t.Fatalf("committed in the order %v", order)
+		}
+	}
+	if len(order) != 50 {
+		t.Errorf("%d of 50 were told", len(order))
+	}
+}
+
+func TestASecondServerIsRefusedAndAGuestIsNot(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	if _, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler)); !errors.Is(err, store.ErrLocked) {
+		t.Fatalf("a second server: %v", err)
+	}
+	guest, err := store.OpenGuest(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.PutToken(t.Context(), "tok", "ann", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := guest.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if owner, first, ok := s.Owner(t.Context(), "tok"); owner != "ann" || first || !ok {
+		t.Errorf("Owner = %q, %v, %v", owner, first, ok)
+	}
+	if _, _, ok := s.Owner(t.Context(), "tokk"); ok {
+		t.Error("a token that nobody has is good")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Do(t.Context(), store.Write{Apply: func(*store.Tx) error { return nil }}); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("a write after Close: %v", err)
+	}
+	open(t, dir) // the lock is free again
+}
+
+func TestTheLastServerIsKnown(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last, err := s.Begin(t.Context(), "boot-1"); err != nil || !last.First || !last.Clean {
+		t.Errorf("at first: %+v, %v", last, err)
+	}
+	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(41, "ann", "x")) })
+	do(t, s, func(tx *store.Tx) error { return tx.DeleteSession(41) })
+	s.Close()
+	s, _ = store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if last, err := s.Begin(t.Context(), "boot-2"); err != nil || last.First || last.Clean || last.BootID != "boot-1" || last.LastN != 41 {
+		t.Errorf("after a crash: %+v, %v", last, err)
+	}
+	if err := s.End(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = openOnly(t, dir)
+	if last, err := s.Begin(t.Context(), "boot-2"); err != nil || !last.Clean || last.BootID != "boot-2" {
+		t.Errorf("after an orderly end: %+v, %v", last, err)
+	}
+}
+
+func openOnly(t *testing.T, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestSessionsAreListedByStateAndMetadataNewestFirst(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir()))
+	do(t, s, func(tx *store.Tx) error {
+		for n := int64(1); n <= 6; n++ {
+			row := sample(n, "ann", string(rune('a'+n)))
+			if n%2 == 0 {
+				row.State, row.Metadata = api.StateDead, map[string]string{"chat": "42", "k.ey\"": "v'"}
+			}
+			if err := tx.InsertSession(row); err != nil {
+				return err
+			}
+		}
+		return tx.InsertSession(sample(7, "bob", "x"))
+	})
+	for name, c := range map[string]struct {
+		f    store.SessionFilter
+		want []int64
+	}{
+		"all":      {store.SessionFilter{Limit: 10}, []int64{6, 5, 4, 3, 2, 1}},
+		"page":     {store.SessionFilter{Limit: 2, Before: 5}, []int64{4, 3}},
+		"dead":     {store.SessionFilter{Limit: 10, State: api.StateDead}, []int64{6, 4, 2}},
+		"metadata": {store.SessionFilter{Limit: 10, Metadata: map[string]string{"k.ey\"": "v'", "chat": "42"}}, []int64{6, 4, 2}},
+		"none":     {store.SessionFilter{Limit: 10, Metadata: map[string]string{"chat": "4"}}, nil},
+	} {
+		c.f.Owner = "ann"
+		rows, err := s.Sessions(t.Context(), c.f)
+		var got []int64
+		for _, r := range rows {
+			got = append(got, r.N)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %s %v", name, diff, err)
+		}
+	}
+}
+
+func TestDeletingASessionTakesAllOfItAndNothingElse(t *testing.T) {
+	s := open(t, t.TempDir())
+	do(t, s, func(tx *store.Tx) error {
+		for n := int64(1); n <= 2; n++ {
+			if err := tx.InsertSession(sample(n, "ann", string(rune('a'+n)))); err != nil {
+				return err
+			}
+			_, err := tx.InsertExecution(store.Execution{Session: n, ID: "e", Status: api.StatusQueued, State: api.VariablesKept})
+			err = errors.Join(err, tx.InsertEvent(n, store.Event{Seq: 1, Type: "t", ExecutionID: "e", Body: []byte("{}")}),
+				tx.InsertRef(n, "both", store.RefPublic, "text/plain"), tx.InsertArtifact(n, store.Artifact{Seq: 1, Path: "p", Change: api.Created}))
+			if err != nil {
+				return err
+			}
+		}
+		return tx.InsertRef(1, "mine", store.RefEvent, "")
+	})
+	do(t, s, func(tx *store.Tx) error { return tx.DeleteSession(1) })
+	if e, err := s.Events(t.Context(), 1, 0, 10); len(e) > 0 || err != nil {
+		t.Errorf("events are left: %v %v", e, err)
+	}
+	if e, err := s.Events(t.Context(), 2, 0, 10); len(e) != 1 || err != nil {
+		t.Errorf("the other's events: %v %v", e, err)
+	}
+	if d, err := s.AllDigests(t.Context()); len(d) != 1 || err != nil || d[0] != "both" {
+		t.Errorf("digests: %v %v", d, err)
+	}
+	if mt, err := s.PublicRef(t.Context(), "ann", "both"); mt != "text/plain" || err != nil {
+		t.Errorf("PublicRef = %q, %v", mt, err)
+	}
+	if _, err := s.PublicRef(t.Context(), "bob", "both"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("another owner's digest: %v", err)
+	}
+	if n, err := s.CountExecutions(t.Context()); n != 1 || err != nil {
+		t.Errorf("%d executions, %v", n, err)
+	}
+}
