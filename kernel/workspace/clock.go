@@ -36,28 +36,32 @@ func exactTimes(fd int) bool {
 }
 
 // waitForTick returns when the file system's clock has ticked since the files changed, so that a later change of
-// theirs gets another time. Times that lie further back or ahead are not of this tick.
+// theirs gets another time. A time in the future is none of this clock's, and is not waited for.
 func waitForTick(ctx context.Context, changes []Change) error {
-	var now, tick unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
-		return fmt.Errorf("read the clock: %w", err)
-	}
+	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &tick); err != nil {
 		return fmt.Errorf("read the clock: %w", err)
 	}
-	fresh := slices.ContainsFunc(changes, func(c Change) bool {
-		t := c.Entry.ModTime.UnixNano()
-		return c.Kind != Deleted && t >= now.Nano() && t <= now.Nano()+tick.Nano()
-	})
-	if !fresh {
-		return nil
-	}
-	timer := time.NewTimer(time.Duration(tick.Nano()))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			return fmt.Errorf("read the clock: %w", err)
+		}
+		exact := time.Now().UnixNano() // the coarse clock may lag by more than a tick where the machine is busy
+		fresh := slices.ContainsFunc(changes, func(c Change) bool {
+			t := c.Entry.ModTime.UnixNano()
+			return c.Kind != Deleted && t >= now.Nano() && t <= exact
+		})
+		if !fresh {
+			return nil
+		}
+		// A busy machine ticks late, so that one wait may not be enough.
+		timer := time.NewTimer(time.Duration(tick.Nano()))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
 	}
 }
