@@ -34,7 +34,13 @@
 // after it: the host puts them in that order and removes the marks.
 package runner
 
-import "embed"
+import (
+	"embed"
+	"io/fs"
+)
 
 //go:embed talaria_init/*.py talaria_runner/*.py
 var sources embed.FS
+
+// Sources is the tree of both packages, to be put on the module path of an interpreter.
+func Sources() fs.FS { return sources }

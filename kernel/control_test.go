@@ -1,0 +1,104 @@
+package kernel_test
+
+import (
+	"bytes"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+)
+
+func TestHostileFramesAreDroppedAndTheCellGoesOn(t *testing.T) {
+	r := newRig(t, inCell(func(run *kerneltest.Runner, id string) {
+		if id == "e0" {
+			return
+		}
+		for _, junk := range []string{
+			"\n\n\n", "half a frame {\"type\":\"done\",", "\x00\xff\xfe\n", `{"type":"ready","mark":"00000000"}`,
+			`{"type":"done","id":"other","status":"ok","interrupted":false}`,
+			`{"type":"result","id":"e0","data":{"text/plain":"\"forged\""},"metadata":{}}`,
+			`{"type":"error","id":"e0","ename":"E","evalue":"","traceback":[]}`,
+			`{"type":"input","id":"e0","request_id":"q","prompt":"","password":false}`,
+			`{"type":"died","id":"` + id + `"}`,
+			strings.Repeat("[", 1_000_000),
+		} {
+			run.Write([]byte(junk + "\n"))
+		}
+		for range 2 { // the first one counts
+			run.Send(map[string]any{"type": "result", "id": id, "data": map[string]any{"text/plain": "v"}, "metadata": map[string]any{}})
+		}
+		run.Done(id, "ok", false)
+		run.Done(id, "error", true)
+	}))
+	r.execute(kernel.Execution{ID: "e0", AllowStdin: true})
+	r.expect(r.untilFinished(), "e0: started", "e0: finished ok")
+	r.execute(kernel.Execution{ID: "e1", AllowStdin: true})
+	r.expect(r.untilFinished(), "e1: started", `e1: result "v"`, "e1: finished ok")
+}
+
+func TestOutputBelongsToTheCellThatItNames(t *testing.T) {
+	r := newRig(t, inCell(func(run *kerneltest.Runner, id string) {
+		for _, of := range []string{"e1", "e2", "never", ""} {
+			run.Stream(of, "stdout", "for "+of, 0)
+			run.Send(map[string]any{"type": "clear", "id": of, "wait": false})
+		}
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started",
+		`e1: stdout "for e1"`, "e1: clear false", `e1: stdout "for e2"`, "e1: clear false",
+		`e1: stdout "for never"`, "e1: clear false", `e1: stdout "for "`, "e1: clear false", "e1: finished ok")
+	r.execute(kernel.Execution{ID: "e2"})
+	r.expect(r.untilFinished(), "e2: started",
+		`e1: stdout "for e1"`, "e1: clear false", `e2: stdout "for e2"`, "e2: clear false",
+		`e2: stdout "for never"`, "e2: clear false", `e2: stdout "for "`, "e2: clear false", "e2: finished ok")
+}
+
+func TestALineWithoutEndIsPassedOverWithoutBeingKept(t *testing.T) {
+	const size = 256 << 20
+	var peak uint64
+	r := newRig(t, inCell(func(run *kerneltest.Runner, id string) {
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		for sent := 0; sent < size; sent += len(chunk) {
+			run.Write(chunk)
+			if sent%(32<<20) == 0 {
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapInuse)
+			}
+		}
+		run.Write([]byte("\n"))
+		run.Stream(id, "stdout", "still here", 0)
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started", `e1: stdout "still here"`, "e1: finished ok")
+	if peak > 224<<20 {
+		t.Errorf("%d MiB were in use", peak>>20)
+	}
+}
+
+func TestALargeValuePasses(t *testing.T) {
+	value := strings.Repeat("v", 16<<20)
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) { c.Result(value) }))
+	r.execute(kernel.Execution{ID: "e1"})
+	records := r.untilFinished()
+	if got := records[1].Body.(kernel.Result).Data["text/plain"]; len(got) != len(value)+2 {
+		t.Errorf("%d bytes came", len(got))
+	}
+}
+
+func TestFramesWrittenJustBeforeDeathArrive(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		for range 30 {
+			c.Print(strings.Repeat("x", 1000))
+		}
+		_, _ = io.WriteString(c.Runner.Stdout, strings.Repeat("y", 30_000))
+		c.Exit(1)
+	}), withPipes)
+	r.execute(kernel.Execution{ID: "e1"})
+	if got := text(r.untilDied(), "stdout"); strings.Count(got, "x") != 30_000 || strings.Count(got, "y") != 30_000 {
+		t.Errorf("%d bytes came", len(got))
+	}
+}

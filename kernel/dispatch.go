@@ -1,0 +1,188 @@
+package kernel
+
+import (
+	"bytes"
+	"errors"
+	"time"
+)
+
+var errUnexpected = errors.New("not expected now")
+
+// readControl handles what the runner says until the stream ends. While too many records wait it does not read.
+func (k *interpreter) readControl() {
+	defer close(k.controlEnded)
+	reader := newFrameReader(k.process.Control())
+	for k.records.waitRoom() {
+		line, err := reader.next()
+		switch {
+		case errors.Is(err, errFrameTooLong):
+			k.drop(err)
+			continue
+		case err != nil:
+			return
+		case len(bytes.TrimSpace(line)) == 0:
+			continue
+		}
+		f, err := decodeFrame(line)
+		if err == nil {
+			err = k.handleFrame(f)
+		}
+		if err != nil {
+			k.drop(err)
+		}
+	}
+}
+
+// drop counts a frame that is passed over. Only the first is logged: a runner may send any number of them.
+func (k *interpreter) drop(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dropped++; k.dropped == 1 {
+		k.log.Debug("dropped a frame", "error", why)
+	}
+}
+
+func (k *interpreter) handleFrame(f frame) error {
+	if done, ok := f.(doneFrame); ok {
+		return k.done(done)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ready, ok := f.(readyFrame); ok {
+		return k.becomeReady(ready)
+	}
+	if k.phase == starting || k.phase == over {
+		return errUnexpected
+	}
+	switch f := f.(type) {
+	case streamFrame:
+		k.atMark(f.mark, func() { k.records.text(k.owner(f.id), f.name, f.text) })
+	case displayFrame:
+		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), f.body, f.size) })
+	case clearFrame:
+		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), Clear{Wait: f.wait}, 0) })
+	case resultFrame:
+		if !k.runs(f.id) || k.run.resulted || k.run.Silent {
+			return errUnexpected
+		}
+		k.run.resulted = true
+		k.settle((*tap).release)
+		k.records.add(f.id, f.body, f.size)
+	case errorFrame:
+		if !k.runs(f.id) || k.run.raised != nil {
+			return errUnexpected
+		}
+		k.run.raised = &f.info
+		k.settle((*tap).release)
+		k.records.add(f.id, Raised{Error: f.info}, f.size)
+	case inputFrame:
+		return k.ask(f)
+	}
+	return nil
+}
+
+func (k *interpreter) becomeReady(f readyFrame) error {
+	if k.phase != starting {
+		return errUnexpected
+	}
+	k.phase = serving
+	k.marks.prefix = append(append([]byte{markByte}, f.mark...), ':')
+	close(k.ready)
+	return nil
+}
+
+// ask opens a question. There is one at a time.
+func (k *interpreter) ask(f inputFrame) error {
+	if !k.runs(f.id) {
+		return errUnexpected
+	}
+	if !k.run.AllowStdin || k.run.request != "" {
+		return k.frames.send(inputRefusedOut{"input_refused", f.request.RequestID})
+	}
+	k.settle((*tap).release)
+	k.run.stopClock()
+	k.run.request = f.request.RequestID
+	k.records.add(f.id, f.request, len(f.request.Prompt))
+	return nil
+}
+
+// done ends the execution that runs. A kernel that is being killed cannot finish any more: what the record says of
+// the variables would not be true.
+func (k *interpreter) done(f doneFrame) error {
+	k.mu.Lock()
+	running := k.runs(f.id)
+	k.mu.Unlock()
+	if !running {
+		return errUnexpected
+	}
+	ended := time.Now()
+	after := k.measure(measureTimeout)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.runs(f.id) || k.cause != nil || k.phase == over {
+		return errUnexpected
+	}
+	run := k.run
+	run.stopTimers()
+	k.settle((*tap).flush)
+	k.closeRequest("interrupted")
+	finished := Finished{Status: run.status(f), Error: run.raised, Usage: run.usage(ended, after)}
+	k.run = nil
+	k.records.add(f.id, finished, 0)
+	return nil
+}
+
+// status is how the execution ended, given the runner's word on it and what the host asked for.
+func (r *running) status(f doneFrame) Status {
+	switch {
+	case !f.failed && r.raised == nil:
+		return OK
+	case r.timedOut:
+		return TimedOut
+	case r.interrupted && f.interrupted && r.raised != nil && r.raised.Ename == "KeyboardInterrupt":
+		return Interrupted
+	}
+	return Errored
+}
+
+// runs reports whether that execution runs. The caller holds mu.
+func (k *interpreter) runs(id string) bool { return k.run != nil && k.run.ID == id }
+
+// owner is the execution that output of that id belongs to: that one when this kernel ran it, else the one that
+// runs, else the last. The caller holds mu.
+func (k *interpreter) owner(id string) string {
+	if _, ok := k.given[id]; ok && id != k.reserved {
+		return id
+	}
+	return k.lastID
+}
+
+// atMark emits what a frame says between what the pipes held before its mark and what they held behind it. The
+// caller holds mu.
+func (k *interpreter) atMark(mark uint64, emit func()) {
+	if mark == 0 {
+		emit()
+		return
+	}
+	k.marks.passed = max(k.marks.passed, mark-1)
+	for _, t := range k.taps {
+		t.advance()
+		if t.seen < mark {
+			t.drain()
+		}
+	}
+	emit()
+	k.marks.passed = max(k.marks.passed, mark)
+	for _, t := range k.taps {
+		t.advance()
+	}
+}
+
+// settle reads what the pipes hold now and lets all of it out, as letOut does. The caller holds mu.
+func (k *interpreter) settle(letOut func(*tap)) {
+	for _, t := range k.taps {
+		t.drain()
+		letOut(t)
+	}
+}

@@ -1,0 +1,236 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// measureTimeout bounds one reading of the usage, and
+	measureTimeout = 250 * time.Millisecond
+	// lastMeasureTimeout that at the end of a kernel.
+	lastMeasureTimeout = 20 * time.Millisecond
+)
+
+// running is the execution that runs. It is under the lock of its interpreter.
+type running struct {
+	Execution
+	started     time.Time
+	before      Usage
+	request     string     // the open question, or ""
+	resulted    bool       // its one result came
+	raised      *ErrorInfo // its one exception
+	interrupted bool       // on request
+	timedOut    bool
+
+	left    time.Duration // on the clock when it was last started
+	resumed time.Time     // when that was
+	clock   *time.Timer   // nil while it stands still
+	grace   *time.Timer   // from the time-out to the kill
+}
+
+func (r *running) stopTimers() {
+	r.stopClock()
+	if r.grace != nil {
+		r.grace.Stop()
+	}
+}
+
+func (r *running) stopClock() {
+	if r.clock != nil {
+		r.clock.Stop()
+		r.clock = nil
+		r.left -= time.Since(r.resumed)
+	}
+}
+
+// usage is what the execution took until that time, given what the sandbox takes then.
+func (r *running) usage(until time.Time, after Usage) ExecutionUsage {
+	return ExecutionUsage{
+		Duration:   until.Sub(r.started),
+		CPU:        max(0, after.CPU-r.before.CPU),
+		PeakMemory: peak(after),
+	}
+}
+
+func peak(u Usage) int64 { return max(u.PeakMemoryBytes, u.MemoryBytes) }
+
+// measure is what the sandbox takes now, or zero where that cannot be told.
+func (k *interpreter) measure(timeout time.Duration) Usage {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	read := k.sandbox.Usage
+	if m, ok := k.sandbox.(Meter); ok {
+		read = m.Meter
+	}
+	usage, err := read(ctx)
+	if err != nil {
+		k.log.Debug("measure usage", "error", err)
+		return Usage{}
+	}
+	return usage
+}
+
+func (k *interpreter) execute(e Execution) error {
+	if e.ID == "" {
+		return errors.New("execute: no id")
+	}
+	frame, err := encodeFrame(executeOut{"execute", e.ID, e.Code, e.Count, e.Silent, e.AllowStdin})
+	if err != nil {
+		return err
+	}
+	if err := k.reserve(e.ID); err != nil {
+		return err
+	}
+	if r, ok := k.sandbox.(PeakResetter); ok {
+		if err := r.ResetPeak(); err != nil {
+			k.log.Debug("reset peak memory", "error", err)
+		}
+	}
+	before := k.measure(measureTimeout)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reserved = ""
+	if k.phase != serving || k.cause != nil {
+		return ErrNoKernel
+	}
+	k.settle((*tap).flush) // what is there by now is not of this execution
+	if err := k.frames.push(frame); err != nil {
+		delete(k.given, e.ID)
+		return err
+	}
+	k.run = &running{Execution: e, started: time.Now(), before: before, left: e.Timeout}
+	k.lastID = e.ID
+	k.records.add(e.ID, Started{}, 0)
+	k.startClock(k.run)
+	if k.early {
+		k.interruptRun()
+	}
+	return nil
+}
+
+func (k *interpreter) reserve(id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != serving || k.cause != nil {
+		return ErrNoKernel
+	}
+	if _, ok := k.given[id]; ok {
+		return ErrRepeated
+	}
+	if k.run != nil || k.reserved != "" {
+		return ErrKernelBusy
+	}
+	k.given[id] = struct{}{}
+	k.reserved, k.early = id, false
+	return nil
+}
+
+func (k *interpreter) interrupt(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.phase != serving:
+	case id != "" && k.reserved == id:
+		k.early = true
+	case k.run != nil && k.run.ID == id:
+		k.interruptRun()
+	}
+}
+
+// interruptRun interrupts what runs, on request. The caller holds mu.
+func (k *interpreter) interruptRun() {
+	k.run.interrupted = true
+	k.sendInterrupt()
+	k.closeRequest("interrupted")
+	k.startClock(k.run)
+}
+
+// sendInterrupt leaves it at the interrupts that wait when the runner does not read.
+func (k *interpreter) sendInterrupt() {
+	if err := k.frames.send(interruptOut{"interrupt", k.run.ID}); err != nil {
+		k.log.Debug("send interrupt", "error", err)
+	}
+}
+
+// startClock lets the time of an execution run, unless it runs, has no end or is past it. The caller holds mu.
+func (k *interpreter) startClock(run *running) {
+	if run.clock != nil || run.Timeout <= 0 || run.timedOut || k.phase != serving {
+		return
+	}
+	run.resumed = time.Now()
+	var clock *time.Timer
+	clock = time.AfterFunc(max(run.left, 0), func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.run == run && run.clock == clock && k.phase == serving {
+			k.timeOut()
+		}
+	})
+	run.clock = clock
+}
+
+// timeOut interrupts what runs, and kills the kernel when that does not end it in time. The caller holds mu.
+func (k *interpreter) timeOut() {
+	run := k.run
+	run.stopClock()
+	run.timedOut = true
+	k.sendInterrupt()
+	run.grace = time.AfterFunc(k.cfg.InterruptGrace, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.run == run {
+			k.killLocked(ending{reason: "timeout", timedOut: true})
+		}
+	})
+}
+
+func (k *interpreter) answer(requestID, value string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.pending(requestID); err != nil {
+		return err
+	}
+	if err := k.frames.send(inputOut{"input", requestID, value}); err != nil {
+		return err
+	}
+	k.closeRequest("answered")
+	k.startClock(k.run)
+	return nil
+}
+
+func (k *interpreter) refuse(requestID string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.pending(requestID); err != nil {
+		return err
+	}
+	if err := k.frames.send(inputRefusedOut{"input_refused", requestID}); err != nil {
+		return err
+	}
+	k.run.request = ""
+	k.startClock(k.run)
+	return nil
+}
+
+func (k *interpreter) pending(requestID string) error {
+	switch {
+	case k.phase != serving:
+		return ErrNoKernel
+	case k.run == nil || k.run.request == "" || k.run.request != requestID:
+		return ErrNoInputPending
+	}
+	return nil
+}
+
+// closeRequest ends the open question, if one is open. The caller holds mu.
+func (k *interpreter) closeRequest(how string) {
+	run := k.run
+	if run.request == "" {
+		return
+	}
+	k.records.add(run.ID, InputClosed{RequestID: run.request, How: how}, 0)
+	run.request = ""
+}

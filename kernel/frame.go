@@ -1,0 +1,452 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"talaria/api"
+)
+
+// Bounds of what a frame from inside may hold.
+const (
+	maxFrame     = 48 << 20 // bytes of one line
+	maxDepth     = 200      // levels of nesting
+	maxMembers   = 1 << 20  // members of all its objects, since checking them for repeats takes memory
+	maxMIMETypes = 64       // in one bundle
+	maxNameLen   = 256      // bytes of an id, a display id, a MIME type or a metadata name
+	maxEname     = 1 << 10  // what is longer is cut, here and below
+	maxPrompt    = 64 << 10
+	maxEvalue    = 4 << 20
+	maxTraceback = 4 << 20 // bytes of all lines, each with its cost as a record
+)
+
+// frame is what the runner says: one of the structs below, valid UTF-8 throughout.
+type frame interface{ frame() }
+
+type (
+	readyFrame  struct{ mark string }
+	streamFrame struct {
+		id, name string
+		text     []byte
+		mark     uint64
+	}
+	displayFrame struct {
+		id   string
+		body Display
+		size int
+		mark uint64
+	}
+	resultFrame struct {
+		id   string
+		body Result
+		size int
+	}
+	errorFrame struct {
+		id   string
+		info ErrorInfo
+		size int
+	}
+	clearFrame struct {
+		id   string
+		wait bool
+		mark uint64
+	}
+	inputFrame struct {
+		id      string
+		request InputRequest
+	}
+	doneFrame struct {
+		id                  string
+		failed, interrupted bool
+	}
+)
+
+func (readyFrame) frame()   {}
+func (streamFrame) frame()  {}
+func (displayFrame) frame() {}
+func (resultFrame) frame()  {}
+func (errorFrame) frame()   {}
+func (clearFrame) frame()   {}
+func (inputFrame) frame()   {}
+func (doneFrame) frame()    {}
+
+var (
+	hexPattern  = regexp.MustCompile(`^[0-9A-Fa-f]{8,64}$`)
+	mimePattern = regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *;[ -~]*)?$`)
+)
+
+// decodeFrame decodes one line of the control stream, strictly: an unknown type or field, a missing field or one of
+// a wrong type or size is an error. Invalid UTF-8 and unpaired surrogates become U+FFFD. It changes line.
+func decodeFrame(line []byte) (frame, error) {
+	if err := checkShape(line); err != nil {
+		return nil, err
+	}
+	replaceSurrogates(line)
+	if line = bytes.ToValidUTF8(line, []byte("\uFFFD")); len(line) > maxFrame {
+		return nil, errFrameTooLong
+	}
+	f, err := splitFields(line)
+	if err != nil {
+		return nil, err
+	}
+	var out frame
+	switch kind := f.text("type"); kind {
+	case "ready":
+		out = readyFrame{mark: f.matching("mark", hexPattern.MatchString)}
+	case "stream":
+		out = streamFrame{id: f.name("id"), name: f.oneOf("name", "stdout", "stderr"), text: f.bytes("text"), mark: f.mark()}
+	case "display":
+		d := displayFrame{id: f.name("id"), mark: f.mark()}
+		d.body.Data, d.size = f.bundle("data")
+		metadata, size := f.object("metadata")
+		d.body.Metadata, d.size = metadata, d.size+size
+		d.body.DisplayID, d.body.Update = f.optionalName("display_id"), f.flag("update")
+		out = d
+	case "result":
+		r := resultFrame{id: f.name("id")}
+		r.body.Data, r.size = f.bundle("data")
+		metadata, size := f.object("metadata")
+		r.body.Metadata, r.size = metadata, r.size+size
+		out = r
+	case "error":
+		e := errorFrame{id: f.name("id")}
+		e.info.Ename = truncate(f.text("ename"), maxEname)
+		e.info.Evalue = truncate(f.text("evalue"), maxEvalue)
+		e.info.Traceback, e.size = f.lines("traceback", maxTraceback)
+		e.size += len(e.info.Ename) + len(e.info.Evalue)
+		out = e
+	case "clear":
+		out = clearFrame{id: f.name("id"), wait: f.flag("wait"), mark: f.mark()}
+	case "input":
+		out = inputFrame{id: f.name("id"), request: InputRequest{
+			RequestID: f.matching("request_id", api.ValidID),
+			Prompt:    truncate(f.text("prompt"), maxPrompt),
+			Password:  f.flag("password"),
+		}}
+	case "done":
+		failed := f.oneOf("status", "ok", "error") == "error"
+		out = doneFrame{id: f.name("id"), failed: failed, interrupted: f.flag("interrupted")}
+	default:
+		return nil, errors.New("unknown type")
+	}
+	return out, f.check()
+}
+
+// checkShape refuses what would cost much to decode. It counts first, which is cheap, and looks only where needed.
+func checkShape(line []byte) error {
+	if bytes.Count(line, []byte{'{'})+bytes.Count(line, []byte{'['}) <= maxDepth &&
+		bytes.Count(line, []byte{':'}) <= maxMembers {
+		return nil
+	}
+	depth, members, inString := 0, 0, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':':
+			members++
+		}
+		if depth > maxDepth || members > maxMembers {
+			return errors.New("nested too deep or too many members")
+		}
+	}
+	return nil
+}
+
+// replaceSurrogates makes each escape of an unpaired surrogate \ufffd, in place.
+func replaceSurrogates(line []byte) {
+	for at := 0; ; {
+		i := bytes.IndexByte(line[at:], '\\')
+		if i < 0 {
+			return
+		}
+		at += i
+		switch high := surrogate(line[at:]); {
+		case high == 0:
+			at += 2
+		case high < 0xdc00 && surrogate(line[at+6:]) >= 0xdc00:
+			at += 12
+		default:
+			copy(line[at:], `\ufffd`)
+			at += 6
+		}
+		if at >= len(line) {
+			return
+		}
+	}
+}
+
+// surrogate is the surrogate that b begins with as an escape, or 0.
+func surrogate(b []byte) uint64 {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' || b[2]|0x20 != 'd' {
+		return 0
+	}
+	r, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil || r < 0xd800 {
+		return 0
+	}
+	return r
+}
+
+// fields are the members of a frame. The first thing that is wrong with them is kept.
+type fields struct {
+	list []field
+	err  error
+}
+
+type field struct {
+	name  string
+	value jsontext.Value // aliases the line
+	used  bool
+}
+
+func splitFields(line []byte) (*fields, error) {
+	f := &fields{list: make([]field, 0, 8)}
+	err := eachMember(line, 16, func(name string, value jsontext.Value) {
+		f.list = append(f.list, field{name: name, value: value})
+	})
+	return f, err
+}
+
+// eachMember calls do for each member of the one object that src is. The values alias src.
+func eachMember(src []byte, most int, do func(name string, value jsontext.Value)) error {
+	d := jsontext.NewDecoder(bytes.NewBuffer(src))
+	token, err := d.ReadToken()
+	if err != nil {
+		return err
+	}
+	if token.Kind() != '{' {
+		return errors.New("not an object")
+	}
+	for d.PeekKind() != '}' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := token.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if most--; most < 0 {
+			return errors.New("too many members")
+		}
+		end := int(d.InputOffset())
+		do(name, src[end-len(value):end:end])
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	if len(bytes.TrimSpace(src[d.InputOffset():])) > 0 {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+func (f *fields) fail(name, problem string) {
+	if f.err == nil {
+		f.err = fmt.Errorf("field %s: %s", name, problem)
+	}
+}
+
+// check is what went wrong, a field that nobody asked for included.
+func (f *fields) check() error {
+	for _, field := range f.list {
+		if !field.used {
+			f.fail("unknown", "not expected")
+		}
+	}
+	return f.err
+}
+
+// take is the value of that name; it is absent where it is null.
+func (f *fields) take(name string) (jsontext.Value, bool) {
+	for i := range f.list {
+		if f.list[i].name == name {
+			f.list[i].used = true
+			return f.list[i].value, f.list[i].value.Kind() != 'n'
+		}
+	}
+	return nil, false
+}
+
+func (f *fields) bytes(name string) []byte {
+	v, ok := f.take(name)
+	if !ok {
+		f.fail(name, "missing")
+		return nil
+	}
+	return f.unquote(name, v)
+}
+
+func (f *fields) unquote(name string, v jsontext.Value) []byte {
+	if v.Kind() != '"' {
+		f.fail(name, "not a string")
+		return nil
+	}
+	b, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	if err != nil {
+		f.fail(name, "not a string")
+	}
+	return b
+}
+
+func (f *fields) text(name string) string { return string(f.bytes(name)) }
+
+// name is a string of at most maxNameLen bytes.
+func (f *fields) name(name string) string {
+	s := f.text(name)
+	if len(s) > maxNameLen {
+		f.fail(name, "too long")
+	}
+	return s
+}
+
+func (f *fields) optionalName(name string) string {
+	if _, ok := f.take(name); !ok {
+		return ""
+	}
+	return f.name(name)
+}
+
+func (f *fields) matching(name string, matches func(string) bool) string {
+	s := f.text(name)
+	if !matches(s) {
+		f.fail(name, "not of the expected form")
+	}
+	return s
+}
+
+func (f *fields) oneOf(name string, words ...string) string {
+	s := f.bytes(name)
+	for _, word := range words {
+		if string(s) == word {
+			return word
+		}
+	}
+	f.fail(name, "unknown word")
+	return ""
+}
+
+// flag is a boolean, false where it is absent.
+func (f *fields) flag(name string) bool {
+	v, ok := f.take(name)
+	if !ok {
+		return false
+	}
+	if k := v.Kind(); k != 't' && k != 'f' {
+		f.fail(name, "not a boolean")
+	}
+	return v.Kind() == 't'
+}
+
+// mark is the number of the mark in the pipes, 0 where there is none.
+func (f *fields) mark() uint64 {
+	v, ok := f.take("mark")
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(v), 10, 53)
+	if err != nil {
+		f.fail("mark", "not a whole number")
+	}
+	return n
+}
+
+// object is a small object of any values, never nil, and how many bytes it holds.
+func (f *fields) object(name string) (map[string]json.RawMessage, int) {
+	members := map[string]json.RawMessage{}
+	v, ok := f.take(name)
+	if !ok {
+		return members, 0
+	}
+	size := 0
+	err := eachMember(v, maxMIMETypes, func(key string, value jsontext.Value) {
+		if len(key) > maxNameLen {
+			f.fail(name, "name too long")
+			return
+		}
+		members[key] = json.RawMessage(value.Clone())
+		size += len(key) + len(value) + recordCost
+	})
+	if err != nil {
+		f.fail(name, err.Error())
+	}
+	return members, size
+}
+
+// bundle is a bundle of MIME types. What is no MIME type, or no string where the type is not a JSON one, is left out.
+func (f *fields) bundle(name string) (map[string]json.RawMessage, int) {
+	if _, ok := f.take(name); !ok {
+		f.fail(name, "missing")
+		return nil, 0
+	}
+	bundle, size := f.object(name)
+	for key, value := range bundle {
+		if !mimePattern.MatchString(key) || (value[0] != '"' && !isJSONType(key)) {
+			delete(bundle, key)
+		}
+	}
+	return bundle, size
+}
+
+func isJSONType(mime string) bool {
+	base, _, _ := strings.Cut(mime, ";")
+	base = strings.TrimRight(base, " ")
+	return base == "application/json" || strings.HasSuffix(base, "+json")
+}
+
+// lines is an array of strings, cut where all of it would be more than size bytes, and how many bytes it takes.
+func (f *fields) lines(name string, size int) ([]string, int) {
+	v, ok := f.take(name)
+	if !ok || v.Kind() != '[' {
+		f.fail(name, "not an array")
+		return nil, 0
+	}
+	lines, taken := []string{}, 0
+	d := jsontext.NewDecoder(bytes.NewBuffer(v))
+	_, _ = d.ReadToken()
+	for d.PeekKind() != ']' {
+		value, err := d.ReadValue()
+		if err != nil {
+			f.fail(name, "not an array")
+			break
+		}
+		if taken+recordCost >= size {
+			if value.Kind() != '"' {
+				f.fail(name, "not a string")
+			}
+			continue
+		}
+		line := truncate(string(f.unquote(name, value)), size-taken-recordCost)
+		lines = append(lines, line)
+		taken += len(line) + recordCost
+	}
+	return lines, taken
+}
+
+// truncate cuts s to at most size bytes and whole runes.
+func truncate(s string, size int) string {
+	if len(s) <= size {
+		return s
+	}
+	for size > 0 && !utf8.RuneStart(s[size]) {
+		size--
+	}
+	return strings.Clone(s[:size])
+}

@@ -1,0 +1,187 @@
+package kernel
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"talaria/api"
+)
+
+var frames = []struct {
+	line string
+	want frame
+}{
+	{`{"type":"ready","mark":"0123abcd"}`, readyFrame{mark: "0123abcd"}},
+	{` {"type":"stream","id":"e","name":"stdout","text":"a\nb"} `, streamFrame{id: "e", name: "stdout", text: []byte("a\nb")}},
+	{`{"type":"stream","id":"e","name":"stderr","text":"","mark":9}`, streamFrame{id: "e", name: "stderr", text: []byte{}, mark: 9}},
+	{`{"type":"clear","id":"e","wait":true,"mark":null}`, clearFrame{id: "e", wait: true}},
+	{`{"type":"done","id":"e","status":"error","interrupted":true}`, doneFrame{id: "e", failed: true, interrupted: true}},
+	{`{"type":"done","id":"e","status":"ok"}`, doneFrame{id: "e"}},
+	{`{"type":"input","id":"e","request_id":"q.1","prompt":"? ","password":true}`,
+		inputFrame{id: "e", request: InputRequest{RequestID: "q.1", Prompt: "? ", Password: true}}},
+	{`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["a","b"]}`,
+		errorFrame{id: "e", info: ErrorInfo{Ename: "E", Evalue: "v", Traceback: []string{"a", "b"}}, size: 2 + 2 + 2*recordCost}},
+	{`{"type":"display","id":"e","data":{"text/plain":"x","application/json":{"a":[1]},"text/html":5,"no type":"y"},` +
+		`"metadata":{"image/png":{"width":3}},"display_id":"d","update":true,"mark":2}`,
+		displayFrame{id: "e", mark: 2, body: Display{
+			Data:      map[string]json.RawMessage{"text/plain": json.RawMessage(`"x"`), "application/json": json.RawMessage(`{"a":[1]}`)},
+			Metadata:  map[string]json.RawMessage{"image/png": json.RawMessage(`{"width":3}`)},
+			DisplayID: "d", Update: true,
+		}}},
+	{`{"type":"result","id":"e","data":{"application/vnd.x.v1+json; v=1":null}}`,
+		resultFrame{id: "e", body: Result{
+			Data:     map[string]json.RawMessage{"application/vnd.x.v1+json; v=1": json.RawMessage(`null`)},
+			Metadata: map[string]json.RawMessage{},
+		}}},
+	// What is no text arrives as U+FFFD.
+	{"{\"type\":\"stream\",\"id\":\"e\",\"name\":\"stdout\",\"text\":\"a\xffb\xe2\x82\"}",
+		streamFrame{id: "e", name: "stdout", text: []byte("a\ufffdb\ufffd")}},
+	{`{"type":"stream","id":"e","name":"stdout","text":"\ud83d\ude00 \ud83d \ude00 \ud83d\u0041 \\ud83d \ud83d"}`,
+		streamFrame{id: "e", name: "stdout", text: []byte("😀 \ufffd \ufffd \ufffdA \\ud83d \ufffd")}},
+}
+
+func TestFramesAreDecoded(t *testing.T) {
+	for _, c := range frames {
+		got, err := decodeFrame([]byte(c.line))
+		if err != nil {
+			t.Errorf("%s: %v", c.line, err)
+			continue
+		}
+		if d, ok := got.(displayFrame); ok {
+			d.size = 0
+			got = d
+		}
+		if r, ok := got.(resultFrame); ok {
+			r.size = 0
+			got = r
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", c.line, got, c.want)
+		}
+	}
+}
+
+// bundle is a display frame with n MIME types.
+func bundle(n int) string {
+	types := make([]string, n)
+	for i := range types {
+		types[i] = fmt.Sprintf(`"text/x%d":""`, i)
+	}
+	return `{"type":"display","id":"e","data":{` + strings.Join(types, ",") + `}}`
+}
+
+func nested(n int) string {
+	return `{"type":"result","id":"e","data":{"application/json":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}`
+}
+
+func TestWhatIsNoFrameIsRefused(t *testing.T) {
+	for _, line := range []string{
+		`x`, `[]`, `null`, `"ready"`, `{}`, `{"type":1}`, `{"type":"ready"`, `{"type":"ready","mark":"0123abcd"}{}`,
+		`{"type":"root","id":"e"}`,
+		`{"type":"ready","mark":"zz"}`, `{"type":"ready","mark":12345678}`,
+		`{"type":"stream","id":"e","name":"stdin","text":""}`,
+		`{"type":"stream","id":"e","name":"stdout"}`, `{"type":"stream","id":"e","name":"stdout","text":null}`,
+		`{"type":"stream","id":"e","name":"stdout","text":"","mark":-1}`,
+		`{"type":"stream","id":"e","name":"stdout","text":"","mark":1.5}`,
+		`{"type":"stream","id":"e","name":"stdout","text":"","mark":"1"}`,
+		`{"type":"stream","id":"e","name":"stdout","text":"","Text":""}`,
+		`{"type":"stream","id":"e","id":"f","name":"stdout","text":""}`,
+		`{"type":"stream","id":["e"],"name":"stdout","text":""}`,
+		`{"type":"stream","id":"` + strings.Repeat("e", 300) + `","name":"stdout","text":""}`,
+		`{"type":"done","id":"e","status":"fine"}`, `{"type":"done","id":"e","status":"ok","interrupted":1}`,
+		`{"type":"done","id":"e","status":"ok","text":""}`,
+		`{"type":"input","id":"e","request_id":"a b","prompt":""}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":"t"}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["t",1]}`,
+		`{"type":"display","id":"e","data":[]}`, `{"type":"display","id":"e"}`,
+		`{"type":"display","id":"e","data":{"application/json":{"a":1,"a":2}}}`,
+		`{"type":"display","id":"e","data":{"application/json":NaN}}`,
+		`{"type":"display","id":"e","data":{},"metadata":{"` + strings.Repeat("m", 300) + `":1}}`,
+		bundle(maxMIMETypes + 1), nested(maxDepth),
+		`{"type":"display","id":"e","data":{"application/json":{` + strings.Repeat(`"":0,`, maxMembers+1) + `"":0}}}`,
+	} {
+		if f, err := decodeFrame([]byte(line)); err == nil {
+			t.Errorf("%.120s: decoded as %+v", line, f)
+		}
+	}
+	for _, line := range []string{bundle(maxMIMETypes), nested(maxDepth - 2)} {
+		if _, err := decodeFrame([]byte(line)); err != nil {
+			t.Errorf("%.120s: %v", line, err)
+		}
+	}
+}
+
+func TestAnExceptionIsCutToItsBounds(t *testing.T) {
+	lines := strings.Repeat(`"`+strings.Repeat("ß", 1000)+`",`, 5000)
+	line := `{"type":"error","id":"e","ename":"` + strings.Repeat("N", 5000) + `","evalue":"` +
+		strings.Repeat("v", maxEvalue-1) + `ßß","traceback":[` + lines + `"end"]}`
+	f, err := decodeFrame([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := f.(errorFrame).info
+	if len(info.Ename) != maxEname || info.Evalue != strings.Repeat("v", maxEvalue-1) {
+		t.Errorf("ename of %d bytes, evalue of %d", len(info.Ename), len(info.Evalue))
+	}
+	if all := strings.Join(info.Traceback, ""); len(all) > maxTraceback || len(all) < maxTraceback/2 || !utf8.ValidString(all) {
+		t.Errorf("traceback of %d bytes", len(all))
+	}
+}
+
+func FuzzDecodeFrame(f *testing.F) {
+	for _, c := range frames {
+		f.Add([]byte(c.line))
+	}
+	f.Add([]byte(nested(199)))
+	f.Add([]byte(`{"type":"stream","id":"e","name":"stdout","text":"\ud800\udbff\udc00\`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		decoded, err := decodeFrame(line)
+		if err != nil {
+			return
+		}
+		switch d := decoded.(type) {
+		case streamFrame:
+			checkText(t, d.id, d.name, string(d.text))
+		case displayFrame:
+			checkText(t, d.id, d.body.DisplayID)
+			checkBundle(t, d.body.Data, maxMIMETypes)
+			checkBundle(t, d.body.Metadata, maxMIMETypes)
+		case resultFrame:
+			checkText(t, d.id)
+			checkBundle(t, d.body.Data, maxMIMETypes)
+			checkBundle(t, d.body.Metadata, maxMIMETypes)
+		case errorFrame:
+			checkText(t, d.id, d.info.Ename, d.info.Evalue)
+			checkText(t, d.info.Traceback...)
+		case inputFrame:
+			checkText(t, d.id, d.request.Prompt)
+		}
+	})
+}
+
+func checkText(t *testing.T, all ...string) {
+	for _, s := range all {
+		if !utf8.ValidString(s) {
+			t.Fatalf("invalid UTF-8 %q", s)
+		}
+	}
+}
+
+// checkBundle checks what everybody after the decoder relies on: that the values can be written again as they are.
+func checkBundle(t *testing.T, bundle map[string]json.RawMessage, most int) {
+	if bundle == nil || len(bundle) > most {
+		t.Fatalf("%d entries", len(bundle))
+	}
+	for name, value := range bundle {
+		if _, err := api.Marshal(api.Raw(value)); err != nil || !utf8.Valid(value) || !utf8.ValidString(name) {
+			t.Fatalf("%q: %s: %v", name, value, err)
+		}
+		if _, err := json.Marshal(value); err != nil {
+			t.Fatalf("%q: %s: %v", name, value, err)
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// What callers of a [Host] branch on.
+var (
+	ErrNoKernel       = errors.New("no kernel")
+	ErrKernelExists   = errors.New("the kernel exists already")
+	ErrKernelBusy     = errors.New("the kernel is busy")
+	ErrRepeated       = errors.New("the execution was given to this kernel before")
+	ErrNoInputPending = errors.New("no input is pending")
+	ErrHostClosed     = errors.New("the host is closed")
+)
+
+// ReasonShutdown is the reason of kernels that end with their host.
+const ReasonShutdown = "server_shutdown"
+
+// HostConfig says how a host runs its kernels. Zero fields have the default.
+type HostConfig struct {
+	Backend        Backend
+	Log            *slog.Logger
+	InterruptGrace time.Duration // from a time-out's interrupt to the kill; 2 s
+	BufferBytes    int64         // unacknowledged record bytes of a kernel at which its readers stop; 8 MiB
+	JoinWindow     time.Duration // in which adjacent text is joined; 50 ms, negative: none
+	StartTimeout   time.Duration // 60 s
+}
+
+// Host runs kernels and keeps what they say as numbered records until these are acknowledged. Nothing that happens
+// inside a kernel can block it or its other kernels, and no method waits for a kernel's consumer. It is safe for
+// concurrent use.
+type Host struct {
+	cfg HostConfig
+
+	mu      sync.Mutex // guards kernels and closed
+	kernels map[Key]*interpreter
+	closed  bool
+}
+
+// KernelInfo is what is known of a kernel once it can execute.
+type KernelInfo struct {
+	Layers  []string
+	Handle  Handle
+	Started time.Time
+}
+
+// NewHost makes a host without kernels.
+func NewHost(cfg HostConfig) *Host {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.InterruptGrace == 0 {
+		cfg.InterruptGrace = 2 * time.Second
+	}
+	if cfg.BufferBytes == 0 {
+		cfg.BufferBytes = 8 << 20
+	}
+	switch {
+	case cfg.JoinWindow == 0:
+		cfg.JoinWindow = 50 * time.Millisecond
+	case cfg.JoinWindow < 0:
+		cfg.JoinWindow = 0
+	}
+	if cfg.StartTimeout == 0 {
+		cfg.StartTimeout = time.Minute
+	}
+	return &Host{cfg: cfg, kernels: map[Key]*interpreter{}}
+}
+
+// Start makes a sandbox, seals it and runs an interpreter in it; it returns when that can execute. On an error
+// nothing is left. ctx bounds the start, not the kernel's life. A key can be used once, until its Died record is
+// acknowledged: else it is ErrKernelExists.
+func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (KernelInfo, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ctx, stop := context.WithTimeoutCause(ctx, h.cfg.StartTimeout,
+		fmt.Errorf("the kernel was not ready after %v", h.cfg.StartTimeout))
+	defer stop()
+	k := newInterpreter(key, &h.cfg, cancel)
+	k.forgotten = func() { h.remove(k) }
+	if err := h.add(k); err != nil {
+		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)
+	}
+	info, err := k.start(ctx, h.cfg.Backend, env, spec)
+	if err != nil {
+		h.remove(k)
+		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)
+	}
+	return info, nil
+}
+
+// Execute gives the kernel a cell; the record Started follows before anything that the cell does. It is ErrNoKernel,
+// ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not wait for
+// the kernel.
+func (h *Host) Execute(key Key, e Execution) error {
+	k := h.kernel(key)
+	if k == nil {
+		return ErrNoKernel
+	}
+	return k.execute(e)
+}
+
+// Interrupt raises KeyboardInterrupt in that execution, and closes the question it waits on. It does nothing when
+// that execution is not running. It is ErrNoKernel for a key that is not known.
+func (h *Host) Interrupt(key Key, executionID string) error {
+	k := h.kernel(key)
+	if k == nil {
+		return ErrNoKernel
+	}
+	k.interrupt(executionID)
+	return nil
+}
+
+// Input answers the open question of that id, else it is ErrNoInputPending.
+func (h *Host) Input(key Key, requestID, value string) error {
+	k := h.kernel(key)
+	if k == nil {
+		return ErrNoKernel
+	}
+	return k.answer(requestID, value)
+}
+
+// RefuseInput tells the cell that nobody can answer: input() raises there. No InputClosed record follows.
+func (h *Host) RefuseInput(key Key, requestID string) error {
+	k := h.kernel(key)
+	if k == nil {
+		return ErrNoKernel
+	}
+	return k.refuse(requestID)
+}
+
+// Next waits for records numbered above after and returns those that are ready, in order, at most 512 of them and
+// about 4 MiB. It is io.EOF when after is the last one, which is a Died record, and ErrNoKernel for a key that is
+// not known or was forgotten. Records stay until Ack. ctx bounds the wait.
+func (h *Host) Next(ctx context.Context, key Key, after uint64) ([]Record, error) {
+	k := h.kernel(key)
+	if k == nil {
+		return nil, ErrNoKernel
+	}
+	records, err := k.records.next(ctx, after)
+	if k.neverStarted.Load() {
+		return nil, ErrNoKernel
+	}
+	return records, err
+}
+
+// Ack drops the records up to kseq. With the Died record the key is forgotten.
+func (h *Host) Ack(key Key, kseq uint64) {
+	k := h.kernel(key)
+	if k == nil || !k.records.acknowledge(kseq) {
+		return
+	}
+	k.forget.Store(true)
+	select {
+	case <-k.gone:
+		h.remove(k)
+	default: // it is forgotten when nothing of it is left
+	}
+}
+
+// Stop kills the kernel and returns when no process of it is left, or with an error when ctx ends first; the kill
+// goes on then. The record Died with that reason is the last one, unless the kernel died by itself before. It is
+// idempotent, and nil for a key that is not known.
+func (h *Host) Stop(ctx context.Context, key Key, reason string) error {
+	k := h.kernel(key)
+	if k == nil {
+		return nil
+	}
+	k.kill(ending{reason: reason})
+	select {
+	case <-k.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop kernel: %w", context.Cause(ctx))
+	}
+}
+
+// Usage is what the kernel's sandbox takes now. ctx bounds the reading.
+func (h *Host) Usage(ctx context.Context, key Key) (Usage, error) {
+	k := h.kernel(key)
+	if k == nil {
+		return Usage{}, ErrNoKernel
+	}
+	sandbox := k.usable()
+	if sandbox == nil {
+		return Usage{}, ErrNoKernel
+	}
+	return sandbox.Usage(ctx)
+}
+
+// ChangeLimits changes the limits of a living kernel. It wraps ErrNeedsReset where only a fresh kernel can have them.
+func (h *Host) ChangeLimits(ctx context.Context, key Key, limits Limits) error {
+	k := h.kernel(key)
+	if k == nil {
+		return ErrNoKernel
+	}
+	return k.changeLimits(ctx, limits)
+}
+
+// Running lists the kernels that live, starting ones included.
+func (h *Host) Running() []Key { return slices.Collect(maps.Keys(h.Handles())) }
+
+// Handles are the handles of the sandboxes of the kernels that live; that of a starting one may be zero.
+func (h *Host) Handles() map[Key]Handle {
+	h.mu.Lock()
+	kernels := maps.Clone(h.kernels)
+	h.mu.Unlock()
+	handles := map[Key]Handle{}
+	for key, k := range kernels {
+		select {
+		case <-k.gone:
+		default:
+			handles[key] = k.handle()
+		}
+	}
+	return handles
+}
+
+// Close stops all kernels with ReasonShutdown and refuses new ones. It returns when no process is left, or with an
+// error when ctx ends first. Records can still be had afterwards.
+func (h *Host) Close(ctx context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	keys := slices.Collect(maps.Keys(h.kernels))
+	h.mu.Unlock()
+	errs := make([]error, len(keys))
+	var all sync.WaitGroup
+	for i, key := range keys {
+		all.Go(func() { errs[i] = h.Stop(ctx, key, ReasonShutdown) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (h *Host) add(k *interpreter) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrHostClosed
+	}
+	if h.kernels[k.key] != nil {
+		return ErrKernelExists
+	}
+	h.kernels[k.key] = k
+	return nil
+}
+
+func (h *Host) remove(k *interpreter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.kernels[k.key] == k {
+		delete(h.kernels, k.key)
+	}
+}
+
+func (h *Host) kernel(key Key) *interpreter {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.kernels[key]
+}
+
+// Sweeper is implemented by backends that can find what sandboxes of a crashed program left on the machine.
+type Sweeper interface {
+	Sweep(ctx context.Context, handles []Handle) error
+}
+
+// Sweep removes what the sandboxes of these handles, and others of this instance that are not in use, left behind.
+func (h *Host) Sweep(ctx context.Context, handles []Handle) error {
+	if s, ok := h.cfg.Backend.(Sweeper); ok {
+		return s.Sweep(ctx, handles)
+	}
+	return nil
+}

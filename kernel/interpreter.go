@@ -1,0 +1,400 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// controlGrace is how long a process may outlive its control stream.
+	controlGrace = 100 * time.Millisecond
+	// closeGrace is how long the last record is kept back for the sandbox to close.
+	closeGrace = 50 * time.Millisecond
+	// drainGrace bounds the reading of what is left in the streams of a closed sandbox.
+	drainGrace = time.Second
+	// maxStderr is how much of a failed start's stderr its error tells.
+	maxStderr = 2 << 10
+)
+
+// interpreter is one kernel from its start to its last record.
+//
+// Its goroutines: one reads the control stream, one writes it, one for each pipe, and one waits for the end and
+// cleans up. All that they share is under mu. Locks are taken in the order mu, then that of records or frames.
+type interpreter struct {
+	key     Key
+	cfg     *HostConfig
+	log     *slog.Logger
+	records *queue
+	abort   context.CancelCauseFunc // ends the start
+
+	sandbox Sandbox      // set before the goroutines start
+	frames  *frameWriter // the same
+	taps    []*tap       // the same; what is in them is under mu
+
+	forgotten    func() // called at the end when forget is set
+	forget       atomic.Bool
+	neverStarted atomic.Bool
+	ready        chan struct{} // closed when the runner can execute
+	killed       chan struct{} // closed when cause is set
+	controlEnded chan struct{} // closed when the control stream is not read any more
+	gone         chan struct{} // closed when nothing of the kernel is left
+	readers      sync.WaitGroup
+	writer       sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
+	phase    phase
+	process  Process // nil until launched
+	limits   Limits
+	cause    *ending // why we end it; nil when it ended by itself
+	marks    marks
+	dropped  uint64              // frames that were not valid here
+	given    map[string]struct{} // the ids of all executions so far
+	reserved string              // the execution that is about to run
+	early    bool                // reserved was interrupted already
+	run      *running            // the execution that runs
+	lastID   string              // the execution that ran last
+}
+
+type phase int
+
+const (
+	starting phase = iota // until the ready frame
+	serving
+	leaving // takes no executions any more
+	over    // the last record is out
+)
+
+// ending is why a kernel is killed.
+type ending struct {
+	reason   string
+	timedOut bool
+}
+
+func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
+	return &interpreter{
+		key: key, cfg: cfg, abort: abort,
+		log:          cfg.Log.With("session", key.Session, "generation", key.Generation),
+		records:      newQueue(key, cfg.BufferBytes, cfg.JoinWindow),
+		ready:        make(chan struct{}),
+		killed:       make(chan struct{}),
+		controlEnded: make(chan struct{}),
+		gone:         make(chan struct{}),
+		given:        map[string]struct{}{},
+	}
+}
+
+// start returns when the runner is ready. After an error nothing is left.
+func (k *interpreter) start(ctx context.Context, b Backend, env Environment, spec Spec) (KernelInfo, error) {
+	if err := k.launch(ctx, b, env, spec); err != nil {
+		if k.sandbox != nil {
+			err = errors.Join(err, k.sandbox.Close())
+		}
+		k.neverStarted.Store(true)
+		k.records.end()
+		close(k.gone)
+		return KernelInfo{}, err
+	}
+	go k.supervise()
+	select {
+	case <-k.ready:
+		return KernelInfo{Layers: k.sandbox.Layers(), Handle: k.sandbox.Handle(), Started: time.Now()}, nil
+	case <-k.gone:
+		k.neverStarted.Store(true)
+		if k.cause != nil {
+			return KernelInfo{}, fmt.Errorf("stopped while it started: %s", k.cause.reason)
+		}
+		reason := exitReason(k.process.Exit())
+		return KernelInfo{}, k.withStderr(fmt.Errorf("the runner ended before it was ready: %s", reason))
+	case <-ctx.Done():
+		k.neverStarted.Store(true)
+		k.kill(ending{reason: "start"})
+		<-k.gone
+		return KernelInfo{}, k.withStderr(context.Cause(ctx))
+	}
+}
+
+// launch runs the process and the goroutines that serve it. The errors of a backend name the step.
+func (k *interpreter) launch(ctx context.Context, b Backend, env Environment, spec Spec) error {
+	sandbox, err := b.Create(ctx, env)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.sandbox, k.limits = sandbox, spec.Limits
+	k.mu.Unlock()
+	if err := sandbox.Seal(ctx, spec); err != nil {
+		return err
+	}
+	process, err := sandbox.Start(ctx, Command{})
+	if err != nil {
+		return fmt.Errorf("start runner: %w", err)
+	}
+	if process.Control() == nil {
+		return errors.New("start runner: it has no control stream")
+	}
+	if err := k.openTaps(process); err != nil {
+		closeStreams(process)
+		return err
+	}
+	k.frames = newFrameWriter(process.Control())
+	k.mu.Lock()
+	k.process = process
+	k.mu.Unlock()
+	k.writer.Go(k.frames.run)
+	k.readers.Go(k.readControl)
+	for _, t := range k.taps {
+		k.readers.Go(func() { k.readTap(t) })
+	}
+	return nil
+}
+
+func (k *interpreter) openTaps(process Process) error {
+	for _, pipe := range []struct {
+		name string
+		file *os.File
+	}{{"stdout", process.Stdout()}, {"stderr", process.Stderr()}} {
+		if pipe.file == nil {
+			continue
+		}
+		t, err := newTap(pipe.file, &k.marks, func(text []byte) { k.records.text(k.owner(""), pipe.name, text) })
+		if err != nil {
+			return fmt.Errorf("open %s: %w", pipe.name, err)
+		}
+		k.taps = append(k.taps, t)
+	}
+	return nil
+}
+
+func closeStreams(p Process) {
+	_ = p.Control().Close()
+	for _, file := range []*os.File{p.Stdout(), p.Stderr()} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// readTap reads a pipe until nothing can come any more.
+func (k *interpreter) readTap(t *tap) {
+	for k.records.waitRoom() && t.wait(&k.mu) {
+	}
+}
+
+// kill ends the kernel for that reason, unless it has ended or is being killed already. It does not wait.
+func (k *interpreter) kill(why ending) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.killLocked(why)
+}
+
+func (k *interpreter) killLocked(why ending) {
+	if k.cause != nil || k.phase == over {
+		return
+	}
+	if k.process != nil {
+		select {
+		case <-k.process.Done():
+			return
+		default:
+		}
+	}
+	k.cause = &why
+	close(k.killed)
+	k.abort(fmt.Errorf("stopped while it started: %s", why.reason))
+}
+
+// supervise waits for the end of the kernel, whatever ends it, and leaves nothing of it but its records.
+func (k *interpreter) supervise() {
+	k.awaitEnd()
+	ended := time.Now()
+	k.leave()
+	k.records.lift()
+	after := k.measure(lastMeasureTimeout)
+	closed := make(chan error, 1)
+	go func() { closed <- k.sandbox.Close() }()
+	err, isClosed := k.awaitClosed(closed)
+	k.finish(ended, after)
+	k.frames.close()
+	closeStreams(k.process)
+	k.readers.Wait()
+	k.writer.Wait()
+	if !isClosed {
+		err = <-closed
+	}
+	if err != nil {
+		k.log.Error("close sandbox", "error", err)
+	}
+	k.forgetIfWanted()
+	close(k.gone)
+	k.forgetIfWanted() // where the last record was acknowledged in between
+}
+
+func (k *interpreter) forgetIfWanted() {
+	if k.forget.Load() {
+		k.forgotten()
+	}
+}
+
+// awaitEnd returns when the process has ended or is to be killed.
+func (k *interpreter) awaitEnd() {
+	select {
+	case <-k.process.Done():
+		return
+	case <-k.killed:
+		return
+	case <-k.controlEnded:
+	}
+	grace := time.NewTimer(controlGrace)
+	defer grace.Stop()
+	select {
+	case <-k.process.Done():
+	case <-k.killed:
+	case <-grace.C:
+		k.kill(ending{reason: "control_closed"})
+	}
+}
+
+func (k *interpreter) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.phase = leaving
+	if k.run != nil {
+		k.run.stopTimers()
+	}
+}
+
+// awaitClosed waits for the sandbox to close and for all that was written inside to be read: with no process left,
+// every stream comes to its end. A sandbox that takes long is not waited for.
+func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool) {
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	select {
+	case err = <-closed:
+	case <-grace.C:
+		return nil, false
+	}
+	read := make(chan struct{})
+	go func() {
+		k.readers.Wait()
+		<-k.process.Done()
+		close(read)
+	}()
+	grace.Reset(drainGrace)
+	select {
+	case <-read:
+	case <-grace.C:
+		k.log.Warn("streams of a closed sandbox are still open")
+	}
+	return err, true
+}
+
+// finish emits the last records.
+func (k *interpreter) finish(ended time.Time, after Usage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.settle((*tap).flush)
+	died := Died{Exit: Exit{Lost: true}}
+	select {
+	case <-k.process.Done():
+		died.Exit = k.process.Exit()
+	default:
+	}
+	died.Reason = exitReason(died.Exit)
+	if k.cause != nil {
+		died.Reason = k.cause.reason
+	}
+	if k.cause == nil && died.Exit.Limit == LimitMemory {
+		used := max(peak(after), k.limits.MemoryBytes) // it was reached, whatever can still be measured
+		died.Limit = &LimitHit{Name: "memory_bytes", Value: k.limits.MemoryBytes, Used: used}
+	}
+	execution := ""
+	if run := k.run; run != nil {
+		execution = run.ID
+		died.TimedOut = k.cause != nil && k.cause.timedOut
+		died.Usage = run.usage(ended, after)
+		how := "interrupted"
+		if died.TimedOut {
+			how = "timeout"
+		}
+		k.closeRequest(how)
+	}
+	k.records.add(execution, died, 0)
+	k.records.end()
+	k.run, k.phase = nil, over
+	k.log.Debug("kernel ended", "reason", died.Reason, "frames_dropped", k.dropped)
+}
+
+// LimitMemory is the Limit of an [Exit] that the sandbox's own memory limit caused.
+const LimitMemory = "memory_limit"
+
+// exitReason is how a process ended, in the words of the wire.
+func exitReason(e Exit) string {
+	switch {
+	case e.Limit != "":
+		return e.Limit
+	case e.Lost:
+		return "sandbox_lost"
+	case e.Signal != 0:
+		if name := unix.SignalName(e.Signal); name != "" {
+			return "signal:" + name
+		}
+		return fmt.Sprintf("signal:%d", e.Signal)
+	}
+	return fmt.Sprintf("exit:%d", e.Code)
+}
+
+// withStderr adds the end of what the runner wrote to stderr.
+func (k *interpreter) withStderr(err error) error {
+	text := strings.TrimSpace(k.records.tail("stderr", maxStderr))
+	if text == "" {
+		return err
+	}
+	return fmt.Errorf("%w; its stderr ends with: %s", err, text)
+}
+
+// usable is the sandbox while the kernel lives, else nil.
+func (k *interpreter) usable() Sandbox {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != serving {
+		return nil
+	}
+	return k.sandbox
+}
+
+func (k *interpreter) handle() Handle {
+	k.mu.Lock()
+	sandbox := k.sandbox
+	k.mu.Unlock()
+	if sandbox == nil {
+		return Handle{}
+	}
+	return sandbox.Handle()
+}
+
+func (k *interpreter) changeLimits(ctx context.Context, limits Limits) error {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return ErrNoKernel
+	}
+	changer, ok := sandbox.(LimitChanger)
+	if !ok {
+		return fmt.Errorf("change limits: %w", ErrNeedsReset)
+	}
+	if err := changer.ChangeLimits(ctx, limits); err != nil {
+		return fmt.Errorf("change limits: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.limits = limits
+	return nil
+}

@@ -1,0 +1,172 @@
+package kerneltest
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"talaria/kernel"
+)
+
+// Cell is one execution of a fake interpreter.
+type Cell struct {
+	Frame
+	Runner *Runner
+
+	interrupts chan struct{}
+	answers    chan Frame
+	questions  int
+
+	mu          sync.Mutex // guards what follows
+	interrupted bool
+	failed      bool
+}
+
+// Cells is a script that is ready at once and calls run for each cell, in a goroutine of its own; the cell is done
+// when run returns. A cell that calls no Raise is ok.
+func Cells(run func(c *Cell)) Script {
+	return func(r *Runner) {
+		r.Ready()
+		var current *Cell
+		var cells sync.WaitGroup
+		defer cells.Wait()
+		questions := 0
+		for {
+			f, ok := r.Read()
+			if !ok {
+				return
+			}
+			switch f.Type {
+			case "execute":
+				cells.Wait()
+				if current != nil {
+					questions = current.questions
+				}
+				c := &Cell{
+					Frame: f, Runner: r, questions: questions,
+					interrupts: make(chan struct{}, 64), answers: make(chan Frame, 64),
+				}
+				current = c
+				cells.Go(func() {
+					run(c)
+					c.finish()
+				})
+			case "interrupt":
+				if current != nil && current.ID == f.ID {
+					current.interrupt()
+				}
+			case "input", "input_refused":
+				if current != nil {
+					current.answers <- f
+				}
+			}
+		}
+	}
+}
+
+func (c *Cell) interrupt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.interrupted = true
+	select {
+	case c.interrupts <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Cell) finish() {
+	c.mu.Lock()
+	status, interrupted := "ok", false
+	if c.failed {
+		status, interrupted = "error", c.interrupted
+	}
+	c.mu.Unlock()
+	c.Runner.Done(c.ID, status, interrupted)
+}
+
+// Print sends text to stdout, at Python's level.
+func (c *Cell) Print(text string) { c.Runner.Stream(c.ID, "stdout", text, 0) }
+
+// PrintErr sends text to stderr, at Python's level.
+func (c *Cell) PrintErr(text string) { c.Runner.Stream(c.ID, "stderr", text, 0) }
+
+// Display shows a MIME bundle.
+func (c *Cell) Display(data map[string]any) {
+	c.Runner.Send(map[string]any{"type": "display", "id": c.ID, "data": data, "metadata": map[string]any{}})
+}
+
+// Update replaces what was shown under displayID, or with update false shows it the first time.
+func (c *Cell) Update(displayID string, update bool, data map[string]any) {
+	c.Runner.Send(map[string]any{
+		"type": "display", "id": c.ID, "data": data, "metadata": map[string]any{},
+		"display_id": displayID, "update": update,
+	})
+}
+
+// Clear clears the output.
+func (c *Cell) Clear(wait bool) {
+	c.Runner.Send(map[string]any{"type": "clear", "id": c.ID, "wait": wait})
+}
+
+// Result is the value of the last expression, as plain text.
+func (c *Cell) Result(text string) {
+	c.Runner.Send(map[string]any{
+		"type": "result", "id": c.ID, "data": map[string]any{"text/plain": text}, "metadata": map[string]any{},
+	})
+}
+
+// Raise lets an exception reach the end of the cell.
+func (c *Cell) Raise(ename, evalue string) {
+	c.mu.Lock()
+	c.failed = true
+	c.mu.Unlock()
+	c.Runner.Send(map[string]any{
+		"type": "error", "id": c.ID, "ename": ename, "evalue": evalue,
+		"traceback": []string{"Traceback (most recent call last):", ename + ": " + evalue},
+	})
+}
+
+// Interrupted waits for an interrupt.
+func (c *Cell) Interrupted() {
+	select {
+	case <-c.interrupts:
+	case <-c.Runner.ctx.Done():
+		runtime.Goexit()
+	}
+}
+
+// Sleep waits for an interrupt and raises KeyboardInterrupt, as a cell does that runs for ever.
+func (c *Cell) Sleep() {
+	c.Interrupted()
+	c.Raise("KeyboardInterrupt", "")
+}
+
+// Input asks and waits. It is false when the question was refused or interrupted.
+func (c *Cell) Input(prompt string) (string, bool) {
+	c.questions++
+	id := fmt.Sprintf("q%d", c.questions)
+	c.Runner.Send(map[string]any{
+		"type": "input", "id": c.ID, "request_id": id, "prompt": prompt, "password": false,
+	})
+	for {
+		select {
+		case f := <-c.answers:
+			if f.RequestID == id {
+				return f.Value, f.Type == "input"
+			}
+		case <-c.interrupts:
+			return "", false
+		case <-c.Runner.ctx.Done():
+			runtime.Goexit()
+		}
+	}
+}
+
+// Stuck waits for the death of the process and nothing else.
+func (c *Cell) Stuck() {
+	<-c.Runner.ctx.Done()
+	runtime.Goexit()
+}
+
+// Exit ends the process with that status, in the middle of the cell.
+func (c *Cell) Exit(code int) { c.Runner.Exit(kernel.Exit{Code: code}) }

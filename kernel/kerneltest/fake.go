@@ -1,0 +1,290 @@
+// Package kerneltest holds what tests of kernels need: a conformance suite that every backend passes, and a fake
+// backend whose interpreter is a Go function.
+package kerneltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"talaria/kernel"
+)
+
+// Script is the interpreter of a fake: it speaks control frames through r, and when it returns, the process exits
+// with status 0. It must return soon after r.Context is done.
+type Script func(r *Runner)
+
+// Fake is a backend without isolation, for tests. Its zero options make it work inside a testing/synctest bubble:
+// the control stream is in memory and there are no pipes on fd 1 and 2. Fields may be set until it is used; its
+// methods are safe for concurrent use.
+type Fake struct {
+	// Pipes gives the interpreter real pipes on fd 1 and 2, and a socket as its control stream.
+	Pipes bool
+	// CreateErr, SealErr and StartErr fail the step they are named for.
+	CreateErr, SealErr, StartErr error
+	// Usage is what its sandboxes report; nil reports zeros.
+	Usage func() (kernel.Usage, error)
+	// OnClose is called by a sandbox's first Close, when its processes are dead; it may block.
+	OnClose func()
+	// LayerNames are the layers of its sandboxes once they are sealed.
+	LayerNames []string
+
+	script Script
+
+	mu    sync.Mutex // guards what follows
+	specs []kernel.Spec
+	next  int
+	open  map[*fakeSandbox]struct{}
+}
+
+// NewFake makes a backend that runs script as each of its interpreters.
+func NewFake(script Script) *Fake {
+	return &Fake{script: script, LayerNames: []string{"none (fake)"}, open: map[*fakeSandbox]struct{}{}}
+}
+
+// Specs are the specs of all sandboxes sealed so far.
+func (f *Fake) Specs() []kernel.Spec {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]kernel.Spec(nil), f.specs...)
+}
+
+// Open is how many sandboxes are not closed.
+func (f *Fake) Open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.open)
+}
+
+// KillAll ends the processes of all open sandboxes from outside, as that signal would.
+func (f *Fake) KillAll(sig syscall.Signal) {
+	f.mu.Lock()
+	open := maps.Clone(f.open)
+	f.mu.Unlock()
+	for s := range open {
+		s.kill(kernel.Exit{Signal: sig})
+	}
+}
+
+// Name implements [kernel.Backend].
+func (f *Fake) Name() string { return "fake" }
+
+// Probe implements [kernel.Backend].
+func (f *Fake) Probe(context.Context) kernel.Probe { return kernel.Probe{OK: true} }
+
+// Create implements [kernel.Backend].
+func (f *Fake) Create(context.Context, kernel.Environment) (kernel.Sandbox, error) {
+	if f.CreateErr != nil {
+		return nil, fmt.Errorf("create sandbox: %w", f.CreateErr)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.next++
+	s := &fakeSandbox{fake: f, handle: kernel.Handle{Backend: "fake", PID: f.next}}
+	s.closed = sync.OnceFunc(s.close)
+	f.open[s] = struct{}{}
+	return s, nil
+}
+
+type fakeSandbox struct {
+	fake   *Fake
+	handle kernel.Handle
+	closed func()
+
+	mu        sync.Mutex // guards what follows
+	spec      *kernel.Spec
+	isClosed  bool
+	processes []*fakeProcess
+}
+
+func (s *fakeSandbox) Handle() kernel.Handle { return s.handle }
+
+func (s *fakeSandbox) Seal(_ context.Context, spec kernel.Spec) error {
+	if s.fake.SealErr != nil {
+		return fmt.Errorf("seal sandbox: %w", s.fake.SealErr)
+	}
+	s.fake.mu.Lock()
+	s.fake.specs = append(s.fake.specs, spec)
+	s.fake.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spec = &spec
+	return nil
+}
+
+func (s *fakeSandbox) Layers() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spec == nil {
+		return nil
+	}
+	return s.fake.LayerNames
+}
+
+func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Command) (kernel.Process, error) {
+	if s.fake.StartErr != nil {
+		return nil, s.fake.StartErr
+	}
+	if len(cmd.Args) > 0 {
+		return nil, errors.New("the fake runs no commands")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spec == nil || s.isClosed {
+		return nil, errors.New("the sandbox is not sealed, or closed")
+	}
+	p, err := newFakeProcess(s.fake.Pipes)
+	if err != nil {
+		return nil, err
+	}
+	p.runner.Spec = *s.spec
+	s.processes = append(s.processes, p)
+	p.scripts.Go(func() {
+		defer p.end(kernel.Exit{})
+		s.fake.script(p.runner)
+	})
+	return p, nil
+}
+
+func (s *fakeSandbox) Usage(context.Context) (kernel.Usage, error) {
+	if s.fake.Usage == nil {
+		return kernel.Usage{}, nil
+	}
+	return s.fake.Usage()
+}
+
+// ChangeLimits implements [kernel.LimitChanger].
+func (s *fakeSandbox) ChangeLimits(_ context.Context, limits kernel.Limits) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spec.Limits = limits
+	return nil
+}
+
+func (s *fakeSandbox) kill(exit kernel.Exit) {
+	s.mu.Lock()
+	processes := s.processes
+	s.mu.Unlock()
+	for _, p := range processes {
+		p.end(exit)
+	}
+}
+
+func (s *fakeSandbox) Close() error {
+	s.closed()
+	return nil
+}
+
+func (s *fakeSandbox) close() {
+	s.mu.Lock()
+	s.isClosed = true
+	s.mu.Unlock()
+	s.kill(kernel.Exit{Signal: syscall.SIGKILL})
+	for _, p := range s.processes {
+		p.release()
+		p.scripts.Wait()
+	}
+	if s.fake.OnClose != nil {
+		s.fake.OnClose()
+	}
+	s.fake.mu.Lock()
+	defer s.fake.mu.Unlock()
+	delete(s.fake.open, s)
+}
+
+// fakeProcess is a script that runs.
+type fakeProcess struct {
+	control        io.ReadWriteCloser
+	stdout, stderr *os.File
+	runner         *Runner
+	scripts        sync.WaitGroup
+	release        func() // closes the inner ends of the streams
+	cancel         context.CancelFunc
+	done           chan struct{}
+
+	mu   sync.Mutex // guards exit
+	exit *kernel.Exit
+}
+
+func newFakeProcess(pipes bool) (*fakeProcess, error) {
+	p := &fakeProcess{done: make(chan struct{})}
+	r := &Runner{process: p, Stdout: io.Discard, Stderr: io.Discard}
+	r.ctx, p.cancel = context.WithCancel(context.Background())
+	p.runner = r
+	var inner []io.Closer
+	if pipes {
+		outside, inside, err := socketPair()
+		if err != nil {
+			return nil, err
+		}
+		out, outEnd, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		errs, errEnd, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		p.control, p.stdout, p.stderr = outside, out, errs
+		r.control, r.Stdout, r.Stderr = inside, outEnd, errEnd
+		inner = []io.Closer{inside, outEnd, errEnd}
+	} else {
+		outside, inside := net.Pipe()
+		p.control, r.control = outside, inside
+		inner = []io.Closer{inside}
+	}
+	p.release = sync.OnceFunc(func() {
+		for _, c := range inner {
+			_ = c.Close()
+		}
+	})
+	r.init()
+	return p, nil
+}
+
+func socketPair() (a, b *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket pair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control"), nil
+}
+
+// end is the death of the process. The first one counts.
+func (p *fakeProcess) end(exit kernel.Exit) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exit != nil {
+		return
+	}
+	p.exit = &exit
+	p.cancel()
+	if !p.runner.lingers.Load() {
+		p.release()
+	}
+	close(p.done)
+}
+
+func (p *fakeProcess) Control() io.ReadWriteCloser { return p.control }
+func (p *fakeProcess) Stdout() *os.File            { return p.stdout }
+func (p *fakeProcess) Stderr() *os.File            { return p.stderr }
+func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
+
+func (p *fakeProcess) Signal(sig syscall.Signal) error {
+	if sig == syscall.SIGKILL {
+		p.end(kernel.Exit{Signal: sig})
+	}
+	return nil
+}
+
+func (p *fakeProcess) Exit() kernel.Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return *p.exit
+}

@@ -1,0 +1,61 @@
+package kernel
+
+import "unicode/utf8"
+
+// textDecoder makes valid UTF-8 of bytes that come in pieces. A rune that is split over pieces is kept until it is
+// whole; each maximal invalid sequence becomes U+FFFD.
+type textDecoder struct {
+	split []byte // the beginning of a rune
+}
+
+// decode returns the text that is complete with b. It may alias b.
+func (d *textDecoder) decode(b []byte) []byte {
+	if len(d.split) > 0 {
+		b = append(d.split, b...)
+		d.split = nil
+	}
+	if n := splitRune(b); n > 0 {
+		d.split = append([]byte(nil), b[len(b)-n:]...)
+		b = b[:len(b)-n]
+	}
+	return toValid(b)
+}
+
+// flush returns what is left when no more bytes come.
+func (d *textDecoder) flush() []byte {
+	b := toValid(d.split)
+	d.split = nil
+	return b
+}
+
+// splitRune is how many bytes at the end of b begin a rune that is not whole.
+func splitRune(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// toValid is b if that is valid UTF-8, else a copy in which every invalid sequence is one U+FFFD.
+func toValid(b []byte) []byte {
+	if utf8.Valid(b) {
+		return b
+	}
+	valid := make([]byte, 0, len(b)+len(b)/8)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			for n < len(b) && !utf8.FullRune(b[:n+1]) {
+				n++
+			}
+		}
+		valid = utf8.AppendRune(valid, r)
+		b = b[n:]
+	}
+	return valid
+}
