@@ -1,0 +1,81 @@
+// Package session gives kernels identity, order and life: sessions, their queue of executions, their log of events,
+// their workspace, and their end.
+package session
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel"
+	"talaria/store"
+)
+
+// Host runs kernels. [kernel.Host] is one.
+type Host interface {
+	Start(ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec) (kernel.KernelInfo, error)
+	Execute(key kernel.Key, e kernel.Execution) error
+	Interrupt(key kernel.Key, executionID string) error
+	Input(key kernel.Key, requestID, value string) error
+	RefuseInput(key kernel.Key, requestID string) error
+	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
+	Ack(key kernel.Key, kseq uint64)
+	Stop(ctx context.Context, key kernel.Key, reason string) error
+	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
+	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) error
+	// Sweep removes what a crashed server's sandboxes left on the machine.
+	Sweep(ctx context.Context, handles []kernel.Handle) error
+}
+
+// Config is what a [Manager] needs. Everything but Redact is required.
+type Config struct {
+	Store     *store.Store
+	Artifacts *artifacts.Store
+	Host      Host
+	Log       *slog.Logger
+	Version   string
+
+	SessionsDir  string               // holds a folder for each session
+	Environments []kernel.Environment // the first is the default
+	Tier         string               // of isolation
+	UIDBase      int                  // first user id of sessions' files and processes; 0: all belong to the server's user
+	TZ           string               // of kernels
+	BootID       string               // of the machine
+
+	Defaults    api.Limits
+	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
+	IdleTimeout time.Duration
+	MaxSessions int64 // with a kernel, all owners together; 0: no limit
+	InlineBytes int64 // largest file whose bytes travel in its artifact event
+	Redact      []*regexp.Regexp
+}
+
+// The defaults of an operator who configures nothing.
+var (
+	DefaultLimits = api.Limits{
+		MemoryBytes:       2 << 30,
+		CPUs:              1,
+		PIDs:              256,
+		DiskBytes:         2 << 30,
+		ExecutionTimeoutS: 300,
+		OutputBytes:       8 << 20,
+		ToolCalls:         50,
+	}
+	DefaultCeilings = api.Limits{
+		MemoryBytes: 16 << 30,
+		CPUs:        64,
+		PIDs:        4096,
+		DiskBytes:   64 << 30,
+		OutputBytes: 64 << 20,
+		ToolCalls:   10000,
+	}
+)
+
+// DefaultIdleTimeout and DefaultInlineBytes go with them.
+const (
+	DefaultIdleTimeout = 30 * time.Minute
+	DefaultInlineBytes = 1 << 20
+)

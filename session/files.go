@@ -1,0 +1,345 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"path"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+
+	"talaria/api"
+	"talaria/kernel/workspace"
+	"talaria/store"
+)
+
+// scan makes the change that records what an execution did to the workspace: artifact events and the new snapshot.
+func (s *Session) scan(r *run) change {
+	s.files.Lock()
+	defer s.files.Unlock()
+	ctx := context.Background()
+	var c change
+	next, changes, err := s.dir.Scan(ctx, s.snapshot)
+	if err != nil {
+		s.log.Warn("look for artifacts", "error", err)
+		if !errors.Is(err, workspace.ErrTruncated) {
+			return c
+		}
+		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.Stream{Name: "stderr", Text: "\n[the workspace holds" +
+			" too many files or is too deep: not all of what this cell changed is listed; all of it is still there]\n"}})
+	}
+	if len(changes) == 0 {
+		return c
+	}
+	for _, ch := range changes {
+		a, err := s.artifact(ctx, ch)
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) { // gone again: what was there for a moment is no artifact
+				s.log.Warn("keep an artifact", "error", err)
+			}
+			continue
+		}
+		r.row.Artifacts = append(r.row.Artifacts, a.Artifact)
+		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: a})
+	}
+	s.snapshot = next
+	c.add(s.saveSnapshot(ctx))
+	return c
+}
+
+// saveSnapshot makes the change that writes the snapshot. The caller holds s.files.
+func (s *Session) saveSnapshot(ctx context.Context) change {
+	encoded, err := s.snapshot.MarshalBinary()
+	if err != nil {
+		s.log.Error("encode the snapshot", "error", err)
+		return change{}
+	}
+	used, _, err := s.dir.Usage(ctx)
+	if err != nil {
+		s.log.Warn("measure the workspace", "error", err)
+	}
+	return change{
+		also: func(tx *store.Tx) error { return tx.UpdateSnapshot(s.n, encoded, used) },
+		done: func() { s.mu.Lock(); s.diskBytes = used; s.mu.Unlock() },
+	}
+}
+
+// artifact keeps the bytes of a changed file.
+func (s *Session) artifact(ctx context.Context, ch workspace.Change) (api.ArtifactEvent, error) {
+	event := api.ArtifactEvent{Artifact: api.Artifact{Path: ch.Path, Change: api.Change(ch.Kind)}}
+	if ch.Kind == workspace.Deleted {
+		return event, nil
+	}
+	f, _, err := s.dir.Open(ch.Path)
+	if err != nil {
+		return event, err
+	}
+	defer f.Close()
+	s.mu.Lock()
+	most := s.limits.DiskBytes
+	s.mu.Unlock()
+	blob, err := s.m.cfg.Artifacts.Put(ctx, io.LimitReader(f, most))
+	if err != nil {
+		return event, err
+	}
+	event.Size, event.SHA256, event.URL = &blob.Size, blob.SHA256, api.ArtifactURL(blob.SHA256)
+	event.MediaType = mediaType(ch.Path, f)
+	if blob.Size <= s.m.cfg.InlineBytes {
+		if event.Data, err = s.m.blob(blob.SHA256, blob.Size); err != nil {
+			return event, err
+		}
+		if event.Data == nil {
+			event.Data = []byte{}
+		}
+	}
+	return event, nil
+}
+
+// mediaType is what the name says, else what the first bytes say.
+func mediaType(name string, f io.ReaderAt) string {
+	switch path.Ext(name) { // what systems disagree on, or do not know
+	case ".csv":
+		return "text/csv; charset=utf-8"
+	case ".md":
+		return "text/markdown; charset=utf-8"
+	case ".ipynb":
+		return "application/x-ipynb+json"
+	case ".parquet":
+		return "application/vnd.apache.parquet"
+	case ".py":
+		return "text/x-python; charset=utf-8"
+	case ".txt", ".log":
+		return "text/plain; charset=utf-8"
+	}
+	if t := mime.TypeByExtension(path.Ext(name)); t != "" {
+		return t
+	}
+	head := make([]byte, 3072)
+	n, _ := f.ReadAt(head, 0)
+	return mimetype.Detect(head[:n]).String()
+}
+
+// fileError is err of the workspace as clients see it.
+func fileError(err error, name string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, workspace.ErrOutside), errors.Is(err, fs.ErrInvalid):
+		return api.Errorf(api.CodePathOutside,
+			"path %.200q is outside of the workspace, passes through a link, or is none; give one like data/a.csv", name)
+	case errors.Is(err, fs.ErrNotExist):
+		return api.Errorf(api.CodeFileNotFound, "the workspace has no %.200q", name)
+	case errors.Is(err, workspace.ErrNotAFile):
+		return api.Errorf(api.CodeNotAFile, "%.200q is not a file", name)
+	case errors.Is(err, workspace.ErrNotAFolder):
+		return api.Errorf(api.CodeNotAFile, "%.200q passes through something that is not a folder", name)
+	case errors.Is(err, fs.ErrExist):
+		return api.Errorf(api.CodeNotAFile, "%.200q is there already", name)
+	}
+	return err
+}
+
+// ListFiles lists a folder of the workspace, one level, by name. "" is the workspace itself.
+func (s *Session) ListFiles(_ context.Context, folder string) ([]api.File, error) {
+	entries, err := s.dir.List(folder)
+	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
+		return nil, fileError(err, folder)
+	}
+	files := make([]api.File, len(entries))
+	for i, e := range entries {
+		files[i] = file(e, nil)
+	}
+	return files, nil
+}
+
+func file(e workspace.Entry, f io.ReaderAt) api.File {
+	out := api.File{Name: path.Base(e.Path), Path: e.Path, Kind: string(e.Kind), Size: e.Size, ModifiedAt: api.At(e.ModTime)}
+	switch {
+	case e.Kind != workspace.File:
+		out.Size = 0
+	case f != nil:
+		out.MediaType = mediaType(e.Path, f)
+	default:
+		out.MediaType = mediaType(e.Path, emptyReader{})
+	}
+	return out
+}
+
+// emptyReader is a file that is not looked into.
+type emptyReader struct{}
+
+func (emptyReader) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
+
+// OpenFile opens a file of the workspace; the caller closes it.
+func (s *Session) OpenFile(_ context.Context, name string) (*os.File, api.File, error) {
+	f, e, err := s.dir.Open(name)
+	if err != nil {
+		return nil, api.File{}, fileError(err, name)
+	}
+	return f, file(e, f), nil
+}
+
+// PutFile writes a file of the workspace in one step; a reader that fails leaves the old one. It counts as use.
+func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (created bool, f api.File, err error) {
+	s.mu.Lock()
+	quota := s.limits.DiskBytes
+	s.mu.Unlock()
+	used, _, err := s.dir.Usage(ctx)
+	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
+		return false, f, err
+	}
+	if old, err := s.dir.Stat(name); err == nil && old.Kind == workspace.File {
+		used -= min(used, old.Size)
+	}
+	created, e, err := s.dir.Write(ctx, name, r, max(0, quota-used))
+	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {
+		return false, f, api.Errorf(api.CodeDiskLimit,
+			"limits.disk_bytes is %d and %d are used: %.200q does not fit; delete files or raise the limit", quota, used, name)
+	}
+	if err != nil {
+		return false, f, fileError(err, name)
+	}
+	return created, file(e, nil), s.filesChanged(ctx)
+}
+
+// DeleteFile removes a file, a link itself, or a folder with all that is in it.
+func (s *Session) DeleteFile(ctx context.Context, name string) error {
+	if err := s.dir.Remove(ctx, name); err != nil {
+		return fileError(err, name)
+	}
+	return s.filesChanged(ctx)
+}
+
+// RenameFile gives a file or folder another path, where nothing may be yet.
+func (s *Session) RenameFile(ctx context.Context, from, to string) (api.File, error) {
+	e, err := s.dir.Rename(from, to)
+	if err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return api.File{}, fileError(err, to)
+		}
+		return api.File{}, fileError(err, from)
+	}
+	return file(e, nil), s.filesChanged(ctx)
+}
+
+// filesChanged takes the workspace as it is now for known, since its user changed it and not an execution. While a
+// cell runs its changes cannot be told apart, and what is there now is listed with the cell.
+func (s *Session) filesChanged(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	s.mu.Lock()
+	busy := s.current != nil
+	s.mu.Unlock()
+	if !busy {
+		s.files.Lock()
+		defer s.files.Unlock()
+		next, _, err := s.dir.Scan(ctx, s.snapshot)
+		if err == nil || errors.Is(err, workspace.ErrTruncated) {
+			s.snapshot = next
+			if err := s.commit(ctx, s.saveSnapshot(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return s.touch(ctx)
+}
+
+// clearFiles empties the workspace.
+func (s *Session) clearFiles(ctx context.Context) error {
+	s.files.Lock()
+	defer s.files.Unlock()
+	if err := s.dir.Clear(ctx); err != nil {
+		return fmt.Errorf("empty the workspace: %w", err)
+	}
+	s.snapshot = workspace.Snapshot{}
+	return s.commit(ctx, s.saveSnapshot(ctx))
+}
+
+// Artifacts lists what the session's executions made, newest first.
+func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.SessionArtifact], error) {
+	return page(q, func(before int64, limit int) ([]api.SessionArtifact, []int64, error) {
+		rows, err := s.m.cfg.Store.Artifacts(ctx, s.n, before, limit)
+		if err != nil {
+			return nil, nil, err
+		}
+		var items []api.SessionArtifact
+		var numbers []int64
+		for _, r := range rows {
+			a := api.SessionArtifact{
+				Artifact:    api.Artifact{Path: r.Path, Change: r.Change, Size: r.Size, MediaType: r.MediaType, SHA256: r.SHA256},
+				ExecutionID: r.ExecutionID, Seq: r.Seq, Time: api.Millis(r.Time),
+			}
+			if r.SHA256 != "" {
+				a.URL = api.ArtifactURL(r.SHA256)
+			}
+			items, numbers = append(items, a), append(numbers, r.Seq)
+		}
+		return items, numbers, nil
+	})
+}
+
+// OpenArtifact opens bytes that one of the owner's sessions refers to; the caller closes them.
+func (m *Manager) OpenArtifact(ctx context.Context, owner, sha256 string) (*os.File, string, error) {
+	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
+	mediaType, err := m.cfg.Store.PublicRef(ctx, owner, sha256)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, "", missing
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	f, _, err := m.cfg.Artifacts.Get(sha256)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", missing
+	}
+	return f, mediaType, err
+}
+
+// blob reads a blob of that size.
+func (m *Manager) blob(sha256 string, size int64) ([]byte, error) {
+	f, n, err := m.cfg.Artifacts.Get(sha256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if n != size {
+		return nil, fmt.Errorf("artifact %s has %d bytes, not %d", sha256, n, size)
+	}
+	b := make([]byte, n)
+	_, err = io.ReadFull(f, b)
+	return b, err
+}
+
+// sweepArtifacts removes blobs that no session refers to, at start and then every hour until ctx ends.
+func (m *Manager) sweepArtifacts(ctx context.Context) {
+	tick := time.NewTicker(time.Hour)
+	defer tick.Stop()
+	for {
+		if err := m.sweepOnce(ctx); err != nil && ctx.Err() == nil {
+			m.cfg.Log.Error("sweep artifacts", "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (m *Manager) sweepOnce(ctx context.Context) error {
+	before := time.Now().Add(-time.Hour) // by then a commit has recorded what was put
+	list, err := m.cfg.Store.AllDigests(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(list))
+	for _, d := range list {
+		known[d] = true
+	}
+	_, err = m.cfg.Artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
+	return err
+}

@@ -1,0 +1,399 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+const (
+	// inlineBody is the largest body of an event that the database holds itself.
+	inlineBody = 64 << 10
+	// ringBytes is how much of the newest log is kept in memory while somebody reads.
+	ringBytes = 2 << 20
+	// maxLag is how far a live reader may fall behind.
+	maxLag = 8 << 20
+	// replayBatch is how many events one query reads.
+	replayBatch = 128
+)
+
+// The ends of a log that is being read.
+var (
+	ErrLagging = errors.New("the reader is too far behind; resume with after")
+	ErrDeleted = api.Errorf(api.CodeSessionNotFound, "the session was deleted")
+	ErrClosing = api.Errorf(api.CodeShuttingDown, "the server is shutting down; resume with after")
+)
+
+// draft is an event before it has a place in the log.
+type draft struct {
+	executionID string
+	body        api.EventBody
+	refs        []ref // blobs that the event's text names
+}
+
+// change is what happens to a session at once: events, and what else is written with them.
+type change struct {
+	before func(*store.Tx) error // optional; before the events are written
+	drafts []draft
+	also   func(*store.Tx) error // optional; after them
+	done   func()                // optional; after the commit and before readers are woken; must not block
+}
+
+// row is a draft on its way into the database.
+type row struct {
+	store.Event
+	artifact *store.Artifact
+	refs     []ref
+}
+
+type ref struct{ digest, kind, mediaType string }
+
+// journal is the log of one session. The writer's goroutine gives seq; readers see what is committed.
+type journal struct {
+	tail int64 // last seq given; only the writer's goroutine touches it
+
+	mu      sync.Mutex // guards what is below
+	last    int64      // last seq committed
+	written int64      // bytes committed since this program started
+	ring    []entry    // the newest events, without gaps, up to last
+	held    int        // bytes in ring
+	readers map[*Reader]struct{}
+	more    chan struct{} // closed and replaced when there is more
+	end     error         // set once when no more will come
+}
+
+type entry struct {
+	event api.Event
+	size  int
+}
+
+func newJournal(last int64) *journal {
+	return &journal{tail: last, last: last, readers: map[*Reader]struct{}{}, more: make(chan struct{})}
+}
+
+// commit writes the change and returns when it is committed and published. Changes of one session take effect in the
+// order of their commits. ctx bounds the waiting only.
+func (s *Session) commit(ctx context.Context, c change) error {
+	rows := make([]row, len(c.drafts))
+	for i, d := range c.drafts {
+		r, err := s.prepare(ctx, d)
+		if err != nil {
+			return err
+		}
+		rows[i] = r
+	}
+	j := s.journal
+	return s.m.cfg.Store.Do(ctx, store.Write{
+		Apply: func(tx *store.Tx) error {
+			if c.before != nil {
+				if err := c.before(tx); err != nil {
+					return err
+				}
+			}
+			if err := insert(tx, s.n, j.tail, rows); err != nil {
+				return err
+			}
+			if c.also != nil {
+				if err := c.also(tx); err != nil {
+					return err
+				}
+			}
+			j.tail += int64(len(rows))
+			return nil
+		},
+		Aborted: func() { j.tail = j.last },
+		Committed: func() {
+			if c.done != nil {
+				c.done()
+			}
+			j.publish(rows)
+		},
+	})
+}
+
+// prepare encodes a draft, and moves a big body into a blob.
+func (s *Session) prepare(ctx context.Context, d draft) (row, error) {
+	typ, body, err := api.EncodeBody(d.body)
+	if err != nil {
+		return row{}, fmt.Errorf("encode event %s: %w", d.body.EventType(), err)
+	}
+	r := row{Event: store.Event{
+		Time: api.Now().UnixMilli(), Type: typ, ExecutionID: d.executionID, Body: body, Size: int64(len(body)),
+	}, refs: d.refs}
+	if b, ok := d.body.(api.ArtifactEvent); ok {
+		r.artifact = &store.Artifact{
+			ExecutionID: d.executionID, Path: b.Path, Change: b.Change, Size: b.Size, MediaType: b.MediaType, SHA256: b.SHA256,
+		}
+		if b.SHA256 != "" {
+			r.refs = append(r.refs, ref{b.SHA256, store.RefPublic, b.MediaType})
+		}
+	}
+	if r.Size <= inlineBody {
+		return r, nil
+	}
+	blob, err := s.m.cfg.Artifacts.PutBytes(context.WithoutCancel(ctx), body)
+	if err != nil {
+		return row{}, fmt.Errorf("store the body of an event: %w", err)
+	}
+	r.Digest = blob.SHA256
+	r.refs = append(r.refs, ref{blob.SHA256, store.RefEvent, ""})
+	return r, nil
+}
+
+func insert(tx *store.Tx, session, tail int64, rows []row) error {
+	for i := range rows {
+		r := &rows[i]
+		r.Seq = tail + int64(i) + 1
+		inDatabase := r.Event
+		if r.Digest != "" {
+			inDatabase.Body = nil
+		}
+		if err := tx.InsertEvent(session, inDatabase); err != nil {
+			return fmt.Errorf("insert event: %w", err)
+		}
+		if r.artifact != nil {
+			r.artifact.Seq, r.artifact.Time = r.Seq, r.Time
+			if err := tx.InsertArtifact(session, *r.artifact); err != nil {
+				return fmt.Errorf("insert artifact: %w", err)
+			}
+		}
+		for _, ref := range r.refs {
+			if err := tx.InsertRef(session, ref.digest, ref.kind, ref.mediaType); err != nil {
+				return fmt.Errorf("insert reference: %w", err)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return tx.UpdateLastSeq(session, tail+int64(len(rows)))
+}
+
+func joined(e store.Event) api.Event {
+	return api.JoinEvent(e.Seq, api.Millis(e.Time), e.Type, e.ExecutionID, e.Body)
+}
+
+// publish shows committed rows to readers. A reader that was too far behind before them is cut off.
+func (j *journal) publish(rows []row) {
+	if len(rows) == 0 {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for r := range j.readers {
+		if r.live && j.written-r.read.Load() > maxLag {
+			r.lag()
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		j.last = r.Seq
+		j.written += r.Size
+		if len(j.readers) > 0 {
+			j.ring = append(j.ring, entry{joined(r.Event), int(r.Size)})
+			j.held += int(r.Size)
+		}
+	}
+	if len(j.readers) == 0 {
+		j.ring, j.held = nil, 0
+	}
+	for j.held > ringBytes && len(j.ring) > 1 {
+		j.held -= j.ring[0].size
+		j.ring = j.ring[1:]
+	}
+	close(j.more)
+	j.more = make(chan struct{})
+}
+
+// finish ends the log for its readers, once they have read it to its end.
+func (j *journal) finish(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.end == nil {
+		j.end = err
+		close(j.more)
+		j.more = make(chan struct{})
+	}
+}
+
+func (j *journal) lastSeq() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// Reader follows one session's log from a position: history, then live. It keeps a position, not a queue. It has one
+// user at a time.
+type Reader struct {
+	s      *Session
+	after  int64
+	read   atomic.Int64 // bytes of the journal behind this reader, once live
+	live   bool         // guarded by journal.mu: it has reached the end once
+	lagged chan struct{}
+	once   sync.Once
+}
+
+// Follow makes a reader of the events after a position, which must lie within the log.
+func (s *Session) Follow(after int64) *Reader {
+	return &Reader{s: s, after: after, lagged: make(chan struct{})}
+}
+
+// Lagged is closed when the reader had been live and has fallen more than 8 MiB behind.
+func (r *Reader) Lagged() <-chan struct{} { return r.lagged }
+
+func (r *Reader) lag() { r.once.Do(func() { close(r.lagged) }) }
+
+// Events is the log after a position: history, then live, in order and without gaps, until ctx ends. The last pair
+// may hold an error: [ErrLagging], [ErrDeleted], [ErrClosing], or that of ctx.
+func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[api.Event, error] {
+	return s.Follow(after).Events(ctx)
+}
+
+// Events is the sequence that the reader stands in; see [Session.Events].
+func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		j := r.s.journal
+		j.mu.Lock()
+		j.readers[r] = struct{}{}
+		j.mu.Unlock()
+		defer func() {
+			j.mu.Lock()
+			delete(j.readers, r)
+			j.mu.Unlock()
+		}()
+		for {
+			batch, wait, err := r.next(ctx)
+			if err != nil {
+				yield(api.Event{}, err)
+				return
+			}
+			for _, e := range batch {
+				select {
+				case <-r.lagged:
+					yield(api.Event{}, ErrLagging)
+					return
+				default:
+				}
+				if !yield(e.event, nil) {
+					return
+				}
+				r.after = e.event.Seq
+				r.read.Add(int64(e.size))
+			}
+			if wait == nil {
+				continue
+			}
+			select {
+			case <-wait:
+			case <-r.lagged:
+				yield(api.Event{}, ErrLagging)
+				return
+			case <-ctx.Done():
+				yield(api.Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+// next returns what follows, from the ring or the database; with nothing to return it returns what to wait for.
+func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
+	j := r.s.journal
+	j.mu.Lock()
+	if r.after >= j.last {
+		more, end := j.more, j.end
+		if !r.live {
+			r.live = true
+			r.read.Store(j.written)
+		}
+		j.mu.Unlock()
+		return nil, more, end
+	}
+	if len(j.ring) > 0 && j.ring[0].event.Seq <= r.after+1 {
+		batch := j.ring[r.after+1-j.ring[0].event.Seq:]
+		batch = batch[:len(batch):len(batch)]
+		j.mu.Unlock()
+		return batch, nil, nil
+	}
+	j.mu.Unlock()
+	rows, err := r.s.m.cfg.Store.Events(ctx, r.s.n, r.after, replayBatch)
+	if err != nil {
+		return nil, nil, r.s.readError(ctx, err)
+	}
+	batch, err := r.s.m.entries(rows)
+	return batch, nil, err
+}
+
+// readError is err, or why there is nothing to read.
+func (s *Session) readError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
+	if s.journal.end != nil {
+		return s.journal.end
+	}
+	return fmt.Errorf("read events: %w", err)
+}
+
+// entries completes rows of the database with the bodies that are blobs.
+func (m *Manager) entries(rows []store.Event) ([]entry, error) {
+	list := make([]entry, len(rows))
+	for i, row := range rows {
+		if row.Digest != "" {
+			body, err := m.blob(row.Digest, row.Size)
+			if err != nil {
+				return nil, fmt.Errorf("read the body of event %d: %w", row.Seq, err)
+			}
+			row.Body = body
+		}
+		list[i] = entry{joined(row), int(row.Size)}
+	}
+	return list, nil
+}
+
+// ExecutionEvents is the events of one execution after a position, history and then live; it ends after
+// execution_finished. Its errors are those of [Session.Events].
+func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		live := s.Follow(max(after, s.journal.lastSeq()))
+		for {
+			rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
+			if err != nil {
+				yield(api.Event{}, s.readError(ctx, err))
+				return
+			}
+			batch, err := s.m.entries(rows)
+			if err != nil {
+				yield(api.Event{}, err)
+				return
+			}
+			for _, e := range batch {
+				if !yield(e.event, nil) || last(e.event) {
+					return
+				}
+				after = e.event.Seq
+			}
+			if len(rows) < replayBatch {
+				break
+			}
+		}
+		for event, err := range live.Events(ctx) {
+			if err == nil && (event.ExecutionID != executionID || event.Seq <= after) {
+				continue
+			}
+			if !yield(event, err) || err != nil || last(event) {
+				return
+			}
+		}
+	}
+}
+
+func last(e api.Event) bool { return e.Body.EventType() == "execution_finished" }

@@ -1,0 +1,421 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/store"
+)
+
+// The reasons for which a kernel is ended from here; all others are the operating system's.
+const (
+	reasonReset    = "reset"
+	reasonIdle     = "idle_timeout"
+	reasonDeleted  = "deleted"
+	reasonShutdown = "server_shutdown"
+	reasonCrash    = "server_crash"
+	reasonStart    = "start_failed"
+)
+
+// begin starts the session's goroutine, once.
+func (s *Session) begin() {
+	s.started.Do(func() {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		s.cancel = cancel
+		go s.live(ctx)
+	})
+}
+
+// live is the session's goroutine: what is done here needs no lock against itself.
+func (s *Session) live(ctx context.Context) {
+	defer close(s.stopped)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case do := <-s.commands:
+			do(ctx)
+		case <-s.wake:
+		case batch := <-s.records:
+			s.take(ctx, batch)
+		}
+		s.dispatch(ctx)
+	}
+}
+
+// do runs a function on the session's goroutine and waits for it.
+func (s *Session) do(ctx context.Context, f func(context.Context) error) error {
+	s.begin()
+	done := make(chan error, 1)
+	select {
+	case s.commands <- func(own context.Context) { done <- f(own) }:
+	case <-s.stopped:
+		return s.ending()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Session) ending() error {
+	if s.isGone() {
+		return ErrDeleted
+	}
+	return ErrClosing
+}
+
+// dispatch gives the next execution to the kernel, and starts one where there is none.
+func (s *Session) dispatch(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		if s.current != nil || len(s.queue) == 0 || s.gone {
+			s.mu.Unlock()
+			return
+		}
+		r := s.queue[0]
+		s.queue = s.queue[1:]
+		s.current = r
+		s.mu.Unlock()
+		if !s.hand(ctx, r) {
+			return
+		}
+	}
+}
+
+// hand gives one execution to the kernel. It reports false when nothing more can be handed out now.
+func (s *Session) hand(ctx context.Context, r *run) bool {
+	if !s.running {
+		if err := s.startKernel(ctx); err != nil {
+			s.failStart(ctx, r, err)
+			return true
+		}
+	}
+	s.mu.Lock()
+	key, count := s.key(), s.executionCount+1
+	cancelled := r.cancel
+	r.given = cancelled == ""
+	s.mu.Unlock()
+	if cancelled != "" {
+		s.settle(ctx, s.ended(r, outcome{status: api.StatusCancelled, reason: cancelled, state: api.VariablesKept}))
+		s.rest(ctx)
+		return true
+	}
+	r.row.Generation = key.Generation
+	if r.row.Silent {
+		count = 0
+	} else {
+		r.row.ExecutionCount = &count
+	}
+	r.out.number = r.row.N
+	err := s.m.cfg.Host.Execute(key, kernel.Execution{
+		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
+		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond,
+	})
+	if err != nil { // the kernel has just died: its last record comes, and this execution goes to the next one
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.given = false
+		r.row.ExecutionCount = nil
+		s.queue = append([]*run{r}, s.queue...)
+		s.current = nil
+		if !errors.Is(err, kernel.ErrNoKernel) {
+			s.log.Error("execute", "error", err)
+		}
+	}
+	return false
+}
+
+// settle commits a change that ends the current execution.
+func (s *Session) settle(ctx context.Context, c change) {
+	c.done = then(c.done, func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() })
+	s.mustCommit(ctx, c)
+}
+
+// mustCommit commits what has happened already. A database that cannot write is an emergency: the session goes on in
+// memory, and the operator is told.
+func (s *Session) mustCommit(ctx context.Context, c change) {
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil && !errors.Is(err, store.ErrClosed) {
+		s.log.Error("the log cannot be written", "error", err)
+	}
+}
+
+// rest tells that the kernel is idle where nothing waits.
+func (s *Session) rest(ctx context.Context) {
+	s.mu.Lock()
+	idle := s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
+	s.mu.Unlock()
+	if idle {
+		var c change
+		c.state(s, api.StateIdle, "")
+		s.mustCommit(ctx, c)
+	}
+}
+
+// stateReason is a session's state with its reason.
+type stateReason struct {
+	state  api.SessionState
+	reason string
+}
+
+// state adds a change of the session's state, where it is one. On the session's goroutine.
+func (c *change) state(s *Session, state api.SessionState, reason string) {
+	if s.drafted == (stateReason{state, reason}) {
+		return
+	}
+	s.drafted = stateReason{state, reason}
+	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: state, Reason: reason}})
+	c.add(change{
+		also: func(tx *store.Tx) error { return tx.UpdateState(s.n, state, reason) },
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.state, s.reason = state, reason
+			s.armReaper()
+		},
+	})
+}
+
+// startKernel starts a kernel: the first one, or a fresh one of the next generation.
+func (s *Session) startKernel(ctx context.Context) error {
+	s.mu.Lock()
+	generation, reason, limits := s.generation, s.restartReason, kernelLimits(s.limits)
+	s.mu.Unlock()
+	var c change
+	if reason != "" {
+		generation++
+		c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
+	}
+	c.also = func(tx *store.Tx) error {
+		if err := tx.BeginGeneration(s.n, generation); err != nil {
+			return err
+		}
+		return tx.KernelGone(s.n, "restart") // until it is known better
+	}
+	c.done = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.generation, s.executionCount, s.lateBytes, s.restartReason = generation, 0, 0, "restart"
+	}
+	c.state(s, api.StateStarting, "")
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+		return err
+	}
+	key := kernel.Key{Session: s.id, Generation: generation}
+	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
+		UID: s.uid, Workspace: s.dir.File(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		Hostname: "talaria",
+	})
+	if err != nil {
+		return err
+	}
+	started := api.At(info.Started).UnixMilli()
+	handle, err := api.Marshal(info.Handle)
+	if err != nil {
+		return err
+	}
+	s.mustCommit(ctx, change{
+		also: func(tx *store.Tx) error { return tx.KernelReady(s.n, started, info.Layers, handle) },
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.kernelStarted, s.layers = &started, info.Layers
+		},
+	})
+	s.running = true
+	go s.pump(ctx, key)
+	s.rest(ctx)
+	return nil
+}
+
+// environ is the session's variables, secrets included.
+func (s *Session) environ() map[string]string {
+	all := make(map[string]string, len(s.variables)+len(s.secrets))
+	for _, vars := range []map[string]string{s.variables, s.secrets} {
+		for k, v := range vars {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+// failStart ends the execution that needed a kernel, and what waits behind it; r may be nil.
+func (s *Session) failStart(ctx context.Context, r *run, err error) {
+	s.log.Error("start a kernel", "error", err)
+	var c change
+	if r != nil {
+		failure := api.ErrorOutput{
+			Ename: "KernelStartError", Evalue: "no kernel could be started; the operator finds the cause in the server's log",
+			Traceback: []string{"KernelStartError: no kernel could be started; the operator finds the cause in the server's log"},
+		}
+		r.failure = &failure
+		r.out.traceback(failure)
+		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})
+		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: api.VariablesLost}))
+	}
+	c.add(s.cancelQueue(reasonStart))
+	c.add(s.died("died"))
+	c.state(s, api.StateDead, reasonStart)
+	s.settle(ctx, c)
+}
+
+// cancelQueue makes the change that cancels all that waits, since the kernel went.
+func (s *Session) cancelQueue(reason string) change {
+	s.mu.Lock()
+	waiting := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	var c change
+	for _, r := range waiting {
+		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: api.VariablesLost}))
+	}
+	return c
+}
+
+// died makes the change that records why the next kernel is started.
+func (s *Session) died(restartReason string) change {
+	return change{
+		also: func(tx *store.Tx) error { return tx.KernelGone(s.n, restartReason) },
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.restartReason, s.pending = restartReason, nil
+		},
+	}
+}
+
+// pump hands the kernel's records to the session's goroutine until the last one.
+func (s *Session) pump(ctx context.Context, key kernel.Key) {
+	for after := uint64(0); ; {
+		batch, err := s.m.cfg.Host.Next(ctx, key, after)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+				s.log.Error("read the kernel's records", "error", err)
+			}
+			return
+		}
+		select {
+		case s.records <- batch:
+			after = batch[len(batch)-1].KSeq
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stop ends the kernel and takes its last records. On the session's goroutine.
+func (s *Session) stop(ctx context.Context, reason string) error {
+	if !s.running {
+		return nil
+	}
+	s.mu.Lock()
+	key := s.key()
+	s.mu.Unlock()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
+	for s.running {
+		select {
+		case batch := <-s.records:
+			s.take(ctx, batch)
+		case err := <-stopped:
+			if err != nil {
+				return fmt.Errorf("stop the kernel: %w", err)
+			}
+			stopped = nil // its last record is on the way
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Reset ends the kernel and starts a fresh one; it returns when that one answers.
+func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
+	return s.do(ctx, func(own context.Context) error {
+		if s.running {
+			if err := s.stop(own, reasonReset); err != nil {
+				return err
+			}
+		} else {
+			s.mustCommit(own, s.cancelQueue(reasonReset))
+			s.mustCommit(own, s.died(reasonReset))
+		}
+		if r.KeepFiles != nil && !*r.KeepFiles {
+			if err := s.clearFiles(own); err != nil {
+				return err
+			}
+		}
+		if err := s.startKernel(own); err != nil {
+			s.failStart(own, nil, err)
+			return api.Errorf(api.CodeKernelStart, "no kernel could be started; the operator finds the cause in the server's log")
+		}
+		return s.touch(own)
+	})
+}
+
+// armReaper sets the timer of an idle kernel. The caller holds s.mu.
+func (s *Session) armReaper() {
+	if s.reaper != nil {
+		s.reaper.Stop()
+		s.reaper = nil
+	}
+	if at := s.reapAt(); at != nil && !s.gone {
+		s.reaper = time.AfterFunc(time.Until(at.Time), func() {
+			s.do(context.Background(), func(own context.Context) error { s.reap(own); return nil })
+		})
+	}
+}
+
+// reapAt is when the kernel will be reaped, nil where it will not be. The caller holds s.mu.
+func (s *Session) reapAt() *api.Time {
+	if s.idleMS == 0 || s.state != api.StateIdle || s.current != nil || len(s.queue)+s.reserved > 0 {
+		return nil
+	}
+	at := api.Millis(s.lastActive + s.idleMS)
+	return &at
+}
+
+// reap ends the kernel if it is still due.
+func (s *Session) reap(ctx context.Context) {
+	s.mu.Lock()
+	at := s.reapAt()
+	due := at != nil && !time.Now().Before(at.Time)
+	if !due {
+		s.armReaper()
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := s.stop(ctx, reasonIdle); err != nil {
+		s.log.Error("reap an idle kernel", "error", err)
+		return
+	}
+	s.log.Info("reaped an idle kernel")
+}
+
+// shutdown ends the kernel and then the session's goroutine, since the server ends.
+func (s *Session) shutdown(ctx context.Context) error {
+	err := s.do(ctx, func(own context.Context) error {
+		err := s.stop(own, reasonShutdown)
+		s.mustCommit(own, s.cancelQueue(reasonShutdown))
+		s.cancel(ErrClosing)
+		return err
+	})
+	s.mu.Lock()
+	if s.reaper != nil {
+		s.reaper.Stop()
+	}
+	s.mu.Unlock()
+	s.journal.finish(ErrClosing)
+	return errors.Join(err, s.dir.Close(), s.packages.Close())
+}

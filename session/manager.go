@@ -1,0 +1,390 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/workspace"
+	"talaria/store"
+)
+
+// Manager has all sessions of one state directory. It is safe for concurrent use.
+type Manager struct {
+	cfg       Config
+	startedAt api.Time
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+
+	mu       sync.Mutex          // guards what is below
+	sessions map[string]*Session // by server-made id, those that were asked for
+	lastN    int64               // the number of the newest session
+	uids     map[int]bool        // in use
+}
+
+// Open takes over the state directory: it reports what an earlier server left running as dead, and begins to sweep.
+// ctx bounds the opening.
+func Open(ctx context.Context, cfg Config) (*Manager, error) {
+	if len(cfg.Environments) == 0 {
+		return nil, errors.New("no Python environment is configured")
+	}
+	background, cancel := context.WithCancel(context.Background())
+	m := &Manager{
+		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
+		sessions: map[string]*Session{}, uids: map[int]bool{},
+	}
+	if err := m.recover(ctx); err != nil {
+		cancel()
+		return nil, fmt.Errorf("take over the sessions of the last server: %w", err)
+	}
+	m.tasks.Go(func() { m.sweepArtifacts(background) })
+	return m, nil
+}
+
+// Close ends every kernel, writes what became of it, and marks the state as left in order. It is idempotent.
+func (m *Manager) Close(ctx context.Context) error {
+	m.closeOnce.Do(func() {
+		close(m.closing)
+		m.cancel()
+		m.tasks.Wait()
+		m.mu.Lock()
+		all := slices.Collect(maps.Values(m.sessions))
+		m.mu.Unlock()
+		errs := make([]error, len(all))
+		var wg sync.WaitGroup
+		for i, s := range all {
+			wg.Go(func() { errs[i] = s.shutdown(ctx) })
+		}
+		wg.Wait()
+		m.closeErr = errors.Join(append(errs, m.cfg.Store.End(ctx))...)
+	})
+	return m.closeErr
+}
+
+// Closing is closed when the server begins to shut down.
+func (m *Manager) Closing() <-chan struct{} { return m.closing }
+
+func (m *Manager) isClosing() bool {
+	select {
+	case <-m.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Ready reports why sessions cannot be made, or nil.
+func (m *Manager) Ready() error {
+	if m.isClosing() {
+		return ErrClosing
+	}
+	return nil
+}
+
+func (m *Manager) environment(name string) (kernel.Environment, error) {
+	for _, e := range m.cfg.Environments {
+		if e.Name == name {
+			return e, nil
+		}
+	}
+	return kernel.Environment{}, fmt.Errorf("environment %q is not configured any more; there are: %s", name, m.environmentNames())
+}
+
+// Create makes a session and begins to start its kernel.
+func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
+	set, err := m.check(req)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.make(ctx, owner, req.ID, set)
+	if errors.Is(err, store.ErrExists) {
+		return nil, api.Errorf(api.CodeSessionExists, "you have a session %q already; PUT gets it, DELETE ends it", *req.ID)
+	}
+	return s, err
+}
+
+// Ensure returns the owner's session of that id, made if it is not there. A field of the request that is otherwise in
+// the session is a conflict.
+func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
+	if !api.ValidID(id) {
+		return nil, false, invalidID("the session's id", id)
+	}
+	if req.ID != nil && *req.ID != id {
+		return nil, false, invalid("id %.140q in the body is not %q of the path", *req.ID, id)
+	}
+	set, err := m.check(req)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		s, err := m.Get(owner, id)
+		if err == nil {
+			if field := s.contradiction(req, set); field != "" {
+				return nil, false, api.Errorf(api.CodeSessionConflict,
+					"session %q exists with another %s; leave the field out, PATCH it, or delete the session", id, field)
+			}
+			return s, false, nil
+		}
+		if !errors.Is(err, ErrDeleted) {
+			return nil, false, err
+		}
+		s, err = m.make(ctx, owner, &id, set)
+		if !errors.Is(err, store.ErrExists) {
+			return s, err == nil, err
+		}
+	}
+}
+
+// make makes the session's folder, row and first event. [store.ErrExists] where the owner has one of that id.
+func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+	if err := m.Ready(); err != nil {
+		return nil, err
+	}
+	if err := m.room(ctx); err != nil {
+		return nil, err
+	}
+	row := store.Session{
+		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
+		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata,
+		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
+		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
+	}
+	row.LastActiveAt = row.CreatedAt
+	row.ClientID = row.ID
+	if clientID != nil {
+		row.ClientID = *clientID
+	}
+	row.N, row.UID = m.number()
+	s, err := m.furnish(row)
+	if err != nil {
+		m.freeUID(row.UID)
+		return nil, err
+	}
+	m.mu.Lock()
+	m.sessions[row.ID] = s // before anybody can find the row
+	m.mu.Unlock()
+	err = s.commit(context.WithoutCancel(ctx), change{
+		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
+		drafts: []draft{{body: api.SessionStateEvent{State: api.StateStarting}}},
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+	}
+	s.begin()
+	s.commands <- s.firstKernel
+	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
+	return s, nil
+}
+
+// number gives a new session its number and, where sessions have user ids of their own, the lowest free one.
+func (m *Manager) number() (n int64, uid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastN++
+	if m.cfg.UIDBase > 0 {
+		for uid = m.cfg.UIDBase; m.uids[uid]; uid++ {
+		}
+		m.uids[uid] = true
+	}
+	return m.lastN, uid
+}
+
+func (m *Manager) freeUID(uid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.uids, uid)
+}
+
+// release removes what a session has on the machine, once its row is gone.
+func (s *Session) release(ctx context.Context) error {
+	s.m.mu.Lock()
+	delete(s.m.sessions, s.id)
+	s.m.mu.Unlock()
+	s.files.Lock()
+	defer s.files.Unlock()
+	err := errors.Join(s.dir.Close(), s.packages.Close(), workspace.Delete(ctx, s.m.cfg.SessionsDir, s.id))
+	if err == nil {
+		s.m.freeUID(s.uid) // or its next owner would have these files
+	}
+	return err
+}
+
+// room refuses a session past the operator's number of kernels.
+func (m *Manager) room(ctx context.Context) error {
+	if m.cfg.MaxSessions == 0 {
+		return nil
+	}
+	counts, err := m.cfg.Store.SessionStates(ctx)
+	if err != nil {
+		return err
+	}
+	live := counts[api.StateStarting] + counts[api.StateIdle] + counts[api.StateBusy]
+	if live >= m.cfg.MaxSessions {
+		return api.Errorf(api.CodeSessionLimit,
+			"%d sessions have a kernel, the operator's most; delete one, or wait for an idle one to be reaped", live)
+	}
+	return nil
+}
+
+func (m *Manager) furnish(row store.Session) (*Session, error) {
+	dir, err := workspace.Create(m.cfg.SessionsDir, row.ID, row.UID)
+	if err != nil {
+		return nil, err
+	}
+	if err := dir.Close(); err != nil {
+		return nil, err
+	}
+	return m.newSession(context.Background(), row)
+}
+
+// firstKernel starts the first kernel of a new session. On the session's goroutine.
+func (s *Session) firstKernel(ctx context.Context) {
+	s.mu.Lock()
+	gone := s.gone
+	s.mu.Unlock()
+	if gone {
+		return
+	}
+	if err := s.startKernel(ctx); err != nil && ctx.Err() == nil {
+		s.failStart(ctx, nil, err)
+	}
+}
+
+// Get is the owner's session of that id, or [ErrDeleted].
+func (m *Manager) Get(owner, id string) (*Session, error) {
+	ctx := context.Background()
+	row, err := m.cfg.Store.Session(ctx, owner, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.loaded(ctx, row)
+}
+
+// loaded is the one Session of the row.
+func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, ok := m.sessions[row.ID]; ok {
+		return s, nil
+	}
+	s, err := m.newSession(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	m.sessions[row.ID] = s
+	return s, nil
+}
+
+// Filter selects sessions.
+type Filter struct {
+	State    api.SessionState // "": any
+	Metadata map[string]string
+	Page     api.PageQuery
+}
+
+// List lists the owner's sessions, newest first.
+func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[api.Session], error) {
+	return page(f.Page, func(before int64, limit int) ([]api.Session, []int64, error) {
+		rows, err := m.cfg.Store.Sessions(ctx, store.SessionFilter{
+			Owner: owner, State: f.State, Metadata: f.Metadata, Before: before, Limit: limit,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		var items []api.Session
+		var numbers []int64
+		for _, row := range rows {
+			s, err := m.loaded(ctx, row)
+			if err != nil {
+				return nil, nil, err
+			}
+			items, numbers = append(items, s.Info(ctx)), append(numbers, row.N)
+		}
+		return items, numbers, nil
+	})
+}
+
+// Delete ends the session: its kernel, its workspace and its log go. What ran ends died and what waited cancelled,
+// reason deleted, for those who wait on it.
+func (m *Manager) Delete(ctx context.Context, owner, id string) error {
+	s, err := m.Get(owner, id)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	first := !s.gone
+	s.gone = true
+	s.mu.Unlock()
+	if !first {
+		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
+	}
+	return s.remove(context.WithoutCancel(ctx))
+}
+
+func (s *Session) remove(ctx context.Context) error {
+	err := s.do(ctx, func(own context.Context) error {
+		if err := s.stop(own, reasonDeleted); err != nil {
+			return err
+		}
+		s.mustCommit(own, s.cancelQueue(reasonDeleted))
+		s.cancel(ErrDeleted)
+		return nil
+	})
+	if err != nil {
+		s.mu.Lock()
+		s.gone = false // it can be tried again
+		s.mu.Unlock()
+		return fmt.Errorf("end the session's kernel: %w", err)
+	}
+	<-s.stopped
+	s.journal.finish(ErrDeleted)
+	close(s.deleted)
+	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DeleteSession(s.n) }})
+	if err != nil {
+		return err
+	}
+	s.log.Info("session deleted")
+	return s.release(ctx)
+}
+
+// Stats is the server in figures.
+func (m *Manager) Stats(ctx context.Context) api.Stats {
+	st := api.Stats{
+		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
+		Environments: []api.EnvironmentInfo{},
+	}
+	for _, e := range m.cfg.Environments {
+		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version})
+	}
+	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {
+		st.Sessions = counts
+		st.Kernels = counts[api.StateIdle] + counts[api.StateBusy]
+	}
+	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
+		st.Sessions[state] += 0
+	}
+	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
+	m.mu.Lock()
+	all := slices.Collect(maps.Values(m.sessions))
+	m.mu.Unlock()
+	for _, s := range all {
+		if info := s.Info(ctx); info.State == api.StateIdle || info.State == api.StateBusy {
+			st.KernelMemory += info.Usage.MemoryBytes
+			st.KernelCPU += info.Usage.CPUSeconds
+			st.Isolation = info.Isolation
+		}
+	}
+	return st
+}

@@ -1,0 +1,319 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/store"
+)
+
+// pieceBytes is the largest text of one stream event.
+const pieceBytes = 64 << 10
+
+// output is what one execution prints: it caps each stream in the log, keeps the whole of a capped one in a spool, and
+// writes the text for models. Only text may be called from other goroutines than the session's own.
+type output struct {
+	s        *Session
+	id       string
+	number   int64 // of the execution, once it is queued
+	limit    int64
+	disk     int64
+	streams  map[string]*stream
+	deferred []draft // result and error, when a stream's tail must come before them
+
+	mu         sync.Mutex // guards transcript and truncated
+	transcript *transcript
+	truncated  int64
+}
+
+// stream is one stream of an execution. Its head goes to the log as it comes, 40 % of the limit; what follows waits in
+// the spool, since only the end shows whether it is too much.
+type stream struct {
+	name    string
+	head    []string // what went to the log, while there is no spool
+	logged  int64
+	total   int64
+	spool   *artifacts.Writer
+	dropped int64 // past the disk limit, in no spool
+	failed  error // of the spool
+}
+
+func newOutput(s *Session, id string, limits api.Limits) *output {
+	return &output{
+		s: s, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, streams: map[string]*stream{},
+		transcript: newTranscript(s.redact),
+	}
+}
+
+// add takes printed text and returns what of it goes to the log now.
+func (o *output) add(name, text string) []draft {
+	o.write(name == "stderr", text)
+	st := o.streams[name]
+	if st == nil {
+		st = &stream{name: name}
+		o.streams[name] = st
+	}
+	st.total += int64(len(text))
+	now := text
+	if st.spool == nil && st.failed == nil {
+		if room := o.limit*2/5 - st.logged; int64(len(text)) > room {
+			now = cut(text, int(room))
+		}
+	} else {
+		now = ""
+	}
+	if rest := text[len(now):]; rest != "" {
+		o.hold(st, now, rest)
+	} else {
+		st.head = append(st.head, now)
+	}
+	st.logged += int64(len(now))
+	if now == "" {
+		return nil
+	}
+	return []draft{{executionID: o.id, body: api.Stream{Name: name, Text: now}}}
+}
+
+// cut is the longest prefix of s of at most n bytes that ends between two runes.
+func cut(s string, n int) string {
+	if n >= len(s) {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:max(n, 0)]
+}
+
+// hold writes what the log does not take now into the spool; the first time everything before it too.
+func (o *output) hold(st *stream, now, rest string) {
+	if st.spool == nil && st.failed == nil {
+		st.spool, st.failed = o.s.m.cfg.Artifacts.Create(o.spoolName(st.name))
+		if st.failed != nil {
+			o.s.log.Error("spool of output", "error", st.failed)
+		}
+		for _, part := range append(st.head, now) {
+			st.keep(part, o.disk)
+		}
+		st.head = nil
+	}
+	st.keep(rest, o.disk)
+}
+
+func (st *stream) keep(text string, disk int64) {
+	if st.failed != nil {
+		st.dropped += int64(len(text))
+		return
+	}
+	take := cut(text, int(min(int64(len(text)), max(0, disk-st.spool.Size()))))
+	n, err := io.WriteString(st.spool, take)
+	st.dropped += int64(len(text) - n)
+	st.failed = err
+}
+
+func (o *output) spoolName(stream string) string {
+	return o.s.id + "." + strconv.FormatInt(o.number, 10) + "." + stream
+}
+
+// overflowing reports whether a stream's rest waits for the end.
+func (o *output) overflowing() bool {
+	for _, st := range o.streams {
+		if st.spool != nil || st.failed != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// last takes a result or an error, which comes after all that was printed.
+func (o *output) last(d draft) []draft {
+	if !o.overflowing() {
+		return []draft{d}
+	}
+	o.deferred = append(o.deferred, d)
+	return nil
+}
+
+// end returns what is left to log at the end of the execution, and a change's done that keeps the spools as artifacts.
+func (o *output) end() ([]draft, func()) {
+	var drafts []draft
+	var commits []*artifacts.Writer
+	var aborts []*artifacts.Writer
+	for _, name := range []string{"stdout", "stderr"} {
+		st := o.streams[name]
+		if st == nil || (st.spool == nil && st.failed == nil) {
+			continue
+		}
+		if st.total <= o.limit && st.dropped == 0 {
+			drafts = append(drafts, o.pieces(st, st.logged)...)
+			aborts = append(aborts, st.spool)
+			continue
+		}
+		drafts = append(drafts, o.truncate(st)...)
+		if st.spool != nil {
+			commits = append(commits, st.spool)
+		}
+	}
+	drafts = append(drafts, o.deferred...)
+	o.streams, o.deferred = map[string]*stream{}, nil
+	if len(commits)+len(aborts) == 0 {
+		return drafts, nil
+	}
+	return drafts, func() {
+		for _, w := range commits {
+			if _, err := w.Commit(); err != nil {
+				o.s.log.Error("keep output as an artifact", "error", err)
+			}
+		}
+		for _, w := range aborts {
+			w.Abort()
+		}
+	}
+}
+
+// truncate is the notice of a capped stream, and its tail: the last 60 % of the limit.
+func (o *output) truncate(st *stream) []draft {
+	kept := int64(0)
+	if st.spool != nil {
+		kept = st.spool.Size()
+	}
+	from := max(kept-o.limit*3/5, st.logged)
+	from = min(from, kept)
+	tail := o.pieces(st, from)
+	inTail := int64(0)
+	for _, d := range tail {
+		inTail += int64(len(d.body.(api.Stream).Text))
+	}
+	lacking := st.total - st.logged - inTail
+	o.mu.Lock()
+	o.truncated += lacking
+	o.mu.Unlock()
+	notice := draft{executionID: o.id}
+	t := &api.Truncated{Bytes: lacking}
+	text := fmt.Sprintf("\n[%s: %d bytes are left out here; limits.output_bytes is %d", st.name, lacking, o.limit)
+	if st.spool != nil {
+		t.SHA256 = st.spool.Blob().SHA256
+		t.URL = api.ArtifactURL(t.SHA256)
+		notice.refs = []ref{{t.SHA256, store.RefPublic, "text/plain; charset=utf-8"}}
+		text += "; the whole is the artifact " + t.URL
+	}
+	if st.dropped > 0 {
+		text += fmt.Sprintf("; but for %d bytes that limits.disk_bytes of %d left no room for", st.dropped, o.disk)
+	}
+	notice.body = api.Stream{Name: st.name, Text: text + "]\n", Truncated: t}
+	return append([]draft{notice}, tail...)
+}
+
+// pieces reads the spool from a position to its end as events.
+func (o *output) pieces(st *stream, from int64) []draft {
+	if st.spool == nil {
+		return nil
+	}
+	var drafts []draft
+	buf := make([]byte, pieceBytes)
+	for first := true; from < st.spool.Size(); first = false {
+		n, err := st.spool.ReadAt(buf, from)
+		if n == 0 && err != nil {
+			o.s.log.Error("read back output", "error", err)
+			return drafts
+		}
+		text := string(buf[:n])
+		skip := 0
+		for first && skip < len(text) && !utf8.RuneStart(text[skip]) {
+			skip++
+		}
+		if from+int64(n) < st.spool.Size() {
+			text = cutIncomplete(text)
+		}
+		from += int64(len(text))
+		if text = text[skip:]; text != "" {
+			drafts = append(drafts, draft{executionID: o.id, body: api.Stream{Name: st.name, Text: text}})
+		}
+	}
+	return drafts
+}
+
+// cutIncomplete drops a rune that s ends in the middle of.
+func cutIncomplete(s string) string {
+	for i := len(s) - 1; i >= 0 && i >= len(s)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(s[i]) {
+			if !utf8.FullRuneInString(s[i:]) && i > 0 {
+				return s[:i]
+			}
+			return s
+		}
+	}
+	return s
+}
+
+// write adds to the text for models.
+func (o *output) write(stderr bool, text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.write(stderr, text)
+}
+
+// text is what a model should read of the execution so far.
+func (o *output) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.transcript.String()
+}
+
+// lacking is how many bytes the log does not have.
+func (o *output) lacking() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.truncated
+}
+
+// recoverOutput rebuilds the output of an execution that ran when an earlier server crashed: from its events, and
+// from the spools that were left.
+func (s *Session) recoverOutput(ctx context.Context, r *run) error {
+	o := r.out
+	o.number = r.row.N
+	err := s.eachEvent(ctx, r.row.ID, func(e api.Event) bool {
+		switch b := e.Body.(type) {
+		case api.Stream:
+			o.write(b.Name == "stderr", b.Text)
+			st := o.streams[b.Name]
+			if st == nil {
+				st = &stream{name: b.Name}
+				o.streams[b.Name] = st
+			}
+			st.logged += int64(len(b.Text))
+			st.total = st.logged
+		case api.ExecuteResult:
+			o.result(b.Data)
+		case api.ErrorEvent:
+			o.traceback(b.ErrorOutput)
+			r.failure = &b.ErrorOutput
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"stdout", "stderr"} {
+		w, err := s.m.cfg.Artifacts.OpenSpool(ctx, o.spoolName(name))
+		if err != nil {
+			continue // there is none
+		}
+		st := o.streams[name]
+		if st == nil {
+			st = &stream{name: name}
+			o.streams[name] = st
+		}
+		st.spool, st.total = w, max(w.Size(), st.logged)
+		for _, d := range o.pieces(st, st.logged) {
+			o.write(name == "stderr", d.body.(api.Stream).Text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/store"
+)
+
+// run is an execution that has not ended.
+type run struct {
+	row     store.Execution
+	done    chan struct{} // closed once it has ended and final is set
+	final   api.Execution // without outputs
+	out     *output       // what it printed; the life goroutine's, but for Text
+	given   bool          // guarded by Session.mu: the host has it
+	cancel  string        // guarded by Session.mu: end it before it starts, for this reason
+	failure *api.ErrorOutput
+}
+
+// Submit queues a cell and returns its execution's id. The same id with the same code again returns the first one and
+// runs nothing. ctx bounds the waiting, not the execution.
+func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDefault bool) (string, error) {
+	r, err := s.newRun(req, stdinDefault)
+	if err != nil {
+		return "", err
+	}
+	if known, err := s.known(ctx, r.row); known || err != nil {
+		return r.row.ID, err
+	}
+	if err := s.reserve(); err != nil {
+		return "", err
+	}
+	now := time.Now().UnixMilli()
+	r.row.CreatedAt = now
+	err = s.commit(ctx, change{
+		drafts: []draft{{executionID: r.row.ID, body: api.ExecutionQueued{Code: r.row.Code}}},
+		also: func(tx *store.Tx) (err error) {
+			if r.row.N, err = tx.InsertExecution(r.row); err != nil {
+				return err
+			}
+			return tx.UpdateActive(s.n, now)
+		},
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.queue = append(s.queue, r)
+			s.runs[r.row.ID] = r
+			s.used(now)
+			s.wakeUp()
+		},
+	})
+	s.mu.Lock()
+	s.reserved--
+	s.mu.Unlock()
+	switch {
+	case errors.Is(err, store.ErrExists):
+		_, err = s.known(ctx, r.row)
+	case err != nil && s.isGone():
+		err = ErrDeleted
+	}
+	return r.row.ID, err
+}
+
+// newRun checks the request.
+func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, error) {
+	s.mu.Lock()
+	limits, generation := s.limits, s.generation
+	s.mu.Unlock()
+	if req.Code == nil {
+		return nil, invalid("code is missing")
+	}
+	row := store.Execution{
+		Session: s.n, Code: *req.Code, AllowStdin: stdinDefault, Status: api.StatusQueued, State: api.VariablesKept,
+		Generation: generation,
+	}
+	timeout := limits.ExecutionTimeoutS
+	if err := s.m.checkTimeout("timeout_s", req.TimeoutS, &timeout); err != nil {
+		return nil, err
+	}
+	row.TimeoutMS = int64(math.Ceil(timeout * 1000))
+	switch {
+	case req.ID == nil:
+		row.ID = newID()
+	case !api.ValidID(*req.ID):
+		return nil, invalidID("id", *req.ID)
+	default:
+		row.ID = *req.ID
+	}
+	switch string(req.Checkpoint) {
+	case "", "null", "false":
+	default:
+		return nil, notImplemented("checkpoint")
+	}
+	set(&row.Silent, req.Silent)
+	set(&row.StopOnError, req.StopOnError)
+	set(&row.AllowStdin, req.AllowStdin)
+	return &run{row: row, done: make(chan struct{}), out: newOutput(s, row.ID, limits)}, nil
+}
+
+// newID is an id that sorts by time.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func set[T any](into *T, given *T) {
+	if given != nil {
+		*into = *given
+	}
+}
+
+// known reports whether the session has this execution already; with other code that is a conflict.
+func (s *Session) known(ctx context.Context, row store.Execution) (bool, error) {
+	if s.isGone() {
+		return false, ErrDeleted
+	}
+	first, err := s.m.cfg.Store.Execution(ctx, s.n, row.ID)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case first.Code != row.Code:
+		return false, api.Errorf(api.CodeExecutionConflict,
+			"execution %q of this session has other code; pick an id that was not used, such as a UUID", row.ID)
+	}
+	return true, nil
+}
+
+// reserve takes a place in the queue.
+func (s *Session) reserve() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone:
+		return ErrDeleted
+	case s.m.isClosing():
+		return ErrClosing
+	case len(s.queue)+s.reserved >= api.MaxQueued:
+		return api.Errorf(api.CodeQueueFull, "%d executions wait already; wait for some to end, or interrupt", api.MaxQueued)
+	}
+	s.reserved++
+	return nil
+}
+
+func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
+
+// wakeUp makes the life goroutine look at the queue.
+func (s *Session) wakeUp() {
+	s.begin()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Interrupt interrupts the running cell and cancels what waits. With an execution's id it means only that one, and
+// does nothing when it has ended.
+func (s *Session) Interrupt(ctx context.Context, executionID string) error {
+	s.mu.Lock()
+	meant := func(r *run) bool { return executionID == "" || r.row.ID == executionID }
+	var waiting []*run
+	for _, r := range s.queue {
+		if meant(r) {
+			waiting = append(waiting, r)
+		}
+	}
+	s.queue = slices.DeleteFunc(s.queue, meant)
+	running, key := "", s.key()
+	if r := s.current; r != nil && meant(r) {
+		if r.given {
+			running = r.row.ID
+		} else {
+			r.cancel = "interrupted"
+		}
+	}
+	s.mu.Unlock()
+	if running != "" {
+		if err := s.m.cfg.Host.Interrupt(key, running); err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+			return err
+		}
+	}
+	if err := s.cancelRuns(ctx, waiting, "interrupted", api.VariablesKept); err != nil {
+		return err
+	}
+	return s.touch(ctx)
+}
+
+// cancelRuns ends executions that never started and are in no queue any more.
+func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, state api.VariablesState) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	var c change
+	for _, r := range runs {
+		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: state}))
+	}
+	return s.commit(context.WithoutCancel(ctx), c)
+}
+
+// add makes the other change part of this one.
+func (c *change) add(o change) {
+	c.drafts = append(c.drafts, o.drafts...)
+	c.also, c.done = both(c.also, o.also), then(c.done, o.done)
+}
+
+func both(a, b func(*store.Tx) error) func(*store.Tx) error {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(tx *store.Tx) error {
+		if err := a(tx); err != nil {
+			return err
+		}
+		return b(tx)
+	}
+}
+
+func then(a, b func()) func() {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func() { a(); b() }
+}
+
+// Wait returns the execution once it has ended. When ctx ends first it returns the execution so far and ctx's error.
+func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
+	s.mu.Lock()
+	r := s.runs[id]
+	s.mu.Unlock()
+	if r == nil {
+		return s.Execution(ctx, id)
+	}
+	select {
+	case <-r.done:
+		return s.withOutputs(context.WithoutCancel(ctx), r.final)
+	case <-s.deleted:
+		select {
+		case <-r.done:
+			return r.final, nil // its events went with the session
+		default:
+			return api.Execution{}, ErrDeleted
+		}
+	case <-ctx.Done():
+		e, err := s.Execution(context.WithoutCancel(ctx), id)
+		return e, errors.Join(err, ctx.Err())
+	}
+}

@@ -1,0 +1,256 @@
+package session
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"talaria/api"
+	"talaria/kernel"
+)
+
+// settings is a checked request, with the operator's defaults where nothing was asked.
+type settings struct {
+	name        string
+	environment kernel.Environment
+	isolation   api.IsolationMode
+	limits      api.Limits
+	idleMS      int64
+	env         map[string]string
+	secrets     map[string]string
+	metadata    map[string]string
+}
+
+const (
+	maxName     = 256
+	maxMetadata = 64 << 10
+	maxIdleS    = 10 * 365 * 24 * 3600
+	minMemory   = 64 << 20
+)
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(api.CodeInvalidRequest, format, args...)
+}
+
+func notImplemented(what string) error {
+	return api.Errorf(api.CodeNotImplemented, "%s is not implemented yet; leave it out", what)
+}
+
+// check validates all of a request, whether or not the session is there already.
+func (m *Manager) check(req api.SessionRequest) (settings, error) {
+	s := settings{
+		environment: m.cfg.Environments[0],
+		isolation:   api.IsolationDefault,
+		limits:      m.cfg.Defaults,
+		idleMS:      m.cfg.IdleTimeout.Milliseconds(),
+		env:         map[string]string{},
+		secrets:     map[string]string{},
+		metadata:    map[string]string{},
+	}
+	if req.ID != nil && !api.ValidID(*req.ID) {
+		return s, invalidID("id", *req.ID)
+	}
+	if req.Environment != nil {
+		i := slices.IndexFunc(m.cfg.Environments, func(e kernel.Environment) bool { return e.Name == *req.Environment })
+		if i < 0 {
+			return s, invalid("environment %q is not configured; there are: %s", *req.Environment, m.environmentNames())
+		}
+		s.environment = m.cfg.Environments[i]
+	}
+	if req.Isolation != nil {
+		switch s.isolation = *req.Isolation; s.isolation {
+		case api.IsolationDefault, api.IsolationStrict:
+		default:
+			return s, invalid("isolation must be %q or %q", api.IsolationDefault, api.IsolationStrict)
+		}
+	}
+	if err := checkVariables("env", req.Env, &s.env); err != nil {
+		return s, err
+	}
+	if err := checkVariables("secrets", req.Secrets, &s.secrets); err != nil {
+		return s, err
+	}
+	for name := range s.secrets {
+		if _, both := s.env[name]; both {
+			return s, invalid("%q is both in env and in secrets", name)
+		}
+	}
+	patch := api.SessionPatch{
+		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
+	}
+	if err := m.checkPatch(patch, &s); err != nil {
+		return s, err
+	}
+	switch {
+	case req.Mounts != nil && len(*req.Mounts) > 0:
+		return s, notImplemented("mounts")
+	case req.Packages != nil && len(*req.Packages) > 0:
+		return s, notImplemented("packages")
+	case req.Tools != nil && len(*req.Tools) > 0:
+		return s, notImplemented("tools")
+	}
+	return s, nil
+}
+
+func invalidID(field, id string) error {
+	return invalid("%s %.140q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", field, id)
+}
+
+func (m *Manager) environmentNames() string {
+	var names []string
+	for _, e := range m.cfg.Environments {
+		names = append(names, e.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func checkVariables(field string, given *map[string]string, into *map[string]string) error {
+	if given == nil {
+		return nil
+	}
+	for name, value := range *given {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return invalid("%s: %q cannot be the name of a variable", field, name)
+		}
+		if strings.ContainsRune(value, 0) {
+			return invalid("%s: the value of %q holds a NUL byte", field, name)
+		}
+	}
+	*into = *given
+	return nil
+}
+
+// checkPatch validates the fields that may change, and puts them into s.
+func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
+	if p.Name != nil {
+		if len(*p.Name) > maxName {
+			return invalid("name is longer than %d bytes", maxName)
+		}
+		s.name = *p.Name
+	}
+	if p.Metadata != nil {
+		size := 0
+		for k, v := range *p.Metadata {
+			size += len(k) + len(v)
+		}
+		if size > maxMetadata {
+			return invalid("metadata holds more than %d bytes", maxMetadata)
+		}
+		s.metadata = *p.Metadata
+	}
+	if p.IdleTimeoutS != nil {
+		if !(*p.IdleTimeoutS >= 0 && *p.IdleTimeoutS <= maxIdleS) {
+			return invalid("idle_timeout_s must be between 0 (never) and %d", maxIdleS)
+		}
+		s.idleMS = int64(math.Ceil(*p.IdleTimeoutS * 1000))
+	}
+	if p.Network != nil {
+		switch p.Network.Mode {
+		case "", api.NetworkNone:
+			if len(p.Network.Allow) > 0 {
+				return notImplemented("network.allow")
+			}
+		case api.NetworkAllow, api.NetworkFull:
+			return notImplemented(fmt.Sprintf("network mode %q", p.Network.Mode))
+		default:
+			return invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+		}
+	}
+	if p.Limits != nil {
+		return m.checkLimits(*p.Limits, &s.limits)
+	}
+	return nil
+}
+
+func (m *Manager) checkLimits(r api.LimitsRequest, l *api.Limits) error {
+	c := m.cfg.Ceilings
+	return firstError(
+		limit("memory_bytes", r.MemoryBytes, &l.MemoryBytes, minMemory, c.MemoryBytes),
+		limit("cpus", r.CPUs, &l.CPUs, 0.01, c.CPUs),
+		limit("pids", r.PIDs, &l.PIDs, 8, c.PIDs),
+		limit("disk_bytes", r.DiskBytes, &l.DiskBytes, 4096, c.DiskBytes),
+		limit("output_bytes", r.OutputBytes, &l.OutputBytes, 1, c.OutputBytes),
+		limit("tool_calls", r.ToolCalls, &l.ToolCalls, 0, c.ToolCalls),
+		m.checkTimeout("limits.execution_timeout_s", r.ExecutionTimeoutS, &l.ExecutionTimeoutS),
+	)
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func limit[T int64 | float64](name string, asked *T, into *T, least, most T) error {
+	if asked == nil {
+		return nil
+	}
+	if !(*asked >= least) {
+		return invalid("limits.%s must be at least %v", name, least)
+	}
+	if most > 0 && *asked > most {
+		return api.Errorf(api.CodeLimitExceeded, "limits.%s: %v is above the operator's ceiling of %v", name, *asked, most)
+	}
+	*into = *asked
+	return nil
+}
+
+// checkTimeout takes 0 as no time-out, which is above any ceiling.
+func (m *Manager) checkTimeout(field string, asked *float64, into *float64) error {
+	if asked == nil {
+		return nil
+	}
+	if !(*asked >= 0 && *asked <= maxIdleS) {
+		return invalid("%s must be between 0 (no time-out) and %d", field, maxIdleS)
+	}
+	if most := m.cfg.Ceilings.ExecutionTimeoutS; most > 0 && (*asked == 0 || *asked > most) {
+		return api.Errorf(api.CodeLimitExceeded, "%s: %v is above the operator's ceiling of %v", field, *asked, most)
+	}
+	*into = *asked
+	return nil
+}
+
+// contradiction names the first field that was asked for and is otherwise in the session, or "". asked is the checked
+// form of req. Name and metadata never contradict.
+func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case req.Environment != nil && asked.environment.Name != s.env.Name:
+		return "environment"
+	case req.Isolation != nil && asked.isolation != s.isolation:
+		return "isolation"
+	case req.Env != nil && !maps.Equal(asked.env, s.variables):
+		return "env"
+	case req.Secrets != nil && !maps.Equal(asked.secrets, s.secrets):
+		return "secrets"
+	case req.IdleTimeoutS != nil && asked.idleMS != s.idleMS:
+		return "idle_timeout_s"
+	}
+	if l := req.Limits; l != nil {
+		switch {
+		case differs(l.MemoryBytes, s.limits.MemoryBytes):
+			return "limits.memory_bytes"
+		case differs(l.CPUs, s.limits.CPUs):
+			return "limits.cpus"
+		case differs(l.PIDs, s.limits.PIDs):
+			return "limits.pids"
+		case differs(l.DiskBytes, s.limits.DiskBytes):
+			return "limits.disk_bytes"
+		case differs(l.ExecutionTimeoutS, s.limits.ExecutionTimeoutS):
+			return "limits.execution_timeout_s"
+		case differs(l.OutputBytes, s.limits.OutputBytes):
+			return "limits.output_bytes"
+		case differs(l.ToolCalls, s.limits.ToolCalls):
+			return "limits.tool_calls"
+		}
+	}
+	return ""
+}
+
+func differs[T comparable](asked *T, present T) bool { return asked != nil && *asked != present }

@@ -1,0 +1,294 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+	"talaria/session"
+	"talaria/store"
+)
+
+// rig is a manager over a real database and a fake kernel.
+type rig struct {
+	*session.Manager
+	t     *testing.T
+	dir   string
+	db    *store.Store
+	host  *kernel.Host
+	fake  *kerneltest.Fake
+	tweak func(*session.Config)
+	boot  string
+}
+
+func newRig(t *testing.T, cell func(*kerneltest.Cell), tweak func(*session.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, dir: t.TempDir(), fake: kerneltest.NewFake(kerneltest.Cells(cell)), tweak: tweak, boot: "boot"}
+	r.fake.Pipes = true
+	if err := os.Mkdir(filepath.Join(r.dir, "sessions"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	t.Cleanup(func() { r.close() })
+	return r
+}
+
+func (r *rig) open() {
+	r.t.Helper()
+	log := slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	db, err := store.Open(r.t.Context(), r.dir, log)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	blobs, err := artifacts.Open(filepath.Join(r.dir, "artifacts"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.db = db
+	r.host = kernel.NewHost(kernel.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
+	cfg := session.Config{
+		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test",
+		SessionsDir:  filepath.Join(r.dir, "sessions"),
+		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}, {Name: "other", Version: "3.13.0"}},
+		Tier:         "fake", BootID: r.boot, Defaults: session.DefaultLimits, Ceilings: session.DefaultCeilings,
+		IdleTimeout: session.DefaultIdleTimeout, InlineBytes: session.DefaultInlineBytes,
+	}
+	if r.tweak != nil {
+		r.tweak(&cfg)
+	}
+	if r.Manager, err = session.Open(r.t.Context(), cfg); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) close() {
+	if err := errors.Join(r.Manager.Close(context.Background()), r.host.Close(context.Background()), r.db.Close()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// crash ends the program as kill -9 would: nothing more is written, and the kernels go.
+func (r *rig) crash() {
+	r.db.Close()
+	r.host.Close(context.Background())
+	r.Manager.Close(context.Background())
+}
+
+func (r *rig) session(req api.SessionRequest) *session.Session {
+	r.t.Helper()
+	s, err := r.Create(r.t.Context(), "ann", req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func submit(t *testing.T, s *session.Session, code string, more ...func(*api.ExecutionRequest)) string {
+	t.Helper()
+	req := api.ExecutionRequest{Code: &code}
+	for _, f := range more {
+		f(&req)
+	}
+	id, err := s.Submit(t.Context(), req, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func wait(t *testing.T, s *session.Session, id string) api.Execution {
+	t.Helper()
+	e, err := s.Wait(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func execute(t *testing.T, s *session.Session, code string, more ...func(*api.ExecutionRequest)) api.Execution {
+	t.Helper()
+	return wait(t, s, submit(t, s, code, more...))
+}
+
+// until reads events after a position until one of that type came, and returns all of them.
+func until(t *testing.T, s *session.Session, after int64, typ string) []api.Event {
+	t.Helper()
+	var list []api.Event
+	for raw, err := range s.Events(t.Context(), after) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := raw.Decoded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+		if e.Body.EventType() == typ {
+			return list
+		}
+	}
+	t.Fatalf("no %s after %d", typ, after)
+	return nil
+}
+
+// now reads the log to its present end.
+func now(t *testing.T, s *session.Session) []api.Event {
+	t.Helper()
+	var list []api.Event
+	for last := s.LastSeq(); int64(len(list)) < last; {
+		for raw, err := range s.Events(t.Context(), int64(len(list))) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := raw.Decoded()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Seq != int64(len(list)+1) {
+				t.Fatalf("event %d stands at %d", e.Seq, len(list)+1)
+			}
+			list = append(list, e)
+			if e.Seq >= last {
+				break
+			}
+		}
+	}
+	return list
+}
+
+// shape is the log in short: a type each, with the word that matters.
+func shape(events []api.Event) string {
+	var words []string
+	for _, e := range events {
+		w := e.Body.EventType()
+		switch b := e.Body.(type) {
+		case api.SessionStateEvent:
+			w = "state:" + string(b.State)
+			if b.Reason != "" {
+				w += ":" + b.Reason
+			}
+		case api.Stream:
+			w = b.Name + ":" + strings.TrimSpace(b.Text)
+		case api.ExecutionFinished:
+			w = fmt.Sprintf("finished:%s:%s", b.Execution.Status, b.Execution.State)
+			if b.Execution.Reason != "" {
+				w += ":" + b.Execution.Reason
+			}
+		case api.KernelReset:
+			w = fmt.Sprintf("reset:%s:%d", b.Reason, b.Generation)
+		case api.KernelDied:
+			w = fmt.Sprintf("died:%s:%d", b.Reason, b.Generation)
+		case api.ArtifactEvent:
+			w = string(b.Change) + ":" + b.Path
+		}
+		words = append(words, w)
+	}
+	return strings.Join(words, " ")
+}
+
+func wantShape(t *testing.T, s *session.Session, want string) {
+	t.Helper()
+	if got := shape(now(t, s)); got != want {
+		t.Errorf("the log is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// script runs the little language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N,
+// ask, write FILE TEXT, remove FILE, one a line.
+func script(dir func() string) func(*kerneltest.Cell) {
+	return func(c *kerneltest.Cell) {
+		for line := range strings.Lines(c.Code) {
+			word, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			switch word {
+			case "print":
+				c.Print(rest + "\n")
+			case "err":
+				c.PrintErr(rest + "\n")
+			case "flood":
+				var n int
+				fmt.Sscan(rest, &n)
+				for i := range n {
+					c.Print(fmt.Sprintf("%09d\n", i))
+				}
+			case "result":
+				c.Result(rest)
+			case "fail":
+				c.Raise("ValueError", rest)
+				return
+			case "sleep":
+				c.Sleep()
+				return
+			case "hang":
+				c.Stuck()
+			case "exit":
+				var n int
+				fmt.Sscan(rest, &n)
+				c.Exit(n)
+			case "ask":
+				if answer, ok := c.Input(rest); ok {
+					c.Print("got " + answer + "\n")
+				} else {
+					c.Raise("StdinNotImplementedError", "nobody")
+					return
+				}
+			case "write":
+				name, text, _ := strings.Cut(rest, " ")
+				if err := os.WriteFile(filepath.Join(dir(), name), []byte(text), 0o644); err != nil {
+					c.Raise("OSError", err.Error())
+				}
+			case "remove":
+				os.Remove(filepath.Join(dir(), rest))
+			case "late":
+				id, runner := c.ID, c.Runner
+				go func() { runner.Stream(id, "stdout", rest+"\n", 0) }()
+			}
+		}
+	}
+}
+
+// scripted is a rig whose cells are scripts that see the workspace of its only session.
+func scripted(t *testing.T, tweak func(*session.Config)) *rig {
+	var r *rig
+	r = newRig(t, script(func() string {
+		dirs, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "workspace"))
+		if err != nil || len(dirs) == 0 {
+			return "/nonexistent"
+		}
+		return dirs[0]
+	}), tweak)
+	return r
+}
+
+func read(t *testing.T, f *os.File, err error) string {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func code(err error) api.Code {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func ptr[T any](v T) *T { return &v }

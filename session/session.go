@@ -1,0 +1,268 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/workspace"
+	"talaria/store"
+)
+
+// Session is one durable session. All of its methods are safe for concurrent use.
+//
+// One goroutine, in life.go, starts and ends kernels, hands out executions and takes records; every other method
+// writes what it must through the journal and wakes it.
+type Session struct {
+	m         *Manager
+	n         int64 // its number in the database
+	id        string
+	owner     string
+	clientID  string
+	uid       int
+	env       kernel.Environment
+	isolation api.IsolationMode
+	variables map[string]string
+	secrets   map[string]string
+	createdAt int64
+	redact    *redactor
+	dir       *workspace.Dir // its workspace
+	packages  *workspace.Dir
+	journal   *journal
+	log       *slog.Logger
+
+	commands chan func(context.Context)
+	wake     chan struct{}
+	records  chan []kernel.Record
+	running  bool        // there is a kernel; the goroutine's
+	drafted  stateReason // the state with all that is on its way to the log; the goroutine's
+	started  sync.Once
+	cancel   context.CancelCauseFunc
+	stopped  chan struct{} // closed when the goroutine has ended
+	deleted  chan struct{}
+
+	files sync.Mutex // serialises what changes the workspace from the host, and guards snapshot
+	// snapshot is the workspace as the log knows it.
+	snapshot workspace.Snapshot
+
+	mu             sync.Mutex // guards what is below
+	name           string
+	metadata       map[string]string
+	limits         api.Limits
+	idleMS         int64
+	state          api.SessionState
+	reason         string
+	generation     int64
+	kernelStarted  *int64
+	restartReason  string
+	layers         []string
+	executionCount int64
+	lateBytes      int64
+	diskBytes      int64
+	logID          string
+	firstSeq       int64
+	lastActive     int64
+	queue          []*run
+	reserved       int // submissions on their way into the queue
+	current        *run
+	runs           map[string]*run // those that have not ended, by id
+	pending        *api.PendingInput
+	attached       int
+	reaper         *time.Timer
+	gone           bool // deleted
+}
+
+// newSession makes the session of a row, without a goroutine.
+func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, error) {
+	env, err := m.environment(r.Environment)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.WorkspaceFolder))
+	if err != nil {
+		return nil, err
+	}
+	packages, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	var snapshot workspace.Snapshot
+	if b, err := m.cfg.Store.Snapshot(ctx, r.N); err == nil && b != nil {
+		if err := snapshot.UnmarshalBinary(b); err != nil {
+			m.cfg.Log.Warn("the snapshot of a workspace cannot be read; all of its files count as new", "session", r.ID)
+		}
+	}
+	secrets := slices.Collect(maps.Values(r.Secrets))
+	s := &Session{
+		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, createdAt: r.CreatedAt,
+		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages,
+		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
+		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
+		stopped: make(chan struct{}), deleted: make(chan struct{}),
+		name: r.Name, metadata: r.Metadata, limits: r.Limits, idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
+		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
+		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logID: r.LogID,
+		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
+		snapshot: snapshot, drafted: stateReason{r.State, r.Reason},
+	}
+	return s, nil
+}
+
+// Info is the session as clients see it. ctx bounds the reading of its usage.
+func (s *Session) Info(ctx context.Context) api.Session {
+	info := s.summary()
+	if info.State != api.StateDead && info.State != api.StateHibernated {
+		if u, err := s.m.cfg.Host.Usage(ctx, kernel.Key{Session: s.id, Generation: info.Kernel.Generation}); err == nil {
+			info.Usage.MemoryBytes = u.MemoryBytes
+			info.Usage.CPUSeconds = u.CPU.Seconds()
+			info.Usage.PIDs = u.PIDs
+			for _, p := range u.Processes {
+				info.Usage.Processes = append(info.Usage.Processes, api.Process{PID: int64(p.PID), Name: p.Name})
+			}
+		}
+	}
+	return info
+}
+
+// summary is the session without the usage of its processes.
+func (s *Session) summary() api.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.journal.lastSeq()
+	info := api.Session{
+		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
+		Isolation: api.Isolation{Tier: s.m.cfg.Tier, Layers: s.layers},
+		Limits:    s.limits, Network: api.Network{Mode: api.NetworkNone}, Mounts: []api.Mount{},
+		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
+		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
+		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, StartedAt: millis(s.kernelStarted)},
+		Usage:     api.Usage{DiskBytes: s.diskBytes, Processes: []api.Process{}},
+		CreatedAt: api.Millis(s.createdAt), LastActiveAt: api.Millis(s.lastActive),
+	}
+	return info
+}
+
+func millis(ms *int64) *api.Time {
+	if ms == nil {
+		return nil
+	}
+	t := api.Millis(*ms)
+	return &t
+}
+
+// FirstSeq and LastSeq are where the log begins and ends now; LogID is its id.
+func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }
+
+// LastSeq is the position of the newest event.
+func (s *Session) LastSeq() int64 { return s.journal.lastSeq() }
+
+// LogID changes when the log starts anew or lost its tail.
+func (s *Session) LogID() string { s.mu.Lock(); defer s.mu.Unlock(); return s.logID }
+
+// Deleted is closed when the session is deleted.
+func (s *Session) Deleted() <-chan struct{} { return s.deleted }
+
+// Attach tells that somebody is there who can answer input(), until detach is called.
+func (s *Session) Attach() (detach func()) {
+	s.mu.Lock()
+	s.attached++
+	s.mu.Unlock()
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			s.mu.Lock()
+			s.attached--
+			s.mu.Unlock()
+		})
+	}
+}
+
+// Keep counts as use.
+func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
+
+// Update changes what the patch names. When one part cannot be had without a fresh kernel nothing changes, and the
+// error is needs_reset.
+func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
+	s.mu.Lock()
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, idleMS: s.idleMS}
+	before, state, key := s.limits, s.state, s.key()
+	s.mu.Unlock()
+	if err := s.m.checkPatch(p, &set); err != nil {
+		return err
+	}
+	alive := state != api.StateDead && state != api.StateHibernated
+	if alive && kernelLimits(set.limits) != kernelLimits(before) {
+		err := s.m.cfg.Host.ChangeLimits(ctx, key, kernelLimits(set.limits))
+		switch {
+		case errors.Is(err, kernel.ErrNeedsReset):
+			return api.Errorf(api.CodeNeedsReset,
+				"these limits cannot change under a living kernel (%v); reset the session, or ask again when it has no kernel", err)
+		case err != nil && !errors.Is(err, kernel.ErrNoKernel):
+			return err
+		}
+	}
+	now := time.Now().UnixMilli()
+	return s.commit(ctx, change{
+		also: func(tx *store.Tx) error {
+			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.idleMS); err != nil {
+				return err
+			}
+			return tx.UpdateActive(s.n, now)
+		},
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
+			s.armReaper()
+		},
+	})
+}
+
+// key names the present or last kernel. The caller holds s.mu.
+func (s *Session) key() kernel.Key { return kernel.Key{Session: s.id, Generation: s.generation} }
+
+func kernelLimits(l api.Limits) kernel.Limits {
+	return kernel.Limits{
+		MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs, DiskBytes: l.DiskBytes,
+		TmpBytes: max(l.MemoryBytes/4, 16<<20),
+	}
+}
+
+// touch writes that the session was used, and moves its reaping.
+func (s *Session) touch(ctx context.Context) error {
+	now := time.Now().UnixMilli()
+	return s.commit(ctx, change{
+		also: func(tx *store.Tx) error { return tx.UpdateActive(s.n, now) },
+		done: func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
+	})
+}
+
+// used moves the reaping. The caller holds s.mu.
+func (s *Session) used(now int64) {
+	s.lastActive = max(s.lastActive, now)
+	s.armReaper()
+}
+
+// Input answers the question that a cell waits on; the first answer wins.
+func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
+	s.mu.Lock()
+	p, key := s.pending, s.key()
+	if p == nil || (r.RequestID != nil && *r.RequestID != p.RequestID) {
+		s.mu.Unlock()
+		return api.Errorf(api.CodeNoInputPending, "nothing was asked, or it has been answered already")
+	}
+	s.pending = nil
+	s.mu.Unlock()
+	if err := s.m.cfg.Host.Input(key, p.RequestID, r.Value); err != nil {
+		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
+	}
+	return s.touch(ctx)
+}

@@ -1,0 +1,212 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"talaria/api"
+)
+
+// The budgets of an execution's text, in bytes: what stdout, results and tracebacks take together, and stderr.
+const (
+	textBudget   = 50_000
+	stderrBudget = 10_000
+)
+
+// transcript is the text of an execution for a model: what was printed, the result and the traceback in the order in
+// which they appeared, without escape sequences, with secrets redacted before anything is cut. Each of its two
+// classes keeps the first 40 % and the last 60 % of its budget. It is not safe for concurrent use.
+type transcript struct {
+	classes [2]class
+	order   int
+}
+
+// class is stdout with results and tracebacks, or stderr.
+type class struct {
+	clean   cleaner
+	head    []segment
+	tail    []segment
+	room    int // left in the head
+	budget  int // of the tail
+	held    int // bytes in the tail
+	dropped int64
+}
+
+type segment struct {
+	order int
+	text  string
+}
+
+func newTranscript(r *redactor) *transcript {
+	t := &transcript{}
+	for i, budget := range []int{textBudget, stderrBudget} {
+		t.classes[i] = class{clean: cleaner{redact: r}, room: budget * 2 / 5, budget: budget * 3 / 5}
+	}
+	return t
+}
+
+func (t *transcript) write(stderr bool, text string) {
+	c := &t.classes[0]
+	if stderr {
+		c = &t.classes[1]
+	}
+	t.order++
+	c.add(t.order, c.clean.write(text))
+}
+
+// line writes text that starts on a line of its own.
+func (t *transcript) line(text string) {
+	c := &t.classes[0]
+	t.order++
+	text = c.clean.flush() + c.clean.write(text) + c.clean.flush()
+	if s := t.String(); s != "" && !strings.HasSuffix(s, "\n") {
+		text = "\n" + text
+	}
+	c.add(t.order, text)
+}
+
+func (c *class) add(order int, text string) {
+	if n := min(c.room, len(text)); n > 0 {
+		first := cut(text, n)
+		c.head = append(c.head, segment{order, first})
+		c.room -= n
+		if len(first) < n {
+			c.room = 0 // the head ends before this rune
+		}
+		text = text[len(first):]
+	}
+	if text == "" {
+		return
+	}
+	if n := len(c.tail); n > 0 && c.tail[n-1].order == order-1 && len(c.tail[n-1].text) < 1024 {
+		c.tail[n-1] = segment{order, c.tail[n-1].text + text}
+	} else {
+		c.tail = append(c.tail, segment{order, text})
+	}
+	c.held += len(text)
+	for c.held > c.budget {
+		excess := c.held - c.budget
+		first := c.tail[0].text
+		if len(first) <= excess {
+			c.tail = c.tail[1:]
+			c.held -= len(first)
+			c.dropped += int64(len(first))
+			continue
+		}
+		rest := first[excess:]
+		for rest != "" && rest[0]&0xC0 == 0x80 {
+			rest = rest[1:]
+		}
+		c.dropped += int64(len(first) - len(rest))
+		c.held -= len(first) - len(rest)
+		c.tail[0].text = rest
+	}
+}
+
+// String is the text so far.
+func (t *transcript) String() string {
+	var all []segment
+	for i := range t.classes {
+		c := &t.classes[i]
+		pending := c.clean.pending()
+		if pending != "" { // as if it had come now, without giving up the state
+			copied := *c
+			copied.head, copied.tail = slices.Clone(c.head), slices.Clone(c.tail)
+			copied.add(t.order+1, pending)
+			c = &copied
+		}
+		all = append(all, c.head...)
+		for j, s := range c.tail {
+			if j == 0 && c.dropped > 0 {
+				s.text = fmt.Sprintf("\n[%d bytes are left out here]\n", c.dropped) + s.text
+			}
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b segment) int { return cmp.Compare(a.order, b.order) })
+	var b strings.Builder
+	for _, s := range all {
+		b.WriteString(s.text)
+	}
+	return b.String()
+}
+
+// result adds a result's text/plain.
+func (o *output) result(data api.MIMEBundle) {
+	var text string
+	if raw, ok := data["text/plain"]; !ok || json.Unmarshal(raw, &text) != nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.line(text)
+}
+
+// traceback adds an exception.
+func (o *output) traceback(e api.ErrorOutput) {
+	text := strings.TrimRight(strings.Join(e.Traceback, "\n"), "\n")
+	if text == "" {
+		text = e.Ename + ": " + e.Evalue
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.line(text)
+}
+
+// escapes matches terminal escape sequences: CSI, OSC and the other string kinds, and two-byte ones.
+var escapes = regexp.MustCompile(
+	"\x1b\\[[0-?]*[ -/]*[@-~]" + "|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)" + "|\x1b[ -/]*[0-Z\\\\^-~]")
+
+// unfinished matches an escape sequence that the text ends in the middle of.
+var unfinished = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?$")
+
+// cleaner takes escape sequences and secrets out of a text that comes in pieces. What may be the beginning of one is
+// held back until the next piece.
+type cleaner struct {
+	redact *redactor
+	raw    string // ends in the middle of an escape sequence
+	held   string // free of escapes, may end in the middle of a secret
+}
+
+func (c *cleaner) write(text string) string {
+	c.raw += text
+	end := len(c.raw)
+	if i := strings.LastIndexByte(c.raw, 0x1b); i >= 0 {
+		from := max(0, len(c.raw)-4200)
+		if at := unfinished.FindStringIndex(c.raw[from:]); at != nil {
+			end = from + at[0]
+		}
+	}
+	c.held += strip(c.raw[:end])
+	c.raw = c.raw[end:]
+	var out string
+	out, c.held = c.redact.split(c.held)
+	return out
+}
+
+func strip(s string) string {
+	if !strings.Contains(s, "\x1b") {
+		return s
+	}
+	return escapes.ReplaceAllString(s, "")
+}
+
+// pending is what write holds back, as it would come out at the end.
+func (c *cleaner) pending() string {
+	if c.raw == "" && c.held == "" {
+		return ""
+	}
+	return c.redact.all(c.held + strip(c.raw))
+}
+
+// flush ends the text.
+func (c *cleaner) flush() string {
+	out := c.pending()
+	c.raw, c.held = "", ""
+	return out
+}

@@ -1,0 +1,386 @@
+package session
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/store"
+)
+
+// maxDisplay is the largest value of a display that the log takes; a larger one becomes an artifact.
+const maxDisplay = 16 << 20
+
+// take turns records of the kernel into events, commits them with the position, and acknowledges. On the
+// session's goroutine.
+func (s *Session) take(ctx context.Context, batch []kernel.Record) {
+	s.mu.Lock()
+	key, count, late := s.key(), s.executionCount, s.lateBytes
+	s.mu.Unlock()
+	t := &translation{s: s, ctx: ctx, count: count, late: late}
+	for _, r := range batch {
+		if r.Key != key {
+			continue
+		}
+		t.kseq = r.KSeq
+		t.record(r)
+	}
+	t.flush()
+	s.m.cfg.Host.Ack(key, batch[len(batch)-1].KSeq)
+}
+
+// translation makes one change of many records. What ends an execution is committed at once, since the next one may
+// start then.
+type translation struct {
+	s    *Session
+	ctx  context.Context
+	c    change
+	kseq uint64
+	// count and late are the session's execution count and late bytes after the records so far.
+	count, late int64
+}
+
+func (t *translation) flush() {
+	kseq, count, late, s := t.kseq, t.count, t.late, t.s
+	t.c.add(change{
+		also: func(tx *store.Tx) error { return tx.UpdateCursor(s.n, kseq, count, late) },
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.executionCount, s.lateBytes = count, late
+		},
+	})
+	s.mustCommit(t.ctx, t.c)
+	t.c = change{}
+}
+
+func (t *translation) log(executionID string, body api.EventBody) {
+	t.c.drafts = append(t.c.drafts, draft{executionID: executionID, body: body})
+}
+
+// running is the run that the record belongs to, nil for what comes after an execution's end.
+func (t *translation) running(r kernel.Record) *run {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if c := t.s.current; c != nil && c.row.ID == r.ExecutionID && c.given {
+		return c
+	}
+	return nil
+}
+
+func (t *translation) record(r kernel.Record) {
+	run := t.running(r)
+	if died, ok := r.Body.(kernel.Died); ok {
+		t.died(run, died)
+		return
+	}
+	if run == nil {
+		t.lateOutput(r)
+		return
+	}
+	switch b := r.Body.(type) {
+	case kernel.Started:
+		t.startedRun(run, r)
+	case kernel.Stream:
+		t.c.drafts = append(t.c.drafts, run.out.add(b.Name, b.Text)...)
+	case kernel.Display:
+		t.c.drafts = append(t.c.drafts, t.s.display(r.ExecutionID, b))
+	case kernel.Result:
+		if run.row.Silent {
+			return
+		}
+		data, refs := t.s.bundle(b.Data)
+		run.out.result(data)
+		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
+			Data: data, Metadata: metadata(b.Metadata), ExecutionCount: *run.row.ExecutionCount,
+		}})...)
+	case kernel.Raised:
+		failure := errorOutput(b.Error)
+		run.failure = &failure
+		run.out.traceback(failure)
+		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
+	case kernel.Clear:
+		t.log(r.ExecutionID, api.ClearOutput{Wait: b.Wait})
+	case kernel.InputRequest:
+		t.input(r, b)
+	case kernel.InputClosed:
+		t.log(r.ExecutionID, api.InputClosed{RequestID: b.RequestID, How: b.How})
+		t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
+	case kernel.Finished:
+		t.finished(run, b)
+	}
+}
+
+func (t *translation) startedRun(run *run, r kernel.Record) {
+	s := t.s
+	at := api.At(r.Time).UnixMilli()
+	run.row.StartedAt, run.row.Status = &at, api.StatusRunning
+	if run.row.ExecutionCount != nil {
+		t.count = *run.row.ExecutionCount
+	}
+	t.c.state(s, api.StateBusy, "")
+	t.log(r.ExecutionID, api.ExecutionStarted{Code: run.row.Code, ExecutionCount: run.row.ExecutionCount})
+	row := run.row
+	t.c.add(change{also: func(tx *store.Tx) error {
+		return tx.StartExecution(row.N, row.ExecutionCount, row.Generation, at)
+	}})
+}
+
+func (t *translation) input(r kernel.Record, b kernel.InputRequest) {
+	s := t.s
+	s.mu.Lock()
+	alone, key := s.attached == 0, s.key()
+	s.mu.Unlock()
+	if alone {
+		if err := s.m.cfg.Host.RefuseInput(key, b.RequestID); err != nil {
+			s.log.Debug("refuse input", "error", err)
+		}
+		return
+	}
+	t.log(r.ExecutionID, api.InputRequested{RequestID: b.RequestID, Prompt: b.Prompt, Password: b.Password})
+	t.c.add(change{done: func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pending = &api.PendingInput{
+			RequestID: b.RequestID, ExecutionID: r.ExecutionID, Prompt: b.Prompt, Password: b.Password,
+		}
+	}})
+}
+
+var statuses = map[kernel.Status]api.ExecutionStatus{
+	kernel.OK: api.StatusOK, kernel.Errored: api.StatusError,
+	kernel.TimedOut: api.StatusTimeout, kernel.Interrupted: api.StatusInterrupted,
+}
+
+// finished ends the execution, and with stop_on_error what waits behind it when it failed.
+func (t *translation) finished(run *run, b kernel.Finished) {
+	s := t.s
+	o := outcome{status: statuses[b.Status], state: api.VariablesKept, usage: executionUsage(b.Usage)}
+	switch o.status {
+	case api.StatusTimeout, api.StatusInterrupted:
+		o.reason = string(o.status)
+	}
+	t.c.add(s.ended(run, o))
+	if o.status != api.StatusOK && run.row.StopOnError {
+		s.mu.Lock()
+		waiting := s.queue
+		s.queue = nil
+		s.mu.Unlock()
+		for _, w := range waiting {
+			t.c.add(s.ended(w, outcome{status: api.StatusCancelled, reason: "stop_on_error", state: api.VariablesKept}))
+		}
+	}
+	s.mu.Lock()
+	idle := len(s.queue)+s.reserved == 0
+	s.mu.Unlock()
+	if idle {
+		t.c.state(s, api.StateIdle, "")
+	}
+	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock() }})
+	t.flush()
+}
+
+// died ends the kernel's executions and tells why it is gone, unless it was ended on purpose.
+func (t *translation) died(run *run, b kernel.Died) {
+	s := t.s
+	s.running = false
+	if run == nil { // it was given, but never reported as started
+		s.mu.Lock()
+		if c := s.current; c != nil && c.given {
+			run = c
+		}
+		s.mu.Unlock()
+	}
+	if run != nil {
+		o := outcome{status: api.StatusDied, reason: b.Reason, state: api.VariablesLost, usage: executionUsage(b.Usage)}
+		if b.TimedOut {
+			o.status = api.StatusTimeout
+		}
+		failure := deathError(b, run)
+		run.failure = &failure
+		run.out.traceback(failure)
+		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
+		t.c.add(s.ended(run, o))
+		t.c.add(s.cancelQueue(b.Reason))
+	} else if b.Reason == reasonReset || b.Reason == reasonDeleted || b.Reason == reasonShutdown {
+		t.c.add(s.cancelQueue(b.Reason))
+	}
+	restart, state := "died", b.Reason
+	switch b.Reason {
+	case reasonReset, reasonIdle:
+		restart = b.Reason
+	case reasonDeleted:
+	default:
+		if b.Reason == reasonShutdown {
+			restart = "restart"
+		}
+		t.log("", s.deathEvent(b))
+	}
+	t.c.add(s.died(restart))
+	t.c.state(s, api.StateDead, state)
+	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
+	t.flush()
+}
+
+func (s *Session) deathEvent(b kernel.Died) api.KernelDied {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := api.KernelDied{Reason: b.Reason, Generation: s.generation}
+	if b.Limit != nil {
+		e.Limit = &api.Limit{Name: b.Limit.Name, Value: b.Limit.Value, Used: b.Limit.Used}
+	}
+	switch {
+	case strings.HasPrefix(b.Reason, "exit:"):
+		code := int64(b.Exit.Code)
+		e.ExitCode = &code
+	case strings.HasPrefix(b.Reason, "signal:"):
+		e.Signal = strings.TrimPrefix(b.Reason, "signal:")
+	}
+	return e
+}
+
+// deathError tells the cell's user what became of the kernel.
+func deathError(b kernel.Died, run *run) api.ErrorOutput {
+	e := api.ErrorOutput{Ename: "KernelDied"}
+	const after = "its variables are lost, the files in the workspace are kept; the next cell starts a fresh kernel"
+	switch {
+	case b.TimedOut:
+		e.Ename = "ExecutionTimeout"
+		e.Evalue = fmt.Sprintf("the cell ran past its time-out of %g s and ignored the interrupt, so its kernel was ended: %s",
+			float64(run.row.TimeoutMS)/1000, after)
+	case b.Limit != nil:
+		e.Evalue = fmt.Sprintf("the kernel reached limits.%s (%d bytes; it used %d): %s; raise the limit or use less",
+			b.Limit.Name, b.Limit.Value, b.Limit.Used, after)
+	case b.Reason == reasonReset:
+		e.Evalue = "the session was reset while the cell ran; its variables are lost"
+	case b.Reason == reasonDeleted:
+		e.Evalue = "the session was deleted while the cell ran"
+	default:
+		e.Evalue = fmt.Sprintf("the kernel ended (%s): %s", b.Reason, after)
+	}
+	e.Traceback = []string{e.Ename + ": " + e.Evalue}
+	return e
+}
+
+// lateOutput takes what comes after its execution's end: the log only, up to a limit for each generation.
+func (t *translation) lateOutput(r kernel.Record) {
+	s := t.s
+	var d draft
+	size := 0
+	switch b := r.Body.(type) {
+	case kernel.Stream:
+		size = len(b.Text)
+		d = draft{executionID: r.ExecutionID, body: api.Stream{Name: b.Name, Text: b.Text}}
+	case kernel.Display:
+		for _, v := range b.Data {
+			size += len(v)
+		}
+		d = s.display(r.ExecutionID, b)
+	case kernel.Clear:
+		d = draft{executionID: r.ExecutionID, body: api.ClearOutput{Wait: b.Wait}}
+	default:
+		return
+	}
+	s.mu.Lock()
+	limit := s.limits.OutputBytes
+	s.mu.Unlock()
+	before := t.late
+	t.late += int64(size)
+	switch {
+	case t.late <= limit:
+		t.c.drafts = append(t.c.drafts, d)
+	case before <= limit:
+		t.log(r.ExecutionID, api.Stream{Name: "stderr", Text: fmt.Sprintf(
+			"\n[output after the end of its cell reached limits.output_bytes (%d) of this kernel; what follows is dropped]\n", limit)})
+	}
+}
+
+func (s *Session) display(executionID string, b kernel.Display) draft {
+	data, refs := s.bundle(b.Data)
+	d := draft{executionID: executionID, refs: refs}
+	if b.Update {
+		d.body = api.UpdateDisplayData{Data: data, Metadata: metadata(b.Metadata), DisplayID: b.DisplayID}
+	} else {
+		d.body = api.DisplayData{Data: data, Metadata: metadata(b.Metadata), DisplayID: b.DisplayID}
+	}
+	return d
+}
+
+func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
+	return api.ExecutionUsage{
+		DurationMS: u.Duration.Milliseconds(), CPUMS: u.CPU.Milliseconds(), PeakMemoryBytes: u.PeakMemory,
+	}
+}
+
+func errorOutput(e kernel.ErrorInfo) api.ErrorOutput {
+	return api.ErrorOutput{Ename: e.Ename, Evalue: e.Evalue, Traceback: e.Traceback}
+}
+
+func metadata(m map[string]json.RawMessage) map[string]api.Raw {
+	out := make(map[string]api.Raw, len(m))
+	for k, v := range m {
+		out[k] = api.Raw(v)
+	}
+	return out
+}
+
+// bundle is the data for an event. Values that are too large together become artifacts, the largest first, and a
+// notice in text/plain names them.
+func (s *Session) bundle(data map[string]json.RawMessage) (api.MIMEBundle, []ref) {
+	out := make(api.MIMEBundle, len(data))
+	size := 0
+	for mime, v := range data {
+		out[mime] = api.Raw(v)
+		size += len(v)
+	}
+	var refs []ref
+	for size > maxDisplay && len(out) > 0 {
+		mime := largest(out)
+		value := out[mime]
+		size -= len(value)
+		delete(out, mime)
+		blob, err := s.m.cfg.Artifacts.PutBytes(context.Background(), decoded(mime, value))
+		if err != nil {
+			s.log.Error("store a large display", "error", err)
+			continue
+		}
+		refs = append(refs, ref{blob.SHA256, store.RefPublic, mime})
+		var plain string
+		if raw, ok := out["text/plain"]; ok && jsonv2.Unmarshal(raw, &plain) == nil && plain != "" {
+			plain += "\n"
+		}
+		out["text/plain"] = api.Text(fmt.Sprintf("%s[%s of %d bytes is too large to show; it is the artifact %s]",
+			plain, mime, blob.Size, api.ArtifactURL(blob.SHA256)))
+	}
+	return out, refs
+}
+
+func largest(data api.MIMEBundle) string {
+	name := ""
+	for mime, v := range data {
+		if name == "" || len(v) > len(data[name]) || len(v) == len(data[name]) && mime < name {
+			name = mime
+		}
+	}
+	return name
+}
+
+// decoded is the bytes that a value of a bundle stands for.
+func decoded(mime string, value api.Raw) []byte {
+	var text string
+	if jsonv2.Unmarshal(value, &text) != nil {
+		return value // JSON that is no string
+	}
+	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" || mime == "application/pdf" {
+		if b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(text, "\n", "")); err == nil {
+			return b
+		}
+	}
+	return []byte(text)
+}
