@@ -113,6 +113,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 				c.done()
 			}
 			j.publish(rows)
+			s.m.events.Add(int64(len(rows)))
 		},
 	})
 }
@@ -234,7 +235,7 @@ type Reader struct {
 	s      *Session
 	after  int64
 	read   atomic.Int64 // bytes of the journal behind this reader, once live
-	live   bool         // guarded by journal.mu: it has reached the end once
+	live   bool         // guarded by journal.mu: it has come to the end of the log
 	lagged chan struct{}
 	once   sync.Once
 }
@@ -308,16 +309,14 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	j.mu.Lock()
 	if r.after >= j.last {
 		more, end := j.more, j.end
-		if !r.live {
-			r.live = true
-			r.read.Store(j.written)
-		}
+		r.reachLive(nil)
 		j.mu.Unlock()
 		return nil, more, end
 	}
 	if len(j.ring) > 0 && j.ring[0].event.Seq <= r.after+1 {
 		batch := j.ring[r.after+1-j.ring[0].event.Seq:]
 		batch = batch[:len(batch):len(batch)]
+		r.reachLive(batch)
 		j.mu.Unlock()
 		return batch, nil, nil
 	}
@@ -327,7 +326,28 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 		return nil, nil, r.s.readError(ctx, err)
 	}
 	batch, err := r.s.m.entries(rows)
-	return batch, nil, err
+	if err != nil {
+		return nil, nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(batch); n > 0 && batch[n-1].event.Seq == j.last {
+		r.reachLive(batch)
+	}
+	return batch, nil, nil
+}
+
+// reachLive notes that only this batch is between the reader and the end of the log. The caller holds journal.mu.
+func (r *Reader) reachLive(batch []entry) {
+	if r.live {
+		return
+	}
+	r.live = true
+	left := 0
+	for _, e := range batch {
+		left += e.size
+	}
+	r.read.Store(r.s.journal.written - int64(left))
 }
 
 // readError is err, or why there is nothing to read.
@@ -385,6 +405,9 @@ func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after
 				break
 			}
 		}
+		if s.hasEnded(ctx, executionID, after) {
+			return
+		}
 		for event, err := range live.Events(ctx) {
 			if err == nil && (event.ExecutionID != executionID || event.Seq <= after) {
 				continue
@@ -394,6 +417,24 @@ func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after
 			}
 		}
 	}
+}
+
+// hasEnded reports whether the execution's last event lies at or before after.
+func (s *Session) hasEnded(ctx context.Context, executionID string, after int64) bool {
+	row, err := s.m.cfg.Store.Execution(ctx, s.n, executionID)
+	if err != nil || !row.Status.Final() {
+		return false
+	}
+	rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
+	if err != nil {
+		return false
+	}
+	for _, r := range rows { // it ended between the two looks
+		if r.Type == "execution_finished" {
+			return false
+		}
+	}
+	return true
 }
 
 func last(e api.Event) bool { return e.Body.EventType() == "execution_finished" }

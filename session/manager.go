@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"talaria/api"
@@ -22,6 +23,7 @@ type Manager struct {
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup
 	closing   chan struct{}
+	events    atomic.Int64 // committed since the start
 	closeOnce sync.Once
 	closeErr  error
 
@@ -368,10 +370,12 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	for _, e := range m.cfg.Environments {
 		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version})
 	}
+	st.Sessions = map[api.SessionState]int64{}
 	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {
 		st.Sessions = counts
 		st.Kernels = counts[api.StateIdle] + counts[api.StateBusy]
 	}
+	st.EventsWritten = m.events.Load()
 	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
 		st.Sessions[state] += 0
 	}

@@ -223,6 +223,13 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				}
 			case "result":
 				c.Result(rest)
+			case "megabytes":
+				var n int
+				fmt.Sscan(rest, &n)
+				piece := strings.Repeat("0123456789abcde\n", 4096)
+				for range 16 * n {
+					c.Print(piece)
+				}
 			case "fail":
 				c.Raise("ValueError", rest)
 				return
@@ -290,5 +297,7 @@ func code(err error) api.Code {
 	}
 	return ""
 }
+
+type cell = kerneltest.Cell
 
 func ptr[T any](v T) *T { return &v }
