@@ -1,0 +1,87 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"talaria/api"
+)
+
+// readJSON decodes the body into v. optional tells that an empty body, of any type, is the empty object.
+func readJSON(c *call, v any, optional bool) error {
+	data, err := readBody(c, optional, "application/json")
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	return decodeObject(data, v, "the body")
+}
+
+// readBody is the whole body, which must be of one of the types. It is empty only where that is allowed.
+func readBody(c *call, optional bool, types ...string) ([]byte, error) {
+	r := c.Request
+	typed := r.Header.Get("Content-Type") != ""
+	if typed && r.ContentLength != 0 && !mediaTypeIs(r, types...) {
+		return nil, errMediaType(types[0])
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, r.Body, api.MaxBody))
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	if len(data) == 0 {
+		if optional {
+			return nil, nil
+		}
+		if !typed {
+			return nil, errMediaType(types[0])
+		}
+		return nil, api.Errorf(api.CodeInvalidRequest, "the body is empty")
+	}
+	if !typed {
+		return nil, errMediaType(types[0])
+	}
+	return data, nil
+}
+
+func errMediaType(want string) *api.Error {
+	return api.Errorf(api.CodeUnsupportedMedia, "the body must have Content-Type: %s", want)
+}
+
+// bodyError is why a body could not be read to its end.
+func bodyError(err error) error {
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return errTooLarge()
+	}
+	return api.Errorf(api.CodeInvalidRequest, "the body broke off")
+}
+
+func mediaTypeIs(r *http.Request, types ...string) bool {
+	got, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return false
+	}
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return false
+	}
+	for _, want := range types {
+		if got == want {
+			return true
+		}
+	}
+	return false
+}
+
+// decodeObject decodes strictly, and refuses what is not an object.
+func decodeObject(data []byte, v any, what string) error {
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == 'n' {
+		return api.Errorf(api.CodeInvalidRequest, "%s must be an object, not null", what)
+	}
+	return api.Unmarshal(data, v)
+}
+
+func missing(field string) *api.Error {
+	return api.Errorf(api.CodeInvalidRequest, "field %q is missing", field)
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// call is one request on its way through a handler.
+type call struct {
+	*gin.Context
+	owner string
+	first bool // the caller is the first owner
+	query url.Values
+}
+
+// ctx ends when the client goes away.
+func (c *call) ctx() context.Context { return c.Request.Context() }
+
+// command is the context of what changes something: a client that goes away stops nothing.
+func (c *call) command() context.Context { return context.WithoutCancel(c.Request.Context()) }
+
+// param is a part of the path, decoded once.
+func (c *call) param(name string) string {
+	raw := c.Param(name)
+	if value, err := url.PathUnescape(raw); err == nil {
+		return value
+	}
+	return raw
+}
+
+// filePath is what follows "files/", decoded once and otherwise as it came.
+func (c *call) filePath() string { return strings.TrimPrefix(c.param("path"), "/") }
+
+// answer writes v as JSON.
+func (c *call) answer(status int, v any) error {
+	body, err := api.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c.Data(status, "application/json", body)
+	return nil
+}
+
+func (s *Server) session(c *call) (*session.Session, error) {
+	return s.sessions.Get(c.owner, c.param("id"))
+}

@@ -1,0 +1,40 @@
+package server
+
+import (
+	"context"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// What a body over HTTP and a frame over WebSocket share: the checks of what must be there.
+
+func interrupt(ctx context.Context, sess *session.Session, req api.InterruptRequest) error {
+	if req.ExecutionID == nil {
+		return sess.Interrupt(ctx, "")
+	}
+	if *req.ExecutionID == "" {
+		return api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
+	}
+	return sess.Interrupt(ctx, *req.ExecutionID)
+}
+
+func submit(ctx context.Context, sess *session.Session, req api.ExecutionRequest, stdin bool) (string, error) {
+	if req.Code == nil {
+		return "", missing("code")
+	}
+	return sess.Submit(ctx, req, stdin)
+}
+
+// inputBody is an [api.InputRequest] that notices a missing value.
+type inputBody struct {
+	RequestID *string `json:"request_id,omitzero"`
+	Value     *string `json:"value"`
+}
+
+func (b inputBody) send(ctx context.Context, sess *session.Session) error {
+	if b.Value == nil {
+		return missing("value")
+	}
+	return sess.Input(ctx, api.InputRequest{RequestID: b.RequestID, Value: *b.Value})
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"iter"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// position is where a client wants the log to begin: Last-Event-ID, which a browser sends by itself, before after.
+// given is false where it named none. What the log does not have any more, or not yet, is an error.
+func position(c *call, sess *session.Session) (after int64, given bool, err error) {
+	if after, given, err = c.seq("after"); err != nil {
+		return 0, false, err
+	}
+	if last := c.Request.Header.Get("Last-Event-ID"); last != "" {
+		var ok bool
+		if after, ok = parseSeq(last); !ok {
+			return 0, false, api.Errorf(api.CodeInvalidRequest, "Last-Event-ID is not a seq")
+		}
+		given = true
+	}
+	logID, named, err := c.value("log_id")
+	if err != nil {
+		return 0, false, err
+	}
+	if named && logID != sess.LogID() {
+		return 0, false, api.Errorf(api.CodeLogChanged, "the log is another one now; start again from after=0")
+	}
+	if !given {
+		return 0, false, nil
+	}
+	if last := sess.LastSeq(); after > last {
+		return 0, false, api.Errorf(api.CodeInvalidRequest, "after is %d, beyond last_seq %d", after, last)
+	}
+	if first := sess.FirstSeq(); after < first-1 {
+		return 0, false, api.Errorf(api.CodeEventsExpired, "the log begins at seq %d; ask for after=%d", first, first-1)
+	}
+	return after, true, nil
+}
+
+// start is position with the beginning of the log for who named none.
+func start(c *call, sess *session.Session) (int64, error) {
+	after, given, err := position(c, sess)
+	if err == nil && !given {
+		after = max(sess.FirstSeq()-1, 0)
+	}
+	return after, err
+}
+
+func (s *Server) getEvents(c *call, sess *session.Session) error {
+	answer, err := negotiate(c, formatSSE, formatNDJSON)
+	if err != nil {
+		return err
+	}
+	follow, err := c.flag("follow", true)
+	if err != nil {
+		return err
+	}
+	after, err := start(c, sess)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.untilDrain(c.ctx())
+	defer cancel()
+	if !follow {
+		return s.stream(ctx, c, answer, upTo(sess.Events(ctx, after), after, sess.LastSeq()), nil)
+	}
+	detach := sess.Attach()
+	defer detach()
+	reader := sess.Follow(after)
+	return s.stream(ctx, c, answer, reader.Events(ctx), reader.Lagged())
+}
+
+// upTo ends a sequence, which begins after first, with last.
+func upTo(events iter.Seq2[api.Event, error], first, last int64) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		if first >= last {
+			return
+		}
+		for event, err := range events {
+			if !yield(event, err) || err != nil || event.Seq >= last {
+				return
+			}
+		}
+	}
+}
+
+// streamExecution answers with the events of one execution after a position. What has ended is read from its start,
+// so that the stream ends even where its last event is behind the position.
+func (s *Server) streamExecution(c *call, sess *session.Session, answer format, id string, after int64, ended bool) error {
+	ctx, cancel := s.untilDrain(c.ctx())
+	defer cancel()
+	if ended {
+		return s.stream(ctx, c, answer, beyond(sess.ExecutionEvents(ctx, id, 0), after), nil)
+	}
+	return s.stream(ctx, c, answer, sess.ExecutionEvents(ctx, id, after), nil)
+}
+
+// beyond passes over the events up to a position.
+func beyond(events iter.Seq2[api.Event, error], after int64) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for event, err := range events {
+			if err == nil && event.Seq <= after {
+				continue
+			}
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}

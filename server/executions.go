@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+func (s *Server) postExecution(c *call, sess *session.Session) error {
+	answer, err := negotiate(c, formatJSON, formatSSE, formatNDJSON)
+	if err != nil {
+		return err
+	}
+	wait, bounded, err := c.seconds("wait_s")
+	if err != nil {
+		return err
+	}
+	var req api.ExecutionRequest
+	if err := readJSON(c, &req, false); err != nil {
+		return err
+	}
+	streams := answer != formatJSON
+	waits := !bounded || wait > 0
+	if streams || waits && req.AllowStdin != nil && *req.AllowStdin {
+		detach := sess.Attach() // before the cell can ask
+		defer detach()
+	}
+	id, err := submit(c.command(), sess, req, false)
+	if err != nil {
+		return err
+	}
+	if streams {
+		return s.streamExecution(c, sess, answer, id, 0, false)
+	}
+	if !waits {
+		return answerExecution(c)(sess.Execution(c.ctx(), id))
+	}
+	ctx, cancel := s.untilDrain(c.ctx())
+	defer cancel()
+	if bounded {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, wait)
+		defer stop()
+	}
+	execution, err := sess.Wait(ctx, id)
+	if err != nil && ctx.Err() != nil {
+		if c.ctx().Err() != nil {
+			return nil // nobody is there to be told
+		}
+		err = nil
+	}
+	return answerExecution(c)(execution, err)
+}
+
+// answerExecution writes an execution: 200 when it is over, 202 when it goes on.
+func answerExecution(c *call) func(api.Execution, error) error {
+	return func(execution api.Execution, err error) error {
+		if err != nil {
+			return err
+		}
+		if !execution.Status.Final() {
+			return c.answer(http.StatusAccepted, execution)
+		}
+		return c.answer(http.StatusOK, execution)
+	}
+}
+
+func (s *Server) getExecution(c *call, sess *session.Session) error {
+	answer, err := negotiate(c, formatJSON, formatSSE, formatNDJSON)
+	if err != nil {
+		return err
+	}
+	id := c.param("eid")
+	execution, err := sess.Execution(c.ctx(), id)
+	if err != nil {
+		return err
+	}
+	if answer == formatJSON {
+		return c.answer(http.StatusOK, execution)
+	}
+	after, _, err := position(c, sess)
+	if err != nil {
+		return err
+	}
+	detach := sess.Attach()
+	defer detach()
+	return s.streamExecution(c, sess, answer, id, after, execution.Status.Final())
+}
+
+func (s *Server) listExecutions(c *call, sess *session.Session) error {
+	page, err := c.page()
+	if err != nil {
+		return err
+	}
+	list, err := sess.Executions(c.ctx(), page)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, list)
+}

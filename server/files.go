@@ -1,0 +1,101 @@
+package server
+
+import (
+	"net/http"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+func (s *Server) getFiles(c *call, sess *session.Session) error {
+	dir, _, err := c.value("path")
+	if err != nil {
+		return err
+	}
+	items, err := sess.ListFiles(c.ctx(), dir)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, fileList{items})
+}
+
+// fileList is a folder, or what an upload stored.
+type fileList struct {
+	Items []api.File `json:"items"`
+}
+
+func (s *Server) getFile(c *call, sess *session.Session) error {
+	file, entry, err := sess.OpenFile(c.ctx(), c.filePath())
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	download{
+		file:     file,
+		name:     entry.Name,
+		media:    entry.MediaType,
+		tag:      fileTag(info),
+		modified: info.ModTime(),
+		cache:    "private, no-cache",
+	}.send(c)
+	return nil
+}
+
+func (s *Server) deleteFile(c *call, sess *session.Session) error {
+	if err := sess.DeleteFile(c.command(), c.filePath()); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) renameFile(c *call, sess *session.Session) error {
+	var req renameRequest
+	if err := readJSON(c, &req, false); err != nil {
+		return err
+	}
+	if req.Path == nil {
+		return missing("path")
+	}
+	file, err := sess.RenameFile(c.command(), c.filePath(), *req.Path)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, file)
+}
+
+type renameRequest struct {
+	Path *string `json:"path"`
+}
+
+func (s *Server) listArtifacts(c *call, sess *session.Session) error {
+	page, err := c.page()
+	if err != nil {
+		return err
+	}
+	list, err := sess.Artifacts(c.ctx(), page)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+func (s *Server) getArtifact(c *call) error {
+	digest := c.param("sha256")
+	file, media, err := s.sessions.OpenArtifact(c.ctx(), c.owner, digest)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	download{
+		file:  file,
+		media: media,
+		tag:   `"` + digest + `"`,
+		cache: "private, max-age=31536000, immutable",
+	}.send(c)
+	return nil
+}

@@ -1,0 +1,280 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"talaria/api"
+	"talaria/server"
+)
+
+const (
+	firstToken  = "token-of-the-first-owner"
+	secondToken = "token-of-the-second"
+	ownOrigin   = "https://chat.example.org"
+)
+
+// patience bounds every wait of a test; it is never reached when all is well.
+const patience = 20 * time.Second
+
+type tokens struct{}
+
+func (tokens) Owner(_ context.Context, token string) (string, bool, bool) {
+	switch token {
+	case firstToken:
+		return "first", true, true
+	case secondToken:
+		return "second", false, true
+	}
+	return "", false, false
+}
+
+// harness is a server with real sessions, whose kernels are scripted; see newSessions.
+type harness struct {
+	*testing.T
+	url    string
+	server *server.Server
+	log    *logBuffer
+	client *http.Client
+}
+
+type logBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+func (b *logBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
+
+func start(t *testing.T) *harness {
+	t.Helper()
+	logs := &logBuffer{}
+	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s, err := server.New(server.Config{
+		Sessions: newSessions(t), Tokens: tokens{}, Origins: []string{ownOrigin}, Version: "test", Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		s.Drain()
+		web.Close()
+		for line := range strings.Lines(logs.String()) {
+			if t.Failed() && strings.Contains(line, "level=ERROR") {
+				t.Log(line)
+			}
+		}
+	})
+	transport := &http.Transport{DialContext: dialSmall}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &harness{T: t, url: web.URL, server: s, log: logs, client: client}
+}
+
+// dialSmall connects with a small receive buffer, or the system would take in for a slow reader all that a test sends.
+func dialSmall(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+}
+
+// request is one request; "" stands for what is not given.
+type request struct {
+	method, path, body string
+	token              string // default: the first owner's; "-" for none
+	header             map[string]string
+}
+
+type response struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (h *harness) do(r request) response {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
+	defer cancel()
+	resp, err := h.send(ctx, r)
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		h.Fatal(err)
+	}
+	return response{resp.StatusCode, resp.Header, body}
+}
+
+func (h *harness) send(ctx context.Context, r request) (*http.Response, error) {
+	h.Helper()
+	req, err := http.NewRequestWithContext(ctx, r.method, h.url+r.path, strings.NewReader(r.body))
+	if err != nil {
+		h.Fatal(err)
+	}
+	if r.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	switch r.token {
+	case "":
+		req.Header.Set("Authorization", "Bearer "+firstToken)
+	case "-":
+	default:
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	for name, value := range r.header {
+		if value == "" {
+			req.Header.Del(name)
+		} else {
+			req.Header.Set(name, value)
+		}
+	}
+	return h.client.Do(req)
+}
+
+func (h *harness) session(id string) {
+	h.Helper()
+	r := h.do(request{method: "PUT", path: "/v1/sessions/" + id})
+	if r.status != 201 && r.status != 200 {
+		h.Fatalf("session %s: %d %s", id, r.status, r.body)
+	}
+}
+
+// want checks the status and, for a problem, its form and code.
+func (h *harness) want(r response, status int, code api.Code) {
+	h.Helper()
+	if r.status != status {
+		h.Fatalf("status %d, want %d: %s", r.status, status, r.body)
+	}
+	if code == "" {
+		return
+	}
+	if got := r.header.Get("Content-Type"); got != "application/problem+json" {
+		h.Errorf("Content-Type of a problem is %q", got)
+	}
+	problem := decode[api.Error](h.T, r.body)
+	if problem.Code != code || problem.Status != status || problem.Type == "" || problem.Title == "" || problem.Detail == "" {
+		h.Errorf("problem is %s, want code %s", r.body, code)
+	}
+}
+
+func decode[T any](t *testing.T, data []byte) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("decode %q: %v", data, err)
+	}
+	return v
+}
+
+// attach opens a WebSocket; its hello has been read.
+func (h *harness) attach(path string) *client {
+	h.Helper()
+	conn, resp, err := h.dial(path, http.Header{"Authorization": {"Bearer " + firstToken}})
+	if err != nil {
+		h.Fatalf("dial: %v %v", err, resp)
+	}
+	c := &client{T: h.T, conn: conn}
+	if hello := c.next(); hello["type"] != "hello" || hello["protocol"] != 1.0 {
+		h.Fatalf("first frame is %v", hello)
+	}
+	return c
+}
+
+func (h *harness) dial(path string, header http.Header) (*websocket.Conn, *http.Response, error) {
+	dialer := websocket.Dialer{Subprotocols: []string{"talaria.v1"}, HandshakeTimeout: patience, NetDialContext: dialSmall}
+	conn, resp, err := dialer.Dial("ws"+strings.TrimPrefix(h.url, "http")+path, header)
+	if conn != nil {
+		h.Cleanup(func() { conn.Close() })
+	}
+	return conn, resp, err
+}
+
+type client struct {
+	*testing.T
+	conn *websocket.Conn
+}
+
+func (c *client) next() map[string]any {
+	c.Helper()
+	if err := c.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		c.Fatal(err)
+	}
+	kind, data, err := c.conn.ReadMessage()
+	if err != nil {
+		c.Fatalf("read a frame: %v", err)
+	}
+	if kind != websocket.TextMessage {
+		c.Fatalf("frame of kind %d", kind)
+	}
+	return decode[map[string]any](c.T, data)
+}
+
+// until reads frames up to the first that fits.
+func (c *client) until(fits func(map[string]any) bool) map[string]any {
+	c.Helper()
+	for {
+		if f := c.next(); fits(f) {
+			return f
+		}
+	}
+}
+
+func (c *client) write(frame string) {
+	c.Helper()
+	if err := c.conn.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// ask sends a frame and returns its reply.
+func (c *client) ask(frame string) map[string]any {
+	c.Helper()
+	c.write(frame)
+	return c.until(func(f map[string]any) bool { return f["type"] == "reply" })
+}
+
+// closed reads to the end of the socket.
+func (c *client) closed() *websocket.CloseError {
+	c.Helper()
+	if err := c.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		c.Fatal(err)
+	}
+	for {
+		_, _, err := c.conn.ReadMessage()
+		if err == nil {
+			continue
+		}
+		if closed, ok := err.(*websocket.CloseError); ok {
+			return closed
+		}
+		c.Fatalf("the socket ended with %v", err)
+	}
+}
+
+func typed(kind string) func(map[string]any) bool {
+	return func(f map[string]any) bool { return f["type"] == kind }
+}

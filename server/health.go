@@ -1,0 +1,49 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+
+	"talaria/api"
+)
+
+// health is what /healthz and /readyz say.
+type health struct {
+	Status string `json:"status"`
+}
+
+func (s *Server) getHealth(c *call) error { return c.answer(http.StatusOK, health{"ok"}) }
+
+// getReady is 200 once sessions can be made.
+func (s *Server) getReady(c *call) error {
+	select {
+	case <-s.draining:
+		return api.Errorf(api.CodeShuttingDown, "the server shuts down")
+	default:
+	}
+	if err := s.sessions.Ready(); err != nil {
+		s.log.Debug("not ready", slog.Any("error", err))
+		return api.Errorf(api.CodeNotReady, "no session can be made now; talaria doctor says why")
+	}
+	return c.answer(http.StatusOK, health{"ready"})
+}
+
+func (s *Server) getStats(c *call) error {
+	if err := operator(c); err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, s.sessions.Stats(c.ctx()))
+}
+
+func (s *Server) getMetrics(c *call) error {
+	if err := operator(c); err != nil {
+		return err
+	}
+	s.metrics.handler.ServeHTTP(c.Writer, c.Request)
+	return nil
+}
+
+func (s *Server) getOpenAPI(c *call) error {
+	c.Data(http.StatusOK, "application/json", s.openapi)
+	return nil
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"talaria/session"
+)
+
+const notebookType = "application/x-ipynb+json"
+
+func (s *Server) getNotebook(c *call, sess *session.Session) error {
+	data, err := sess.Notebook(c.ctx())
+	if err != nil {
+		return err
+	}
+	name := c.param("id")
+	if info := sess.Info(c.ctx()); info.Name != "" {
+		name = info.Name
+	}
+	c.Header("Content-Disposition", disposition(notebookType, strings.ReplaceAll(name, "/", "-")+".ipynb"))
+	c.Data(http.StatusOK, notebookType, data)
+	return nil
+}
+
+func (s *Server) postNotebook(c *call, sess *session.Session) error {
+	data, err := readBody(c, false, "application/json", notebookType)
+	if err != nil {
+		return err
+	}
+	if err := sess.ImportNotebook(c.command(), data); err != nil {
+		return err
+	}
+	return s.getSession(c, sess)
+}

@@ -1,0 +1,85 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/gin-gonic/gin"
+
+	"talaria/api"
+)
+
+const problemType = "application/problem+json"
+
+// problem is the one place that turns an error into what a client sees. Errors that are not an [api.Error] are
+// logged and told without detail.
+func (s *Server) problem(ctx context.Context, err error, doing string) *api.Error {
+	var known *api.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return errTooLarge()
+	}
+	if ctx.Err() == nil {
+		s.log.Error("request failed", slog.String("request", doing), slog.Any("error", err))
+	}
+	return api.Errorf(api.CodeInternal, "the server failed to do this; its log says why")
+}
+
+func errTooLarge() *api.Error {
+	return api.Errorf(api.CodePayloadTooLarge, "bodies end at %d bytes", api.MaxBody)
+}
+
+// fail answers with err, unless the answer has begun.
+func (s *Server) fail(c *gin.Context, err error) {
+	problem := s.problem(c.Request.Context(), err, c.Request.Method+" "+c.FullPath())
+	if !c.Writer.Written() {
+		writeProblem(c.Writer, problem)
+	}
+}
+
+func writeProblem(w http.ResponseWriter, problem *api.Error) {
+	body, err := api.Marshal(problem)
+	if err != nil { // strings and a number always encode
+		panic(err)
+	}
+	w.Header().Set("Content-Type", problemType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(problem.Status)
+	_, _ = w.Write(body)
+}
+
+func (s *Server) noRoute(c *gin.Context) {
+	s.fail(c, api.Errorf(api.CodeNotFound, "there is nothing at this path"))
+}
+
+func (s *Server) noMethod(c *gin.Context) {
+	s.fail(c, api.Errorf(api.CodeMethodNotAllowed, "%s is not allowed here; %s is",
+		c.Request.Method, c.Writer.Header().Get("Allow")))
+}
+
+// rescue turns a panic into a 500 that tells nothing.
+func (s *Server) rescue(c *gin.Context) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			s.log.Error("panic", slog.String("request", c.Request.Method+" "+c.FullPath()),
+				slog.Any("error", fmt.Errorf("%v", p)), slog.String("stack", string(debug.Stack())))
+			if c.Writer.Written() {
+				panic(http.ErrAbortHandler)
+			}
+			writeProblem(c.Writer, api.Errorf(api.CodeInternal, "the server failed to do this; its log says why"))
+			c.Abort()
+		}
+	}()
+	c.Next()
+}

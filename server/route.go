@@ -1,0 +1,56 @@
+package server
+
+import (
+	"strings"
+
+	"github.com/gin-gonic/gin"
+)
+
+// route is one endpoint: what answers it, and what the API's description says of it.
+type route struct {
+	method string
+	path   string // with {name}; {path} takes the rest of the path, slashes included
+	handle func(*call) error
+	open   bool // needs no token
+	socket bool // a WebSocket
+	doc    doc
+}
+
+// pattern is the path as gin has it.
+func (r route) pattern() string {
+	segments := strings.Split(r.path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			name = strings.TrimSuffix(name, "}")
+			if name == "path" {
+				segments[i] = "*" + name
+			} else {
+				segments[i] = ":" + name
+			}
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// handler is the route with its gate, its query values and its errors.
+func (s *Server) handler(r route) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		setLabel(c, r.path)
+		if err := s.serve(r, &call{Context: c}); err != nil {
+			s.fail(c, err)
+		}
+	}
+}
+
+func (s *Server) serve(r route, c *call) error {
+	var err error
+	if c.query, err = parseQuery(c.Request.URL.RawQuery); err != nil {
+		return err
+	}
+	if !r.open {
+		if err := s.authenticate(c); err != nil {
+			return err
+		}
+	}
+	return r.handle(c)
+}

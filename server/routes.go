@@ -1,0 +1,134 @@
+package server
+
+import (
+	"net/http"
+
+	"talaria/api"
+)
+
+// routes is every endpoint. HEAD goes with each GET that is no socket.
+func (s *Server) routes() []route {
+	const one = "/v1/sessions/{id}"
+	with := s.withSession
+	return []route{
+		get("/", s.getPage, doc{
+			id: "getPage", summary: "The notebook page, or its login form", answers: answers{200: html}}).opened(),
+		get("/static/{path}", s.getStatic, doc{
+			id: "getStatic", summary: "The page's files", answers: answers{200: bytesOf("*/*")}}).opened(),
+		post("/login", s.login, doc{
+			id: "login", summary: "Set the page's cookie", body: form(loginForm{}),
+			answers: answers{303: nothing, 401: html}}).opened(),
+		get("/healthz", s.getHealth, doc{
+			id: "getHealth", summary: "Whether the server runs", answers: answers{200: jsonOf[health]()}}).opened(),
+		get("/readyz", s.getReady, doc{
+			id: "getReady", summary: "Whether sessions can be made", answers: answers{200: jsonOf[health]()}}).opened(),
+		get("/metrics", s.getMetrics, doc{
+			id: "getMetrics", summary: "Figures for Prometheus (first owner)", answers: answers{200: bytesOf("text/plain")}}),
+		get("/openapi.json", s.getOpenAPI, doc{
+			id: "getOpenAPI", summary: "This description", answers: answers{200: jsonOf[struct{}]()}}),
+		get("/v1/stats", s.getStats, doc{
+			id: "getStats", summary: "The server in figures (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
+
+		post("/v1/sessions", s.createSession, doc{
+			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
+			answers: answers{201: jsonOf[api.Session]()}}),
+		get("/v1/sessions", s.listSessions, doc{
+			id: "listSessions", summary: "List sessions, newest first", query: "state metadata.KEY limit cursor",
+			answers: answers{200: jsonOf[api.Page[api.Session]]()}}),
+		get(one, with(s.getSession), doc{
+			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}),
+		put(one, s.ensureSession, doc{
+			id: "ensureSession", summary: "Get or make the session with this id", body: optional(jsonOf[api.SessionRequest]()),
+			answers: answers{200: jsonOf[api.Session](), 201: jsonOf[api.Session]()}}),
+		patch(one, with(s.patchSession), doc{
+			id: "patchSession", summary: "Change a session", body: optional(jsonOf[api.SessionPatch]()),
+			answers: answers{200: jsonOf[api.Session]()}}),
+		del(one, s.deleteSession, doc{
+			id: "deleteSession", summary: "End a session: kernel, workspace and log go", answers: answers{204: nothing}}),
+		post(one+"/reset", with(s.resetSession), doc{
+			id: "resetSession", summary: "Start a fresh interpreter", body: optional(jsonOf[api.ResetRequest]()),
+			answers: answers{200: jsonOf[api.Session]()}}),
+		post(one+"/keep", with(s.keepSession), doc{
+			id: "keepSession", summary: "Count as use", answers: answers{200: jsonOf[api.Session]()}}),
+		post(one+"/interrupt", with(s.interruptSession), doc{
+			id: "interruptSession", summary: "Interrupt what runs, cancel what waits",
+			body: optional(jsonOf[api.InterruptRequest]()), answers: answers{202: jsonOf[struct{}]()}}),
+		post(one+"/input", with(s.postInput), doc{
+			id: "postInput", summary: "Answer the question that a cell waits on", body: jsonOf[api.InputRequest](),
+			answers: answers{200: jsonOf[struct{}]()}}),
+		post(one+"/packages", with(s.notYet), later("installPackages", "Install packages into the session")),
+
+		post(one+"/executions", with(s.postExecution), doc{
+			id: "execute", summary: "Run a cell", query: "wait_s", body: jsonOf[api.ExecutionRequest](),
+			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
+		get(one+"/executions", with(s.listExecutions), doc{
+			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
+			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}),
+		get(one+"/executions/{eid}", with(s.getExecution), doc{
+			id: "getExecution", summary: "One execution, or its events", query: "after log_id Last-Event-ID",
+			answers: answers{200: streamed[api.Execution]()}}),
+		get(one+"/events", with(s.getEvents), doc{
+			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
+			answers: answers{200: events()}}),
+		get(one+"/ws", with(s.serveSocket), doc{
+			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id usage",
+			answers: answers{101: nothing}}).socketed(),
+
+		get(one+"/files", with(s.getFiles), doc{
+			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}),
+		post(one+"/files", with(s.postFiles), doc{
+			id: "uploadFiles", summary: "Upload several files; a file name may hold folders", body: multipartFiles(),
+			answers: answers{201: jsonOf[fileList]()}}),
+		get(one+"/files/{path}", with(s.getFile), doc{
+			id: "getFile", summary: "Download a file", answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}),
+		put(one+"/files/{path}", with(s.putFile), doc{
+			id: "putFile", summary: "Upload a file", body: bytesOf("*/*"),
+			answers: answers{200: jsonOf[api.File](), 201: jsonOf[api.File]()}}),
+		patch(one+"/files/{path}", with(s.renameFile), doc{
+			id: "renameFile", summary: "Rename a file", body: jsonOf[renameRequest](), answers: answers{200: jsonOf[api.File]()}}),
+		del(one+"/files/{path}", with(s.deleteFile), doc{
+			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}),
+		get(one+"/artifacts", with(s.listArtifacts), doc{
+			id: "listArtifacts", summary: "What executions made, newest first", query: "limit cursor",
+			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}),
+		get("/v1/artifacts/{sha256}", s.getArtifact, doc{
+			id: "getArtifact", summary: "The bytes of an artifact",
+			answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}),
+		get(one+"/notebook", with(s.getNotebook), doc{
+			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}),
+		post(one+"/notebook", with(s.postNotebook), doc{
+			id: "postNotebook", summary: "Import a notebook file; runs nothing", body: notebook,
+			answers: answers{200: jsonOf[api.Session]()}}),
+
+		get(one+"/document", with(s.notYet), later("getDocument", "The notebook page's cells")),
+		put(one+"/document", with(s.notYet), later("putDocument", "Save the notebook page's cells")),
+		post(one+"/shares", with(s.notYet), later("createShare", "Make a read-only link")),
+		post(one+"/terminals", with(s.notYet), later("createTerminal", "Open a shell")),
+		get(one+"/terminals", with(s.notYet), later("listTerminals", "List shells")),
+		del(one+"/terminals/{tid}", with(s.notYet), later("deleteTerminal", "Close a shell")),
+		get(one+"/terminals/{tid}/ws", with(s.notYet), later("attachTerminal", "A WebSocket on a shell")).socketed(),
+	}
+}
+
+func get(path string, handle func(*call) error, d doc) route {
+	return route{method: http.MethodGet, path: path, handle: handle, doc: d}
+}
+
+func post(path string, handle func(*call) error, d doc) route {
+	return route{method: http.MethodPost, path: path, handle: handle, doc: d}
+}
+
+func put(path string, handle func(*call) error, d doc) route {
+	return route{method: http.MethodPut, path: path, handle: handle, doc: d}
+}
+
+func patch(path string, handle func(*call) error, d doc) route {
+	return route{method: http.MethodPatch, path: path, handle: handle, doc: d}
+}
+
+func del(path string, handle func(*call) error, d doc) route {
+	return route{method: http.MethodDelete, path: path, handle: handle, doc: d}
+}
+
+func (r route) opened() route   { r.open = true; return r }
+func (r route) socketed() route { r.socket = true; return r }

@@ -1,0 +1,178 @@
+// Package server translates between the network and package session: REST, WebSocket, SSE, NDJSON, files, artifacts,
+// the notebook page, and who may do what.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"talaria/session"
+)
+
+// drainTime bounds how long Drain waits for sockets to say goodbye.
+const drainTime = 2 * time.Second
+
+// errDraining is the cause of the contexts of waiting requests that a shutdown ends.
+var errDraining = errors.New("the server shuts down")
+
+// Tokens knows whose token it is.
+type Tokens interface {
+	// Owner returns the owner of a token; first tells that it is the first owner, who may see the server's own
+	// figures. ctx bounds the look-up.
+	Owner(ctx context.Context, token string) (owner string, first bool, ok bool)
+}
+
+// Config is what a server needs. All but Origins and Registry are required.
+type Config struct {
+	Sessions *session.Manager
+	Tokens   Tokens
+	Origins  []string // such as "https://chat.example.org": may use the API from a browser
+	Version  string
+	Log      *slog.Logger
+	Registry *prometheus.Registry // nil: one of its own
+}
+
+// Server is the HTTP side of the program. It is safe for concurrent use and runs nothing by itself.
+type Server struct {
+	sessions *session.Manager
+	tokens   Tokens
+	origins  map[string]bool
+	log      *slog.Logger
+	engine   *gin.Engine
+	metrics  *metrics
+	page     *page
+	openapi  []byte
+	sockets  crowd
+
+	drainOnce sync.Once
+	draining  chan struct{}
+}
+
+// New makes a server. It fails for an origin that is none.
+func New(cfg Config) (*Server, error) {
+	if cfg.Sessions == nil || cfg.Tokens == nil || cfg.Log == nil {
+		return nil, errors.New("server: Sessions, Tokens and Log are required")
+	}
+	origins, err := parseOrigins(cfg.Origins)
+	if err != nil {
+		return nil, err
+	}
+	page, err := newPage()
+	if err != nil {
+		return nil, fmt.Errorf("load the page: %w", err)
+	}
+	s := &Server{
+		sessions: cfg.Sessions,
+		tokens:   cfg.Tokens,
+		origins:  origins,
+		log:      cfg.Log,
+		page:     page,
+		draining: make(chan struct{}),
+	}
+	s.metrics = newMetrics(cfg.Registry, cfg.Sessions)
+	routes := s.routes()
+	if s.openapi, err = describe(routes, cfg.Version); err != nil {
+		return nil, fmt.Errorf("describe the API: %w", err)
+	}
+	s.engine = s.newEngine(routes)
+	return s, nil
+}
+
+// Handler is what an [http.Server] serves.
+func (s *Server) Handler() http.Handler { return s.engine }
+
+// Drain answers waiting requests with what there is, ends streams, and closes sockets with 1001. It returns when the
+// sockets are closed or after two seconds; call it before [http.Server.Shutdown].
+func (s *Server) Drain() {
+	s.drainOnce.Do(func() { close(s.draining) })
+	select {
+	case <-s.sockets.close():
+	case <-time.After(drainTime):
+	}
+}
+
+func (s *Server) newEngine(routes []route) *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	e.RedirectTrailingSlash = false
+	e.RedirectFixedPath = false
+	e.HandleMethodNotAllowed = true
+	e.UseEscapedPath = true // one decoding, ours, after the route is found
+	e.UnescapePathValues = false
+	e.Use(s.observe, s.rescue, securityHeaders, s.cors)
+	e.NoRoute(s.noRoute)
+	e.NoMethod(s.noMethod)
+	for _, r := range routes {
+		handler := s.handler(r)
+		e.Handle(r.method, r.pattern(), handler)
+		if r.method == http.MethodGet && !r.socket {
+			e.Handle(http.MethodHead, r.pattern(), handler)
+		}
+	}
+	return e
+}
+
+// untilDrain is parent, ended also by a shutdown, with errDraining as its cause then. cancel must be called.
+func (s *Server) untilDrain(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithCancelCause(parent)
+	go func() {
+		select {
+		case <-s.draining:
+		case <-s.sessions.Closing():
+		case <-ctx.Done():
+			return
+		}
+		end(errDraining)
+	}()
+	return ctx, func() { end(context.Canceled) }
+}
+
+// crowd counts who is there, and can be closed: then nobody enters, and the last one to leave is noticed. The zero
+// value is ready to use and safe for concurrent use.
+type crowd struct {
+	mu     sync.Mutex // guards all below
+	count  int
+	closed bool
+	empty  chan struct{}
+}
+
+func (c *crowd) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.count++
+	return true
+}
+
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count--
+	if c.closed && c.count == 0 {
+		close(c.empty)
+	}
+}
+
+// close lets nobody enter any more; the channel is closed once all have left.
+func (c *crowd) close() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.closed = true
+		c.empty = make(chan struct{})
+		if c.count == 0 {
+			close(c.empty)
+		}
+	}
+	return c.empty
+}

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+func (s *Server) createSession(c *call) error {
+	var req api.SessionRequest
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	made, err := s.sessions.Create(c.command(), c.owner, req)
+	if err != nil {
+		return err
+	}
+	return answerCreated(c, made)
+}
+
+func answerCreated(c *call, made *session.Session) error {
+	info := made.Info(c.command())
+	c.Header("Location", "/v1/sessions/"+url.PathEscape(info.ID))
+	return c.answer(http.StatusCreated, info)
+}
+
+func (s *Server) ensureSession(c *call) error {
+	var req api.SessionRequest
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	id := c.param("id")
+	if req.ID != nil && *req.ID != id {
+		return api.Errorf(api.CodeInvalidRequest, "field \"id\" is not the id in the path")
+	}
+	found, created, err := s.sessions.Ensure(c.command(), c.owner, id, req)
+	if err != nil {
+		return err
+	}
+	if created {
+		return answerCreated(c, found)
+	}
+	return c.answer(http.StatusOK, found.Info(c.ctx()))
+}
+
+func (s *Server) listSessions(c *call) error {
+	page, err := c.page()
+	if err != nil {
+		return err
+	}
+	filter := session.Filter{Page: page}
+	state, given, err := c.value("state")
+	if err != nil {
+		return err
+	}
+	if filter.State = api.SessionState(state); given && !validState(filter.State) {
+		return badQuery("state", "not a state of a session")
+	}
+	for key, values := range c.query {
+		name, ok := strings.CutPrefix(key, "metadata.")
+		if !ok {
+			continue
+		}
+		if len(values) > 1 {
+			return badQuery(key, "given twice")
+		}
+		if filter.Metadata == nil {
+			filter.Metadata = map[string]string{}
+		}
+		filter.Metadata[name] = values[0]
+	}
+	list, err := s.sessions.List(c.ctx(), c.owner, filter)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, list)
+}
+
+func validState(state api.SessionState) bool {
+	switch state {
+	case api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead:
+		return true
+	}
+	return false
+}
+
+// withSession is a handler of a session that is there.
+func (s *Server) withSession(handle func(*call, *session.Session) error) func(*call) error {
+	return func(c *call) error {
+		found, err := s.session(c)
+		if err != nil {
+			return err
+		}
+		return handle(c, found)
+	}
+}
+
+func (s *Server) getSession(c *call, sess *session.Session) error {
+	return c.answer(http.StatusOK, sess.Info(c.ctx()))
+}
+
+func (s *Server) patchSession(c *call, sess *session.Session) error {
+	var patch api.SessionPatch
+	if err := readJSON(c, &patch, true); err != nil {
+		return err
+	}
+	if err := sess.Update(c.command(), patch); err != nil {
+		return err
+	}
+	return s.getSession(c, sess)
+}
+
+func (s *Server) deleteSession(c *call) error {
+	if err := s.sessions.Delete(c.command(), c.owner, c.param("id")); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) resetSession(c *call, sess *session.Session) error {
+	var req api.ResetRequest
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	if err := sess.Reset(c.command(), req); err != nil {
+		return err
+	}
+	return s.getSession(c, sess)
+}
+
+func (s *Server) keepSession(c *call, sess *session.Session) error {
+	var req struct{}
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	if err := sess.Keep(c.command()); err != nil {
+		return err
+	}
+	return s.getSession(c, sess)
+}
+
+func (s *Server) interruptSession(c *call, sess *session.Session) error {
+	var req api.InterruptRequest
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	if err := interrupt(c.command(), sess, req); err != nil {
+		return err
+	}
+	return c.answer(http.StatusAccepted, struct{}{})
+}
+
+func (s *Server) postInput(c *call, sess *session.Session) error {
+	var req inputBody
+	if err := readJSON(c, &req, false); err != nil {
+		return err
+	}
+	if err := req.send(c.command(), sess); err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, struct{}{})
+}

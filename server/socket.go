@@ -1,0 +1,337 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+const (
+	pingEvery = 30 * time.Second
+	// hush is how long a peer may say nothing, not even to a ping, before it is given up.
+	hush = 5 * time.Minute
+	// backlog is how many frames of a client wait while one is carried out.
+	backlog = 8
+	// rest is how much of an oversized frame is read away, so that its sender sees the close frame.
+	rest = 64 << 20
+)
+
+// socket is one client on one session's log. Three goroutines serve it: read takes frames in, work carries them out
+// in order, and write alone sends.
+type socket struct {
+	srv     *Server
+	sess    *session.Session
+	conn    *websocket.Conn
+	wire    *wire
+	reader  *session.Reader
+	usage   bool
+	frames  chan frame  // closed by read
+	replies chan []byte // from work
+	over    chan struct{}
+	readEnd chan struct{}
+	readErr error // valid once readEnd is closed
+
+	mu      sync.Mutex // guards closing, and the order of read deadlines
+	closing bool
+}
+
+type frame struct {
+	kind int // websocket.TextMessage or websocket.BinaryMessage
+	data []byte
+}
+
+// serveSocket is GET /v1/sessions/{id}/ws. Token and Origin were checked by the gate.
+func (s *Server) serveSocket(c *call, sess *session.Session) error {
+	after, given, err := position(c, sess)
+	if err != nil {
+		return err
+	}
+	usage, err := c.flag("usage", false)
+	if err != nil {
+		return err
+	}
+	if !websocket.IsWebSocketUpgrade(c.Request) {
+		return api.Errorf(api.CodeInvalidRequest, "this is a WebSocket: the request must be an upgrade")
+	}
+	if !s.sockets.enter() {
+		return api.Errorf(api.CodeShuttingDown, "the server shuts down")
+	}
+	defer s.sockets.leave()
+	hijacker := &wireHijacker{ResponseWriter: c.Writer}
+	upgrader := websocket.Upgrader{
+		Subprotocols:    []string{api.Subprotocol},
+		ReadBufferSize:  4 << 10,
+		WriteBufferSize: 16 << 10,
+		CheckOrigin:     func(*http.Request) bool { return true },
+		Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
+			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "no WebSocket handshake: %v", reason))
+		},
+	}
+	conn, err := upgrader.Upgrade(hijacker, c.Request, nil)
+	if err != nil {
+		return nil // answered by Error
+	}
+	s.metrics.sockets.Inc()
+	defer s.metrics.sockets.Dec()
+	detach := sess.Attach()
+	defer detach()
+	info := sess.Info(c.command())
+	if !given {
+		after = info.LastSeq
+	}
+	k := &socket{
+		srv:     s,
+		sess:    sess,
+		conn:    conn,
+		wire:    hijacker.wire,
+		reader:  sess.Follow(after),
+		usage:   usage,
+		frames:  make(chan frame, backlog),
+		replies: make(chan []byte),
+		over:    make(chan struct{}),
+		readEnd: make(chan struct{}),
+	}
+	k.run(c.command(), info)
+	return nil
+}
+
+// run serves the socket until either side ends it; nothing of it is left then.
+func (k *socket) run(ctx context.Context, info api.Session) {
+	ctx, cancel := k.srv.untilDrain(ctx)
+	defer cancel()
+	worked := make(chan struct{})
+	go k.read()
+	go func() {
+		defer close(worked)
+		k.work(context.WithoutCancel(ctx))
+	}()
+	farewell := k.write(ctx, info)
+	cancel()
+	close(k.over)
+	k.close(farewell)
+	<-worked
+}
+
+// read takes frames until the connection ends. What it took is carried out even then.
+func (k *socket) read() {
+	defer close(k.readEnd)
+	defer close(k.frames)
+	k.conn.SetReadLimit(api.MaxBody)
+	k.conn.SetPongHandler(func(string) error { return k.heard() })
+	k.readErr = k.heard()
+	for k.readErr == nil {
+		var f frame
+		if f.kind, f.data, k.readErr = k.conn.ReadMessage(); k.readErr != nil {
+			return
+		}
+		k.readErr = k.heard()
+		k.frames <- f
+	}
+}
+
+// heard moves the read deadline, but not once the socket is being closed, which has one of its own.
+func (k *socket) heard() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closing {
+		return nil
+	}
+	return k.conn.SetReadDeadline(time.Now().Add(hush))
+}
+
+func (k *socket) endReading() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closing = true
+	_ = k.conn.SetReadDeadline(time.Now().Add(goodbye)) // fails only when the connection is gone
+}
+
+// work carries out frames, one after another, also those that came before the client went away.
+func (k *socket) work(ctx context.Context) {
+	for f := range k.frames {
+		reply, err := api.Marshal(k.carryOut(ctx, f))
+		if err != nil {
+			k.srv.log.Error("encode a reply", slog.Any("error", err))
+			continue
+		}
+		select {
+		case k.replies <- reply:
+		case <-k.over:
+		}
+	}
+}
+
+// farewell is what a close frame says; 0 means that there is nobody to say it to.
+type farewell struct {
+	code int
+	text string
+}
+
+var (
+	gone     = farewell{}
+	deleted  = farewell{websocket.CloseNormalClosure, "session_deleted"}
+	shutdown = farewell{websocket.CloseGoingAway, "shutting_down"}
+	lagging  = farewell{websocket.CloseTryAgainLater, "lagging; resume with after"}
+	broken   = farewell{websocket.CloseInternalServerErr, "internal_error"}
+	expired  = farewell{websocket.CloseInternalServerErr, "events_expired"}
+)
+
+// write sends hello, events, replies, usage and pings, and says how the socket is to end.
+func (k *socket) write(ctx context.Context, info api.Session) farewell {
+	hello := api.Hello{Type: "hello", Protocol: api.Protocol, Session: info}
+	if err := k.sendJSON(hello); err != nil {
+		return gone
+	}
+	unblock := context.AfterFunc(ctx, func() { // a write that waits does not hold up a shutdown
+		_ = k.wire.SetWriteDeadline(time.Now().Add(goodbye))
+	})
+	defer unblock()
+	ctx, cancel := context.WithCancel(ctx)
+	events, failed := fetch(ctx, k.reader.Events(ctx))
+	defer func() {
+		cancel()
+		for range events { // until fetch has ended
+		}
+	}()
+	stop := k.watchLag(ctx)
+	defer stop()
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	var tick <-chan time.Time
+	if k.usage {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	deletion, deadline := k.sess.Deleted(), (<-chan time.Time)(nil)
+	for {
+		var err error
+		select {
+		case event, more := <-events:
+			if !more {
+				return k.ending(ctx, failed())
+			}
+			err = k.sendEvent(event)
+		case reply := <-k.replies:
+			err = k.send(reply)
+		case <-tick:
+			now := k.sess.Info(ctx)
+			err = k.sendJSON(api.UsageFrame{Type: "usage", Usage: now.Usage, Limits: now.Limits, ReapAt: now.ReapAt})
+		case <-ping.C:
+			err = k.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(stall))
+		case <-deletion:
+			deletion, deadline = nil, time.After(goodbye) // the last events may still be on their way
+		case <-deadline:
+			return deleted
+		case <-ctx.Done():
+			return k.ending(ctx, ctx.Err())
+		case <-k.readEnd:
+			return gone
+		}
+		if err != nil {
+			return k.ending(ctx, err)
+		}
+	}
+}
+
+// ending is the farewell after the events or a write failed.
+func (k *socket) ending(ctx context.Context, err error) farewell {
+	select {
+	case <-k.sess.Deleted():
+		return deleted
+	default:
+	}
+	if errors.Is(context.Cause(ctx), errDraining) {
+		return shutdown
+	}
+	var known *api.Error
+	if errors.As(err, &known) {
+		switch known.Code {
+		case api.CodeShuttingDown:
+			return shutdown
+		case api.CodeSessionNotFound:
+			return deleted
+		case api.CodeEventsExpired:
+			return expired
+		}
+	}
+	switch {
+	case errors.Is(err, session.ErrLagging):
+		return lagging
+	case isWriteError(err):
+		return gone
+	}
+	k.srv.log.Error("socket failed", slog.Any("error", err))
+	return broken
+}
+
+func isWriteError(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, errCut) || errors.Is(err, websocket.ErrCloseSent) ||
+		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// watchLag cuts off a client that lags, also while a write to it waits. It is told where it can still be.
+func (k *socket) watchLag(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-k.reader.Lagged():
+			k.sayClose(lagging)
+			k.wire.pace.cut()
+		case <-ctx.Done():
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (k *socket) sayClose(f farewell) {
+	message := websocket.FormatCloseMessage(f.code, f.text)
+	_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(goodbye)) // a try
+}
+
+// close says farewell, gives the peer a moment to answer, and closes the connection. Reading ends with it.
+func (k *socket) close(f farewell) {
+	if f != gone {
+		k.sayClose(f)
+	}
+	k.endReading()
+	select {
+	case <-k.readEnd:
+		if errors.Is(k.readErr, websocket.ErrReadLimit) { // the peer sees our close frame only when it may send on
+			_, _ = io.Copy(io.Discard, io.LimitReader(k.wire, rest))
+		}
+	case <-time.After(goodbye): // a frame is being carried out and another one waits
+	}
+	_ = k.conn.Close() // nothing to do about a connection that does not close
+}
+
+func (k *socket) sendEvent(event api.Event) error {
+	line, err := eventJSON(event)
+	if err != nil {
+		return err
+	}
+	return k.send(line)
+}
+
+func (k *socket) sendJSON(v any) error {
+	data, err := api.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return k.send(data)
+}
+
+func (k *socket) send(data []byte) error { return k.conn.WriteMessage(websocket.TextMessage, data) }
