@@ -58,14 +58,18 @@ func Millis(ms int64) Time { return Time{time.UnixMilli(ms).UTC()} }
 
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
 
-// MarshalText implements [encoding.TextMarshaler].
-func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+// MarshalJSON implements [json.Marshaler]; without it that of the embedded time would drop zeros.
+func (t Time) MarshalJSON() ([]byte, error) { return []byte(`"` + t.String() + `"`), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (t *Time) UnmarshalText(b []byte) error {
-	parsed, err := time.Parse(time.RFC3339, string(b))
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *Time) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	parsed, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return fmt.Errorf("time %q is not RFC 3339", b)
+		return fmt.Errorf("time %q is not RFC 3339", s)
 	}
 	*t = At(parsed)
 	return nil

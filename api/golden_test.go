@@ -194,6 +194,15 @@ func TestBadBodiesAreNamedInTheError(t *testing.T) {
 	}
 }
 
+func TestTimesHaveThreeDigitsOfASecond(t *testing.T) {
+	for nanos, want := range map[int]string{0: ".000Z", 5e8: ".500Z", 58e7: ".580Z", 999999999: ".999Z"} {
+		b, err := api.Marshal(api.At(time.Date(2026, 1, 2, 3, 4, 5, nanos, time.FixedZone("", 3600))))
+		if want = `"2026-01-02T02:04:05` + want + `"`; string(b) != want || err != nil {
+			t.Errorf("%s (%v), want %s", b, err, want)
+		}
+	}
+}
+
 func TestOutputsFold(t *testing.T) {
 	var f api.Outputs
 	show := func(text, id string) api.DisplayData {

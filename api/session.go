@@ -184,10 +184,8 @@ type Stats struct {
 	Sessions      map[SessionState]int64 `json:"sessions"`
 	Kernels       int64                  `json:"kernels"`
 	Pool          Pool                   `json:"pool"`
-	MemoryBytes   int64                  `json:"memory_bytes"`
-	CPUSeconds    float64                `json:"cpu_seconds"`
-	KernelMemory  int64                  `json:"kernel_memory_bytes"`
-	KernelCPU     float64                `json:"kernel_cpu_seconds"`
+	MemoryBytes   int64                  `json:"memory_bytes"` // of all kernels
+	CPUSeconds    float64                `json:"cpu_seconds"`  // of all kernels that live
 	Executions    int64                  `json:"executions"`
 	Isolation     Isolation              `json:"isolation"`
 	Environments  []EnvironmentInfo      `json:"environments"`
