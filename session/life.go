@@ -141,11 +141,29 @@ func (s *Session) settle(ctx context.Context, c change) {
 	s.mustCommit(ctx, c)
 }
 
-// mustCommit commits what has happened already. A database that cannot write is an emergency: the session goes on in
-// memory, and the operator is told.
+// retryPause is between two attempts to write what has happened already.
+const retryPause = time.Second
+
+// mustCommit commits what has happened already. While the disk is full or fails it tries again, so that nothing is
+// lost: the kernel's output waits meanwhile, and the operator is told.
 func (s *Session) mustCommit(ctx context.Context, c change) {
-	if err := s.commit(context.WithoutCancel(ctx), c); err != nil && !errors.Is(err, store.ErrClosed) {
-		s.log.Error("the log cannot be written", "error", err)
+	for {
+		err := s.commit(context.WithoutCancel(ctx), c)
+		switch {
+		case err == nil, errors.Is(err, store.ErrClosed):
+			return
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists):
+			s.log.Error("the log cannot be written, and never will be", "error", err)
+			return
+		}
+		s.log.Error("the log cannot be written; trying again", "error", err)
+		pause := time.NewTimer(retryPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
 	}
 }
 

@@ -385,8 +385,8 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	m.mu.Unlock()
 	for _, s := range all {
 		if info := s.Info(ctx); info.State == api.StateIdle || info.State == api.StateBusy {
-			st.KernelMemory += info.Usage.MemoryBytes
-			st.KernelCPU += info.Usage.CPUSeconds
+			st.MemoryBytes += info.Usage.MemoryBytes
+			st.CPUSeconds += info.Usage.CPUSeconds
 			st.Isolation = info.Isolation
 		}
 	}

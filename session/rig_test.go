@@ -205,7 +205,7 @@ func wantShape(t *testing.T, s *session.Session, want string) {
 }
 
 // script runs the little language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N,
-// ask, write FILE TEXT, remove FILE, one a line.
+// ask, write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, one a line.
 func script(dir func() string) func(*kerneltest.Cell) {
 	return func(c *kerneltest.Cell) {
 		for line := range strings.Lines(c.Code) {
@@ -230,6 +230,10 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				for range 16 * n {
 					c.Print(piece)
 				}
+			case "display":
+				var n int
+				fmt.Sscan(rest, &n)
+				c.Display(map[string]any{"text/plain": strings.Repeat("d", n)})
 			case "fail":
 				c.Raise("ValueError", rest)
 				return
@@ -256,9 +260,9 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				}
 			case "remove":
 				os.Remove(filepath.Join(dir(), rest))
-			case "late":
-				id, runner := c.ID, c.Runner
-				go func() { runner.Stream(id, "stdout", rest+"\n", 0) }()
+			case "as": // another execution, whose thread still prints
+				id, text, _ := strings.Cut(rest, " ")
+				c.Runner.Stream(id, "stdout", text+"\n", 0)
 			}
 		}
 	}

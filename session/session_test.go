@@ -687,34 +687,65 @@ func TestAfterACrashTheKernelsAreReportedAndHeldOutputIsKept(t *testing.T) {
 	}
 }
 
-func TestLateOutputIsLoggedUpToItsLimit(t *testing.T) {
-	r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = 25 })
-	s := r.session(api.SessionRequest{})
-	for i := range 4 {
-		e := execute(t, s, fmt.Sprintf("late %09d", i))
-		if e.Text != "" && !strings.Contains(e.Text, "0") {
-			t.Errorf("%+v", e)
-		}
-	}
-	if e := execute(t, s, "print x"); e.Status != api.StatusOK {
-		t.Errorf("%+v", e)
-	}
-}
-
-func TestAFinishedExecutionNeverChanges(t *testing.T) {
+func TestNothingIsLostWhileTheDiskFails(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
-	e := execute(t, s, "print x\nlate y")
-	execute(t, s, "print z")
-	execute(t, s, "print z")
-	again, err := s.Execution(t.Context(), e.ID)
+	execute(t, s, "print x")
+	dir := filepath.Join(r.dir, "artifacts")
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	id := submit(t, s, "display 100000\nprint after") // its body goes to the artifacts
+	until(t, s, s.LastSeq()-1, "execution_queued")
+	waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if e, _ := s.Wait(waiting, id); e.Status.Final() {
+		t.Fatalf("it ended without its output: %+v", e)
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	e := wait(t, s, id)
+	if e.Status != api.StatusOK || len(e.Outputs) != 2 || len(e.Outputs[0].Data["text/plain"]) < 100_000 {
+		t.Errorf("%s with %d outputs", e.Status, len(e.Outputs))
+	}
+	now(t, s) // has no gap
+}
+
+func TestLateOutputIsLoggedUpToItsLimitAndChangesNothingThatEnded(t *testing.T) {
+	r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = 25 })
+	s := r.session(api.SessionRequest{})
+	first := execute(t, s, "print x")
+	var late []string
+	for _, text := range []string{"one 56789", "two 56789", "three6789", "four 6789"} { // 10 bytes each, with the newline
+		execute(t, s, "as "+first.ID+" "+text)
+	}
+	for _, e := range now(t, s) {
+		if b, ok := e.Body.(api.Stream); ok && e.ExecutionID == first.ID {
+			late = append(late, b.Name+":"+b.Text)
+		}
+	}
+	if len(late) != 4 || late[0] != "stdout:x\n" || late[1] != "stdout:one 56789\n" || late[2] != "stdout:two 56789\n" ||
+		!strings.Contains(late[3], "stderr:\n[output after the end of its cell reached limits.output_bytes") {
+		t.Errorf("%q", late)
+	}
+	again, err := s.Execution(t.Context(), first.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	was, _ := api.Marshal(e)
+	was, _ := api.Marshal(first)
 	is, _ := api.Marshal(again)
 	if string(was) != string(is) {
-		t.Errorf("was\n%s\nis\n%s", was, is)
+		t.Errorf("was\n%s\nand is\n%s", was, is)
+	}
+	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	second := execute(t, s, "print y")
+	before := s.LastSeq()
+	execute(t, s, "as "+second.ID+" again")
+	if log := shape(now(t, s)[before:]); !strings.Contains(log, "stdout:again") {
+		t.Errorf("a fresh kernel has no limit of its own: %s", log)
 	}
 }
 

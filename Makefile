@@ -1,0 +1,67 @@
+# Everything a person needs starts here; `make help` lists it.
+
+GO      ?= go
+PYTHON  ?= /usr/bin/python3
+BIN     := bin/talaria
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
+
+# What kernels need, and what only the tests need, as Debian names it.
+PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
+TEST_PACKAGES   := chromium curl procps util-linux python3-websockets
+
+export CGO_ENABLED := 1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS="--addr …" for more)
+	$(BIN) serve $(ARGS)
+
+.PHONY: build
+build: ## Build bin/talaria
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
+
+.PHONY: test
+test: setup test-setup build lint ## Install what the tests need, and run all of them
+	cd kernel/runner && $(PYTHON) -m unittest discover -s tests -t .
+	$(GO) test -p 1 -timeout 15m ./...
+
+.PHONY: race
+race: ## Run the tests of everything but e2e with the race detector
+	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)
+
+.PHONY: lint
+lint: ## Check formatting and go vet
+	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt-ed: $$files"; exit 1; }
+	$(GO) vet ./...
+
+.PHONY: bench
+bench: ## Measure (medians and ratios of one run)
+	$(GO) test -run '^$$' -bench . -benchmem ./kernel/... ./session/... ./store/... ./artifacts/...
+
+.PHONY: setup
+setup: ## Install Python and the data libraries if they are missing
+	@$(PYTHON) -c 'import importlib.util as u, sys; \
+	  sys.exit(any(u.find_spec(m) is None for m in ("numpy", "pandas", "matplotlib")))' 2>/dev/null || $(MAKE) -s install PACKAGES="$(PYTHON_PACKAGES)"
+
+.PHONY: test-setup
+test-setup:
+	@( for tool in chromium curl pgrep setpriv; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import websockets' ) 2>/dev/null \
+	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
+
+.PHONY: install
+install:
+	@command -v apt-get >/dev/null || { echo "install these yourself, this is no Debian: $(PACKAGES)"; exit 1; }
+	$(APT) update -q
+	$(APT) install -q -y --no-install-recommends $(PACKAGES)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

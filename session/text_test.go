@@ -1,0 +1,77 @@
+package session
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// feed gives a text to a transcript in pieces of n bytes.
+func feed(t *transcript, stderr bool, text string, n int) {
+	for len(text) > n {
+		t.write(stderr, text[:n])
+		text = text[n:]
+	}
+	t.write(stderr, text)
+}
+
+func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
+	const in = "a\x1b[1;31mred\x1b[0m \x1b]0;title\x07link \x1b]8;;http://x\x1b\\here\x1b]8;;\x1b\\ my-secret-value my-sec my-se\x1b[0mcret-value2 end"
+	const want = "ared link here [redacted] my-sec [redacted]2 end"
+	for n := 1; n <= len(in); n++ {
+		tr := newTranscript(newRedactor([]string{"my-secret-value", "short"}, nil))
+		feed(tr, false, in, n)
+		if got := tr.String(); got != want {
+			t.Fatalf("in pieces of %d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestOverlappingSecretsAndPatterns(t *testing.T) {
+	r := newRedactor([]string{"abcdefgh", "abcdefghijkl", "ghijklmnop"}, []*regexp.Regexp{regexp.MustCompile(`sk-[a-z0-9]{10}`)})
+	for n := 1; n < 40; n++ {
+		tr := newTranscript(r)
+		feed(tr, false, "x abcdefghijkl y abcdefgh z sk-0123456789 sk-012", n)
+		if got, want := tr.String(), "x [redacted] y [redacted] z [redacted] sk-012"; got != want {
+			t.Fatalf("in pieces of %d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
+	tr := newTranscript(newRedactor(nil, nil))
+	out, errs := strings.Repeat("o", 200_000), strings.Repeat("e", 50_000)
+	tr.write(false, "first ")
+	tr.write(true, "E1 ")
+	feed(tr, false, out, 997)
+	feed(tr, true, errs, 333)
+	tr.write(false, " last-out")
+	tr.write(true, " last-err")
+	tr.line("result")
+	got := tr.String()
+	if len(got) > textBudget+stderrBudget+200 {
+		t.Errorf("%d bytes", len(got))
+	}
+	if !strings.HasPrefix(got, "first E1 ooo") || !strings.HasSuffix(got, " last-out last-err\nresult") {
+		t.Errorf("%q … %q", got[:20], got[len(got)-40:])
+	}
+	if strings.Count(got, "bytes are left out here]") != 2 {
+		t.Error("two notices are wanted")
+	}
+	if o := strings.Count(got, "o"); o < 49_000 || o > 50_100 {
+		t.Errorf("%d bytes of stdout are kept", o)
+	}
+}
+
+func TestRunesAreNeverCut(t *testing.T) {
+	tr := newTranscript(newRedactor(nil, nil))
+	feed(tr, false, strings.Repeat("åäö€😀", 20_000), 14)
+	if got := tr.String(); strings.Contains(got, "\uFFFD") || !strings.Contains(got, "left out") {
+		t.Error("a rune was cut")
+	}
+	for n := range 20 {
+		if s := cut("a€😀b", n); !strings.HasPrefix("a€😀b", s) || strings.ContainsRune(s, '\uFFFD') || len(s) > n {
+			t.Errorf("cut to %d: %q", n, s)
+		}
+	}
+}
