@@ -1,0 +1,46 @@
+"""Processes that user code starts: their output comes in order, and a fork never acts as the kernel."""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+from sys import addaudithook, modules
+
+from posix import register_at_fork
+
+from talaria_runner.interrupts import Interrupts
+from talaria_runner.outbox import Outbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STARTS = frozenset(
+    ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "pty.spawn")
+)
+_OPENS = "ctypes.dlopen"
+
+
+class Children:
+    def __init__(self, outbox: Outbox, interrupts: Interrupts) -> None:
+        self._outbox = outbox
+        self._interrupts = interrupts
+
+    def watch(self, become_child: Callable[[], None]) -> None:
+        """From now on text is sent before a child starts. become_child is called in each forked child."""
+        addaudithook(self._heard)
+        register_at_fork(after_in_child=become_child)
+
+    def _heard(self, event: str, args: tuple[object, ...]) -> None:
+        if event in _STARTS:
+            self._interrupts.children = True
+        elif event != _OPENS or _being_imported("ctypes"):
+            return
+        if not self._outbox.forked:
+            self._outbox.begin_marks()
+
+
+def _being_imported(name: str) -> bool:
+    """ctypes opens the program itself when it is imported, which numpy does: nobody writes through that."""
+    spec = getattr(modules.get(name), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))

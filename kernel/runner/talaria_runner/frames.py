@@ -1,0 +1,73 @@
+"""How the frames to the host look. A frame is made without its last brace: the outbox adds the mark."""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+from _json import encode_basestring_ascii as quoted
+from _json import make_encoder
+
+from talaria_runner.execution import Execution
+
+MAX_EVALUE = 4 << 20
+
+
+def encode(value: object, default: object = None) -> str:
+    """JSON of value in ASCII. Raises TypeError or ValueError for what JSON cannot say, NaN included."""
+    encoder = make_encoder({}, default or _refuse, quoted, None, ":", ",", False, False, False)
+    return "".join(encoder(value, 0))
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def ready(mark: str) -> str:
+    return f'{{"type":"ready","mark":{quoted(mark)}'
+
+
+def stream(execution: Execution, name: str, text: str) -> str:
+    return f'{{"type":"stream","id":{quoted(execution.id)},"name":"{name}","text":{quoted(text)}'
+
+
+def display(execution: Execution, data: str, metadata: str, display_id: str, update: bool) -> str:
+    """data and metadata are JSON already."""
+    return (
+        f'{{"type":"display","id":{quoted(execution.id)},"data":{data},"metadata":{metadata},'
+        f'"display_id":{quoted(display_id)},"update":{_flag(update)}'
+    )
+
+
+def result(execution: Execution, data: str, metadata: str) -> str:
+    """data and metadata are JSON already."""
+    return f'{{"type":"result","id":{quoted(execution.id)},"data":{data},"metadata":{metadata}'
+
+
+def error(execution: Execution, ename: str, evalue: str, lines: list[str]) -> str:
+    traceback = ",".join([quoted(line) for line in lines])
+    return (
+        f'{{"type":"error","id":{quoted(execution.id)},"ename":{quoted(ename)},'
+        f'"evalue":{quoted(evalue[:MAX_EVALUE])},"traceback":[{traceback}]'
+    )
+
+
+def clear(execution: Execution, wait: bool) -> str:
+    return f'{{"type":"clear","id":{quoted(execution.id)},"wait":{_flag(wait)}'
+
+
+def input_request(execution: Execution, request_id: str, prompt: str, password: bool) -> str:
+    return (
+        f'{{"type":"input","id":{quoted(execution.id)},"request_id":{quoted(request_id)},'
+        f'"prompt":{quoted(prompt)},"password":{_flag(password)}'
+    )
+
+
+def done(execution: Execution) -> str:
+    return (
+        f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'
+        f'"interrupted":{_flag(execution.interrupted)}'
+    )
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,135 @@
+"""KeyboardInterrupt in the user code of exactly the execution that the host named, and nowhere else.
+
+The thread that reads the host's frames marks the execution and sends SIGINT. The handler, in the main thread, looks
+where it landed: inside the guard and in user code, it raises. Anywhere else it raises nothing; the request stays
+with the execution, and the reader sends the signal again, ever more slowly, until it is delivered or the execution
+has ended. What is left of it then goes with the execution.
+"""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+import sys
+from _signal import SIG_UNBLOCK, SIGINT, default_int_handler, getsignal, pthread_kill, pthread_sigmask, signal
+from _thread import get_ident
+from posix import getpgrp, getpid, killpg
+from sys import _getframe
+
+from talaria_runner.execution import Execution
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
+OURS = __file__.rpartition("/")[0] + "/"  # where code is the runner's
+
+
+class Interrupts:
+    def __init__(self) -> None:
+        self.execution: Execution | None = None  # the one that was given and has not ended
+        self.guard: FrameType | None = None  # below this frame is user code; None when none runs
+        self.idle: FrameType | None = None  # below this frame background tasks run while no cell does
+        self.cancel: Callable[[], bool] | None = None  # cancels what is awaited; False when it did before
+        self.waiting: set[CodeType] = set()  # functions of ours that may be interrupted while they wait
+        self.children = False  # some were started: they get the signal as well
+        self._main = get_ident()
+        self._sent = 0  # signals that we sent
+        self._seen = 0  # of these, how many the handler knows of
+        self._forked = False
+        self._handler = self._on_signal
+
+    def install(self) -> None:
+        """Makes SIGINT ours, also where user code took it. Only in the main thread."""
+        if getsignal(SIGINT) is not self._handler:
+            signal(SIGINT, self._handler)
+        pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
+
+    def keep_unraisable(self) -> None:
+        """Has an interrupt that landed in a finaliser, where Python drops all exceptions, come again."""
+        sys.unraisablehook = self._on_unraisable
+
+    def request(self, execution: Execution) -> None:
+        """Interrupts this execution. Called by the reader, which also reads what may come after it."""
+        execution.interrupts += 1
+        if getsignal(SIGINT) is self._handler:
+            execution.interrupt_requested = True
+            self._sent += 1
+        # Else user code handles it by itself, once for each request.
+        if self.children and getpgrp() == getpid():
+            killpg(getpid(), SIGINT)
+        else:
+            pthread_kill(self._main, SIGINT)
+
+    def repeat(self) -> None:
+        """Sends the signal again, for a request that could not be delivered yet. Called by the reader."""
+        self._sent += 1
+        pthread_kill(self._main, SIGINT)
+
+    def deliver(self) -> None:
+        """Raises what could not be raised while code of ours ran. Called by it on the way back to user code."""
+        execution = self.execution
+        if execution is None or not execution.interrupt_requested or self.guard is None:
+            return
+        if get_ident() == self._main and self._inside(_getframe(), self.guard):
+            self._raise(execution)
+
+    def become_child(self) -> None:
+        self._forked = True
+        if getsignal(SIGINT) is self._handler:
+            signal(SIGINT, default_int_handler)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if self._forked:
+            raise KeyboardInterrupt
+        ours = self._sent != self._seen
+        self._seen = self._sent
+        execution = self.execution
+        if execution is None or (ours and not execution.interrupt_requested):
+            return  # it came too late, or the request was delivered without the signal
+        landed = _getframe().f_back
+        if self.guard is None:
+            if self.idle is not None and self._inside(landed, self.idle) and not self._awaits(landed):
+                raise KeyboardInterrupt  # a background task that does not let the cell begin
+            return
+        if landed is self.guard or not self._inside(landed, self.guard):
+            return
+        if landed.f_code in self.waiting:
+            self._raise(execution)
+        if not self._is_user_code(landed):
+            return
+        if self.cancel is not None and self._awaits(landed) and self.cancel():
+            execution.interrupt_requested = False
+            execution.interrupted = True
+            return
+        self._raise(execution)
+
+    def _raise(self, execution: Execution) -> None:
+        execution.interrupt_requested = False
+        execution.interrupted = True
+        raise KeyboardInterrupt
+
+    def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+        execution = self.execution
+        if dropped.exc_type is KeyboardInterrupt and execution is not None and execution.interrupts:
+            execution.interrupt_requested = True
+        else:
+            sys.__unraisablehook__(dropped)
+
+    def _inside(self, frame: FrameType | None, outer: FrameType) -> bool:
+        while frame is not None and frame is not outer:
+            frame = frame.f_back
+        return frame is not None
+
+    def _is_user_code(self, frame: FrameType) -> bool:
+        return not frame.f_code.co_filename.startswith(OURS)
+
+    def _awaits(self, frame: FrameType) -> bool:
+        """Whether it is the event loop that was interrupted, with no user code on top of it."""
+        while not frame.f_code.co_filename.startswith(OURS):
+            name = frame.f_code.co_filename
+            if "/asyncio/" not in name and not name.endswith("/selectors.py"):
+                return False
+            frame = frame.f_back
+        return True

@@ -1,0 +1,244 @@
+"""The kernel: it puts the parts together and serves the host until the process ends."""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+import builtins
+import os
+import sys
+from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
+from _thread import allocate_lock, stack_size, start_new_thread
+from posix import _exit, urandom
+
+from talaria_runner import display as display_module
+from talaria_runner import execution as executions
+from talaria_runner import frames, shim
+from talaria_runner.children import Children
+from talaria_runner.control import Reader
+from talaria_runner.cstdio import flusher
+from talaria_runner.descriptors import Descriptors
+from talaria_runner.display import Display
+from talaria_runner.engine import PlainEngine
+from talaria_runner.eventloop import EventLoop
+from talaria_runner.execution import Execution
+from talaria_runner.figures import Figures
+from talaria_runner.guard import Guard
+from talaria_runner.imports import Hooks
+from talaria_runner.interrupts import Interrupts
+from talaria_runner.outbox import Outbox
+from talaria_runner.sources import Sources
+from talaria_runner.stdin import Stdin
+from talaria_runner.streams import TextOut
+from talaria_runner.tracebacks import Tracebacks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import NoReturn
+
+    from talaria_runner.engine import Engine
+
+_STACK = 1 << 20  # bytes for each of our threads: the memory limit counts all of a stack
+_INTERNAL = "TALARIA_INTERNAL_"
+_PACKAGES = "TALARIA_PACKAGES"
+
+
+def run(control_fd: int) -> NoReturn:
+    """Serves the host on control_fd, a stream socket. Called once, in the main thread of a process of its own."""
+    main = _make_main()
+    _prepare_interpreter()
+    _Kernel(control_fd, main).serve()
+
+
+class _Kernel:
+    """Its methods run in the main thread, but for accept."""
+
+    def __init__(self, control_fd: int, main: ModuleType) -> None:
+        self._descriptors = Descriptors(control_fd)
+        mark = urandom(16).hex()
+        self._outbox = Outbox(self._descriptors, mark)
+        self._interrupts = Interrupts()
+        self._guard = Guard(self._interrupts)
+        self._loop = EventLoop(self._interrupts)
+        self._stdin = Stdin(self._outbox, self._interrupts)
+        self._sources = Sources()
+        self._tracebacks = Tracebacks(self._sources)
+        self._display = Display(self._outbox, self._interrupts, self._tracebacks)
+        self._figures = Figures(self._display)
+        self._flush_c = flusher()
+        self._job: Execution | None = None
+        self._given = allocate_lock()
+        self._given.acquire()
+        self._forked = False
+        self._streams = (
+            TextOut(1, self._outbox, self._interrupts),
+            TextOut(2, self._outbox, self._interrupts),
+        )
+        self._install()
+        self.engine: Engine = PlainEngine(
+            main, vars(builtins), self._guard, self._outbox, self._display, self._figures, self._loop,
+            self._sources, self._tracebacks,
+        )  # fmt: skip
+        reader = Reader(self._descriptors.control, self._interrupts, self._stdin, self.accept)
+        _start(self._outbox.run)
+        _start(reader.run)
+        self._outbox.put(frames.ready(mark))
+
+    def _install(self) -> None:
+        sys.stdout = sys.__stdout__ = self._streams[0]
+        sys.stderr = sys.__stderr__ = self._streams[1]
+        self._stdin.install(vars(builtins))
+        builtins.display = self._display.display
+        display_module.shared.append(self._display)
+        self._interrupts.install()
+        self._interrupts.keep_unraisable()
+        hooks = Hooks()
+        hooks.after("threading", executions.follow_threads)
+        hooks.after("asyncio", self._loop.adopt)
+        hooks.after("getpass", self._stdin.adopt_getpass)
+        hooks.after("linecache", self._sources.fill)
+        hooks.after("inspect", self._sources.find_classes)
+        hooks.after("matplotlib.pyplot", self._figures.adopt)
+        hooks.after("IPython.core.display_functions", shim.adopt)
+        hooks.install()
+        shim.install()
+        Children(self._outbox, self._interrupts).watch(self._become_child)
+
+    def accept(self, execution: Execution) -> None:
+        """Takes the next execution. Called by the reader."""
+        self._interrupts.execution = execution
+        self._job = execution
+        try:
+            self._given.release()
+        except RuntimeError:
+            pass  # it is awake
+        self._loop.wake()
+
+    def serve(self) -> NoReturn:
+        """Runs what is given, one after another. Signal handlers of user code may raise anywhere in here, so each
+        step is one that can be done again, except running the code."""
+        while True:
+            try:
+                self._serve_one()
+            except BaseException as e:
+                self._survive(e)
+
+    def _serve_one(self) -> None:
+        if self._forked:
+            self._leave(None)
+        job = self._job
+        if job is None:
+            if not self._loop.idle_until(lambda: self._job is not None):
+                self._given.acquire()
+            return
+        if not job.started:
+            executions.begin(job)
+            self._outbox.begin()
+            job.started = True
+            self.engine.run(job)
+        elif job.status is None:
+            job.status = "error"
+        self._finish(job)
+
+    def _finish(self, job: Execution) -> None:
+        if self._forked:
+            self._leave(None)
+        self._outbox.settle()
+        self._flush_c()
+        self._descriptors.restore_standard()
+        self._restore_streams()
+        self._interrupts.install()
+        # From here on no interrupt means this execution, and the host may give the next one.
+        if self._interrupts.execution is job:
+            self._interrupts.execution = None
+        self._stdin.end()
+        if self._job is job:
+            self._outbox.put(frames.done(job))
+            if self._job is job:
+                self._job = None
+
+    def _survive(self, error: BaseException) -> None:
+        """Reports an exception that came between two cells, or out of the runner itself."""
+        try:
+            if self._forked:
+                self._leave(error)
+            job = self._job
+            if job is not None and job.started and job.status is None:
+                self.engine.fail(job, error)
+            else:
+                self._display.report(error)
+        except BaseException:
+            pass  # one more of the same; the next round goes on
+
+    def _restore_streams(self) -> None:
+        for name, stream in (("stdout", self._streams[0]), ("stderr", self._streams[1])):
+            present = getattr(sys, name, None)
+            if present is not stream and not _can_be_written(present):
+                setattr(sys, name, stream)
+
+    def _become_child(self) -> None:
+        self._forked = True
+        self._outbox.become_child()
+        self._interrupts.become_child()
+        self._stdin.become_child()
+        self._loop.become_child()
+
+    def _leave(self, error: BaseException | None) -> NoReturn:
+        """Ends a forked child that came to the end of the cell."""
+        status = 0 if error is None else 1
+        try:
+            if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+                status = error.code or 0
+            elif error is not None:
+                self._display.report(error)
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+        finally:
+            _exit(status & 0xFF)
+
+
+def _make_main() -> ModuleType:
+    module = type(sys)("__main__")
+    module.__builtins__ = builtins
+    sys.modules["__main__"] = module
+    return module
+
+
+def _prepare_interpreter() -> None:
+    packages = os.environ.get(_PACKAGES)
+    for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
+        del os.environ[name]
+    if packages and packages not in sys.path:
+        sys.path.append(packages)
+    if not hasattr(builtins, "quit"):
+        import site
+
+        site.main()
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    sys.argv = [""]
+    # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
+    sys.dont_write_bytecode = True
+
+
+def _start(function: Callable[[], None]) -> None:
+    """Starts a thread that threading does not know and that no signal is delivered to."""
+
+    def run() -> None:
+        pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+        function()
+
+    before = stack_size(_STACK)
+    try:
+        start_new_thread(run, ())
+    finally:
+        stack_size(before)
+
+
+def _can_be_written(stream: object) -> bool:
+    try:
+        return callable(stream.write) and not getattr(stream, "closed", False)
+    except Exception:
+        return False

@@ -1,0 +1,127 @@
+"""What user code may do to its own process without taking the runner down."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.host import Outcome, Runner
+
+_HARM = {
+    "closes the first descriptors": "import os; os.closerange(0, 10)",
+    "redirects the first descriptors": "import os\nn = os.open('/dev/null', os.O_RDWR)\nfor fd in range(10): os.dup2(n, fd)",
+    "deletes builtins": "import builtins\nfor n in ('len', 'isinstance', 'print', 'Exception', 'getattr', 'type', 'repr'): delattr(builtins, n)",
+    "clears builtins": "import builtins; builtins.__dict__.clear()",
+    "breaks the library": (
+        "import json, time, threading, socket, os, traceback, linecache, io, signal\n"
+        "for m in (json, time, threading, socket, os, traceback, linecache, io, signal):\n"
+        "    for n in dir(m):\n"
+        "        if not n.startswith('__') and callable(getattr(m, n)): setattr(m, n, None)"
+    ),
+    "empties sys": "import sys\nsys.meta_path.clear(); sys.path.clear(); sys.path_hooks.clear(); sys.stdout = sys.stderr = None",
+    "throws modules away": "import sys; sys.modules.clear()",
+    "empties its globals": "globals().clear()",
+    "takes main away": "import sys; sys.modules.pop('__main__')",
+    "traces and raises": "import sys\ndef t(*a): raise ValueError('trace')\nsys.settrace(t)",
+    "profiles and raises": "import sys\ndef t(*a): raise ValueError('profile')\nsys.setprofile(t)",
+    "lowers the recursion limit": "import sys\nfor n in range(1, 200):\n    try: sys.setrecursionlimit(n); break\n    except RecursionError: pass",
+    "changes the directory": "import os; os.mkdir('d'); os.chdir('d'); os.rmdir('../d')",
+    "raises in hooks": "import sys\ndef bad(*a): raise ValueError\nsys.excepthook = sys.unraisablehook = bad\nclass X:\n    def __del__(self): 1/0\nX()\nraise KeyError",
+    "raises in a displayhook": "import sys\ndef bad(v): raise ValueError\nsys.displayhook = bad",
+    "registers exit functions": "import atexit; atexit.register(print, 'at exit')",
+    "stops collecting": "import gc; gc.disable(); gc.set_threshold(1, 1, 1)",
+    "switches threads rarely": "import sys; sys.setswitchinterval(100)",
+    "makes descriptors non-blocking": "import os\nfor fd in os.listdir('/proc/self/fd'):\n    try: os.set_blocking(int(fd), False)\n    except OSError: pass",
+    "raises in signal handlers": "import signal\ndef bad(*a): raise ValueError('late')\nsignal.signal(signal.SIGALRM, bad); signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)",
+    "ignores the interrupt signal": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "removes what it finds of ours": "import sys\nfor n in [n for n in sys.modules if n.startswith('talaria')]: del sys.modules[n]\ndel sys.displayhook",
+    "ends the thread": "import _thread; _thread.exit()",
+    "raises SystemExit in a thread": "import threading, sys; threading.Thread(target=sys.exit).start()",
+    "interrupts main": "import _thread; _thread.interrupt_main()",
+    "forges frames": "import os\nfor fd in range(900, 1100):\n    try: os.write(fd, b'{\"type\":\"done\",\"id\":\"e1\",\"status\":\"ok\"')\n    except OSError: pass",
+}  # fmt: skip
+
+
+class Harm(unittest.TestCase):
+    def run_through(self, runner: Runner, id: str) -> Outcome:
+        """As finish, but passing over what is no frame of the runner."""
+        return runner.finish(id)
+
+    def test_leaves_the_runner_alive(self) -> None:
+        for name, code in _HARM.items():
+            if name == "forges frames":
+                continue
+            with self.subTest(name), Runner() as runner:
+                runner.run(code)
+                for _ in range(3):
+                    outcome = runner.run("alive = 1 + 1\nalive")
+                    if outcome.text == "2":
+                        break
+                # What these broke is their own: a value is still not shown, or is an error.
+                broken = ("displayhook", "builtins", "signal handlers", "ours", "recursion")
+                if not any(word in name for word in broken):
+                    self.assertEqual(outcome.text, "2", outcome.traceback)
+                outcome = runner.run("alive = 3\nalive ** 'x'")
+                self.assertEqual(outcome.status, "error")
+
+    def test_forged_frames_spoil_no_other(self) -> None:
+        with Runner() as runner:
+            id = runner.start(_HARM["forges frames"])
+            frames = []
+            while not frames or frames[-1].get("type") != "done":
+                try:
+                    frames.append(runner.next_frame())
+                except ValueError:
+                    continue
+            self.assertEqual(frames[-1]["id"], id)
+            self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_gives_closed_descriptors_back(self) -> None:
+        with Runner() as runner:
+            runner.run("import os; os.closerange(0, 3)")
+            self.assertEqual(runner.run("os.system('echo out; echo err >&2');").order, ["stdout", "stderr", "done"])
+            self.assertEqual(runner.run("import subprocess; subprocess.run(['cat'], capture_output=True).stdout").text, "b''")
+
+    def test_leaves_redirected_descriptors_redirected(self) -> None:
+        with Runner() as runner:
+            runner.run("import os; os.dup2(os.open('log', os.O_WRONLY | os.O_CREAT), 1)")
+            self.assertEqual(runner.run("os.system('echo hidden'); print('seen')").stdout, "seen\n")
+            self.assertEqual(runner.run("open('log').read()").text, r"'hidden\n'")
+
+    def test_keeps_trace_functions_and_recursion_limits_for_user_code(self) -> None:
+        with Runner() as runner:
+            runner.run("import sys\nseen = set()\ndef t(f, e, a): seen.add(f.f_code.co_name); return t\nsys.settrace(t)")
+            runner.run("def traced(): return 1\ntraced()")
+            outcome = runner.run("sys.settrace(None)\n'traced' in seen, 'serve' in seen, '_finish' in seen, 'accept' in seen")
+            self.assertEqual(outcome.text, "(True, False, False, False)")
+            runner.run("sys.setrecursionlimit(500)")
+            self.assertEqual(runner.run("sys.getrecursionlimit()").text, "500")
+            runner.run(_HARM["lowers the recursion limit"])
+            self.assertEqual(runner.run("[1]").status, "error")
+            runner.run("sys.setrecursionlimit(1000)")
+            self.assertEqual(runner.run("[1]").text, "[1]")
+
+    def test_survives_a_lack_of_memory(self) -> None:
+        with Runner() as runner:
+            runner.run("import resource; resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, -1))")
+            self.assertEqual(runner.run("x = bytearray(1 << 30)").error["ename"], "MemoryError")
+            self.assertEqual(runner.run("a = []\nwhile True: a.append(bytearray(100_000))").error["ename"], "MemoryError")
+            runner.run("del a")
+            self.assertEqual(runner.run("1+1").text, "2")
+            self.assertEqual(runner.run("a = []\nwhile True: a.append('x' * 100)").status, "error")
+            runner.run("a.clear()")
+            self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_ignores_frames_that_are_none(self) -> None:
+        with Runner() as runner:
+            runner.control.sendall(b'\n\n{"type":"execute"}\n[1]\nnonsense\n{"type":"other"}\n{"a":\n')
+            runner.send(type="interrupt", id=5)
+            self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_takes_large_sources(self) -> None:
+        with Runner() as runner:
+            code = "\n".join(f"v{i} = {i}" for i in range(3000)) + "\nv2999"
+            self.assertEqual(runner.run(code).text, "2999")
+            code = "x = '" + "ü" * 8_000_000 + "'\nlen(x)"
+            self.assertEqual(runner.run(code).text, "8000000")
+            self.assertIn(runner.run("(" * 5000 + ")" * 5000).error["ename"], ("SyntaxError", "MemoryError", "RecursionError"))
+            self.assertEqual(runner.run("1+1").text, "2")

@@ -1,0 +1,78 @@
+"""input(), getpass() and sys.stdin."""
+
+from __future__ import annotations
+
+from tests.case import RunnerCase
+
+
+class Input(RunnerCase):
+    def test_asks(self) -> None:
+        outcome = self.run_cell('print("intro"); v = input("> ")\nv', "z", allow_stdin=True)
+        self.assertEqual(outcome.order, ["stdout", "input", "result", "done"])
+        self.assertEqual(outcome.text, "'z'")
+        frame = outcome.of("input")[0]
+        self.assertEqual((frame["prompt"], frame["password"]), ("> ", False))
+        outcome = self.run_cell("[input(), input(5)]", "a", "ü€", allow_stdin=True)
+        self.assertEqual(outcome.text, "['a', 'ü€']")
+        self.assertEqual(len({f["request_id"] for f in outcome.of("input")}), 2)
+
+    def test_of_passwords(self) -> None:
+        outcome = self.run_cell("from getpass import getpass\nlen(getpass())", "1234", allow_stdin=True)
+        frame = outcome.of("input")[0]
+        self.assertEqual((frame["prompt"], frame["password"], outcome.text), ("Password: ", True, "4"))
+
+    def test_raises_where_the_client_cannot_answer(self) -> None:
+        outcome = self.fail_cell("input()", "StdinNotImplementedError")
+        self.assertIn("allow_stdin", outcome.error["evalue"])
+        self.assertEqual(outcome.of("input"), [])
+        self.assertEqual(outcome.error["traceback"][-1].split(":")[0], "StdinNotImplementedError")
+
+    def test_raises_where_it_is_refused(self) -> None:
+        outcome = self.runner.run("input('x')", [None], allow_stdin=True)
+        self.assertEqual(outcome.error["ename"], "StdinNotImplementedError")
+
+    def test_is_interrupted(self) -> None:
+        for code in ("input('? ')", "import sys; sys.stdin.readline()", "import getpass; getpass.getpass()"):
+            with self.subTest(code):
+                id = self.runner.start(code, allow_stdin=True)
+                request = self.runner.finish(id, until="input").of("input")[0]["request_id"]
+                self.runner.interrupt(id)
+                outcome = self.runner.finish(id)
+                self.assertEqual(outcome.error["ename"], "KeyboardInterrupt")
+                self.assertTrue(outcome.interrupted)
+                self.runner.send(type="input", request_id=request, value="too late")
+                self.assertEqual(self.run_cell("input()", "fresh", allow_stdin=True).text, "'fresh'")
+
+    def test_by_sys_stdin(self) -> None:
+        self.assertEqual(self.run_cell("import sys; sys.stdin.readline()").text, "''")
+        self.assertEqual(self.run_cell("sys.stdin.read()").text, "''")
+        self.assertEqual(self.run_cell("sys.stdin.readline()", "line", allow_stdin=True).text, r"'line\n'")
+        self.assertEqual(self.run_cell("sys.stdin.read()", "all", allow_stdin=True).text, r"'all\n'")
+        self.assertEqual(self.run_cell("sys.stdin.isatty(), sys.stdin.fileno()").text, "(False, 0)")
+
+    def test_reads_what_user_code_put_in_its_place(self) -> None:
+        code = "import io, sys\nold = sys.stdin\nsys.stdin = io.StringIO('given\\n')\nv = input()\nsys.stdin = old\nv"
+        self.assertEqual(self.run_cell(code).text, "'given'")
+
+    def test_of_children_is_empty(self) -> None:
+        code = 'import subprocess; subprocess.run(["cat"], stdout=subprocess.PIPE).stdout'
+        self.assertEqual(self.run_cell(code).text, "b''")
+
+    def test_of_threads_ends_with_the_cell(self) -> None:
+        code = (
+            "import threading\nsaid = []\nasked = threading.Event()\n"
+            "def ask():\n    try: input('t')\n    except Exception as e: said.append(type(e).__name__)\n"
+            "t = threading.Thread(target=ask); t.start()\nprint(input('m'))"
+        )
+        id = self.runner.start(code, allow_stdin=True)
+        # Only one question is open at a time: the first is answered, and the cell ends with the second one.
+        first = self.runner.finish(id, until="input").of("input")[0]
+        self.runner.send(type="input", request_id=first["request_id"], value="one")
+        outcome = self.runner.finish(id, until="input")
+        second = outcome.of("input")[1]
+        if second["prompt"] == "m":
+            self.runner.send(type="input", request_id=second["request_id"], value="two")
+            self.runner.finish(id)
+        else:
+            self.runner.finish(id)
+            self.assertEqual(self.run_cell("t.join(); said").text, "['StdinNotImplementedError']")
