@@ -1,0 +1,16 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// BootID names the present boot of the machine, as the operating system has it.
+func BootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read the boot id: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

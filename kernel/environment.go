@@ -1,0 +1,239 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// minPython is the oldest Python that the runner works with.
+var minPython = [2]int{3, 11}
+
+// discoveryTimeout bounds how long an interpreter may take to describe itself.
+const discoveryTimeout = 30 * time.Second
+
+// wantedModules make an environment better than another.
+var wantedModules = []string{"numpy", "pandas", "matplotlib"}
+
+// describe prints what [description] holds. It imports none of the modules that it looks for.
+const describe = `
+import json, sys
+from importlib import metadata
+modules = {}
+for name in ("numpy", "pandas", "matplotlib", "IPython"):
+    try:
+        modules[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps({
+    "version": list(sys.version_info[:3]), "executable": sys.executable, "path": sys.path, "modules": modules,
+    "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
+}))
+`
+
+// oldPython is a statement that every Python understands, so that an old one says its version, not a syntax error.
+const oldPython = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
+
+// EnvironmentConfig is an environment as configured. An empty Python means the best that is found.
+type EnvironmentConfig struct {
+	Name   string
+	Python string
+}
+
+type description struct {
+	Version    [3]int            `json:"version"`
+	Executable string            `json:"executable"`
+	Path       []string          `json:"path"`
+	Modules    map[string]string `json:"modules"`
+	Prefixes   []string          `json:"prefixes"`
+}
+
+// DiscoverEnvironment finds the interpreter of an environment and what it has. Without a configured one it looks at
+// python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, and takes the one with most of numpy, pandas and
+// matplotlib, the first of equals. The findings say what was looked at, also when there is an error. ctx bounds it.
+func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environment, []Finding, error) {
+	candidates := []string{cfg.Python}
+	if cfg.Python == "" {
+		candidates = []string{"/usr/bin/python3", "/usr/local/bin/python3"}
+		if path, err := exec.LookPath("python3"); err == nil {
+			candidates = slices.Insert(candidates, 0, path)
+		}
+	}
+	var best Environment
+	var findings []Finding
+	var errs []error
+	bestScore := -1
+	for i, python := range candidates {
+		if slices.Contains(candidates[:i], python) {
+			continue
+		}
+		env, err := inspectPython(ctx, python)
+		finding := Finding{Name: "python " + python, OK: err == nil}
+		switch {
+		case errors.Is(err, os.ErrNotExist) && cfg.Python == "":
+			continue
+		case err != nil:
+			finding.Detail = err.Error()
+			finding.Remedy = "configure another interpreter, Python 3.11 or later"
+			errs = append(errs, err)
+		default:
+			finding.Detail, finding.Remedy = describeModules(env)
+			if s := score(env); s > bestScore {
+				best, bestScore = env, s
+			}
+		}
+		findings = append(findings, finding)
+	}
+	if bestScore < 0 {
+		if len(errs) == 0 {
+			errs = append(errs, errors.New("there is no python3; install it, or configure the interpreter to use"))
+		}
+		return Environment{}, findings, fmt.Errorf("find Python: %w", errors.Join(errs...))
+	}
+	best.Name = cfg.Name
+	return best, findings, nil
+}
+
+// score counts the wanted modules.
+func score(env Environment) int {
+	count := 0
+	for _, module := range env.Modules {
+		name, _, _ := strings.Cut(module, " ")
+		if slices.Contains(wantedModules, name) {
+			count++
+		}
+	}
+	return count
+}
+
+func describeModules(env Environment) (detail, remedy string) {
+	detail = env.Version + " at " + env.Python
+	if len(env.Modules) > 0 {
+		detail += " with " + strings.Join(env.Modules, ", ")
+	}
+	if score(env) < len(wantedModules) {
+		remedy = "install " + strings.Join(wantedModules, ", ") + " for it to work with data and charts"
+	}
+	return detail, remedy
+}
+
+func inspectPython(ctx context.Context, python string) (Environment, error) {
+	path, err := exec.LookPath(python)
+	if err != nil {
+		return Environment{}, fmt.Errorf("%s: %w", python, lookError(err))
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return Environment{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	out, runErr := runPython(ctx, path, "-I", "-c", describe)
+	var d description
+	if runErr != nil || json.Unmarshal(out, &d) != nil {
+		// Perhaps it is too old for that.
+		version, err := runPython(ctx, path, "-c", oldPython)
+		var major, minor, patch int
+		if _, scanErr := fmt.Sscanf(string(version), "%d.%d.%d", &major, &minor, &patch); err != nil || scanErr != nil {
+			return Environment{}, fmt.Errorf("%s does not work as a Python: %w", path, errors.Join(runErr, err, scanErr))
+		}
+		d.Version = [3]int{major, minor, patch}
+		if !tooOld(d.Version) {
+			return Environment{}, fmt.Errorf("%s cannot describe itself: %w", path, runErr)
+		}
+	}
+	version := fmt.Sprintf("%d.%d.%d", d.Version[0], d.Version[1], d.Version[2])
+	if tooOld(d.Version) {
+		return Environment{}, fmt.Errorf("%s is Python %s, older than %d.%d; configure the path of a newer interpreter",
+			path, version, minPython[0], minPython[1])
+	}
+	if !filepath.IsAbs(d.Executable) {
+		return Environment{}, fmt.Errorf("%s does not know its own path", path)
+	}
+	env := Environment{Python: d.Executable, Version: version}
+	if env.Prefix, err = prefixes(d); err != nil {
+		return Environment{}, err
+	}
+	for _, dir := range d.Path {
+		if filepath.IsAbs(dir) && (below(dir, "/usr") || slices.ContainsFunc(env.Prefix, func(p string) bool { return below(dir, p) })) {
+			env.Path = append(env.Path, dir)
+		}
+	}
+	for _, name := range append(slices.Clone(wantedModules), "IPython") {
+		if version, ok := d.Modules[name]; ok {
+			env.Modules = append(env.Modules, name+" "+version)
+		}
+	}
+	return env, nil
+}
+
+func tooOld(version [3]int) bool {
+	return slices.Compare(version[:2], minPython[:]) < 0
+}
+
+// prefixes are the directories outside /usr that an interpreter lies in, under each name that leads to them.
+func prefixes(d description) ([]string, error) {
+	real, err := filepath.EvalSymlinks(d.Executable)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", d.Executable, err)
+	}
+	var found []string
+	for _, prefix := range d.Prefixes {
+		resolved, err := filepath.EvalSymlinks(prefix)
+		if err != nil {
+			return nil, fmt.Errorf("resolve %s: %w", prefix, err)
+		}
+		for _, dir := range []string{filepath.Clean(prefix), resolved} {
+			if dir == "/" {
+				return nil, fmt.Errorf("%s has the prefix /, which would show everything to a sandbox", d.Executable)
+			}
+			if !below(dir, "/usr") && !slices.Contains(found, dir) {
+				found = append(found, dir)
+			}
+		}
+	}
+	for _, path := range []string{d.Executable, real} {
+		if !below(path, "/usr") && !below(path, "/bin") && !slices.ContainsFunc(found, func(p string) bool { return below(path, p) }) {
+			return nil, fmt.Errorf("%s lies outside of its own prefix; configure the path of the real interpreter", path)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+// runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH.
+func runPython(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"LANG=C.UTF-8"}
+	for _, name := range []string{"PATH", "HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DATA_DIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		last := strings.TrimSpace(stderr.String())
+		last = last[strings.LastIndexByte(last, '\n')+1:]
+		return nil, fmt.Errorf("%w: %s", err, last)
+	}
+	return stdout.Bytes(), nil
+}
+
+func lookError(err error) error {
+	if errors.Is(err, exec.ErrNotFound) {
+		return os.ErrNotExist
+	}
+	return err
+}

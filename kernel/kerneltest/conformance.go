@@ -1,0 +1,115 @@
+package kerneltest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"talaria/kernel"
+)
+
+// patience bounds what ought to happen at once, on a busy machine.
+const patience = 60 * time.Second
+
+// Conformance is what every isolation backend must pass, with real processes. newSpec gives a Spec with a workspace and packages of its own, open for as long as
+// the test runs, and no limits; the suite sets those.
+func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, newSpec func(*testing.T) kernel.Spec) {
+	before := takeInventory(t)
+	r := &rig{backend: backend, env: env, newSpec: newSpec}
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *rig)
+	}{
+		{"processes inside see only themselves", seeOnlyThemselves},
+		{"the workspace is writable and persists on the host, owned by the session's user", workspacePersists},
+		{"packages and the system are read-only", systemIsReadOnly},
+		{"there is no network", noNetwork},
+		{"no variable of the host is in the environment", noHostVariable},
+		{"the session's variables are in the environment", sessionVariables},
+		{"there is no capability and no new privilege", noPrivileges},
+		{"files of the host are invisible", hostFilesInvisible},
+		{"no further namespace can be made", noFurtherNamespaces},
+		{"a command has no descriptors but the standard ones", onlyStandardDescriptors},
+		{"the kernel's own interfaces are masked", procIsMasked},
+		{"two sandboxes see nothing of each other", sandboxesAreApart},
+
+		{"nothing starts before sealing and nothing is sealed twice", sealOnce},
+		{"a workspace elsewhere is refused", foreignWorkspaceRefused},
+		{"exit codes and signals are reported", exitsAreReported},
+		{"a command that does not exist is an error of Start", missingCommand},
+		{"a second command runs beside the first", secondCommand},
+		{"a signal reaches only its process", signalReachesOnlyItsProcess},
+		{"orphans are reaped", orphansAreReaped},
+		{"Close ends daemons that ignore signals, and may be repeated", closeKillsDaemons},
+		{"a closed sandbox refuses everything", closedRefuses},
+		{"a create that is called off leaves nothing", createCalledOff},
+		{"twenty sandboxes live at once", twentyAtOnce},
+
+		{"memory has a limit", memoryLimit},
+		{"a fork bomb is held and does not outlive Close", forkBombIsHeld},
+		{"a file has a size limit", fileSizeLimit},
+		{"temporary files have a size limit", tmpLimit},
+		{"limits can change or say that they cannot", limitsChange},
+		{"usage is that of what runs inside", usageIsReal},
+
+		{"the runner answers on its control stream", runnerAnswers},
+		{"the runner has no descriptors but the standard ones and control", runnerDescriptors},
+		{"the runner is an ordinary interpreter", runnerIsOrdinary},
+		{"the runner has room for sixty threads in 512 MiB", runnerThreads},
+		{"a runner that dies is reported", runnerDies},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, r) })
+	}
+	t.Run("nothing is left", func(t *testing.T) {
+		before.compare(t)
+		r.nothingLeft(t)
+	})
+}
+
+// rig makes sandboxes and remembers their handles.
+type rig struct {
+	backend kernel.Backend
+	env     kernel.Environment
+	newSpec func(*testing.T) kernel.Spec
+	handles []kernel.Handle
+}
+
+// create makes a parked sandbox that is closed with the test.
+func (r *rig) create(t *testing.T) kernel.Sandbox {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := r.backend.Create(ctx, r.env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r.handles = append(r.handles, s.Handle())
+	return s
+}
+
+// sealed makes a sealed sandbox that is closed with the test.
+func (r *rig) sealed(t *testing.T, changes ...func(*kernel.Spec)) kernel.Sandbox {
+	t.Helper()
+	s, _ := r.sealedSpec(t, changes...)
+	return s
+}
+
+func (r *rig) sealedSpec(t *testing.T, changes ...func(*kernel.Spec)) (kernel.Sandbox, kernel.Spec) {
+	t.Helper()
+	spec := r.newSpec(t)
+	for _, change := range changes {
+		change(&spec)
+	}
+	s := r.create(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Seal(ctx, spec); err != nil {
+		t.Fatal(err)
+	}
+	return s, spec
+}

@@ -1,0 +1,172 @@
+package kerneltest
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"talaria/kernel"
+)
+
+// kernelRig talks to a runner.
+type kernelRig struct {
+	t       *testing.T
+	process kernel.Process
+	frames  *bufio.Scanner
+}
+
+// frame is what these tests look at of a frame.
+type frame struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Text   string `json:"text"`
+	Status string `json:"status"`
+	Ename  string `json:"ename"`
+	Evalue string `json:"evalue"`
+}
+
+// runner starts the runner and waits until it is ready.
+func runner(t *testing.T, s kernel.Sandbox) *kernelRig {
+	t.Helper()
+	p := start(t, s, kernel.Command{})
+	if p.Control() == nil {
+		t.Fatal("the runner has no control stream")
+	}
+	if conn, ok := p.Control().(net.Conn); ok {
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &kernelRig{t: t, process: p, frames: bufio.NewScanner(p.Control())}
+	if f, ok := k.next(); !ok || f.Type != "ready" {
+		k.process.Stderr().SetReadDeadline(time.Now().Add(time.Second))
+		buffer := make([]byte, 4096)
+		n, _ := k.process.Stderr().Read(buffer)
+		t.Fatalf("the runner is not ready: %+v %s", f, buffer[:n])
+	}
+	return k
+}
+
+func (k *kernelRig) next() (frame, bool) {
+	k.t.Helper()
+	for k.frames.Scan() {
+		if len(k.frames.Bytes()) == 0 {
+			continue
+		}
+		var f frame
+		if err := json.Unmarshal(k.frames.Bytes(), &f); err != nil {
+			k.t.Fatalf("%q: %v", k.frames.Bytes(), err)
+		}
+		return f, true
+	}
+	return frame{}, false
+}
+
+// send gives the runner a cell.
+func (k *kernelRig) send(code string) {
+	k.t.Helper()
+	cell, err := json.Marshal(map[string]any{
+		"type": "execute", "id": "e1", "code": code, "count": 1, "silent": false, "allow_stdin": false,
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if _, err := k.process.Control().Write(append(append([]byte("\n"), cell...), '\n')); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// prints runs a cell that must succeed and print want.
+func (k *kernelRig) prints(code, want string) {
+	k.t.Helper()
+	k.send(code)
+	var text strings.Builder
+	for {
+		f, ok := k.next()
+		switch {
+		case !ok:
+			k.t.Fatalf("the runner is gone: %v", k.frames.Err())
+		case f.Type == "stream":
+			text.WriteString(f.Text)
+		case f.Type == "error":
+			k.t.Errorf("%s: %s", f.Ename, f.Evalue)
+		case f.Type == "done":
+			if got := strings.TrimSpace(text.String()); got != want || f.Status != "ok" {
+				k.t.Errorf("printed %q, not %q; %s", got, want, f.Status)
+			}
+			return
+		}
+	}
+}
+
+func runnerAnswers(t *testing.T, r *rig) {
+	k := runner(t, r.sealed(t))
+	k.prints("print(6 * 7)", "42")
+	k.prints("x = 5", "")
+	k.prints("print(x)", "5")
+}
+
+func runnerDescriptors(t *testing.T, r *rig) {
+	k := runner(t, r.sealed(t))
+	// A runner may have anonymous ones of its own, out of the way of user code, but no other socket, file or folder.
+	k.prints(descriptors+`
+sockets = [fd for fd, name in opened.items() if name.startswith("socket:")]
+print([fd for fd in opened if fd < 100], len(sockets), min(sockets) > 100)
+print([name for fd, name in opened.items() if fd > 2 and name.startswith("/")])
+`, "[0, 1, 2] 1 True\n[]")
+}
+
+func runnerIsOrdinary(t *testing.T, r *rig) {
+	s := r.sealed(t, func(spec *kernel.Spec) { spec.Env = map[string]string{"GREETING": "hello"} })
+	k := runner(t, s)
+	k.prints(`
+import os, sys
+print(os.getpid() != 1, os.getcwd(), os.environ["GREETING"], "TALARIA_LIBRARY" in os.environ, __name__)
+`, "True /workspace hello False __main__")
+	k.prints(`
+import sys
+print("/packages" in sys.path, any("talaria" in p for p in sys.path), any(m.startswith("talaria_init") for m in sys.modules))
+`, "True False False")
+	var paths []string
+	for _, dir := range r.env.Path {
+		paths = append(paths, dir)
+	}
+	want, err := json.Marshal(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.prints("print([p for p in "+string(want)+" if p not in sys.path])", "[]")
+	k.prints(`import subprocess, sys; print(subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True, text=True).stdout)`, "1")
+}
+
+func runnerThreads(t *testing.T, r *rig) {
+	k := runner(t, r.sealed(t, limits(kernel.Limits{MemoryBytes: 512 * mib, PIDs: 256})))
+	k.prints(`
+import threading
+go = threading.Event()
+threads = [threading.Thread(target=go.wait) for _ in range(60)]
+for t in threads:
+    t.start()
+print(threading.active_count() > 60)
+go.set()
+`, "True")
+}
+
+func runnerDies(t *testing.T, r *rig) {
+	k := runner(t, r.sealed(t))
+	k.send("import os; os._exit(9)")
+	wait(t, k.process)
+	if exit := k.process.Exit(); exit != (kernel.Exit{Code: 9}) {
+		t.Errorf("%+v", exit)
+	}
+	k = runner(t, r.sealed(t))
+	k.send("import ctypes; ctypes.string_at(0)")
+	wait(t, k.process)
+	if exit := k.process.Exit(); exit != (kernel.Exit{Signal: syscall.SIGSEGV}) {
+		t.Errorf("%+v", exit)
+	}
+}

@@ -1,0 +1,82 @@
+package kerneltest
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// inventory is what this process has of the machine.
+type inventory struct {
+	mounts      []string
+	descriptors int
+}
+
+func takeInventory(t *testing.T) inventory {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return inventory{mounts: strings.Split(string(mounts), "\n"), descriptors: len(descriptors)}
+}
+
+// compare fails the test where there is more than before.
+func (before inventory) compare(t *testing.T) {
+	t.Helper()
+	now := takeInventory(t)
+	if len(now.mounts) != len(before.mounts) {
+		t.Errorf("mounts before:\n%s\nand now:\n%s", strings.Join(before.mounts, "\n"), strings.Join(now.mounts, "\n"))
+	}
+	// The poller of the runtime and the like may have come, but no descriptors of sandboxes.
+	const incidental = 6
+	if now.descriptors > before.descriptors+incidental {
+		t.Errorf("%d descriptors are open, %d were before", now.descriptors, before.descriptors)
+	}
+}
+
+// nothingLeft fails the test where a process or control group of a closed sandbox is still there.
+func (r *rig) nothingLeft(t *testing.T) {
+	t.Helper()
+	for _, handle := range r.handles {
+		if start, err := startTime(handle.PID); err == nil && start == handle.StartTime {
+			t.Errorf("pid 1 of a sandbox is still process %d", handle.PID)
+		}
+		for _, dir := range handle.Cgroups {
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("control group %s: %v", dir, err)
+			}
+		}
+	}
+}
+
+func startTime(pid int) (uint64, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// lines reads lines as they come, and fails the test when the stream ends first.
+type lines struct {
+	t       *testing.T
+	scanner *bufio.Scanner
+}
+
+func (l lines) next() string {
+	l.t.Helper()
+	if !l.scanner.Scan() {
+		l.t.Fatalf("the output ended: %v", l.scanner.Err())
+	}
+	return l.scanner.Text()
+}

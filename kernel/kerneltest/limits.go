@@ -1,0 +1,217 @@
+package kerneltest
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/kernel"
+)
+
+const mib = 1 << 20
+
+func limits(l kernel.Limits) func(*kernel.Spec) { return func(spec *kernel.Spec) { spec.Limits = l } }
+
+// hog takes memory until it cannot, and prints how many pieces of 8 MiB it has got.
+const hog = `
+pieces = []
+try:
+    while len(pieces) < 512:
+        pieces.append(bytearray(b"x" * (8 << 20)))
+except MemoryError:
+    taken = len(pieces)
+    del pieces
+    print(taken)
+`
+
+func memoryLimit(t *testing.T, r *rig) {
+	s := r.sealed(t, limits(kernel.Limits{MemoryBytes: 256 * mib}))
+	res := r.python(t, s, hog)
+	switch {
+	case res.exit == kernel.Exit{Signal: syscall.SIGKILL, Limit: "memory_limit"}:
+	case res.exit == kernel.Exit{}:
+		if n, err := strconv.Atoi(strings.TrimSpace(res.stdout)); err != nil || n < 10 || n > 32 {
+			t.Errorf("%q pieces of 8 MiB fit into 256 MiB", res.stdout)
+		}
+	default:
+		t.Errorf("%+v", res)
+	}
+	r.prints(t, s, "print('goes on')", "goes on")
+}
+
+func forkBombIsHeld(t *testing.T, r *rig) {
+	const count = 40
+	s := r.sealed(t, limits(kernel.Limits{PIDs: count}))
+	p := start(t, s, r.pythonCommand(`
+import os, resource, signal
+try:
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+except (OSError, ValueError):
+    pass
+made = 1
+try:
+    while made < 2000:
+        if os.fork() == 0:
+            os.setsid()
+            while True:
+                signal.pause()
+        made += 1
+except OSError:
+    pass
+print(made, flush=True)
+signal.pause()
+`))
+	if line := output(t, p).next(); line != strconv.Itoa(count) {
+		t.Errorf("%s processes were made, %d are allowed", line, count)
+	}
+	usage, err := s.Usage(t.Context())
+	if err != nil || usage.PIDs != count {
+		t.Errorf("usage says %d processes, %v", usage.PIDs, err)
+	}
+	if p, err := s.Start(t.Context(), r.pythonCommand("")); err == nil {
+		p.Stdout().Close()
+		p.Stderr().Close()
+		t.Error("one more was started")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func fileSizeLimit(t *testing.T, r *rig) {
+	s := r.sealed(t, limits(kernel.Limits{DiskBytes: 10 * mib}))
+	r.prints(t, s, `
+import errno
+try:
+    with open("/workspace/big", "wb") as f:
+        for _ in range(64):
+            f.write(bytes(1 << 20))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+`, "EFBIG")
+}
+
+func tmpLimit(t *testing.T, r *rig) {
+	s := r.sealed(t, limits(kernel.Limits{TmpBytes: 8 * mib}))
+	for _, dir := range []string{"/tmp", "/dev/shm", "/home/user"} {
+		r.prints(t, s, `
+import errno
+try:
+    with open("`+dir+`/big", "wb") as f:
+        for _ in range(64):
+            f.write(bytes(1 << 20))
+except OSError as e:
+    print(errno.errorcode[e.errno])
+`, "ENOSPC")
+	}
+}
+
+func limitsChange(t *testing.T, r *rig) {
+	old := kernel.Limits{MemoryBytes: 256 * mib, PIDs: 50, CPUs: 1, TmpBytes: 16 * mib}
+	s := r.sealed(t, limits(old))
+	changer, ok := s.(kernel.LimitChanger)
+	if !ok {
+		t.Skip("this backend's limits do not change")
+	}
+	p := start(t, s, r.pythonCommand(`
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print("up", flush=True)
+signal.sigwait([signal.SIGUSR1])
+`+hog))
+	out := output(t, p)
+	out.next()
+
+	impossible := old
+	impossible.MemoryBytes, impossible.TmpBytes = 128*mib, 32*mib
+	if err := changer.ChangeLimits(t.Context(), impossible); !errors.Is(err, kernel.ErrNeedsReset) {
+		t.Errorf("%v", err)
+	}
+
+	lower := old
+	lower.MemoryBytes = 128 * mib
+	if err := changer.ChangeLimits(t.Context(), lower); err != nil {
+		t.Fatal(err)
+	}
+	checkHog := func(what, text string) {
+		t.Helper()
+		if n, err := strconv.Atoi(text); err != nil || n > 16 {
+			t.Errorf("%s: %q pieces of 8 MiB fit into 128 MiB", what, text)
+		}
+	}
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	checkHog("running", out.next())
+	wait(t, p)
+	checkHog("started later", strings.TrimSpace(r.python(t, s, hog).stdout))
+
+	higher := old
+	higher.MemoryBytes = 512 * mib
+	higher.PIDs = 60
+	err := changer.ChangeLimits(t.Context(), higher)
+	if errors.Is(err, kernel.ErrNeedsReset) {
+		checkHog("after a refused change", strings.TrimSpace(r.python(t, s, hog).stdout))
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(r.python(t, s, hog).stdout)); err != nil || n < 33 {
+		t.Errorf("%d pieces of 8 MiB fit into 512 MiB, %v", n, err)
+	}
+}
+
+func usageIsReal(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	p := start(t, s, r.pythonCommand(`
+import os, time
+until = time.process_time() + 0.1
+while time.process_time() < until:
+    pass
+block = bytearray(b"x" * (64 << 20))
+print(os.getpid(), flush=True)
+time.sleep(1000)
+`))
+	pid, err := strconv.Atoi(output(t, p).next())
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := s.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if usage.MemoryBytes < 64*mib || usage.MemoryBytes > 256*mib || usage.PeakMemoryBytes < 64*mib {
+		t.Errorf("memory %d, peak %d", usage.MemoryBytes, usage.PeakMemoryBytes)
+	}
+	if usage.CPU.Milliseconds() < 80 {
+		t.Errorf("CPU %v", usage.CPU)
+	}
+	if len(usage.Processes) != 1 || usage.Processes[0].PID != pid || !strings.HasPrefix(usage.Processes[0].Name, "python") {
+		t.Errorf("%+v, not only %d", usage.Processes, pid)
+	}
+	if resetter, ok := s.(kernel.PeakResetter); ok {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, p)
+		err := resetter.ResetPeak()
+		if errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		usage, err := s.Usage(t.Context())
+		if err != nil || usage.PeakMemoryBytes >= 64*mib {
+			t.Errorf("the peak is %d after a reset, %v", usage.PeakMemoryBytes, err)
+		}
+	}
+	if self := os.Getpid(); usage.Processes[0].PID == self {
+		t.Error("the pid is the host's")
+	}
+}

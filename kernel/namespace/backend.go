@@ -1,0 +1,163 @@
+// Package namespace isolates with Linux namespaces, as root and as an ordinary user: tier "namespace".
+//
+// A sandbox is one Python process, started directly in new namespaces: pid 1, from package runner. It first makes
+// itself a root out of read-only binds and waits (parked), then binds what belongs to a session and gives up every
+// privilege (sealed), and from then on starts processes on request. This package talks to it over a socket of
+// packets, writes its user id maps, puts it into a control group, and checks from outside what it claims.
+package namespace
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"talaria/kernel"
+)
+
+// Tier is the backend's name.
+const Tier = "namespace"
+
+// defaultOwnUID owns the sandboxes that the backend makes for itself.
+const defaultOwnUID = 1899999999
+
+// Config says where a backend keeps things. Root and LibDir are required.
+type Config struct {
+	Root     string // the directory of all sessions; each Spec's Workspace and Packages lie below it
+	LibDir   string // where the embedded Python is written
+	CacheDir string // for caches that all sandboxes of an environment share, read-only; empty: none
+	// Instance names the control groups of this server; default: made from Root.
+	Instance string
+	// CgroupRoot is the path, as in /proc/self/cgroup, of the group below which all others are made; default: the
+	// one of this process in each hierarchy.
+	CgroupRoot string
+	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches, as root; it must not be
+	// a session's. Default 1899999999.
+	OwnUID int
+	// Python is the interpreter that Probe tries; default: the first that is found.
+	Python string
+	Log    *slog.Logger
+}
+
+// Backend makes sandboxes. It is safe for concurrent use.
+type Backend struct {
+	cfg     Config
+	groups  *groups
+	library library
+
+	mu   sync.Mutex // guards live
+	live map[string]*Sandbox
+}
+
+var _ kernel.Backend = (*Backend)(nil)
+
+// New validates cfg and writes the embedded Python to LibDir. It starts nothing.
+func New(cfg Config) (*Backend, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OwnUID == 0 {
+		cfg.OwnUID = defaultOwnUID
+	}
+	for _, dir := range []*string{&cfg.Root, &cfg.LibDir} {
+		real, err := realDir(*dir)
+		if err != nil {
+			return nil, fmt.Errorf("namespace backend: %w", err)
+		}
+		*dir = real
+	}
+	for _, visible := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"} {
+		if within(cfg.Root, visible) {
+			return nil, fmt.Errorf("namespace backend: %s lies in %s, which every sandbox sees; "+
+				"choose another state directory", cfg.Root, visible)
+		}
+	}
+	if cfg.Instance == "" {
+		sum := sha256.Sum256([]byte(cfg.Root))
+		cfg.Instance = hex.EncodeToString(sum[:6])
+	}
+	if cfg.Instance != filepath.Base(cfg.Instance) || strings.HasPrefix(cfg.Instance, ".") {
+		return nil, fmt.Errorf("namespace backend: %q cannot name a control group", cfg.Instance)
+	}
+	groups, err := findGroups(cfg.CgroupRoot, cfg.Instance)
+	if err != nil {
+		return nil, fmt.Errorf("namespace backend: %w", err)
+	}
+	b := &Backend{cfg: cfg, groups: groups, live: make(map[string]*Sandbox)}
+	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
+		return nil, fmt.Errorf("namespace backend: %w", err)
+	}
+	return b, nil
+}
+
+// Name is "namespace".
+func (*Backend) Name() string { return Tier }
+
+// Create starts a sandbox's pid 1 and returns when it is parked.
+func (b *Backend) Create(ctx context.Context, env kernel.Environment) (kernel.Sandbox, error) {
+	s, err := b.create(ctx, env)
+	if err != nil {
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	return s, nil
+}
+
+func (b *Backend) create(ctx context.Context, env kernel.Environment) (*Sandbox, error) {
+	if !filepath.IsAbs(env.Python) {
+		return nil, fmt.Errorf("the interpreter %q is not an absolute path", env.Python)
+	}
+	for _, prefix := range env.Prefix {
+		if within(b.cfg.Root, prefix) {
+			return nil, fmt.Errorf("the environment's directory %s holds the sessions' files; "+
+				"choose another state directory", prefix)
+		}
+	}
+	if err := b.library.compile(ctx, env); err != nil {
+		return nil, err
+	}
+	cache, err := b.cacheDir(env)
+	if err != nil {
+		return nil, err
+	}
+	s := newSandbox(b, env, rand.Text())
+	if err := s.launch(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	b.live[s.id] = s
+	b.mu.Unlock()
+	if err := s.park(ctx, cache); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// forget is told that nothing is left of a sandbox.
+func (b *Backend) forget(s *Sandbox) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.live, s.id)
+}
+
+// realDir makes a directory and gives its path without symbolic links.
+func realDir(path string) (string, error) {
+	if !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q is not an absolute path", path)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
+
+// within reports whether path is dir or lies below it. Both are absolute and clean.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,365 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+)
+
+// parentGroup holds the groups of all instances.
+const parentGroup = "talaria"
+
+// The controllers that sandboxes are put under. The accounting of CPU time is one of its own in version 1.
+const (
+	memoryController = "memory"
+	pidsController   = "pids"
+	cpuController    = "cpu"
+	cpuacct          = "cpuacct"
+)
+
+// errNotHeld tells that no control group bounds or accounts for what was asked.
+var errNotHeld = errors.New("no control group for it")
+
+// hierarchy is one way to bound and account for the processes in a directory of control groups: version 1 or 2.
+type hierarchy interface {
+	// version is for people: "cgroup v1".
+	version() string
+	// base is the directory of this process's own group that sandboxes' groups are made below.
+	base() string
+	// controllers that it has.
+	controllers() []string
+	// prepare makes the controllers usable in the groups below dir.
+	prepare(dir string) error
+
+	setMemory(dir string, bytes int64) error
+	setCPUs(dir string, cpus float64) error
+	memory(dir string) (used, peak int64, err error)
+	cpu(dir string) (time.Duration, error)
+	resetPeak(dir string) error
+	ooms(dir string) (oomCount, error)
+}
+
+// oomCount is what happened in a group: how many processes were killed for want of memory, how often its own limit
+// was hit, and, where the kernel does not count that, whether its use has come up to the limit.
+type oomCount struct {
+	kills, hits int64
+	full        bool
+}
+
+// groups makes the control groups of one server. It is safe for concurrent use.
+type groups struct {
+	instance    string
+	hierarchies []hierarchy
+	unusable    []Unusable
+
+	mu   sync.Mutex // guards used, and is held while groups and so their parents are made and removed
+	used map[string]bool
+}
+
+func (g *groups) inUse(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.used[id]
+}
+
+// Unusable is a hierarchy that this process cannot make groups in.
+type Unusable struct {
+	Dir string
+	Err error
+}
+
+// group is one sandbox's directory in each hierarchy. A group without hierarchies bounds nothing.
+type group struct {
+	owner *groups
+	id    string
+	byDir map[string]hierarchy
+	order []string
+	held  map[string]string // directory by controller
+}
+
+// findGroups looks for hierarchies in which this process may make groups.
+func findGroups(root, instance string) (*groups, error) {
+	g := &groups{instance: instance, used: make(map[string]bool)}
+	mounts, err := cgroupMounts()
+	if err != nil {
+		return nil, fmt.Errorf("find control groups: %w", err)
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if errors.Is(err, fs.ErrNotExist) {
+		return g, nil // a kernel without them
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find control groups: %w", err)
+	}
+	for line := range strings.Lines(string(own)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		names, path, _ := strings.Cut(rest, ":")
+		if root != "" {
+			path = root
+		}
+		for _, mount := range mounts {
+			var h hierarchy
+			dir, ok := mount.dir(path)
+			switch {
+			case !ok:
+				continue
+			case mount.v2 && names == "":
+				h = newUnified(dir)
+			case !mount.v2 && names != "" && mount.has(strings.Split(names, ",")):
+				controllers := wanted(strings.Split(names, ","))
+				if len(controllers) == 0 {
+					continue
+				}
+				h = legacy{dir: dir, names: controllers}
+			default:
+				continue
+			}
+			if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
+				g.unusable = append(g.unusable, Unusable{Dir: dir, Err: err})
+			} else {
+				g.hierarchies = append(g.hierarchies, h)
+			}
+			break
+		}
+	}
+	return g, nil
+}
+
+// recognise is the hierarchy of a directory that a server of this instance may have made, or nil.
+func (g *groups) recognise(dir string) hierarchy {
+	instance := filepath.Dir(dir)
+	if dir != filepath.Clean(dir) || filepath.Base(instance) != g.instance ||
+		filepath.Base(filepath.Dir(instance)) != parentGroup {
+		return nil
+	}
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
+		return nil
+	}
+	switch int64(stat.Type) {
+	case unix.CGROUP2_SUPER_MAGIC:
+		return unified{dir: filepath.Dir(filepath.Dir(instance))}
+	case unix.CGROUP_SUPER_MAGIC:
+		return legacy{dir: filepath.Dir(filepath.Dir(instance))}
+	}
+	return nil
+}
+
+func wanted(names []string) []string {
+	all := []string{memoryController, pidsController, cpuController, cpuacct}
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(all, n) })
+}
+
+// create makes a sandbox's directories.
+func (g *groups) create(id string) (*group, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used[id] = true
+	made := &group{owner: g, id: id, byDir: make(map[string]hierarchy), held: make(map[string]string)}
+	for _, h := range g.hierarchies {
+		dir := filepath.Join(h.base(), parentGroup, g.instance, id)
+		if err := g.makeDir(h, dir); err != nil {
+			return nil, errors.Join(fmt.Errorf("make control group: %w", err), made.removeLocked())
+		}
+		made.byDir[dir] = h
+		made.order = append(made.order, dir)
+		for _, c := range h.controllers() {
+			made.held[c] = dir
+		}
+	}
+	return made, nil
+}
+
+func (g *groups) makeDir(h hierarchy, dir string) error {
+	const attempts = 10 // another instance may remove the common parent at this moment
+	var err error
+	for range attempts {
+		if err = os.MkdirAll(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return h.prepare(dir)
+}
+
+func (g *group) dirs() []string { return slices.Clone(g.order) }
+
+// add moves a process in.
+func (g *group) add(pid int) error {
+	for _, dir := range g.order {
+		if err := writeControl(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process into control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// holder is the hierarchy and directory that bounds something.
+func (g *group) holder(controller string) (hierarchy, string) {
+	dir := g.held[controller]
+	return g.byDir[dir], dir
+}
+
+func (g *group) holds(controller string) bool { return g.held[controller] != "" }
+
+// limit bounds what it can; a limit of 0 takes the bound away.
+func (g *group) limit(l kernel.Limits) error {
+	if h, dir := g.holder(memoryController); h != nil {
+		if err := h.setMemory(dir, l.MemoryBytes); err != nil {
+			return fmt.Errorf("limit memory: %w", err)
+		}
+	}
+	if h, dir := g.holder(pidsController); h != nil {
+		limit := "max"
+		if l.PIDs > 0 {
+			limit = strconv.FormatInt(l.PIDs+1, 10) // and pid 1
+		}
+		if err := writeControl(dir, "pids.max", limit); err != nil {
+			return fmt.Errorf("limit processes: %w", err)
+		}
+	}
+	if h, dir := g.holder(cpuController); h != nil {
+		if err := h.setCPUs(dir, l.CPUs); err != nil {
+			return fmt.Errorf("limit CPU time: %w", err)
+		}
+	}
+	return nil
+}
+
+func (g *group) memory() (used, peak int64, err error) {
+	h, dir := g.holder(memoryController)
+	if h == nil {
+		return 0, 0, errNotHeld
+	}
+	return h.memory(dir)
+}
+
+func (g *group) cpu() (time.Duration, error) {
+	for _, controller := range []string{cpuacct, cpuController} {
+		if h, dir := g.holder(controller); h != nil {
+			return h.cpu(dir)
+		}
+	}
+	return 0, errNotHeld
+}
+
+func (g *group) resetPeak() error {
+	h, dir := g.holder(memoryController)
+	if h == nil {
+		return errNotHeld
+	}
+	return h.resetPeak(dir)
+}
+
+func (g *group) ooms() (oomCount, error) {
+	h, dir := g.holder(memoryController)
+	if h == nil {
+		return oomCount{}, errNotHeld
+	}
+	return h.ooms(dir)
+}
+
+// pids are the processes in the group.
+func (g *group) pids() ([]int, error) {
+	if len(g.order) == 0 {
+		return nil, errNotHeld
+	}
+	return groupPIDs(g.order[0])
+}
+
+// remove takes the directories away once their processes are dead, and those above that it leaves empty.
+func (g *group) remove() error {
+	// A dead process may be a member for a moment longer. It leaves all hierarchies at once, and version 2 tells.
+	for _, dir := range g.order {
+		if _, ok := g.byDir[dir].(unified); ok {
+			if err := waitEmpty(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove control group: %w", err)
+			}
+		}
+	}
+	g.owner.mu.Lock()
+	defer g.owner.mu.Unlock()
+	return g.removeLocked()
+}
+
+func (g *group) removeLocked() error {
+	delete(g.owner.used, g.id)
+	var errs []error
+	for _, dir := range g.order {
+		errs = append(errs, removeGroup(dir))
+		for range 2 { // the instance's and the common one, unless others use them
+			dir = filepath.Dir(dir)
+			_ = unix.Rmdir(dir)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeGroup(dir string) error {
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove control group %s: %w", dir, err)
+	}
+	return nil
+}
+
+func groupPIDs(dir string) ([]int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", dir, err)
+		}
+		if pid > 0 { // 0 is a process that this pid namespace cannot see
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func writeControl(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func readNumber(dir, file string) (int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+// readKeyed reads a file of lines "key number".
+func readKeyed(dir, file string) (map[string]int64, error) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]int64)
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		values[key], _ = strconv.ParseInt(value, 10, 64)
+	}
+	return values, nil
+}

@@ -1,0 +1,101 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// cpuPeriod is the time in microseconds in which a CPU limit is counted.
+const cpuPeriod = 100_000
+
+// fullMargin is how far from its limit a group may stay when the next allocation does not fit.
+const fullMargin = 4 << 20
+
+// legacy is a version 1 hierarchy.
+type legacy struct {
+	dir   string
+	names []string
+}
+
+func (legacy) version() string         { return "cgroup v1" }
+func (l legacy) base() string          { return l.dir }
+func (l legacy) controllers() []string { return l.names }
+func (legacy) prepare(string) error    { return nil }
+
+func (legacy) setMemory(dir string, bytes int64) error {
+	if bytes <= 0 {
+		bytes = -1
+	}
+	old, err := readNumber(dir, "memory.limit_in_bytes")
+	if err != nil {
+		return err
+	}
+	// With swap counted in, its limit is never below the one without, also in between. Not every kernel counts it.
+	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
+	if bytes < 0 || bytes > old {
+		files[0], files[1] = files[1], files[0]
+	}
+	for _, file := range files {
+		err := writeControl(dir, file, strconv.FormatInt(bytes, 10))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("more than %d bytes are in use: %w", bytes, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (legacy) setCPUs(dir string, cpus float64) error {
+	quota := int64(-1)
+	if cpus > 0 {
+		quota = max(1000, int64(cpus*cpuPeriod)) // what the kernel takes at least
+	}
+	if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
+		return err
+	}
+	return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10))
+}
+
+func (legacy) memory(dir string) (used, peak int64, err error) {
+	usage, err := readNumber(dir, "memory.usage_in_bytes")
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, err := readKeyed(dir, "memory.stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	peak, err = readNumber(dir, "memory.max_usage_in_bytes")
+	return max(0, usage-stat["total_inactive_file"]), peak, err
+}
+
+func (legacy) cpu(dir string) (time.Duration, error) {
+	nanoseconds, err := readNumber(dir, "cpuacct.usage")
+	return time.Duration(nanoseconds), err
+}
+
+func (legacy) resetPeak(dir string) error { return writeControl(dir, "memory.max_usage_in_bytes", "0") }
+
+func (legacy) ooms(dir string) (oomCount, error) {
+	control, err := readKeyed(dir, "memory.oom_control")
+	if err != nil {
+		return oomCount{}, err
+	}
+	// memory.failcnt stays 0 on Linux 6.18 and others.
+	limit, err := readNumber(dir, "memory.limit_in_bytes")
+	if err != nil {
+		return oomCount{}, err
+	}
+	peak, err := readNumber(dir, "memory.max_usage_in_bytes")
+	return oomCount{kills: control["oom_kill"], full: peak >= limit-fullMargin}, err
+}

@@ -1,0 +1,152 @@
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownLeaf is where this process moves itself when its group is to give controllers to groups below it: a group
+// cannot do that while processes are in it.
+const ownLeaf = "talaria.host"
+
+// unified is the version 2 hierarchy. It may have no controllers, next to version 1, and can still kill.
+type unified struct {
+	dir   string
+	names []string
+}
+
+func newUnified(dir string) unified {
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	return unified{dir: dir, names: wanted(strings.Fields(string(text)))}
+}
+
+func (unified) version() string         { return "cgroup v2" }
+func (u unified) base() string          { return u.dir }
+func (u unified) controllers() []string { return u.names }
+
+func (u unified) prepare(dir string) error {
+	if len(u.names) == 0 {
+		return nil
+	}
+	all := "+" + strings.Join(u.names, " +")
+	for _, parent := range []string{u.dir, filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir)} {
+		err := writeControl(parent, "cgroup.subtree_control", all)
+		if errors.Is(err, unix.EBUSY) && parent == u.dir {
+			if err = u.moveOut(); err == nil {
+				err = writeControl(parent, "cgroup.subtree_control", all)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("enable controllers: %w", err)
+		}
+	}
+	return nil
+}
+
+// moveOut moves this process from the base into a leaf, if it is alone there: others are not ours to move.
+func (u unified) moveOut() error {
+	pids, err := groupPIDs(u.dir)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(pids, []int{os.Getpid()}) {
+		return fmt.Errorf("%s has other processes; give the server a control group of its own: %w", u.dir, unix.EBUSY)
+	}
+	leaf := filepath.Join(u.dir, ownLeaf)
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return writeControl(leaf, "cgroup.procs", strconv.Itoa(os.Getpid()))
+}
+
+func (unified) setMemory(dir string, bytes int64) error {
+	limit := "max"
+	if bytes > 0 {
+		// The kernel would kill to get below a limit.
+		used, _, err := unified{}.memory(dir)
+		if err != nil {
+			return err
+		}
+		if used > bytes {
+			return fmt.Errorf("more than %d bytes are in use: %w", bytes, unix.EBUSY)
+		}
+		limit = strconv.FormatInt(bytes, 10)
+	}
+	if err := writeControl(dir, "memory.max", limit); err != nil {
+		return err
+	}
+	if err := writeControl(dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (unified) setCPUs(dir string, cpus float64) error {
+	quota := "max"
+	if cpus > 0 {
+		quota = strconv.FormatInt(max(1000, int64(cpus*cpuPeriod)), 10)
+	}
+	return writeControl(dir, "cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod))
+}
+
+func (unified) memory(dir string) (used, peak int64, err error) {
+	usage, err := readNumber(dir, "memory.current")
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, err := readKeyed(dir, "memory.stat")
+	if err != nil {
+		return 0, 0, err
+	}
+	peak, _ = readNumber(dir, "memory.peak") // Linux 5.19
+	return max(0, usage-stat["inactive_file"]), peak, nil
+}
+
+func (unified) cpu(dir string) (time.Duration, error) {
+	stat, err := readKeyed(dir, "cpu.stat")
+	return time.Duration(stat["usage_usec"]) * time.Microsecond, err
+}
+
+// resetPeak cannot: the kernel resets the peak for one open file only.
+func (unified) resetPeak(string) error { return errors.ErrUnsupported }
+
+func (unified) ooms(dir string) (oomCount, error) {
+	events, err := readKeyed(dir, "memory.events")
+	return oomCount{kills: events["oom_kill"], hits: events["oom"]}, err
+}
+
+// waitEmpty waits until the last process has left a group, which may be a moment after its death.
+func waitEmpty(dir string) error {
+	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	const wait = 10_000 // milliseconds
+	buffer := make([]byte, 4096)
+	for {
+		n, err := events.ReadAt(buffer, 0)
+		if n == 0 {
+			return err
+		}
+		if strings.Contains(string(buffer[:n]), "populated 0") {
+			return nil
+		}
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(events.Fd()), Events: unix.POLLPRI}}, wait)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if ready == 0 {
+			return fmt.Errorf("%s still has processes: %w", dir, unix.EBUSY)
+		}
+	}
+}

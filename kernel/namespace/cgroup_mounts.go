@@ -1,0 +1,54 @@
+package namespace
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// cgroupMount is where a hierarchy of control groups can be seen.
+type cgroupMount struct {
+	v2      bool
+	root    string // the group that is mounted, as in /proc/self/cgroup
+	point   string
+	options []string
+}
+
+// has reports whether it is the mount of the version 1 hierarchy with these controllers.
+func (m cgroupMount) has(controllers []string) bool {
+	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(m.options, c) })
+}
+
+// dir is the directory of a group.
+func (m cgroupMount) dir(group string) (string, bool) {
+	// A group outside of this cgroup namespace is shown with "..".
+	if !within(group, m.root) || strings.Contains(group, "/..") {
+		return "", false
+	}
+	relative, err := filepath.Rel(m.root, group)
+	return filepath.Join(m.point, relative), err == nil
+}
+
+func cgroupMounts() ([]cgroupMount, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	var mounts []cgroupMount
+	for line := range strings.Lines(string(text)) {
+		// "36 31 0:35 ROOT POINT rw,relatime [shared:1 …] - TYPE SOURCE OPTIONS"
+		before, after, _ := strings.Cut(strings.TrimSpace(line), " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if len(left) < 5 || len(right) < 3 || right[0] != "cgroup" && right[0] != "cgroup2" {
+			continue
+		}
+		mounts = append(mounts, cgroupMount{
+			v2:      right[0] == "cgroup2",
+			root:    left[3],
+			point:   left[4],
+			options: strings.Split(right[2], ","),
+		})
+	}
+	return mounts, nil
+}

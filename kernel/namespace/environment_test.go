@@ -1,0 +1,66 @@
+package namespace_test
+
+import (
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talaria/kernel"
+)
+
+// The sandbox has a /tmp of its own, and the interpreter is there all the same, with nothing next to it.
+func TestEnvironmentMayLieWhereASandboxHasItsOwn(t *testing.T) {
+	dir := stateDir(t)
+	if !strings.HasPrefix(dir, "/tmp/") {
+		t.Skipf("temporary files are in %s, not in /tmp", dir)
+	}
+	venv := filepath.Join(dir, "venv")
+	out, err := exec.Command(environment(t).Python, "-I", "-m", "venv", "--without-pip", venv).CombinedOutput()
+	if err != nil {
+		t.Skipf("no virtual environment can be made: %s", out)
+	}
+	env, _, err := kernel.DiscoverEnvironment(t.Context(),
+		kernel.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newBackend(t, dir).Create(t.Context(), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), kernel.Command{Args: []string{env.Python, "-c", `
+import os, sys
+print(sys.prefix, os.listdir("/tmp"), os.listdir(os.path.dirname(sys.prefix)))
+open("/tmp/mine", "w")
+`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout().Close()
+	defer p.Stderr().Close()
+	text, err := io.ReadAll(p.Stdout())
+	want := venv + " ['" + filepath.Base(dir) + "'] ['venv']"
+	if got := strings.TrimSpace(string(text)); got != want {
+		t.Errorf("%q, not %q, %v", got, want, err)
+	}
+	<-p.Done()
+	if exit := p.Exit(); exit != (kernel.Exit{}) {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestEnvironmentThatHoldsTheSessionsIsRefused(t *testing.T) {
+	dir := stateDir(t)
+	env := environment(t)
+	env.Prefix = append(env.Prefix, dir)
+	if s, err := newBackend(t, dir).Create(t.Context(), env); err == nil {
+		s.Close()
+		t.Error("it was taken")
+	}
+}

@@ -1,0 +1,54 @@
+package namespace
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// Layers names what is in force. Limits that are not set are not named.
+func (s *Sandbox) Layers() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.sealed {
+		return nil
+	}
+	layers := []string{
+		"namespaces: user (nested), mount, pid, network, ipc, uts, cgroup",
+		"files: own root, read-only, from an allow-list",
+		"network: none",
+		"no further namespaces",
+		"no capabilities",
+		"no new privileges",
+	}
+	if os.Geteuid() == 0 {
+		layers = append(layers, fmt.Sprintf("user: %d, this session's own", s.uid))
+	} else {
+		layers = append(layers, fmt.Sprintf("user: %d, the server's own", s.uid))
+	}
+	limit := func(what, controller, value, without string) {
+		if h, _ := s.group.holder(controller); h != nil {
+			layers = append(layers, what+": "+h.version()+", "+value)
+		} else {
+			layers = append(layers, what+": "+without)
+		}
+	}
+	if l := s.limits.MemoryBytes; l > 0 {
+		limit("memory", memoryController, mebibytes(l), "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process")
+	}
+	if l := s.limits.PIDs; l > 0 {
+		limit("processes", pidsController, strconv.FormatInt(l, 10), fmt.Sprintf("RLIMIT_NPROC, %d", l))
+	}
+	if l := s.limits.CPUs; l > 0 {
+		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
+	}
+	if l := s.limits.DiskBytes; l > 0 {
+		layers = append(layers, "files: RLIMIT_FSIZE, "+mebibytes(l)+" for each file")
+	}
+	if l := s.limits.TmpBytes; l > 0 {
+		layers = append(layers, "temporary files: "+mebibytes(l)+" for each of /tmp, /dev/shm and home")
+	}
+	return layers
+}
+
+func mebibytes(bytes int64) string { return strconv.FormatInt(bytes>>20, 10) + " MiB" }

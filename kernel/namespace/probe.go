@@ -1,0 +1,152 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+)
+
+// Probe makes a sandbox, seals it, runs a command in it and closes it: what works then works.
+func (b *Backend) Probe(ctx context.Context) kernel.Probe {
+	findings := []kernel.Finding{b.probeSandbox(ctx)}
+	if !findings[0].OK {
+		findings = append(findings, probeCauses()...)
+	}
+	findings = append(findings, b.probeGroups()...)
+	return kernel.Probe{OK: findings[0].OK, Findings: findings}
+}
+
+func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
+	finding := kernel.Finding{Name: "sandbox"}
+	python := b.cfg.Python
+	if python == "" {
+		var err error
+		if python, err = findPython(); err != nil {
+			finding.Detail = err.Error()
+			finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3)"
+			return finding
+		}
+	}
+	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: python})
+	if err != nil {
+		finding.Detail = err.Error()
+		finding.Remedy = "install Python 3.11 or later, or configure the one to use"
+		return finding
+	}
+	start := time.Now()
+	var layers []string
+	err = b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
+		layers = s.Layers()
+		return run(ctx, s, kernel.Command{Args: []string{"/bin/sh", "-c", "true"}})
+	})
+	if err != nil {
+		finding.Detail = err.Error()
+		finding.Remedy = remedy(err)
+		return finding
+	}
+	finding.OK = true
+	finding.Detail = fmt.Sprintf("made, sealed and closed in %d ms: %s",
+		time.Since(start).Milliseconds(), strings.Join(layers, "; "))
+	return finding
+}
+
+func findPython() (string, error) {
+	for _, name := range []string{"/usr/bin/python3", "/usr/local/bin/python3", "python3"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("there is no python3")
+}
+
+// remedy says what an operator can do about an error of making a sandbox.
+func remedy(err error) string {
+	var step *stepError
+	inside := errors.As(err, &step)
+	switch {
+	case inside && step.step == "proc" && errors.Is(err, unix.EPERM):
+		return "in a container, /proc is masked: run it with systempaths=unconfined (podman: --security-opt unmask=ALL)"
+	case inside && errors.Is(err, unix.EPERM):
+		return "the kernel or a container forbids it: allow mount, unshare and pivot_root in the seccomp and AppArmor " +
+			"profiles of the container"
+	case inside && errors.Is(err, unix.ENOSYS):
+		return "the kernel is older than Linux 5.12: use a newer one"
+	case inside:
+		return ""
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return "user namespaces are forbidden: see the findings below; in a container, allow clone and unshare in its " +
+			"seccomp profile"
+	case errors.Is(err, unix.ENOSPC):
+		return "no user namespaces are left: raise user.max_user_namespaces with sysctl"
+	case errors.Is(err, unix.EINVAL):
+		return "the kernel is built without some kind of namespace: use a distribution's kernel"
+	}
+	return ""
+}
+
+// probeCauses looks at the switches that are known to forbid user namespaces.
+func probeCauses() []kernel.Finding {
+	var findings []kernel.Finding
+	for _, known := range []struct{ name, path, bad, remedy string }{
+		{"user namespaces (Debian)", "/proc/sys/kernel/unprivileged_userns_clone", "0",
+			"sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"user namespaces (AppArmor)", "/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+			"give the server's binary an AppArmor profile with the rule userns, " +
+				"or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"user namespaces (number)", "/proc/sys/user/max_user_namespaces", "0",
+			"sysctl -w user.max_user_namespaces=10000"},
+	} {
+		value, err := os.ReadFile(known.path)
+		if err != nil {
+			continue // this kernel does not have the switch
+		}
+		text := strings.TrimSpace(string(value))
+		finding := kernel.Finding{Name: known.name, OK: text != known.bad, Detail: known.path + " is " + text}
+		if !finding.OK {
+			finding.Remedy = known.remedy
+		}
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// probeGroups says for each limit what would hold it.
+func (b *Backend) probeGroups() []kernel.Finding {
+	var findings []kernel.Finding
+	for _, limit := range []struct{ controller, name, without string }{
+		{memoryController, "limit of memory", "RLIMIT_DATA for each process"},
+		{pidsController, "limit of processes", "RLIMIT_NPROC in the sandbox's user namespace"},
+		{cpuController, "limit of CPU time", "nothing"},
+	} {
+		finding := kernel.Finding{Name: limit.name}
+		for _, h := range b.groups.hierarchies {
+			for _, controller := range h.controllers() {
+				if controller == limit.controller {
+					finding.OK = true
+					finding.Detail = h.version() + " below " + h.base()
+				}
+			}
+		}
+		if !finding.OK {
+			finding.Detail = "no writable control group: held by " + limit.without
+			finding.Remedy = "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …"
+		}
+		findings = append(findings, finding)
+	}
+	for _, unusable := range b.groups.unusable {
+		findings = append(findings, kernel.Finding{
+			Name:   "control group",
+			Detail: fmt.Sprintf("%s cannot be used: %v", unusable.Dir, unusable.Err),
+			Remedy: "give this user the group, or run in a delegated one",
+		})
+	}
+	return findings
+}

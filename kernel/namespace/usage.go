@@ -1,0 +1,100 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"talaria/kernel"
+)
+
+// Usage is what the sandbox takes, pid 1 included; Processes are all but
+// pid 1, and PIDs counts their threads, as the limit does. Without a control group the
+// memory is the sum over the processes of what is backed by no file, and the peak that of the largest process.
+func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
+	usage, err := s.usage()
+	if err != nil {
+		return kernel.Usage{}, fmt.Errorf("usage of sandbox: %w", err)
+	}
+	return usage, nil
+}
+
+func (s *Sandbox) usage() (kernel.Usage, error) {
+	select {
+	case <-s.reaped:
+		return kernel.Usage{}, s.lost()
+	default:
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return kernel.Usage{}, err
+	}
+	var usage kernel.Usage
+	for _, pid := range pids {
+		p, err := readProcess(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return kernel.Usage{}, err
+		}
+		usage.CPU += p.cpu + p.reaped
+		usage.MemoryBytes += p.memory
+		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.peakMemory)
+		if pid != s.handle.PID {
+			usage.PIDs += p.threads
+			usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: p.insidePID, Name: p.name})
+		}
+	}
+	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
+	used, peak, err := s.group.memory()
+	if err == nil {
+		usage.MemoryBytes, usage.PeakMemoryBytes = used, peak
+	} else if !errors.Is(err, errNotHeld) {
+		return kernel.Usage{}, err
+	}
+	cpu, err := s.group.cpu()
+	if err == nil {
+		usage.CPU = cpu
+	} else if !errors.Is(err, errNotHeld) {
+		return kernel.Usage{}, err
+	}
+	// Whoever looks at usage now has no use for what was killed before.
+	ooms := s.countOOMs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ooms = ooms
+	return usage, nil
+}
+
+// pids are the pids on the host of everything inside, pid 1 too.
+func (s *Sandbox) pids() ([]int, error) {
+	pids, err := s.group.pids()
+	if errors.Is(err, errNotHeld) {
+		return descendants(s.handle.PID), nil
+	}
+	return pids, err
+}
+
+// ResetPeak starts the measurement of peak memory anew; errors.ErrUnsupported where the system cannot.
+func (s *Sandbox) ResetPeak() error {
+	err := s.group.resetPeak()
+	if !errors.Is(err, errNotHeld) {
+		return err
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		const peakRSS = "5"
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peakRSS), 0)
+		if err = gone(err); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reset peak memory: %w", err)
+		}
+	}
+	return nil
+}
