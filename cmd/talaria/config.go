@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/providers/structs"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// config is the server's configuration: flags first, then TALARIA_ variables, then the file, then these defaults.
+type config struct {
+	StateDir string   `koanf:"state-dir"`
+	Addr     string   `koanf:"addr"`
+	Origins  []string `koanf:"origins"`
+	LogLevel string   `koanf:"log-level"`
+	Token    string   `koanf:"token"` // presets the first owner's token
+
+	Python       string        `koanf:"python"` // of the default environment; "": found
+	Environments []environment `koanf:"environments"`
+	TZ           string        `koanf:"tz"`
+
+	IdleTimeout    time.Duration `koanf:"idle-timeout"`
+	InterruptGrace time.Duration `koanf:"interrupt-grace"`
+	MaxSessions    int64         `koanf:"max-sessions"`
+	InlineBytes    int64         `koanf:"inline-bytes"`
+	Redact         []string      `koanf:"redact"`
+	Limits         limits        `koanf:"limits"`
+	Ceilings       limits        `koanf:"ceilings"`
+	UIDBase        int           `koanf:"uid-base"`
+}
+
+// environment is a further Python, which sessions ask for by name.
+type environment struct {
+	Name   string `koanf:"name"`
+	Python string `koanf:"python"`
+}
+
+// limits has the names of the wire, so that an operator learns them once.
+type limits struct {
+	MemoryBytes       int64   `koanf:"memory_bytes"`
+	CPUs              float64 `koanf:"cpus"`
+	PIDs              int64   `koanf:"pids"`
+	DiskBytes         int64   `koanf:"disk_bytes"`
+	ExecutionTimeoutS float64 `koanf:"execution_timeout_s"`
+	OutputBytes       int64   `koanf:"output_bytes"`
+	ToolCalls         int64   `koanf:"tool_calls"`
+}
+
+func defaults() config {
+	return config{
+		StateDir:       defaultStateDir(),
+		Addr:           "127.0.0.1:8765",
+		LogLevel:       "info",
+		TZ:             "UTC",
+		IdleTimeout:    session.DefaultIdleTimeout,
+		InterruptGrace: 2 * time.Second,
+		InlineBytes:    session.DefaultInlineBytes,
+		Limits:         limits(session.DefaultLimits),
+		Ceilings:       limits(session.DefaultCeilings),
+		UIDBase:        1_900_000_000,
+	}
+}
+
+func defaultStateDir() string {
+	if os.Getuid() == 0 {
+		return "/var/lib/talaria"
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); dir != "" {
+		return filepath.Join(dir, "talaria")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ".talaria"
+	}
+	return filepath.Join(home, ".local", "state", "talaria")
+}
+
+// load reads the configuration of a command, from where its flags say.
+func load(cmd *cobra.Command) (config, error) {
+	var c config
+	k := koanf.New(".")
+	if err := k.Load(structs.Provider(defaults(), "koanf"), nil); err != nil {
+		return c, err
+	}
+	path, _ := cmd.Flags().GetString("config")
+	stateDir := first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"), defaultStateDir())
+	if path == "" {
+		path = os.Getenv("TALARIA_CONFIG")
+	}
+	named := path != ""
+	if !named {
+		path = filepath.Join(stateDir, "talaria.yaml")
+	}
+	if _, err := os.Stat(path); err == nil || named {
+		if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+			return c, fmt.Errorf("read the configuration %s: %w", path, err)
+		}
+	}
+	// TALARIA_LIMITS__MEMORY_BYTES is limits.memory_bytes, TALARIA_IDLE_TIMEOUT is idle-timeout.
+	variables := env.Provider(".", env.Opt{Prefix: "TALARIA_", TransformFunc: func(name, value string) (string, any) {
+		section, rest, nested := strings.Cut(strings.ToLower(strings.TrimPrefix(name, "TALARIA_")), "__")
+		if nested {
+			return section + "." + rest, value
+		}
+		return strings.ReplaceAll(section, "_", "-"), value
+	}})
+	if err := k.Load(variables, nil); err != nil {
+		return c, err
+	}
+	if err := k.Load(posflag.Provider(cmd.Flags(), ".", k), nil); err != nil {
+		return c, err
+	}
+	if err := k.Unmarshal("", &c); err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	dir, err := filepath.Abs(c.StateDir)
+	if err != nil {
+		return c, fmt.Errorf("state directory: %w", err)
+	}
+	c.StateDir = dir
+	return c, c.check()
+}
+
+func flagOf(cmd *cobra.Command, name string) string {
+	if f := cmd.Flags().Lookup(name); f != nil && f.Changed {
+		return f.Value.String()
+	}
+	return ""
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func (c config) check() error {
+	names := map[string]bool{"default": true}
+	for _, e := range c.Environments {
+		if !api.ValidID(e.Name) || e.Python == "" {
+			return fmt.Errorf("configuration: environments need a name and a python, not %q and %q", e.Name, e.Python)
+		}
+		if names[e.Name] {
+			return fmt.Errorf("configuration: environment %q is there twice; the default one is set by python", e.Name)
+		}
+		names[e.Name] = true
+	}
+	if _, err := c.patterns(); err != nil {
+		return err
+	}
+	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 {
+		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes and max-sessions cannot be negative")
+	}
+	return nil
+}
+
+func (c config) patterns() ([]*regexp.Regexp, error) {
+	var list []*regexp.Regexp
+	for _, p := range c.Redact {
+		re, err := regexp.Compile(p)
+		if err != nil {
+			return nil, fmt.Errorf("configuration: redact: %w", err)
+		}
+		list = append(list, re)
+	}
+	return list, nil
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+// The statuses that exec exits with beside 0 and 1, as shells have them.
+const (
+	exitTimeout     = 124
+	exitInterrupted = 130
+	exitDied        = 137
+)
+
+func execCommand() *cobra.Command {
+	var e execution
+	cmd := &cobra.Command{
+		Use:   "exec [-c CODE | FILE | -]",
+		Short: "Run a cell and stream its output; exits with the cell's status",
+		Long: `Run a cell and stream its output.
+
+Without --session the cell runs in a session of its own, which is deleted afterwards. With --session it runs in the
+session of that id, which is made when it is not there, and stays. Interrupt (Ctrl-C) interrupts the cell.
+
+Exit status: 0 ok, 1 the cell raised or was cancelled, 124 it ran past its time-out, 130 it was interrupted, 137 its
+kernel died.`,
+		Example: `  talaria exec -c 'print(6 * 7)'
+  talaria exec --session work analysis.py
+  echo 'df.describe()' | talaria exec --session work -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := e.source(cmd, args)
+			if err != nil {
+				return err
+			}
+			if e.client, err = connect(cmd); err != nil {
+				return err
+			}
+			e.in, e.out, e.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return e.run(cmd.Context(), code)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&e.code, "code", "c", "", "the cell's source")
+	f.StringVarP(&e.session, "session", "s", "", "session to run in")
+	f.StringVar(&e.artifacts, "artifacts", "", "folder to write changed files and images to")
+	f.Float64Var(&e.timeout, "timeout", 0, "time-out in seconds (default: the session's)")
+	f.BoolVar(&e.json, "json", false, "print the events as they come, one a line")
+	addConnection(cmd)
+	return cmd
+}
+
+// execution is one run of the command.
+type execution struct {
+	client    *client.Client
+	code      string
+	session   string
+	artifacts string
+	timeout   float64
+	json      bool
+	in        io.Reader
+	out, err  io.Writer
+	images    int
+}
+
+// source is the cell, from the flag, a file or the standard input.
+func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
+	switch {
+	case cmd.Flags().Changed("code") && len(args) > 0:
+		return "", errors.New("give -c or a file, not both")
+	case cmd.Flags().Changed("code"):
+		return e.code, nil
+	case len(args) == 0 || args[0] == "-":
+		b, err := io.ReadAll(cmd.InOrStdin())
+		return string(b), err
+	}
+	b, err := os.ReadFile(args[0])
+	return string(b), err
+}
+
+func (e *execution) run(ctx context.Context, code string) (err error) {
+	// A first Ctrl-C interrupts the cell; what is left to do is bounded by the server's time-out.
+	interrupted := ctx
+	ctx = context.WithoutCancel(ctx)
+	session := e.session
+	if session == "" {
+		s, err := e.client.CreateSession(ctx, api.SessionRequest{})
+		if err != nil {
+			return err
+		}
+		session = s.ID
+		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, session)) }()
+	} else if _, _, err := e.client.EnsureSession(ctx, session, api.SessionRequest{}); err != nil {
+		return err
+	}
+	socket, err := e.client.Attach(ctx, session, client.AttachOptions{Reconnect: true})
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	req := api.ExecutionRequest{Code: &code}
+	if e.timeout > 0 {
+		req.TimeoutS = &e.timeout
+	}
+	id, err := socket.Execute(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(interrupted, func() {
+		signal.Reset() // a second Ctrl-C ends this program
+		_ = e.client.Interrupt(ctx, session, id)
+	})()
+	for {
+		event, err := socket.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if event.ExecutionID != id {
+			continue
+		}
+		done, err := e.show(ctx, socket, event)
+		if done != nil || err != nil {
+			return errors.Join(err, e.status(done))
+		}
+	}
+}
+
+// show prints an event; it returns the execution with its last one.
+func (e *execution) show(ctx context.Context, socket *client.Socket, event api.Event) (*api.Execution, error) {
+	if e.json {
+		line, err := api.Marshal(event)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(e.out, "%s\n", line)
+	}
+	event, err := event.Decoded()
+	if err != nil {
+		return nil, err
+	}
+	switch b := event.Body.(type) {
+	case api.Stream:
+		if b.Name == "stderr" {
+			e.print(e.err, b.Text)
+		} else {
+			e.print(e.out, b.Text)
+		}
+	case api.DisplayData:
+		return nil, e.bundle(b.Data)
+	case api.ExecuteResult:
+		return nil, e.bundle(b.Data)
+	case api.ErrorEvent:
+		e.print(e.err, strings.Join(b.Traceback, "\n")+"\n")
+	case api.InputRequested:
+		return nil, e.answer(ctx, socket, b)
+	case api.ArtifactEvent:
+		return nil, e.artifact(ctx, b)
+	case api.ExecutionFinished:
+		return &b.Execution, nil
+	}
+	return nil, nil
+}
+
+func (e *execution) print(w io.Writer, text string) {
+	if !e.json {
+		fmt.Fprint(w, text)
+	}
+}
+
+// bundle prints a value's text, and saves its image where a folder was given.
+func (e *execution) bundle(data api.MIMEBundle) error {
+	if png, ok := data["image/png"]; ok && e.artifacts != "" {
+		var b []byte
+		if err := json.Unmarshal(png, &b); err != nil {
+			return fmt.Errorf("an image of the cell: %w", err)
+		}
+		e.images++
+		return e.save(fmt.Sprintf("display-%d.png", e.images), b)
+	}
+	var text string
+	if raw, ok := data["text/plain"]; ok && json.Unmarshal(raw, &text) == nil {
+		e.print(e.out, text+"\n")
+	}
+	return nil
+}
+
+func (e *execution) artifact(ctx context.Context, a api.ArtifactEvent) error {
+	if e.artifacts == "" || a.Change == api.Deleted {
+		return nil
+	}
+	d, err := e.client.GetArtifact(ctx, a.SHA256)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	b, err := io.ReadAll(d)
+	if err != nil {
+		return err
+	}
+	return e.save(a.Path, b)
+}
+
+// save writes below the folder that was given, and nowhere else: the name comes from the sandbox.
+func (e *execution) save(name string, b []byte) error {
+	if err := os.MkdirAll(e.artifacts, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(e.artifacts)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if dir := filepath.Dir(name); dir != "." {
+		if err := root.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("save %q: %w", name, err)
+		}
+	}
+	if err := root.WriteFile(name, b, 0o644); err != nil {
+		return fmt.Errorf("save %q: %w", name, err)
+	}
+	e.print(e.err, fmt.Sprintf("saved %s\n", filepath.Join(e.artifacts, name)))
+	return nil
+}
+
+// answer reads a line for the cell.
+func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.InputRequested) error {
+	e.print(e.err, q.Prompt)
+	line, err := bufio.NewReader(e.in).ReadString('\n')
+	if err != nil && line == "" {
+		e.print(e.err, "\n[nothing to read: the question is answered with an empty line]\n")
+	}
+	_, err = socket.Do(ctx, "input_reply", map[string]any{"request_id": q.RequestID, "value": strings.TrimSuffix(line, "\n")})
+	return err
+}
+
+// status is the exit status as an error.
+func (e *execution) status(done *api.Execution) error {
+	if done == nil {
+		return nil
+	}
+	switch done.Status {
+	case api.StatusOK:
+		return nil
+	case api.StatusTimeout:
+		return e.exit(exitTimeout, done)
+	case api.StatusInterrupted:
+		return e.exit(exitInterrupted, done)
+	case api.StatusDied:
+		return e.exit(exitDied, done)
+	case api.StatusCancelled:
+		return e.exit(1, done)
+	}
+	return exitError(1)
+}
+
+func (e *execution) exit(code exitError, done *api.Execution) error {
+	e.print(e.err, fmt.Sprintf("talaria: the cell ended %s (%s); variables %s\n", done.Status, done.Reason, done.State))
+	return code
+}

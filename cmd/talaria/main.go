@@ -1,0 +1,59 @@
+// Command talaria is the whole program: the server, and the commands that talk to it. It is the only place that wires
+// the packages together.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// exitError ends the program with a status and no message of its own.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := command().ExecuteContext(ctx)
+	var exit exitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(int(exit))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "talaria:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "talaria",
+		Short:         "Live Python sessions, isolated, for chat UIs, notebooks, bots and agents",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().String("config", "", "configuration file (YAML); default: talaria.yaml in the state directory")
+	root.PersistentFlags().String("state-dir", defaultStateDir(), "where everything is kept")
+	root.AddCommand(serveCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), versionCommand())
+	return root
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "talaria", version) },
+	}
+}
