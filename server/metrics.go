@@ -113,8 +113,8 @@ func (s *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	one(kernelsDesc, prometheus.GaugeValue, float64(stats.Kernels))
 	one(poolDesc, prometheus.GaugeValue, float64(stats.Pool.Ready))
-	one(memoryDesc, prometheus.GaugeValue, float64(stats.KernelMemory))
-	one(cpuDesc, prometheus.GaugeValue, stats.KernelCPU)
+	one(memoryDesc, prometheus.GaugeValue, float64(stats.MemoryBytes))
+	one(cpuDesc, prometheus.GaugeValue, stats.CPUSeconds)
 	one(executionsDesc, prometheus.CounterValue, float64(stats.Executions))
 	one(eventsDesc, prometheus.CounterValue, float64(stats.EventsWritten))
 }
