@@ -162,7 +162,7 @@ func inspectPython(ctx context.Context, python string) (Environment, error) {
 		return Environment{}, err
 	}
 	for _, dir := range d.Path {
-		if filepath.IsAbs(dir) && (below(dir, "/usr") || slices.ContainsFunc(env.Prefix, func(p string) bool { return below(dir, p) })) {
+		if filepath.IsAbs(dir) && belowAny(dir, append(slices.Clone(env.Prefix), "/usr")) {
 			env.Path = append(env.Path, dir)
 		}
 	}
@@ -200,7 +200,7 @@ func prefixes(d description) ([]string, error) {
 		}
 	}
 	for _, path := range []string{d.Executable, real} {
-		if !below(path, "/usr") && !below(path, "/bin") && !slices.ContainsFunc(found, func(p string) bool { return below(path, p) }) {
+		if !belowAny(path, append(slices.Clone(found), "/usr", "/bin")) {
 			return nil, fmt.Errorf("%s lies outside of its own prefix; configure the path of the real interpreter", path)
 		}
 	}
@@ -209,6 +209,10 @@ func prefixes(d description) ([]string, error) {
 }
 
 func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+func belowAny(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return below(path, dir) })
+}
 
 // runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH.
 func runPython(ctx context.Context, args ...string) ([]byte, error) {

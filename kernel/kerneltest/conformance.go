@@ -11,8 +11,8 @@ import (
 // patience bounds what ought to happen at once, on a busy machine.
 const patience = 60 * time.Second
 
-// Conformance is what every isolation backend must pass, with real processes. newSpec gives a Spec with a workspace and packages of its own, open for as long as
-// the test runs, and no limits; the suite sets those.
+// Conformance is what every isolation backend must pass, with real processes. newSpec gives a Spec with a workspace
+// and packages of its own, open for as long as the test runs, and no limits; the suite sets those.
 func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, newSpec func(*testing.T) kernel.Spec) {
 	before := takeInventory(t)
 	r := &rig{backend: backend, env: env, newSpec: newSpec}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 
 // inventory is what this process has of the machine.
 type inventory struct {
-	mounts      []string
+	mounts      map[string]bool // the points, but for those in other tests' own directories
 	descriptors int
 }
 
@@ -26,15 +27,35 @@ func takeInventory(t *testing.T) inventory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return inventory{mounts: strings.Split(string(mounts), "\n"), descriptors: len(descriptors)}
+	now := inventory{mounts: make(map[string]bool), descriptors: len(descriptors)}
+	for line := range strings.Lines(string(mounts)) {
+		// "36 31 0:35 ROOT POINT …". Other packages' tests run at the same time, and may mount.
+		point := strings.Fields(line)[4]
+		if own, _ := filepath.Match(filepath.Join(os.TempDir(), "Test*"), firstFolders(point, os.TempDir())); !own {
+			now.mounts[point] = true
+		}
+	}
+	return now
+}
+
+// firstFolders is the part of path that ends with the folder right below dir, or path where it is not below.
+func firstFolders(path, dir string) string {
+	rest, ok := strings.CutPrefix(path, dir+"/")
+	if !ok {
+		return path
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return filepath.Join(dir, name)
 }
 
 // compare fails the test where there is more than before.
 func (before inventory) compare(t *testing.T) {
 	t.Helper()
 	now := takeInventory(t)
-	if len(now.mounts) != len(before.mounts) {
-		t.Errorf("mounts before:\n%s\nand now:\n%s", strings.Join(before.mounts, "\n"), strings.Join(now.mounts, "\n"))
+	for point := range now.mounts {
+		if !before.mounts[point] {
+			t.Errorf("something is mounted at %s", point)
+		}
 	}
 	// The poller of the runtime and the like may have come, but no descriptors of sandboxes.
 	const incidental = 6

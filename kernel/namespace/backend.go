@@ -52,8 +52,9 @@ type Backend struct {
 	groups  *groups
 	library library
 
-	mu   sync.Mutex // guards live
+	mu   sync.Mutex // guards what follows
 	live map[string]*Sandbox
+	own  map[string]bool // directories of sandboxes that are no session's
 }
 
 var _ kernel.Backend = (*Backend)(nil)
@@ -90,7 +91,7 @@ func New(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)
 	}
-	b := &Backend{cfg: cfg, groups: groups, live: make(map[string]*Sandbox)}
+	b := &Backend{cfg: cfg, groups: groups, live: make(map[string]*Sandbox), own: make(map[string]bool)}
 	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)
 	}

@@ -77,12 +77,13 @@ func hasModule(env kernel.Environment, name string) bool {
 }
 
 // withOwnSandbox runs f with a sealed sandbox that is no session's.
-func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment, f func(*Sandbox, string) error) (err error) {
-	dir, err := os.MkdirTemp(b.cfg.Root, ".own-")
+func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
+	f func(s *Sandbox, workspace string) error) (err error) {
+	dir, err := b.makeOwnDir()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, b.removeOwnDir(dir)) }()
 	spec := kernel.Spec{Limits: kernel.Limits{MemoryBytes: 1 << 30, PIDs: 64, TmpBytes: 64 << 20}}
 	workspace, packages := filepath.Join(dir, "workspace"), filepath.Join(dir, "packages")
 	for path, file := range map[string]**os.File{workspace: &spec.Workspace, packages: &spec.Packages} {
@@ -109,6 +110,41 @@ func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment, f 
 		return err
 	}
 	return f(s, workspace)
+}
+
+// ownPrefix begins the names of the directories that sandboxes of the backend itself work in.
+const ownPrefix = ".own-"
+
+func (b *Backend) makeOwnDir() (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	dir, err := os.MkdirTemp(b.cfg.Root, ownPrefix)
+	if err == nil {
+		b.own[dir] = true
+	}
+	return dir, err
+}
+
+func (b *Backend) removeOwnDir(dir string) error {
+	err := os.RemoveAll(dir)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.own, dir)
+	return err
+}
+
+// sweepOwnDirs removes what an earlier server did not come to remove.
+func (b *Backend) sweepOwnDirs() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, err := filepath.Glob(filepath.Join(b.cfg.Root, ownPrefix+"*"))
+	errs := []error{err}
+	for _, dir := range found {
+		if !b.own[dir] {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // run waits for a command, whose output says why when it fails.

@@ -47,7 +47,8 @@ for i in range(0, len(pages), 4096):
 		t.Errorf("%+v", exit)
 	}
 	// What was killed before is not blamed for a signal from inside.
-	if exit := run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)"); exit != (kernel.Exit{Signal: syscall.SIGKILL}) {
+	exit := run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+	if exit != (kernel.Exit{Signal: syscall.SIGKILL}) {
 		t.Errorf("%+v", exit)
 	}
 }

@@ -115,11 +115,6 @@ func descendants(pid int) []int {
 	return found
 }
 
-func bootID() (string, error) {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(id)), err
-}
-
 // idMappings gives a sandbox's user namespace the ids of this one, whichever these are; an ordinary user can give
 // only its own.
 func idMappings(kind string) ([]syscall.SysProcIDMap, error) {

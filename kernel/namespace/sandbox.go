@@ -86,7 +86,7 @@ func (s *Sandbox) launch() (err error) {
 		return err
 	}
 	s.handle.Backend = Tier
-	if s.handle.BootID, err = bootID(); err != nil {
+	if s.handle.BootID, err = kernel.BootID(); err != nil {
 		return fmt.Errorf("read boot id: %w", err)
 	}
 	if s.group, err = s.backend.groups.create(s.id); err != nil {

@@ -13,15 +13,16 @@ import (
 	"talaria/kernel"
 )
 
-// Sweep removes what an earlier server on the same Root left behind: the sandboxes with these handles, and every
-// control group of this instance that is not one of this backend's living sandboxes. A sandbox ends by itself when
-// its server does, so that most often only the groups are left. ctx bounds the waiting.
+// Sweep removes what an earlier server on the same Root left behind: the sandboxes with these handles, every
+// control group of this instance that is not one of this backend's living sandboxes, and the directories that its
+// probes and preparations worked in. A sandbox ends by itself when its server does, so that most often only the
+// groups are left. ctx bounds the waiting.
 func (b *Backend) Sweep(ctx context.Context, handles []kernel.Handle) error {
-	return errors.Join(b.sweepHandles(ctx, handles), b.sweepGroups(ctx, handles))
+	return errors.Join(b.sweepHandles(ctx, handles), b.sweepGroups(ctx, handles), b.sweepOwnDirs())
 }
 
 func (b *Backend) sweepHandles(ctx context.Context, handles []kernel.Handle) error {
-	boot, err := bootID()
+	boot, err := kernel.BootID()
 	if err != nil {
 		return fmt.Errorf("sweep: read boot id: %w", err)
 	}
@@ -30,8 +31,11 @@ func (b *Backend) sweepHandles(ctx context.Context, handles []kernel.Handle) err
 		if handle.Backend != Tier || handle.BootID != boot || b.owns(handle) {
 			continue
 		}
-		if err := killLeftover(ctx, handle); err != nil {
+		killed, err := killLeftover(ctx, handle)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("sweep process %d: %w", handle.PID, err))
+		} else if killed {
+			b.cfg.Log.InfoContext(ctx, "killed a sandbox that an earlier server left", "pid", handle.PID)
 		}
 	}
 	return errors.Join(errs...)
@@ -49,27 +53,27 @@ func (b *Backend) owns(handle kernel.Handle) bool {
 }
 
 // killLeftover kills pid 1 of a sandbox if the process is still the one of the handle.
-func killLeftover(ctx context.Context, handle kernel.Handle) error {
+func killLeftover(ctx context.Context, handle kernel.Handle) (killed bool, err error) {
 	pidfd, err := unix.PidfdOpen(handle.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer unix.Close(pidfd)
 	// The descriptor is opened first, so that the process cannot become another after this.
 	found, err := readStat(handle.PID)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && found.startTime != handle.StartTime {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return err
+		return false, err
 	}
-	return waitPidfd(ctx, pidfd)
+	return true, waitPidfd(ctx, pidfd)
 }
 
 // waitPidfd waits until a process is dead.

@@ -184,6 +184,25 @@ func TestSweepKillsWhatOnlyItsGroupTells(t *testing.T) {
 	checkNoGroups(t, handle)
 }
 
+func TestSweepRemovesItsOwnDirectoriesAndNoSessions(t *testing.T) {
+	dir := stateDir(t)
+	b := newBackend(t, dir)
+	left := filepath.Join(dir, "sessions", ".own-1", "workspace")
+	session := filepath.Join(dir, "sessions", "one")
+	for _, dir := range []string{left, session} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Sweep(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "sessions"))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "one" {
+		t.Errorf("%v %v", entries, err)
+	}
+}
+
 func TestSweepLeavesLivingSandboxes(t *testing.T) {
 	dir := stateDir(t)
 	b := newBackend(t, dir)

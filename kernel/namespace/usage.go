@@ -11,9 +11,9 @@ import (
 	"talaria/kernel"
 )
 
-// Usage is what the sandbox takes, pid 1 included; Processes are all but
-// pid 1, and PIDs counts their threads, as the limit does. Without a control group the
-// memory is the sum over the processes of what is backed by no file, and the peak that of the largest process.
+// Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
+// the limit does. Without a control group the memory is the sum over the processes of what is backed by no file, and
+// the peak that of the largest process.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
 	if err != nil {
