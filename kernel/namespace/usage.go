@@ -11,6 +11,12 @@ import (
 	"talaria/kernel"
 )
 
+var (
+	_ kernel.Meter        = (*Sandbox)(nil)
+	_ kernel.PeakResetter = (*Sandbox)(nil)
+	_ kernel.LimitChanger = (*Sandbox)(nil)
+)
+
 // Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
 // the limit does. Without a control group the memory is the sum over the processes of what is backed by no file, and
 // the peak that of the largest process.
@@ -62,12 +68,17 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	} else if !errors.Is(err, errNotHeld) {
 		return kernel.Usage{}, err
 	}
-	// Whoever looks at usage now has no use for what was killed before.
-	ooms := s.countOOMs()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ooms = ooms
 	return usage, nil
+}
+
+// Meter implements [kernel.Meter]: two files of the control group, or all of Usage where there is none.
+func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
+	used, peak, memoryErr := s.group.memory()
+	cpu, cpuErr := s.group.cpu()
+	if memoryErr != nil || cpuErr != nil {
+		return s.Usage(ctx)
+	}
+	return kernel.Usage{MemoryBytes: used, PeakMemoryBytes: peak, CPU: cpu}, nil
 }
 
 // pids are the pids on the host of everything inside, pid 1 too.
@@ -79,8 +90,13 @@ func (s *Sandbox) pids() ([]int, error) {
 	return pids, err
 }
 
-// ResetPeak starts the measurement of peak memory anew; errors.ErrUnsupported where the system cannot.
+// ResetPeak starts the measurement of peak memory anew; errors.ErrUnsupported where the system cannot. What was killed
+// for memory before explains no later death.
 func (s *Sandbox) ResetPeak() error {
+	ooms := s.countOOMs()
+	s.mu.Lock()
+	s.ooms = ooms
+	s.mu.Unlock()
 	err := s.group.resetPeak()
 	if !errors.Is(err, errNotHeld) {
 		return err
