@@ -31,7 +31,7 @@
 // started a child or opened a C library, the runner puts "mark":K (K = 1, 2, …) into each stream, display and clear
 // frame, and before it sends that frame writes the bytes "\x1e" HEX ":" K "\x1e" to both pipes, HEX being the one of
 // the ready frame. What stands before the mark in a pipe was written before the frame, what stands after it came
-// after it: the host puts them in that order and removes the marks.
+// after it: the host puts them in that order and removes the marks. A stream frame without text only carries its mark.
 package runner
 
 import (

@@ -103,7 +103,7 @@ class PlainEngine:
             self._guard.run(execution, lambda: self._display.report(late))
 
     def _run(self, execution: Execution) -> BaseException | None:
-        """Runs the code. A function made of it, unlike exec, has nothing between the guard and its first instruction."""
+        """Runs the code, as functions: unlike exec they have nothing between the guard and the first instruction."""
         filename = self._sources.add(execution)
         try:
             first, last = self._compile(execution.code, filename)

@@ -41,7 +41,7 @@ class Sources:
                 self._enter(linecache, name)
 
     def find_classes(self, inspect: object) -> None:
-        """Has inspect, the module, find the sources of classes of cells. It looks by module, and __main__ has no file."""
+        """Has inspect, the module, find classes of cells. It looks for their module's file, and __main__ has none."""
         getfile = inspect.getfile
 
         def getfile_of_cell(object: object) -> str:

@@ -10,13 +10,9 @@ from _thread import LockType, allocate_lock
 from posix import urandom
 
 from talaria_runner import frames
-from talaria_runner.execution import Execution, disguise
+from talaria_runner.execution import disguise
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NOT_ALLOWED = (
     "this cell was run by a client that cannot answer input(): "

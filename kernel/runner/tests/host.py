@@ -247,7 +247,9 @@ class Runner:
         if kind in ("result", "error", "done", "input"):
             for pipe in self.pipes:
                 pipe.drain()
-                outcome.add_text(pipe.name, re.sub(rb"\x1e[0-9a-f]+:\d+\x1e", b"", pipe.data).decode("utf-8", "replace"))
+                outcome.add_text(
+                    pipe.name, re.sub(rb"\x1e[0-9a-f]+:\d+\x1e", b"", pipe.data).decode("utf-8", "replace")
+                )
                 pipe.data = b""
         if kind == "stream":
             outcome.add_text(frame["name"], frame["text"])

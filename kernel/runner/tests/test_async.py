@@ -12,7 +12,10 @@ class Await(RunnerCase):
         self.assertEqual(self.run_cell("x = await co()\nx + 1").text, "9")
         self.assertIsNone(self.run_cell("await co();").result)
         self.assertEqual(self.run_cell("[await co() for _ in range(2)]").text, "[8, 8]")
-        code = "class C:\n    async def __aenter__(self): return 5\n    async def __aexit__(self, *a): pass\nasync with C() as v:\n    print(v)"
+        code = (
+            "class C:\n    async def __aenter__(self): return 5\n    async def __aexit__(self, *a): pass\n"
+            "async with C() as v:\n    print(v)"
+        )
         self.assertEqual(self.run_cell(code).stdout, "5\n")
 
     def test_raises_what_is_raised(self) -> None:
@@ -64,7 +67,10 @@ class Tasks(RunnerCase):
         self.assertEqual(self.run_cell("t.done()").text, "True")
 
     def test_are_told_apart_by_their_cells(self) -> None:
-        code = "import asyncio\nasync def say(w):\n    for _ in range(3): await asyncio.sleep(.005); print(w)\nt = asyncio.create_task(say('{}'))"
+        code = (
+            "import asyncio\nasync def say(w):\n    for _ in range(3): await asyncio.sleep(.005); print(w)\n"
+            "t = asyncio.create_task(say('{}'))"
+        )
         first = self.run_cell(code.format("first"))
         second = self.run_cell(code.format("second"))
         third = self.run_cell("print('third'); await t; await asyncio.sleep(.02)")
@@ -73,7 +79,10 @@ class Tasks(RunnerCase):
         self.assertEqual(third.stdout, "third\n")
 
     def test_that_hog_the_idle_loop_are_broken_by_an_interrupt(self) -> None:
-        code = "import asyncio\nasync def hog():\n    await asyncio.sleep(0)\n    print('hogging', flush=True)\n    while True: pass\nt = asyncio.create_task(hog())"
+        code = (
+            "import asyncio\nasync def hog():\n    await asyncio.sleep(0)\n    print('hogging', flush=True)\n"
+            "    while True: pass\nt = asyncio.create_task(hog())"
+        )
         self.run_cell(code)
         self.assertEqual(self.runner.next_frame()["text"], "hogging\n")
         id = self.runner.start("1")

@@ -22,7 +22,9 @@ class Output(RunnerCase):
     def test_of_the_very_first_child_is_in_order_too(self) -> None:
         for _ in range(3):
             with Runner() as runner:
-                outcome = runner.run('import os, sys\nprint("a"); print("e", file=sys.stderr); os.system("echo b"); print("c");')
+                outcome = runner.run(
+                    'import os, sys\nprint("a"); print("e", file=sys.stderr); os.system("echo b"); print("c");'
+                )
                 self.assertEqual(outcome.order, ["stdout", "stderr", "stdout", "done"])
                 self.assertEqual(outcome.stdout, "a\nb\nc\n")
 
@@ -59,6 +61,10 @@ class Forks(RunnerCase):
         )
         self.assertEqual(self.run_cell(code).stdout, "[16, 25]\n")
 
+    def test_by_spawn_work_too(self) -> None:
+        code = "import multiprocessing as mp\nwith mp.get_context('spawn').Pool(1) as p: print(p.map(abs, [-1, 2]))"
+        self.assertEqual(self.run_cell(code).stdout, "[1, 2]\n")
+
     def test_print_to_the_pipes(self) -> None:
         code = (
             "import multiprocessing as mp\ndef say(): print('from the child', end=''); display(7)\n"
@@ -88,7 +94,10 @@ class Forks(RunnerCase):
 
     def test_do_not_hold_the_control_socket(self) -> None:
         with Runner() as runner:
-            code = "import os, sys, time\npid = os.fork()\nif not pid:\n    os.setsid(); os.close(w); os.read(r, 1); os._exit(0)\npid"
+            code = (
+                "import os, sys, time\npid = os.fork()\nif not pid:\n"
+                "    os.setsid(); os.close(w); os.read(r, 1); os._exit(0)\npid"
+            )
             runner.run("import os\nr, w = os.pipe()")
             self.assertTrue(runner.run(code).text)
             runner.run("os.kill(os.getpid(), 0)")

@@ -39,7 +39,10 @@ class Reprs(RunnerCase):
         )  # fmt: skip
 
     def test_may_give_metadata(self) -> None:
-        code = 'class M:\n    def _repr_mimebundle_(self, **k): return {"text/plain": "m"}, {"text/plain": {"w": 3}}\nM()'
+        code = (
+            'class M:\n    def _repr_mimebundle_(self, **k): return {"text/plain": "m"}, {"text/plain": {"w": 3}}\n'
+            'M()'
+        )
         outcome = self.run_cell(code)
         self.assertEqual(outcome.of("result")[0]["data"], {"text/plain": "m"})
         self.assertEqual(outcome.of("result")[0]["metadata"], {"text/plain": {"w": 3}})
@@ -68,7 +71,8 @@ class Reprs(RunnerCase):
 
     def test_of_numbers_that_are_not_json(self) -> None:
         code = (
-            'class J:\n    def _repr_json_(self): return {"nan": float("nan"), 1: {2, }, "t": (1,), "inf": [float("inf")]}\nJ()'
+            'class J:\n    def _repr_json_(self):\n'
+            '        return {"nan": float("nan"), 1: {2, }, "t": (1,), "inf": [float("inf")]}\nJ()'
         )
         self.assertEqual(
             self.run_cell(code).result["application/json"], {"nan": None, "1": [2], "t": [1], "inf": [None]}
@@ -99,12 +103,15 @@ class DisplayFunction(RunnerCase):
         self.assertEqual([f["update"] for f in frames], [False, True, False])
         self.assertEqual(len({f["display_id"] for f in frames}), 1)
         self.assertTrue(frames[0]["display_id"])
-        frame = self.run_cell("from IPython.display import update_display\nupdate_display(5, display_id='x')").of("display")[0]
+        outcome = self.run_cell("from IPython.display import update_display\nupdate_display(5, display_id='x')")
+        frame = outcome.of("display")[0]
         self.assertEqual((frame["display_id"], frame["update"]), ("x", True))
         self.assertRegex(self.run_cell("display(1, display_id='y')").text, "DisplayHandle display_id=y")
 
     def test_clears(self) -> None:
-        outcome = self.run_cell("from IPython.display import clear_output\nprint('a'); clear_output(wait=True); print('b')")
+        outcome = self.run_cell(
+            "from IPython.display import clear_output\nprint('a'); clear_output(wait=True); print('b')"
+        )
         self.assertEqual(outcome.order, ["stdout", "clear", "stdout", "done"])
         self.assertEqual(outcome.of("clear")[0]["wait"], True)
 
@@ -115,7 +122,10 @@ class DisplayFunction(RunnerCase):
         self.assertEqual(len(self.run_cell("display({'image/png': b'x' * (20 << 20)}, raw=True)").displays), 1)
 
     def test_publishes_bundles(self) -> None:
-        code = "from IPython.display import publish_display_data\npublish_display_data({'text/plain': 'p'}, {'text/plain': 1})"
+        code = (
+            "from IPython.display import publish_display_data\n"
+            "publish_display_data({'text/plain': 'p'}, {'text/plain': 1})"
+        )
         frame = self.run_cell(code).of("display")[0]
         self.assertEqual((frame["data"], frame["metadata"]), ({"text/plain": "p"}, {"text/plain": 1}))
 
@@ -150,7 +160,10 @@ class Shim(RunnerCase):
             self.assertEqual(data[mime], value)
 
     def test_has_images(self) -> None:
-        code = f'import base64\nraw = base64.b64decode("{_PIXEL}")\nfrom IPython.display import Image\nImage(data=raw, width=5)'
+        code = (
+            f'import base64\nraw = base64.b64decode("{_PIXEL}")\nfrom IPython.display import Image\n'
+            f'Image(data=raw, width=5)'
+        )
         outcome = self.run_cell(code)
         self.assertEqual(outcome.result["image/png"], _PIXEL)
         self.assertEqual(outcome.of("result")[0]["metadata"], {"image/png": {"width": 5}})
@@ -160,12 +173,21 @@ class Shim(RunnerCase):
         self.fail_cell("Image('missing.png')", "FileNotFoundError")
 
     def test_has_the_modules_of_ipython(self) -> None:
-        self.assertEqual(self.run_cell("from IPython import display as d, get_ipython\nget_ipython(), d.HTML('x').data").text, "(None, 'x')")
-        self.assertEqual(self.run_cell("from IPython.core.display import HTML, display\nHTML.__module__").text, "'IPython.core.display'")
+        self.assertEqual(
+            self.run_cell("from IPython import display as d, get_ipython\nget_ipython(), d.HTML('x').data").text,
+            "(None, 'x')",
+        )
+        self.assertEqual(
+            self.run_cell("from IPython.core.display import HTML, display\nHTML.__module__").text,
+            "'IPython.core.display'",
+        )
         self.fail_cell("import IPython.nothing", "ModuleNotFoundError")
 
     def test_has_audio(self) -> None:
-        self.assertIn("data:audio/wav;base64,", self.run_cell("from IPython.display import Audio\nAudio([0, .5, 1], rate=8000)").result["text/html"])
+        self.assertIn(
+            "data:audio/wav;base64,",
+            self.run_cell("from IPython.display import Audio\nAudio([0, .5, 1], rate=8000)").result["text/html"],
+        )
 
 
 class Shadowed(RunnerCase):

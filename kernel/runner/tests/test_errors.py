@@ -31,7 +31,9 @@ class Errors(RunnerCase):
         self.assertEqual(outcome.order, ["stdout", "error", "done"])
 
     def test_tell_their_cause_and_context(self) -> None:
-        outcome = self.fail_cell("try:\n    1/0\nexcept Exception as e:\n    raise ValueError('v') from e", "ValueError")
+        outcome = self.fail_cell(
+            "try:\n    1/0\nexcept Exception as e:\n    raise ValueError('v') from e", "ValueError"
+        )
         self.assertIn("ZeroDivisionError", outcome.traceback)
         self.assertIn("direct cause", outcome.traceback)
         outcome = self.fail_cell("try:\n    1/0\nexcept Exception:\n    {}['k']", "KeyError")
@@ -49,7 +51,7 @@ class Errors(RunnerCase):
         self.assertIn("^", outcome.traceback)
         self.assertNotIn("Traceback (most", outcome.traceback)
         self.fail_cell("def f():\nreturn 1", "IndentationError")
-        self.assertIn("a\0b".encode() and "null", self.fail_any("a = 1\0").error["evalue"])
+        self.assertIn("null", self.fail_any("a = 1\0").error["evalue"])
         self.fail_cell("return 5", "SyntaxError")
 
     def fail_any(self, code: str):
@@ -81,7 +83,8 @@ class Errors(RunnerCase):
 
     def test_of_exit_leave_the_kernel_alive(self) -> None:
         self.run_cell("kept = 1")
-        for code, value in (("import sys; sys.exit(3)", "3"), ("exit()", "None"), ("quit()", "None"), ("raise SystemExit", "")):
+        ways = (("import sys; sys.exit(3)", "3"), ("exit()", "None"), ("quit()", "None"), ("raise SystemExit", ""))
+        for code, value in ways:
             with self.subTest(code):
                 self.assertEqual(self.fail_cell(code, "SystemExit").error["evalue"], value)
         self.assertEqual(self.run_cell("kept").text, "1")
@@ -107,11 +110,15 @@ class Inspect(RunnerCase):
         self.run_cell("class M:\n    def m(self):\n        return 2\n")
         self.run_cell("class C2(C):\n    pass\n")
         self.run_cell("import inspect")
-        for name, line in (("f", "def f():"), ("C", "class C:"), ("M", "class M:"), ("M.m", "    def m(self):"), ("C2", "class C2(C):")):
+        for name, line in (
+            ("f", "def f():"), ("C", "class C:"), ("M", "class M:"), ("M.m", "    def m(self):"), ("C2", "class C2(C):"),
+        ):  # fmt: skip
             with self.subTest(name):
                 self.assertEqual(self.run_cell(f"inspect.getsource({name}).split('\\n')[0]").text, repr(line))
         self.fail_cell("inspect.getsource(int)", "TypeError")
-        self.assertEqual(self.run_cell("import fractions; 'class Fraction' in inspect.getsource(fractions.Fraction)").text, "True")
+        self.assertEqual(
+            self.run_cell("import fractions; 'class Fraction' in inspect.getsource(fractions.Fraction)").text, "True"
+        )
 
     def test_finds_the_newest_of_two(self) -> None:
         self.run_cell("class Twice:\n    x = 1")
@@ -121,7 +128,10 @@ class Inspect(RunnerCase):
 
 class Shadows(RunnerCase):
     def test_of_the_standard_library_in_the_workspace_do_no_harm(self) -> None:
-        code = "for n in ('traceback', 'linecache', 'tokenize', 'token', 're', 'json'):\n    open(n + '.py', 'w').write('1/0')"
+        code = (
+            "for n in ('traceback', 'linecache', 'tokenize', 'token', 're', 'json'):\n"
+            "    open(n + '.py', 'w').write('1/0')"
+        )
         self.run_cell(code)
         outcome = self.fail_cell("def f():\n    raise KeyError('x')\nf()", "KeyError")
         self.assertIn("raise KeyError('x')", outcome.traceback)

@@ -34,7 +34,7 @@ class Interrupts(RunnerCase):
         for code in (
             "import time; time.sleep(20)",
             "while True: pass",
-            "import threading, time\nt = threading.Thread(target=time.sleep, args=(4,), daemon=True); t.start(); t.join()",
+            "import time\nt = threading.Thread(target=time.sleep, args=(4,), daemon=True); t.start(); t.join()",
             "import queue; queue.Queue().get()",
             "import subprocess; subprocess.run(['sleep', '20'])",
             "import os; os.system('sleep 20')",
@@ -94,7 +94,9 @@ class Interrupts(RunnerCase):
         self.assertEqual(self.run_cell("asyncio.run(asyncio.sleep(0, 5))").text, "5")
 
     def test_may_be_caught(self) -> None:
-        outcome = self.interrupt(_BEGUN + "import time\ntry: time.sleep(20)\nexcept KeyboardInterrupt: print('caught')\n5")
+        outcome = self.interrupt(
+            _BEGUN + "import time\ntry: time.sleep(20)\nexcept KeyboardInterrupt: print('caught')\n5"
+        )
         self.assertEqual((outcome.status, outcome.text), ("ok", "5"))
         self.assertIn("caught", outcome.stdout)
 

@@ -38,7 +38,9 @@ class Figures(RunnerCase):
         return [data["image/png"] for data in outcome.displays if "image/png" in data]
 
     def test_come_at_the_end_of_the_cell(self) -> None:
-        outcome = self.run_cell('import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1,3,2]); print("x")')
+        outcome = self.run_cell(
+            'import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1,3,2]); print("x")'
+        )
         self.assertEqual(outcome.order, ["stdout", "display", "done"])
         frame = outcome.of("display")[0]
         self.assertEqual(frame["data"]["text/plain"], "<Figure size 640x480 with 1 Axes>")
@@ -64,7 +66,10 @@ class Figures(RunnerCase):
         self.assertEqual(len(self.pictures(outcome)), 1)
 
     def test_that_are_saved_and_closed_do_not_come(self) -> None:
-        code = 'import matplotlib.pyplot as plt, os\nplt.plot([1]); plt.savefig("o.png"); plt.close(); os.path.getsize("o.png") > 500'
+        code = (
+            'import matplotlib.pyplot as plt, os\n'
+            'plt.plot([1]); plt.savefig("o.png"); plt.close(); os.path.getsize("o.png") > 500'
+        )
         outcome = self.run_cell(code)
         self.assertEqual((outcome.text, outcome.displays), ("True", []))
 
@@ -89,7 +94,10 @@ class Figures(RunnerCase):
 
     def test_of_a_backend_chosen_by_user_code_come(self) -> None:
         with Runner() as runner:
-            code = "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\nplt.plot([1]); plt.show()"
+            code = (
+                "import matplotlib\nmatplotlib.use('Agg')\nimport matplotlib.pyplot as plt\n"
+                "plt.plot([1]); plt.show()"
+            )
             outcome = runner.run(code)
             self.assertEqual(len(self.pictures(outcome)), 1)
             self.assertEqual(outcome.stderr, "")

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import unittest
 
-from tests.host import Outcome, Runner
+from tests.host import Runner
 
 _HARM = {
     "closes the first descriptors": "import os; os.closerange(0, 10)",
-    "redirects the first descriptors": "import os\nn = os.open('/dev/null', os.O_RDWR)\nfor fd in range(10): os.dup2(n, fd)",
-    "deletes builtins": "import builtins\nfor n in ('len', 'isinstance', 'print', 'Exception', 'getattr', 'type', 'repr'): delattr(builtins, n)",
+    "redirects the first descriptors": (
+        "import os\nn = os.open('/dev/null', os.O_RDWR)\nfor fd in range(10): os.dup2(n, fd)"
+    ),
+    "deletes builtins": (
+        "import builtins\n"
+        "for n in ('len', 'isinstance', 'print', 'Exception', 'getattr', 'type', 'repr'): delattr(builtins, n)"
+    ),
     "clears builtins": "import builtins; builtins.__dict__.clear()",
     "breaks the library": (
         "import json, time, threading, socket, os, traceback, linecache, io, signal\n"
@@ -17,35 +22,53 @@ _HARM = {
         "    for n in dir(m):\n"
         "        if not n.startswith('__') and callable(getattr(m, n)): setattr(m, n, None)"
     ),
-    "empties sys": "import sys\nsys.meta_path.clear(); sys.path.clear(); sys.path_hooks.clear(); sys.stdout = sys.stderr = None",
+    "empties sys": (
+        "import sys\n"
+        "sys.meta_path.clear(); sys.path.clear(); sys.path_hooks.clear(); sys.stdout = sys.stderr = None"
+    ),
     "throws modules away": "import sys; sys.modules.clear()",
     "empties its globals": "globals().clear()",
     "takes main away": "import sys; sys.modules.pop('__main__')",
     "traces and raises": "import sys\ndef t(*a): raise ValueError('trace')\nsys.settrace(t)",
     "profiles and raises": "import sys\ndef t(*a): raise ValueError('profile')\nsys.setprofile(t)",
-    "lowers the recursion limit": "import sys\nfor n in range(1, 200):\n    try: sys.setrecursionlimit(n); break\n    except RecursionError: pass",
+    "lowers the recursion limit": (
+        "import sys\nfor n in range(1, 200):\n    try: sys.setrecursionlimit(n); break\n"
+        "    except RecursionError: pass"
+    ),
     "changes the directory": "import os; os.mkdir('d'); os.chdir('d'); os.rmdir('../d')",
-    "raises in hooks": "import sys\ndef bad(*a): raise ValueError\nsys.excepthook = sys.unraisablehook = bad\nclass X:\n    def __del__(self): 1/0\nX()\nraise KeyError",
+    "raises in hooks": (
+        "import sys\ndef bad(*a): raise ValueError\nsys.excepthook = sys.unraisablehook = bad\nclass X:\n"
+        "    def __del__(self): 1/0\nX()\nraise KeyError"
+    ),
     "raises in a displayhook": "import sys\ndef bad(v): raise ValueError\nsys.displayhook = bad",
     "registers exit functions": "import atexit; atexit.register(print, 'at exit')",
     "stops collecting": "import gc; gc.disable(); gc.set_threshold(1, 1, 1)",
     "switches threads rarely": "import sys; sys.setswitchinterval(100)",
-    "makes descriptors non-blocking": "import os\nfor fd in os.listdir('/proc/self/fd'):\n    try: os.set_blocking(int(fd), False)\n    except OSError: pass",
-    "raises in signal handlers": "import signal\ndef bad(*a): raise ValueError('late')\nsignal.signal(signal.SIGALRM, bad); signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)",
+    "makes descriptors non-blocking": (
+        "import os\nfor fd in os.listdir('/proc/self/fd'):\n    try: os.set_blocking(int(fd), False)\n"
+        "    except OSError: pass"
+    ),
+    "raises in signal handlers": (
+        "import signal\ndef bad(*a): raise ValueError('late')\n"
+        "signal.signal(signal.SIGALRM, bad); signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)"
+    ),
     "ignores the interrupt signal": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
-    "removes what it finds of ours": "import sys\nfor n in [n for n in sys.modules if n.startswith('talaria')]: del sys.modules[n]\ndel sys.displayhook",
+    "removes what it finds of ours": (
+        "import sys\nfor n in [n for n in sys.modules if n.startswith('talaria')]: del sys.modules[n]\n"
+        "del sys.displayhook"
+    ),
     "ends the thread": "import _thread; _thread.exit()",
     "raises SystemExit in a thread": "import threading, sys; threading.Thread(target=sys.exit).start()",
     "interrupts main": "import _thread; _thread.interrupt_main()",
-    "forges frames": "import os\nfor fd in range(900, 1100):\n    try: os.write(fd, b'{\"type\":\"done\",\"id\":\"e1\",\"status\":\"ok\"')\n    except OSError: pass",
+    "forges frames": (
+        "import os\nfor fd in range(900, 1100):\n"
+        "    try: os.write(fd, b'{\"type\":\"done\",\"id\":\"e1\",\"status\":\"ok\"')\n"
+        "    except OSError: pass"
+    ),
 }  # fmt: skip
 
 
 class Harm(unittest.TestCase):
-    def run_through(self, runner: Runner, id: str) -> Outcome:
-        """As finish, but passing over what is no frame of the runner."""
-        return runner.finish(id)
-
     def test_leaves_the_runner_alive(self) -> None:
         for name, code in _HARM.items():
             if name == "forges frames":
@@ -79,7 +102,9 @@ class Harm(unittest.TestCase):
         with Runner() as runner:
             runner.run("import os; os.closerange(0, 3)")
             self.assertEqual(runner.run("os.system('echo out; echo err >&2');").order, ["stdout", "stderr", "done"])
-            self.assertEqual(runner.run("import subprocess; subprocess.run(['cat'], capture_output=True).stdout").text, "b''")
+            self.assertEqual(
+                runner.run("import subprocess; subprocess.run(['cat'], capture_output=True).stdout").text, "b''"
+            )
 
     def test_leaves_redirected_descriptors_redirected(self) -> None:
         with Runner() as runner:
@@ -89,9 +114,13 @@ class Harm(unittest.TestCase):
 
     def test_keeps_trace_functions_and_recursion_limits_for_user_code(self) -> None:
         with Runner() as runner:
-            runner.run("import sys\nseen = set()\ndef t(f, e, a): seen.add(f.f_code.co_name); return t\nsys.settrace(t)")
+            runner.run(
+                "import sys\nseen = set()\ndef t(f, e, a): seen.add(f.f_code.co_name); return t\nsys.settrace(t)"
+            )
             runner.run("def traced(): return 1\ntraced()")
-            outcome = runner.run("sys.settrace(None)\n'traced' in seen, 'serve' in seen, '_finish' in seen, 'accept' in seen")
+            outcome = runner.run(
+                "sys.settrace(None)\n'traced' in seen, 'serve' in seen, '_finish' in seen, 'accept' in seen"
+            )
             self.assertEqual(outcome.text, "(True, False, False, False)")
             runner.run("sys.setrecursionlimit(500)")
             self.assertEqual(runner.run("sys.getrecursionlimit()").text, "500")
@@ -104,7 +133,9 @@ class Harm(unittest.TestCase):
         with Runner() as runner:
             runner.run("import resource; resource.setrlimit(resource.RLIMIT_DATA, (300 << 20, -1))")
             self.assertEqual(runner.run("x = bytearray(1 << 30)").error["ename"], "MemoryError")
-            self.assertEqual(runner.run("a = []\nwhile True: a.append(bytearray(100_000))").error["ename"], "MemoryError")
+            self.assertEqual(
+                runner.run("a = []\nwhile True: a.append(bytearray(100_000))").error["ename"], "MemoryError"
+            )
             runner.run("del a")
             self.assertEqual(runner.run("1+1").text, "2")
             self.assertEqual(runner.run("a = []\nwhile True: a.append('x' * 100)").status, "error")
@@ -123,5 +154,7 @@ class Harm(unittest.TestCase):
             self.assertEqual(runner.run(code).text, "2999")
             code = "x = '" + "ü" * 8_000_000 + "'\nlen(x)"
             self.assertEqual(runner.run(code).text, "8000000")
-            self.assertIn(runner.run("(" * 5000 + ")" * 5000).error["ename"], ("SyntaxError", "MemoryError", "RecursionError"))
+            self.assertIn(
+                runner.run("(" * 5000 + ")" * 5000).error["ename"], ("SyntaxError", "MemoryError", "RecursionError")
+            )
             self.assertEqual(runner.run("1+1").text, "2")

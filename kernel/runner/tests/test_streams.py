@@ -68,7 +68,10 @@ class Streams(RunnerCase):
         self.runner.finish(id)
 
     def test_can_be_redirected(self) -> None:
-        code = "import contextlib, io\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): print('hid')\nb.getvalue()"
+        code = (
+            "import contextlib, io\nb = io.StringIO()\nwith contextlib.redirect_stdout(b): print('hid')\n"
+            "b.getvalue()"
+        )
         outcome = self.run_cell(code)
         self.assertEqual((outcome.stdout, outcome.text), ("", r"'hid\n'"))
 
@@ -134,7 +137,9 @@ class Streams(RunnerCase):
 
 class Attribution(RunnerCase):
     def test_is_to_the_cell_that_started_the_thread(self) -> None:
-        outcome = self.run_cell("import threading\nt = threading.Thread(target=lambda: print('thr')); t.start(); t.join()")
+        outcome = self.run_cell(
+            "import threading\nt = threading.Thread(target=lambda: print('thr')); t.start(); t.join()"
+        )
         self.assertEqual(outcome.stdout, "thr\n")
         start = (
             "go, gone = threading.Event(), threading.Event()\n"
@@ -146,7 +151,10 @@ class Attribution(RunnerCase):
         self.assertEqual((starter.stdout, other.stdout), ("late\n", "own\nown\n"))
 
     def test_is_to_the_running_cell_for_unknown_threads(self) -> None:
-        code = "import _thread\nl = _thread.allocate_lock(); l.acquire()\n_thread.start_new_thread(lambda: (print('raw'), l.release()), ())\nl.acquire();"
+        code = (
+            "import _thread\nl = _thread.allocate_lock(); l.acquire()\n"
+            "_thread.start_new_thread(lambda: (print('raw'), l.release()), ())\nl.acquire();"
+        )
         self.assertEqual(self.run_cell(code).stdout, "raw\n")
 
     def test_holds_for_many_threads_at_once(self) -> None:

@@ -21,14 +21,18 @@ class LastExpression(RunnerCase):
                 self.assertIsNone(self.run_cell(code).result)
 
     def test_is_a_result_in_these_forms(self) -> None:
-        for code, text in (("'a;b'", "'a;b'"), ("1; 2", "2"), ("3 # ;", "3"), ('"""a\n;"""', r"'a\n;'"), ("(\n4\n)", "4")):
+        for code, text in (
+            ("'a;b'", "'a;b'"), ("1; 2", "2"), ("3 # ;", "3"), ('"""a\n;"""', r"'a\n;'"), ("(\n4\n)", "4"),
+        ):  # fmt: skip
             with self.subTest(code):
                 self.assertEqual(self.run_cell(code).text, text)
 
     def test_is_kept_in_out_and_underscores(self) -> None:
         self.run_cell("'first'")
         self.run_cell("'second'")
-        self.assertEqual(self.run_cell("(_, __, Out[max(Out)], max(Out) in Out)").text, "('second', 'first', 'second', True)")
+        self.assertEqual(
+            self.run_cell("(_, __, Out[max(Out)], max(Out) in Out)").text, "('second', 'first', 'second', True)"
+        )
         self.assertEqual(self.run_cell("len(In) > 2, In[-1]").text, """(True, 'len(In) > 2, In[-1]')""")
 
     def test_of_the_user_stays_under_his_own_underscore(self) -> None:
@@ -81,7 +85,7 @@ class Text(RunnerCase):
             ("collections.deque([1, 2])", "deque([1, 2])"), ("collections.namedtuple('P', 'x y')(1, 2)", "P(x=1, y=2)"),
             ("class L(list): pass\nL([1, 2])", "[1, 2]"),
             ("class R(list):\n    def __repr__(self): return 'mine'\n[R()]", "[mine]"),
-            ("class P:\n    def _repr_pretty_(self, p, cycle): p.text('P('); p.pretty([1]); p.text(')')\n[P()]", "[P([1])]"),
+            ("class P:\n    def _repr_pretty_(self, p, c): p.text('P('); p.pretty([1]); p.text(')')\n[P()]", "[P([1])]"),
         ):  # fmt: skip
             with self.subTest(code):
                 self.assertEqual(self.run_cell(code).text, text)
