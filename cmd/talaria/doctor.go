@@ -18,27 +18,30 @@ func doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this machine can do, and what to do where it cannot",
+		Long: `Say what this machine can do, and what to do where it cannot.
+
+Exit status: 0 when talaria serve can run here, though maybe with less than all limits; 1 when it cannot.`,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
 				return err
 			}
-			findings := examine(cmd.Context(), c)
+			findings, fit := examine(cmd.Context(), c)
 			printFindings(cmd.OutOrStdout(), findings)
-			for _, f := range findings {
-				if !f.OK && f.Remedy != "" {
-					return exitError(1)
-				}
+			if !fit {
+				return exitError(1)
 			}
 			return nil
 		},
 	}
 }
 
-// examine looks at the state directory, the Pythons and the isolation, and leaves nothing behind.
-func examine(ctx context.Context, c config) []kernel.Finding {
-	findings := []kernel.Finding{stateFinding(c.StateDir)}
+// examine looks at the state directory, the Pythons and the isolation, and leaves nothing behind. fit reports whether
+// a server can run.
+func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool) {
+	findings = []kernel.Finding{stateFinding(c.StateDir)}
+	fit = findings[0].OK
 	var python string
 	for _, w := range append([]environment{{"default", c.Python}}, c.Environments...) {
 		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
@@ -51,6 +54,7 @@ func examine(ctx context.Context, c config) []kernel.Finding {
 		if err != nil {
 			findings = append(findings, kernel.Finding{Name: "environment " + w.Name, Detail: err.Error(), Remedy: "install python3 (3.11 or newer), " +
 				"or set python in " + filepath.Join(c.StateDir, "talaria.yaml")})
+			fit = false
 			continue
 		}
 		if python == "" {
@@ -63,15 +67,16 @@ func examine(ctx context.Context, c config) []kernel.Finding {
 	}
 	temp, err := os.MkdirTemp("", "talaria-doctor-")
 	if err != nil {
-		return append(findings, kernel.Finding{Name: "temporary files", Detail: err.Error(), Remedy: "make $TMPDIR writable"})
+		return append(findings, kernel.Finding{Name: "temporary files", Detail: err.Error(), Remedy: "make $TMPDIR writable"}), false
 	}
 	defer os.RemoveAll(temp)
 	c.StateDir = temp
 	backend, err := newBackend(c, python, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "see the detail"})
+		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "see the detail"}), false
 	}
-	return append(findings, backend.Probe(ctx).Findings...)
+	probe := backend.Probe(ctx)
+	return append(findings, probe.Findings...), fit && probe.OK
 }
 
 func stateFinding(dir string) kernel.Finding {

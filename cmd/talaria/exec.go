@@ -42,6 +42,9 @@ kernel died.`,
   echo 'df.describe()' | talaria exec --session work -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.timeout < 0 {
+				return errors.New("--timeout cannot be negative; 0 is the session's own")
+			}
 			code, err := e.source(cmd, args)
 			if err != nil {
 				return err
@@ -49,7 +52,7 @@ kernel died.`,
 			if e.client, err = connect(cmd); err != nil {
 				return err
 			}
-			e.in, e.out, e.err = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			e.in, e.out, e.err = bufio.NewReader(cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return e.run(cmd.Context(), code)
 		},
 	}
@@ -71,7 +74,7 @@ type execution struct {
 	artifacts string
 	timeout   float64
 	json      bool
-	in        io.Reader
+	in        *bufio.Reader // one for all questions, since it reads ahead
 	out, err  io.Writer
 	images    int
 }
@@ -238,7 +241,7 @@ func (e *execution) save(name string, b []byte) error {
 // answer reads a line for the cell.
 func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.InputRequested) error {
 	e.print(e.err, q.Prompt)
-	line, err := bufio.NewReader(e.in).ReadString('\n')
+	line, err := e.in.ReadString('\n')
 	if err != nil && line == "" {
 		e.print(e.err, "\n[nothing to read: the question is answered with an empty line]\n")
 	}

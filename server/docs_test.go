@@ -1,0 +1,275 @@
+package server
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"talaria/api"
+)
+
+// The tests here hold docs/api.md to the code: what it must name is read from the code itself.
+
+func apiReference(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// parsed are the Go files of a folder, without its tests.
+func parsed(t *testing.T, dir string) []*ast.File {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no Go files in %s: %v", dir, err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// inspect calls see for each node of all files.
+func inspect(files []*ast.File, see func(ast.Node)) {
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool { see(n); return true })
+	}
+}
+
+// literal is the value of a string literal, "" for anything else.
+func literal(e ast.Expr) string {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return ""
+	}
+	text, err := strconv.Unquote(lit.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+func named(e ast.Expr, name string) bool {
+	ident, ok := e.(*ast.Ident)
+	return ok && ident.Name == name
+}
+
+// apiCodes are the constants of type Code.
+func apiCodes(t *testing.T) []api.Code {
+	var codes []api.Code
+	inspect(parsed(t, "../api"), func(n ast.Node) {
+		if spec, ok := n.(*ast.ValueSpec); ok && named(spec.Type, "Code") {
+			for _, value := range spec.Values {
+				codes = append(codes, api.Code(literal(value)))
+			}
+		}
+	})
+	return codes
+}
+
+// apiEvents are the event types by name, with the names of their fields.
+func apiEvents(t *testing.T) map[string][]string {
+	files := parsed(t, "../api")
+	structs := map[string]*ast.StructType{}
+	inspect(files, func(n ast.Node) {
+		if spec, ok := n.(*ast.TypeSpec); ok {
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				structs[spec.Name.Name] = s
+			}
+		}
+	})
+	events := map[string][]string{}
+	inspect(files, func(n ast.Node) {
+		f, ok := n.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "EventType" || f.Body == nil {
+			return
+		}
+		result := f.Body.List[0].(*ast.ReturnStmt).Results[0]
+		if name := literal(result); name != "" { // RawEvent has none of its own
+			events[name] = jsonFields(structs, f.Recv.List[0].Type.(*ast.Ident).Name)
+		}
+	})
+	return events
+}
+
+// jsonFields are the names on the wire of a struct's fields, those of embedded ones included.
+func jsonFields(structs map[string]*ast.StructType, name string) []string {
+	var fields []string
+	for _, field := range structs[name].Fields.List {
+		if len(field.Names) == 0 {
+			fields = append(fields, jsonFields(structs, field.Type.(*ast.Ident).Name)...)
+			continue
+		}
+		tag := reflect.StructTag(literal(field.Tag)).Get("json")
+		wire, _, _ := strings.Cut(tag, ",")
+		fields = append(fields, wire)
+	}
+	return fields
+}
+
+// sentFrames are the types of the frames that this package makes and that are no events.
+func sentFrames(t *testing.T) map[string]bool {
+	frames := map[string]bool{}
+	inspect(parsed(t, "."), func(n ast.Node) {
+		made, ok := n.(*ast.CompositeLit)
+		if !ok {
+			return
+		}
+		if of, ok := made.Type.(*ast.SelectorExpr); !ok || !named(of.X, "api") {
+			return
+		}
+		for _, element := range made.Elts {
+			if pair, ok := element.(*ast.KeyValueExpr); ok && named(pair.Key, "Type") && literal(pair.Value) != "" {
+				frames[literal(pair.Value)] = true
+			}
+		}
+	})
+	return frames
+}
+
+var (
+	callSpan = regexp.MustCompile("`(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) (/[^`? ]*)[^`]*`")
+	example  = regexp.MustCompile("(?s)```json\n(.*?)```")
+)
+
+func TestTheReferenceNamesExactlyTheRoutes(t *testing.T) {
+	text := apiReference(t)
+	documented := map[string]bool{}
+	for _, m := range callSpan.FindAllStringSubmatch(text, -1) {
+		documented[m[1]+" "+m[2]] = true
+	}
+	served := map[string]bool{}
+	for _, r := range new(Server).routes() {
+		route := r.method + " " + r.path
+		served[route] = true
+		if !documented[route] {
+			t.Errorf("docs/api.md lacks `%s`", route)
+		}
+	}
+	for route := range documented {
+		if !served[route] {
+			t.Errorf("docs/api.md names `%s`, which is no route", route)
+		}
+	}
+}
+
+func TestTheReferenceHasEveryErrorWithItsStatus(t *testing.T) {
+	text := apiReference(t)
+	codes := apiCodes(t)
+	if len(codes) < 30 {
+		t.Fatalf("only %d codes were found in package api", len(codes))
+	}
+	for _, code := range codes {
+		if row := "\n| `" + string(code) + "` | " + strconv.Itoa(code.Status()) + " | "; !strings.Contains(text, row) {
+			t.Errorf("docs/api.md has no row %q", row)
+		}
+	}
+}
+
+func TestTheReferenceHasEveryEventWithItsFields(t *testing.T) {
+	_, text, _ := strings.Cut(apiReference(t), "\n## Events\n")
+	events := apiEvents(t)
+	if len(events) < 15 {
+		t.Fatalf("only %d events were found in package api", len(events))
+	}
+	for name, fields := range events {
+		_, row, found := strings.Cut(text, "\n| `"+name+"` | ")
+		if !found {
+			t.Errorf("docs/api.md has no row for the event `%s`", name)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		for _, field := range fields {
+			if !strings.Contains(row, "`"+field+"`") {
+				t.Errorf("docs/api.md: event `%s` lacks its field `%s`", name, field)
+			}
+		}
+	}
+}
+
+func TestTheReferenceHasEveryFrame(t *testing.T) {
+	text := apiReference(t)
+	sent := sentFrames(t)
+	if len(sent) < 3 {
+		t.Fatalf("only the frames %v were found in this package", sent)
+	}
+	for name := range commands {
+		sent[name] = true
+	}
+	for name := range sent {
+		if !strings.Contains(text, "`"+name+"`") {
+			t.Errorf("docs/api.md lacks the frame `%s`", name)
+		}
+	}
+}
+
+func TestTheReferenceHasEveryFieldOfRequestsAndResources(t *testing.T) {
+	text := apiReference(t)
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[api.SessionRequest](), reflect.TypeFor[api.SessionPatch](), reflect.TypeFor[api.LimitsRequest](),
+		reflect.TypeFor[api.ResetRequest](), reflect.TypeFor[api.InterruptRequest](), reflect.TypeFor[api.InputRequest](),
+		reflect.TypeFor[api.ExecutionRequest](), reflect.TypeFor[api.Session](), reflect.TypeFor[api.PendingInput](),
+		reflect.TypeFor[api.Execution](), reflect.TypeFor[api.ExecutionUsage](), reflect.TypeFor[api.Artifact](),
+		reflect.TypeFor[api.SessionArtifact](), reflect.TypeFor[api.File](), reflect.TypeFor[api.Truncated](),
+	} {
+		for _, field := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name != "" && !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, `"`+name+`":`) {
+				t.Errorf("docs/api.md lacks %q of %v", name, of)
+			}
+		}
+	}
+}
+
+func TestTheExamplesOfTheReferenceAreJSON(t *testing.T) {
+	examples := example.FindAllStringSubmatch(apiReference(t), -1)
+	if len(examples) < 4 {
+		t.Fatalf("only %d examples", len(examples))
+	}
+	for _, m := range examples {
+		if !json.Valid([]byte(m[1])) {
+			t.Errorf("this is no JSON: %.200s", m[1])
+		}
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+
+func TestTheLinksOfTheReferenceLeadSomewhere(t *testing.T) {
+	text := apiReference(t)
+	for _, m := range link.FindAllStringSubmatch(text, -1) {
+		target := text
+		if m[1] != "" {
+			other, err := fs.ReadFile(os.DirFS("../docs"), m[1])
+			if err != nil {
+				t.Errorf("link %s: %v", m[0], err)
+				continue
+			}
+			target = string(other)
+		}
+		heading := strings.ReplaceAll(strings.TrimPrefix(m[2], "#"), "-", " ")
+		if m[2] != "" && !strings.Contains(strings.ToLower(target), "# "+heading+"\n") {
+			t.Errorf("link %s leads to no heading", m[0])
+		}
+	}
+}
