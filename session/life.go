@@ -223,6 +223,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.generation, s.executionCount, s.lateBytes, s.restartReason = generation, 0, 0, "restart"
+		s.tmpBytes = limits.TmpBytes
 	}
 	c.state(s, api.StateStarting, "")
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
@@ -330,7 +331,8 @@ func (s *Session) pump(ctx context.Context, key kernel.Key) {
 	}
 }
 
-// stop ends the kernel and takes its last records. On the session's goroutine.
+// stop ends the kernel, takes its last records, and returns when no process of it is left. On the session's
+// goroutine.
 func (s *Session) stop(ctx context.Context, reason string) error {
 	if !s.running {
 		return nil
@@ -340,7 +342,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.mu.Unlock()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
-	for s.running {
+	for gone := false; s.running || !gone; { // a death is told before the sandbox is closed where that takes time
 		select {
 		case batch := <-s.records:
 			s.take(ctx, batch)
@@ -348,7 +350,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 			if err != nil {
 				return fmt.Errorf("stop the kernel: %w", err)
 			}
-			stopped = nil // its last record is on the way
+			gone = true
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -24,6 +24,7 @@ type Manager struct {
 	tasks     sync.WaitGroup
 	closing   chan struct{}
 	events    atomic.Int64 // committed since the start
+	crashed   bool         // the server before did not end in order
 	closeOnce sync.Once
 	closeErr  error
 

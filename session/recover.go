@@ -21,6 +21,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.crashed = !last.First && !last.Clean
 	powerFailure := !last.First && !last.Clean && last.BootID != m.cfg.BootID
 	m.lastN = last.LastN
 	if powerFailure {

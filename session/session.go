@@ -73,6 +73,7 @@ type Session struct {
 	reserved       int // submissions on their way into the queue
 	current        *run
 	runs           map[string]*run // those that have not ended, by id
+	tmpBytes       int64           // the present or last kernel's limit of temporary files
 	pending        *api.PendingInput
 	attached       int
 	reaper         *time.Timer
@@ -88,6 +89,11 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 	dir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.WorkspaceFolder))
 	if err != nil {
 		return nil, err
+	}
+	if m.crashed {
+		if err := dir.RemoveUploads(ctx); err != nil {
+			m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
+		}
 	}
 	packages, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
 	if err != nil {
@@ -193,14 +199,15 @@ func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 	s.mu.Lock()
 	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, idleMS: s.idleMS}
-	before, state, key := s.limits, s.state, s.key()
+	before, state, key, tmpBytes := s.limits, s.state, s.key(), s.tmpBytes
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
 		return err
 	}
 	alive := state != api.StateDead && state != api.StateHibernated
-	if alive && kernelLimits(set.limits) != kernelLimits(before) {
-		err := s.m.cfg.Host.ChangeLimits(ctx, key, kernelLimits(set.limits))
+	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
+		wanted.TmpBytes = tmpBytes // is for a kernel's life
+		err := s.m.cfg.Host.ChangeLimits(ctx, key, wanted)
 		switch {
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
