@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// rules hold the import graph: who may not import what, and why. A trailing "/..." means all below.
+var rules = []struct{ from, not, why string }{
+	{"talaria/api", "talaria/...", "the words on the wire depend on nothing of ours"},
+	{"talaria/artifacts", "talaria/...", "artifacts knows no session and no SQL"},
+	{"talaria/migrations", "talaria/...", "the schema is data"},
+	{"talaria/web", "talaria/...", "the page is data"},
+	{"talaria/kernel/runner", "talaria/...", "the embedded Python is data"},
+	{"talaria/store", "talaria/kernel/...", "the store keeps rows, and knows no kernel"},
+	{"talaria/store", "talaria/session", "the store is below the session"},
+	{"talaria/kernel/...", "talaria/session", "a kernel knows no session"},
+	{"talaria/kernel/...", "talaria/store", "a kernel knows no database"},
+	{"talaria/kernel/...", "talaria/server", "a kernel knows no network"},
+	{"talaria/kernel", "talaria/kernel/namespace", "backends import the contract, not the other way round"},
+	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
+	{"talaria/session", "talaria/server", "the session is below every transport"},
+	{"talaria/session", "talaria/kernel/namespace", "which backend it is is wired in cmd/talaria"},
+	{"talaria/client", "talaria/session", "a client knows the wire only"},
+	{"talaria/client", "talaria/server", "a client knows the wire only"},
+	{"talaria/client", "talaria/kernel/...", "a client knows the wire only"},
+	{"talaria/client", "talaria/store", "a client knows the wire only"},
+	{"talaria/e2e", "talaria/server", "end-to-end tests know the wire only"},
+	{"talaria/e2e", "talaria/session", "end-to-end tests know the wire only"},
+	{"talaria/e2e", "talaria/kernel/...", "end-to-end tests know the wire only"},
+	{"talaria/e2e", "talaria/store", "end-to-end tests know the wire only"},
+}
+
+// alone names the packages that may import a library, tests included.
+var alone = []struct {
+	library string
+	only    []string
+}{
+	{"github.com/mattn/go-sqlite3", []string{"talaria/store"}},
+	{"database/sql", []string{"talaria/store"}},
+	{"github.com/pressly/goose/v3", []string{"talaria/store"}},
+	{"github.com/gofrs/flock", []string{"talaria/store"}},
+	{"github.com/gin-gonic/gin", []string{"talaria/server"}},
+	{"github.com/danielgtaylor/huma/v2", []string{"talaria/server"}},
+	{"github.com/prometheus/client_golang", []string{"talaria/server"}},
+	{"github.com/gorilla/websocket", []string{"talaria/server", "talaria/client", "talaria/e2e"}},
+	{"github.com/creack/pty", []string{"talaria/kernel"}},
+	{"github.com/shirou/gopsutil", []string{"talaria/kernel"}},
+	{"golang.org/x/sys/unix", []string{"talaria/kernel", "talaria/e2e"}},
+	{"github.com/spf13/cobra", []string{"talaria/cmd/talaria"}},
+	{"github.com/knadh/koanf", []string{"talaria/cmd/talaria"}},
+}
+
+type listed struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+	Deps                               []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "talaria/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func matches(pattern, path string) bool {
+	if base, below := strings.CutSuffix(pattern, "/..."); below {
+		return path == base || strings.HasPrefix(path, base+"/")
+	}
+	return path == pattern
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	all := packages(t)
+	if len(all) < 12 {
+		t.Fatalf("only %d packages are listed", len(all))
+	}
+	for _, p := range all {
+		for _, r := range rules {
+			if !matches(r.from, p.ImportPath) {
+				continue
+			}
+			for _, imported := range p.Imports {
+				if matches(r.not, imported) && !(strings.HasSuffix(r.not, "/...") && matches(r.from, imported)) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, imported, r.why)
+				}
+			}
+		}
+	}
+}
+
+func TestLibrariesStayBehindOnePackage(t *testing.T) {
+	for _, p := range packages(t) {
+		imports := append(append(p.Imports, p.TestImports...), p.XTestImports...)
+		for _, a := range alone {
+			for _, imported := range imports {
+				if imported != a.library && !strings.HasPrefix(imported, a.library+"/") {
+					continue
+				}
+				allowed := false
+				for _, only := range a.only {
+					allowed = allowed || matches(only+"/...", p.ImportPath)
+				}
+				if !allowed {
+					t.Errorf("%s imports %s, which only %s may", p.ImportPath, imported, strings.Join(a.only, ", "))
+				}
+			}
+		}
+		if p.ImportPath == "talaria/cmd/talaria" {
+			for _, dep := range p.Deps {
+				if strings.HasPrefix(dep, "modernc.org/") {
+					t.Errorf("the binary links %s, a second SQLite", dep)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,349 @@
+// Package e2e holds the tests that drive the real binary over real sockets, with real sandboxes and the real Python
+// runner. They know the program only by its commands, its client and its wire contract.
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"talaria/client"
+)
+
+const (
+	patience = 2 * time.Minute  // how long anything at all may take
+	startup  = 30 * time.Second // how long a server may take to be ready
+	ending   = 10 * time.Second // how long a server may take to end; the contract says 5 s of SIGTERM
+)
+
+// binary is the program under test.
+var binary string
+
+// TestMain builds the program once, and fails the run when the tests leave anything on the machine.
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "talaria-e2e-")
+	if err != nil {
+		return failed("make a directory", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // for servers of another user
+		return failed("open the directory", err)
+	}
+	binary = filepath.Join(dir, "talaria")
+	if err := provide(binary); err != nil {
+		return failed("build the program", err)
+	}
+	if err := adoptOrphans(); err != nil {
+		return failed("adopt orphans", err)
+	}
+	code := m.Run()
+	if left := leftovers(); len(left) > 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: the tests left behind:\n  %s\n", strings.Join(left, "\n  "))
+		return 1
+	}
+	return code
+}
+
+func failed(doing string, err error) int {
+	fmt.Fprintf(os.Stderr, "e2e: %s: %v\n", doing, err)
+	return 1
+}
+
+// provide builds the program, or copies the one that TALARIA_BIN names to where every user may run it.
+func provide(path string) error {
+	if given := os.Getenv("TALARIA_BIN"); given != "" {
+		bytes, err := os.ReadFile(given)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(path, bytes, 0o755)
+	}
+	build := exec.Command("go", "build", "-o", path, "../cmd/talaria")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o755)
+}
+
+// identity is who runs a server.
+type identity string
+
+const (
+	me     identity = "" // whoever runs the tests
+	asRoot identity = "root"
+	asUser identity = "user"
+)
+
+// ordinary is the name of the ordinary user that servers run as when the tests run as root.
+const ordinary = "talaria-test"
+
+// everyIdentity runs a test as root and as an ordinary user, or only as the latter where the tests run as one.
+func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
+	t.Helper()
+	if os.Getuid() == 0 {
+		t.Run(string(asRoot), func(t *testing.T) { test(t, asRoot) })
+	}
+	t.Run(string(asUser), func(t *testing.T) { test(t, asUser) })
+}
+
+// credential is the user to run as; nil keeps the present one.
+func (who identity) credential(t *testing.T) *syscall.Credential {
+	t.Helper()
+	if who != asUser || os.Getuid() != 0 {
+		return nil
+	}
+	account, err := user.Lookup(ordinary)
+	if errors.As(err, new(user.UnknownUserError)) {
+		if out, err := exec.Command("useradd", "--system", "--no-create-home", ordinary).CombinedOutput(); err != nil {
+			t.Fatalf("make the user %s: %v: %s", ordinary, err, out)
+		}
+		account, err = user.Lookup(ordinary)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, errUID := strconv.ParseUint(account.Uid, 10, 32)
+	gid, errGID := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(errUID, errGID); err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// options say how a server is started.
+type options struct {
+	as     identity
+	env    []string // beside PATH, HOME and TMPDIR
+	config string   // talaria.yaml
+	args   []string
+}
+
+// Server is one server with a state directory of its own. It ends with its test.
+type Server struct {
+	StateDir string
+	URL      string // of the present start
+	Token    string // of the first owner
+
+	options    options
+	home       string
+	temp       string
+	credential *syscall.Credential
+	out        io.Writer
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once cmd has ended
+}
+
+// start starts a server and waits until it is ready.
+func start(t *testing.T, o options) *Server {
+	t.Helper()
+	s := prepare(t, o)
+	s.launch(t)
+	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+// prepare makes what a server needs, and does not start it.
+func prepare(t *testing.T, o options) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	s := &Server{options: o, credential: o.as.credential(t), out: t.Output(),
+		StateDir: filepath.Join(dir, "state"), home: filepath.Join(dir, "home"), temp: filepath.Join(dir, "tmp")}
+	for _, open := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(open, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, own := range []string{s.StateDir, s.home, s.temp} {
+		if err := os.Mkdir(own, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s.give(t, own)
+	}
+	if o.config != "" {
+		path := filepath.Join(s.StateDir, "talaria.yaml")
+		if err := os.WriteFile(path, []byte(o.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.give(t, path)
+	}
+	watchInstance(s.StateDir)
+	return s
+}
+
+func (s *Server) give(t *testing.T, path string) {
+	t.Helper()
+	if s.credential == nil {
+		return
+	}
+	if err := os.Chown(path, int(s.credential.Uid), int(s.credential.Gid)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// command is a call of the program as the server's user.
+func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = s.home
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp}, s.options.env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
+	cmd.WaitDelay = ending
+	return cmd
+}
+
+// launch starts the program and waits until it has printed its address and is ready.
+func (s *Server) launch(t *testing.T) {
+	t.Helper()
+	args := append([]string{"serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0"}, s.options.args...)
+	s.cmd = s.command(context.Background(), args...)
+	s.cmd.Stderr = s.out
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout = write
+	if err := errors.Join(s.cmd.Start(), write.Close()); err != nil {
+		t.Fatal(errors.Join(err, read.Close()))
+	}
+	exited := make(chan struct{})
+	s.exited = exited
+	printed := make(chan string, 1)
+	go func() {
+		defer close(printed)
+		defer read.Close()
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			if url, ok := strings.CutPrefix(lines.Text(), "open "); ok {
+				printed <- url
+			}
+		}
+	}()
+	go func() {
+		defer close(exited)
+		_ = s.cmd.Wait() // its status is in ProcessState
+	}()
+	select {
+	case url, ok := <-printed:
+		if !ok {
+			<-exited
+			t.Fatalf("the server ended before it was ready: %v", s.cmd.ProcessState)
+		}
+		base, token, ok := strings.Cut(url, "/?token=")
+		if !ok {
+			t.Fatalf("the server printed %q, not a URL with a token", url)
+		}
+		s.URL, s.Token = base, token
+	case <-time.After(startup):
+		s.Kill9()
+		t.Fatal("the server is not ready")
+	}
+	if err := s.Client().Ready(t.Context()); err != nil {
+		t.Fatalf("the server said where it is, and is not ready: %v", err)
+	}
+}
+
+// Client is a client with the first owner's token.
+func (s *Server) Client() *client.Client {
+	c := client.New(s.URL, s.Token)
+	c.HTTP = &http.Client{Transport: &http.Transport{}}
+	return c
+}
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Kill9 kills the server and waits for its end.
+func (s *Server) Kill9() {
+	_ = s.cmd.Process.Kill() // it may have ended
+	<-s.exited
+}
+
+// Signal sends a signal and waits for the end of the server: how long that took, and its status.
+func (s *Server) Signal(t *testing.T, sig os.Signal) (time.Duration, *os.ProcessState) {
+	t.Helper()
+	begin := time.Now()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatalf("signal the server: %v (%v)", err, s.cmd.ProcessState)
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(ending):
+		s.Kill9()
+		t.Errorf("the server did not end %v after %v", ending, sig)
+	}
+	return time.Since(begin), s.cmd.ProcessState
+}
+
+// Terminate ends the server with SIGTERM.
+func (s *Server) Terminate(t *testing.T) {
+	t.Helper()
+	if took, state := s.Signal(t, syscall.SIGTERM); !state.Success() || took > 5*time.Second {
+		t.Errorf("SIGTERM: the server ended after %v with %v, not within 5 s with 0", took, state)
+	}
+}
+
+// Restart starts the server again; it must have ended.
+func (s *Server) Restart(t *testing.T) {
+	t.Helper()
+	<-s.exited
+	s.launch(t)
+}
+
+// running reports whether the server has not ended.
+func (s *Server) running() bool {
+	select {
+	case <-s.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop ends the server if it runs, with all its kernels, and checks that nothing of it is left.
+func (s *Server) stop(t *testing.T) {
+	t.Helper()
+	if !s.running() {
+		return
+	}
+	inside := descendants(s.PID())
+	if _, state := s.Signal(t, syscall.SIGINT); !state.Success() {
+		t.Errorf("the server ended with %v", state)
+	}
+	for _, p := range inside {
+		if p.alive() {
+			t.Errorf("process %v outlives its server", p)
+		}
+	}
+	for _, left := range append(mounts(s.StateDir), groups(s.StateDir)...) {
+		t.Errorf("left after the server's end: %s", left)
+	}
+	entries, err := os.ReadDir(s.temp)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		t.Errorf("the server left %s in TMPDIR", e.Name())
+	}
+}
+
+// within bounds a test's calls.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}

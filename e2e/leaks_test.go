@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/api"
+)
+
+// process is one that ran at some time; the start makes sure that its pid is not another's now.
+type process struct {
+	pid, parent int
+	start       string
+	name        string
+}
+
+func (p process) String() string { return fmt.Sprintf("%d (%s)", p.pid, p.name) }
+
+// alive reports whether the process has not ended; one that only waits to be reaped has.
+func (p process) alive() bool {
+	now, state, err := readProcess(p.pid)
+	return err == nil && now.start == p.start && state != "Z" && state != "X"
+}
+
+func readProcess(pid int) (p process, state string, err error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, "", err
+	}
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	fields := strings.Fields(string(stat[end+1:]))
+	parent, err := strconv.Atoi(fields[1])
+	return process{pid, parent, fields[19], string(stat[open+1 : end])}, fields[0], err
+}
+
+// descendants are the living processes below one.
+func descendants(root int) []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	children := map[int][]process{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, _, err := readProcess(pid); err == nil { // else it ended meanwhile
+			children[p.parent] = append(children[p.parent], p)
+		}
+	}
+	var found []process
+	for todo := []int{root}; len(todo) > 0; todo = todo[1:] {
+		for _, p := range children[todo[0]] {
+			todo = append(todo, p.pid)
+			if p.alive() {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
+}
+
+// adoptOrphans makes every process whose parent dies a child of this one, so that none is lost from sight.
+func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// mounts are the mounts of this machine in a directory.
+func mounts(dir string) []string {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for line := range strings.Lines(string(table)) {
+		if strings.Contains(line, dir) {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// instances are the state directories that servers ran on.
+var instances struct {
+	mu   sync.Mutex // guards dirs
+	dirs []string
+}
+
+func watchInstance(stateDir string) {
+	instances.mu.Lock()
+	defer instances.mu.Unlock()
+	instances.dirs = append(instances.dirs, stateDir)
+}
+
+// groups are the control groups of the server on a state directory: those below talaria/NAME, where NAME comes from
+// the directory of its sessions.
+func groups(stateDir string) []string {
+	sum := sha256.Sum256([]byte(filepath.Join(stateDir, "sessions")))
+	name := "/talaria/" + hex.EncodeToString(sum[:6])
+	var found []string
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // a group that went meanwhile
+		}
+		if d.IsDir() && strings.Contains(path, name) {
+			found = append(found, "control group "+path)
+		}
+		return nil
+	})
+	return found
+}
+
+// leftovers is what all tests together left on the machine.
+func leftovers() []string {
+	var found []string
+	for _, p := range descendants(os.Getpid()) {
+		found = append(found, "process "+p.String())
+		_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	}
+	for _, dir := range instances.dirs {
+		found = append(found, mounts(dir)...)
+		found = append(found, groups(dir)...)
+		if _, err := os.Stat(dir); err == nil {
+			found = append(found, "directory "+dir)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// The check for leftovers would be worth nothing if it could not see what there is.
+func TestTheLeakCheckSeesProcessesAndControlGroups(t *testing.T) {
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	runOK(t, c, id, "1")
+	if list := descendants(s.PID()); len(list) < 2 {
+		t.Errorf("a living session shows as %v; its init and its kernel are to be seen", list)
+	}
+	if os.Getuid() == 0 && len(groups(s.StateDir)) == 0 {
+		t.Error("no control group of a living session is to be seen")
+	}
+}

@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+// proxy passes connections on to a server until it is told to cut them.
+type proxy struct {
+	net.Listener
+	target string
+	all    sync.WaitGroup
+
+	mu   sync.Mutex // guards open
+	open map[net.Conn]bool
+}
+
+func newProxy(t *testing.T, s *Server) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: listener, target: strings.TrimPrefix(s.URL, "http://"), open: map[net.Conn]bool{}}
+	p.all.Go(p.serve)
+	t.Cleanup(func() {
+		listener.Close()
+		p.cut()
+		p.all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve() {
+	for {
+		in, err := p.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.target)
+		if err != nil {
+			in.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.open[in], p.open[out] = true, true
+		p.mu.Unlock()
+		for from, to := range map[net.Conn]net.Conn{in: out, out: in} {
+			p.all.Go(func() {
+				_, _ = io.Copy(to, from) // until either side is cut
+				in.Close()
+				out.Close()
+			})
+		}
+	}
+}
+
+// cut drops all connections without a word.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.open {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		c.Close()
+	}
+	clear(p.open)
+}
+
+func TestTheClientTakesUpWhatWasCut(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := session(t, s.Client(), api.SessionRequest{})
+	runOK(t, s.Client(), id, "pass")
+	through := newProxy(t, s)
+	c := client.New("http://"+through.Addr().String(), s.Token)
+	ctx := within(t)
+	const cuts = 10
+	var mu sync.Mutex // guards counted, and makes cuts one after another
+	counted := 0
+	cutEvery := func(n int) { // events of both readers
+		mu.Lock()
+		defer mu.Unlock()
+		if counted++; counted%n != 0 || counted > cuts*n {
+			return
+		}
+		through.cut()
+		if counted == cuts*n {
+			enough(t, s.Client(), id)
+		}
+	}
+	socket, err := c.Attach(ctx, id, client.AttachOptions{After: new(int64(0)), Reconnect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	cell, err := socket.Execute(ctx, api.ExecutionRequest{Code: new(slowLines)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := map[string]func(context.Context) (api.Event, error){"socket": socket.Next}
+	events := make(chan api.Event)
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer close(events)
+		for e, err := range c.Events(ctx, id, client.EventsQuery{}) {
+			if err != nil {
+				t.Errorf("events: %v", err)
+				return
+			}
+			events <- e
+			if finished(cell)(e) {
+				return
+			}
+		}
+	})
+	read["events"] = func(context.Context) (api.Event, error) {
+		e, ok := <-events
+		if !ok {
+			return e, io.ErrUnexpectedEOF
+		}
+		return e, nil
+	}
+	for name, next := range read {
+		all.Go(func() {
+			var list []api.Event
+			for len(list) == 0 || !finished(cell)(list[len(list)-1]) {
+				e, err := next(ctx)
+				if err != nil {
+					t.Errorf("%s: after %d events: %v", name, len(list), err)
+					return
+				}
+				if e.Seq != int64(len(list))+1 {
+					t.Errorf("%s: seq %d is number %d", name, e.Seq, len(list)+1)
+					return
+				}
+				list = append(list, e)
+				cutEvery(8)
+			}
+			wantSlowLines(t, name, stdout(list, cell))
+		})
+	}
+	all.Wait()
+}

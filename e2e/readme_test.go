@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var fence = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
+
+// blocks are the fenced blocks of a section of the README, each as a piece of a shell script.
+func blocks(t *testing.T, section string) []string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(readme), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("the README has no section %q", section)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	var list []string
+	for _, m := range fence.FindAllStringSubmatch(rest, -1) {
+		if m[1] == "python" {
+			m[2] = "/usr/bin/python3 - <<'END_OF_PYTHON'\n" + m[2] + "END_OF_PYTHON\n"
+		}
+		list = append(list, m[2])
+	}
+	return list
+}
+
+func TestTheTourOfTheREADMERunsAsItStands(t *testing.T) {
+	s := start(t, options{})
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(binary, filepath.Join(dir, "bin", "talaria")); err != nil {
+		t.Fatal(err)
+	}
+	pieces := blocks(t, "Five minutes")
+	if len(pieces) < 6 {
+		t.Fatalf("only %d blocks", len(pieces))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", strings.Join(pieces, "\n"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "TALARIA_STATE_DIR="+s.StateDir)
+	out, err := cmd.CombinedOutput()
+	text := string(out)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	at := 0
+	for _, want := range []string{
+		"hello from talaria\n42\n", // exec
+		"45\n",                     // the session's variables
+		"tour", "idle",             // sessions
+		`{"id":"tour"`,                // PUT got it
+		`"text":"10\n9"`,              // REST
+		`"image/png":"iVBORw0KGgo`,    // the chart
+		`"path":"out.csv"`,            // an artifact
+		"city,n\nLund,8\nÅrhus,4\n",   // the download
+		`"type":"execution_started"`,  // the stream
+		`"type":"execution_finished"`, // and its end
+		"hello\n", "Hi Ada\n", "ok\n", // WebSocket
+	} {
+		i := strings.Index(text[at:], want)
+		if i < 0 {
+			t.Fatalf("after byte %d the output lacks %q:\n%s", at, want, text)
+		}
+		at += i
+	}
+	notebook, err := os.ReadFile(filepath.Join(dir, "tour.ipynb"))
+	if err != nil || !strings.Contains(string(notebook), "df.plot.bar()") {
+		t.Errorf("the notebook: %v\n%s", err, notebook)
+	}
+}
+
+// TestTheTwoCommandsAreTargets holds the README's two commands to the Makefile; `make test` is what runs this test.
+func TestTheTwoCommandsAreTargets(t *testing.T) {
+	commands := strings.Join(blocks(t, "Two commands"), "")
+	for _, want := range []string{"make run ", "make test "} {
+		if !strings.Contains(commands, want) {
+			t.Errorf("the README lacks %q", want)
+		}
+	}
+	out, err := exec.Command("make", "-C", "..", "help").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, target := range []string{"make run", "make test", "make build", "make bench", "make help"} {
+		if !strings.Contains(string(out), target) {
+			t.Errorf("make help does not list %s:\n%s", target, out)
+		}
+	}
+}
