@@ -21,7 +21,7 @@ func doctorCommand() *cobra.Command {
 		Long: `Say what this machine can do, and what to do where it cannot.
 
 Exit status: 0 when talaria serve can run here, though maybe with less than all limits; 1 when it cannot.`,
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
