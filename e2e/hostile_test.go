@@ -209,7 +209,7 @@ while True:
 				}
 			}},
 		timeout("ignored signals", "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsignal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\nimport ctypes\nctypes.CDLL(None).sleep(1000)", api.VariablesLost),
-		says(kept("lone surrogates", `print('a\ud800b'); '\udfff'`), "a"),
+		says(kept("lone surrogates", `print('a\ud800b'); '\udfff'`), "a\ufffdb"),
 		{name: "invalid UTF-8 to descriptor 1", code: `import os; n = os.write(1, b'<\xff\xfe\xc3>\n')`,
 			status: api.StatusOK, state: api.VariablesKept, check: wantPrinted("<\uFFFD\uFFFD\uFFFD>\n")},
 		{name: "NUL and escapes", code: `print('\x00\x1b[31mred\x1b[0m\x07')`, status: api.StatusOK, state: api.VariablesKept,

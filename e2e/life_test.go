@@ -119,8 +119,8 @@ func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
 			}
 			return
 		}
-		if err != nil || info.Limits.MemoryBytes != 1<<30 {
-			t.Fatalf("changed to %+v (%v)", info.Limits, err)
+		if err != nil || info.Limits.MemoryBytes != 1<<30 || !strings.Contains(strings.Join(info.Isolation.Layers, ";"), "1024 MiB") {
+			t.Fatalf("changed to %+v, %q (%v)", info.Limits, info.Isolation.Layers, err)
 		}
 		if got := runOK(t, c, id, "b = bytearray(400 << 20); import time; time.sleep(1.2); print(x, len(b) >> 20)"); got != "1 400\n" {
 			t.Errorf("with the new limit: %q", got)

@@ -196,11 +196,12 @@ func (h *Host) Usage(ctx context.Context, key Key) (Usage, error) {
 	return sandbox.Usage(ctx)
 }
 
-// ChangeLimits changes the limits of a living kernel. It wraps ErrNeedsReset where only a fresh kernel can have them.
-func (h *Host) ChangeLimits(ctx context.Context, key Key, limits Limits) error {
+// ChangeLimits changes the limits of a living kernel and returns the layers that are in force then. It wraps
+// ErrNeedsReset where only a fresh kernel can have them.
+func (h *Host) ChangeLimits(ctx context.Context, key Key, limits Limits) (layers []string, err error) {
 	k := h.kernel(key)
 	if k == nil {
-		return ErrNoKernel
+		return nil, ErrNoKernel
 	}
 	return k.changeLimits(ctx, limits)
 }

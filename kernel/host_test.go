@@ -515,8 +515,8 @@ func TestLimitsChangeOnlyWhileItLives(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.Runner.Exit(kernel.Exit{Signal: syscall.SIGKILL, Limit: kernel.LimitMemory})
 	}))
-	if err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{MemoryBytes: 99}); err != nil {
-		t.Fatal(err)
+	if layers, err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{MemoryBytes: 99}); err != nil || len(layers) != 1 {
+		t.Fatal(layers, err)
 	}
 	if _, err := r.host.Usage(t.Context(), r.key); err != nil {
 		t.Fatal(err)
@@ -526,7 +526,7 @@ func TestLimitsChangeOnlyWhileItLives(t *testing.T) {
 	if limit := records[1].Body.(kernel.Died).Limit; limit == nil || limit.Name != "memory_bytes" || limit.Value != 99 {
 		t.Errorf("limit %+v", limit)
 	}
-	if err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("limits of a dead kernel: %v", err)
 	}
 }

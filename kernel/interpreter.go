@@ -381,20 +381,20 @@ func (k *interpreter) handle() Handle {
 	return sandbox.Handle()
 }
 
-func (k *interpreter) changeLimits(ctx context.Context, limits Limits) error {
+func (k *interpreter) changeLimits(ctx context.Context, limits Limits) ([]string, error) {
 	sandbox := k.usable()
 	if sandbox == nil {
-		return ErrNoKernel
+		return nil, ErrNoKernel
 	}
 	changer, ok := sandbox.(LimitChanger)
 	if !ok {
-		return fmt.Errorf("change limits: %w", ErrNeedsReset)
+		return nil, fmt.Errorf("change limits: %w", ErrNeedsReset)
 	}
 	if err := changer.ChangeLimits(ctx, limits); err != nil {
-		return fmt.Errorf("change limits: %w", err)
+		return nil, fmt.Errorf("change limits: %w", err)
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.limits = limits
-	return nil
+	k.mu.Unlock()
+	return sandbox.Layers(), nil
 }

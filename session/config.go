@@ -25,7 +25,7 @@ type Host interface {
 	Ack(key kernel.Key, kseq uint64)
 	Stop(ctx context.Context, key kernel.Key, reason string) error
 	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
-	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) error
+	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }

@@ -197,9 +197,13 @@ func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 // Update changes what the patch names. When one part cannot be had without a fresh kernel nothing changes, and the
 // error is needs_reset.
 func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
+	return s.do(ctx, func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
+}
+
+func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 	s.mu.Lock()
 	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, idleMS: s.idleMS}
-	before, state, key, tmpBytes := s.limits, s.state, s.key(), s.tmpBytes
+	before, state, key, tmpBytes, layers := s.limits, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
 		return err
@@ -207,12 +211,14 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
 		wanted.TmpBytes = tmpBytes // is for a kernel's life
-		err := s.m.cfg.Host.ChangeLimits(ctx, key, wanted)
+		now, err := s.m.cfg.Host.ChangeLimits(ctx, key, wanted)
 		switch {
+		case err == nil:
+			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
 				"these limits cannot change under a living kernel (%v); reset the session, or ask again when it has no kernel", err)
-		case err != nil && !errors.Is(err, kernel.ErrNoKernel):
+		case !errors.Is(err, kernel.ErrNoKernel):
 			return err
 		}
 	}
@@ -222,12 +228,16 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.idleMS); err != nil {
 				return err
 			}
+			if err := tx.UpdateLayers(s.n, layers); err != nil {
+				return err
+			}
 			return tx.UpdateActive(s.n, now)
 		},
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
+			s.layers = layers
 			s.armReaper()
 		},
 	})

@@ -94,6 +94,11 @@ func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, li
 		name, asJSON(&metadata), asJSON(&limits), idleMS, n)
 }
 
+// UpdateLayers writes the isolation in force.
+func (t *Tx) UpdateLayers(n int64, layers []string) error {
+	return t.one(`UPDATE sessions SET layers = ? WHERE n = ?`, asJSON(&layers), n)
+}
+
 // UpdateState writes the session's state.
 func (t *Tx) UpdateState(n int64, state api.SessionState, reason string) error {
 	return t.one(`UPDATE sessions SET state = ?, reason = ? WHERE n = ?`, state, reason, n)

@@ -197,11 +197,11 @@ class Outbox:
 
 
 def printable(text: str) -> str:
-    """text with lone surrogates written as escapes, as errors="backslashreplace" does."""
+    """text with U+FFFD for lone surrogates, which no wire can carry."""
     if text.isascii():
         return text
     try:
         text.encode()
         return text
     except UnicodeEncodeError:
-        return text.encode("utf-8", "backslashreplace").decode()
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

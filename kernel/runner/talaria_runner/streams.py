@@ -10,7 +10,7 @@ from posix import write as _write_fd
 
 from talaria_runner.execution import current, owner
 from talaria_runner.interrupts import Interrupts
-from talaria_runner.outbox import FULL, Outbox
+from talaria_runner.outbox import FULL, Outbox, printable
 
 _current = current.get
 
@@ -19,7 +19,7 @@ class TextOut(TextIOBase):
     """One of the two streams. close and detach leave it usable: printing after them works."""
 
     encoding = "utf-8"
-    errors = "backslashreplace"
+    errors = "replace"
     newlines = None
     line_buffering = False
     write_through = False
@@ -84,7 +84,7 @@ class TextOut(TextIOBase):
     def flush(self) -> None:
         if self._outbox.forked:
             text, self._in_child = "".join(self._in_child), []
-            data = memoryview(text.encode("utf-8", "backslashreplace"))
+            data = memoryview(printable(text).encode())
             while data:
                 data = data[_write_fd(self._fd, data):]
             return
