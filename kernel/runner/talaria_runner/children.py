@@ -1,13 +1,16 @@
-"""Processes that user code starts: their output comes in order, and a fork never acts as the kernel."""
+"""Processes that user code starts: their output comes in order, and a fork never acts as the kernel. And the end of
+this one by user code: what it printed before is not lost."""
 
 from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
+import os
 from sys import addaudithook, modules
 
-from posix import register_at_fork
+from posix import _exit, register_at_fork
 
+from talaria_runner.execution import disguise
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
 
@@ -30,6 +33,13 @@ class Children:
         """From now on text is sent before a child starts. become_child is called in each forked child."""
         addaudithook(self._heard)
         register_at_fork(after_in_child=become_child)
+
+        def exit_at_once(status: int) -> None:
+            self._outbox.flush()
+            _exit(status)
+
+        disguise(exit_at_once, os._exit)
+        os._exit = exit_at_once
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:
         if event in _STARTS:
