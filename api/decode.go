@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,15 +10,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth bounds the nesting of what a client sends.
-const maxDepth = 200
+// What a client sends is nested and has members up to these bounds.
+const (
+	maxDepth   = 200
+	maxMembers = 1 << 20
+)
 
 // Unmarshal decodes one JSON value into v, strictly: an unknown or repeated field, a name in another case, a wrong
 // type, trailing data, invalid UTF-8 or an unpaired surrogate escape is an invalid_request [Error] that names the
 // field. v is unspecified after an error.
 func Unmarshal(data []byte, v any) error {
-	if tooDeep(data) {
-		return Errorf(CodeInvalidRequest, "the JSON is nested deeper than %d levels", maxDepth)
+	if TooComplex(data, maxDepth, maxMembers) {
+		return Errorf(CodeInvalidRequest, "the JSON is nested deeper than %d levels or has more than %d members",
+			maxDepth, maxMembers)
 	}
 	err := json.Unmarshal(data, v, json.RejectUnknownMembers(true))
 	if err == nil {
@@ -26,9 +31,14 @@ func Unmarshal(data []byte, v any) error {
 	return Errorf(CodeInvalidRequest, "%s", explain(err))
 }
 
-// tooDeep reports nesting past maxDepth without decoding, since the decoder's own bound is far higher.
-func tooDeep(data []byte) bool {
-	depth, inString := 0, false
+// TooComplex reports whether JSON is nested deeper than depth or has more than members members, without decoding it:
+// the decoders' own bounds are far higher. It counts first, which is cheap, and looks only where needed.
+func TooComplex(data []byte, depth, members int) bool {
+	if bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) <= depth &&
+		bytes.Count(data, []byte{':'}) <= members {
+		return false
+	}
+	inString := false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case inString && c == '\\':
@@ -37,11 +47,14 @@ func tooDeep(data []byte) bool {
 			inString = !inString
 		case inString:
 		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case c == '}' || c == ']':
 			depth--
+		case c == '}' || c == ']':
+			depth++
+		case c == ':':
+			members--
+		}
+		if depth < 0 || members < 0 {
+			return true
 		}
 	}
 	return false

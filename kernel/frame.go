@@ -86,8 +86,8 @@ var (
 // decodeFrame decodes one line of the control stream, strictly: an unknown type or field, a missing field or one of
 // a wrong type or size is an error. Invalid UTF-8 and unpaired surrogates become U+FFFD. It changes line.
 func decodeFrame(line []byte) (frame, error) {
-	if err := checkShape(line); err != nil {
-		return nil, err
+	if api.TooComplex(line, maxDepth, maxMembers) {
+		return nil, errors.New("nested too deep or too many members")
 	}
 	replaceSurrogates(line)
 	if line = bytes.ToValidUTF8(line, []byte("\uFFFD")); len(line) > maxFrame {
@@ -138,34 +138,6 @@ func decodeFrame(line []byte) (frame, error) {
 		return nil, errors.New("unknown type")
 	}
 	return out, f.check()
-}
-
-// checkShape refuses what would cost much to decode. It counts first, which is cheap, and looks only where needed.
-func checkShape(line []byte) error {
-	if bytes.Count(line, []byte{'{'})+bytes.Count(line, []byte{'['}) <= maxDepth &&
-		bytes.Count(line, []byte{':'}) <= maxMembers {
-		return nil
-	}
-	depth, members, inString := 0, 0, false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ':':
-			members++
-		}
-		if depth > maxDepth || members > maxMembers {
-			return errors.New("nested too deep or too many members")
-		}
-	}
-	return nil
 }
 
 // replaceSurrogates makes each escape of an unpaired surrogate \ufffd, in place.
