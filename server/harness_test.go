@@ -216,9 +216,21 @@ func (h *harness) dial(path string, header http.Header) (*websocket.Conn, *http.
 type client struct {
 	*testing.T
 	conn *websocket.Conn
+	kept []map[string]any // events that came before a reply
 }
 
+// next is the next frame that nobody took.
 func (c *client) next() map[string]any {
+	c.Helper()
+	if len(c.kept) > 0 {
+		f := c.kept[0]
+		c.kept = c.kept[1:]
+		return f
+	}
+	return c.read()
+}
+
+func (c *client) read() map[string]any {
 	c.Helper()
 	if err := c.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		c.Fatal(err)
@@ -250,11 +262,17 @@ func (c *client) write(frame string) {
 	}
 }
 
-// ask sends a frame and returns its reply.
+// ask sends a frame and returns its reply; events that come before it are kept for next.
 func (c *client) ask(frame string) map[string]any {
 	c.Helper()
 	c.write(frame)
-	return c.until(func(f map[string]any) bool { return f["type"] == "reply" })
+	for {
+		f := c.read()
+		if f["type"] == "reply" {
+			return f
+		}
+		c.kept = append(c.kept, f)
+	}
 }
 
 // closed reads to the end of the socket.

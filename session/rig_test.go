@@ -142,6 +142,20 @@ func until(t *testing.T, s *session.Session, after int64, typ string) []api.Even
 	return nil
 }
 
+// waitFor waits for the execution's event of that type, whether or not it is in the log already.
+func waitFor(t *testing.T, s *session.Session, id, typ string) {
+	t.Helper()
+	for e, err := range s.ExecutionEvents(t.Context(), id, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Body.EventType() == typ {
+			return
+		}
+	}
+	t.Fatalf("execution %s has no %s", id, typ)
+}
+
 // now reads the log to its present end.
 func now(t *testing.T, s *session.Session) []api.Event {
 	t.Helper()

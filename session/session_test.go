@@ -213,10 +213,7 @@ func TestResetGivesAFreshKernelAndKeepsFilesOnlyIfAsked(t *testing.T) {
 	s := r.session(api.SessionRequest{})
 	execute(t, s, "write a.txt hello")
 	running, waiting := submit(t, s, "sleep"), submit(t, s, "print x")
-	until(t, s, s.LastSeq()-1, "execution_queued")
-	for info := s.Info(t.Context()); info.State != api.StateBusy; info = s.Info(t.Context()) {
-		until(t, s, s.LastSeq()-1, "execution_started")
-	}
+	waitFor(t, s, running, "execution_started")
 	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +503,7 @@ func TestADeletedSessionIsGone(t *testing.T) {
 	s := r.session(api.SessionRequest{ID: ptr("x")})
 	execute(t, s, "write f 1")
 	running := submit(t, s, "sleep")
-	until(t, s, s.LastSeq()-1, "execution_started")
+	waitFor(t, s, running, "execution_started")
 	waited := make(chan api.Execution)
 	go func() {
 		e, err := s.Wait(context.Background(), running)
@@ -696,7 +693,7 @@ func TestNothingIsLostWhileTheDiskFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := submit(t, s, "display 100000\nprint after") // its body goes to the artifacts
-	until(t, s, s.LastSeq()-1, "execution_queued")
+	waitFor(t, s, id, "execution_started")
 	waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if e, _ := s.Wait(waiting, id); e.Status.Final() {

@@ -9,6 +9,7 @@ import os
 from sys import addaudithook, modules
 
 from posix import _exit, register_at_fork
+from posix import write as _write
 
 from talaria_runner.execution import disguise
 from talaria_runner.interrupts import Interrupts
@@ -17,6 +18,9 @@ from talaria_runner.outbox import Outbox
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
+
+    Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _STARTS = frozenset(
     ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "pty.spawn")
@@ -34,12 +38,23 @@ class Children:
         addaudithook(self._heard)
         register_at_fork(after_in_child=become_child)
 
+        self._come_first()
+
+    def _come_first(self) -> None:
+        """Has what was printed come before what os.write puts into our pipes, and before the end by os._exit."""
+
+        def write(fd: int, data: Buffer, /) -> int:
+            if (fd == 1 or fd == 2) and not self._outbox.forked:
+                self._outbox.begin_marks()
+            return _write(fd, data)
+
         def exit_at_once(status: int) -> None:
             self._outbox.flush()
             _exit(status)
 
+        disguise(write, os.write)
         disguise(exit_at_once, os._exit)
-        os._exit = exit_at_once
+        os.write, os._exit = write, exit_at_once
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:
         if event in _STARTS:
