@@ -231,6 +231,7 @@ func (s *Session) RenameFile(ctx context.Context, from, to string) (api.File, er
 // cell runs its changes cannot be told apart, and what is there now is listed with the cell.
 func (s *Session) filesChanged(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
+	c := s.touched()
 	s.mu.Lock()
 	busy := s.current != nil
 	s.mu.Unlock()
@@ -240,12 +241,10 @@ func (s *Session) filesChanged(ctx context.Context) error {
 		next, _, err := s.dir.Scan(ctx, s.snapshot)
 		if err == nil || errors.Is(err, workspace.ErrTruncated) {
 			s.snapshot = next
-			if err := s.commit(ctx, s.saveSnapshot(ctx)); err != nil {
-				return err
-			}
+			c.add(s.saveSnapshot(ctx))
 		}
 	}
-	return s.touch(ctx)
+	return s.commit(ctx, c)
 }
 
 // clearFiles empties the workspace.

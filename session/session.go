@@ -254,12 +254,15 @@ func kernelLimits(l api.Limits) kernel.Limits {
 }
 
 // touch writes that the session was used, and moves its reaping.
-func (s *Session) touch(ctx context.Context) error {
+func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touched()) }
+
+// touched makes the change that touch commits.
+func (s *Session) touched() change {
 	now := time.Now().UnixMilli()
-	return s.commit(ctx, change{
+	return change{
 		also: func(tx *store.Tx) error { return tx.UpdateActive(s.n, now) },
 		done: func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
-	})
+	}
 }
 
 // used moves the reaping. The caller holds s.mu.

@@ -148,18 +148,9 @@ func (s *Store) PublicRef(ctx context.Context, owner, digest string) (mediaType 
 	return mediaType, rows.Scan(&mediaType)
 }
 
-// Digests lists the digests that the session refers to.
-func (s *Store) Digests(ctx context.Context, session int64) ([]string, error) {
-	return s.digests(ctx, `SELECT DISTINCT digest FROM refs WHERE session = ?`, session)
-}
-
 // AllDigests lists every digest that any session refers to.
 func (s *Store) AllDigests(ctx context.Context) ([]string, error) {
-	return s.digests(ctx, `SELECT DISTINCT digest FROM refs`)
-}
-
-func (s *Store) digests(ctx context.Context, query string, args ...any) ([]string, error) {
-	rows, err := s.ro.QueryContext(ctx, query, args...)
+	rows, err := s.ro.QueryContext(ctx, `SELECT DISTINCT digest FROM refs`)
 	if err != nil {
 		return nil, err
 	}
@@ -173,15 +164,4 @@ func (s *Store) digests(ctx context.Context, query string, args ...any) ([]strin
 		list = append(list, d)
 	}
 	return list, rows.Err()
-}
-
-// Referenced reports whether any session refers to the digest.
-func (t *Tx) Referenced(digest string) (bool, error) {
-	s, err := t.stmt(`SELECT EXISTS (SELECT 1 FROM refs WHERE digest = ?)`)
-	if err != nil {
-		return false, err
-	}
-	var yes bool
-	err = s.QueryRow(digest).Scan(&yes)
-	return yes, err
 }

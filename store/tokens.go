@@ -32,13 +32,6 @@ func (s *Store) Owner(ctx context.Context, token string) (owner string, first, o
 	return owner, first, err == nil
 }
 
-// HasTokens reports whether any token was made yet.
-func (s *Store) HasTokens(ctx context.Context) (bool, error) {
-	var n int
-	err := s.ro.QueryRowContext(ctx, `SELECT count(*) FROM tokens`).Scan(&n)
-	return n > 0, err
-}
-
 // Boot is what is known of the last server that ran on this state.
 type Boot struct {
 	First  bool   // there was none
