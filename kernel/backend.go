@@ -19,8 +19,17 @@ type Backend interface {
 	// Probe finds out whether this machine can do it, without leaving anything behind. ctx bounds the probing.
 	Probe(ctx context.Context) Probe
 	// Create makes a sandbox that is parked: namespaced, common mounts done, only our code has run in it. It may
-	// be kept ready for any session of that environment. ctx bounds the creation, not the sandbox's life.
-	Create(ctx context.Context, env Environment) (Sandbox, error)
+	// be kept ready for any session of that environment. One that is fresh shares no process, no memory and no
+	// random seed with any other; else it may come from a process that has imported the environment's libraries.
+	// Both have the same layers. ctx bounds the creation, not the sandbox's life.
+	Create(ctx context.Context, env Environment, fresh bool) (Sandbox, error)
+}
+
+// Warmer is implemented by backends that can have the libraries of an environment imported ahead.
+type Warmer interface {
+	// Warm returns when sandboxes of the environment that are not fresh come with its libraries imported. It keeps
+	// that so until the backend is closed. ctx bounds the waiting; a repeat changes nothing.
+	Warm(ctx context.Context, env Environment) error
 }
 
 // Sandbox is one isolated place. Its methods are safe for concurrent use.
@@ -83,6 +92,7 @@ type Environment struct {
 	Prefix  []string // directories outside /usr that the interpreter needs, to be bound read-only
 	Path    []string // its sys.path without the script's folder
 	Modules []string // which of the data libraries it has, with versions: "numpy 1.24.2"
+	Preload []string // modules that kernels have imported from their start, unless they are fresh
 }
 
 // Spec is all that sealing a sandbox for a session needs.
@@ -96,6 +106,7 @@ type Spec struct {
 	TZ        string
 	Limits    Limits
 	Hostname  string
+	Strict    bool // a fresh sandbox, as Backend.Create has it
 }
 
 // Limits bound a sandbox. Zero means no limit.

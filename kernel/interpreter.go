@@ -124,7 +124,7 @@ func (k *interpreter) start(ctx context.Context, b Backend, env Environment, spe
 
 // launch runs the process and the goroutines that serve it. The errors of a backend name the step.
 func (k *interpreter) launch(ctx context.Context, b Backend, env Environment, spec Spec) error {
-	sandbox, err := b.Create(ctx, env)
+	sandbox, err := b.Create(ctx, env, spec.Strict)
 	if err != nil {
 		return err
 	}

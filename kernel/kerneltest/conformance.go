@@ -79,7 +79,7 @@ func (r *rig) create(t *testing.T) kernel.Sandbox {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	s, err := r.backend.Create(ctx, r.env)
+	s, err := r.backend.Create(ctx, r.env, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (f *Fake) Name() string { return "fake" }
 func (f *Fake) Probe(context.Context) kernel.Probe { return kernel.Probe{OK: true} }
 
 // Create implements [kernel.Backend].
-func (f *Fake) Create(context.Context, kernel.Environment) (kernel.Sandbox, error) {
+func (f *Fake) Create(context.Context, kernel.Environment, bool) (kernel.Sandbox, error) {
 	if f.CreateErr != nil {
 		return nil, fmt.Errorf("create sandbox: %w", f.CreateErr)
 	}

@@ -248,7 +248,7 @@ func closedRefuses(t *testing.T, r *rig) {
 func createCalledOff(t *testing.T, r *rig) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := r.backend.Create(ctx, r.env); !errors.Is(err, context.Canceled) {
+	if s, err := r.backend.Create(ctx, r.env, false); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 		if err == nil {
 			s.Close()
@@ -263,7 +263,7 @@ func twentyAtOnce(t *testing.T, r *rig) {
 	for i := range sandboxes {
 		spec := r.newSpec(t)
 		group.Go(func() {
-			s, err := r.backend.Create(t.Context(), r.env)
+			s, err := r.backend.Create(t.Context(), r.env, false)
 			if err != nil {
 				t.Error(err)
 				return

@@ -102,7 +102,7 @@ func New(cfg Config) (*Backend, error) {
 func (*Backend) Name() string { return Tier }
 
 // Create starts a sandbox's pid 1 and returns when it is parked.
-func (b *Backend) Create(ctx context.Context, env kernel.Environment) (kernel.Sandbox, error) {
+func (b *Backend) Create(ctx context.Context, env kernel.Environment, _ bool) (kernel.Sandbox, error) {
 	s, err := b.create(ctx, env)
 	if err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)

@@ -26,7 +26,7 @@ func TestEnvironmentMayLieWhereASandboxHasItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newBackend(t, dir).Create(t.Context(), env)
+	s, err := newBackend(t, dir).Create(t.Context(), env, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestEnvironmentThatHoldsTheSessionsIsRefused(t *testing.T) {
 	dir := stateDir(t)
 	env := environment(t)
 	env.Prefix = append(env.Prefix, dir)
-	if s, err := newBackend(t, dir).Create(t.Context(), env); err == nil {
+	if s, err := newBackend(t, dir).Create(t.Context(), env, false); err == nil {
 		s.Close()
 		t.Error("it was taken")
 	}

@@ -13,7 +13,7 @@ func TestGroupMemoryLimitIsNamed(t *testing.T) {
 	dir := stateDir(t)
 	b := newBackend(t, dir)
 	env := environment(t)
-	s, err := b.Create(t.Context(), env)
+	s, err := b.Create(t.Context(), env, false)
 	if err != nil {
 		t.Fatal(err)
 	}

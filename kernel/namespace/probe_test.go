@@ -56,7 +56,7 @@ func TestPrepareListsFontsForAllSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := b.Create(t.Context(), env)
+	s, err := b.Create(t.Context(), env, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func runServer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	s, err := b.Create(ctx, env)
+	s, err := b.Create(ctx, env, false)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func TestSweepLeavesLivingSandboxes(t *testing.T) {
 	dir := stateDir(t)
 	b := newBackend(t, dir)
 	env := environment(t)
-	s, err := b.Create(t.Context(), env)
+	s, err := b.Create(t.Context(), env, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestSweepLeavesLivingSandboxes(t *testing.T) {
 func TestSweepRemovesGroupsThatHandlesNameElsewhere(t *testing.T) {
 	dir := stateDir(t)
 	b := newBackend(t, dir)
-	s, err := b.Create(t.Context(), environment(t))
+	s, err := b.Create(t.Context(), environment(t), false)
 	if err != nil {
 		t.Fatal(err)
 	}
