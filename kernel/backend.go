@@ -136,8 +136,8 @@ type ProcessInfo struct {
 // PeakResetter is implemented by sandboxes that can restart the measurement of peak memory.
 type PeakResetter interface{ ResetPeak() error }
 
-// Meter is implemented by sandboxes that can tell CPU time and memory without a look at each process, which makes
-// Usage too slow for every small execution. Meter leaves PIDs and Processes out.
+// Meter is implemented by sandboxes that can tell CPU time and peak memory without a look at each process, which makes
+// Usage too slow for every small execution. Meter leaves all else out.
 type Meter interface {
 	Meter(ctx context.Context) (Usage, error)
 }

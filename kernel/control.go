@@ -1,10 +1,11 @@
 package kernel
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -12,8 +13,7 @@ import (
 )
 
 const (
-	readBuffer  = 32 << 10
-	keptBuffer  = 1 << 20  // a larger buffer is given up after its frame
+	idleBuffer  = 1 << 10  // what is kept to read into while a kernel says little
 	maxUnsent   = 256      // frames that wait for a runner that does not read, and
 	maxBacklog  = 32 << 20 // bytes of them, if more than one
 	frameEnding = '\n'
@@ -26,67 +26,99 @@ var (
 
 // frameReader cuts a control stream into lines. A line past maxFrame is passed over without being kept.
 type frameReader struct {
-	r    *bufio.Reader
-	long []byte // a line that did not fit the buffer of r
+	r      io.Reader
+	before func() // called before each read, which may take for ever
+
+	idle   [idleBuffer]byte
+	busy   *[maxPiece]byte // while idle is too small; of pipeBuffers
+	unread []byte          // of what was read
+	filled bool            // the latest read filled its buffer
+	long   []byte          // the beginning of a line that began in an earlier read; from pieces
+	skip   bool            // the line that is read is too long
 }
 
-func newFrameReader(r io.Reader) *frameReader {
-	return &frameReader{r: bufio.NewReaderSize(r, readBuffer)}
+func newFrameReader(r io.Reader, before func()) *frameReader {
+	return &frameReader{r: r, before: before}
 }
 
 // next is the next line without its end, valid until the next call, or errFrameTooLong once for each such line. A
 // line without an end is none.
 func (fr *frameReader) next() ([]byte, error) {
-	if cap(fr.long) > keptBuffer {
-		fr.long = nil
-	}
-	fr.long = fr.long[:0]
-	for {
-		part, err := fr.r.ReadSlice(frameEnding)
-		switch {
-		case err == nil && len(fr.long) == 0:
-			return part[:len(part)-1], nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case len(fr.long)+len(part) > maxFrame:
-			if err != nil {
-				err = fr.skip()
-			}
-			if err != nil {
-				return nil, err
-			}
-			return nil, errFrameTooLong
-		}
-		fr.long = append(fr.long, part...)
-		if err == nil {
-			return fr.long[:len(fr.long)-1], nil
-		}
-	}
-}
-
-func (fr *frameReader) skip() error {
+	recyclePiece(fr.long)
 	fr.long = nil
 	for {
-		if _, err := fr.r.ReadSlice(frameEnding); !errors.Is(err, bufio.ErrBufferFull) {
-			return err
+		part, rest, whole := bytes.Cut(fr.unread, []byte{frameEnding})
+		fr.unread = rest
+		if !fr.skip && len(fr.long)+len(part) > maxFrame {
+			fr.skip, fr.long = true, nil
+		}
+		switch {
+		case whole && fr.skip:
+			fr.skip = false
+			return nil, errFrameTooLong
+		case whole && fr.long == nil:
+			return part, nil
+		case !fr.skip && len(part) > 0:
+			if fr.long == nil {
+				fr.long = pieces.Get().([]byte)
+			}
+			if room := cap(fr.long) - len(fr.long); room < len(part) { // append alone grows a large slice by a quarter
+				fr.long = slices.Grow(fr.long, max(len(part), min(len(fr.long), maxFrame-len(fr.long))))
+			}
+			fr.long = append(fr.long, part...)
+		}
+		if whole {
+			return fr.long, nil
+		}
+		if err := fr.fill(); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// frameWriter sends frames from a goroutine of its own, so that a runner that does not read holds up nobody.
+// fill reads on where all is handed out.
+func (fr *frameReader) fill() error {
+	fr.before()
+	buf := fr.idle[:]
+	switch {
+	case !fr.filled:
+		fr.close()
+	case fr.busy == nil:
+		fr.busy = pipeBuffers.Get().(*[maxPiece]byte)
+		fallthrough
+	default:
+		buf = fr.busy[:]
+	}
+	n, err := fr.r.Read(buf)
+	fr.unread, fr.filled = buf[:n], n == len(buf)
+	if n > 0 {
+		return nil
+	}
+	return err
+}
+
+// close gives the buffers back. Lines are not valid any more.
+func (fr *frameReader) close() {
+	if fr.busy != nil {
+		pipeBuffers.Put(fr.busy)
+		fr.busy = nil
+	}
+}
+
+// frameWriter sends frames from a goroutine of its own, so that a runner that does not read holds up nobody. The
+// goroutine is there only while there is something to send.
 type frameWriter struct {
-	w io.Writer
+	w       io.Writer
+	senders sync.WaitGroup
 
-	mu     sync.Mutex
-	unsent [][]byte
-	size   int // of unsent
-	closed bool
-	wake   chan struct{} // has room for one
+	mu      sync.Mutex // guards what follows
+	unsent  [][]byte
+	size    int // of unsent
+	sending bool
+	closed  bool
 }
 
-func newFrameWriter(w io.Writer) *frameWriter {
-	return &frameWriter{w: w, wake: make(chan struct{}, 1)}
-}
+func newFrameWriter(w io.Writer) *frameWriter { return &frameWriter{w: w} }
 
 // The frames to the runner.
 type (
@@ -131,48 +163,53 @@ func (fw *frameWriter) send(frame any) error {
 	return fw.push(line)
 }
 
-// push queues an encoded frame; it never blocks. It fails with errNotReading when too many are queued.
+// push queues an encoded frame; it never blocks. It fails with errNotReading when too many are queued. After the end
+// of the stream a frame goes nowhere.
 func (fw *frameWriter) push(line []byte) error {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
+	if fw.closed {
+		return nil
+	}
 	if n := len(fw.unsent); n >= maxUnsent || n > 0 && fw.size+len(line) > maxBacklog {
 		return errNotReading
 	}
 	fw.unsent = append(fw.unsent, line)
 	fw.size += len(line)
-	fw.rouse()
+	if !fw.sending {
+		fw.sending = true
+		fw.senders.Go(fw.sendAll)
+	}
 	return nil
 }
 
-// run sends until close is called or a write fails. A write that hangs ends when the stream is closed.
-func (fw *frameWriter) run() {
-	for range fw.wake {
+// sendAll sends until nothing is queued. A write that hangs ends when the stream is closed.
+func (fw *frameWriter) sendAll() {
+	for {
 		fw.mu.Lock()
-		lines, closed := fw.unsent, fw.closed
+		lines := fw.unsent
 		fw.unsent, fw.size = nil, 0
-		fw.mu.Unlock()
-		if closed {
+		if len(lines) == 0 {
+			fw.sending = false
+			fw.mu.Unlock()
 			return
 		}
+		fw.mu.Unlock()
 		for _, line := range lines {
 			if _, err := fw.w.Write(line); err != nil {
-				return
+				fw.close()
+				break
 			}
 		}
 	}
 }
 
+// close drops what is queued. wait returns when no write goes on; the stream is to be closed before.
 func (fw *frameWriter) close() {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
 	fw.closed = true
 	fw.unsent = nil
-	fw.rouse()
 }
 
-func (fw *frameWriter) rouse() {
-	select {
-	case fw.wake <- struct{}{}:
-	default:
-	}
-}
+func (fw *frameWriter) wait() { fw.senders.Wait() }

@@ -11,7 +11,8 @@ var errUnexpected = errors.New("not expected now")
 // readControl handles what the runner says until the stream ends. While too many records wait it does not read.
 func (k *interpreter) readControl() {
 	defer close(k.controlEnded)
-	reader := newFrameReader(k.process.Control())
+	reader := newFrameReader(k.process.Control(), k.records.flush)
+	defer reader.close()
 	for k.records.waitRoom() {
 		line, err := reader.next()
 		switch {
@@ -29,6 +30,9 @@ func (k *interpreter) readControl() {
 		}
 		if err != nil {
 			k.drop(err)
+		}
+		if s, ok := f.(streamFrame); ok {
+			recyclePiece(s.text)
 		}
 	}
 }
@@ -58,23 +62,23 @@ func (k *interpreter) handleFrame(f frame) error {
 	case streamFrame:
 		k.atMark(f.mark, func() { k.records.text(k.owner(f.id), f.name, f.text) })
 	case displayFrame:
-		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), f.body, f.size) })
+		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), f.body) })
 	case clearFrame:
-		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), Clear{Wait: f.wait}, 0) })
+		k.atMark(f.mark, func() { k.records.add(k.owner(f.id), Clear{Wait: f.wait}) })
 	case resultFrame:
 		if !k.runs(f.id) || k.run.resulted || k.run.Silent {
 			return errUnexpected
 		}
 		k.run.resulted = true
 		k.settle((*tap).release)
-		k.records.add(f.id, f.body, f.size)
+		k.records.add(f.id, f.body)
 	case errorFrame:
 		if !k.runs(f.id) || k.run.raised != nil {
 			return errUnexpected
 		}
 		k.run.raised = &f.info
 		k.settle((*tap).release)
-		k.records.add(f.id, Raised{Error: f.info}, f.size)
+		k.records.add(f.id, Raised{Error: f.info})
 	case inputFrame:
 		return k.ask(f)
 	}
@@ -85,7 +89,7 @@ func (k *interpreter) becomeReady(f readyFrame) error {
 	if k.phase != starting {
 		return errUnexpected
 	}
-	k.phase = serving
+	k.phase, k.started = serving, time.Now()
 	k.marks.prefix = append(append([]byte{markByte}, f.mark...), ':')
 	close(k.ready)
 	return nil
@@ -102,7 +106,7 @@ func (k *interpreter) ask(f inputFrame) error {
 	k.settle((*tap).release)
 	k.run.stopClock()
 	k.run.request = f.request.RequestID
-	k.records.add(f.id, f.request, len(f.request.Prompt))
+	k.records.add(f.id, f.request)
 	return nil
 }
 
@@ -129,7 +133,7 @@ func (k *interpreter) done(f doneFrame) error {
 	k.closeRequest("interrupted")
 	finished := Finished{Status: run.status(f), Error: run.raised, Usage: run.usage(ended, after)}
 	k.run = nil
-	k.records.add(f.id, finished, 0)
+	k.records.add(f.id, finished)
 	return nil
 }
 
@@ -152,7 +156,7 @@ func (k *interpreter) runs(id string) bool { return k.run != nil && k.run.ID == 
 // owner is the execution that output of that id belongs to: that one when this kernel ran it, else the one that
 // runs, else the last. The caller holds mu.
 func (k *interpreter) owner(id string) string {
-	if _, ok := k.given[id]; ok && id != k.reserved {
+	if id != k.lastID && id != k.reserved && k.wasGiven(id) {
 		return id
 	}
 	return k.lastID

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -67,15 +68,23 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environmen
 			candidates = slices.Insert(candidates, 0, path)
 		}
 	}
+	candidates = distinct(candidates)
+	type inspected struct {
+		env Environment
+		err error
+	}
+	all := make([]inspected, len(candidates))
+	var wait sync.WaitGroup
+	for i, python := range candidates {
+		wait.Go(func() { all[i].env, all[i].err = inspectPython(ctx, python) })
+	}
+	wait.Wait()
 	var best Environment
 	var findings []Finding
 	var errs []error
 	bestScore := -1
 	for i, python := range candidates {
-		if slices.Contains(candidates[:i], python) {
-			continue
-		}
-		env, err := inspectPython(ctx, python)
+		env, err := all[i].env, all[i].err
 		finding := Finding{Name: "python " + python, OK: err == nil}
 		switch {
 		case errors.Is(err, os.ErrNotExist) && cfg.Python == "":
@@ -100,6 +109,17 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environmen
 	}
 	best.Name = cfg.Name
 	return best, findings, nil
+}
+
+// distinct is the list without repeats, in its order.
+func distinct(list []string) []string {
+	var once []string
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
 }
 
 // score counts the wanted modules.

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"time"
 )
 
@@ -83,6 +84,9 @@ func (k *interpreter) execute(e Execution) error {
 	if err := k.reserve(e.ID); err != nil {
 		return err
 	}
+	defer k.records.flush()
+	k.handing <- struct{}{}
+	defer func() { <-k.handing }()
 	if r, ok := k.sandbox.(PeakResetter); ok {
 		if err := r.ResetPeak(); err != nil {
 			k.log.Debug("reset peak memory", "error", err)
@@ -98,12 +102,12 @@ func (k *interpreter) execute(e Execution) error {
 	}
 	k.settle((*tap).flush) // what is there by now is not of this execution
 	if err := k.frames.push(frame); err != nil {
-		delete(k.given, e.ID)
+		delete(k.given, hashID(e.ID))
 		return err
 	}
 	k.run = &running{Execution: e, started: time.Now(), before: before, left: e.Timeout}
 	k.lastID = e.ID
-	k.records.add(e.ID, Started{}, 0)
+	k.records.add(e.ID, Started{})
 	k.startClock(k.run)
 	if k.early {
 		k.interruptRun()
@@ -117,18 +121,33 @@ func (k *interpreter) reserve(id string) error {
 	if k.phase != serving || k.cause != nil {
 		return ErrNoKernel
 	}
-	if _, ok := k.given[id]; ok {
+	if k.wasGiven(id) {
 		return ErrRepeated
 	}
 	if k.run != nil || k.reserved != "" {
 		return ErrKernelBusy
 	}
-	k.given[id] = struct{}{}
+	if k.given == nil {
+		k.given = map[uint64]struct{}{}
+	}
+	k.given[hashID(id)] = struct{}{}
 	k.reserved, k.early = id, false
 	return nil
 }
 
+var idSeed = maphash.MakeSeed()
+
+// hashID stands for an id in given: a kernel may run very many executions.
+func hashID(id string) uint64 { return maphash.String(idSeed, id) }
+
+// wasGiven reports whether an execution of that id was handed over, or is about to be. The caller holds mu.
+func (k *interpreter) wasGiven(id string) bool {
+	_, ok := k.given[hashID(id)]
+	return ok
+}
+
 func (k *interpreter) interrupt(id string) {
+	defer k.records.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -188,6 +207,7 @@ func (k *interpreter) timeOut() {
 }
 
 func (k *interpreter) answer(requestID, value string) error {
+	defer k.records.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.pending(requestID); err != nil {
@@ -231,6 +251,6 @@ func (k *interpreter) closeRequest(how string) {
 	if run.request == "" {
 		return
 	}
-	k.records.add(run.ID, InputClosed{RequestID: run.request, How: how}, 0)
+	k.records.add(run.ID, InputClosed{RequestID: run.request, How: how})
 	run.request = ""
 }

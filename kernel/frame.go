@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -25,7 +26,8 @@ const (
 	maxEname     = 1 << 10  // what is longer is cut, here and below
 	maxPrompt    = 64 << 10
 	maxEvalue    = 4 << 20
-	maxTraceback = 4 << 20 // bytes of all lines, each with its cost as a record
+	maxTraceback = 4 << 20 // bytes of all lines, each with lineCost
+	lineCost     = 160     // bytes that a line takes beside its text
 )
 
 // frame is what the runner says: one of the structs below, valid UTF-8 throughout.
@@ -35,24 +37,21 @@ type (
 	readyFrame  struct{ mark string }
 	streamFrame struct {
 		id, name string
-		text     []byte
+		text     []byte // of pieces
 		mark     uint64
 	}
 	displayFrame struct {
 		id   string
 		body Display
-		size int
 		mark uint64
 	}
 	resultFrame struct {
 		id   string
 		body Result
-		size int
 	}
 	errorFrame struct {
 		id   string
 		info ErrorInfo
-		size int
 	}
 	clearFrame struct {
 		id   string
@@ -86,11 +85,21 @@ var (
 // decodeFrame decodes one line of the control stream, strictly: an unknown type or field, a missing field or one of
 // a wrong type or size is an error. Invalid UTF-8 and unpaired surrogates become U+FFFD. It changes line.
 func decodeFrame(line []byte) (frame, error) {
+	if f, ok := decodeStream(line); ok {
+		return f, nil
+	}
+	return decodeAnyFrame(line)
+}
+
+func decodeAnyFrame(line []byte) (frame, error) {
 	if api.TooComplex(line, maxDepth, maxMembers) {
 		return nil, errors.New("nested too deep or too many members")
 	}
 	replaceSurrogates(line)
-	if line = bytes.ToValidUTF8(line, []byte("\uFFFD")); len(line) > maxFrame {
+	if !utf8.Valid(line) { // which is far quicker than replacing
+		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+	}
+	if len(line) > maxFrame {
 		return nil, errFrameTooLong
 	}
 	f, err := splitFields(line)
@@ -102,26 +111,21 @@ func decodeFrame(line []byte) (frame, error) {
 	case "ready":
 		out = readyFrame{mark: f.matching("mark", hexPattern.MatchString)}
 	case "stream":
-		out = streamFrame{id: f.name("id"), name: f.oneOf("name", "stdout", "stderr"), text: f.bytes("text"), mark: f.mark()}
+		out = streamFrame{id: f.name("id"), name: f.oneOf("name", "stdout", "stderr"), text: f.piece("text"), mark: f.mark()}
 	case "display":
 		d := displayFrame{id: f.name("id"), mark: f.mark()}
-		d.body.Data, d.size = f.bundle("data")
-		metadata, size := f.object("metadata")
-		d.body.Metadata, d.size = metadata, d.size+size
+		d.body.Data, d.body.Metadata = f.bundle("data"), f.object("metadata")
 		d.body.DisplayID, d.body.Update = f.optionalName("display_id"), f.flag("update")
 		out = d
 	case "result":
 		r := resultFrame{id: f.name("id")}
-		r.body.Data, r.size = f.bundle("data")
-		metadata, size := f.object("metadata")
-		r.body.Metadata, r.size = metadata, r.size+size
+		r.body.Data, r.body.Metadata = f.bundle("data"), f.object("metadata")
 		out = r
 	case "error":
 		e := errorFrame{id: f.name("id")}
 		e.info.Ename = truncate(f.text("ename"), maxEname)
 		e.info.Evalue = truncate(f.text("evalue"), maxEvalue)
-		e.info.Traceback, e.size = f.lines("traceback", maxTraceback)
-		e.size += len(e.info.Ename) + len(e.info.Evalue)
+		e.info.Traceback = f.lines("traceback", maxTraceback)
 		out = e
 	case "clear":
 		out = clearFrame{id: f.name("id"), wait: f.flag("wait"), mark: f.mark()}
@@ -263,15 +267,26 @@ func (f *fields) bytes(name string) []byte {
 		f.fail(name, "missing")
 		return nil
 	}
-	return f.unquote(name, v)
+	return f.unquote(name, v, make([]byte, 0, len(v)))
 }
 
-func (f *fields) unquote(name string, v jsontext.Value) []byte {
+// piece is bytes of a text that may be long, in a buffer of pieces.
+func (f *fields) piece(name string) []byte {
+	v, ok := f.take(name)
+	if !ok {
+		f.fail(name, "missing")
+		return nil
+	}
+	return f.unquote(name, v, slices.Grow(pieces.Get().([]byte), len(v)))
+}
+
+// unquote appends to b.
+func (f *fields) unquote(name string, v jsontext.Value, b []byte) []byte {
 	if v.Kind() != '"' {
 		f.fail(name, "not a string")
 		return nil
 	}
-	b, err := jsontext.AppendUnquote(make([]byte, 0, len(v)), v)
+	b, err := jsontext.AppendUnquote(b, v)
 	if err != nil {
 		f.fail(name, "not a string")
 	}
@@ -340,41 +355,39 @@ func (f *fields) mark() uint64 {
 	return n
 }
 
-// object is a small object of any values, never nil, and how many bytes it holds.
-func (f *fields) object(name string) (map[string]json.RawMessage, int) {
+// object is a small object of any values, never nil.
+func (f *fields) object(name string) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	v, ok := f.take(name)
 	if !ok {
-		return members, 0
+		return members
 	}
-	size := 0
 	err := eachMember(v, maxMIMETypes, func(key string, value jsontext.Value) {
 		if len(key) > maxNameLen {
 			f.fail(name, "name too long")
 			return
 		}
 		members[key] = json.RawMessage(value.Clone())
-		size += len(key) + len(value) + recordCost
 	})
 	if err != nil {
 		f.fail(name, err.Error())
 	}
-	return members, size
+	return members
 }
 
 // bundle is a bundle of MIME types. What is no MIME type, or no string where the type is not a JSON one, is left out.
-func (f *fields) bundle(name string) (map[string]json.RawMessage, int) {
+func (f *fields) bundle(name string) map[string]json.RawMessage {
 	if _, ok := f.take(name); !ok {
 		f.fail(name, "missing")
-		return nil, 0
+		return nil
 	}
-	bundle, size := f.object(name)
+	bundle := f.object(name)
 	for key, value := range bundle {
 		if !mimePattern.MatchString(key) || (value[0] != '"' && !isJSONType(key)) {
 			delete(bundle, key)
 		}
 	}
-	return bundle, size
+	return bundle
 }
 
 func isJSONType(mime string) bool {
@@ -383,12 +396,12 @@ func isJSONType(mime string) bool {
 	return base == "application/json" || strings.HasSuffix(base, "+json")
 }
 
-// lines is an array of strings, cut where all of it would be more than size bytes, and how many bytes it takes.
-func (f *fields) lines(name string, size int) ([]string, int) {
+// lines is an array of strings, cut where all of it, lineCost included, would be more than size bytes.
+func (f *fields) lines(name string, size int) []string {
 	v, ok := f.take(name)
 	if !ok || v.Kind() != '[' {
 		f.fail(name, "not an array")
-		return nil, 0
+		return nil
 	}
 	lines, taken := []string{}, 0
 	d := jsontext.NewDecoder(bytes.NewBuffer(v))
@@ -399,17 +412,17 @@ func (f *fields) lines(name string, size int) ([]string, int) {
 			f.fail(name, "not an array")
 			break
 		}
-		if taken+recordCost >= size {
+		if taken+lineCost >= size {
 			if value.Kind() != '"' {
 				f.fail(name, "not a string")
 			}
 			continue
 		}
-		line := truncate(string(f.unquote(name, value)), size-taken-recordCost)
+		line := truncate(string(f.unquote(name, value, nil)), size-taken-lineCost)
 		lines = append(lines, line)
-		taken += len(line) + recordCost
+		taken += len(line) + lineCost
 	}
-	return lines, taken
+	return lines
 }
 
 // truncate cuts s to at most size bytes and whole runes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -29,16 +30,25 @@ type HostConfig struct {
 	Backend        Backend
 	Log            *slog.Logger
 	InterruptGrace time.Duration // from a time-out's interrupt to the kill; 2 s
-	BufferBytes    int64         // unacknowledged record bytes of a kernel at which its readers stop; 8 MiB
 	JoinWindow     time.Duration // in which adjacent text is joined; 50 ms, negative: none
 	StartTimeout   time.Duration // 60 s
+
+	// SpoolDir is the directory, of this host alone, with a folder of records for each key; it outlives the host.
+	// Without it records are kept in memory.
+	SpoolDir string
+	// SpoolBytes are the bytes of records of one kernel that are not acknowledged at which nothing is read from the
+	// kernel any more, so that it waits; 256 MiB, in memory 8 MiB.
+	SpoolBytes int64
+	// Pool is how many sandboxes are kept ready for each environment that is warm; 2, negative: none.
+	Pool int
 }
 
 // Host runs kernels and keeps what they say as numbered records until these are acknowledged. Nothing that happens
 // inside a kernel can block it or its other kernels, and no method waits for a kernel's consumer. It is safe for
 // concurrent use.
 type Host struct {
-	cfg HostConfig
+	cfg  HostConfig
+	pool *pool
 
 	mu      sync.Mutex // guards kernels and closed
 	kernels map[Key]*interpreter
@@ -60,8 +70,15 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.InterruptGrace == 0 {
 		cfg.InterruptGrace = 2 * time.Second
 	}
-	if cfg.BufferBytes == 0 {
-		cfg.BufferBytes = 8 << 20
+	switch {
+	case cfg.SpoolBytes != 0:
+	case cfg.SpoolDir == "":
+		cfg.SpoolBytes = 8 << 20
+	default:
+		cfg.SpoolBytes = 256 << 20
+	}
+	if cfg.Pool == 0 {
+		cfg.Pool = 2
 	}
 	switch {
 	case cfg.JoinWindow == 0:
@@ -72,12 +89,12 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.StartTimeout == 0 {
 		cfg.StartTimeout = time.Minute
 	}
-	return &Host{cfg: cfg, kernels: map[Key]*interpreter{}}
+	return &Host{cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), kernels: map[Key]*interpreter{}}
 }
 
 // Start makes a sandbox, seals it and runs an interpreter in it; it returns when that can execute. On an error
 // nothing is left. ctx bounds the start, not the kernel's life. A key can be used once, until its Died record is
-// acknowledged: else it is ErrKernelExists.
+// acknowledged: else it is ErrKernelExists. With a SpoolDir the session must be a plain word, as ids are.
 func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (KernelInfo, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,7 +106,8 @@ func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (
 	if err := h.add(k); err != nil {
 		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)
 	}
-	info, err := k.start(ctx, h.cfg.Backend, env, spec)
+	defer h.pool.starting()()
+	info, err := k.start(ctx, h.pool, env, spec)
 	if err != nil {
 		h.remove(k)
 		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)
@@ -137,19 +155,29 @@ func (h *Host) RefuseInput(key Key, requestID string) error {
 	return k.refuse(requestID)
 }
 
-// Next waits for records numbered above after and returns those that are ready, in order, at most 512 of them and
-// about 4 MiB. It is io.EOF when after is the last one, which is a Died record, and ErrNoKernel for a key that is
-// not known or was forgotten. Records stay until Ack. ctx bounds the wait.
+// Next waits for records numbered above after and returns those that are ready, in order, as many as Read gives. It
+// is io.EOF when after is the last one, which is a Died record, and ErrNoKernel for a key that is not known or was
+// forgotten. Records stay until Ack; what was acknowledged is left out. ctx bounds the wait.
 func (h *Host) Next(ctx context.Context, key Key, after uint64) ([]Record, error) {
+	encoded, _, err := h.Read(ctx, key, after)
+	if err != nil {
+		return nil, err
+	}
+	return DecodeRecords(key, encoded)
+}
+
+// Read is Next with the records as AppendRecord encodes them, and the number of the last one. They take at most about
+// 1 MiB, if more than one. The bytes are the caller's.
+func (h *Host) Read(ctx context.Context, key Key, after uint64) (encoded []byte, last uint64, err error) {
 	k := h.kernel(key)
 	if k == nil {
-		return nil, ErrNoKernel
+		return nil, after, ErrNoKernel
 	}
-	records, err := k.records.next(ctx, after)
-	if k.neverStarted.Load() {
-		return nil, ErrNoKernel
+	encoded, last, err = k.records.next(ctx, after)
+	if k.neverStarted.Load() || errors.Is(err, fs.ErrClosed) {
+		return nil, after, ErrNoKernel
 	}
-	return records, err
+	return encoded, last, err
 }
 
 // Ack drops the records up to kseq. With the Died record the key is forgotten.
@@ -216,17 +244,42 @@ type Attachment struct {
 	Given string
 }
 
-// Attach tells what a new consumer of a kernel must know. It is ErrNoKernel for a key that is not known. A kernel
-// that has died is known until its last record is acknowledged.
-func (h *Host) Attach(_ context.Context, key Key) (Attachment, error) {
-	return Attachment{}, ErrNoKernel
+// Attach tells what a new consumer of a kernel must know; of one that starts, when it can execute. It is ErrNoKernel
+// for a key that is not known, and for a kernel that fails to start. A kernel that has died is known until its last
+// record is acknowledged. ctx bounds the wait.
+func (h *Host) Attach(ctx context.Context, key Key) (Attachment, error) {
+	k := h.kernel(key)
+	if k == nil {
+		return Attachment{}, ErrNoKernel
+	}
+	select {
+	case <-k.ready:
+		return k.attachment(ctx)
+	default:
+	}
+	select {
+	case <-k.ready:
+		return k.attachment(ctx)
+	case <-k.gone:
+		return Attachment{}, ErrNoKernel
+	case <-ctx.Done():
+		return Attachment{}, fmt.Errorf("attach to a kernel that starts: %w", context.Cause(ctx))
+	}
 }
 
 // Kernels lists all keys that are known: of kernels that live, and of those whose last record is not acknowledged.
-func (h *Host) Kernels(context.Context) ([]Key, error) { return nil, nil }
+func (h *Host) Kernels(context.Context) ([]Key, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.kernels)), nil
+}
 
-// Warm has the libraries of these environments imported and keeps kernels of them ready, in the background.
-func (h *Host) Warm(envs []Environment) {}
+// Warm has the libraries of these environments imported and keeps kernels of them ready, in the background. It lets
+// go of what it was told before.
+func (h *Host) Warm(envs []Environment) { h.pool.keep(envs) }
+
+// PoolStats tells how the pool of ready kernels does.
+func (h *Host) PoolStats() PoolStats { return h.pool.stats() }
 
 // Running lists the kernels that live, starting ones included.
 func (h *Host) Running() []Key { return slices.Collect(maps.Keys(h.Handles())) }
@@ -248,14 +301,15 @@ func (h *Host) Handles() map[Key]Handle {
 }
 
 // Close stops all kernels with ReasonShutdown and refuses new ones. It returns when no process is left, or with an
-// error when ctx ends first. Records can still be had afterwards.
+// error when ctx ends first. Records can still be had and acknowledged afterwards; what is not stays in the SpoolDir.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
 	keys := slices.Collect(maps.Keys(h.kernels))
 	h.mu.Unlock()
-	errs := make([]error, len(keys))
+	errs := make([]error, len(keys)+1)
 	var all sync.WaitGroup
+	all.Go(func() { errs[len(keys)] = h.pool.close(ctx) })
 	for i, key := range keys {
 		all.Go(func() { errs[i] = h.Stop(ctx, key, ReasonShutdown) })
 	}
@@ -276,7 +330,11 @@ func (h *Host) add(k *interpreter) error {
 	return nil
 }
 
+// remove forgets a kernel, of which nothing is left, and its records.
 func (h *Host) remove(k *interpreter) {
+	if err := k.records.discard(); err != nil {
+		k.log.Error("remove the records of a kernel", "error", err)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.kernels[k.key] == k {

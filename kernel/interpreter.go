@@ -27,8 +27,9 @@ const (
 
 // interpreter is one kernel from its start to its last record.
 //
-// Its goroutines: one reads the control stream, one writes it, one for each pipe, and one waits for the end and
-// cleans up. All that they share is under mu. Locks are taken in the order mu, then that of records or frames.
+// Its goroutines: one reads the control stream, one for each pipe, and one waits for the end and cleans up. All that
+// they share is under mu. Locks are taken in the order mu, then that of records or frames. Records are added with mu
+// held and flushed without.
 type interpreter struct {
 	key     Key
 	cfg     *HostConfig
@@ -48,20 +49,22 @@ type interpreter struct {
 	controlEnded chan struct{} // closed when the control stream is not read any more
 	gone         chan struct{} // closed when nothing of the kernel is left
 	readers      sync.WaitGroup
-	writer       sync.WaitGroup
+
+	handing chan struct{} // holds one while an execution is handed over, its measurements included
 
 	mu       sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
 	phase    phase
+	started  time.Time
 	process  Process // nil until launched
 	limits   Limits
 	cause    *ending // why we end it; nil when it ended by itself
 	marks    marks
 	dropped  uint64              // frames that were not valid here
-	given    map[string]struct{} // the ids of all executions so far
+	given    map[uint64]struct{} // the ids of all executions so far, as hashID makes them
 	reserved string              // the execution that is about to run
 	early    bool                // reserved was interrupted already
 	run      *running            // the execution that runs
-	lastID   string              // the execution that ran last
+	lastID   string              // the execution that ran last, or runs
 }
 
 type phase int
@@ -80,21 +83,21 @@ type ending struct {
 }
 
 func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
+	log := cfg.Log.With("session", key.Session, "generation", key.Generation)
 	return &interpreter{
-		key: key, cfg: cfg, abort: abort,
-		log:          cfg.Log.With("session", key.Session, "generation", key.Generation),
-		records:      newQueue(key, cfg.BufferBytes, cfg.JoinWindow),
+		key: key, cfg: cfg, abort: abort, log: log,
+		records:      newQueue(cfg.SpoolBytes, cfg.JoinWindow, log),
 		ready:        make(chan struct{}),
 		killed:       make(chan struct{}),
 		controlEnded: make(chan struct{}),
 		gone:         make(chan struct{}),
-		given:        map[string]struct{}{},
+		handing:      make(chan struct{}, 1),
 	}
 }
 
 // start returns when the runner is ready. After an error nothing is left.
-func (k *interpreter) start(ctx context.Context, b Backend, env Environment, spec Spec) (KernelInfo, error) {
-	if err := k.launch(ctx, b, env, spec); err != nil {
+func (k *interpreter) start(ctx context.Context, p *pool, env Environment, spec Spec) (KernelInfo, error) {
+	if err := k.launch(ctx, p, env, spec); err != nil {
 		if k.sandbox != nil {
 			err = errors.Join(err, k.sandbox.Close())
 		}
@@ -106,7 +109,7 @@ func (k *interpreter) start(ctx context.Context, b Backend, env Environment, spe
 	go k.supervise()
 	select {
 	case <-k.ready:
-		return KernelInfo{Layers: k.sandbox.Layers(), Handle: k.sandbox.Handle(), Started: time.Now()}, nil
+		return k.info(), nil
 	case <-k.gone:
 		k.neverStarted.Store(true)
 		if k.cause != nil {
@@ -123,18 +126,18 @@ func (k *interpreter) start(ctx context.Context, b Backend, env Environment, spe
 }
 
 // launch runs the process and the goroutines that serve it. The errors of a backend name the step.
-func (k *interpreter) launch(ctx context.Context, b Backend, env Environment, spec Spec) error {
-	sandbox, err := b.Create(ctx, env, spec.Strict)
+func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec Spec) error {
+	dir, err := spoolFolder(k.cfg.SpoolDir, k.key)
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	k.sandbox, k.limits = sandbox, spec.Limits
-	k.mu.Unlock()
-	if err := sandbox.Seal(ctx, spec); err != nil {
+	opened := make(chan error, 1)
+	go func() { opened <- k.records.open(dir) }() // a fifth of a millisecond on a disk
+	err = k.seal(ctx, p, env, spec)
+	if err := errors.Join(<-opened, err); err != nil {
 		return err
 	}
-	process, err := sandbox.Start(ctx, Command{})
+	process, err := k.sandbox.Start(ctx, Command{})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -149,12 +152,40 @@ func (k *interpreter) launch(ctx context.Context, b Backend, env Environment, sp
 	k.mu.Lock()
 	k.process = process
 	k.mu.Unlock()
-	k.writer.Go(k.frames.run)
 	k.readers.Go(k.readControl)
 	for _, t := range k.taps {
 		k.readers.Go(func() { k.readTap(t) })
 	}
 	return nil
+}
+
+// seal gets a sandbox that is sealed for the session. One of the pool that is of no use is replaced by a new one.
+func (k *interpreter) seal(ctx context.Context, p *pool, env Environment, spec Spec) error {
+	if !spec.Strict {
+		if sandbox := p.take(env); sandbox != nil {
+			k.use(sandbox, spec.Limits)
+			err := sandbox.Seal(ctx, spec)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			k.log.Warn("a sandbox of the pool could not be sealed, a new one is made", "error", err)
+			if err := sandbox.Close(); err != nil {
+				k.log.Error("close sandbox", "error", err)
+			}
+		}
+	}
+	sandbox, err := p.backend.Create(ctx, env, spec.Strict)
+	if err != nil {
+		return err
+	}
+	k.use(sandbox, spec.Limits)
+	return sandbox.Seal(ctx, spec)
+}
+
+func (k *interpreter) use(sandbox Sandbox, limits Limits) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sandbox, k.limits = sandbox, limits
 }
 
 func (k *interpreter) openTaps(process Process) error {
@@ -186,7 +217,9 @@ func closeStreams(p Process) {
 // readTap reads a pipe until nothing can come any more.
 func (k *interpreter) readTap(t *tap) {
 	for k.records.waitRoom() && t.wait(&k.mu) {
+		k.records.flush()
 	}
+	k.records.flush()
 }
 
 // kill ends the kernel for that reason, unless it has ended or is being killed already. It does not wait.
@@ -226,7 +259,7 @@ func (k *interpreter) supervise() {
 	k.frames.close()
 	closeStreams(k.process)
 	k.readers.Wait()
-	k.writer.Wait()
+	k.frames.wait()
 	if !isClosed {
 		err = <-closed
 	}
@@ -299,6 +332,7 @@ func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool
 
 // finish emits the last records.
 func (k *interpreter) finish(ended time.Time, after Usage) {
+	defer k.records.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.settle((*tap).flush)
@@ -327,7 +361,7 @@ func (k *interpreter) finish(ended time.Time, after Usage) {
 		}
 		k.closeRequest(how)
 	}
-	k.records.add(execution, died, 0)
+	k.records.add(execution, died)
 	k.records.end()
 	k.run, k.phase = nil, over
 	k.log.Debug("kernel ended", "reason", died.Reason, "frames_dropped", k.dropped)
@@ -359,6 +393,29 @@ func (k *interpreter) withStderr(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; its stderr ends with: %s", err, text)
+}
+
+// info is what is known of a kernel that became ready.
+func (k *interpreter) info() KernelInfo {
+	k.mu.Lock()
+	sandbox, started := k.sandbox, k.started
+	k.mu.Unlock()
+	return KernelInfo{Layers: sandbox.Layers(), Handle: sandbox.Handle(), Started: started}
+}
+
+// attachment waits until no execution is being handed over.
+func (k *interpreter) attachment(ctx context.Context) (Attachment, error) {
+	select {
+	case k.handing <- struct{}{}:
+		defer func() { <-k.handing }()
+	case <-ctx.Done():
+		return Attachment{}, fmt.Errorf("attach: %w", context.Cause(ctx))
+	}
+	a := Attachment{Info: k.info()}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a.Last, a.Given = k.records.newest(), k.lastID
+	return a, nil
 }
 
 // usable is the sandbox while the kernel lives, else nil.

@@ -2,66 +2,117 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"log/slog"
 	"sync"
 	"time"
 	"unicode/utf8"
 )
 
 const (
-	maxPiece     = 64 << 10 // bytes of text in one record
-	maxBatch     = 512      // records that one call of next returns
-	maxBatchSize = 4 << 20  // bytes that one call of next returns, if more than one record
-	recordCost   = 160      // bytes that a record takes beside what it carries
+	maxPiece = 64 << 10 // bytes of text in one record
+
+	firstRetry = 100 * time.Millisecond // after a spool that took nothing, and
+	lastRetry  = 10 * time.Second       // the pause that this grows to
+	tellAgain  = time.Minute            // without trouble, after which the operator is told of new trouble
+
+	// briefly is how long readers are not told of a start and of a result, so that a small cell comes to them as a
+	// whole. Whatever follows ends it, and a reader who looks by itself finds the record.
+	briefly = time.Millisecond
 )
 
-// queue holds the records of one key from when they happen until they are acknowledged. Adjacent text is joined on
-// the way in: it is handed out at once after a quiet window, else collected to the end of the window. Everything
+// queue numbers the records of one key and keeps them in a spool until they are acknowledged. Adjacent text is joined
+// on the way in: it is handed out at once after a quiet window, else collected to the end of the window. Everything
 // else ends the collecting, so that the order stays. It is safe for concurrent use.
+//
+// A record is had by readers once it is in the spool. Who adds one calls flush soon after, holding no lock; add and
+// text themselves never wait.
 type queue struct {
-	key    Key
-	limit  int64         // unacknowledged bytes at which readers wait
+	limit  int64         // bytes that are not acknowledged at which the readers of a kernel wait
 	window time.Duration // for joining; 0 joins nothing
+	log    *slog.Logger
+
+	flushing sync.Mutex // held while records are written, so that their order stays; taken before mu
 
 	room *sync.Cond // on mu: there may be room, or no need for any
 
 	mu        sync.Mutex
-	records   []queued
+	spool     *spool // nil until open
+	pending   []byte // encoded records that are not in the spool; from pieces
 	last      uint64 // the newest number given
-	size      int64  // of records
+	written   uint64 // the newest number in the spool
+	acked     uint64
+	given     string // the last execution that started
+	lone      bool   // what is pending is but starts and results
+	soon      *time.Timer
+	printing  bool // the newest record is text, and more may follow soon
 	unlimited bool
 	ended     bool
 	changed   chan struct{} // closed at the next record; nil while nobody waits
 
+	pause     time.Duration // until a spool that takes nothing is tried again; 0 while it takes all
+	retry     *time.Timer
+	refusedAt time.Time // when it took nothing the last time
+
 	joined struct { // text that has no number yet
 		execution, name string
 		since           time.Time
-		text            []byte
+		text            []byte // from pieces
 	}
 	quiet time.Time // the end of the window of the last piece of text
 	timer *time.Timer
 }
 
-type queued struct {
-	Record
-	size int64
+// pieces are buffers for what is on its way, so that an idle kernel has none.
+var pieces = sync.Pool{New: func() any { return []byte(nil) }}
+
+func recyclePiece(b []byte) {
+	if cap(b) > 0 && cap(b) <= 4*maxPiece {
+		pieces.Put(b[:0])
+	}
 }
 
-func newQueue(key Key, limit int64, window time.Duration) *queue {
-	q := &queue{key: key, limit: limit, window: window}
+func newQueue(limit int64, window time.Duration, log *slog.Logger) *queue {
+	q := &queue{limit: limit, window: window, log: log}
 	q.room = sync.NewCond(&q.mu)
 	return q
 }
 
-// add takes a record that carries about size bytes.
-func (q *queue) add(execution string, body RecordBody, size int) {
+// open makes the spool in that folder, "" for memory. It comes before the first record.
+func (q *queue) open(dir string) error {
+	s, err := createSpool(dir, min(maxSegment, max(q.limit/16, 4<<10)))
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spool = s
+	return nil
+}
+
+// add takes a record.
+func (q *queue) add(execution string, body RecordBody) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended {
 		return
 	}
 	q.release()
-	q.append(execution, time.Now(), body, size)
+	b, err := appendRecord(q.buffer(), q.last+1, time.Now(), execution, body)
+	first := len(q.pending) == 0
+	q.append(b, err)
+	q.printing = false
+	switch body.(type) {
+	case Started:
+		q.given = execution
+		q.lone = (first || q.lone) && q.window > 0
+	case Result:
+		q.lone = (first || q.lone) && q.window > 0
+	default:
+		q.lone = false
+	}
 }
 
 // text takes valid UTF-8 of a stream; it keeps no reference to b.
@@ -75,25 +126,30 @@ func (q *queue) text(execution, name string, b []byte) {
 		return
 	}
 	now := time.Now()
-	if q.joined.execution != execution || q.joined.name != name {
+	j := &q.joined
+	if j.execution != execution || j.name != name {
 		q.release()
 	}
 	for len(b) > 0 {
-		if len(q.joined.text) == 0 && (len(b) >= maxPiece || !now.Before(q.quiet)) {
+		if len(j.text) == 0 && (len(b) >= maxPiece || !now.Before(q.quiet)) {
 			n := cut(b, maxPiece)
-			q.append(execution, now, Stream{Name: name, Text: string(b[:n])}, n)
+			q.append(appendStream(q.buffer(), q.last+1, now, execution, name, b[:n]))
+			q.printing, q.lone = true, false
 			q.quiet = now.Add(q.window)
 			b = b[n:]
 			continue
 		}
-		n := cut(b, maxPiece-len(q.joined.text))
-		if len(q.joined.text) == 0 {
-			q.joined.execution, q.joined.name, q.joined.since = execution, name, now
+		n := cut(b, maxPiece-len(j.text))
+		if len(j.text) == 0 {
+			j.execution, j.name, j.since = execution, name, now
+			if j.text == nil {
+				j.text = pieces.Get().([]byte)
+			}
 			q.wake(q.quiet.Sub(now))
 		}
-		q.joined.text = append(q.joined.text, b[:n]...)
+		j.text = append(j.text, b[:n]...)
 		b = b[n:]
-		if len(b) > 0 || len(q.joined.text) == maxPiece {
+		if len(b) > 0 || len(j.text) == maxPiece {
 			q.release()
 		}
 	}
@@ -135,103 +191,200 @@ func (q *queue) lift() {
 func (q *queue) waitRoom() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.size >= q.limit && !q.unlimited && !q.ended {
+	for flushed := false; q.full(); {
+		if !flushed { // what is to be acknowledged must be had
+			q.mu.Unlock()
+			q.flush()
+			q.mu.Lock()
+			flushed = true
+			continue
+		}
 		q.room.Wait()
 	}
 	return !q.ended
 }
 
-// next waits for records after that number and returns those that are ready. At the end it is io.EOF.
-func (q *queue) next(ctx context.Context, after uint64) ([]Record, error) {
+// full tells that the readers of the kernel are to wait. The caller holds mu.
+func (q *queue) full() bool {
+	if q.unlimited || q.ended || q.spool == nil {
+		return false
+	}
+	return q.pause > 0 || q.spool.size.Load()+int64(len(q.pending)) >= q.limit
+}
+
+// flush writes what was added to the spool and tells the readers. What the spool does not take is kept and tried
+// again: when something is acknowledged, when something is added, and after pauses that grow.
+func (q *queue) flush() {
+	q.flushing.Lock()
+	defer q.flushing.Unlock()
+	q.mu.Lock()
+	s, b, last, given, lone := q.spool, q.pending, q.last, q.given, q.lone
+	q.pending, q.lone = nil, false
+	q.mu.Unlock()
+	if len(b) == 0 || s == nil {
+		return
+	}
+	err := s.append(b, last, given)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.refused(b, err)
+		return
+	}
+	recyclePiece(b)
+	if q.pause > 0 {
+		q.pause = 0
+		q.room.Broadcast()
+	}
+	q.written = last
+	if lone {
+		q.notifySoon()
+		return
+	}
+	q.notify()
+}
+
+// notifySoon tells the readers a little later. The caller holds mu.
+func (q *queue) notifySoon() {
+	if q.soon != nil {
+		q.soon.Reset(briefly)
+		return
+	}
+	q.soon = time.AfterFunc(briefly, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.notify()
+	})
+}
+
+// refused keeps records that the spool did not take. The caller holds mu.
+func (q *queue) refused(b []byte, err error) {
+	if errors.Is(err, fs.ErrClosed) {
+		return // nobody wants them
+	}
+	q.pending = append(b, q.pending...)
+	now := time.Now()
+	if now.Sub(q.refusedAt) > tellAgain {
+		q.log.Error("the spool takes no records, the kernel is held up until it does; make room on its disk", "error", err)
+	}
+	q.refusedAt = now
+	q.pause = min(max(2*q.pause, firstRetry), lastRetry)
+	if q.retry == nil {
+		q.retry = time.AfterFunc(q.pause, q.flush)
+		return
+	}
+	q.retry.Reset(q.pause)
+}
+
+// next waits for records after that number and returns those that are ready, encoded, and the number of the last of
+// them. At the end it is io.EOF.
+func (q *queue) next(ctx context.Context, after uint64) (encoded []byte, last uint64, err error) {
 	for {
-		batch, ended, changed := q.ready(after)
+		s, ended, changed := q.ready(after)
 		switch {
-		case len(batch) > 0:
-			return batch, nil
+		case s != nil:
+			encoded, last, err = s.read(after)
+			if err != nil || len(encoded) > 0 {
+				return encoded, last, err
+			}
+			continue // they were acknowledged in between
 		case ended:
-			return nil, io.EOF
+			return nil, after, io.EOF
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, after, context.Cause(ctx)
 		}
 	}
 }
 
-func (q *queue) ready(after uint64) (batch []Record, ended bool, changed <-chan struct{}) {
+// ready is the spool when it has records after that number, else the signal of the next.
+func (q *queue) ready(after uint64) (s *spool, ended bool, changed <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	from := len(q.records)
-	if n := len(q.records); n > 0 && after < q.last {
-		from = 0
-		if first := q.records[0].KSeq; after >= first {
-			from = int(after - first + 1)
-		}
+	switch {
+	case max(after, q.acked) < q.written:
+		return q.spool, false, nil
+	case q.ended && len(q.pending) == 0 && q.written == q.last:
+		return nil, true, nil
 	}
-	var size int64
-	to := from
-	for to < len(q.records) && to-from < maxBatch {
-		if size += q.records[to].size; size > maxBatchSize && to > from {
-			break
-		}
-		to++
+	if q.changed == nil {
+		q.changed = make(chan struct{})
 	}
-	if to == from {
-		if q.ended {
-			return nil, true, nil
-		}
-		if q.changed == nil {
-			q.changed = make(chan struct{})
-		}
-		return nil, false, q.changed
-	}
-	batch = make([]Record, to-from)
-	for i := range batch {
-		batch[i] = q.records[from+i].Record
-	}
-	return batch, false, nil
+	return nil, false, q.changed
 }
 
 // acknowledge drops the records up to kseq. It is true when none can follow and none is left.
 func (q *queue) acknowledge(kseq uint64) bool {
 	q.mu.Lock()
+	s, given, printing := q.spool, q.given, q.printing
+	q.acked = max(q.acked, min(kseq, q.written))
+	if kseq >= q.last && q.ended {
+		q.pending, q.acked, q.written = nil, q.last, q.last
+	}
+	acked := q.acked
+	q.mu.Unlock()
+	if s != nil {
+		if err := s.acknowledge(acked, given, !printing); err != nil {
+			q.log.Error("remove what is acknowledged from the spool", "error", err)
+		}
+	}
+	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := 0
-	for n < len(q.records) && q.records[n].KSeq <= kseq {
-		q.size -= q.records[n].size
-		n++
+	if q.pause > 0 {
+		q.retry.Reset(0)
 	}
-	clear(q.records[:n])
-	q.records = q.records[n:]
-	if len(q.records) == 0 {
-		q.records = nil
-	}
-	if q.size < q.limit {
+	if !q.full() {
 		q.room.Broadcast()
 	}
-	return q.ended && len(q.records) == 0
+	return q.ended && q.acked == q.last
+}
+
+// discard removes what is left of the records from the machine.
+func (q *queue) discard() error {
+	q.mu.Lock()
+	s := q.spool
+	if q.retry != nil {
+		q.retry.Stop()
+	}
+	q.notify()
+	q.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.discard()
+}
+
+// buffer is what records are encoded into. The caller holds mu.
+func (q *queue) buffer() []byte {
+	if q.pending == nil {
+		q.pending = pieces.Get().([]byte)
+	}
+	return q.pending
+}
+
+// append takes b, in which one more record is encoded, as what is pending. The caller holds mu.
+func (q *queue) append(b []byte, err error) {
+	if err != nil { // no frame is that large
+		q.log.Error("a record is left out", "error", err)
+		return
+	}
+	q.last++
+	q.pending = b
 }
 
 // release gives the joined text a number. The caller holds mu.
 func (q *queue) release() {
-	n := len(q.joined.text)
-	if n == 0 {
+	j := &q.joined
+	if len(j.text) == 0 {
 		return
 	}
-	q.append(q.joined.execution, q.joined.since, Stream{Name: q.joined.name, Text: string(q.joined.text)}, n)
-	q.joined.text = q.joined.text[:0]
+	q.append(appendStream(q.buffer(), q.last+1, j.since, j.execution, j.name, j.text))
+	q.printing, q.lone = true, false
+	recyclePiece(j.text)
+	j.text = nil
 	q.quiet = time.Now().Add(q.window)
-}
-
-// append gives a record its number and tells the readers. The caller holds mu.
-func (q *queue) append(execution string, at time.Time, body RecordBody, size int) {
-	q.last++
-	r := queued{size: int64(size) + recordCost}
-	r.Record = Record{Key: q.key, KSeq: q.last, Time: at, ExecutionID: execution, Body: body}
-	q.records = append(q.records, r)
-	q.size += r.size
-	q.notify()
 }
 
 func (q *queue) notify() {
@@ -251,6 +404,7 @@ func (q *queue) wake(in time.Duration) {
 }
 
 func (q *queue) windowEnded() {
+	defer q.flush()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.joined.text) == 0 || q.ended {
@@ -263,16 +417,34 @@ func (q *queue) windowEnded() {
 	q.release()
 }
 
-// tail is the end of the text on that stream, at most size bytes of it.
-func (q *queue) tail(name string, size int) string {
+// newest is the newest number given.
+func (q *queue) newest() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.last
+}
+
+// tail is the end of the text on that stream, at most size bytes of it.
+func (q *queue) tail(name string, size int) string {
+	q.flush()
 	var text []byte
-	for _, r := range q.records {
-		if s, ok := r.Body.(Stream); ok && s.Name == name {
-			text = append(text, s.Text...)
-			if over := len(text) - size; over > 0 {
-				text = text[over:]
+	for after := uint64(0); ; {
+		s, _, _ := q.ready(after)
+		if s == nil {
+			break
+		}
+		encoded, last, err := s.read(after)
+		records, decodeErr := DecodeRecords(Key{}, encoded)
+		if err != nil || decodeErr != nil || len(records) == 0 {
+			break
+		}
+		after = last
+		for _, r := range records {
+			if s, ok := r.Body.(Stream); ok && s.Name == name {
+				text = append(text, s.Text...)
+				if over := len(text) - size; over > 0 {
+					text = text[over:]
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,42 +70,52 @@ func TestPiecesHaveAtMost64KiBAndWholeRunes(t *testing.T) {
 	}
 }
 
-func TestNextReturnsBoundedBatchesUntilTheyAreAcknowledged(t *testing.T) {
+func TestReadsAreBoundedAndTheSameUntilTheyAreAcknowledged(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
-		for range 1000 {
+		for range 5000 {
 			c.Clear(false)
 		}
 		c.Result(strings.Repeat("x", 3<<20))
 		c.Raise("E", strings.Repeat("x", 3<<20))
-	}), func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.BufferBytes = 64 << 20 })
+	}), func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.SpoolBytes = 64 << 20 })
 	r.execute(kernel.Execution{ID: "e1"})
-	var sizes []int
-	for after := uint64(0); after < 1004; {
+	var all []kernel.Record
+	for after := uint64(0); after < 5004; {
+		encoded, last, err := r.host.Read(t.Context(), r.key, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := kernel.DecodeRecords(r.key, encoded)
+		if err != nil || batch[0].KSeq != after+1 || batch[len(batch)-1].KSeq != last {
+			t.Fatalf("after %d to %d: %d records, %v", after, last, len(batch), err)
+		}
+		if len(encoded) > 1<<20 && len(batch) > 1 {
+			t.Errorf("%d records of %d bytes", len(batch), len(encoded))
+		}
+		all, after = append(all, batch...), last
+	}
+	if !is[kernel.Result](all[5001]) || len(all[5001].Body.(kernel.Result).Data["text/plain"]) != 3<<20+2 {
+		t.Errorf("the record after 5001 is %T", all[5001].Body)
+	}
+	for _, after := range []uint64{5003, 17, 0, 5001, 3000, 2999, 5002} {
 		batch, err := r.host.Next(t.Context(), r.key, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := r.host.Next(t.Context(), r.key, after)
-		if err != nil || len(again) < len(batch) && len(batch) < 512 || again[0].KSeq != after+1 {
-			t.Fatalf("again: %d records from %d, %v", len(again), again[0].KSeq, err)
+		if !reflect.DeepEqual(all[after:int(after)+len(batch)], batch) {
+			t.Errorf("after %d others come again", after)
 		}
-		if len(batch) > 512 {
-			t.Errorf("a batch of %d", len(batch))
-		}
-		if is[kernel.Result](batch[len(batch)-1]) {
-			sizes = append(sizes, len(batch))
-		}
-		after = batch[len(batch)-1].KSeq
 	}
-	if len(sizes) != 1 {
-		t.Errorf("the two large records came in one batch")
+	r.host.Ack(r.key, 4000)
+	if batch, err := r.host.Next(t.Context(), r.key, 4000); err != nil || batch[0].KSeq != 4001 {
+		t.Errorf("after what was acknowledged: %v", err)
 	}
 }
 
 func TestReadersStopWhenTheConsumerLagsAndGoOnWithIt(t *testing.T) {
 	const limit, total = 256 << 10, 4 << 20
 	chunk := strings.Repeat("0123456789abcdef", 512)
-	lagging := func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.BufferBytes = limit }
+	lagging := func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.SpoolBytes = limit }
 	t.Run("frames", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
@@ -157,7 +168,7 @@ func TestWhatWasWrittenBeforeDeathArrivesThoughTheConsumerLagged(t *testing.T) {
 			write(c.Runner.Stderr, strings.Repeat("y", 1000))
 		}
 		c.Exit(1)
-	}), withPipes, func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.BufferBytes = 4096 })
+	}), withPipes, func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.SpoolBytes = 4096 })
 	r.execute(kernel.Execution{ID: "e1"})
 	waitGone(r)
 	records := r.untilDied()
@@ -177,7 +188,7 @@ func TestEndsNeedNoConsumer(t *testing.T) {
 		}
 	}
 	small := func(cfg *kernel.HostConfig, _ *kerneltest.Fake) {
-		cfg.BufferBytes = 64 << 10
+		cfg.SpoolBytes = 64 << 10
 		cfg.InterruptGrace = time.Millisecond
 	}
 	t.Run("stop", func(t *testing.T) {

@@ -35,7 +35,7 @@ func withPipes(_ *kernel.HostConfig, f *kerneltest.Fake) { f.Pipes = true }
 func newRig(t *testing.T, script kerneltest.Script, settings ...setting) *rig {
 	t.Helper()
 	fake := kerneltest.NewFake(script)
-	cfg := kernel.HostConfig{Backend: fake}
+	cfg := kernel.HostConfig{Backend: fake, SpoolDir: t.TempDir()}
 	for _, set := range settings {
 		set(&cfg, fake)
 	}

@@ -258,7 +258,7 @@ func TestWhatThePipesHoldWhenACellStartsIsNotOfThatCell(t *testing.T) {
 		f, _ = run.Read()
 		run.Done(f.ID, "ok", false)
 		run.Read()
-	}, withPipes, func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.BufferBytes, cfg.JoinWindow = 1, -1 })
+	}, withPipes, func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { cfg.SpoolBytes, cfg.JoinWindow = 1, -1 })
 	r.execute(kernel.Execution{ID: "e1"})
 	r.untilFinished()
 	gate <- struct{}{}
@@ -276,62 +276,4 @@ func TestWhatThePipesHoldWhenACellStartsIsNotOfThatCell(t *testing.T) {
 	<-gate
 	r.execute(kernel.Execution{ID: "e2"})
 	r.expect(r.untilFinished(), `e1: stdout "late"`, `e1: stdout "later"`, "e2: started", "e2: finished ok")
-}
-
-func BenchmarkRawOutput(b *testing.B) {
-	const size = 100 << 20
-	b.SetBytes(size)
-	chunk := []byte(strings.Repeat("some text of a line that a program prints\n", 1561)) // 64 KiB
-	fake := kerneltest.NewFake(inCell(func(run *kerneltest.Runner, _ string) {
-		for sent := 0; sent < size; sent += len(chunk) {
-			_, _ = run.Stdout.Write(chunk)
-		}
-	}))
-	fake.Pipes = true
-	benchmark(b, fake)
-}
-
-func BenchmarkStreamFrames(b *testing.B) {
-	const size = 20 << 20
-	b.SetBytes(size)
-	line := strings.Repeat("0123456789abcde\n", 512)
-	fake := kerneltest.NewFake(inCell(func(run *kerneltest.Runner, id string) {
-		for sent := 0; sent < size; sent += len(line) {
-			run.Stream(id, "stdout", line, 0)
-		}
-	}))
-	fake.Pipes = true
-	benchmark(b, fake)
-}
-
-func BenchmarkSmallCell(b *testing.B) {
-	fake := kerneltest.NewFake(inCell(func(run *kerneltest.Runner, id string) {
-		run.Send(map[string]any{"type": "result", "id": id, "data": map[string]any{"text/plain": "2"}, "metadata": map[string]any{}})
-	}))
-	fake.Pipes = true
-	benchmark(b, fake)
-}
-
-func benchmark(b *testing.B, fake *kerneltest.Fake) {
-	h := kernel.NewHost(kernel.HostConfig{Backend: fake})
-	key := kernel.Key{Session: "s", Generation: 1}
-	if _, err := h.Start(b.Context(), key, kernel.Environment{}, kernel.Spec{}); err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = h.Close(b.Context()) }()
-	after := uint64(0)
-	for i := 0; b.Loop(); i++ {
-		if err := h.Execute(key, kernel.Execution{ID: fmt.Sprint(i)}); err != nil {
-			b.Fatal(err)
-		}
-		for finished := false; !finished; {
-			batch, err := h.Next(b.Context(), key, after)
-			if err != nil {
-				b.Fatal(err)
-			}
-			last := batch[len(batch)-1]
-			after, finished = last.KSeq, is[kernel.Finished](last)
-			h.Ack(key, after)
-		}
-	}
 }

@@ -27,6 +27,8 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, n
 		{"no variable of the host is in the environment", noHostVariable},
 		{"the session's variables are in the environment", sessionVariables},
 		{"there is no capability and no new privilege", noPrivileges},
+		{"the runner has no capability either and no way to make namespaces", runnerHasNoPrivileges},
+		{"each sandbox has a host name of its own", ownFilesOfEtc},
 		{"files of the host are invisible", hostFilesInvisible},
 		{"no further namespace can be made", noFurtherNamespaces},
 		{"a command has no descriptors but the standard ones", onlyStandardDescriptors},

@@ -30,6 +30,8 @@ type Fake struct {
 	CreateErr, SealErr, StartErr error
 	// Usage is what its sandboxes report; nil reports zeros.
 	Usage func() (kernel.Usage, error)
+	// OnCreate is called by each Create with its context; it may block.
+	OnCreate func(context.Context)
 	// OnClose is called by a sandbox's first Close, when its processes are dead; it may block.
 	OnClose func()
 	// LayerNames are the layers of its sandboxes once they are sealed.
@@ -79,7 +81,10 @@ func (f *Fake) Name() string { return "fake" }
 func (f *Fake) Probe(context.Context) kernel.Probe { return kernel.Probe{OK: true} }
 
 // Create implements [kernel.Backend].
-func (f *Fake) Create(context.Context, kernel.Environment, bool) (kernel.Sandbox, error) {
+func (f *Fake) Create(ctx context.Context, _ kernel.Environment, _ bool) (kernel.Sandbox, error) {
+	if f.OnCreate != nil {
+		f.OnCreate(ctx)
+	}
 	if f.CreateErr != nil {
 		return nil, fmt.Errorf("create sandbox: %w", f.CreateErr)
 	}

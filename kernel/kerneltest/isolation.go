@@ -134,6 +134,41 @@ for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: os.mknod("/tm
 `, "{''} 1\nTrue 1")
 }
 
+// The runner may have another way into the sandbox than commands have.
+func runnerHasNoPrivileges(t *testing.T, r *rig) {
+	k := runner(t, r.sealed(t))
+	k.prints(`
+import ctypes, os
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print({status[f"Cap{s}"].strip("0\t\n ") for s in ("Inh", "Prm", "Eff", "Bnd", "Amb")}, status["NoNewPrivs"].strip())
+print(os.getuid() != 0, len(set(os.getresuid() + os.getresgid())))
+libc = ctypes.CDLL(None)
+print([libc.unshare(flag) for flag in (0x10000000, 0x00020000, 0x20000000, 0x40000000, 0x10020000)])
+print(libc.mount(b"tmpfs", b"/tmp", b"tmpfs", 0, None), libc.umount2(b"/proc", 2))
+for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: open("/proc/1/environ"), lambda: open("/proc/1/mem")):
+    try:
+        call()
+        print("allowed")
+    except OSError:
+        pass
+`, "{''} 1\nTrue 1\n[-1, -1, -1, -1, -1]\n-1 -1")
+}
+
+func ownFilesOfEtc(t *testing.T, r *rig) {
+	a := r.sealed(t, func(spec *kernel.Spec) { spec.Hostname = "one" })
+	b := r.sealed(t, func(spec *kernel.Spec) { spec.Hostname = "two" })
+	for name, s := range map[string]kernel.Sandbox{"one": a, "two": b} {
+		r.prints(t, s, `
+import socket
+print(socket.gethostname(), open("/etc/hostname").read().strip(), socket.gethostbyname(socket.gethostname()))
+try:
+    open("/etc/hosts", "a")
+except OSError:
+    print("read-only")
+`, name+" "+name+" 127.0.1.1\nread-only")
+	}
+}
+
 func hostFilesInvisible(t *testing.T, r *rig) {
 	marker := filepath.Join(t.TempDir(), "marker")
 	if err := os.WriteFile(marker, nil, 0o666); err != nil {

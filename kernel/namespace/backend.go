@@ -8,16 +8,17 @@ package namespace
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"talaria/kernel"
 )
@@ -25,19 +26,27 @@ import (
 // Tier is the backend's name.
 const Tier = "namespace"
 
-// defaultOwnUID owns the sandboxes that the backend makes for itself.
-const defaultOwnUID = 1899999999
+const (
+	defaultOwnUID     = 1899999999 // owns the sandboxes that the backend makes for itself
+	defaultRenewAfter = 200
+	defaultRenewEvery = 30 * time.Minute
+)
 
 // Config says where a backend keeps things. Root and LibDir are required.
 type Config struct {
 	Root     string // the directory of all sessions; each Spec's Workspace and Packages lie below it
 	LibDir   string // where the embedded Python is written
 	CacheDir string // for caches that all sandboxes of an environment share, read-only; empty: none
-	// Instance names the control groups of this server; default: made from Root.
+	// Instance names the control groups and working directories of this program, which it sweeps; no two programs on
+	// the same Root that run at the same time may have the same. Default: made from Root.
 	Instance string
 	// CgroupRoot is the path, as in /proc/self/cgroup, of the group below which all others are made; default: the
 	// one of this process in each hierarchy.
 	CgroupRoot string
+	// RenewAfter is the number of sandboxes, and RenewEvery the time, after which a fork server is replaced: what is
+	// forked from the same one has the same hash seed and addresses. Defaults 200 and 30 minutes.
+	RenewAfter int
+	RenewEvery time.Duration
 	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches, as root; it must not be
 	// a session's. Default 1899999999.
 	OwnUID int
@@ -52,17 +61,32 @@ type Backend struct {
 	groups  *groups
 	library library
 
-	mu   sync.Mutex // guards what follows
-	live map[string]*Sandbox
-	own  map[string]bool // directories of sandboxes that are no session's
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	keeping sync.WaitGroup // what keeps environments warm
+
+	mu     sync.Mutex // guards what follows
+	live   map[string]*Sandbox
+	own    map[string]bool // directories of sandboxes that are no session's
+	warm   map[string]*warmth
+	closed bool
 }
 
-var _ kernel.Backend = (*Backend)(nil)
+var (
+	_ kernel.Backend = (*Backend)(nil)
+	_ kernel.Warmer  = (*Backend)(nil)
+)
 
 // New validates cfg and writes the embedded Python to LibDir. It starts nothing.
 func New(cfg Config) (*Backend, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.RenewAfter == 0 {
+		cfg.RenewAfter = defaultRenewAfter
+	}
+	if cfg.RenewEvery == 0 {
+		cfg.RenewEvery = defaultRenewEvery
 	}
 	if cfg.OwnUID == 0 {
 		cfg.OwnUID = defaultOwnUID
@@ -84,14 +108,21 @@ func New(cfg Config) (*Backend, error) {
 		sum := sha256.Sum256([]byte(cfg.Root))
 		cfg.Instance = hex.EncodeToString(sum[:6])
 	}
-	if cfg.Instance != filepath.Base(cfg.Instance) || strings.HasPrefix(cfg.Instance, ".") {
+	if !validInstance(cfg.Instance) {
 		return nil, fmt.Errorf("namespace backend: %q cannot name a control group", cfg.Instance)
 	}
 	groups, err := findGroups(cfg.CgroupRoot, cfg.Instance)
 	if err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)
 	}
-	b := &Backend{cfg: cfg, groups: groups, live: make(map[string]*Sandbox), own: make(map[string]bool)}
+	b := &Backend{
+		cfg:    cfg,
+		groups: groups,
+		live:   make(map[string]*Sandbox),
+		own:    make(map[string]bool),
+		warm:   make(map[string]*warmth),
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)
 	}
@@ -101,8 +132,14 @@ func New(cfg Config) (*Backend, error) {
 // Name is "namespace".
 func (*Backend) Name() string { return Tier }
 
-// Create starts a sandbox's pid 1 and returns when it is parked.
-func (b *Backend) Create(ctx context.Context, env kernel.Environment, _ bool) (kernel.Sandbox, error) {
+// Create makes a sandbox and returns when it is parked. One that is not fresh is forked from the environment's fork
+// server where there is one, see Warm; else an interpreter is started for it, which takes longer.
+func (b *Backend) Create(ctx context.Context, env kernel.Environment, fresh bool) (kernel.Sandbox, error) {
+	if !fresh {
+		if s := b.createForked(ctx, env); s != nil {
+			return s, nil
+		}
+	}
 	s, err := b.create(ctx, env)
 	if err != nil {
 		return nil, fmt.Errorf("create sandbox: %w", err)
@@ -111,6 +148,14 @@ func (b *Backend) Create(ctx context.Context, env kernel.Environment, _ bool) (k
 }
 
 func (b *Backend) create(ctx context.Context, env kernel.Environment) (*Sandbox, error) {
+	return b.start(ctx, env, "park")
+}
+
+// start starts an interpreter in new namespaces, as op says: see Sandbox.build.
+func (b *Backend) start(ctx context.Context, env kernel.Environment, op string) (*Sandbox, error) {
+	if b.ctx.Err() != nil {
+		return nil, fs.ErrClosed
+	}
 	if !filepath.IsAbs(env.Python) {
 		return nil, fmt.Errorf("the interpreter %q is not an absolute path", env.Python)
 	}
@@ -127,17 +172,23 @@ func (b *Backend) create(ctx context.Context, env kernel.Environment) (*Sandbox,
 	if err != nil {
 		return nil, err
 	}
-	s := newSandbox(b, env, rand.Text())
+	s, err := newSandbox(b, env)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.launch(); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	b.live[s.id] = s
-	b.mu.Unlock()
-	if err := s.park(ctx, cache); err != nil {
+	if err := s.build(ctx, op, cache); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (b *Backend) remember(s *Sandbox) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.live[s.id] = s
 }
 
 // forget is told that nothing is left of a sandbox.
@@ -145,6 +196,17 @@ func (b *Backend) forget(s *Sandbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.live, s.id)
+}
+
+// Close ends keepers and fork servers, and with them all sandboxes that were forked, and returns when none is left.
+// What was made is still to be closed by its owner. It is idempotent. A closed backend makes no further sandboxes.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.keeping.Wait()
+	return nil
 }
 
 // realDir makes a directory and gives its path without symbolic links.
@@ -156,6 +218,11 @@ func realDir(path string) (string, error) {
 		return "", err
 	}
 	return filepath.EvalSymlinks(path)
+}
+
+// validInstance reports whether a name can be that of a control group.
+func validInstance(name string) bool {
+	return name == filepath.Base(name) && !strings.HasPrefix(name, ".")
 }
 
 // within reports whether path is dir or lies below it. Both are absolute and clean.

@@ -112,13 +112,14 @@ func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
 	return f(s, workspace)
 }
 
-// ownPrefix begins the names of the directories that sandboxes of the backend itself work in.
+// ownPrefix begins the names of the directories that sandboxes of the backend itself work in. The instance follows, and
+// a number.
 const ownPrefix = ".own-"
 
 func (b *Backend) makeOwnDir() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	dir, err := os.MkdirTemp(b.cfg.Root, ownPrefix)
+	dir, err := os.MkdirTemp(b.cfg.Root, ownPrefix+b.cfg.Instance+"-")
 	if err == nil {
 		b.own[dir] = true
 	}
@@ -133,14 +134,16 @@ func (b *Backend) removeOwnDir(dir string) error {
 	return err
 }
 
-// sweepOwnDirs removes what an earlier server did not come to remove.
-func (b *Backend) sweepOwnDirs() error {
+// sweepOwnDirs removes what an earlier program of an instance did not come to remove.
+func (b *Backend) sweepOwnDirs(instance string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found, err := filepath.Glob(filepath.Join(b.cfg.Root, ownPrefix+"*"))
+	entries, err := os.ReadDir(b.cfg.Root)
 	errs := []error{err}
-	for _, dir := range found {
-		if !b.own[dir] {
+	for _, entry := range entries {
+		name := entry.Name()
+		dir := filepath.Join(b.cfg.Root, name)
+		if i := strings.LastIndexByte(name, '-'); i >= 0 && name[:i] == ownPrefix+instance && !b.own[dir] {
 			errs = append(errs, os.RemoveAll(dir))
 		}
 	}

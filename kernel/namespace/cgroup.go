@@ -45,6 +45,8 @@ type hierarchy interface {
 	setMemory(dir string, bytes int64) error
 	setCPUs(dir string, cpus float64) error
 	memory(dir string) (used, peak int64, err error)
+	// peak is that of memory alone, which takes a fraction of the time; 0 where the kernel does not tell.
+	peak(dir string) (int64, error)
 	cpu(dir string) (time.Duration, error)
 	resetPeak(dir string) error
 	ooms(dir string) (oomCount, error)
@@ -136,11 +138,11 @@ func findGroups(root, instance string) (*groups, error) {
 	return g, nil
 }
 
-// recognise is the hierarchy of a directory that a server of this instance may have made, or nil.
-func (g *groups) recognise(dir string) hierarchy {
-	instance := filepath.Dir(dir)
-	if dir != filepath.Clean(dir) || filepath.Base(instance) != g.instance ||
-		filepath.Base(filepath.Dir(instance)) != parentGroup {
+// recognise is the hierarchy of a directory that a program of an instance may have made, or nil.
+func recognise(dir, instance string) hierarchy {
+	parent := filepath.Dir(dir)
+	if dir != filepath.Clean(dir) || filepath.Base(parent) != instance ||
+		filepath.Base(filepath.Dir(parent)) != parentGroup {
 		return nil
 	}
 	var stat unix.Statfs_t
@@ -149,9 +151,9 @@ func (g *groups) recognise(dir string) hierarchy {
 	}
 	switch int64(stat.Type) {
 	case unix.CGROUP2_SUPER_MAGIC:
-		return unified{dir: filepath.Dir(filepath.Dir(instance))}
+		return unified{dir: filepath.Dir(filepath.Dir(parent))}
 	case unix.CGROUP_SUPER_MAGIC:
-		return legacy{dir: filepath.Dir(filepath.Dir(instance))}
+		return legacy{dir: filepath.Dir(filepath.Dir(parent))}
 	}
 	return nil
 }
@@ -247,6 +249,19 @@ func (g *group) memory() (used, peak int64, err error) {
 	return h.memory(dir)
 }
 
+// peak is the most memory that was in use, or what is in use where the kernel does not tell.
+func (g *group) peak() (int64, error) {
+	h, dir := g.holder(memoryController)
+	if h == nil {
+		return 0, errNotHeld
+	}
+	peak, err := h.peak(dir)
+	if err == nil && peak == 0 {
+		peak, _, err = h.memory(dir)
+	}
+	return peak, err
+}
+
 func (g *group) cpu() (time.Duration, error) {
 	for _, controller := range []string{cpuacct, cpuController} {
 		if h, dir := g.holder(controller); h != nil {
@@ -316,7 +331,7 @@ func removeGroup(dir string) error {
 }
 
 func groupPIDs(dir string) ([]int, error) {
-	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	text, err := readControl(dir, "cgroup.procs", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -331,35 +346,4 @@ func groupPIDs(dir string) ([]int, error) {
 		}
 	}
 	return pids, nil
-}
-
-func writeControl(dir, file, value string) error {
-	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(value)
-	return errors.Join(err, f.Close())
-}
-
-func readNumber(dir, file string) (int64, error) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
-
-// readKeyed reads a file of lines "key number".
-func readKeyed(dir, file string) (map[string]int64, error) {
-	text, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
-		return nil, err
-	}
-	values := make(map[string]int64)
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		values[key], _ = strconv.ParseInt(value, 10, 64)
-	}
-	return values, nil
 }

@@ -79,6 +79,8 @@ func (legacy) memory(dir string) (used, peak int64, err error) {
 	return max(0, usage-stat["total_inactive_file"]), peak, err
 }
 
+func (legacy) peak(dir string) (int64, error) { return readNumber(dir, "memory.max_usage_in_bytes") }
+
 func (legacy) cpu(dir string) (time.Duration, error) {
 	nanoseconds, err := readNumber(dir, "cpuacct.usage")
 	return time.Duration(nanoseconds), err
@@ -90,6 +92,9 @@ func (legacy) ooms(dir string) (oomCount, error) {
 	control, err := readKeyed(dir, "memory.oom_control")
 	if err != nil {
 		return oomCount{}, err
+	}
+	if control["oom_kill"] == 0 {
+		return oomCount{}, nil
 	}
 	// memory.failcnt stays 0 on Linux 6.18 and others.
 	limit, err := readNumber(dir, "memory.limit_in_bytes")

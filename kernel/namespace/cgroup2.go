@@ -111,6 +111,15 @@ func (unified) memory(dir string) (used, peak int64, err error) {
 	return max(0, usage-stat["inactive_file"]), peak, nil
 }
 
+// peak is 0 before Linux 5.19.
+func (unified) peak(dir string) (int64, error) {
+	peak, err := readNumber(dir, "memory.peak")
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	return peak, err
+}
+
 func (unified) cpu(dir string) (time.Duration, error) {
 	stat, err := readKeyed(dir, "cpu.stat")
 	return time.Duration(stat["usage_usec"]) * time.Microsecond, err

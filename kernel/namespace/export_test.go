@@ -2,6 +2,8 @@ package namespace
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"talaria/kernel"
 )
@@ -9,4 +11,49 @@ import (
 // SweepHandles is the part of Sweep that goes by handles.
 func SweepHandles(ctx context.Context, b *Backend, handles []kernel.Handle) error {
 	return b.sweepHandles(ctx, handles)
+}
+
+// PIDs are the processes of a sandbox on the host, pid 1 first.
+func PIDs(s kernel.Sandbox) ([]int, error) {
+	pid1 := s.(*Sandbox).handle.PID
+	pids, err := s.(*Sandbox).pids()
+	slices.SortFunc(pids, func(a, b int) int {
+		if a == pid1 || b == pid1 {
+			return map[bool]int{true: -1, false: 1}[a == pid1]
+		}
+		return a - b
+	})
+	return pids, err
+}
+
+// Forked reports whether a fork server made the sandbox.
+func Forked(s kernel.Sandbox) bool { return s.(*Sandbox).cmd == nil }
+
+// Keepers are pid 1 of the keeper and the fork server of an environment that is warm.
+func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
+	w, err := b.warmthOf(env)
+	if err != nil {
+		panic(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keeper = w.server.keeper.handle.PID
+	for _, pid := range descendants(keeper)[1:] {
+		if p, err := readProcess(pid); err == nil && p.name == "talaria-fork" {
+			server = pid
+		}
+	}
+	return keeper, server
+}
+
+// Pauses are how long is waited, one time after another, after lives of these lengths.
+func Pauses(ctx context.Context, lived ...time.Duration) []time.Duration {
+	var p pause
+	var waited []time.Duration
+	for _, life := range lived {
+		began := time.Now()
+		p.wait(ctx, life)
+		waited = append(waited, time.Since(began))
+	}
+	return waited
 }

@@ -31,11 +31,27 @@ func TestMain(m *testing.M) {
 		serve()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	dir, err := os.MkdirTemp(os.Getenv(directoryVariable), "talaria-namespace-cache-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		panic(err)
+	}
+	fonts = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(dir); err != nil {
+			panic(err)
+		}
+		os.Exit(code)
+	}))
 }
 
+// fonts is where matplotlib's list of fonts is kept for most tests, since making it takes a second.
+var fonts string
+
 // stateDir is an empty directory that other users can reach, unlike t.TempDir.
-func stateDir(t *testing.T) string {
+func stateDir(t testing.TB) string {
 	t.Helper()
 	parent := os.Getenv(directoryVariable)
 	dir, err := os.MkdirTemp(parent, "talaria-namespace-")
@@ -57,20 +73,41 @@ func config(dir string) namespace.Config {
 	return namespace.Config{
 		Root:     filepath.Join(dir, "sessions"),
 		LibDir:   filepath.Join(dir, "lib"),
-		CacheDir: filepath.Join(dir, "cache"),
+		CacheDir: fonts,
 	}
 }
 
-func newBackend(t *testing.T, dir string) *namespace.Backend {
+func newBackend(t testing.TB, dir string, changes ...func(*namespace.Config)) *namespace.Backend {
 	t.Helper()
-	b, err := namespace.New(config(dir))
+	cfg := config(dir)
+	for _, change := range changes {
+		change(&cfg)
+	}
+	b, err := namespace.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return b
 }
 
-func environment(t *testing.T) kernel.Environment {
+// warm is a backend whose environment is warm, with the libraries of it that are there.
+func warm(t testing.TB, dir string, changes ...func(*namespace.Config)) (*namespace.Backend, kernel.Environment) {
+	t.Helper()
+	b := newBackend(t, dir, changes...)
+	env := environment(t)
+	env.Preload = []string{"numpy", "pandas", "matplotlib"}
+	if err := b.Warm(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	return b, env
+}
+
+func environment(t testing.TB) kernel.Environment {
 	t.Helper()
 	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: os.Getenv(pythonVariable)})
 	if err != nil {
@@ -80,7 +117,7 @@ func environment(t *testing.T) kernel.Environment {
 }
 
 // newSpec makes a session's directories below dir, and opens them for as long as the test runs.
-func newSpec(t *testing.T, dir string) kernel.Spec {
+func newSpec(t testing.TB, dir string) kernel.Spec {
 	t.Helper()
 	session, err := os.MkdirTemp(filepath.Join(dir, "sessions"), "s-")
 	if err != nil {

@@ -14,8 +14,15 @@ func TestConformance(t *testing.T) {
 	kerneltest.Conformance(t, backend, environment(t), func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
 }
 
+func TestConformanceOfForked(t *testing.T) {
+	dir := stateDir(t)
+	backend, env := warm(t, dir)
+	kerneltest.Conformance(t, backend, env, func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
+}
+
 // ordinaryTests are those that mean something else for an ordinary user.
-const ordinaryTests = "^(TestConformance|TestServerDeathEndsSandboxes|TestProbe.*|TestPrepare.*)$"
+const ordinaryTests = "^(TestConformance.*|.*Forked.*|.*ForkServer.*|TestKeeper.*|TestModules.*|TestCloseLeaves.*|" +
+	"TestSiblings.*|TestServerDeathEndsSandboxes|TestProbe.*|TestPrepare.*)$"
 
 func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {

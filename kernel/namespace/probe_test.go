@@ -46,7 +46,7 @@ func TestProbeSaysWhyItFails(t *testing.T) {
 
 func TestPrepareListsFontsForAllSessions(t *testing.T) {
 	dir := stateDir(t)
-	b := newBackend(t, dir)
+	b := newBackend(t, dir, func(cfg *namespace.Config) { cfg.CacheDir = filepath.Join(dir, "cache") })
 	env := environment(t)
 	if !strings.Contains(strings.Join(env.Modules, " "), "matplotlib") {
 		t.Skip("the environment has no matplotlib")

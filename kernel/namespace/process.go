@@ -112,18 +112,14 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, er
 		inside = append(inside, control)
 	}
 	s.mu.Lock()
-	if !s.sealed || s.processes == nil {
-		sealed := s.sealed
-		s.mu.Unlock()
-		if !sealed {
-			return nil, errors.New("the sandbox is not sealed")
-		}
+	sealed := s.sealed
+	s.mu.Unlock()
+	if !sealed {
+		return nil, errors.New("the sandbox is not sealed")
+	}
+	if !s.admit(p) {
 		return nil, s.lost()
 	}
-	s.nextID++
-	p.id = s.nextID
-	s.processes[p.id] = p
-	s.mu.Unlock()
 
 	body := startRequest{Args: cmd.Args, Environment: cmd.Env, Directory: cmd.Dir}
 	if body.Args == nil {
@@ -132,12 +128,31 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, er
 	if body.Environment == nil {
 		body.Environment = map[string]string{}
 	}
-	if _, err := s.callAs(ctx, p.id, "start", body, inside...); err != nil {
+	started, err := s.callAs(ctx, p.id, "start", body, inside...)
+	if err != nil {
 		// Packets keep their order, so that this comes after a start that is still under way.
 		_ = p.Signal(syscall.SIGKILL)
 		return nil, err
 	}
+	if p.control != nil {
+		s.mu.Lock()
+		s.runner = started.PID
+		s.mu.Unlock()
+	}
 	return p, nil
+}
+
+// admit gives a process that is about to start an id by which its end is reported. It is false when all has ended.
+func (s *Sandbox) admit(p *Process) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.processes == nil {
+		return false
+	}
+	s.nextID++
+	p.id = s.nextID
+	s.processes[p.id] = p
+	return true
 }
 
 func (p *Process) closeStreams() {

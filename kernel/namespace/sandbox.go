@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,10 +22,11 @@ import (
 	"talaria/kernel"
 )
 
-// bootstrap starts pid 1. Where the library is comes in a variable, since arguments can be read inside.
+// bootstrap starts pid 1, and in its children what each of them becomes, from an empty stack. Where the library is
+// comes in a variable, since arguments can be read inside.
 const (
-	bootstrap = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "']); " +
-		"from talaria_init.pid1 import main; main()()"
+	bootstrap = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
+		"from talaria_init.pid1 import main as step\nwhile True: step = step()"
 	libraryVariable = "TALARIA_LIBRARY"
 )
 
@@ -40,9 +43,10 @@ type Sandbox struct {
 	env     kernel.Environment
 	id      string
 	group   *group
-	cmd     *exec.Cmd
+	cmd     *exec.Cmd // nil where a fork server made pid 1
+	task    *task
 	conn    *net.UnixConn
-	stderr  tail
+	stderr  *tail // of pid 1, or of the keeper that it comes from
 	handle  kernel.Handle
 
 	reaped chan struct{} // closed when pid 1, and so every process inside, is gone
@@ -59,20 +63,27 @@ type Sandbox struct {
 	calls     map[int64]chan reply
 	nextID    int64
 	ooms      oomCount // when last looked at
+	runner    int      // the pid inside of the last one that was started
+	shared    int64    // bytes that pid 1 has in common with the fork server that it comes from
 }
 
-func newSandbox(b *Backend, env kernel.Environment, id string) *Sandbox {
+func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
+	boot, err := kernel.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("read boot id: %w", err)
+	}
 	s := &Sandbox{
 		backend:   b,
 		env:       env,
-		id:        id,
+		id:        rand.Text(),
+		handle:    kernel.Handle{Backend: Tier, BootID: boot},
 		reaped:    make(chan struct{}),
 		ended:     make(chan struct{}),
 		processes: make(map[int64]*Process),
 		calls:     make(map[int64]chan reply),
 	}
 	s.close = sync.OnceValue(s.destroy)
-	return s
+	return s, nil
 }
 
 // launch starts pid 1 and moves it into its control group, before it has done anything.
@@ -85,23 +96,19 @@ func (s *Sandbox) launch() (err error) {
 	if err != nil {
 		return err
 	}
-	s.handle.Backend = Tier
-	if s.handle.BootID, err = kernel.BootID(); err != nil {
-		return fmt.Errorf("read boot id: %w", err)
-	}
-	if s.group, err = s.backend.groups.create(s.id); err != nil {
+	if err := s.makeGroup(); err != nil {
 		return err
 	}
-	s.handle.Cgroups = s.group.dirs()
 	var inside *os.File
 	if s.conn, inside, err = socketPair(); err != nil {
 		return errors.Join(err, s.group.remove())
 	}
 	defer inside.Close()
+	s.stderr = new(tail)
 	s.cmd = exec.Command(s.env.Python, "-I", "-S", "-c", bootstrap)
 	s.cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
 	s.cmd.Dir = "/"
-	s.cmd.Stderr = &s.stderr
+	s.cmd.Stderr = s.stderr
 	s.cmd.ExtraFiles = []*os.File{inside}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
@@ -117,22 +124,40 @@ func (s *Sandbox) launch() (err error) {
 	}
 	// It cannot be reaped yet, so the pid is its own.
 	s.handle.PID = s.cmd.Process.Pid
+	if s.task, err = openTask(s.handle.PID); err != nil {
+		s.conn.Close()
+		return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait(), s.group.remove())
+	}
+	return s.begin()
+}
+
+// begin puts a pid 1 that waits to be asked something into its control group, and listens to it.
+func (s *Sandbox) begin() error {
 	self, err := readStat(s.handle.PID)
 	s.handle.StartTime = self.startTime
-	go s.wait()
-	go s.listen()
 	if err == nil {
 		err = s.group.add(s.handle.PID)
 	}
+	s.backend.remember(s)
+	go s.wait()
+	go s.listen()
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return nil
 }
 
-// park has pid 1 build its root and wait.
-func (s *Sandbox) park(ctx context.Context, cache string) error {
-	_, err := s.call(ctx, "park", parkRequest{
+func (s *Sandbox) makeGroup() (err error) {
+	if s.group, err = s.backend.groups.create(s.id); err != nil {
+		return err
+	}
+	s.handle.Cgroups = s.group.dirs()
+	return nil
+}
+
+// build has pid 1 make a tree and wait: as a whole sandbox with "park", as a keeper with "keep".
+func (s *Sandbox) build(ctx context.Context, op, cache string) error {
+	_, err := s.call(ctx, op, parkRequest{
 		Sessions: s.backend.cfg.Root,
 		Library:  s.backend.library.dir,
 		Cache:    cache,
@@ -189,11 +214,11 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	if body.Packages, err = s.beneathRoot(spec.Packages); err != nil {
 		return fmt.Errorf("packages: %w", err)
 	}
-	if err := s.group.limit(spec.Limits); err != nil {
-		return err
-	}
+	limited := make(chan error, 1)
+	go func() { limited <- s.group.limit(spec.Limits) }()
 	ooms := s.countOOMs()
-	if _, err := s.call(ctx, "seal", body); err != nil {
+	_, err = s.call(ctx, "seal", body)
+	if err := errors.Join(err, <-limited); err != nil {
 		return err
 	}
 	if err := s.verify(outer); err != nil {
@@ -240,23 +265,39 @@ func (s *Sandbox) beneathRoot(dir *os.File) (directory, error) {
 	return directory{Path: relative, Device: uint64(stat.Dev), Inode: stat.Ino}, nil
 }
 
-// verify reads from outside that pid 1 has given everything up.
+// verify reads from outside that all inside have given everything up: pid 1, and the runner that it has ready.
 func (s *Sandbox) verify(uid int) error {
-	p, err := readProcess(s.handle.PID)
+	pids, err := s.pids()
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
+	if !slices.Contains(pids, s.handle.PID) {
+		return errors.New("verify: pid 1 is not in its control group")
+	}
+	for _, pid := range pids {
+		if err := verifyProcess(pid, uid); err != nil {
+			return fmt.Errorf("verify: process %d %w", pid, err)
+		}
+	}
+	return nil
+}
+
+func verifyProcess(pid, uid int) error {
+	p, err := readProcess(pid)
+	if err != nil {
+		return err
+	}
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		if strings.Trim(p.status[set], "0") != "" {
-			return fmt.Errorf("verify: %s is %s, not empty", set, p.status[set])
+			return fmt.Errorf("has %s %s, not empty", set, p.status[set])
 		}
 	}
 	if p.status["NoNewPrivs"] != "1" {
-		return errors.New("verify: no_new_privs is not set")
+		return errors.New("may get new privileges")
 	}
 	for _, id := range strings.Fields(p.status["Uid"]) {
-		if id != fmt.Sprint(uid) {
-			return fmt.Errorf("verify: runs as user %s, not %d", id, uid)
+		if id != strconv.Itoa(uid) {
+			return fmt.Errorf("runs as user %s, not %d", id, uid)
 		}
 	}
 	return nil
@@ -272,6 +313,7 @@ func (s *Sandbox) destroy() error {
 	s.kill()
 	<-s.ended
 	s.conn.Close()
+	s.task.close()
 	defer s.backend.forget(s)
 	if err := s.group.remove(); err != nil {
 		return fmt.Errorf("close sandbox: %w", err)
@@ -280,12 +322,15 @@ func (s *Sandbox) destroy() error {
 }
 
 // kill ends pid 1, whose end the kernel makes that of all others inside. It does not wait.
-func (s *Sandbox) kill() { _ = s.cmd.Process.Kill() }
+func (s *Sandbox) kill() { s.task.kill() }
 
 func (s *Sandbox) wait() {
 	defer close(s.reaped)
 	// How pid 1 ends says nothing: it is killed, or it ends when its socket does.
-	_ = s.cmd.Wait()
+	_ = s.task.wait()
+	if s.cmd != nil {
+		_ = s.cmd.Wait()
+	}
 }
 
 // listen hands on what pid 1 says until it is gone, and then tells everybody who waits for it.

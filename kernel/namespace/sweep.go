@@ -13,12 +13,24 @@ import (
 	"talaria/kernel"
 )
 
-// Sweep removes what an earlier server on the same Root left behind: the sandboxes with these handles, every
-// control group of this instance that is not one of this backend's living sandboxes, and the directories that its
-// probes and preparations worked in. A sandbox ends by itself when its server does, so that most often only the
-// groups are left. ctx bounds the waiting.
+// Sweep removes what an earlier program of this instance left behind: the sandboxes with these handles, every control
+// group of this instance that is not one of this backend's living sandboxes, and the directories that its probes and
+// preparations worked in. What other instances have on the same Root is left alone. A sandbox ends by itself when its
+// program does, so that most often only the groups are left. ctx bounds the waiting.
 func (b *Backend) Sweep(ctx context.Context, handles []kernel.Handle) error {
-	return errors.Join(b.sweepHandles(ctx, handles), b.sweepGroups(ctx, handles), b.sweepOwnDirs())
+	return b.SweepInstance(ctx, b.cfg.Instance, handles)
+}
+
+// SweepInstance is Sweep for what a program of another instance left. The caller knows that it runs no longer.
+func (b *Backend) SweepInstance(ctx context.Context, instance string, handles []kernel.Handle) error {
+	if !validInstance(instance) {
+		return fmt.Errorf("sweep: %q is no instance", instance)
+	}
+	return errors.Join(
+		b.sweepHandles(ctx, handles),
+		b.sweepGroups(ctx, instance, handles),
+		b.sweepOwnDirs(instance),
+	)
 }
 
 func (b *Backend) sweepHandles(ctx context.Context, handles []kernel.Handle) error {
@@ -110,7 +122,7 @@ func waitPidfd(ctx context.Context, pidfd int) error {
 
 // sweepGroups removes the groups of sandboxes that are not alive: those below this process's own groups, and those
 // that the handles name, since the earlier server may have been in others.
-func (b *Backend) sweepGroups(ctx context.Context, handles []kernel.Handle) error {
+func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []kernel.Handle) error {
 	var errs []error
 	left := make(map[string]*group)
 	add := func(h hierarchy, dir string) {
@@ -127,7 +139,7 @@ func (b *Backend) sweepGroups(ctx context.Context, handles []kernel.Handle) erro
 		}
 	}
 	for _, h := range b.groups.hierarchies {
-		parent := filepath.Join(h.base(), parentGroup, b.groups.instance)
+		parent := filepath.Join(h.base(), parentGroup, instance)
 		entries, err := os.ReadDir(parent)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("sweep control groups: %w", err))
@@ -140,7 +152,7 @@ func (b *Backend) sweepGroups(ctx context.Context, handles []kernel.Handle) erro
 	}
 	for _, handle := range handles {
 		for _, dir := range handle.Cgroups {
-			if h := b.groups.recognise(dir); h != nil && handle.Backend == Tier {
+			if h := recognise(dir, instance); h != nil && handle.Backend == Tier {
 				add(h, dir)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -186,20 +187,61 @@ func TestSweepKillsWhatOnlyItsGroupTells(t *testing.T) {
 
 func TestSweepRemovesItsOwnDirectoriesAndNoSessions(t *testing.T) {
 	dir := stateDir(t)
-	b := newBackend(t, dir)
-	left := filepath.Join(dir, "sessions", ".own-1", "workspace")
-	session := filepath.Join(dir, "sessions", "one")
-	for _, dir := range []string{left, session} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+	b := newBackend(t, dir, func(cfg *namespace.Config) { cfg.Instance = "this" })
+	for _, name := range []string{".own-this-1", ".own-that-2", ".own-this-too-3", "one"} {
+		if err := os.MkdirAll(filepath.Join(dir, "sessions", name, "workspace"), 0o755); err != nil {
 			t.Fatal(err)
+		}
+	}
+	check := func(want ...string) {
+		t.Helper()
+		entries, err := os.ReadDir(filepath.Join(dir, "sessions"))
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("%v, not %v, %v", names, want, err)
 		}
 	}
 	if err := b.Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	entries, err := os.ReadDir(filepath.Join(dir, "sessions"))
-	if err != nil || len(entries) != 1 || entries[0].Name() != "one" {
-		t.Errorf("%v %v", entries, err)
+	check(".own-that-2", ".own-this-too-3", "one")
+	if err := b.SweepInstance(t.Context(), "that", nil); err != nil {
+		t.Fatal(err)
+	}
+	check(".own-this-too-3", "one")
+}
+
+func TestSweepLeavesOtherInstancesAloneUntilToldOfTheirEnd(t *testing.T) {
+	dir := stateDir(t)
+	ours := newBackend(t, dir, func(cfg *namespace.Config) { cfg.Instance = "ours" })
+	theirs := newBackend(t, dir, func(cfg *namespace.Config) { cfg.Instance = "theirs" })
+	s, err := theirs.Create(t.Context(), environment(t), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := ours.Sweep(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Errorf("after the sweep of another instance: %v", err)
+	}
+	if err := ours.SweepInstance(t.Context(), "theirs", []kernel.Handle{s.Handle()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Usage(t.Context()); err == nil {
+		t.Error("it outlived the sweep of its own instance")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"", "..", "a/b"} {
+		if err := ours.SweepInstance(t.Context(), name, nil); err == nil {
+			t.Errorf("%q is taken for an instance", name)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ var (
 
 // Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
 // the limit does. Without a control group the memory is the sum over the processes of what is backed by no file, and
-// the peak that of the largest process.
+// the peak that of the largest process; what pid 1 and the runner have in common with a fork server is left out.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
 	if err != nil {
@@ -38,6 +38,9 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	if err != nil {
 		return kernel.Usage{}, err
 	}
+	s.mu.Lock()
+	shared, runner := s.shared, s.runner
+	s.mu.Unlock()
 	var usage kernel.Usage
 	for _, pid := range pids {
 		p, err := readProcess(pid)
@@ -48,8 +51,12 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 			return kernel.Usage{}, err
 		}
 		usage.CPU += p.cpu + p.reaped
-		usage.MemoryBytes += p.memory
-		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.peakMemory)
+		inherited := int64(0)
+		if pid == s.handle.PID || p.insidePID == runner {
+			inherited = shared
+		}
+		usage.MemoryBytes += max(0, p.memory-inherited)
+		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.peakMemory-inherited)
 		if pid != s.handle.PID {
 			usage.PIDs += p.threads
 			usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: p.insidePID, Name: p.name})
@@ -73,12 +80,12 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 
 // Meter implements [kernel.Meter]: two files of the control group, or all of Usage where there is none.
 func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
-	used, peak, memoryErr := s.group.memory()
+	peak, memoryErr := s.group.peak()
 	cpu, cpuErr := s.group.cpu()
 	if memoryErr != nil || cpuErr != nil {
 		return s.Usage(ctx)
 	}
-	return kernel.Usage{MemoryBytes: used, PeakMemoryBytes: peak, CPU: cpu}, nil
+	return kernel.Usage{PeakMemoryBytes: peak, CPU: cpu}, nil
 }
 
 // pids are the pids on the host of everything inside, pid 1 too.

@@ -28,6 +28,10 @@ type parkRequest struct {
 	Prefixes []string `json:"prefixes"`
 }
 
+type serveRequest struct {
+	Modules []string `json:"modules"`
+}
+
 type sealRequest struct {
 	UID         int             `json:"uid"`
 	Workspace   directory       `json:"workspace"`
@@ -73,10 +77,12 @@ type limitsRequest struct {
 	Limits processLimits `json:"limits"`
 }
 
-// reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself.
+// reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself, "hello" first of all where
+// it was forked. A fork server says "importing" and "skipped" of each module, and "ready".
 type reply struct {
 	Op     string `json:"op"`
 	ID     int64  `json:"id"`
+	Name   string `json:"name"`
 	Error  string `json:"error"`
 	Step   string `json:"step"`
 	Errno  int    `json:"errno"`

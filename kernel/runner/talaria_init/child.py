@@ -1,69 +1,145 @@
 """What a forked child of pid 1 does to become the runner or a command."""
 
+import contextlib
+import gc
+import marshal
 import os
-import signal
-import site
 import sys
 import time
-import types
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from . import limits, linux, root
+import _signal
+import posix
+
+from . import limits, linux, preload, root
+from .interpreter import Serve, forget_init, make_ordinary
 from .limits import Limits
 
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
+_START_OVER = (
+    f"import sys; sys.path.insert(0, {root.LIBRARY!r}); from talaria_init.child import start_over; start_over()()"
+)
+# As the host starts pid 1.
+VARIABLES = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX": "2"}
 
 
 @dataclass
 class Start:
     """A process to start. Without arguments it is the runner, which has a third descriptor."""
 
-    id: int
     args: list[str]
-    environment: dict[str, str]
+    environment: dict[str, str]  # beside the sandbox's own
     directory: str
-    limits: Limits
 
 
-def become_runner(start: Start, stdout: int, stderr: int, control: int) -> Callable[[], None]:
-    """Makes this child the runner. The caller unwinds its stack and calls what is returned."""
-    control = _prepare(start, stdout, stderr, control)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    linux.set_name("python")
-    os.environ.clear()
-    os.environ.update(start.environment)
+class Runner:
+    """A child on its way to become the runner. It takes the steps in this order."""
+
+    def __init__(self) -> None:
+        self._serve: Serve | None = None
+
+    def prepare(self) -> None:
+        """All that can be done before it is known for which session, in a process that was forked from a fork server.
+        In others, this would run code of the environment while there are privileges."""
+        if preload.serve:
+            preload.renew()
+            self._become_interpreter()
+            # Once for nothing: by the second time, what these write to is this process's own.
+            set_variables(dict(os.environ))
+            preload.conflicts((), Limits())
+
+    def dress(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        os.setsid()
+        set_variables(environment)
+
+    def bound(self, session: Iterable[str], limits_: Limits) -> None:
+        """Now that the directories are there and privileges are not. session are the names of its own variables."""
+        self._fresh = preload.conflicts(session, limits_)
+        os.chdir(root.WORKSPACE)
+        limits_.apply()
+        if not self._serve:
+            self._become_interpreter()
+
+    def begin(self, start: Start, fds: list[int]) -> Callable[[], None]:
+        """The caller unwinds its stack and calls what is returned."""
+        if start.directory:
+            os.chdir(start.directory)
+        if start.environment:
+            self._fresh = self._fresh or preload.conflicts(start.environment, Limits())
+            self._environment.update(start.environment)
+            set_variables(self._environment)
+        control = _take_descriptors(*fds)
+        if self._fresh:
+            _replace(self._environment, control)
+        if preload.serve:
+            preload.allow_threads(int(self._environment["OMP_NUM_THREADS"]))
+        return lambda: self._serve(control)
+
+    def _become_interpreter(self) -> None:
+        linux.set_name("python")
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        self._serve = preload.serve or make_ordinary()
+        forget_init()
+        gc.enable()
+
+
+def start_over() -> Callable[[], None]:
+    """The runner, in an interpreter of its own that has replaced a child."""
+    control = limits.max_control_fd()
+    linux.set_dumpable(False)
+    os.set_inheritable(control, False)
+    with open(control - 1, "rb") as f:
+        set_variables(marshal.load(f))
+    runner = Runner()
+    runner._become_interpreter()
+    return lambda: runner._serve(control)
+
+
+def set_variables(environment: dict[str, str]) -> None:
+    """Makes these the environment, and changes only what is different: most of it is in each kernel's."""
+    variables = os.environ
+    for name in variables.keys() - environment.keys():
+        del variables[name]
+    for name, value in environment.items():
+        if variables.get(name) != value:
+            variables[name] = value
     time.tzset()
-    limits.shrink_thread_stacks()
-    _make_ordinary_interpreter()
-    # Only here: importing it may take memory, which is to count as the session's.
-    from talaria_runner.main import run
-
-    _forget_init()
-    return lambda: run(control)
 
 
-def run_command(start: Start, stdout: int, stderr: int, report: int) -> NoReturn:
+def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: int) -> NoReturn:
     """Makes this child a command. Where that fails, it writes the error number to report, and ends."""
     try:
-        report = _prepare(start, stdout, stderr, report)
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+        os.setsid()
+        os.chdir(start.directory or root.WORKSPACE)
+        limits_.apply()
+        report = _take_descriptors(*fds, report)
         for name in _RESET_FOR_COMMANDS:
-            signal.signal(getattr(signal, name), signal.SIG_DFL)
-        os.execvpe(start.args[0], start.args, start.environment)
+            _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
+        os.execvpe(start.args[0], start.args, {**environment, **start.environment})
     except OSError as e:
         os.write(report, str(e.errno).encode())
     finally:
         os._exit(127)
 
 
-def _prepare(start: Start, stdout: int, stderr: int, extra: int) -> int:
-    """Own session, own limits, three standard descriptors and the extra one, which is the highest possible."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
-    os.chdir(start.directory or root.WORKSPACE)
-    start.limits.apply()
+def give_up(error: BaseException) -> NoReturn:
+    """Ends a process that nobody has a use for. sys.stderr may be the runner's."""
+    text = "".join(traceback.format_exception(error))
+    with contextlib.suppress(OSError):
+        posix.write(2, text.encode("utf-8", "replace"))
+    posix._exit(1)
+
+
+def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
+    """Three standard descriptors and the extra one, which is the highest possible."""
     highest = limits.max_control_fd()
     os.dup2(extra, highest, inheritable=False)
     null = os.open("/dev/null", os.O_RDWR)
@@ -73,21 +149,10 @@ def _prepare(start: Start, stdout: int, stderr: int, extra: int) -> int:
     return highest
 
 
-def _make_ordinary_interpreter() -> None:
-    """Undoes what pid 1 went without: site-packages, and the marks of its own start."""
-    sys.path.remove(root.LIBRARY)
-    site.main()
-    first = next((i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))), len(sys.path))
-    sys.path.insert(first, root.PACKAGES)
-    sys.path.append(root.LIBRARY)
-    sys.argv[:] = [""]
-    sys.orig_argv[:] = [sys.executable]
-    sys.dont_write_bytecode = True
-    sys.modules["__main__"] = types.ModuleType("__main__")
-
-
-def _forget_init() -> None:
-    sys.path.remove(root.LIBRARY)
-    package = __name__.partition(".")[0]
-    for name in [n for n in sys.modules if n == package or n.startswith(package + ".")]:
-        del sys.modules[name]
+def _replace(environment: dict[str, str], control: int) -> NoReturn:
+    with open(os.dup2(os.memfd_create("environment"), control - 1), "wb", closefd=False) as f:
+        marshal.dump(environment, f)
+    os.lseek(control - 1, 0, os.SEEK_SET)
+    os.closerange(3, control - 1)
+    os.set_inheritable(control, True)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", _START_OVER], VARIABLES)

@@ -1,15 +1,15 @@
 """Thin wrappers over the system calls that Python does not offer. Each raises OSError."""
 
+import contextlib
 import ctypes
+import errno
 import fcntl
 import os
-import socket
 import struct
-from types import SimpleNamespace
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_int, c_long, c_size_t, c_uint, c_ulong, c_void_p
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_syscall.restype = ctypes.c_long
+import _socket
 
 # Numbers from 424 on are the same on every architecture; the older ones differ.
 _OLD_NUMBERS = {
@@ -17,10 +17,13 @@ _OLD_NUMBERS = {
     "aarch64": {"pivot_root": 41, "keyctl": 219},
     "riscv64": {"pivot_root": 41, "keyctl": 219},
 }
-_OPEN_TREE = 428
-_MOVE_MOUNT = 429
-_OPENAT2 = 437
-_MOUNT_SETATTR = 442
+_NUMBERS = {
+    "open_tree": 428,
+    "move_mount": 429,
+    "openat2": 437,
+    "mount_setattr": 442,
+    **_OLD_NUMBERS.get(os.uname().machine, {}),
+}
 
 AT_FDCWD = -100
 AT_EMPTY_PATH = 0x1000
@@ -49,19 +52,59 @@ RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_NO_SYMLINKS = 0x04
 RESOLVE_BENEATH = 0x08
 
+CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
-_PR_CAPBSET_READ = 23
 _PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _KEYCTL_JOIN_SESSION_KEYRING = 1
-_CAPABILITY_VERSION_3 = 0x20080522
+_CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this process
+_CAPABILITIES = 64  # that its sets have room for
+_IFREQ = struct.Struct("16sH22x")
+_PROC_BYTES = 1 << 16
 _PTHREAD_ATTR_BYTES = 256  # at least sizeof(pthread_attr_t) everywhere
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+# Functions are looked up here, so that no process that is forked later has to.
+def _function(name: str, *arguments: type) -> Callable[..., int]:
+    function = _libc[name]
+    function.argtypes = arguments
+    return function
+
+
+def _syscall(name: str, *arguments: type) -> Callable[..., int]:
+    function = _function("syscall", c_long, *arguments)
+    function.restype = c_long
+    number = _NUMBERS.get(name, -1)  # ENOSYS
+    return lambda *values: function(number, *values)
+
+
+_mount = _function("mount", c_char_p, c_char_p, c_char_p, c_ulong, c_char_p)
+_umount = _function("umount2", c_char_p, c_int)
+_unshare = _function("unshare", c_int)
+_setns = _function("setns", c_int, c_int)
+_prctl = _function("prctl", c_int, c_ulong, c_ulong, c_ulong, c_ulong)
+_prctl_text = _function("prctl", c_int, c_char_p, c_ulong, c_ulong, c_ulong)
+_capset = _function("capset", c_char_p, c_char_p)
+_open_tree = _syscall("open_tree", c_int, c_char_p, c_uint)
+_move_mount = _syscall("move_mount", c_int, c_char_p, c_int, c_char_p, c_uint)
+_openat2 = _syscall("openat2", c_int, c_char_p, c_void_p, c_size_t)
+_mount_setattr = _syscall("mount_setattr", c_int, c_char_p, c_uint, c_void_p, c_size_t)
+_pivot_root = _syscall("pivot_root", c_char_p, c_char_p)
+_keyctl = _syscall("keyctl", c_int, c_char_p)
+# Keeps the interpreter's lock, which the child holds then as well.
+_fork = ctypes.PyDLL(None, use_errno=True).fork
 
 
 def _check(result: int, path: str | None = None) -> int:
@@ -71,39 +114,25 @@ def _check(result: int, path: str | None = None) -> int:
     return result
 
 
-def _call(number: int, *args: object, path: str | None = None) -> int:
-    words = [ctypes.c_long(a) if isinstance(a, int) else a for a in args]
-    return _check(_syscall(ctypes.c_long(number), *words), path)
-
-
-def _old(name: str) -> int:
-    try:
-        return _OLD_NUMBERS[os.uname().machine][name]
-    except KeyError:
-        raise OSError(38, f"{name} is not known on {os.uname().machine}") from None
-
-
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else os.fsencode(text)
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    result = _libc.mount(_bytes(source), _bytes(target), _bytes(kind), ctypes.c_ulong(flags), _bytes(data))
-    _check(result, target)
+    _check(_mount(_bytes(source), _bytes(target), _bytes(kind), flags, _bytes(data)), target)
 
 
 def umount(target: str, flags: int) -> None:
-    _check(_libc.umount2(_bytes(target), ctypes.c_int(flags)), target)
+    _check(_umount(_bytes(target), flags), target)
 
 
 def open_tree(path: str, dir_fd: int = AT_FDCWD, flags: int = 0) -> int:
     """A detached copy of what is mounted at path, with everything below it."""
-    how = OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | flags
-    return _call(_OPEN_TREE, dir_fd, _bytes(path), how, path=path)
+    return _check(_open_tree(dir_fd, _bytes(path), OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | flags), path)
 
 
 def move_mount(tree: int, target: str) -> None:
-    _call(_MOVE_MOUNT, tree, b"", AT_FDCWD, _bytes(target), MOVE_MOUNT_F_EMPTY_PATH, path=target)
+    _check(_move_mount(tree, b"", AT_FDCWD, _bytes(target), MOVE_MOUNT_F_EMPTY_PATH), target)
 
 
 class _MountAttr(ctypes.Structure):
@@ -112,7 +141,7 @@ class _MountAttr(ctypes.Structure):
 
 def mount_setattr(path: str, attributes: int, dir_fd: int = AT_FDCWD, flags: int = 0) -> None:
     attr = _MountAttr(attributes, 0, 0, 0)
-    _call(_MOUNT_SETATTR, dir_fd, _bytes(path), flags, ctypes.byref(attr), ctypes.sizeof(attr), path=path)
+    _check(_mount_setattr(dir_fd, _bytes(path), flags, byref(attr), ctypes.sizeof(attr)), path)
 
 
 class _OpenHow(ctypes.Structure):
@@ -122,51 +151,57 @@ class _OpenHow(ctypes.Structure):
 def open_beneath(dir_fd: int, path: str, flags: int) -> int:
     """Opens a path that may neither leave dir_fd nor pass a link."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
-    return _call(_OPENAT2, dir_fd, _bytes(path), ctypes.byref(how), ctypes.sizeof(how), path=path)
+    return _check(_openat2(dir_fd, _bytes(path), byref(how), ctypes.sizeof(how)), path)
 
 
 def pivot_root(new: str, old: str) -> None:
-    _call(_old("pivot_root"), _bytes(new), _bytes(old))
+    _check(_pivot_root(_bytes(new), _bytes(old)))
 
 
 def unshare(flags: int) -> None:
-    _check(_libc.unshare(ctypes.c_int(flags)))
+    _check(_unshare(flags))
+
+
+def setns(fd: int, kind: int) -> None:
+    """Joins the namespace behind a file of /proc/PID/ns."""
+    _check(_setns(fd, kind))
+
+
+def fork() -> int:
+    """As os.fork, for a single-threaded process and without what libraries have registered to happen then: that is
+    little of use to such a process, and writes to a megabyte of memory."""
+    return _check(_fork())
 
 
 def join_new_keyring() -> None:
-    _call(_old("keyctl"), _KEYCTL_JOIN_SESSION_KEYRING, None)
-
-
-def _prctl(option: int, *args: int) -> int:
-    words = [ctypes.c_ulong(a) for a in (*args, 0, 0, 0, 0)[:4]]
-    return _check(_libc.prctl(ctypes.c_int(option), *words))
+    _check(_keyctl(_KEYCTL_JOIN_SESSION_KEYRING, None))
 
 
 def set_dumpable(value: bool) -> None:
-    _prctl(_PR_SET_DUMPABLE, int(value))
+    _check(_prctl(_PR_SET_DUMPABLE, value, 0, 0, 0))
 
 
 def set_name(name: str) -> None:
     """Sets what tools show for this process, 15 bytes at most."""
-    _check(_libc.prctl(ctypes.c_int(_PR_SET_NAME), name.encode(), *[ctypes.c_ulong(0)] * 3))
+    _check(_prctl_text(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 def no_new_privileges() -> None:
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
 
 def drop_bounding_set() -> None:
-    with open("/proc/sys/kernel/cap_last_cap") as f:
-        last = int(f.read())
-    for capability in range(last + 1):
-        if _prctl(_PR_CAPBSET_READ, capability):
-            _prctl(_PR_CAPBSET_DROP, capability)
+    for capability in range(_CAPABILITIES):
+        if _prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) == 0:
+            continue
+        if ctypes.get_errno() != errno.EINVAL:
+            _check(-1)
+        return  # this kernel has no more
 
 
 def drop_capabilities() -> None:
-    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    header = struct.pack("=Ii", _CAPABILITY_VERSION_3, 0)
-    _check(_libc.capset(header, bytes(24)))
+    _check(_prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+    _check(_capset(_CAPABILITY_HEADER, bytes(24)))
 
 
 def set_default_thread_stack(size: int) -> None:
@@ -177,29 +212,43 @@ def set_default_thread_stack(size: int) -> None:
         return
     attr = ctypes.create_string_buffer(_PTHREAD_ATTR_BYTES)
     if _libc.pthread_attr_init(attr) == 0:
-        _libc.pthread_attr_setstacksize(attr, ctypes.c_size_t(size))
+        _libc.pthread_attr_setstacksize(attr, c_size_t(size))
         setter(attr)
+
+
+def trim_heap() -> None:
+    """Gives back what the heap has free. Only glibc has it."""
+    with contextlib.suppress(AttributeError):
+        _libc.malloc_trim(c_size_t(0))
 
 
 def loopback_up() -> None:
     siocgifflags, siocsifflags, iff_up = 0x8913, 0x8914, 1
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as s:
-        request = fcntl.ioctl(s, siocgifflags, struct.pack("16sH22x", b"lo", 0))
-        (flags,) = struct.unpack_from("H", request, 16)
-        fcntl.ioctl(s, siocsifflags, struct.pack("16sH22x", b"lo", flags | iff_up))
+    s = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+    _, flags = _IFREQ.unpack(fcntl.ioctl(s, siocgifflags, _IFREQ.pack(b"lo", 0)))
+    fcntl.ioctl(s, siocsifflags, _IFREQ.pack(b"lo", flags | iff_up))
+    s.close()
 
 
-def status() -> SimpleNamespace:
-    """What the kernel says of this process in /proc/self/status, the fields that sealing must have changed."""
-    fields = {}
-    with open("/proc/self/status") as f:
-        for line in f:
-            name, _, value = line.partition(":")
-            fields[name] = value.split()
-    return SimpleNamespace(
-        capabilities={n: int(fields[n][0], 16) for n in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")},
-        no_new_privs=int(fields["NoNewPrivs"][0]),
-        uids={int(u) for u in fields["Uid"]},
-        gids={int(g) for g in fields["Gid"]},
-        threads=int(fields["Threads"][0]),
-    )
+def read(path: str) -> bytes:
+    """A file of /proc."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _PROC_BYTES)
+    finally:
+        os.close(fd)
+
+
+def write(path: str, text: bytes, create: int = 0) -> None:
+    """Writes what one call takes: a file of /proc, or with O_CREAT a small one."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | create, 0o644)
+    try:
+        os.write(fd, text)
+    finally:
+        os.close(fd)
+
+
+def lines_missing(path: str, lines: tuple[bytes, ...]) -> list[str]:
+    """Which of the lines a file of /proc does not have."""
+    text = b"\n" + read(path)
+    return [line.decode() for line in lines if b"\n" + line + b"\n" not in text]

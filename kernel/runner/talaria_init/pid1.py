@@ -2,48 +2,76 @@
 
 It is single-threaded and runs nothing of users. When the host's end of its socket closes it ends, and with it, by
 the kernel's rule for pid 1, everything in the sandbox.
+
+It is also the keeper of an environment: pid 1 of a sandbox that is nobody's, in which a fork server runs. The
+sandboxes that are forked from that live in pid namespaces below the keeper's, and have the keeper's tree in common.
 """
 
 import contextlib
 import os
 import select
-import signal
 import sys
-from collections.abc import Callable
 
-from . import linux
-from .child import Start, become_runner, run_command
-from .environment import environment
+import _signal
+
+from . import forkserver, linux, root, spare
+from .child import Runner, Start, give_up, run_command
+from .environment import environment, make_home
+from .forkserver import Next
 from .limits import Limits
-from .root import LIBRARY, Park, park
+from .root import Park, Root
 from .seal import Directory, Seal, seal
-from .step import StepError
-from .wire import Channel
+from .spare import Spare
+from .step import StepError, step
+from .wire import FIRST_FD, Channel, decode, encode, move_up_front
 
-_CHANNEL_FD = 3
 
-
-def main() -> Callable[[], None]:
-    """Serves the host. It returns only in a child that becomes the runner: with what that child is to call."""
+def main() -> Next:
+    """Serves the host. It returns only in children that become something else: with what these are to call."""
+    fork_server = forkserver.begun(begin)
+    if fork_server:
+        return fork_server
     linux.set_name("talaria-init")
-    os.closerange(_CHANNEL_FD + 1, 1 << 30)  # whatever the host has left open
-    return Init(Channel(_CHANNEL_FD)).serve()
+    return Init(Channel.only(FIRST_FD)).serve()
 
 
 class Init:
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, tree: Root | None = None, ready: Spare | None = None) -> None:
+        """tree is the one that it was forked in; without one it builds its own."""
         self._channel = channel
-        self._library = sys.path[0]
+        self._tree = tree
+        self._user_limits = -1
+        self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._environment: dict[str, str] = {}
+        self._session: list[str] = []  # the names of the session's variables
         self._limits = Limits()
-        self._runner: Callable[[], None] | None = None
+        self._next: Next | None = None
+        self._handlers = {
+            "park": self._park,
+            "leave": self._leave,
+            "keep": self._keep,
+            "serve": self._serve,
+            "seal": self._seal,
+            "start": self._start,
+            "signal": self._signal,
+            "limits": self._change_limits,
+        }
 
-    def serve(self) -> Callable[[], None]:
+    def serve(self, first: bytes = b"") -> Next:
+        """first is a packet that was received before."""
+        try:
+            return self._loop(first)
+        except BaseException as e:
+            give_up(e)
+
+    def _loop(self, first: bytes) -> Next:
         wake = _wake_on_child()
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
         poll.register(wake, select.POLLIN)
+        if first:
+            self._handle(first, [])
         while True:
             ready = {fd for fd, _ in poll.poll()}
             if wake in ready:
@@ -55,73 +83,122 @@ class Init:
                 if received is None:
                     os._exit(0)
                 self._handle(*received)
-                if self._runner:
-                    return self._runner
+                if self._next:
+                    return self._next
 
-    def _handle(self, message: dict, fds: list[int]) -> None:
-        handlers = {
-            "park": self._park,
-            "seal": self._seal,
-            "start": self._start,
-            "signal": self._signal,
-            "limits": self._change_limits,
-        }
+    def _handle(self, packet: bytes, fds: list[int]) -> None:
+        message = decode(packet)
         op, id = message["op"], message["id"]
         try:
-            handlers[op](id, message["body"], fds)
+            self._handlers[op](id, message["body"], fds)
         except StepError as e:
-            self._channel.send(op="failed", id=id, error=str(e), step=e.step, errno=e.errno)
+            self._channel.send(encode(op="failed", id=id, error=str(e), step=e.step, errno=e.errno))
         except Exception as e:
-            self._channel.send(op="failed", id=id, error=f"{op}: {e}", errno=getattr(e, "errno", None) or 0)
+            self._channel.send(encode(op="failed", id=id, error=f"{op}: {e}", errno=getattr(e, "errno", None) or 0))
         finally:
-            if not self._runner:
+            if not self._next:
                 for fd in fds:
                     os.close(fd)
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
-        park(Park(**body))
-        sys.path[sys.path.index(self._library)] = LIBRARY
-        self._channel.send(op="done", id=id)
-        # Nobody waits for it now. If it fails, the child tries again and says why.
+        self._user_limits = root.park(Park(**body))
+        sys.path[0] = root.LIBRARY
+        self._channel.send(encode(op="done", id=id))
+        # Nobody waits for it now. If it fails, the runner tries again and says why.
         with contextlib.suppress(Exception):
             import talaria_runner.main  # noqa: F401
+        self._make_spare()
+
+    def _leave(self, id: int, body: dict, fds: list[int]) -> None:
+        """Park, for what a fork server made and has namespaces of its own already."""
+        self._user_limits = root.settle(self._tree)
+        self._channel.send(encode(op="done", id=id))
+
+    def _make_spare(self) -> None:
+        # Without one, the runner is forked when it is started.
+        with contextlib.suppress(OSError):
+            made = spare.fork()
+            if isinstance(made, Spare):
+                self._spare = made
+            else:
+                self._channel.forget()
+                self._next = made
+
+    def _keep(self, id: int, body: dict, fds: list[int]) -> None:
+        linux.set_name("talaria-keeper")
+        self._tree = root.build(Park(**body))
+        root.share(self._tree)
+        sys.path[0] = root.LIBRARY
+        with step("home"):
+            make_home()
+        self._channel.send(encode(op="done", id=id))
+
+    def _serve(self, id: int, body: dict, fds: list[int]) -> None:
+        """Starts a fork server."""
+        self._started(id, forkserver.start(fds[0], body["modules"], self._tree))
 
     def _seal(self, id: int, body: dict, fds: list[int]) -> None:
         for name in ("workspace", "packages"):
             body[name] = Directory(**body[name])
         self._limits = body["limits"] = Limits(**body["limits"])
-        self._environment = environment(**body.pop("environment"))
-        seal(Seal(**body))
-        self._channel.send(op="done", id=id)
+        variables = body.pop("environment")
+        self._environment = environment(**variables)
+        self._session = list(variables["session"])
+        spec = Seal(**body)
+        self._dress_spare(spec.uid)
+        seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None)
+        if self._spare:
+            with step("runner"):
+                self._spare.sealed()
+        self._channel.send(encode(op="done", id=id))
+
+    def _dress_spare(self, uid: int) -> None:
+        if self._spare:
+            try:
+                self._spare.dress(uid, self._limits, self._environment, self._session)
+            except OSError:
+                self._discard_spare()
+
+    def _discard_spare(self) -> None:
+        if self._spare:
+            self._spare.discard()
+            self._spare = None
 
     def _start(self, id: int, body: dict, fds: list[int]) -> None:
-        variables = {**self._environment, **body["environment"]}
-        start = Start(id, body["args"], variables, body["directory"], self._limits)
+        start = Start(**body)
         if start.args:
-            self._start_command(start, fds)
+            # What begins with a command is nobody's kernel, and a command is to be alone.
+            self._discard_spare()
+            self._start_command(id, start, fds)
         else:
-            self._start_runner(start, fds)
+            self._start_runner(id, start, fds)
 
-    def _start_runner(self, start: Start, fds: list[int]) -> None:
-        stdout, stderr, control = fds
-        pid = os.fork()
+    def _start_runner(self, id: int, start: Start, fds: list[int]) -> None:
+        if self._spare:
+            ready, self._spare = self._spare, None
+            ready.start(start, fds)
+            self._started(id, ready.pid)
+            return
+        pid = linux.fork()
         if pid:
-            self._started(start, pid)
-        else:
-            self._channel.forget()
-            try:
-                self._runner = become_runner(start, stdout, stderr, control)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-                os._exit(1)
+            self._started(id, pid)
+            return
+        self._channel.forget()
+        try:
+            runner = Runner()
+            runner.prepare()
+            runner.dress(self._environment)
+            runner.bound(self._session, self._limits)
+            self._next = runner.begin(start, fds)
+        except BaseException as e:
+            give_up(e)
 
-    def _start_command(self, start: Start, fds: list[int]) -> None:
-        stdout, stderr = fds
+    def _start_command(self, id: int, start: Start, fds: list[int]) -> None:
         read, write = os.pipe()
         try:
-            pid = os.fork()
+            pid = linux.fork()
             if not pid:
-                run_command(start, stdout, stderr, write)
+                run_command(start, self._environment, self._limits, fds, write)
         except OSError:
             os.close(read)
             raise
@@ -131,14 +208,14 @@ class Init:
         with open(read, "rb") as f:
             failure = f.read()
         if not failure:
-            self._started(start, pid)
+            self._started(id, pid)
             return
         os.waitpid(pid, 0)
         raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
 
-    def _started(self, start: Start, pid: int) -> None:
-        self._children[pid] = start.id
-        self._channel.send(op="started", id=start.id, pid=pid)
+    def _started(self, id: int, pid: int) -> None:
+        self._children[pid] = id
+        self._channel.send(encode(op="started", id=id, pid=pid))
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
         for pid, process in self._children.items():
@@ -148,7 +225,7 @@ class Init:
     def _change_limits(self, id: int, body: dict, fds: list[int]) -> None:
         """For what starts later; the host changes those that run."""
         self._limits = Limits(**body["limits"])
-        self._channel.send(op="done", id=id)
+        self._channel.send(encode(op="done", id=id))
 
     def _reap(self) -> None:
         while True:
@@ -158,18 +235,37 @@ class Init:
                 return
             if pid == 0:
                 return
+            if self._spare and pid == self._spare.pid:
+                self._spare = None
             id = self._children.pop(pid, None)
             if id is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            self._channel.send(op="exited", id=id, code=max(code, 0), signal=max(-code, 0))
+            self._channel.send(encode(op="exited", id=id, code=max(code, 0), signal=max(-code, 0)))
+
+
+def begin(fd: int, tree: Root) -> Next:
+    """What a fork server forks: pid 1, which makes itself known, and does nothing until it is answered. Then it forks
+    the spare before anything else: what it has written to by then, both have to copy."""
+    move_up_front(fd)
+    os.write(FIRST_FD, b'{"op":"hello"}')
+    answer = os.read(FIRST_FD, 4096)
+    if not answer:
+        os._exit(0)
+    root.leave()
+    made = spare.fork()
+    if not isinstance(made, Spare):
+        return made
+    linux.set_name("talaria-init")
+    init = Init(Channel(FIRST_FD), tree, made)
+    return lambda: init.serve(answer)
 
 
 def _wake_on_child() -> int:
     """A descriptor that is readable when a child may have ended."""
     read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     # Pid 1 gets no signal from inside that it does not handle.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     return read

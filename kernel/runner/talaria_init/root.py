@@ -1,8 +1,13 @@
-"""Parking: the root of a sandbox, built on a tmpfs of our own from an allow-list of read-only binds."""
+"""Parking: the root of a sandbox, built on a tmpfs of our own from an allow-list of read-only binds.
 
+The tree that is built first may be common to many sandboxes; what is made afterwards is each one's own.
+"""
+
+import functools
 import glob
 import os
 import stat
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from . import linux
@@ -16,8 +21,15 @@ HOME = "/home/user"
 # The directory of all sessions lies here until a sandbox is sealed, and is covered before any other code runs.
 SESSIONS = "/opt/talaria/sessions"
 WRITABLE = ("/tmp", "/dev/shm", HOME)
+EMPTY = "/opt/talaria/empty"  # to cover others with
+# Holds files of /etc that each sandbox has for itself, though the tree may be common to many.
+OWN = "/run"
+OWN_FILES = ("hostname", "hosts")
 
-_DIRECTORIES = (SESSIONS, WORKSPACE, PACKAGES, HOME, "/dev/shm", "/etc", "/proc", "/run", "/tmp", "/var")
+_DIRECTORIES = (SESSIONS, EMPTY, WORKSPACE, PACKAGES, HOME, OWN, "/dev/shm", "/etc", "/proc", "/tmp", "/var")
+_OWN_NAMESPACES = (
+    linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
+)
 
 _OOM_SCORE = 300  # a sandbox goes before the host when the machine is out of memory
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
@@ -63,17 +75,28 @@ class Park:
     prefixes: list[str]  # directories outside /usr that the interpreter needs
 
 
-def park(spec: Park) -> None:
-    """Moves this process into a fresh tree. Nothing of the old one but the allow-list is reachable afterwards."""
-    with step("check threads"):
-        if linux.status().threads != 1:
-            raise RuntimeError("the interpreter has started threads")
+@dataclass
+class Root:
+    """What is to be known of a tree that was built."""
+
+    hidden: list[str]  # directories of the interpreter that a sandbox's own /tmp and home cover
+
+
+def park(spec: Park) -> int:
+    """Makes a whole sandbox out of this process. Returns a descriptor of /proc/sys/user, read-only by its path."""
     with step("new cgroup namespace"):
         linux.unshare(linux.CLONE_NEWCGROUP)
-    with step("loopback up"):
-        linux.loopback_up()
     with step("raise oom score"):
         _raise_oom_score()
+    return _furnish(build(spec))
+
+
+def build(spec: Park) -> Root:
+    """Moves this process into a fresh tree. Nothing of the old one but the allow-list is reachable afterwards. What
+    each sandbox has for itself is not in it yet, so that sandboxes can have the tree in common."""
+    with step("check threads"):
+        if linux.lines_missing("/proc/self/status", (b"Threads:\t1",)):
+            raise RuntimeError("the interpreter has started threads")
     with step("private mounts"):
         linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     with step("open sources"):
@@ -89,39 +112,102 @@ def park(spec: Park) -> None:
         os.symlink("/tmp", new + "/var/tmp")
     with step("dev"):
         _make_dev(new, devices)
-    with step("tmp"):
-        for directory in WRITABLE:
-            linux.mount("tmpfs", new + directory, "tmpfs", _TMPFS, f"mode={0o755 if directory == HOME else 0o1777:o}")
     with step("bind sources"):
-        # An interpreter may lie in /tmp or a home, so these come after the tmpfs there.
         for target, link in links.items():
             _symlink(link, new + target)
         for target, tree in trees.items():
             _attach(tree, new + target)
-        linux.mount_setattr(new + "/dev", linux.MOUNT_ATTR_RDONLY)
     with step("etc"):
         for name, text in _FILES.items():
-            _write(f"{new}/etc/{name}", text)
+            linux.write(f"{new}/etc/{name}", text.encode(), os.O_CREAT)
+        for name in OWN_FILES:
+            os.symlink(f"{OWN}/{name}", f"{new}/etc/{name}")
     with step("proc"):
         # The kernel allows it only while the old /proc is still in sight.
-        linux.mount("proc", new + "/proc", "proc", _TMPFS | linux.MS_NOEXEC)
+        _mount_proc(new)
     with step("pivot root"):
         os.chdir(new)
         linux.pivot_root(".", ".")
         linux.umount(".", linux.MNT_DETACH)
         os.chdir("/")
-    with step("limit namespaces"):
-        # Room for the one that sealing makes. It holds for all that is made below this user namespace.
-        _write("/proc/sys/user/max_user_namespaces", "1")
+    with step("root read-only"):
+        linux.mount_setattr("/", _READ_ONLY)
+    return Root([target for target in trees if _below(target, WRITABLE)])
+
+
+def share(root: Root) -> None:
+    """Finishes the tree of the process that sandboxes are forked from. Of what each of them will have for itself it
+    has a home, and /proc as it is: a mask there would forbid them a /proc of their own, where it is the system's."""
+    with step("tmp"):
+        _cover((HOME,), root.hidden)
+    with step("shared proc"):
+        linux.mount_setattr("/proc", _READ_ONLY | linux.MOUNT_ATTR_NOEXEC)
+
+
+def leave() -> None:
+    """Gives a process that was forked as pid 1 of a new pid namespace the other namespaces too."""
+    with step("new namespaces"):
+        linux.unshare(_OWN_NAMESPACES)
+
+
+def settle(root: Root) -> int:
+    """Furnishes the new namespaces."""
+    with step("own proc"):
+        # On top of the one of the process it was forked from, which nobody inside has the right to uncover.
+        _mount_proc("")
+    with step("raise oom score"):
+        _raise_oom_score()
+    return _furnish(root)
+
+
+def rehearse(root: Root) -> None:
+    """Leaves and furnishes, and goes back, but for the control group namespace, which is not ours to join."""
+    before = [os.open("/proc/self/ns/" + kind, os.O_RDONLY) for kind in ("mnt", "net", "ipc", "uts")]
+    leave()
+    _mount_proc("")
+    os.close(_furnish(root))
+    for fd in before:
+        linux.setns(fd, 0)
+        os.close(fd)
+
+
+def _furnish(root: Root) -> int:
+    """Gives a sandbox what is its own. Returns a descriptor of /proc/sys/user, which is read-only by path."""
+    with step("loopback up"):
+        linux.loopback_up()
+    with step("tmp"):
+        _cover(WRITABLE, root.hidden)
+        linux.mount("tmpfs", OWN, "tmpfs", _TMPFS | linux.MS_NOEXEC, "mode=755,size=64k,nr_inodes=8")
+    with step("terminals"):
+        flags = linux.MS_NOSUID | linux.MS_NOEXEC
+        linux.mount("devpts", "/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620,max=64")
     with step("mask proc"):
+        user_limits = os.open("/proc/sys/user", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         _mask_proc()
+    return user_limits
+
+
+def _cover(directories: Iterable[str], hidden: list[str]) -> None:
+    """Mounts an empty tmpfs on each directory, with what is hidden by it back in its place."""
+    trees = {path: linux.open_tree(path) for path in hidden if _below(path, directories)}
+    for directory in directories:
+        linux.mount("tmpfs", directory, "tmpfs", _TMPFS, f"mode={0o755 if directory == HOME else 0o1777:o}")
+    for path, tree in trees.items():
+        _attach(tree, path)
+
+
+def _below(path: str, directories: Iterable[str]) -> bool:
+    return any(path.startswith(directory + "/") for directory in directories)
+
+
+def _mount_proc(new: str) -> None:
+    linux.mount("proc", new + "/proc", "proc", _TMPFS | linux.MS_NOEXEC)
 
 
 def _raise_oom_score() -> None:
-    with open("/proc/self/oom_score_adj", "r+") as f:
-        if int(f.read()) < _OOM_SCORE:
-            f.seek(0)
-            f.write(str(_OOM_SCORE))
+    path = "/proc/self/oom_score_adj"
+    if int(linux.read(path)) < _OOM_SCORE:
+        linux.write(path, str(_OOM_SCORE).encode())
 
 
 def _open_sources(spec: Park) -> tuple[dict[str, int], dict[str, str]]:
@@ -182,30 +268,26 @@ def _make_dev(new: str, devices: dict[str, int]) -> None:
         os.symlink(link, f"{dev}/{name}")
     os.mkdir(dev + "/pts")
     os.mkdir(dev + "/shm")
-    flags = linux.MS_NOSUID | linux.MS_NOEXEC
-    linux.mount("devpts", dev + "/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620,max=64")
+    linux.mount_setattr(dev, linux.MOUNT_ATTR_RDONLY)
 
 
 def _mask_proc() -> None:
-    for name in _PROC_MASKED:
-        path = "/proc/" + name
-        if os.path.isdir(path):
-            flags = linux.MS_RDONLY | _TMPFS | linux.MS_NOEXEC
-            linux.mount("tmpfs", path, "tmpfs", flags, "mode=555,size=4k,nr_inodes=2")
-        elif os.path.exists(path):
-            linux.mount("/dev/null", path, None, linux.MS_BIND)
-    for name in _PROC_READ_ONLY:
-        path = "/proc/" + name
-        if os.path.isdir(path):
-            linux.mount(path, path, None, linux.MS_BIND | linux.MS_REC)
-            linux.mount_setattr(path, _READ_ONLY | linux.MOUNT_ATTR_NOEXEC)
+    masks, read_only = _proc_parts()
+    for path, mask in masks:
+        linux.mount(mask, path, None, linux.MS_BIND)
+    for path in read_only:
+        linux.mount(path, path, None, linux.MS_BIND)
+        linux.mount_setattr(path, _READ_ONLY | linux.MOUNT_ATTR_NOEXEC)
+
+
+@functools.cache
+def _proc_parts() -> tuple[list[tuple[str, str]], list[str]]:
+    """What of this system's /proc is to be masked and with what, and what is to be read-only."""
+    present = [p for p in ("/proc/" + name for name in _PROC_MASKED) if os.path.exists(p)]
+    masks = [(p, EMPTY if os.path.isdir(p) else "/dev/null") for p in present]
+    return masks, [p for p in ("/proc/" + name for name in _PROC_READ_ONLY) if os.path.isdir(p)]
 
 
 def _symlink(link: str, path: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     os.symlink(link, path)
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as f:
-        f.write(text)

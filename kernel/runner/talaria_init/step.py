@@ -1,43 +1,45 @@
 """The steps of making a sandbox, numbered and named, so that a failure says where it happened."""
 
-import contextlib
 import os
-from collections.abc import Iterator
 
 PARK = (
-    "check threads",
     "new cgroup namespace",
-    "loopback up",
-    "raise oom score",
+    "check threads",
     "private mounts",
     "open sources",
     "root tmpfs",
     "dev",
-    "tmp",
     "bind sources",
     "etc",
     "proc",
     "pivot root",
-    "limit namespaces",
+    "root read-only",
+    "shared proc",
+    "new namespaces",
+    "own proc",
+    "raise oom score",
+    "loopback up",
+    "tmp",
+    "terminals",
     "mask proc",
 )
-# Landlock and seccomp have their place between "capabilities" and "home".
+# Landlock and seccomp have their place between "capabilities" and "home", for pid 1 and for the runner alike.
 SEAL = (
     "bind workspace",
     "bind packages",
     "cover sessions",
     "size tmpfs",
     "host name",
-    "root read-only",
-    "process limit",
     "user id",
     "new keyring",
     "nested user namespace",
+    "limit namespaces",
     "bounding set",
     "no new privileges",
     "capabilities",
     "home",
     "verify",
+    "runner",
 )
 _NUMBERS = {name: number for number, name in enumerate(PARK + SEAL, 1)}
 
@@ -56,11 +58,17 @@ class StepError(Exception):
         self.errno = cause.errno if isinstance(cause, OSError) else 0
 
 
-@contextlib.contextmanager
-def step(name: str) -> Iterator[None]:
-    if name not in _NUMBERS:
-        raise KeyError(name)
-    try:
-        yield
-    except Exception as e:
-        raise StepError(name, e) from e
+class step:
+    """A context that makes an exception in it that step's."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            raise StepError(self._name, error) from error

@@ -1,41 +1,88 @@
-"""Messages between the host and pid 1: one JSON object for each packet, descriptors only inward."""
+"""Messages between the host and pid 1: one JSON object for each packet, descriptors only inward.
+
+Most of the json module is passed by: a process that is as good as idle is to have touched little memory.
+"""
 
 import array
-import json
-import socket
+import os
+from collections.abc import Sequence
+from json.decoder import JSONDecoder
+from json.encoder import encode_basestring_ascii as _quoted
 
-# A packet may carry the environment of a session. The host's send buffer is the real bound.
+import _socket
+
+FIRST_FD = 3  # where a process has its channel
+# A packet may carry the environment of a session. The sender's buffer is the real bound.
 _MAX_PACKET = 1 << 20
-_MAX_FDS = 3
+_SPACE = _socket.CMSG_SPACE(3 * array.array("i").itemsize)
+
+
+_scan = JSONDecoder().scan_once
+
+
+def decode(packet: bytes) -> dict:
+    """What the host says, which puts no space around it."""
+    return _scan(packet.decode(), 0)[0]
+
+
+def encode(**message: str | int) -> bytes:
+    """What to say to the host."""
+    fields = [f'"{k}":{v if type(v) is int else _quoted(v)}' for k, v in message.items()]
+    return ("{" + ",".join(fields) + "}").encode()
+
+
+def pair() -> tuple[int, int]:
+    """The descriptors of both ends of a channel."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    return ours.detach(), theirs.detach()
+
+
+def move_up_front(fd: int) -> None:
+    """Makes fd FIRST_FD, and closes all others but the standard ones."""
+    if fd != FIRST_FD:
+        os.dup2(fd, FIRST_FD)
+    os.closerange(FIRST_FD + 1, 1 << 30)
 
 
 class Channel:
-    """The SEQPACKET socket to the host."""
+    """One end of a SEQPACKET socket."""
 
     def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._socket.set_inheritable(False)
+        os.set_inheritable(fd, False)
+        self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, fd)
+
+    @classmethod
+    def only(cls, fd: int) -> "Channel":
+        """The channel on fd, which becomes the only descriptor beside the standard ones."""
+        move_up_front(fd)
+        return cls(FIRST_FD)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def receive(self) -> tuple[dict, list[int]] | None:
-        """The next message with its descriptors, which the caller owns; None when the host is gone."""
-        space = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
+    def receive(self) -> tuple[bytes, list[int]] | None:
+        """The next packet with its descriptors, which the caller owns; None when the other side is gone."""
         try:
-            packet, ancillary, _, _ = self._socket.recvmsg(_MAX_PACKET, space, socket.MSG_CMSG_CLOEXEC)
+            packet, ancillary, _, _ = self._socket.recvmsg(_MAX_PACKET, _SPACE, _socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
             return None
         if not packet:
             return None
         fds = array.array("i")
         for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 fds.frombytes(data)
-        return json.loads(packet), list(fds)
+        return packet, list(fds)
 
-    def send(self, **message: object) -> None:
-        self._socket.send(json.dumps(message).encode())
+    def send(self, packet: bytes, fds: Sequence[int] = ()) -> None:
+        if fds:
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", fds))
+            self._socket.sendmsg([packet], [rights])
+        else:
+            self._socket.send(packet)
+
+    def close(self) -> None:
+        self._socket.close()
 
     def forget(self) -> None:
         """In a child: gives the descriptor up without closing it, since its number may be another's by then."""

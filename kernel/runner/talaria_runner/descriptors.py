@@ -17,7 +17,11 @@ _LOWEST = 900
 class Descriptors:
     """Control socket, and copies of the pipes on fd 1 and 2 that user code does not redirect."""
 
-    def __init__(self, control: int) -> None:
+    def __init__(self) -> None:
+        self.control = -1
+        self.pipes = (-1, -1)
+
+    def take(self, control: int) -> None:
         self.control = _move_up(control)
         self.pipes = (_copy_up(1), _copy_up(2))
 

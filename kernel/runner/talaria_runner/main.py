@@ -47,18 +47,23 @@ _PACKAGES = "TALARIA_PACKAGES"
 
 def run(control_fd: int) -> NoReturn:
     """Serves the host on control_fd, a stream socket. Called once, in the main thread of a process of its own."""
+    prepare()(control_fd)
+
+
+def prepare() -> Callable[[int], NoReturn]:
+    """The part of run for which the control socket is not needed. What it returns is the rest, and may be
+    called in a process that was forked in between. What is printed between the two is lost."""
     main = _make_main()
     _prepare_interpreter()
-    _Kernel(control_fd, main).serve()
+    return _Kernel(main).begin
 
 
 class _Kernel:
     """Its methods run in the main thread, but for accept."""
 
-    def __init__(self, control_fd: int, main: ModuleType) -> None:
-        self._descriptors = Descriptors(control_fd)
-        mark = urandom(16).hex()
-        self._outbox = Outbox(self._descriptors, mark)
+    def __init__(self, main: ModuleType) -> None:
+        self._descriptors = Descriptors()
+        self._outbox = Outbox(self._descriptors)
         self._interrupts = Interrupts()
         self._guard = Guard(self._interrupts)
         self._loop = EventLoop(self._interrupts)
@@ -81,10 +86,19 @@ class _Kernel:
             main, vars(builtins), self._guard, self._outbox, self._display, self._figures, self._loop,
             self._sources, self._tracebacks,
         )  # fmt: skip
+
+    def begin(self, control_fd: int) -> NoReturn:
+        for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
+            del os.environ[name]
+        self._descriptors.take(control_fd)
+        self._interrupts.install()
+        mark = urandom(16).hex()
         reader = Reader(self._descriptors.control, self._interrupts, self._stdin, self.accept)
+        self._outbox.open(mark)
         _start(self._outbox.run)
         _start(reader.run)
         self._outbox.put(frames.ready(mark))
+        self.serve()
 
     def _install(self) -> None:
         sys.stdout = sys.__stdout__ = self._streams[0]
@@ -208,8 +222,6 @@ def _make_main() -> ModuleType:
 
 def _prepare_interpreter() -> None:
     packages = os.environ.get(_PACKAGES)
-    for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
-        del os.environ[name]
     if packages and packages not in sys.path:
         sys.path.append(packages)
     if not hasattr(builtins, "quit"):

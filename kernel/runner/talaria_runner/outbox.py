@@ -51,7 +51,7 @@ class Outbox:
     only; between reading tail and the append there is neither, here and in streams.py.
     """
 
-    def __init__(self, descriptors: Descriptors, mark: str) -> None:
+    def __init__(self, descriptors: Descriptors) -> None:
         self.tail: Segment | None = None
         self.size = 0  # characters that wait
         self.credit = AT_ONCE
@@ -63,9 +63,19 @@ class Outbox:
         self._kick.acquire()
         self._thread = 0
         self._descriptors = descriptors
-        self._mark = mark
+        self._opened = False
+        self._mark = ""
         self._marks = 0  # the last mark written
         self._marking = False
+
+    def open(self, mark: str) -> None:
+        """Called before the thread runs. What was put until now is nobody's, and is dropped."""
+        self._mark = mark
+        self._marking = False
+        self._queue.clear()
+        self.tail = None
+        self.size = 0
+        self._opened = True
 
     def open_segment(self, stream: object, execution: Execution, text: str) -> None:
         segment = Segment(stream, execution, text)
@@ -93,7 +103,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Returns when all that was queued before is written."""
-        if self.forked or get_ident() == self._thread:
+        if self.forked or not self._opened or get_ident() == self._thread:
             return
         if not self._queue and not self._busy:
             return

@@ -54,8 +54,13 @@ def adopt(module: object) -> None:
     """Has a real IPython's display functions show here. Without a shell of its own it would print instead."""
     from talaria_runner import objects
 
+    # Where it was imported before, these have taken the functions over already.
+    holders = [module, *filter(None, map(sys.modules.get, ("IPython.display", "IPython.core.display")))]
     for name in ("display", "update_display", "clear_output", "publish_display_data"):
-        setattr(module, name, getattr(objects, name))
+        original = getattr(module, name, None)
+        for holder in holders:
+            if getattr(holder, name, None) is original:
+                setattr(holder, name, getattr(objects, name))
 
 
 def _get_ipython() -> None:

@@ -122,14 +122,14 @@ class Pipe:
 class Runner:
     """One runner. Use it as a context manager."""
 
-    def __init__(self, env: dict[str, str] | None = None, python: str = PYTHON) -> None:
+    def __init__(self, env: dict[str, str] | None = None, python: str = PYTHON, boot: str = _BOOT) -> None:
         self.directory = tempfile.TemporaryDirectory()
         ours, theirs = socket.socketpair()
         pipes = [os.pipe(), os.pipe()]
         # As high as the real host's, so that user code does not close it by accident.
         control = fcntl.fcntl(theirs, fcntl.F_DUPFD, 900)
         self.process = subprocess.Popen(
-            [python, "-I", "-S", "-c", _BOOT.format(lib=RUNNER, fd=control)],
+            [python, "-I", "-S", "-c", boot.format(lib=RUNNER, fd=control)],
             stdin=subprocess.DEVNULL,
             stdout=pipes[0][1],
             stderr=pipes[1][1],

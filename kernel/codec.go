@@ -1,0 +1,338 @@
+package kernel
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// RecordEncoding is the version of the encoding of records. Who passes encoded records on agrees on it first.
+const RecordEncoding = 1
+
+// MaxEncodedRecord bounds one encoded record, in bytes. The frames that come out of a kernel keep far below it.
+const MaxEncodedRecord = 64<<20 - 1<<10
+
+// What [DecodeRecords] finds wrong.
+var (
+	ErrTornRecord    = errors.New("a record is cut off")
+	ErrCorruptRecord = errors.New("a record is corrupt")
+	ErrUnknownRecord = errors.New("a record of a kind that this program does not know; run the version that wrote it, or a newer one")
+)
+
+// An encoded record is
+//
+//	length  u32  of all that follows the check sum
+//	check   u32  CRC-32C of all that follows it
+//	kseq    u64
+//	time    i64  nanoseconds since 1970
+//	kind    u8
+//	execution id, as text
+//	body
+//
+// with little-endian integers. A text is its length as a uvarint and its bytes. The body of a Stream is the name as a
+// text, and the printed bytes as they are. That of a Display is flags, the display id as a text, and two bundles;
+// that of a Result is two bundles. A bundle is the number of its members as a uvarint, and for each its name and its
+// JSON as texts. All other bodies are JSON.
+const (
+	recordPrefix = 8               // length and check sum
+	recordFixed  = 17              // number, time and kind
+	minRecord    = recordFixed + 1 // what length is at least
+)
+
+const (
+	kindSegment byte = iota // of the spool: not a record of a kernel
+	kindStarted
+	kindStream
+	kindDisplay
+	kindResult
+	kindRaised
+	kindClear
+	kindInputRequest
+	kindInputClosed
+	kindFinished
+	kindDied
+)
+
+const displayUpdate = 1 // flag of a Display
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// AppendRecord appends r, without its key, to dst. A record that is larger than MaxEncodedRecord is an error, and dst
+// is returned as it was.
+func AppendRecord(dst []byte, r Record) ([]byte, error) {
+	return appendRecord(dst, r.KSeq, r.Time, r.ExecutionID, r.Body)
+}
+
+func appendRecord(dst []byte, kseq uint64, at time.Time, execution string, body RecordBody) ([]byte, error) {
+	kind := kindOf(body)
+	b := beginRecord(dst, kseq, at, kind, execution)
+	switch body := body.(type) {
+	case Stream:
+		b = appendText(b, body.Name)
+		b = append(b, body.Text...)
+	case Display:
+		var flags byte
+		if body.Update {
+			flags = displayUpdate
+		}
+		b = appendText(append(b, flags), body.DisplayID)
+		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
+	case Result:
+		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
+	default:
+		if kind == kindSegment {
+			return dst, fmt.Errorf("encode record %d: %T is no kind of record", kseq, body)
+		}
+		object, err := json.Marshal(body)
+		if err != nil {
+			return dst, fmt.Errorf("encode record %d: %w", kseq, err)
+		}
+		b = append(b, object...)
+	}
+	return endRecord(b, len(dst))
+}
+
+// appendStream is appendRecord of a Stream whose text is b.
+func appendStream(dst []byte, kseq uint64, at time.Time, execution, name string, b []byte) ([]byte, error) {
+	r := beginRecord(dst, kseq, at, kindStream, execution)
+	r = append(appendText(r, name), b...)
+	return endRecord(r, len(dst))
+}
+
+func beginRecord(dst []byte, kseq uint64, at time.Time, kind byte, execution string) []byte {
+	dst = append(dst, make([]byte, recordPrefix)...)
+	dst = binary.LittleEndian.AppendUint64(dst, kseq)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(at.UnixNano()))
+	return appendText(append(dst, kind), execution)
+}
+
+// endRecord fills in the length and the check sum of the record that begins at from.
+func endRecord(b []byte, from int) ([]byte, error) {
+	r := b[from:]
+	if len(r) > MaxEncodedRecord {
+		return b[:from], fmt.Errorf("encode record: it takes %d bytes, %d is the most", len(r), MaxEncodedRecord)
+	}
+	binary.LittleEndian.PutUint32(r, uint32(len(r)-recordPrefix))
+	binary.LittleEndian.PutUint32(r[4:], crc32.Checksum(r[recordPrefix:], castagnoli))
+	return b, nil
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendBundle(dst []byte, bundle map[string]json.RawMessage) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(bundle)))
+	for name, value := range bundle {
+		dst = appendText(dst, name)
+		dst = append(binary.AppendUvarint(dst, uint64(len(value))), value...)
+	}
+	return dst
+}
+
+func kindOf(body RecordBody) byte {
+	switch body.(type) {
+	case Started:
+		return kindStarted
+	case Stream:
+		return kindStream
+	case Display:
+		return kindDisplay
+	case Result:
+		return kindResult
+	case Raised:
+		return kindRaised
+	case Clear:
+		return kindClear
+	case InputRequest:
+		return kindInputRequest
+	case InputClosed:
+		return kindInputClosed
+	case Finished:
+		return kindFinished
+	case Died:
+		return kindDied
+	}
+	return kindSegment
+}
+
+// DecodeRecords decodes whole encoded records of key that stand in a row and follow each other in number. What is
+// wrong is an error that wraps one of the above, beside the records before it. It keeps no reference to b.
+func DecodeRecords(key Key, b []byte) ([]Record, error) {
+	var records []Record
+	for len(b) > 0 {
+		raw, rest, err := cutRecord(b)
+		if err != nil {
+			return records, err
+		}
+		body, err := raw.decode()
+		if err != nil {
+			return records, fmt.Errorf("record %d: %w", raw.kseq, err)
+		}
+		if n := len(records); n > 0 && raw.kseq != records[n-1].KSeq+1 {
+			return records, fmt.Errorf("record %d follows record %d: %w", raw.kseq, records[n-1].KSeq, ErrCorruptRecord)
+		}
+		if records == nil {
+			records = make([]Record, 0, min(1+len(rest)/len(b[:len(b)-len(rest)]), 64))
+		}
+		records = append(records, Record{
+			Key: key, KSeq: raw.kseq, Time: time.Unix(0, raw.nanos), ExecutionID: string(raw.execution), Body: body,
+		})
+		b = rest
+	}
+	return records, nil
+}
+
+// rawRecord is a record whose body is not decoded. It aliases what it was cut from.
+type rawRecord struct {
+	kseq      uint64
+	nanos     int64
+	kind      byte
+	execution []byte
+	body      []byte
+}
+
+// recordSize is how many bytes the record that b begins with takes, or ErrTornRecord where b does not tell.
+func recordSize(b []byte) (int, error) {
+	if len(b) < recordPrefix {
+		return 0, ErrTornRecord
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n < minRecord || n > MaxEncodedRecord-recordPrefix {
+		return 0, fmt.Errorf("it says that it has %d bytes: %w", n, ErrCorruptRecord)
+	}
+	return recordPrefix + int(n), nil
+}
+
+// cutRecord cuts the first record off b and checks that it is as it was written.
+func cutRecord(b []byte) (r rawRecord, rest []byte, err error) {
+	size, err := recordSize(b)
+	if err != nil {
+		return r, b, err
+	}
+	if size > len(b) {
+		return r, b, ErrTornRecord
+	}
+	if crc32.Checksum(b[recordPrefix:size], castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		return r, b, ErrCorruptRecord
+	}
+	from := b[recordPrefix:size]
+	r.kseq = binary.LittleEndian.Uint64(from)
+	r.nanos = int64(binary.LittleEndian.Uint64(from[8:]))
+	r.kind = from[16]
+	in := input{b: from[recordFixed:]}
+	r.execution = in.text()
+	if r.body = in.b; in.bad {
+		return r, b, ErrCorruptRecord
+	}
+	return r, b[size:], nil
+}
+
+// numberOf is the number of the record that b begins with, which must have a whole head.
+func numberOf(b []byte) uint64 { return binary.LittleEndian.Uint64(b[recordPrefix:]) }
+
+func (r rawRecord) decode() (RecordBody, error) {
+	in := input{b: r.body}
+	var body RecordBody
+	switch r.kind {
+	case kindStream:
+		name := in.text()
+		body, in.b = Stream{Name: streamName(name), Text: string(in.b)}, nil
+	case kindDisplay:
+		update := in.byte()&displayUpdate != 0
+		id := string(in.text())
+		body = Display{DisplayID: id, Update: update, Data: in.bundle(), Metadata: in.bundle()}
+	case kindResult:
+		body = Result{Data: in.bundle(), Metadata: in.bundle()}
+	case kindStarted:
+		return decodeJSON[Started](r.body)
+	case kindRaised:
+		return decodeJSON[Raised](r.body)
+	case kindClear:
+		return decodeJSON[Clear](r.body)
+	case kindInputRequest:
+		return decodeJSON[InputRequest](r.body)
+	case kindInputClosed:
+		return decodeJSON[InputClosed](r.body)
+	case kindFinished:
+		return decodeJSON[Finished](r.body)
+	case kindDied:
+		return decodeJSON[Died](r.body)
+	default:
+		return nil, fmt.Errorf("kind %d: %w", r.kind, ErrUnknownRecord)
+	}
+	if in.bad || len(in.b) > 0 {
+		return nil, ErrCorruptRecord
+	}
+	return body, nil
+}
+
+func decodeJSON[T RecordBody](b []byte) (RecordBody, error) {
+	var body T
+	if err := json.Unmarshal(b, &body); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorruptRecord, err)
+	}
+	return body, nil
+}
+
+// streamName spares the allocation of the two usual names.
+func streamName(b []byte) string {
+	switch string(b) {
+	case "stdout":
+		return "stdout"
+	case "stderr":
+		return "stderr"
+	}
+	return string(b)
+}
+
+// input is what is left of bytes that are read front to back; bad tells that they ended too early.
+type input struct {
+	b   []byte
+	bad bool
+}
+
+func (in *input) byte() byte {
+	if len(in.b) == 0 {
+		in.bad = true
+		return 0
+	}
+	c := in.b[0]
+	in.b = in.b[1:]
+	return c
+}
+
+func (in *input) uvarint() uint64 {
+	n, size := binary.Uvarint(in.b)
+	if size <= 0 {
+		in.bad, in.b = true, nil
+		return 0
+	}
+	in.b = in.b[size:]
+	return n
+}
+
+func (in *input) text() []byte {
+	n := in.uvarint()
+	if n > uint64(len(in.b)) {
+		in.bad, in.b = true, nil
+		return nil
+	}
+	s := in.b[:n]
+	in.b = in.b[n:]
+	return s
+}
+
+// bundle is never nil.
+func (in *input) bundle() map[string]json.RawMessage {
+	bundle := map[string]json.RawMessage{}
+	for n := in.uvarint(); n > 0 && !in.bad; n-- {
+		name := string(in.text())
+		value := in.text()
+		bundle[name] = append(json.RawMessage{}, value...)
+	}
+	return bundle
+}

@@ -1,0 +1,392 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"talaria/kernel"
+)
+
+// ClientConfig says where the hosts are. Dir, Build and Spawn are required.
+type ClientConfig struct {
+	Dir            string // with a folder for each host
+	Build, Version string
+	// Spawn starts a host of this build, and returns when it is ready. ctx bounds the start, not the host's life.
+	Spawn func(ctx context.Context) error
+	Log   *slog.Logger
+
+	protocol Versions
+}
+
+// Client is all hosts of a directory as one [kernel.Host]: the newest of its build gets new kernels, older ones keep
+// theirs until these are forgotten, and what dead ones left is read from their spools and ends with a Died record, so
+// that its user sees no difference. What is said of the methods of [kernel.Host] holds for those here, and so does
+// this: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits while a broken
+// connection is made again. A directory has one Client at a time. It is safe for concurrent use.
+type Client struct {
+	cfg      ClientConfig
+	log      *slog.Logger
+	ctx      context.Context // ends with the client
+	cancel   context.CancelCauseFunc
+	routines sync.WaitGroup
+
+	mu      sync.Mutex                // guards what follows
+	hosts   map[string]*remote        // those that live, by id
+	strange map[string]error          // those that live and cannot be spoken with, and why
+	dead    map[string]*deadHost      // those of which something is left
+	kernels map[kernel.Key]*farKernel // those started or attached to here
+	current *remote                   // it gets new kernels
+	search  *search                   // for another one, while that goes on
+	envs    []kernel.Environment      // to be kept warm
+	conns   map[*conn]struct{}
+	closed  bool
+}
+
+// search is one attempt to find or make a host for new kernels.
+type search struct {
+	done   chan struct{}
+	remote *remote
+	err    error
+}
+
+// Open attaches to all hosts, takes up what dead ones left, and starts a host where none of this build takes new
+// kernels. ctx bounds the opening.
+func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.protocol == (Versions{}) {
+		cfg.protocol = supported
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open hosts: %w", err)
+	}
+	c := &Client{
+		cfg: cfg, log: cfg.Log, hosts: map[string]*remote{}, strange: map[string]error{}, dead: map[string]*deadHost{},
+		kernels: map[kernel.Key]*farKernel{}, conns: map[*conn]struct{}{},
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	if _, err := c.place(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open hosts: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// Close lets go of the hosts, which go on with their kernels. It is idempotent.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.cancel(kernel.ErrHostClosed)
+	for conn := range c.conns {
+		_ = conn.Close()
+	}
+	c.mu.Unlock()
+	c.routines.Wait()
+	return nil
+}
+
+// StopHosts tells every host to end, with its kernels, and returns when they have ended. ctx bounds the waiting.
+func (c *Client) StopHosts(ctx context.Context) error {
+	c.mu.Lock()
+	hosts := slices.Collect(maps.Values(c.hosts))
+	c.mu.Unlock()
+	if err := StopHosts(ctx, c.cfg.Dir); err != nil {
+		return err
+	}
+	for _, r := range hosts {
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			return fmt.Errorf("stop hosts: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Warm has these environments kept warm by the host that gets new kernels.
+func (c *Client) Warm(envs []kernel.Environment) {
+	c.mu.Lock()
+	c.envs = slices.Clone(envs)
+	r := c.current
+	c.mu.Unlock()
+	if r != nil {
+		c.begin(func() { c.warm(c.ctx, r, envs) })
+	}
+}
+
+func (c *Client) warm(ctx context.Context, r *remote, envs []kernel.Environment) {
+	if err := r.ask(ctx, opWarm, envs, nil); err != nil && c.ctx.Err() == nil {
+		c.log.Error("have environments kept warm", "host", r.id, "error", err)
+	}
+}
+
+// Sweep removes what the sandboxes of these handles left on the machine.
+func (c *Client) Sweep(ctx context.Context, handles []kernel.Handle) error {
+	r, err := c.place(ctx)
+	if err == nil {
+		err = r.ask(ctx, opSweep, sweepBody{Handles: handles}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	return nil
+}
+
+// Kernels lists the keys of all hosts, living and dead, but not of those that cannot be spoken with.
+func (c *Client) Kernels(ctx context.Context) ([]kernel.Key, error) {
+	all := map[kernel.Key]struct{}{}
+	for _, r := range c.living() {
+		var keys []kernel.Key
+		if err := r.ask(ctx, opKernels, nil, &keys); errors.Is(err, errBroken) {
+			continue // it has died meanwhile
+		} else if err != nil {
+			return nil, fmt.Errorf("list kernels of host %s: %w", r.id, err)
+		}
+		for _, key := range keys {
+			all[key] = struct{}{}
+		}
+	}
+	for _, d := range c.deadHosts() {
+		for _, key := range d.list() {
+			all[key] = struct{}{}
+		}
+	}
+	return slices.Collect(maps.Keys(all)), nil
+}
+
+// Stats is what the living hosts tell of themselves, the newest first.
+func (c *Client) Stats(ctx context.Context) ([]HostStats, error) {
+	var all []HostStats
+	for _, r := range c.living() {
+		var one HostStats
+		if err := r.ask(ctx, opStats, nil, &one); errors.Is(err, errBroken) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("stats of host %s: %w", r.id, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// living are the hosts that live, the newest first.
+func (c *Client) living() []*remote {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.SortedFunc(maps.Values(c.hosts), func(a, b *remote) int { return strings.Compare(b.id, a.id) })
+}
+
+func (c *Client) deadHosts() []*deadHost {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.dead))
+}
+
+// place is the host for new kernels; where there is none it is started. ctx bounds the waiting for that.
+func (c *Client) place(ctx context.Context) (*remote, error) {
+	c.mu.Lock()
+	if r := c.current; r != nil && r.takesKernels() {
+		c.mu.Unlock()
+		return r, nil
+	}
+	s := c.search
+	if s == nil {
+		s = &search{done: make(chan struct{})}
+		if !c.beginLocked(func() { c.find(s) }) {
+			c.mu.Unlock()
+			return nil, kernel.ErrHostClosed
+		}
+		c.search = s
+	}
+	c.mu.Unlock()
+	select {
+	case <-s.done:
+		return s.remote, s.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// find looks for a host, makes one where there is none, and prepares it.
+func (c *Client) find(s *search) {
+	s.remote, s.err = c.findHost(c.ctx)
+	if s.err == nil {
+		c.retireOthers(c.ctx, s.remote)
+		c.sweepDead(c.ctx, s.remote)
+	}
+	c.mu.Lock()
+	c.search, c.current = nil, s.remote
+	envs := c.envs
+	c.mu.Unlock()
+	close(s.done)
+	if s.err == nil && len(envs) > 0 {
+		c.warm(c.ctx, s.remote, envs)
+	}
+}
+
+func (c *Client) findHost(ctx context.Context) (*remote, error) {
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	if r := c.choose(); r != nil {
+		return r, nil
+	}
+	if err := c.cfg.Spawn(ctx); err != nil {
+		return nil, fmt.Errorf("start a host: %w", err)
+	}
+	if err := c.look(ctx); err != nil {
+		return nil, err
+	}
+	if r := c.choose(); r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("start a host: none of build %q answers in %s though one was started; see the file log in "+
+		"the newest folder there", c.cfg.Build, c.cfg.Dir)
+}
+
+// choose is the newest host of this build that takes kernels, or nil.
+func (c *Client) choose() *remote {
+	for _, r := range c.living() {
+		if r.build == c.cfg.Build && r.takesKernels() {
+			return r
+		}
+	}
+	return nil
+}
+
+// look takes up all folders that are not known yet.
+func (c *Client) look(ctx context.Context) error {
+	all, err := scan(c.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range all {
+		c.mu.Lock()
+		known := c.hosts[f.id] != nil || c.dead[f.id] != nil
+		c.mu.Unlock()
+		switch {
+		case known:
+		case f.dead:
+			c.bury(f, nil)
+		default:
+			if err := c.meet(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// meet connects to a host that lives. One that cannot be spoken with is left alone.
+func (c *Client) meet(ctx context.Context, f found) error {
+	r, err := c.connect(ctx, f)
+	if errors.Is(err, errBroken) {
+		if dead, _ := isDead(f.path); dead {
+			c.bury(f, nil)
+			return nil
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		delete(c.strange, f.id)
+		c.hosts[f.id] = r
+		if !c.beginLocked(r.run) {
+			_ = r.control.Close()
+			r.process.stop()
+			return kernel.ErrHostClosed
+		}
+	case errors.Is(err, errProtocol):
+		c.strange[f.id] = err
+		c.log.Error("a host speaks another protocol; its kernels cannot be reached", "error", err)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case f.info.ID == "":
+		c.log.Debug("a host is not ready", "host", f.id)
+	default:
+		c.strange[f.id] = fmt.Errorf("host %s (process %d) lives and cannot be reached; end that process: %w", f.id, f.info.PID, err)
+		c.log.Error("a host cannot be reached, nor can its kernels", "error", c.strange[f.id])
+	}
+	return nil
+}
+
+// retireOthers tells all hosts but the chosen one to take no new kernels.
+func (c *Client) retireOthers(ctx context.Context, chosen *remote) {
+	for _, r := range c.living() {
+		if r == chosen || !r.takesKernels() {
+			continue
+		}
+		r.retired.Store(true)
+		if err := r.ask(ctx, opRetire, nil, nil); err != nil && !errors.Is(err, errBroken) {
+			c.log.Error("retire a host", "host", r.id, "error", err)
+		}
+	}
+}
+
+// sweepDead has a living host remove what dead ones left on the machine.
+func (c *Client) sweepDead(ctx context.Context, living *remote) {
+	for _, d := range c.deadHosts() {
+		if d.isSwept() {
+			continue
+		}
+		if err := living.ask(ctx, opSweep, sweepBody{Instance: d.instance, Handles: d.handles}, nil); err != nil {
+			if ctx.Err() == nil {
+				c.log.Error("remove what a dead host left", "host", d.id, "error", err)
+			}
+			continue
+		}
+		d.setSwept()
+	}
+}
+
+// begin runs f on a goroutine that Close waits for. It is false when the client is closed.
+func (c *Client) begin(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.beginLocked(f)
+}
+
+func (c *Client) beginLocked(f func()) bool {
+	if c.closed {
+		return false
+	}
+	c.routines.Go(f)
+	return true
+}
+
+func (c *Client) folder(id string) string { return filepath.Join(c.cfg.Dir, id) }
+
+// dial connects to a host. Close closes the connection.
+func (c *Client) dial(ctx context.Context, path string) (*conn, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTime)
+	defer cancel()
+	u, pid, err := dial(ctx, path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", errBroken, err)
+	}
+	made := newConn(u)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, 0, errors.Join(kernel.ErrHostClosed, made.Close())
+	}
+	c.conns[made] = struct{}{}
+	return made, pid, nil
+}
+
+// hangUp is the end of a connection that dial made.
+func (c *Client) hangUp(made *conn) {
+	_ = made.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.conns, made)
+}

@@ -1,0 +1,122 @@
+package link
+
+import (
+	"context"
+	"errors"
+
+	"talaria/kernel"
+)
+
+// Execute gives the kernel a cell, as [kernel.Host.Execute] does.
+func (c *Client) Execute(key kernel.Key, e kernel.Execution) error {
+	again, err := c.command(c.ctx, key, opExecute, e, nil)
+	if again && errors.Is(err, kernel.ErrRepeated) { // it came through when the connection broke
+		return nil
+	}
+	return err
+}
+
+// Interrupt raises KeyboardInterrupt in that execution, as [kernel.Host.Interrupt] does.
+func (c *Client) Interrupt(key kernel.Key, executionID string) error {
+	_, err := c.command(c.ctx, key, opInterrupt, idBody{executionID}, nil)
+	return err
+}
+
+// Input answers the open question of that id, as [kernel.Host.Input] does.
+func (c *Client) Input(key kernel.Key, requestID, value string) error {
+	again, err := c.command(c.ctx, key, opInput, inputBody{requestID, value}, nil)
+	if again && errors.Is(err, kernel.ErrNoInputPending) {
+		return nil
+	}
+	return err
+}
+
+// RefuseInput tells the cell that nobody can answer, as [kernel.Host.RefuseInput] does.
+func (c *Client) RefuseInput(key kernel.Key, requestID string) error {
+	_, err := c.command(c.ctx, key, opRefuse, idBody{requestID}, nil)
+	return err
+}
+
+// Stop kills the kernel, as [kernel.Host.Stop] does, also one that was not attached to. That of a dead host is gone.
+func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error {
+	if c.known(key) == nil {
+		if _, err := c.Attach(ctx, key); err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+			return err
+		}
+	}
+	k := c.known(key)
+	if k == nil {
+		return nil
+	}
+	_, err := c.command(ctx, key, opStop, reasonBody{reason}, nil)
+	if err == nil {
+		k.mu.Lock()
+		k.stopped = true
+		k.mu.Unlock()
+	}
+	if errors.Is(err, kernel.ErrNoKernel) {
+		return nil
+	}
+	return err
+}
+
+// Usage is what the kernel's sandbox takes now.
+func (c *Client) Usage(ctx context.Context, key kernel.Key) (usage kernel.Usage, err error) {
+	_, err = c.command(ctx, key, opUsage, nil, &usage)
+	return usage, err
+}
+
+// ChangeLimits changes the limits of a living kernel, as [kernel.Host.ChangeLimits] does.
+func (c *Client) ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error) {
+	_, err = c.command(ctx, key, opChangeLimits, limits, &layers)
+	return layers, err
+}
+
+// command sends a request to the kernel. Where the connection breaks and is made again it is sent again, and again is
+// true: it may have been obeyed already. It is ErrNoKernel where the kernel is gone, or not known here.
+func (c *Client) command(ctx context.Context, key kernel.Key, op string, in, out any) (again bool, err error) {
+	k := c.known(key)
+	if k == nil {
+		return false, kernel.ErrNoKernel
+	}
+	for range tries {
+		call, err := k.connection(ctx)
+		if err != nil {
+			return again, err
+		}
+		if err = call.call(ctx, op, in, out); !errors.Is(err, errBroken) {
+			return again, err
+		}
+		again = true
+		_ = call.Close() // so that its reader notices too
+		select {
+		case <-call.broken:
+		case <-ctx.Done():
+			return again, context.Cause(ctx)
+		}
+	}
+	return again, kernel.ErrNoKernel
+}
+
+// connection waits while the connection is made again. It is ErrNoKernel when that will not be.
+func (k *farKernel) connection(ctx context.Context) (*caller, error) {
+	for {
+		k.mu.Lock()
+		call, changed := k.call, k.changed
+		over := k.err != nil || k.left != nil
+		k.mu.Unlock()
+		switch {
+		case over:
+			return nil, kernel.ErrNoKernel
+		case call != nil && !isClosed(call.broken):
+			return call, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-k.c.ctx.Done():
+			return nil, kernel.ErrHostClosed
+		}
+	}
+}

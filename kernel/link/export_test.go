@@ -1,0 +1,29 @@
+package link
+
+import (
+	"time"
+
+	"talaria/kernel"
+)
+
+// SpeakFrom makes a host speak other versions of the protocol.
+func (c *ServerConfig) SpeakFrom(lowest, highest int) { c.protocol = Versions{lowest, highest} }
+
+// Drain sets how long a host that ends waits for its servers.
+func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
+
+// Break breaks the connection of a kernel, and with control also that to its host.
+func (c *Client) Break(key kernel.Key, control bool) {
+	k := c.known(key)
+	k.mu.Lock()
+	call := k.call
+	k.mu.Unlock()
+	if call != nil {
+		_ = call.Close()
+	}
+	if control {
+		k.host.mu.Lock()
+		defer k.host.mu.Unlock()
+		_ = k.host.control.Close()
+	}
+}

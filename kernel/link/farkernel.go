@@ -1,0 +1,351 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"talaria/kernel"
+)
+
+// abortTime bounds the ending of a kernel whose start was given up.
+const abortTime = 30 * time.Second
+
+// joinBytes is how many bytes of records that wait are decoded together.
+const joinBytes = 1 << 20
+
+// farKernel is a kernel as its client sees it: behind a connection, behind one that is made again, in the spool of a
+// dead host, or given up.
+type farKernel struct {
+	c      *Client
+	key    kernel.Key
+	host   *remote       // nil where it was dead from the start
+	handle kernel.Handle // guarded by the client's mu
+
+	began chan struct{} // closed when the start or attachment has succeeded or failed
+
+	mu      sync.Mutex // guards what follows
+	call    *caller    // nil unless connected
+	left    *remains   // once its host is dead
+	err     error      // once it is given up
+	changed chan struct{}
+
+	lease   uint64
+	asked   bool     // on this connection, for records
+	inbox   [][]byte // encoded records
+	after   uint64   // the number of the last record that Next gave
+	taken   uint64   // bytes that Next took and the host was not told of
+	running string   // the execution that runs after that record
+	died    uint64   // the number of the Died record, once Next gave it
+	stopped bool     // the host has said that nothing of it is left
+	acked   uint64
+}
+
+func (c *Client) newKernel(key kernel.Key, host *remote) *farKernel {
+	return &farKernel{c: c, key: key, host: host, began: make(chan struct{}), changed: make(chan struct{})}
+}
+
+// start starts the kernel on its host. After an error nothing of it is left there.
+func (k *farKernel) start(
+	ctx context.Context, env kernel.Environment, spec kernel.Spec,
+) (info kernel.KernelInfo, err error) {
+	made, _, err := k.c.dial(ctx, k.host.path)
+	if err != nil {
+		return info, err
+	}
+	call := newCaller(made, k.receive)
+	if !k.c.begin(func() { k.run(call) }) {
+		k.c.hangUp(made)
+		return info, kernel.ErrHostClosed
+	}
+	defer close(k.began)
+	in := startBody{
+		Protocol: k.host.protocol, Key: k.key, Env: env, Spec: spec,
+		Workspace: spec.Workspace != nil, Packages: spec.Packages != nil,
+	}
+	in.Spec.Workspace, in.Spec.Packages = nil, nil
+	files := slices.DeleteFunc([]*os.File{spec.Workspace, spec.Packages}, func(f *os.File) bool { return f == nil })
+	var out startReply
+	if err = call.call(ctx, opStart, in, &out, files...); err != nil {
+		if ctx.Err() != nil { // whatever becomes of it, nothing stays
+			abort, cancel := context.WithTimeout(k.c.ctx, abortTime)
+			defer cancel()
+			_ = call.call(abort, opAbort, nil, nil)
+		}
+		_ = call.Close()
+		return info, err
+	}
+	k.c.mu.Lock()
+	k.handle = out.Info.Handle
+	k.c.mu.Unlock()
+	if lives, _ := k.connected(call, out.Lease); !lives {
+		_ = call.Close()
+	}
+	return out.Info, nil
+}
+
+// attach makes a connection to the kernel.
+func (k *farKernel) attach(ctx context.Context) (*caller, attachReply, error) {
+	var out attachReply
+	made, _, err := k.c.dial(ctx, k.host.path)
+	if err != nil {
+		return nil, out, err
+	}
+	call := newCaller(made, k.receive)
+	err = call.open(ctx, opAttach, attachBody{Protocol: k.host.protocol, Key: k.key, Lease: k.lease}, &out)
+	if err != nil {
+		k.c.hangUp(made)
+	}
+	return call, out, err
+}
+
+// connected takes a connection into use, unless the kernel was given up meanwhile. What is acknowledged already may
+// have been lost with the connection before.
+func (k *farKernel) connected(call *caller, lease uint64) (lives bool, acked uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.call, k.lease, k.asked, k.inbox, k.taken = call, lease, false, nil, 0
+		k.notify()
+	}
+	return k.err == nil, k.acked
+}
+
+// notify wakes who waits for a change. The caller holds mu.
+func (k *farKernel) notify() {
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// giveUp ends all that goes on with the kernel here.
+func (k *farKernel) giveUp(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err != nil {
+		return
+	}
+	k.err = err
+	if k.call != nil {
+		_ = k.call.Close()
+		k.call = nil
+	}
+	if k.left != nil {
+		k.left.close(false)
+	}
+	k.notify()
+}
+
+// run reads the kernel's connection, and makes it again when it breaks.
+func (k *farKernel) run(call *caller) {
+	for call != nil {
+		_ = call.run()
+		k.c.hangUp(call.conn)
+		<-k.began
+		k.mu.Lock()
+		lives := k.call == call
+		if lives {
+			k.call, k.inbox = nil, nil
+			k.notify()
+		}
+		k.mu.Unlock()
+		if !lives || k.c.ctx.Err() != nil {
+			return
+		}
+		call = k.again()
+	}
+}
+
+// again connects again to the kernel. It is nil when its host is dead, or it is given up.
+func (k *farKernel) again() *caller {
+	pause := tryPause
+	for range tries {
+		call, out, err := k.attach(k.c.ctx)
+		switch {
+		case err == nil:
+			lives, acked := k.connected(call, out.Lease)
+			if acked > 0 {
+				_ = call.writeNumber(frameAck, acked)
+			}
+			if !lives {
+				k.c.hangUp(call.conn)
+				return nil
+			}
+			return call
+		case errors.Is(err, ErrTakenOver), errors.Is(err, kernel.ErrNoKernel):
+			k.giveUp(err)
+			return nil
+		}
+		k.c.log.Debug("connect again to a kernel", "session", k.key.Session, "error", err)
+		if k.host.judged(k.c.ctx, pause) {
+			break
+		}
+		pause *= 2
+	}
+	var left *deadHost
+	switch {
+	case k.host.judged(k.c.ctx, judgeTime):
+		left = k.host.left
+	case k.c.ctx.Err() != nil:
+		return nil
+	default:
+		k.c.log.Error("a host lives and does not give a kernel back; it counts as dead", "host", k.host.id,
+			"session", k.key.Session)
+		left = &deadHost{c: k.c, id: k.host.id, path: k.host.path, held: true}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		k.left = left.open(k.key)
+		k.left.running = k.running
+		k.notify()
+	}
+	return nil
+}
+
+// receive takes records from the connection.
+func (k *farKernel) receive(encoded []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.inbox = append(k.inbox, encoded)
+	k.notify()
+}
+
+// Next waits for records of the kernel, as [kernel.Host.Next] does. It is ErrTakenOver when another server has
+// attached to it.
+func (c *Client) Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error) {
+	k := c.known(key)
+	if k == nil {
+		return nil, kernel.ErrNoKernel
+	}
+	for {
+		records, changed, err := k.next(after)
+		if err != nil || len(records) > 0 {
+			return records, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-c.ctx.Done():
+			return nil, kernel.ErrHostClosed
+		}
+	}
+}
+
+// next gives the records that are there, or what to wait for.
+func (k *farKernel) next(after uint64) ([]kernel.Record, <-chan struct{}, error) {
+	k.mu.Lock()
+	call, changed := k.call, k.changed
+	switch {
+	case k.died != 0 && after >= k.died:
+		k.mu.Unlock()
+		return nil, nil, io.EOF
+	case k.err != nil:
+		err := k.err
+		k.mu.Unlock()
+		return nil, nil, err
+	case k.left != nil:
+		left := k.left
+		k.mu.Unlock()
+		records, err := left.next(after)
+		return records, nil, err
+	case call == nil:
+		k.mu.Unlock()
+	case !k.asked:
+		k.asked, k.after = true, after
+		k.mu.Unlock()
+		_ = call.writeNumber(frameRead, after) // where that fails the connection is made again
+	case k.after != after:
+		k.mu.Unlock()
+		_ = call.Close() // the next connection begins there
+	case len(k.inbox) == 0:
+		k.mu.Unlock()
+	default:
+		encoded, taken := k.take()
+		k.mu.Unlock()
+		if taken > 0 {
+			_ = call.writeNumber(frameTaken, taken)
+		}
+		records, err := k.decode(encoded)
+		return records, nil, err
+	}
+	return nil, changed, nil
+}
+
+// take takes records that wait, and tells what to report as taken. The caller holds mu.
+func (k *farKernel) take() (encoded []byte, taken uint64) {
+	encoded, n := k.inbox[0], 1
+	for n < len(k.inbox) && len(encoded)+len(k.inbox[n]) <= joinBytes {
+		encoded = append(encoded, k.inbox[n]...)
+		n++
+	}
+	if k.inbox = k.inbox[n:]; len(k.inbox) == 0 {
+		k.inbox = nil
+	}
+	if k.taken += uint64(len(encoded)); k.taken >= window/4 {
+		taken, k.taken = k.taken, 0
+	}
+	return encoded, taken
+}
+
+// decode decodes what Next gives.
+func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
+	records, err := kernel.DecodeRecords(k.key, encoded)
+	if err != nil {
+		err = fmt.Errorf("read what the host sent: %w", err)
+		k.giveUp(err)
+	}
+	if len(records) == 0 {
+		return nil, err
+	}
+	newest := records[len(records)-1]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.after, k.running = newest.KSeq, runsAfter(k.running, records)
+	if _, ok := newest.Body.(kernel.Died); ok {
+		k.died = newest.KSeq
+	}
+	return records, nil
+}
+
+// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays.
+func (c *Client) Ack(key kernel.Key, kseq uint64) {
+	k := c.known(key)
+	if k == nil {
+		return
+	}
+	left, over := k.ack(kseq)
+	if !over {
+		return
+	}
+	c.lose(k)
+	k.giveUp(kernel.ErrNoKernel)
+	if left != nil {
+		left.close(true)
+	}
+}
+
+// ack reports whether nothing is left to come from the kernel.
+func (k *farKernel) ack(kseq uint64) (left *remains, over bool) {
+	k.mu.Lock()
+	call, left := k.call, k.left
+	gone := k.err != nil
+	k.acked = max(k.acked, min(kseq, k.after))
+	over = k.died != 0 && kseq >= k.died || k.stopped && kseq == math.MaxUint64
+	k.mu.Unlock()
+	switch {
+	case gone:
+		return nil, false
+	case left != nil:
+		return left, left.ack(kseq)
+	case call != nil:
+		_ = call.writeNumber(frameAck, kseq)
+	}
+	return nil, over
+}

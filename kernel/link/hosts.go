@@ -1,0 +1,94 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"talaria/kernel"
+)
+
+// HostInfo is a host as its folder shows it.
+type HostInfo struct {
+	Info    // zero but for the ID where the host is not ready, or was never
+	Path    string
+	Alive   bool
+	Kernels []kernel.Key // that it runs, or of which it has records that nobody acknowledged
+}
+
+// List lists the hosts whose folders are in dir, the newest first. It disturbs neither them nor their server.
+func List(dir string) ([]HostInfo, error) {
+	all, err := scan(dir)
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]HostInfo, len(all))
+	for i, f := range all {
+		hosts[i] = HostInfo{Info: f.info, Path: f.path, Alive: !f.dead}
+		hosts[i].ID = f.id
+		if hosts[i].Kernels, err = kernel.SpoolKeys((&Folder{Path: f.path}).Spool()); err != nil {
+			return nil, fmt.Errorf("host %s: %w", f.id, err)
+		}
+	}
+	return hosts, nil
+}
+
+// StopHosts tells all living hosts whose folders are in dir to end, with their kernels, whatever protocol they speak,
+// and returns when they have ended. It needs no server. ctx bounds the waiting.
+func StopHosts(ctx context.Context, dir string) error {
+	all, err := scan(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range all {
+		if f.dead {
+			continue
+		}
+		if err := stopHost(ctx, f); err != nil {
+			errs = append(errs, fmt.Errorf("stop host %s (process %d): %w", f.id, f.info.PID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func stopHost(ctx context.Context, f found) error {
+	u, pid, err := dial(ctx, f.path)
+	if err != nil {
+		return err
+	}
+	control := newCaller(newConn(u), nil)
+	defer control.Close()
+	watched := watch(pid)
+	defer watched.stop()
+	var is helloReply
+	err = control.open(ctx, opHello, helloBody{Protocol: supported}, &is)
+	if err != nil && !errors.Is(err, errProtocol) {
+		return err
+	}
+	if is.ID != f.id {
+		return fmt.Errorf("another process answers on its socket: it says that it is %q", is.ID)
+	}
+	if err := control.open(ctx, opStop, nil, nil); err != nil && !errors.Is(err, errBroken) {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- control.run() }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		_ = control.Close()
+		<-ended
+		return context.Cause(ctx)
+	}
+	if pid == os.Getpid() { // a host within this process: its lock is all that ends, before its connections
+		return nil
+	}
+	select {
+	case <-watched.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,274 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talaria/kernel"
+)
+
+// readPause is between two attempts to read records that the disk does not give.
+const readPause = time.Second
+
+// kernelConn is the connection of one kernel, on the host's side. Its reader obeys commands in their order; what takes
+// long, and the flow of records, have goroutines of their own.
+type kernelConn struct {
+	*conn
+	s      *server
+	key    kernel.Key
+	ctx    context.Context // ends when the connection ends or another took over
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nothing that came on it is obeyed any more
+	others sync.WaitGroup
+
+	ended atomic.Bool // the kernel has died
+
+	reading bool   // the flow has begun; the reader's
+	acked   uint64 // the reader's
+
+	start struct { // of a kernel that this connection starts
+		cancel context.CancelFunc
+		done   chan struct{}
+		ok     bool // it lives; valid when done is closed, and so is
+		told   bool // that the server was told so
+	}
+
+	mu     sync.Mutex // guards what follows
+	taken  uint64
+	credit chan struct{} // has room for one: taken has grown
+}
+
+func (s *server) newKernelConn(c *conn, key kernel.Key) *kernelConn {
+	k := &kernelConn{conn: c, s: s, key: key, done: make(chan struct{}), credit: make(chan struct{}, 1)}
+	k.ctx, k.cancel = context.WithCancel(s.ctx)
+	return k
+}
+
+// cut ends the connection for another one: it takes nothing more, obeys what has come, and then nothing of it is obeyed
+// any more.
+func (k *kernelConn) cut() {
+	k.cancel()
+	_ = k.unix.SetWriteDeadline(time.Unix(1, 0)) // nobody waits for its answers
+	_ = k.unix.CloseRead()
+	<-k.done
+}
+
+// finish ends what came on the connection.
+func (k *kernelConn) finish() {
+	k.cancel()
+	k.others.Wait()
+	close(k.done)
+}
+
+// serve reads the connection to its end.
+func (k *kernelConn) serve() {
+	var err error
+	for err == nil {
+		err = k.next()
+	}
+	if err != nil && !errors.Is(err, io.EOF) && k.ctx.Err() == nil {
+		k.s.log.Debug("the connection of a kernel broke", "session", k.key.Session, "error", err)
+	}
+	k.cancel()
+	if k.start.done != nil {
+		if <-k.start.done; k.start.ok && !k.start.told {
+			k.forget()
+		}
+	}
+	k.finish()
+	if k.ended.Load() {
+		// Its server has gone after the last record. Nothing of it is left once Stop has returned.
+		_ = k.s.host.Stop(k.s.ctx, k.key, kernel.ReasonShutdown)
+		k.s.host.Ack(k.key, k.acked)
+		gone, cancel := context.WithCancel(k.s.ctx)
+		cancel()
+		if _, err := k.s.host.Attach(gone, k.key); errors.Is(err, kernel.ErrNoKernel) {
+			k.s.drop(k)
+		}
+	}
+}
+
+// forget ends the kernel and drops all its records.
+func (k *kernelConn) forget() {
+	if err := k.s.host.Stop(k.s.ctx, k.key, "start"); err != nil {
+		k.s.log.Error("stop a kernel whose start was given up", "session", k.key.Session, "error", err)
+	}
+	k.s.host.Ack(k.key, math.MaxUint64)
+	k.s.drop(k)
+}
+
+// next obeys one message.
+func (k *kernelConn) next() error {
+	t, payload, err := k.read()
+	if err != nil {
+		return err
+	}
+	if t == frameRequest {
+		r, err := parseRequest(t, payload)
+		if err != nil {
+			return err
+		}
+		return k.obey(r)
+	}
+	n, err := number(payload)
+	if err != nil {
+		return err
+	}
+	switch t {
+	case frameAck:
+		k.acked = max(k.acked, n)
+		k.s.host.Ack(k.key, n)
+	case frameTaken:
+		k.mu.Lock()
+		k.taken += n
+		k.mu.Unlock()
+		select {
+		case k.credit <- struct{}{}:
+		default:
+		}
+	case frameRead:
+		if k.reading {
+			return errors.New("records were asked for twice")
+		}
+		k.reading = true
+		k.others.Go(func() { k.push(n) })
+	default:
+		return fmt.Errorf("a message of type %d where a request was due", t)
+	}
+	return nil
+}
+
+// push sends the records above after until there are no more, or the connection ends.
+func (k *kernelConn) push(after uint64) {
+	var sent uint64
+	for k.waitCredit(sent) {
+		encoded, last, err := k.s.host.Read(k.ctx, k.key, after)
+		if errors.Is(err, io.EOF) || errors.Is(err, kernel.ErrNoKernel) {
+			k.ended.Store(true)
+			return
+		}
+		if err != nil {
+			k.giveUp(err)
+			return
+		}
+		if k.write(frameRecords, encoded) != nil {
+			k.cancel()
+			return
+		}
+		after, sent = last, sent+uint64(len(encoded))
+	}
+}
+
+// giveUp closes the connection when the kernel's records cannot be read. The server tries again soon enough.
+func (k *kernelConn) giveUp(err error) {
+	if k.ctx.Err() != nil {
+		return
+	}
+	k.s.log.Error("read records", "session", k.key.Session, "error", err)
+	pause := time.NewTimer(readPause)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-k.ctx.Done():
+	}
+	_ = k.Close()
+}
+
+// waitCredit waits until the server has taken enough of what was sent.
+func (k *kernelConn) waitCredit(sent uint64) bool {
+	for {
+		k.mu.Lock()
+		ok := sent-min(k.taken, sent) < window
+		k.mu.Unlock()
+		if ok {
+			return k.ctx.Err() == nil
+		}
+		select {
+		case <-k.credit:
+		case <-k.ctx.Done():
+			return false
+		}
+	}
+}
+
+// obey obeys a request. What may take long answers later.
+func (k *kernelConn) obey(r request) error {
+	host := k.s.host
+	switch r.Op {
+	case opExecute:
+		var e kernel.Execution
+		err := r.decode(&e)
+		if err == nil {
+			err = host.Execute(k.key, e)
+		}
+		return k.answer(r.N, nil, err)
+	case opInterrupt:
+		var in idBody
+		err := r.decode(&in)
+		if err == nil {
+			err = host.Interrupt(k.key, in.ID)
+		}
+		return k.answer(r.N, nil, err)
+	case opInput:
+		var in inputBody
+		err := r.decode(&in)
+		if err == nil {
+			err = host.Input(k.key, in.RequestID, in.Value)
+		}
+		return k.answer(r.N, nil, err)
+	case opRefuse:
+		var in idBody
+		err := r.decode(&in)
+		if err == nil {
+			err = host.RefuseInput(k.key, in.ID)
+		}
+		return k.answer(r.N, nil, err)
+	}
+	k.others.Go(func() {
+		out, err := k.slow(r)
+		_ = k.answer(r.N, out, err)
+	})
+	return nil
+}
+
+func (k *kernelConn) slow(r request) (out any, err error) {
+	ctx, cancel := r.context(k.ctx)
+	defer cancel()
+	switch r.Op {
+	case opStop:
+		var in reasonBody
+		if err := r.decode(&in); err != nil {
+			return nil, err
+		}
+		if err := k.s.host.Stop(ctx, k.key, in.Reason); err != nil {
+			return nil, err
+		}
+		k.ended.Store(true)
+		return nil, nil
+	case opUsage:
+		return k.s.host.Usage(ctx, k.key)
+	case opChangeLimits:
+		var limits kernel.Limits
+		if err := r.decode(&limits); err != nil {
+			return nil, err
+		}
+		return k.s.host.ChangeLimits(ctx, k.key, limits)
+	case opAbort:
+		if k.start.done == nil {
+			return nil, errors.New("this connection started no kernel")
+		}
+		k.start.cancel()
+		<-k.start.done
+		if k.start.ok {
+			k.forget()
+		}
+		return nil, nil
+	}
+	return nil, fmt.Errorf("the host does not know the request %q", r.Op)
+}

@@ -1,0 +1,210 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"talaria/kernel"
+)
+
+// The requests. The first three open a connection; the last ones are for that of a kernel.
+const (
+	opHello  = "hello"
+	opStart  = "start"
+	opAttach = "attach"
+
+	opKernels = "kernels"
+	opWarm    = "warm"
+	opSweep   = "sweep"
+	opRetire  = "retire"
+	opStop    = "stop" // of the host on a control connection, of the kernel on its own
+	opStats   = "stats"
+
+	opAbort        = "abort" // a start: nothing of it stays
+	opExecute      = "execute"
+	opInterrupt    = "interrupt"
+	opInput        = "input"
+	opRefuse       = "refuse"
+	opUsage        = "usage"
+	opChangeLimits = "change_limits"
+)
+
+type request struct {
+	N         uint64          `json:"n"`
+	Op        string          `json:"op"`
+	TimeoutMS int64           `json:"timeout_ms,omitzero"` // from the caller's context
+	Body      json.RawMessage `json:"body,omitempty"`
+}
+
+type reply struct {
+	N     uint64          `json:"n"`
+	Error *remoteError    `json:"error,omitempty"`
+	Body  json.RawMessage `json:"body,omitempty"`
+}
+
+type (
+	helloBody struct {
+		Protocol Versions `json:"protocol"`
+		Build    string   `json:"build"`
+		Version  string   `json:"version"`
+	}
+	helloReply struct {
+		ID       string   `json:"id"`
+		Protocol Versions `json:"protocol"`
+		Agreed   int      `json:"agreed"`
+		Build    string   `json:"build"`
+		Version  string   `json:"version"`
+		Instance string   `json:"instance"`
+		Retired  bool     `json:"retired"`
+	}
+	startBody struct {
+		Protocol  int                `json:"protocol"`
+		Key       kernel.Key         `json:"key"`
+		Env       kernel.Environment `json:"env"`
+		Spec      kernel.Spec        `json:"spec"` // without its directories, which travel as descriptors
+		Workspace bool               `json:"workspace"`
+		Packages  bool               `json:"packages"`
+	}
+	startReply struct {
+		Lease uint64            `json:"lease"`
+		Info  kernel.KernelInfo `json:"info"`
+	}
+	attachBody struct {
+		Protocol int        `json:"protocol"`
+		Key      kernel.Key `json:"key"`
+		// Lease is that of an earlier connection which broke: the attachment fails when another came in between.
+		Lease uint64 `json:"lease,omitzero"`
+	}
+	attachReply struct {
+		Lease      uint64            `json:"lease"`
+		Attachment kernel.Attachment `json:"attachment"`
+	}
+	sweepBody struct {
+		Instance string          `json:"instance,omitempty"` // of a dead host; "" is the host's own
+		Handles  []kernel.Handle `json:"handles"`
+	}
+	inputBody struct {
+		RequestID string `json:"request_id"`
+		Value     string `json:"value,omitempty"`
+	}
+	idBody struct {
+		ID string `json:"id"` // of an execution or a question
+	}
+	reasonBody struct {
+		Reason string `json:"reason"`
+	}
+)
+
+// remoteError is an error of the other side. It wraps what callers branch on.
+type remoteError struct {
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message"`
+}
+
+func (e *remoteError) Error() string { return e.Message }
+func (e *remoteError) Unwrap() error {
+	for _, c := range codes {
+		if c.code == e.Code {
+			return c.err
+		}
+	}
+	return nil
+}
+
+var codes = []struct {
+	code string
+	err  error
+}{
+	{"retired", errRetired},
+	{"protocol", errProtocol},
+	{"taken_over", ErrTakenOver},
+	{"no_kernel", kernel.ErrNoKernel},
+	{"kernel_exists", kernel.ErrKernelExists},
+	{"kernel_busy", kernel.ErrKernelBusy},
+	{"repeated", kernel.ErrRepeated},
+	{"no_input_pending", kernel.ErrNoInputPending},
+	{"host_closed", kernel.ErrHostClosed},
+	{"needs_reset", kernel.ErrNeedsReset},
+	{"deadline", context.DeadlineExceeded},
+	{"cancelled", context.Canceled},
+}
+
+func toRemote(err error) *remoteError {
+	if err == nil {
+		return nil
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return &remoteError{Code: c.code, Message: err.Error()}
+		}
+	}
+	return &remoteError{Message: err.Error()}
+}
+
+func newRequest(ctx context.Context, n uint64, op string, body any) ([]byte, error) {
+	r := request{N: n, Op: op}
+	if at, ok := ctx.Deadline(); ok {
+		r.TimeoutMS = max(time.Until(at).Milliseconds(), 1)
+	}
+	var err error
+	if body != nil {
+		if r.Body, err = json.Marshal(body); err != nil {
+			return nil, fmt.Errorf("request %s: %w", op, err)
+		}
+	}
+	return json.Marshal(r)
+}
+
+// context is what bounds a request.
+func (r request) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.TimeoutMS <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, time.Duration(r.TimeoutMS)*time.Millisecond)
+}
+
+func (r request) decode(body any) error {
+	if err := json.Unmarshal(r.Body, body); err != nil {
+		return fmt.Errorf("request %s: %w", r.Op, err)
+	}
+	return nil
+}
+
+// answer sends the reply to a request.
+func (c *conn) answer(n uint64, body any, err error) error {
+	r := reply{N: n, Error: toRemote(err)}
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		r.Body = b
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return c.write(frameReply, b)
+}
+
+// readRequest reads a frame that must be a request.
+func (c *conn) readRequest() (r request, err error) {
+	t, payload, err := c.read()
+	if err != nil {
+		return r, err
+	}
+	return parseRequest(t, payload)
+}
+
+func parseRequest(t frameType, payload []byte) (r request, err error) {
+	if t != frameRequest {
+		return r, fmt.Errorf("a message of type %d where a request was due", t)
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("read a request: %w", err)
+	}
+	return r, nil
+}

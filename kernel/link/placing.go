@@ -1,0 +1,142 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"talaria/kernel"
+)
+
+// Start starts a kernel on the host for new kernels. When that host dies or ends meanwhile it is tried once more, on
+// another one; no code of the session has run by then.
+func (c *Client) Start(
+	ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec,
+) (kernel.KernelInfo, error) {
+	for try := 0; ; try++ {
+		info, err := c.startOnce(ctx, key, env, spec)
+		again := errors.Is(err, errBroken) || errors.Is(err, errRetired) || errors.Is(err, kernel.ErrHostClosed)
+		if err == nil {
+			return info, nil
+		}
+		if !again || try > 0 || ctx.Err() != nil || c.ctx.Err() != nil {
+			return kernel.KernelInfo{}, fmt.Errorf("start kernel: %w", err)
+		}
+		c.log.Warn("a host could not start a kernel; trying another", "session", key.Session, "error", err)
+	}
+}
+
+func (c *Client) startOnce(
+	ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec,
+) (info kernel.KernelInfo, err error) {
+	r, err := c.place(ctx)
+	if err != nil {
+		return info, err
+	}
+	k := c.newKernel(key, r)
+	c.mu.Lock()
+	if c.kernels[key] != nil {
+		c.mu.Unlock()
+		return info, kernel.ErrKernelExists
+	}
+	c.kernels[key] = k
+	c.mu.Unlock()
+	info, err = k.start(ctx, env, spec)
+	if err == nil {
+		return info, nil
+	}
+	c.lose(k)
+	switch {
+	case errors.Is(err, errRetired), errors.Is(err, kernel.ErrHostClosed):
+		r.retired.Store(true)
+	case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
+		r.left.forget(key)
+	}
+	return info, err
+}
+
+// lose forgets a kernel, unless another has its key.
+func (c *Client) lose(k *farKernel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kernels[k.key] == k {
+		delete(c.kernels, k.key)
+	}
+}
+
+// Attach takes up a kernel that an earlier server started, wherever it is. It is an error that says what to do where
+// that is a host which cannot be spoken with.
+func (c *Client) Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error) {
+	for _, r := range c.living() {
+		a, err := c.attachOn(ctx, r, key)
+		switch {
+		case err == nil:
+			return a, nil
+		case errors.Is(err, kernel.ErrNoKernel):
+		case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
+		default:
+			return kernel.Attachment{}, fmt.Errorf("attach to a kernel of host %s: %w", r.id, err)
+		}
+	}
+	for _, d := range c.deadHosts() {
+		if d.has(key) {
+			k := c.newKernel(key, nil)
+			k.left = d.open(key)
+			c.replace(k)
+			return k.left.attachment(), nil
+		}
+	}
+	return kernel.Attachment{}, c.unreachable(key)
+}
+
+// unreachable is why a key is not known.
+func (c *Client) unreachable(key kernel.Key) error {
+	c.mu.Lock()
+	strange := maps.Clone(c.strange)
+	c.mu.Unlock()
+	for id, err := range strange {
+		path := (&Folder{Path: c.folder(id)}).Spool()
+		if keys, _ := kernel.SpoolKeys(path); slices.Contains(keys, key) {
+			return err
+		}
+	}
+	return kernel.ErrNoKernel
+}
+
+func (c *Client) attachOn(ctx context.Context, r *remote, key kernel.Key) (kernel.Attachment, error) {
+	k := c.newKernel(key, r)
+	close(k.began)
+	call, out, err := k.attach(ctx)
+	if err != nil {
+		return kernel.Attachment{}, err
+	}
+	c.mu.Lock()
+	k.handle = out.Attachment.Info.Handle
+	c.mu.Unlock()
+	k.connected(call, out.Lease)
+	if !c.begin(func() { k.run(call) }) {
+		c.hangUp(call.conn)
+		return kernel.Attachment{}, kernel.ErrHostClosed
+	}
+	c.replace(k)
+	return out.Attachment, nil
+}
+
+// replace makes k the kernel of its key.
+func (c *Client) replace(k *farKernel) {
+	c.mu.Lock()
+	old := c.kernels[k.key]
+	c.kernels[k.key] = k
+	c.mu.Unlock()
+	if old != nil {
+		old.giveUp(ErrTakenOver)
+	}
+}
+
+func (c *Client) known(key kernel.Key) *farKernel {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kernels[key]
+}

@@ -1,0 +1,178 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talaria/kernel"
+)
+
+const (
+	tries     = 5                     // to connect again to a host that lives
+	tryPause  = 10 * time.Millisecond // after the first; it doubles
+	judgeTime = 3 * time.Second       // how long those of its kernels wait until a host is known to live or not
+)
+
+// remote is a living host, as its client sees it.
+type remote struct {
+	c        *Client
+	found    found
+	id, path string
+	build    string
+	protocol int // agreed on
+	retired  atomic.Bool
+	gone     chan struct{} // closed when the host is dead; valid then is
+	left     *deadHost
+
+	mu      sync.Mutex // guards what follows
+	control *caller
+	process *process
+	changed chan struct{} // closed when control changes
+}
+
+// connect makes the control connection to a host.
+func (c *Client) connect(ctx context.Context, f found) (*remote, error) {
+	r := &remote{c: c, found: f, id: f.id, path: f.path, gone: make(chan struct{}), changed: make(chan struct{})}
+	var is helloReply
+	var err error
+	r.control, r.process, is, err = r.hello(ctx)
+	r.build, r.protocol = is.Build, is.Agreed
+	r.retired.Store(is.Retired)
+	return r, err
+}
+
+func (r *remote) hello(ctx context.Context) (control *caller, process *process, is helloReply, err error) {
+	made, pid, err := r.c.dial(ctx, r.path)
+	if err != nil {
+		return nil, nil, is, err
+	}
+	control = newCaller(made, nil)
+	in := helloBody{Protocol: r.c.cfg.protocol, Build: r.c.cfg.Build, Version: r.c.cfg.Version}
+	err = control.open(ctx, opHello, in, &is)
+	switch {
+	case err == nil && is.ID != r.id:
+		err = fmt.Errorf("another process answers on the socket of host %s: it says that it is %q", r.id, is.ID)
+	case err == nil && (is.Agreed < in.Protocol.Min || is.Agreed > in.Protocol.Max):
+		err = mismatch(is, in.Protocol)
+	}
+	if err != nil {
+		r.c.hangUp(made)
+		return nil, nil, is, err
+	}
+	return control, watch(pid), is, nil
+}
+
+func (r *remote) takesKernels() bool { return !r.retired.Load() && !isClosed(r.gone) }
+
+// run keeps the control connection until the host is dead or the client closed. Its end is how a death is noticed.
+func (r *remote) run() {
+	control, process := r.control, r.process
+	for control != nil {
+		err := control.run()
+		r.c.hangUp(control.conn)
+		if r.c.ctx.Err() != nil {
+			process.stop()
+			return
+		}
+		r.c.log.Debug("the connection to a host ended", "host", r.id, "error", err)
+		next, watched := r.again(process)
+		process.stop()
+		r.mu.Lock()
+		control, process = next, watched
+		r.control, r.process = next, watched
+		close(r.changed)
+		r.changed = make(chan struct{})
+		r.mu.Unlock()
+	}
+	if r.c.ctx.Err() == nil {
+		r.left = r.c.bury(r.found, r)
+		close(r.gone)
+		r.c.mourn(r)
+	}
+}
+
+// again connects again to a host that lives; nil is that it is dead, or as good as that.
+func (r *remote) again(was *process) (*caller, *process) {
+	pause := tryPause
+	for try := range tries {
+		if dead, err := isDead(r.path); dead || err != nil {
+			return nil, nil
+		}
+		if control, process, _, err := r.hello(r.c.ctx); err == nil {
+			return control, process
+		} else if try == tries-1 {
+			r.c.log.Error("a host lives and does not answer; its kernels count as dead", "host", r.id, "error", err)
+			return nil, nil
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-was.gone: // with its lock
+		case <-wait.C:
+		case <-r.c.ctx.Done():
+		}
+		wait.Stop()
+		if r.c.ctx.Err() != nil {
+			return nil, nil
+		}
+		pause *= 2
+	}
+	return nil, nil
+}
+
+// ask sends a request on the control connection. Where that breaks it is sent once more, on the next one; errBroken
+// is that the host is dead.
+func (r *remote) ask(ctx context.Context, op string, in, out any) error {
+	for range tries {
+		r.mu.Lock()
+		control, changed := r.control, r.changed
+		r.mu.Unlock()
+		if control == nil {
+			return errBroken
+		}
+		err := control.call(ctx, op, in, out)
+		if !errors.Is(err, errBroken) {
+			return err
+		}
+		_ = control.Close() // so that its reader notices too
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.c.ctx.Done():
+			return kernel.ErrHostClosed
+		}
+	}
+	return errBroken
+}
+
+// judged waits until the host is known to be dead, but not long: it may live.
+func (r *remote) judged(ctx context.Context, long time.Duration) (dead bool) {
+	wait := time.NewTimer(long)
+	defer wait.Stop()
+	select {
+	case <-r.gone:
+		return true
+	case <-wait.C:
+	case <-ctx.Done():
+	case <-r.c.ctx.Done():
+	}
+	return false
+}
+
+// mourn follows the death of a host.
+func (c *Client) mourn(r *remote) {
+	c.mu.Lock()
+	delete(c.hosts, r.id)
+	if c.current == r {
+		c.current = nil
+	}
+	living := c.current
+	c.mu.Unlock()
+	if living != nil {
+		c.sweepDead(c.ctx, living)
+	}
+}

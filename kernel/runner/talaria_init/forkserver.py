@@ -1,0 +1,114 @@
+"""The fork server: a process next to pid 1 of its sandbox, with libraries imported, that each new sandbox's own pid 1
+is forked from. It runs no code but ours and that of the environment, and nothing of a session is ever in it."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import _signal
+import posix
+
+from . import linux, preload, root
+from .child import VARIABLES, give_up, set_variables
+from .environment import environment
+from .limits import Limits
+from .root import Root
+from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
+
+Next = Callable[[], object]  # what a process does after it has unwound its stack; it may return another
+
+_SETTINGS = "TALARIA_FORK_SERVER"
+_REHEARSALS = 10  # CPython 3.11 settles on how to run a piece of code after 8
+_LIBRARY = "TALARIA_LIBRARY"
+
+
+def start(channel: int, modules: list[str], tree: Root) -> int:
+    """Starts one in a child, on this descriptor, and returns its pid. It is an interpreter of its own, and not what
+    is forked here, so that each one has another hash seed and other addresses."""
+    pid = linux.fork()
+    if pid:
+        return pid
+    try:
+        variables = {
+            **VARIABLES,
+            _LIBRARY: root.LIBRARY,
+            _SETTINGS: json.dumps({"modules": modules, "hidden": tree.hidden}),
+        }
+        move_up_front(channel)
+        os.set_inheritable(FIRST_FD, True)
+        # The same arguments as pid 1 has: what is forked from it shows them inside.
+        os.execve(sys.executable, sys.orig_argv, variables)
+    except BaseException as e:
+        give_up(e)
+
+
+def begun(begin: Callable[[int, Root], Next]) -> Callable[[], Next] | None:
+    """The fork server that this process was started to be, if it was. begin is what forked processes call, and
+    returns what they are to call next."""
+    settings = os.environ.get(_SETTINGS)
+    if settings is None:
+        return None
+    said = json.loads(settings)
+    tree = Root(said["hidden"])
+    return ForkServer(said["modules"], tree, lambda fd: begin(fd, tree)).serve
+
+
+class ForkServer:
+    """Serves the host over a channel of its own, until the host closes that."""
+
+    def __init__(self, modules: list[str], tree: Root, begin: Callable[[int], Next]) -> None:
+        self._tree = tree
+        self._modules = modules
+        self._begin = begin
+
+    def serve(self) -> Next:
+        """Returns in forked processes only, with what they are to call."""
+        try:
+            self._prepare()
+            while True:
+                received = self._channel.receive()
+                if received is None:
+                    os._exit(0)
+                _, (fd,) = received
+                if not self._fork():
+                    self._channel.forget()
+                    return self._begin(fd)
+                os.close(fd)
+        except BaseException as e:
+            give_up(e)
+
+    def _prepare(self) -> None:
+        linux.set_name("talaria-fork")
+        self._channel = Channel.only(FIRST_FD)
+        set_variables(environment(sys.executable, "", 1, {}))
+        preload.prepare(self._modules, lambda **message: self._channel.send(encode(**message)), self._rehearse)
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody here waits for a sandbox
+        self._pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._channel.send(encode(op="ready"))
+
+    def _rehearse(self) -> None:
+        """Does what forked processes do, as far as it can be undone. The interpreter keeps notes of what it runs, in
+        the code itself and elsewhere: what it notes here, no forked process has to write to memory of its own."""
+        ours, theirs = map(Channel, pair())
+        for _ in range(_REHEARSALS):
+            root.rehearse(self._tree)
+            ours.send(encode(op="done", id=1))
+            decode(theirs.receive()[0])
+            set_variables(environment(sys.executable, "", 1, {}))
+            preload.conflicts((), Limits(**vars(Limits())))
+        ours.close()
+        theirs.close()
+
+    def _fork(self) -> int:
+        """As os.fork, the child being pid 1 of a new pid namespace. -1 where no process can be made."""
+        linux.unshare(linux.CLONE_NEWPID)
+        pid = -1
+        try:
+            pid = linux.fork()
+        except OSError as e:
+            posix.write(2, f"fork: {e.strerror}\n".encode())
+        if pid:
+            # What was unshared is for one child; the next one gets another.
+            linux.setns(self._pids, linux.CLONE_NEWPID)
+        return pid

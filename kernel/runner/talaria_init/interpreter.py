@@ -1,0 +1,44 @@
+"""Making an ordinary interpreter, with a runner in it, out of one that was started with less for a quick start."""
+
+import site
+import sys
+import types
+from collections.abc import Callable
+from typing import NoReturn
+
+from . import limits, root
+
+Serve = Callable[[int], NoReturn]
+
+
+def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
+    """Undoes what pid 1 went without, site-packages among them, calls preload, and makes a runner. What it returns
+    serves the host on the runner's control socket."""
+    # First of all: what it binds when it is imported is to be what there was before anything else was.
+    from talaria_runner.main import prepare
+
+    sys.path.remove(root.LIBRARY)
+    site.main()
+    first = next((i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))), len(sys.path))
+    sys.path.insert(first, root.PACKAGES)
+    sys.argv[:] = [""]
+    sys.orig_argv[:] = [sys.executable]
+    sys.dont_write_bytecode = True
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    limits.shrink_thread_stacks()
+    preload()
+    return prepare()
+
+
+def forget_init() -> None:
+    """Takes this package out of sight. Freeing it would write to memory that all kernels have in common, as would
+    looking at the names of all modules."""
+    _forgotten.extend(filter(None, [sys.modules.pop(name, None) for name in _PACKAGE]))
+
+
+_forgotten: list[types.ModuleType] = []
+_NAMES = (
+    "child", "environment", "forkserver", "holes", "interpreter", "limits", "linux", "pid1", "preload", "root", "seal",
+    "spare", "step", "wire",
+)  # fmt: skip
+_PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))

@@ -1,0 +1,190 @@
+"""What the fork server imports ahead, and what makes a process that was forked from it as good as a fresh one.
+
+A kernel's own memory is what it has written to since it was forked, a reference count included, in whole pages. So
+whatever can be done once is done before, and the rest with as little code as it takes.
+"""
+
+import ctypes
+import gc
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+import _random
+
+from . import holes, linux, root
+from .interpreter import Serve, make_ordinary
+from .limits import Limits
+
+# Variables that the imported libraries have read already.
+_READ_AT_IMPORT = re.compile(
+    r"(BLIS|GOTO|KMP|MATPLOTLIB|MKL|MPL|NPY|NUMEXPR|NUMPY|OMP|OPENBLAS|PANDAS|TALARIA_PACKAGES|VECLIB)"
+)
+_THREADED = re.compile(r"/lib[^/]*(blas|gomp|iomp|mkl_rt|libomp)[^/]*\.so[^/]*$")
+_THREAD_SETTERS = (
+    "openblas_set_num_threads",
+    "openblas_set_num_threads64_",
+    "scipy_openblas_set_num_threads",
+    "scipy_openblas_set_num_threads64_",
+    "omp_set_num_threads",
+    "MKL_Set_Num_Threads",
+)
+# A kernel that may not take this many times the memory of the imported libraries is better off without them.
+_LEAST_ROOM = 3
+# Modules whose handlers of a fork are not needed here: they renew locks, which nobody holds, or empty what is empty, or
+# what they do is done below.
+_PASSED_OVER = ("logging", "matplotlib.font_manager", "random", "threading")
+
+serve: Serve | None = None  # the runner, in a fork server and what was forked from it
+_names: frozenset[str] = frozenset()  # of what was imported, without the part after the first dot
+_data = 0  # bytes that the limit of memory counts of what was imported
+_renewals: list[Callable[[], object]] = []
+_thread_setters: list[Callable[[int], None]] = []
+
+
+def prepare(modules: list[str], tell: Callable[..., None], rehearse: Callable[[], None]) -> None:
+    """Imports the modules and gets this process ready to be forked. tell is told of each, and why one is missing.
+    rehearse is called when all of that is there."""
+    global serve
+    gc.disable()
+    # They are run by hand, since nothing that is forked before the runner needs them, and registered for later forks.
+    register, handlers = os.register_at_fork, []
+    os.register_at_fork = lambda **handler: handlers.append((sys._getframe(1).f_globals.get("__name__"), handler))
+    serve = make_ordinary(lambda: _import_all(modules, tell))
+    os.register_at_fork = register
+    for module, handler in handlers:
+        register(**handler)
+        if "after_in_child" in handler and module not in _PASSED_OVER:
+            _renewals.append(handler["after_in_child"])
+    _find_renewals()
+    rehearse()
+    gc.collect()
+    linux.trim_heap()
+    holes.fill()
+    gc.freeze()
+
+
+def conflicts(session: Iterable[str], limits: Limits) -> bool:
+    """Whether a kernel with these variables, packages and files would not be what a fresh interpreter gives it."""
+    if not _names:
+        return False
+    if limits.data and limits.data < _LEAST_ROOM * _data:
+        return True
+    return any(map(_READ_AT_IMPORT.match, session)) or any(map(_shadows, (root.WORKSPACE, root.PACKAGES)))
+
+
+def renew() -> None:
+    """Gives this process random numbers and whatever else of its own that modules do not share across a fork."""
+    for renewal in _renewals:
+        renewal()
+
+
+def allow_threads(count: int) -> None:
+    """Has libraries that were imported with one thread use so many. It may start them."""
+    if count > 1:
+        for set_threads in _thread_setters:
+            set_threads(count)
+
+
+def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
+    global _names, _data
+    before = {name.partition(".")[0] for name in sys.modules}
+    for name in modules:
+        tell(op="importing", name=name)
+        try:
+            __import__(name)
+            if name.partition(".")[0] == "matplotlib":
+                _draw()
+        except (Exception, SystemExit) as e:
+            tell(op="skipped", name=name, error=f"{type(e).__name__}: {e}")
+        if linux.lines_missing("/proc/self/status", (b"Threads:\t1",)):
+            tell(op="skipped", name=name, error="importing it starts threads, which a fork does not have")
+            os._exit(1)
+    tell(op="importing", name="")  # what fails from here on is no module's fault
+    _names = frozenset(name.partition(".")[0] for name in sys.modules) - before
+    _data = int(linux.read("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGESIZE")
+    _find_thread_setters()
+    # What was looked up for the last time, and what a session is to find anew.
+    sys.path_importer_cache.pop(root.PACKAGES, None)
+    if "tempfile" in sys.modules:
+        sys.modules["tempfile"].tempdir = sys.modules["tempfile"]._name_sequence = None
+    if "uuid" in sys.modules:
+        sys.modules["uuid"]._node = sys.modules["uuid"]._last_timestamp = None
+
+
+def _draw() -> None:
+    """Draws a figure, so that all of what that takes is loaded, without pyplot, whose state is left as it was."""
+    import io
+
+    import matplotlib.font_manager
+    import matplotlib.pyplot  # noqa: F401
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot([1, 2], [1, 2], label="a")
+    axes.set_title("a")
+    axes.legend()
+    figure.savefig(io.BytesIO(), format="png", bbox_inches="tight")
+    # Open fonts cannot be used across a fork.
+    getattr(matplotlib.font_manager, "_get_font", matplotlib.font_manager.get_font).cache_clear()
+
+
+def _find_renewals() -> None:
+    modules = sys.modules
+    if "random" in modules:
+        generator = modules["random"]._inst
+        _renewals.append(lambda: _random.Random.seed(generator))
+    if "numpy.random" in modules:
+        _renewals.append(_numpy_renewal(modules["numpy.random"]))
+    if "multiprocessing.process" in modules:
+        process = modules["multiprocessing.process"].current_process()
+        _renewals.append(lambda: setattr(process, "authkey", os.urandom(32)))
+    if "threading" in modules:
+        _renewals.append(modules["threading"].main_thread()._set_native_id)
+    if "logging" in modules:
+        logging = modules["logging"]
+        _renewals.append(lambda: setattr(logging, "_startTime", time.time()))
+
+
+def _numpy_renewal(module: object) -> Callable[[], object]:
+    """Seeds numpy's global generator. Its own way to do so takes a megabyte; so the state, which is an array of random
+    words at the beginning of a structure, is filled directly, if that can be seen to be so."""
+    state = module.get_state()
+    if state[0] != "MT19937" or not hasattr(module.mtrand, "_rand"):
+        return module.seed
+    words = state[1].tobytes()
+    inside = (ctypes.c_char * len(words)).from_address(module.mtrand._rand._bit_generator.ctypes.state_address)
+    if inside.raw != words:
+        return module.seed
+    return lambda: setattr(inside, "raw", os.urandom(len(words)))
+
+
+def _find_thread_setters() -> None:
+    with open("/proc/self/maps") as f:
+        libraries = {line.split(None, 5)[-1].rstrip("\n") for line in f if "/" in line}
+    found = {}
+    for path in sorted(filter(_THREADED.search, libraries)):
+        library = ctypes.CDLL(path, os.RTLD_NOW | os.RTLD_NOLOAD)
+        for name in _THREAD_SETTERS:
+            if hasattr(library, name):
+                setter = getattr(library, name)
+                setter.restype = None
+                # The same one is found in each library that needs the one it is in.
+                found[ctypes.cast(setter, ctypes.c_void_p).value] = setter
+    _thread_setters[:] = found.values()
+
+
+def _shadows(directory: str) -> bool:
+    """Whether the directory, which comes first on the path, has another module of a name that was imported."""
+    for entry in os.listdir(directory):
+        name, dot, rest = entry.partition(".")
+        if name not in _names:
+            continue
+        if rest.endswith(("py", "pyc", "so")) or not dot and os.path.exists(f"{directory}/{entry}/__init__.py"):
+            return True
+    return "matplotlib" in _names and os.path.exists(directory + "/matplotlibrc")

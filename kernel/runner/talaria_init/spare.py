@@ -1,0 +1,94 @@
+"""The spare: a child that pid 1 of a parked sandbox has ready to become the runner.
+
+A fork of a process with libraries imported takes milliseconds. The spare is forked before anybody waits for it, is
+sealed together with pid 1, and gets its descriptors when it is started.
+"""
+
+import contextlib
+import marshal
+import os
+from collections.abc import Callable
+
+import _signal
+
+from . import child, linux
+from .limits import Limits
+from .seal import join
+from .wire import Channel, pair
+
+_GO = b"go"
+_OK = b"ok"
+
+
+class Spare:
+    """The side of pid 1."""
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self._channel = channel
+
+    def dress(self, uid: int, limits: Limits, environment: dict[str, str], session: list[str]) -> None:
+        """Has it do what can be done before there is a nested user namespace to join. Raises OSError where the
+        environment is too large."""
+        self._channel.send(marshal.dumps((uid, vars(limits), environment, session)))
+
+    def join(self) -> None:
+        """Has it join that and give up all privileges."""
+        self._channel.send(_GO)
+
+    def sealed(self) -> None:
+        """Waits until it has done that."""
+        received = self._channel.receive()
+        if received is None:
+            raise RuntimeError("it ended")
+        problem, _ = received
+        if problem != _OK:
+            raise RuntimeError(problem.decode())
+
+    def start(self, start: child.Start, fds: list[int]) -> None:
+        """Has it become the runner. Raises OSError where it is gone."""
+        self._channel.send(marshal.dumps(vars(start)), fds)
+        self._channel.close()
+
+    def discard(self) -> None:
+        self._channel.close()
+        os.kill(self.pid, _signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def fork() -> Spare | Callable[[], Callable[[], None]]:
+    """The spare for pid 1; what to call for the spare itself."""
+    ours, theirs = pair()
+    pid = linux.fork()
+    if not pid:
+        return lambda: _serve(Channel.only(theirs))
+    os.close(theirs)
+    return Spare(pid, Channel(ours))
+
+
+def _serve(channel: Channel) -> Callable[[], None]:
+    try:
+        _signal.set_wakeup_fd(-1)
+        runner = child.Runner()
+        runner.prepare()
+        received = channel.receive()
+        if received is None:
+            os._exit(0)
+        uid, limits, environment, session = marshal.loads(received[0])
+        limits = Limits(**limits)
+        runner.dress(environment)
+        if channel.receive() is None:
+            os._exit(0)
+        join(uid, limits)
+        runner.bound(session, limits)
+        channel.send(_OK)
+        received = channel.receive()
+        if received is None:
+            os._exit(0)
+        packet, fds = received
+        channel.forget()
+        return runner.begin(child.Start(**marshal.loads(packet)), fds)
+    except BaseException as e:
+        with contextlib.suppress(OSError):
+            channel.send(f"{type(e).__name__}: {e}".encode())
+        child.give_up(e)
