@@ -39,13 +39,20 @@ func (s *Store) Create(name string) (*Writer, error) {
 	return &Writer{store: s, name: name, file: f, hash: sha256.New()}, nil
 }
 
-// OpenSpool opens a spool that a crash left, reads it through for its digest, and goes on where it ends. ctx
-// bounds the reading. A name that is not there is [fs.ErrNotExist]. The caller makes sure that no other Writer
-// has this spool.
-func (s *Store) OpenSpool(ctx context.Context, name string) (*Writer, error) {
+// OpenSpool opens a spool that a crash left, reads it through for its digest, and goes on where it ends, or at size
+// bytes where it is longer and size is not negative: what lies behind is dropped. ctx bounds the reading. A name that
+// is not there is [fs.ErrNotExist]. The caller makes sure that no other Writer has this spool.
+func (s *Store) OpenSpool(ctx context.Context, name string, size int64) (*Writer, error) {
 	f, err := s.openSpool(name, os.O_RDWR)
 	if err != nil {
 		return nil, err
+	}
+	if info, err := f.Stat(); err == nil && size >= 0 && info.Size() > size {
+		err = f.Truncate(size)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("shorten spool %s: %w", name, withoutPath(err))
+		}
 	}
 	w := &Writer{store: s, name: name, file: f, hash: sha256.New()}
 	if w.size, err = copyHashing(ctx, discard{}, w.hash, f); err != nil {

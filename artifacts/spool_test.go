@@ -70,7 +70,7 @@ func TestASpoolThatACrashLeftIsFoundHashedContinuedAndCommitted(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"left"}) {
 		t.Fatalf("Spools = %q, %v", names, err)
 	}
-	w2, err := again.OpenSpool(t.Context(), "left")
+	w2, err := again.OpenSpool(t.Context(), "left", -1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestASpoolNameIsTakenOnceAndNeverLeavesItsFolder(t *testing.T) {
 	if _, err := s.Create("a"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("second Create = %v, want fs.ErrExist", err)
 	}
-	if _, err := s.OpenSpool(t.Context(), "missing"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.OpenSpool(t.Context(), "missing", -1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("OpenSpool = %v, want fs.ErrNotExist", err)
 	}
 	for _, bad := range []string{"", ".", "..", "../x", "a/b", "/x", "a\x00", "a\n", strings.Repeat("a", 201)} {

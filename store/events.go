@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"math"
 
 	"talaria/api"
 )
@@ -24,20 +27,39 @@ func (t *Tx) InsertEvent(session int64, e Event) error {
 		session, e.Seq, e.Time, e.Type, e.ExecutionID, e.Body, e.Digest, e.Size)
 }
 
-// UpdateLastSeq writes where the session's log ends.
-func (t *Tx) UpdateLastSeq(session, seq int64) error {
-	return t.one(`UPDATE sessions SET last_seq = ? WHERE n = ?`, seq, session)
-}
-
 // Events reads the session's log after a position, in order, up to limit events.
 func (s *Store) Events(ctx context.Context, session, after int64, limit int) ([]Event, error) {
 	return s.events(ctx, `WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?`, session, after, limit)
 }
 
-// ExecutionEvents reads the events of one execution after a position, in order, up to limit events.
+// ExecutionEvents reads the events of one execution after a position, in order, up to limit events and one: from its
+// queueing to its end.
 func (s *Store) ExecutionEvents(ctx context.Context, session int64, execution string, after int64, limit int) ([]Event, error) {
-	return s.events(ctx, `WHERE session = ? AND execution_id = ? AND seq > ? ORDER BY seq LIMIT ?`,
-		session, execution, after, limit)
+	var queued, started, finished sql.NullInt64
+	err := s.ro.QueryRowContext(ctx, `SELECT queued_seq, started_seq, finished_seq FROM executions
+		WHERE session = ? AND id = ?`, session, execution).Scan(&queued, &started, &finished)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var first []Event
+	if queued.Valid && queued.Int64 > after {
+		if first, err = s.events(ctx, `WHERE session = ? AND seq = ?`, session, queued.Int64); err != nil {
+			return nil, err
+		}
+	}
+	if !started.Valid {
+		return first, nil
+	}
+	last := int64(math.MaxInt64)
+	if finished.Valid {
+		last = finished.Int64
+	}
+	rest, err := s.events(ctx, `WHERE session = ? AND seq BETWEEN ? AND ? AND execution_id = ? ORDER BY seq LIMIT ?`,
+		session, max(after+1, started.Int64), last, execution, limit)
+	return append(first, rest...), err
 }
 
 func (s *Store) events(ctx context.Context, rest string, args ...any) ([]Event, error) {

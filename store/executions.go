@@ -31,6 +31,9 @@ type Execution struct {
 	CreatedAt      int64
 	StartedAt      *int64
 	FinishedAt     *int64
+	QueuedSeq      int64 // places in the log, written and not read
+	StartedSeq     int64
+	FinishedSeq    int64
 }
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
@@ -50,10 +53,10 @@ func scanExecution(scan func(...any) error) (Execution, error) {
 // InsertExecution adds the execution and returns its number; [ErrExists] where the session has one of that id.
 func (t *Tx) InsertExecution(e Execution) (int64, error) {
 	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
-			status, reason, state, generation, text, artifacts, usage, truncated_bytes, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?) ON CONFLICT (session, id) DO NOTHING`,
+			status, reason, state, generation, text, artifacts, usage, truncated_bytes, created_at, queued_seq)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
 		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
-		e.CreatedAt)
+		e.CreatedAt, e.QueuedSeq)
 	if err != nil {
 		return 0, err
 	}
@@ -63,10 +66,10 @@ func (t *Tx) InsertExecution(e Execution) (int64, error) {
 	return res.LastInsertId()
 }
 
-// StartExecution writes that the execution runs.
-func (t *Tx) StartExecution(n int64, count *int64, generation, startedAt int64) error {
-	return t.one(`UPDATE executions SET status = ?, execution_count = ?, generation = ?, started_at = ? WHERE n = ?`,
-		api.StatusRunning, count, generation, startedAt, n)
+// StartExecution writes that the execution runs: its count, generation and start.
+func (t *Tx) StartExecution(e Execution) error {
+	return t.one(`UPDATE executions SET status = ?, execution_count = ?, generation = ?, started_at = ?, started_seq = ?
+		WHERE n = ?`, api.StatusRunning, e.ExecutionCount, e.Generation, e.StartedAt, e.StartedSeq, e.N)
 }
 
 // FinishExecution writes the execution's outcome.
@@ -80,9 +83,10 @@ func (t *Tx) FinishExecution(e Execution) error {
 		failure = sql.Null[string]{V: string(b), Valid: true}
 	}
 	return t.one(`UPDATE executions SET status = ?, reason = ?, state = ?, generation = ?, text = ?, error = ?,
-			artifacts = ?, usage = ?, truncated_bytes = ?, finished_at = ? WHERE n = ?`,
+			artifacts = ?, usage = ?, truncated_bytes = ?, finished_at = ?, started_seq = coalesce(started_seq, ?),
+			finished_seq = ? WHERE n = ?`,
 		e.Status, e.Reason, e.State, e.Generation, e.Text, failure, asJSON(&e.Artifacts), asJSON(&e.Usage),
-		e.TruncatedBytes, e.FinishedAt, e.N)
+		e.TruncatedBytes, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.N)
 }
 
 // Execution is the session's execution of that id.

@@ -39,6 +39,7 @@ type Session struct {
 	LastSeq        int64
 	KSeq           uint64
 	LateBytes      int64
+	Output         api.Raw // JSON that the store does not look into; nil for none
 	DiskBytes      int64
 	NotebookN      int64
 	CreatedAt      int64
@@ -47,7 +48,7 @@ type Session struct {
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
-	log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, notebook_n, created_at, last_active_at`
+	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, notebook_n, created_at, last_active_at`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -55,7 +56,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), &s.State, &s.Reason, &s.Generation,
 		&s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
-		&s.KSeq, &s.LateBytes, &s.DiskBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
+		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -99,20 +100,10 @@ func (t *Tx) UpdateLayers(n int64, layers []string) error {
 	return t.one(`UPDATE sessions SET layers = ? WHERE n = ?`, asJSON(&layers), n)
 }
 
-// UpdateState writes the session's state.
-func (t *Tx) UpdateState(n int64, state api.SessionState, reason string) error {
-	return t.one(`UPDATE sessions SET state = ?, reason = ? WHERE n = ?`, state, reason, n)
-}
-
-// UpdateActive writes when the session was used last.
-func (t *Tx) UpdateActive(n, at int64) error {
-	return t.one(`UPDATE sessions SET last_active_at = ? WHERE n = ?`, at, n)
-}
-
 // BeginGeneration writes that a fresh kernel takes over.
 func (t *Tx) BeginGeneration(n, generation int64) error {
-	return t.one(`UPDATE sessions SET generation = ?, restart_reason = '', execution_count = 0, kseq = 0, late_bytes = 0
-		WHERE n = ?`, generation, n)
+	return t.one(`UPDATE sessions SET generation = ?, restart_reason = '', execution_count = 0, kseq = 0, late_bytes = 0,
+		output = NULL WHERE n = ?`, generation, n)
 }
 
 // KernelReady writes that the kernel answered. handle is JSON that the store does not look into.
@@ -126,10 +117,44 @@ func (t *Tx) KernelGone(n int64, restartReason string) error {
 	return t.one(`UPDATE sessions SET restart_reason = ? WHERE n = ?`, restartReason, n)
 }
 
-// UpdateCursor writes which record of the present generation the log holds, and what goes with it.
-func (t *Tx) UpdateCursor(n int64, kseq uint64, executionCount, lateBytes int64) error {
-	return t.one(`UPDATE sessions SET kseq = ?, execution_count = ?, late_bytes = ? WHERE n = ?`,
-		kseq, executionCount, lateBytes, n)
+// Progress is what of a session's row changes with most commits. Nil fields stay as they are.
+type Progress struct {
+	LastSeq    *int64
+	LastActive *int64
+	State      *StateReason
+	Cursor     *Cursor
+}
+
+// StateReason is a session's state and its reason.
+type StateReason struct {
+	State  api.SessionState
+	Reason string
+}
+
+// Cursor is which record of the present generation the log holds, and what goes with it.
+type Cursor struct {
+	KSeq           uint64
+	ExecutionCount int64
+	LateBytes      int64
+	Output         []byte // JSON that the store does not look into, or nil
+}
+
+// Advance writes progress.
+func (t *Tx) Advance(n int64, p Progress) error {
+	var state, reason, kseq, count, late, output any
+	if p.State != nil {
+		state, reason = p.State.State, p.State.Reason
+	}
+	if c := p.Cursor; c != nil {
+		kseq, count, late = c.KSeq, c.ExecutionCount, c.LateBytes
+		if c.Output != nil {
+			output = string(c.Output)
+		}
+	}
+	return t.one(`UPDATE sessions SET last_seq = coalesce(?, last_seq), last_active_at = coalesce(?, last_active_at),
+		state = coalesce(?, state), reason = coalesce(?, reason), output = iif(?5 IS NULL, output, ?8),
+		kseq = coalesce(?5, kseq), execution_count = coalesce(?6, execution_count), late_bytes = coalesce(?7, late_bytes)
+		WHERE n = ?9`, p.LastSeq, p.LastActive, state, reason, kseq, count, late, output, n)
 }
 
 // UpdateSnapshot writes the workspace as the log now knows it.
@@ -190,9 +215,10 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 	return s.sessions(ctx, `WHERE `+strings.Join(where, " AND ")+` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)...)
 }
 
-// LiveSessions lists the sessions that had a kernel when the last server ended.
-func (s *Store) LiveSessions(ctx context.Context) ([]Session, error) {
-	return s.sessions(ctx, `WHERE state NOT IN ('dead', 'hibernated') ORDER BY n`)
+// OpenSessions lists the sessions that had a kernel, or executions that had not ended, when the last server ended.
+func (s *Store) OpenSessions(ctx context.Context) ([]Session, error) {
+	return s.sessions(ctx, `WHERE state NOT IN ('dead', 'hibernated')
+		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL) ORDER BY n`)
 }
 
 // AllSessions lists every session of every owner.

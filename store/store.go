@@ -1,6 +1,6 @@
 // Package store keeps everything that must survive in one SQLite database: tokens, sessions, executions, events.
 //
-// There are two handles: one writer, behind a goroutine that commits what is queued in one transaction, and a pool of
+// There are two handles: one writer, which commits what is queued meanwhile in one transaction, and a pool of
 // readers. Only this package imports the driver.
 package store
 
@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/gofrs/flock"
 	_ "github.com/mattn/go-sqlite3"
@@ -30,9 +31,12 @@ var ErrNotFound = errors.New("not found")
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
-	rw, ro *sql.DB
-	lock   *flock.Flock // nil for a guest
-	writer *writer
+	rw, ro      *sql.DB
+	lock        *flock.Flock // nil for a guest
+	writer      *writer
+	checkpoints *checkpointer
+	once        sync.Once
+	closed      error
 }
 
 // Open opens the database in dir, alone: it fails with [ErrLocked] while another server has it. It creates and
@@ -78,9 +82,13 @@ func open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	}
 	ro.SetMaxOpenConns(8)
 	ro.SetMaxIdleConns(8)
-	s := &Store{rw: rw, ro: ro}
-	if s.writer, err = newWriter(rw, log); err != nil {
-		return nil, errors.Join(err, rw.Close(), ro.Close())
+	moving, err := sql.Open("sqlite3", dsn(path, nil))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database: %w", err), rw.Close(), ro.Close())
+	}
+	s := &Store{rw: rw, ro: ro, checkpoints: newCheckpointer(moving, log)}
+	if s.writer, err = newWriter(rw, s.checkpoints.due, log); err != nil {
+		return nil, errors.Join(err, s.checkpoints.close(), rw.Close(), ro.Close())
 	}
 	return s, nil
 }
@@ -127,8 +135,10 @@ func migrate(ctx context.Context, db *sql.DB) error {
 
 // Close commits what is queued and closes the database. It is idempotent.
 func (s *Store) Close() error {
-	s.writer.close()
-	err := errors.Join(s.ro.Close(), s.rw.Close())
+	s.once.Do(func() {
+		s.closed = errors.Join(s.writer.close(), s.checkpoints.close(), s.ro.Close(), s.rw.Close())
+	})
+	err := s.closed
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Unlock())
 	}

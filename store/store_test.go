@@ -131,7 +131,7 @@ func TestAWriteThatFailsLeavesTheOthersOfItsGroupAlone(t *testing.T) {
 func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
 	s := open(t, t.TempDir())
 	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "x")) })
-	var order []int64 // touched by the writer's goroutine only
+	var order []int64 // touched under the writer's lock only
 	var seq int64
 	var wg sync.WaitGroup
 	for range 50 {

@@ -15,7 +15,7 @@ const groupSize = 512
 // ErrClosed tells that the store is closed.
 var ErrClosed = errors.New("the store is closed")
 
-// Write is one atomic change. Apply and Committed run on the writer's goroutine, one write after another in the
+// Write is one atomic change. Apply and Committed run under the writer's lock, one write after another in the
 // order in which they were queued, so what only they touch needs no lock.
 type Write struct {
 	// Apply makes the change; it must not block on anything but the database. When it fails, its change is undone
@@ -33,88 +33,145 @@ type queued struct {
 	done chan struct{}
 }
 
+// writer commits writes in groups. There is no goroutine of its own: whoever finds it idle commits, for itself and for
+// those who came meanwhile, so that a write alone costs no change of goroutines.
 type writer struct {
 	conn  *sql.Conn
 	log   *slog.Logger
-	stmts map[string]*sql.Stmt // touched by the goroutine only
-	queue chan *queued
-	quit  chan struct{}
-	once  sync.Once
-	ended chan struct{}
+	stmts map[string]*sql.Stmt             // touched by who commits
+	due   func(context.Context, *sql.Conn) // asks for a checkpoint
+	since int                              // writes since the last one; touched by who commits
+
+	mu     sync.Mutex // guards what follows
+	queue  []*queued
+	spare  []*queued // for the next queue
+	busy   bool      // somebody commits
+	closed bool
+	idle   *sync.Cond // on mu: nobody commits
 }
 
-func newWriter(db *sql.DB, log *slog.Logger) (*writer, error) {
+func newWriter(db *sql.DB, due func(context.Context, *sql.Conn), log *slog.Logger) (*writer, error) {
 	conn, err := db.Conn(context.Background())
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	w := &writer{
-		conn: conn, log: log, stmts: map[string]*sql.Stmt{},
-		queue: make(chan *queued, groupSize), quit: make(chan struct{}), ended: make(chan struct{}),
+	if _, err := conn.ExecContext(context.Background(), "PRAGMA wal_autocheckpoint = 0"); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the database: %w", err), conn.Close())
 	}
-	go w.run()
+	w := &writer{conn: conn, log: log, due: due, stmts: map[string]*sql.Stmt{}}
+	w.idle = sync.NewCond(&w.mu)
 	return w, nil
 }
 
-// Do queues the write and waits for its commit. Once queued it is carried out even when ctx ends; then Do returns
-// ctx's error without knowing the outcome.
+// Do commits the write, with those of others. Once queued it is carried out even when ctx ends; then Do returns ctx's
+// error without knowing the outcome.
 func (s *Store) Do(ctx context.Context, write Write) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	q := &queued{Write: write, done: make(chan struct{})}
-	select {
-	case <-s.writer.quit:
-		return ErrClosed
-	case s.writer.queue <- q:
-	case <-ctx.Done():
-		return ctx.Err()
+	if s.writer.add(q) {
+		s.writer.lead(q)
+		return q.err
 	}
 	select {
 	case <-q.done:
 		return q.err
-	case <-s.writer.ended:
-		select {
-		case <-q.done:
-			return q.err
-		default:
-			return ErrClosed
-		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (w *writer) close() {
-	w.once.Do(func() { close(w.quit) })
-	<-w.ended
+// add queues a write, unless the writer is closed. It is true where the caller is to lead.
+func (w *writer) add(q *queued) (leads bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		q.err = ErrClosed
+		close(q.done)
+		return false
+	}
+	w.queue = append(w.queue, q)
+	leads = !w.busy
+	w.busy = true
+	return leads
 }
 
-func (w *writer) run() {
-	defer close(w.ended)
-	defer w.conn.Close()
-	group := make([]*queued, 0, groupSize)
-	for {
-		group = group[:0]
-		select {
-		case q := <-w.queue:
-			group = append(group, q)
-		case <-w.quit:
-			select {
-			case q := <-w.queue:
-				group = append(group, q)
-			default:
-				return
-			}
-		}
-	more:
-		for len(group) < groupSize {
-			select {
-			case q := <-w.queue:
-				group = append(group, q)
-			default:
-				break more
-			}
-		}
+// lead commits until the caller's own write is done; if there is more, another goroutine goes on.
+func (w *writer) lead(own *queued) {
+	for group := w.take(); group != nil; group = w.take() {
 		w.commit(group)
+		w.giveBack(group)
+		if own == nil {
+			continue
+		}
+		select {
+		case <-own.done:
+			if w.more() {
+				go w.lead(nil)
+			}
+			return
+		default:
+		}
 	}
+}
+
+// take is the next group, nil where there is none; then nobody commits any more.
+func (w *writer) take() []*queued {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rest() {
+		return nil
+	}
+	group := w.queue
+	if len(group) > groupSize {
+		group, w.queue = group[:groupSize:groupSize], group[groupSize:]
+		return group
+	}
+	w.queue, w.spare = w.spare[:0], nil
+	return group
+}
+
+// more reports whether something is queued; else nobody commits any more.
+func (w *writer) more() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.rest()
+}
+
+// rest ends the leading where nothing is queued. The caller holds mu.
+func (w *writer) rest() bool {
+	if len(w.queue) > 0 {
+		return false
+	}
+	w.busy = false
+	w.idle.Broadcast()
+	return true
+}
+
+// giveBack keeps the memory of a group for another one.
+func (w *writer) giveBack(group []*queued) {
+	clear(group)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.spare == nil && cap(group) <= groupSize {
+		w.spare = group[:0]
+	}
+}
+
+// close takes no more writes, and returns when those that were queued are committed. It is idempotent.
+func (w *writer) close() error {
+	w.mu.Lock()
+	again := w.closed
+	w.closed = true
+	for w.busy {
+		w.idle.Wait()
+	}
+	w.mu.Unlock()
+	if again {
+		return nil
+	}
+	return w.conn.Close()
 }
 
 func (w *writer) commit(group []*queued) {
@@ -133,6 +190,10 @@ func (w *writer) commit(group []*queued) {
 	}
 	for _, q := range group {
 		close(q.done)
+	}
+	if w.since += len(group); w.since >= checkpointEvery {
+		w.since = 0
+		w.due(context.Background(), w.conn)
 	}
 }
 
