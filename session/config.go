@@ -26,11 +26,14 @@ type Host interface {
 	Stop(ctx context.Context, key kernel.Key, reason string) error
 	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
 	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
+	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
+	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
+	Kernels(ctx context.Context) ([]kernel.Key, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }
 
-// Config is what a [Manager] needs. Everything but Redact is required.
+// Config is what a [Manager] needs. Everything is required but what says otherwise, and Redact.
 type Config struct {
 	Store     *store.Store
 	Artifacts *artifacts.Store
@@ -51,6 +54,7 @@ type Config struct {
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
 	InlineBytes int64 // largest file whose bytes travel in its artifact event
 	Redact      []*regexp.Regexp
+	Pool        func(context.Context) api.Pool // counts ready kernels; optional
 }
 
 // The defaults of an operator who configures nothing.

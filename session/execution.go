@@ -33,11 +33,10 @@ func (s *Session) ended(r *run, o outcome) change {
 	c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ExecutionFinished{Execution: r.final}})
 	row := r.row
 	c.also = both(c.also, func(tx *store.Tx) error {
-		if err := tx.FinishExecution(row); err != nil {
-			return err
-		}
-		return tx.UpdateActive(s.n, now)
+		row.StartedSeq, row.FinishedSeq = s.journal.place()
+		return tx.FinishExecution(row)
 	})
+	c.progress.LastActive = &now
 	c.done = then(c.done, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -42,7 +42,9 @@ type change struct {
 	before func(*store.Tx) error // optional; before the events are written
 	drafts []draft
 	also   func(*store.Tx) error // optional; after them
-	done   func()                // optional; after the commit and before readers are woken; must not block
+	// progress is written last. The place of the log's end in it is the journal's to set.
+	progress store.Progress
+	done     func() // optional; after the commit and before readers are woken; must not block
 }
 
 // row is a draft on its way into the database.
@@ -54,9 +56,10 @@ type row struct {
 
 type ref struct{ digest, kind, mediaType string }
 
-// journal is the log of one session. The writer's goroutine gives seq; readers see what is committed.
+// journal is the log of one session. The store's writer gives seq; readers see what is committed.
 type journal struct {
-	tail int64 // last seq given; only the writer's goroutine touches it
+	tail int64 // last seq given; only the store's writer touches it, and the next
+	next int64 // last seq of the change that is being written
 
 	mu      sync.Mutex // guards what is below
 	last    int64      // last seq committed
@@ -96,6 +99,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 					return err
 				}
 			}
+			j.next = j.tail + int64(len(rows))
 			if err := insert(tx, s.n, j.tail, rows); err != nil {
 				return err
 			}
@@ -104,7 +108,17 @@ func (s *Session) commit(ctx context.Context, c change) error {
 					return err
 				}
 			}
-			j.tail += int64(len(rows))
+			tail := j.next
+			p := c.progress
+			if len(rows) > 0 {
+				p.LastSeq = &tail
+			}
+			if p != (store.Progress{}) {
+				if err := tx.Advance(s.n, p); err != nil {
+					return err
+				}
+			}
+			j.tail = tail
 			return nil
 		},
 		Aborted: func() { j.tail = j.last },
@@ -117,6 +131,9 @@ func (s *Session) commit(ctx context.Context, c change) error {
 		},
 	})
 }
+
+// place is where the events of the change that is being written begin and end in the log. It is for a change's also.
+func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.
 func (s *Session) prepare(ctx context.Context, d draft) (row, error) {
@@ -170,10 +187,7 @@ func insert(tx *store.Tx, session, tail int64, rows []row) error {
 			}
 		}
 	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return tx.UpdateLastSeq(session, tail+int64(len(rows)))
+	return nil
 }
 
 func joined(e store.Event) api.Event {

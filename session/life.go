@@ -14,12 +14,12 @@ import (
 
 // The reasons for which a kernel is ended from here; all others are the operating system's.
 const (
-	reasonReset    = "reset"
-	reasonIdle     = "idle_timeout"
-	reasonDeleted  = "deleted"
-	reasonShutdown = "server_shutdown"
-	reasonCrash    = "server_crash"
-	reasonStart    = "start_failed"
+	reasonReset     = "reset"
+	reasonIdle      = "idle_timeout"
+	reasonDeleted   = "deleted"
+	reasonShutdown  = "server_shutdown"
+	reasonHostCrash = "host_crash"
+	reasonStart     = "start_failed"
 )
 
 // begin starts the session's goroutine, once.
@@ -96,6 +96,9 @@ func (s *Session) dispatch(ctx context.Context) {
 func (s *Session) hand(ctx context.Context, r *run) bool {
 	if !s.running {
 		if err := s.startKernel(ctx); err != nil {
+			if ctx.Err() != nil { // the next server starts one
+				return false
+			}
 			s.failStart(ctx, r, err)
 			return true
 		}
@@ -145,16 +148,19 @@ func (s *Session) settle(ctx context.Context, c change) {
 const retryPause = time.Second
 
 // mustCommit commits what has happened already. While the disk is full or fails it tries again, so that nothing is
-// lost: the kernel's output waits meanwhile, and the operator is told.
-func (s *Session) mustCommit(ctx context.Context, c change) {
+// lost: the kernel's output waits meanwhile, and the operator is told. It reports whether the change is committed; where
+// it is not, the server ends, and the next one gets the records again.
+func (s *Session) mustCommit(ctx context.Context, c change) bool {
 	for {
 		err := s.commit(context.WithoutCancel(ctx), c)
 		switch {
-		case err == nil, errors.Is(err, store.ErrClosed):
-			return
+		case err == nil:
+			return true
+		case errors.Is(err, store.ErrClosed):
+			return false
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists):
 			s.log.Error("the log cannot be written, and never will be", "error", err)
-			return
+			return true
 		}
 		s.log.Error("the log cannot be written; trying again", "error", err)
 		pause := time.NewTimer(retryPause)
@@ -162,7 +168,7 @@ func (s *Session) mustCommit(ctx context.Context, c change) {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return
+			return false
 		}
 	}
 }
@@ -179,21 +185,15 @@ func (s *Session) rest(ctx context.Context) {
 	}
 }
 
-// stateReason is a session's state with its reason.
-type stateReason struct {
-	state  api.SessionState
-	reason string
-}
-
 // state adds a change of the session's state, where it is one. On the session's goroutine.
 func (c *change) state(s *Session, state api.SessionState, reason string) {
-	if s.drafted == (stateReason{state, reason}) {
+	if s.drafted == (store.StateReason{State: state, Reason: reason}) {
 		return
 	}
-	s.drafted = stateReason{state, reason}
+	s.drafted = store.StateReason{State: state, Reason: reason}
 	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: state, Reason: reason}})
 	c.add(change{
-		also: func(tx *store.Tx) error { return tx.UpdateState(s.n, state, reason) },
+		progress: store.Progress{State: &store.StateReason{State: state, Reason: reason}},
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -232,27 +232,38 @@ func (s *Session) startKernel(ctx context.Context) error {
 	key := kernel.Key{Session: s.id, Generation: generation}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: s.dir.File(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
-		Hostname: "talaria",
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict,
 	})
 	if err != nil {
 		return err
 	}
-	started := api.At(info.Started).UnixMilli()
-	handle, err := api.Marshal(info.Handle)
-	if err != nil {
-		return err
-	}
-	s.mustCommit(ctx, change{
-		also: func(tx *store.Tx) error { return tx.KernelReady(s.n, started, info.Layers, handle) },
-		done: func() {
+	s.running = true
+	go s.pump(ctx, key, 0)
+	return s.ready(ctx, info)
+}
+
+// ready writes what is known of a kernel that answers, where that is something new.
+func (s *Session) ready(ctx context.Context, info kernel.KernelInfo) error {
+	var c change
+	s.mu.Lock()
+	known, idle := s.kernelStarted, s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
+	s.mu.Unlock()
+	if started := api.At(info.Started).UnixMilli(); !info.Started.IsZero() && (known == nil || *known != started) {
+		handle, err := api.Marshal(info.Handle)
+		if err != nil {
+			return err
+		}
+		c.also = func(tx *store.Tx) error { return tx.KernelReady(s.n, started, info.Layers, handle) }
+		c.done = func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.kernelStarted, s.layers = &started, info.Layers
-		},
-	})
-	s.running = true
-	go s.pump(ctx, key)
-	s.rest(ctx)
+		}
+	}
+	if idle {
+		c.state(s, api.StateIdle, "")
+	}
+	s.mustCommit(ctx, c)
 	return nil
 }
 
@@ -312,12 +323,13 @@ func (s *Session) died(restartReason string) change {
 	}
 }
 
-// pump hands the kernel's records to the session's goroutine until the last one.
-func (s *Session) pump(ctx context.Context, key kernel.Key) {
-	for after := uint64(0); ; {
+// pump hands the kernel's records after a number to the session's goroutine until the last one.
+func (s *Session) pump(ctx context.Context, key kernel.Key, after uint64) {
+	for {
 		batch, err := s.m.cfg.Host.Next(ctx, key, after)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+			over := errors.Is(err, io.EOF) || errors.Is(err, kernel.ErrNoKernel) // the latter after the last was acknowledged
+			if !over && ctx.Err() == nil {
 				s.log.Error("read the kernel's records", "error", err)
 			}
 			return
@@ -388,7 +400,7 @@ func (s *Session) armReaper() {
 		s.reaper.Stop()
 		s.reaper = nil
 	}
-	if at := s.reapAt(); at != nil && !s.gone {
+	if at := s.reapAt(); at != nil && !s.gone && !s.m.isClosing() {
 		s.reaper = time.AfterFunc(time.Until(at.Time), func() {
 			s.do(context.Background(), func(own context.Context) error { s.reap(own); return nil })
 		})
@@ -423,6 +435,14 @@ func (s *Session) reap(ctx context.Context) {
 	s.log.Info("reaped an idle kernel")
 }
 
+// detach ends the session's goroutine and leaves the kernel and the queue to the next server.
+func (s *Session) detach(context.Context) error {
+	s.begin()
+	s.cancel(ErrClosing)
+	<-s.stopped
+	return s.letGo()
+}
+
 // shutdown ends the kernel and then the session's goroutine, since the server ends.
 func (s *Session) shutdown(ctx context.Context) error {
 	err := s.do(ctx, func(own context.Context) error {
@@ -431,11 +451,16 @@ func (s *Session) shutdown(ctx context.Context) error {
 		s.cancel(ErrClosing)
 		return err
 	})
+	return errors.Join(err, s.letGo())
+}
+
+// letGo gives up what the session holds in this process.
+func (s *Session) letGo() error {
 	s.mu.Lock()
 	if s.reaper != nil {
 		s.reaper.Stop()
 	}
 	s.mu.Unlock()
 	s.journal.finish(ErrClosing)
-	return errors.Join(err, s.dir.Close(), s.packages.Close())
+	return errors.Join(s.dir.Close(), s.packages.Close())
 }

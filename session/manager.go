@@ -53,8 +53,15 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends every kernel, writes what became of it, and marks the state as left in order. It is idempotent.
-func (m *Manager) Close(ctx context.Context) error {
+// Close leaves the kernels and all that waits to the next server, and marks the state as left in order. It is
+// idempotent, and does nothing after Shutdown.
+func (m *Manager) Close(ctx context.Context) error { return m.end(ctx, (*Session).detach) }
+
+// Shutdown ends every kernel, writes what became of it, and marks the state as left in order. It is idempotent, and
+// does nothing after Close.
+func (m *Manager) Shutdown(ctx context.Context) error { return m.end(ctx, (*Session).shutdown) }
+
+func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) error) error {
 	m.closeOnce.Do(func() {
 		close(m.closing)
 		m.cancel()
@@ -65,7 +72,7 @@ func (m *Manager) Close(ctx context.Context) error {
 		errs := make([]error, len(all))
 		var wg sync.WaitGroup
 		for i, s := range all {
-			wg.Go(func() { errs[i] = s.shutdown(ctx) })
+			wg.Go(func() { errs[i] = each(s, ctx) })
 		}
 		wg.Wait()
 		m.closeErr = errors.Join(append(errs, m.cfg.Store.End(ctx))...)
@@ -306,15 +313,18 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 		if err != nil {
 			return nil, nil, err
 		}
-		var items []api.Session
-		var numbers []int64
-		for _, row := range rows {
+		items, numbers := make([]api.Session, len(rows)), make([]int64, len(rows))
+		var usages sync.WaitGroup
+		defer usages.Wait()
+		for i, row := range rows {
 			s, err := m.loaded(ctx, row)
 			if err != nil {
 				return nil, nil, err
 			}
-			items, numbers = append(items, s.Info(ctx)), append(numbers, row.N)
+			numbers[i] = row.N
+			usages.Go(func() { items[i] = s.Info(ctx) })
 		}
+		usages.Wait()
 		return items, numbers, nil
 	})
 }
@@ -379,6 +389,9 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	st.EventsWritten = m.events.Load()
 	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
 		st.Sessions[state] += 0
+	}
+	if m.cfg.Pool != nil {
+		st.Pool = m.cfg.Pool(ctx)
 	}
 	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
 	m.mu.Lock()

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -36,7 +35,7 @@ type output struct {
 // the spool, since only the end shows whether it is too much.
 type stream struct {
 	name    string
-	head    []string // what went to the log, while there is no spool
+	head    []string // what went to the log, while there is no spool; it goes there first
 	logged  int64
 	total   int64
 	spool   *artifacts.Writer
@@ -54,11 +53,7 @@ func newOutput(s *Session, id string, limits api.Limits) *output {
 // add takes printed text and returns what of it goes to the log now.
 func (o *output) add(name, text string) []draft {
 	o.write(name == "stderr", text)
-	st := o.streams[name]
-	if st == nil {
-		st = &stream{name: name}
-		o.streams[name] = st
-	}
+	st := o.stream(name)
 	st.total += int64(len(text))
 	now := text
 	if st.spool == nil && st.failed == nil {
@@ -117,8 +112,11 @@ func (st *stream) keep(text string, disk int64) {
 	st.failed = err
 }
 
-func (o *output) spoolName(stream string) string {
-	return o.s.id + "." + strconv.FormatInt(o.number, 10) + "." + stream
+func (o *output) spoolName(stream string) string { return spoolName(o.s.id, o.number, stream) }
+
+// spoolName names the spool of a stream of an execution.
+func spoolName(session string, execution int64, stream string) string {
+	return session + "." + strconv.FormatInt(execution, 10) + "." + stream
 }
 
 // overflowing reports whether a stream's rest waits for the end.
@@ -271,49 +269,4 @@ func (o *output) lacking() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.truncated
-}
-
-// recoverOutput rebuilds the output of an execution that ran when an earlier server crashed: from its events, and
-// from the spools that were left.
-func (s *Session) recoverOutput(ctx context.Context, r *run) error {
-	o := r.out
-	o.number = r.row.N
-	err := s.eachEvent(ctx, r.row.ID, func(e api.Event) bool {
-		switch b := e.Body.(type) {
-		case api.Stream:
-			o.write(b.Name == "stderr", b.Text)
-			st := o.streams[b.Name]
-			if st == nil {
-				st = &stream{name: b.Name}
-				o.streams[b.Name] = st
-			}
-			st.logged += int64(len(b.Text))
-			st.total = st.logged
-		case api.ExecuteResult:
-			o.result(b.Data)
-		case api.ErrorEvent:
-			o.traceback(b.ErrorOutput)
-			r.failure = &b.ErrorOutput
-		}
-		return true
-	})
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"stdout", "stderr"} {
-		w, err := s.m.cfg.Artifacts.OpenSpool(ctx, o.spoolName(name))
-		if err != nil {
-			continue // there is none
-		}
-		st := o.streams[name]
-		if st == nil {
-			st = &stream{name: name}
-			o.streams[name] = st
-		}
-		st.spool, st.total = w, max(w.Size(), st.logged)
-		for _, d := range o.pieces(st, st.logged) {
-			o.write(name == "stderr", d.body.(api.Stream).Text)
-		}
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -32,10 +33,10 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	if err != nil {
 		return "", err
 	}
-	if known, err := s.known(ctx, r.row); known || err != nil {
-		return r.row.ID, err
-	}
 	if err := s.reserve(); err != nil {
+		if known, conflict := s.known(ctx, r.row); known || conflict != nil {
+			return r.row.ID, conflict
+		}
 		return "", err
 	}
 	now := time.Now().UnixMilli()
@@ -43,11 +44,11 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	err = s.commit(ctx, change{
 		drafts: []draft{{executionID: r.row.ID, body: api.ExecutionQueued{Code: r.row.Code}}},
 		also: func(tx *store.Tx) (err error) {
-			if r.row.N, err = tx.InsertExecution(r.row); err != nil {
-				return err
-			}
-			return tx.UpdateActive(s.n, now)
+			r.row.QueuedSeq, _ = s.journal.place()
+			r.row.N, err = tx.InsertExecution(r.row)
+			return err
 		},
+		progress: store.Progress{LastActive: &now},
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -207,6 +208,9 @@ func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, st
 func (c *change) add(o change) {
 	c.drafts = append(c.drafts, o.drafts...)
 	c.also, c.done = both(c.also, o.also), then(c.done, o.done)
+	c.progress.LastActive = cmp.Or(o.progress.LastActive, c.progress.LastActive)
+	c.progress.State = cmp.Or(o.progress.State, c.progress.State)
+	c.progress.Cursor = cmp.Or(o.progress.Cursor, c.progress.Cursor)
 }
 
 func both(a, b func(*store.Tx) error) func(*store.Tx) error {

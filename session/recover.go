@@ -2,8 +2,11 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -14,8 +17,9 @@ import (
 	"talaria/store"
 )
 
-// recover reports what the last server left: its kernels are gone with it. After a power failure the newest events may
-// be lost; then each log that was in use gets a new id, so that nobody resumes over the gap.
+// recover takes over what the last server left: kernels that live go on, what waited waits on, and what was lost is
+// told. After a power failure the newest events may be lost; then each log that was in use gets a new id, so that nobody
+// resumes over the gap.
 func (m *Manager) recover(ctx context.Context) error {
 	last, err := m.cfg.Store.Begin(ctx, m.cfg.BootID)
 	if err != nil {
@@ -29,42 +33,69 @@ func (m *Manager) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	rows, err := m.cfg.Store.LiveSessions(ctx)
+	rows, err := m.cfg.Store.OpenSessions(ctx)
 	if err != nil {
 		return err
 	}
-	if err := m.sweepKernels(ctx, rows); err != nil {
+	open := make([][]store.Execution, len(rows))
+	for i, row := range rows {
+		if open[i], err = m.cfg.Store.OpenExecutions(ctx, row.N); err != nil {
+			return err
+		}
+	}
+	if err := m.leftSpools(ctx, rows, open); err != nil {
 		return err
 	}
-	for _, row := range rows {
+	known, err := m.cfg.Host.Kernels(ctx) // before any is started
+	if err != nil {
+		return fmt.Errorf("list kernels: %w", err)
+	}
+	taken := map[kernel.Key]bool{}
+	var lost []kernel.Handle
+	for i, row := range rows {
 		s, err := m.loaded(ctx, row)
 		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
-		if err := s.crashed(ctx); err != nil {
+		var alive bool
+		err = s.do(ctx, func(own context.Context) (err error) {
+			alive, err = s.takeOver(own, row, open[i])
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
+		if alive {
+			taken[kernel.Key{Session: row.ID, Generation: row.Generation}] = true
+			continue
+		}
+		if row.State == api.StateStarting && len(open[i]) == 0 {
+			s.commands <- s.firstKernel
+		}
+		var h kernel.Handle
+		if row.Handle != nil && jsonv2.Unmarshal(row.Handle, &h) == nil {
+			lost = append(lost, h)
+		}
 	}
-	if err := m.leftSpools(ctx); err != nil {
+	if err := m.cfg.Host.Sweep(ctx, lost); err != nil {
+		return err
+	}
+	strangers := slices.DeleteFunc(known, func(key kernel.Key) bool { return taken[key] })
+	if err := m.endStrangers(ctx, strangers); err != nil {
 		return err
 	}
 	return m.leftFolders(ctx)
 }
 
-// sweepKernels ends what is left of the kernels that these sessions had.
-func (m *Manager) sweepKernels(ctx context.Context, rows []store.Session) error {
-	var handles []kernel.Handle
-	for _, row := range rows {
-		var h kernel.Handle
-		if row.Handle == nil {
-			continue
+// endStrangers ends kernels that are no session's: of starts that were not recorded, and dead ones.
+func (m *Manager) endStrangers(ctx context.Context, strangers []kernel.Key) error {
+	for _, key := range strangers {
+		if err := m.cfg.Host.Stop(ctx, key, "no_session"); err != nil {
+			return err
 		}
-		if err := jsonv2.Unmarshal(row.Handle, &h); err != nil {
-			return fmt.Errorf("session %s: read the handle of its sandbox: %w", row.ID, err)
-		}
-		handles = append(handles, h)
+		m.cfg.Host.Ack(key, math.MaxUint64)
 	}
-	return m.cfg.Host.Sweep(ctx, handles)
+	return nil
 }
 
 // mendLogs gives every log a new id and drops what its lost tail took with it: events whose bodies are gone.
@@ -103,47 +134,122 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 	return nil
 }
 
-// crashed reports that the session's kernel went with the server that crashed.
-func (s *Session) crashed(ctx context.Context) error {
-	open, err := s.m.cfg.Store.OpenExecutions(ctx, s.n)
-	if err != nil {
+// takeOver makes a session that an earlier server had go on: its kernel where it lives or has left records, and its
+// queue. alive is false where no host knows the kernel. On the session's goroutine.
+func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.Execution) (alive bool, err error) {
+	var a kernel.Attachment
+	if row.State != api.StateDead && row.State != api.StateHibernated {
+		a, err = s.m.cfg.Host.Attach(ctx, kernel.Key{Session: row.ID, Generation: row.Generation})
+		if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+			s.log.Error("a kernel cannot be attached to; it counts as dead", "error", err)
+		}
+		alive = err == nil
+	}
+	current, err := s.requeue(ctx, row, open, a.Given)
+	switch {
+	case err != nil:
+		return alive, err
+	case alive:
+		return true, s.resume(ctx, row, a)
+	case row.State == api.StateStarting && current == nil: // no kernel came of it, so that nothing is lost
+		s.mu.Lock()
+		s.restartReason = ""
+		s.mu.Unlock()
+		return false, nil
+	case row.State == api.StateDead || row.State == api.StateHibernated:
+		return false, nil
+	}
+	return false, s.crashed(ctx, current)
+}
+
+// requeue makes the runs of the executions that have not ended. The one that the kernel was given is the current one.
+func (s *Session) requeue(ctx context.Context, row store.Session, open []store.Execution, given string) (*run, error) {
+	var current *run
+	var queue []*run
+	var pending *api.PendingInput
+	for _, e := range open {
+		s.mu.Lock()
+		r := &run{row: e, done: make(chan struct{}), out: newOutput(s, e.ID, s.limits)}
+		s.mu.Unlock()
+		switch {
+		case e.Status == api.StatusRunning:
+			r.given, current = true, r
+			var err error
+			if pending, err = r.out.restore(ctx, r, row.Output); err != nil {
+				return nil, err
+			}
+		case e.ID == given && current == nil:
+			r.given, current = true, r
+			r.out.number, r.row.Generation = e.N, row.Generation
+			if count := row.ExecutionCount + 1; !e.Silent {
+				r.row.ExecutionCount = &count
+			}
+		default:
+			queue = append(queue, r)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.queue, s.pending = current, queue, pending
+	for _, r := range queue {
+		s.runs[r.row.ID] = r
+	}
+	if current != nil {
+		s.runs[current.row.ID] = current
+	}
+	return current, nil
+}
+
+// resume goes on with a kernel from the cursor.
+func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attachment) error {
+	s.running, s.replayTo = true, a.Last
+	s.mu.Lock()
+	key := s.key()
+	s.armReaper()
+	s.mu.Unlock()
+	if err := s.ready(ctx, a.Info); err != nil {
 		return err
 	}
+	go s.pump(ctx, key, row.KSeq)
+	return nil
+}
+
+// crashed reports that the session's kernel went with a host of which nothing is left.
+func (s *Session) crashed(ctx context.Context, current *run) error {
 	var c change
-	for _, row := range open {
-		s.mu.Lock()
-		r := &run{row: row, done: make(chan struct{}), out: newOutput(s, row.ID, s.limits)}
-		s.mu.Unlock()
-		o := outcome{status: api.StatusCancelled, reason: reasonCrash, state: api.VariablesLost}
-		if row.Status == api.StatusRunning {
-			if err := s.recoverOutput(ctx, r); err != nil {
-				return err
-			}
-			o.status = api.StatusDied
-			failure := api.ErrorOutput{Ename: "KernelDied", Evalue: "the server crashed and the kernel went with it: its variables " +
-				"are lost, the files in the workspace are kept; the next cell starts a fresh kernel"}
-			failure.Traceback = []string{failure.Ename + ": " + failure.Evalue}
-			r.failure = &failure
-			r.out.traceback(failure)
-			c.drafts = append(c.drafts, r.out.last(draft{executionID: row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
-		}
-		c.add(s.ended(r, o))
+	if current != nil {
+		failure := deathError(kernel.Died{Reason: reasonHostCrash}, current)
+		current.failure = &failure
+		current.out.traceback(failure)
+		c.drafts = append(c.drafts, current.out.last(draft{executionID: current.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
+		c.add(s.ended(current, outcome{status: api.StatusDied, reason: reasonHostCrash, state: api.VariablesLost}))
 	}
+	c.add(s.cancelQueue(reasonHostCrash))
 	s.mu.Lock()
 	generation := s.generation
 	s.mu.Unlock()
-	c.drafts = append(c.drafts, draft{body: api.KernelDied{Reason: reasonCrash, Generation: generation}})
-	c.add(s.died("restart"))
-	c.state(s, api.StateDead, reasonCrash)
+	c.drafts = append(c.drafts, draft{body: api.KernelDied{Reason: reasonHostCrash, Generation: generation}})
+	c.add(s.died("died"))
+	c.state(s, api.StateDead, reasonHostCrash)
+	c.done = then(c.done, func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() })
 	return s.commit(ctx, c)
 }
 
 // leftSpools ends the spools of executions that have ended: kept where the log names the artifact, else dropped.
-func (m *Manager) leftSpools(ctx context.Context) error {
+func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][]store.Execution) error {
 	names, err := m.cfg.Artifacts.Spools()
 	if err != nil {
 		return err
 	}
+	inUse := map[string]bool{}
+	for i, row := range rows {
+		for _, e := range open[i] {
+			for _, stream := range []string{"stdout", "stderr"} {
+				inUse[spoolName(row.ID, e.N, stream)] = true
+			}
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return inUse[name] })
 	known := map[string]bool{}
 	if len(names) > 0 {
 		digests, err := m.cfg.Store.AllDigests(ctx)
@@ -155,7 +261,7 @@ func (m *Manager) leftSpools(ctx context.Context) error {
 		}
 	}
 	for _, name := range names {
-		w, err := m.cfg.Artifacts.OpenSpool(ctx, name)
+		w, err := m.cfg.Artifacts.OpenSpool(ctx, name, -1)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ import (
 // rig is a manager over a real database and a fake kernel.
 type rig struct {
 	*session.Manager
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	db    *store.Store
 	host  *kernel.Host
@@ -32,7 +32,7 @@ type rig struct {
 	boot  string
 }
 
-func newRig(t *testing.T, cell func(*kerneltest.Cell), tweak func(*session.Config)) *rig {
+func newRig(t testing.TB, cell func(*kerneltest.Cell), tweak func(*session.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: t.TempDir(), fake: kerneltest.NewFake(kerneltest.Cells(cell)), tweak: tweak, boot: "boot"}
 	r.fake.Pipes = true
@@ -56,7 +56,9 @@ func (r *rig) open() {
 		r.t.Fatal(err)
 	}
 	r.db = db
-	r.host = kernel.NewHost(kernel.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
+	if r.host == nil {
+		r.host = kernel.NewHost(kernel.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
+	}
 	cfg := session.Config{
 		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test",
 		SessionsDir:  filepath.Join(r.dir, "sessions"),
@@ -73,16 +75,30 @@ func (r *rig) open() {
 }
 
 func (r *rig) close() {
-	if err := errors.Join(r.Manager.Close(context.Background()), r.host.Close(context.Background()), r.db.Close()); err != nil {
+	if err := errors.Join(r.Manager.Shutdown(context.Background()), r.host.Close(context.Background()), r.db.Close()); err != nil {
 		r.t.Error(err)
 	}
+	r.host = nil
 }
 
-// crash ends the program as kill -9 would: nothing more is written, and the kernels go.
+// crash ends the server and its host as kill -9 would: nothing more is written, and the kernels go.
 func (r *rig) crash() {
-	r.db.Close()
+	r.kill()
 	r.host.Close(context.Background())
+	r.host = nil
+}
+
+// kill ends the server as kill -9 would: nothing more is written, and the kernels go on.
+func (r *rig) kill() {
+	r.db.Close()
 	r.Manager.Close(context.Background())
+}
+
+// leave ends the server in order; the kernels go on.
+func (r *rig) leave() {
+	if err := errors.Join(r.Manager.Close(context.Background()), r.db.Close()); err != nil {
+		r.t.Error(err)
+	}
 }
 
 func (r *rig) session(req api.SessionRequest) *session.Session {
@@ -283,7 +299,7 @@ func script(dir func() string) func(*kerneltest.Cell) {
 }
 
 // scripted is a rig whose cells are scripts that see the workspace of its only session.
-func scripted(t *testing.T, tweak func(*session.Config)) *rig {
+func scripted(t testing.TB, tweak func(*session.Config)) *rig {
 	var r *rig
 	r = newRig(t, script(func() string {
 		dirs, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "workspace"))

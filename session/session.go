@@ -41,8 +41,9 @@ type Session struct {
 	commands chan func(context.Context)
 	wake     chan struct{}
 	records  chan []kernel.Record
-	running  bool        // there is a kernel; the goroutine's
-	drafted  stateReason // the state with all that is on its way to the log; the goroutine's
+	running  bool              // there is a kernel; the goroutine's
+	replayTo uint64            // records up to this one were there when this server came; the goroutine's
+	drafted  store.StateReason // the state with all that is on its way to the log; the goroutine's
 	started  sync.Once
 	cancel   context.CancelCauseFunc
 	stopped  chan struct{} // closed when the goroutine has ended
@@ -117,7 +118,7 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
 		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logID: r.LogID,
 		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
-		snapshot: snapshot, drafted: stateReason{r.State, r.Reason},
+		snapshot: snapshot, drafted: store.StateReason{State: r.State, Reason: r.Reason},
 	}
 	return s, nil
 }
@@ -228,11 +229,9 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.idleMS); err != nil {
 				return err
 			}
-			if err := tx.UpdateLayers(s.n, layers); err != nil {
-				return err
-			}
-			return tx.UpdateActive(s.n, now)
+			return tx.UpdateLayers(s.n, layers)
 		},
+		progress: store.Progress{LastActive: &now},
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -260,8 +259,8 @@ func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touc
 func (s *Session) touched() change {
 	now := time.Now().UnixMilli()
 	return change{
-		also: func(tx *store.Tx) error { return tx.UpdateActive(s.n, now) },
-		done: func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
+		progress: store.Progress{LastActive: &now},
+		done:     func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
 	}
 }
 

@@ -658,17 +658,17 @@ func TestAfterACrashTheKernelsAreReportedAndHeldOutputIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := s.Execution(t.Context(), running)
-	if err != nil || e.Status != api.StatusDied || e.Reason != "server_crash" || e.State != api.VariablesLost || e.TruncatedBytes != 40_000 {
+	if err != nil || e.Status != api.StatusDied || e.Reason != "host_crash" || e.State != api.VariablesLost || e.TruncatedBytes != 40_000 {
 		t.Errorf("%s %s %s, %d lacking, %v", e.Status, e.Reason, e.State, e.TruncatedBytes, err)
 	}
-	if !strings.Contains(e.Text, "000004999\n") || !strings.Contains(e.Text, "the server crashed") {
+	if !strings.Contains(e.Text, "000004999\n") || !strings.Contains(e.Text, "its variables are lost") {
 		t.Errorf("the text ends with %q", e.Text[max(0, len(e.Text)-300):])
 	}
-	if e, err := s.Execution(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled || e.Reason != "server_crash" {
+	if e, err := s.Execution(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled || e.Reason != "host_crash" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	tail := shape(now(t, s)[before:])
-	if !strings.HasSuffix(tail, "died:server_crash:1 state:dead:server_crash") {
+	if !strings.HasSuffix(tail, "died:host_crash:1 state:dead:host_crash") {
 		t.Errorf("the log goes on with %s", tail[max(0, len(tail)-300):])
 	}
 	id := s.LogID()

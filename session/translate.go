@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -29,10 +30,13 @@ func (s *Session) take(ctx context.Context, batch []kernel.Record) {
 			continue
 		}
 		t.kseq = r.KSeq
-		t.record(r)
+		if t.record(r); t.failed {
+			return
+		}
 	}
-	t.flush()
-	s.m.cfg.Host.Ack(key, batch[len(batch)-1].KSeq)
+	if t.flush(); !t.failed {
+		s.m.cfg.Host.Ack(key, batch[len(batch)-1].KSeq)
+	}
 }
 
 // translation makes one change of many records. What ends an execution is committed at once, since the next one may
@@ -44,19 +48,24 @@ type translation struct {
 	kseq uint64
 	// count and late are the session's execution count and late bytes after the records so far.
 	count, late int64
+	failed      bool // the store takes nothing any more
 }
 
 func (t *translation) flush() {
 	kseq, count, late, s := t.kseq, t.count, t.late, t.s
+	saved, err := s.saved()
+	if err != nil {
+		s.log.Error("keep what is printed for a server that comes later", "error", err)
+	}
 	t.c.add(change{
-		also: func(tx *store.Tx) error { return tx.UpdateCursor(s.n, kseq, count, late) },
+		progress: store.Progress{Cursor: &store.Cursor{KSeq: kseq, ExecutionCount: count, LateBytes: late, Output: saved}},
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.executionCount, s.lateBytes = count, late
 		},
 	})
-	s.mustCommit(t.ctx, t.c)
+	t.failed = !s.mustCommit(t.ctx, t.c)
 	t.c = change{}
 }
 
@@ -128,14 +137,15 @@ func (t *translation) startedRun(run *run, r kernel.Record) {
 	t.log(r.ExecutionID, api.ExecutionStarted{Code: run.row.Code, ExecutionCount: run.row.ExecutionCount})
 	row := run.row
 	t.c.add(change{also: func(tx *store.Tx) error {
-		return tx.StartExecution(row.N, row.ExecutionCount, row.Generation, at)
+		row.StartedSeq, _ = s.journal.place()
+		return tx.StartExecution(row)
 	}})
 }
 
 func (t *translation) input(r kernel.Record, b kernel.InputRequest) {
 	s := t.s
 	s.mu.Lock()
-	alone, key := s.attached == 0, s.key()
+	alone, key := s.attached == 0 && r.KSeq > s.replayTo, s.key()
 	s.mu.Unlock()
 	if alone {
 		if err := s.m.cfg.Host.RefuseInput(key, b.RequestID); err != nil {
@@ -208,8 +218,8 @@ func (t *translation) died(run *run, b kernel.Died) {
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
 		t.c.add(s.ended(run, o))
 		t.c.add(s.cancelQueue(b.Reason))
-	} else if b.Reason == reasonReset || b.Reason == reasonDeleted || b.Reason == reasonShutdown {
-		t.c.add(s.cancelQueue(b.Reason))
+	} else if slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
+		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel, and not told so
 	}
 	restart, state := "died", b.Reason
 	switch b.Reason {

@@ -1,0 +1,237 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"talaria/api"
+)
+
+// savedOutput is what the output of a running execution holds and the log does not. It is committed with the cursor, so
+// that a server which takes the session over goes on exactly there.
+type savedOutput struct {
+	Streams    map[string]savedStream `json:"streams"`
+	Deferred   []savedDraft           `json:"deferred,omitzero"`
+	Transcript savedTranscript        `json:"transcript"`
+}
+
+// savedTranscript is the text for models so far: it cannot be made again of streams that the log holds parts of, since
+// these do not say in which order they came.
+type savedTranscript struct {
+	Order   int           `json:"order"`
+	Classes [2]savedClass `json:"classes"`
+}
+
+type savedClass struct {
+	Raw     string         `json:"raw,omitzero"`
+	Held    string         `json:"held,omitzero"`
+	Head    []savedSegment `json:"head,omitzero"`
+	Tail    []savedSegment `json:"tail,omitzero"`
+	Room    int            `json:"room"`
+	Dropped int64          `json:"dropped,omitzero"`
+}
+
+type savedSegment struct {
+	Order int    `json:"order"`
+	Text  string `json:"text"`
+}
+
+// savedStream is a stream that overflowed. What lies behind Spooled in its spool comes again with the next records.
+type savedStream struct {
+	Total   int64  `json:"total"`
+	Spooled int64  `json:"spooled"`
+	Dropped int64  `json:"dropped,omitzero"`
+	Failed  string `json:"failed,omitzero"`
+}
+
+type savedDraft struct {
+	Event api.Event  `json:"event"` // with the execution's id and the body; its place in the log is still open
+	Refs  []savedRef `json:"refs,omitzero"`
+}
+
+type savedRef struct {
+	Digest    string `json:"digest"`
+	Kind      string `json:"kind"`
+	MediaType string `json:"media_type"`
+}
+
+// save is what has to be kept beside the log, nil where the log has it all.
+func (o *output) save() ([]byte, error) {
+	if !o.overflowing() {
+		return nil, nil
+	}
+	saved := savedOutput{Streams: map[string]savedStream{}, Transcript: o.transcript.save()}
+	for name, st := range o.streams {
+		if st.spool == nil && st.failed == nil {
+			continue
+		}
+		one := savedStream{Total: st.total, Dropped: st.dropped}
+		if st.spool != nil {
+			one.Spooled = st.spool.Size()
+		}
+		if st.failed != nil {
+			one.Failed = st.failed.Error()
+		}
+		saved.Streams[name] = one
+	}
+	for _, d := range o.deferred {
+		typ, body, err := api.EncodeBody(d.body)
+		if err != nil {
+			return nil, fmt.Errorf("save output: %w", err)
+		}
+		one := savedDraft{Event: api.JoinEvent(0, api.Time{}, typ, d.executionID, body)}
+		for _, r := range d.refs {
+			one.Refs = append(one.Refs, savedRef{r.digest, r.kind, r.mediaType})
+		}
+		saved.Deferred = append(saved.Deferred, one)
+	}
+	return api.Marshal(saved)
+}
+
+// restore rebuilds the output of an execution that ran under an earlier server, from its events and from what was saved.
+// It also finds the question that is open.
+func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+	o.number = r.row.N
+	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event) bool {
+		switch b := e.Body.(type) {
+		case api.Stream:
+			o.write(b.Name == "stderr", b.Text)
+			st := o.stream(b.Name)
+			st.head = append(st.head, b.Text)
+			st.logged += int64(len(b.Text))
+			st.total = st.logged
+		case api.ExecuteResult:
+			o.result(b.Data)
+		case api.ErrorEvent:
+			o.traceback(b.ErrorOutput)
+			r.failure = &b.ErrorOutput
+		case api.InputRequested:
+			pending = &api.PendingInput{
+				RequestID: b.RequestID, ExecutionID: r.row.ID, Prompt: b.Prompt, Password: b.Password,
+			}
+		case api.InputClosed:
+			pending = nil
+		}
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what was logged: %w", err)
+	}
+	var state savedOutput
+	if saved != nil {
+		if err := jsonv2.Unmarshal(saved, &state); err != nil {
+			return nil, fmt.Errorf("read what was saved of the output: %w", err)
+		}
+	}
+	for _, name := range []string{"stdout", "stderr"} {
+		if err := o.reopen(ctx, name, state.Streams); err != nil {
+			return nil, err
+		}
+	}
+	if len(state.Streams) > 0 {
+		o.transcript.restore(state.Transcript)
+	}
+	return pending, o.takeUp(r, state.Deferred)
+}
+
+func (t *transcript) save() savedTranscript {
+	s := savedTranscript{Order: t.order}
+	for i, c := range t.classes {
+		s.Classes[i] = savedClass{
+			Raw: c.clean.raw, Held: c.clean.held, Head: saveSegments(c.head), Tail: saveSegments(c.tail),
+			Room: c.room, Dropped: c.dropped,
+		}
+	}
+	return s
+}
+
+func saveSegments(list []segment) []savedSegment {
+	saved := make([]savedSegment, len(list))
+	for i, s := range list {
+		saved[i] = savedSegment{s.order, s.text}
+	}
+	return saved
+}
+
+func (t *transcript) restore(s savedTranscript) {
+	t.order = s.Order
+	for i, saved := range s.Classes {
+		c := &t.classes[i]
+		c.clean.raw, c.clean.held, c.room, c.dropped = saved.Raw, saved.Held, saved.Room, saved.Dropped
+		c.head, _ = restoreSegments(saved.Head)
+		c.tail, c.held = restoreSegments(saved.Tail)
+	}
+}
+
+func restoreSegments(saved []savedSegment) (list []segment, bytes int) {
+	for _, s := range saved {
+		list = append(list, segment{s.Order, s.Text})
+		bytes += len(s.Text)
+	}
+	return list, bytes
+}
+
+// stream is the stream of that name, made when it is new.
+func (o *output) stream(name string) *stream {
+	st := o.streams[name]
+	if st == nil {
+		st = &stream{name: name}
+		o.streams[name] = st
+	}
+	return st
+}
+
+// reopen goes on with a stream's spool where the cursor stands. A spool that was begun after it begins anew.
+func (o *output) reopen(ctx context.Context, name string, saved map[string]savedStream) error {
+	was, overflowed := saved[name]
+	spool, err := o.s.m.cfg.Artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
+	switch {
+	case err == nil && !overflowed:
+		return spool.Abort()
+	case !overflowed && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil && was.Failed == "":
+		o.s.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
+		was.Failed, was.Dropped = err.Error(), was.Dropped+was.Spooled
+	}
+	st := o.stream(name)
+	st.head, st.spool, st.total, st.dropped = nil, spool, was.Total, was.Dropped
+	if was.Failed != "" {
+		st.failed = errors.New(was.Failed)
+	}
+	return nil
+}
+
+// takeUp takes up the result and the error that wait for the end of the streams.
+func (o *output) takeUp(r *run, saved []savedDraft) error {
+	for _, one := range saved {
+		event, err := one.Event.Decoded()
+		if err != nil {
+			return fmt.Errorf("read what was saved of the output: %w", err)
+		}
+		d := draft{executionID: r.row.ID, body: event.Body}
+		for _, kept := range one.Refs {
+			d.refs = append(d.refs, ref{kept.Digest, kept.Kind, kept.MediaType})
+		}
+		if b, ok := event.Body.(api.ErrorEvent); ok {
+			r.failure = &b.ErrorOutput
+		}
+		o.deferred = append(o.deferred, d)
+	}
+	return nil
+}
+
+// saved is what the session's running execution has to keep beside the log, nil for nothing. On the session's goroutine.
+func (s *Session) saved() ([]byte, error) {
+	s.mu.Lock()
+	r := s.current
+	s.mu.Unlock()
+	if r == nil {
+		return nil, nil
+	}
+	return r.out.save()
+}
