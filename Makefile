@@ -9,6 +9,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 
 # What kernels need, and what only the tests need, as Debian names it.
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
+JUPYTER_PACKAGES := jupyter-server python3-ipykernel
 TEST_PACKAGES   := chromium curl procps util-linux python3-websockets
 
 export CGO_ENABLED := 1
@@ -17,7 +18,7 @@ export CGO_ENABLED := 1
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS="--addr …" for more)
@@ -43,7 +44,15 @@ lint: ## Check formatting and go vet
 	$(GO) vet ./...
 
 .PHONY: bench
-bench: ## Measure (medians and ratios of one run)
+bench: setup build ## Measure against a Jupyter Server, and write docs/performance.md (ARGS="-quick" for more)
+	$(GO) run ./e2e/bench -json bin/bench.json -doc docs/performance.md $(ARGS)
+
+.PHONY: bench-setup
+bench-setup: setup ## Install a Jupyter Server to compare with
+	@$(MAKE) -s install PACKAGES="$(JUPYTER_PACKAGES)"
+
+.PHONY: microbench
+microbench: ## Measure the parts (go test -bench)
 	$(GO) test -run '^$$' -bench . -benchmem ./kernel/... ./session/... ./store/... ./artifacts/...
 
 .PHONY: setup

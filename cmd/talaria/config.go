@@ -34,6 +34,9 @@ type config struct {
 
 	IdleTimeout    time.Duration `koanf:"idle-timeout"`
 	InterruptGrace time.Duration `koanf:"interrupt-grace"`
+	Pool           int           `koanf:"pool"`
+	OrphanTTL      time.Duration `koanf:"orphan-ttl"`
+	Preload        []string      `koanf:"preload"` // of the default environment
 	MaxSessions    int64         `koanf:"max-sessions"`
 	InlineBytes    int64         `koanf:"inline-bytes"`
 	Redact         []string      `koanf:"redact"`
@@ -44,9 +47,13 @@ type config struct {
 
 // environment is a further Python, which sessions ask for by name.
 type environment struct {
-	Name   string `koanf:"name"`
-	Python string `koanf:"python"`
+	Name    string   `koanf:"name"`
+	Python  string   `koanf:"python"`
+	Preload []string `koanf:"preload"` // modules that its kernels have imported from their start
 }
+
+// preload is what kernels have imported where nothing is configured.
+var preload = []string{"numpy", "pandas", "matplotlib"}
 
 // limits has the names of the wire, so that an operator learns them once.
 type limits struct {
@@ -67,6 +74,9 @@ func defaults() config {
 		TZ:             "UTC",
 		IdleTimeout:    session.DefaultIdleTimeout,
 		InterruptGrace: 2 * time.Second,
+		Pool:           2,
+		OrphanTTL:      24 * time.Hour,
+		Preload:        preload,
 		InlineBytes:    session.DefaultInlineBytes,
 		Limits:         limits(session.DefaultLimits),
 		Ceilings:       limits(session.DefaultCeilings),
@@ -166,6 +176,9 @@ func (c config) check() error {
 	}
 	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 {
 		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes and max-sessions cannot be negative")
+	}
+	if c.OrphanTTL <= 0 {
+		return fmt.Errorf("configuration: orphan-ttl must be above 0, not %v", c.OrphanTTL)
 	}
 	return nil
 }

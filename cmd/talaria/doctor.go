@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"talaria/kernel"
+	"talaria/kernel/namespace"
 )
 
 func doctorCommand() *cobra.Command {
@@ -42,8 +44,8 @@ Exit status: 0 when talaria serve can run here, though maybe with less than all 
 func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool) {
 	findings = []kernel.Finding{stateFinding(c.StateDir)}
 	fit = findings[0].OK
-	var python string
-	for _, w := range append([]environment{{"default", c.Python}}, c.Environments...) {
+	var found []kernel.Environment
+	for _, w := range append([]environment{{"default", c.Python, c.Preload}}, c.Environments...) {
 		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
 		for _, f := range looked {
 			if err == nil && !strings.Contains(f.Detail, env.Python+" ") {
@@ -57,9 +59,10 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 			fit = false
 			continue
 		}
-		if python == "" {
-			python = env.Python
+		if env.Preload = w.Preload; env.Preload == nil {
+			env.Preload = preload
 		}
+		found = append(found, env)
 		findings = append(findings, kernel.Finding{
 			Name: "environment " + w.Name, OK: true,
 			Detail: fmt.Sprintf("Python %s at %s; %s", env.Version, env.Python, first(strings.Join(env.Modules, ", "), "no data libraries")),
@@ -71,12 +74,50 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	}
 	defer os.RemoveAll(temp)
 	c.StateDir = temp
-	backend, err := newBackend(c, python, slog.New(slog.DiscardHandler))
+	if len(found) > 0 {
+		c.Python = found[0].Python
+	}
+	backend, err := newBackend(c, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "see the detail"}), false
 	}
+	defer backend.Close()
 	probe := backend.Probe(ctx)
-	return append(findings, probe.Findings...), fit && probe.OK
+	findings = append(findings, probe.Findings...)
+	if probe.OK {
+		for _, env := range found {
+			findings = append(findings, warmFindings(ctx, backend, env)...)
+		}
+	}
+	return append(findings, survivalFinding()), fit && probe.OK
+}
+
+// warmFindings tries a fork server of the environment.
+func warmFindings(ctx context.Context, backend *namespace.Backend, env kernel.Environment) []kernel.Finding {
+	f := kernel.Finding{Name: "fast start of " + env.Name, OK: true}
+	begin := time.Now()
+	if err := backend.Warm(ctx, env); err != nil {
+		f.OK, f.Detail, f.Remedy = false, err.Error(), "sessions start slowly until it works: see the detail"
+		return []kernel.Finding{f}
+	}
+	skipped := backend.Skipped(env)
+	f.Detail = fmt.Sprintf("libraries imported ahead in %d ms: %s", time.Since(begin).Milliseconds(), strings.Join(env.Preload, ", "))
+	if len(skipped) > 0 {
+		f.Detail += fmt.Sprintf(" (without %d of them, see below)", len(skipped))
+	}
+	return append([]kernel.Finding{f}, skipped...)
+}
+
+// survivalFinding says whether kernels outlive the server here.
+func survivalFinding() kernel.Finding {
+	f := kernel.Finding{Name: "kernels outlive the server", OK: true, Detail: "the host is a process of its own"}
+	line, err := os.ReadFile("/proc/1/cmdline")
+	args := strings.Split(string(line), "\x00")
+	if err == nil && len(args) > 1 && filepath.Base(args[0]) == "talaria" && args[1] == "serve" {
+		f.OK, f.Detail = false, "talaria serve is pid 1 here: when it ends, everything in the container does"
+		f.Remedy = "make talaria host --supervise the container's entry point"
+	}
+	return f
 }
 
 func stateFinding(dir string) kernel.Finding {

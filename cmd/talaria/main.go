@@ -22,9 +22,11 @@ type exitError int
 func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := command().ExecuteContext(ctx)
+	stop, err := profile()
+	if err == nil {
+		err = command().ExecuteContext(untilSignal())
+		stop()
+	}
 	var exit exitError
 	switch {
 	case errors.As(err, &exit):
@@ -33,6 +35,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "talaria:", err)
 		os.Exit(1)
 	}
+}
+
+// signalled is the cause of a context that a signal ended.
+type signalled struct{ os.Signal }
+
+func (s signalled) Error() string { return s.String() }
+
+// untilSignal is a context that the first SIGINT or SIGTERM ends. The second one ends the program.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		cancel(signalled{<-signals})
+		signal.Stop(signals)
+	}()
+	return ctx
 }
 
 func command() *cobra.Command {
@@ -45,7 +64,7 @@ func command() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().String("config", "", "configuration file (YAML); default: talaria.yaml in the state directory")
 	root.PersistentFlags().String("state-dir", defaultStateDir(), "where everything is kept")
-	root.AddCommand(serveCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(serveCommand(), hostCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), versionCommand())
 	return root
 }
 

@@ -21,6 +21,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/link"
 	"talaria/kernel/namespace"
 	"talaria/server"
 	"talaria/session"
@@ -41,7 +42,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve(cmd.Context(), c, flagOf(cmd, "config"), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
@@ -49,6 +50,9 @@ func serveCommand() *cobra.Command {
 	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
 	f.String("python", "", "interpreter of the default environment (default: the best that is found)")
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
+	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
+	f.Duration("orphan-ttl", d.OrphanTTL, "the host ends when no server has come for so long")
+	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
 	f.String("tz", d.TZ, "time zone of kernels")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
@@ -56,7 +60,7 @@ func serveCommand() *cobra.Command {
 }
 
 // serve runs the server until ctx ends.
-func serve(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
+func serve(ctx context.Context, c config, configFile string, stdout, stderr io.Writer) (err error) {
 	log, err := newLog(stderr, c.LogLevel)
 	if err != nil {
 		return err
@@ -77,38 +81,48 @@ func serve(ctx context.Context, c config, stdout, stderr io.Writer) (err error) 
 	if err != nil {
 		return err
 	}
-	backend, err := newBackend(c, environments[0].Python, log)
+	listener, err := net.Listen("tcp", c.Addr) // before a host is started that would stay
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w; pick another with --addr", c.Addr, err)
+	}
+	defer listener.Close()
+	hosts, err := link.Open(ctx, link.ClientConfig{
+		Dir: hostsDir(c), Build: buildID(), Version: version, Spawn: spawner(c, configFile), Log: log,
+	})
 	if err != nil {
 		return err
 	}
-	if probe := backend.Probe(ctx); !probe.OK {
-		printFindings(stderr, probe.Findings)
-		return errors.New("this machine cannot isolate sessions; see above, and talaria doctor")
-	}
-	defer warm(ctx, backend, environments, log)()
-	host := kernel.NewHost(kernel.HostConfig{Backend: backend, Log: log, InterruptGrace: c.InterruptGrace})
-	defer closing(&err, func() error { return host.Close(context.Background()) })
-	sessions, err := openSessions(ctx, c, db, host, backend.Name(), environments, log)
+	defer closing(&err, hosts.Close)
+	hosts.Warm(environments)
+	sessions, err := openSessions(ctx, c, db, hosts, environments, log)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, func() error { return sessions.Close(context.Background()) })
+	defer closing(&err, func() error { return leave(ctx, sessions, hosts) })
 	srv, err := server.New(server.Config{Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log})
 	if err != nil {
 		return err
-	}
-	listener, err := net.Listen("tcp", c.Addr)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w; pick another with --addr", c.Addr, err)
 	}
 	base := "http://" + reachable(listener.Addr())
 	if err := writePrivate(filepath.Join(c.StateDir, "url"), base); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", version, environments[0].Version,
-		strings.Join(environments[0].Modules, ", "), backend.Name())
+		strings.Join(environments[0].Modules, ", "), namespace.Tier)
 	fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
 	return run(ctx, srv, listener, log)
+}
+
+// leave ends the sessions' part in this process. An interrupt at the keyboard means all of it, kernels and hosts too;
+// otherwise these go on for the next server.
+func leave(ctx context.Context, sessions *session.Manager, hosts *link.Client) error {
+	var cause signalled
+	if !errors.As(context.Cause(ctx), &cause) || cause.Signal != os.Interrupt {
+		return sessions.Close(context.Background())
+	}
+	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	return errors.Join(sessions.Shutdown(ending), hosts.StopHosts(ending))
 }
 
 // run serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.
@@ -199,32 +213,22 @@ func reachable(addr net.Addr) string {
 
 // discover finds the configured Pythons, the default one first.
 func discover(ctx context.Context, c config) ([]kernel.Environment, error) {
-	wanted := append([]environment{{"default", c.Python}}, c.Environments...)
+	wanted := append([]environment{{"default", c.Python, c.Preload}}, c.Environments...)
 	var found []kernel.Environment
 	for _, w := range wanted {
 		e, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
 		if err != nil {
 			return nil, err
 		}
+		if e.Preload = w.Preload; e.Preload == nil {
+			e.Preload = preload
+		}
 		found = append(found, e)
 	}
 	return found, nil
 }
 
-func newBackend(c config, python string, log *slog.Logger) (*namespace.Backend, error) {
-	for _, dir := range []string{"sessions", "lib", "cache"} {
-		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
-			return nil, fmt.Errorf("make the state directory: %w", err)
-		}
-	}
-	return namespace.New(namespace.Config{
-		Root:   filepath.Join(c.StateDir, "sessions"),
-		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
-		Python: python, Log: log,
-	})
-}
-
-func openSessions(ctx context.Context, c config, db *store.Store, host *kernel.Host, tier string,
+func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client,
 	environments []kernel.Environment, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
@@ -243,29 +247,26 @@ func openSessions(ctx context.Context, c config, db *store.Store, host *kernel.H
 		uidBase = c.UIDBase
 	}
 	return session.Open(ctx, session.Config{
-		Store: db, Artifacts: blobs, Host: host, Log: log, Version: version,
-		SessionsDir: filepath.Join(c.StateDir, "sessions"), Environments: environments, Tier: tier, UIDBase: uidBase,
+		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
+		SessionsDir: sessionsDir(c), Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
+		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }
 
-// warm fills the caches that all sessions of an environment share, while the server already serves. The function
-// returned ends that and waits for it.
-func warm(ctx context.Context, backend *namespace.Backend, environments []kernel.Environment,
-	log *slog.Logger) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, e := range environments {
-			if err := backend.Prepare(ctx, e); err != nil && ctx.Err() == nil {
-				log.Warn("fill the caches of an environment; first charts will be slow", "environment", e.Name, "error", err)
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
+// poolOf counts the ready kernels of all hosts.
+func poolOf(ctx context.Context, hosts *link.Client, log *slog.Logger) api.Pool {
+	var pool api.Pool
+	all, err := hosts.Stats(ctx)
+	if err != nil {
+		log.Warn("ask hosts for their pools", "error", err)
 	}
+	for _, host := range all {
+		for _, e := range host.Pool.Environments {
+			pool.Ready += int64(e.Ready)
+			pool.Target += int64(e.Wanted)
+		}
+	}
+	return pool
 }

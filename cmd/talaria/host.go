@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/link"
+	"talaria/kernel/namespace"
+)
+
+// hostStart bounds the start of a host, its try of a sandbox included.
+const hostStart = time.Minute
+
+func hostCommand() *cobra.Command {
+	d := defaults()
+	cmd := &cobra.Command{
+		Use:   "host [-- SERVE-FLAG…]",
+		Short: "Run the kernels of a server, and outlive it",
+		Long: `Run the kernels of a server, and outlive it.
+
+talaria serve starts a host when none answers, so that this command is for service managers and containers. A host
+ends when it is told (talaria host stop, SIGTERM), or when no server has come for --orphan-ttl; its kernels end with it.
+
+With --supervise it runs talaria serve instead, starts it again whenever it ends, and collects orphans: the entry point
+of a container, where the server's host then outlives it. What follows -- goes to serve.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			if supervised, _ := cmd.Flags().GetBool("supervise"); supervised {
+				return supervise(cmd.Context(), cmd, c, args)
+			}
+			if len(args) > 0 {
+				return fmt.Errorf("unknown argument %q; flags of serve go with --supervise", args[0])
+			}
+			ready, _ := cmd.Flags().GetInt("ready-fd")
+			return host(cmd.Context(), c, cmd.ErrOrStderr(), ready)
+		},
+	}
+	f := cmd.Flags()
+	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
+	f.Duration("orphan-ttl", d.OrphanTTL, "end when no server has come for so long")
+	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	f.String("python", "", "interpreter to try a sandbox with (default: the best that is found)")
+	f.String("log-level", d.LogLevel, "debug, info, warn or error")
+	f.Bool("supervise", false, "run talaria serve, and start it again when it ends")
+	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
+	_ = f.MarkHidden("ready-fd")
+	cmd.AddCommand(hostListCommand(), hostStopCommand())
+	return cmd
+}
+
+func hostStopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "End the hosts of a state directory and all of their kernels",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := link.List(hostsDir(c))
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(list, func(h link.HostInfo) bool { return h.Alive }) {
+				fmt.Fprintln(cmd.OutOrStdout(), "no host runs on", c.StateDir)
+				return nil
+			}
+			if err := link.StopHosts(cmd.Context(), hostsDir(c)); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "stopped the kernels of", c.StateDir)
+			return nil
+		},
+	}
+}
+
+func hostListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the hosts of a state directory",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := link.List(hostsDir(c))
+			if err != nil {
+				return err
+			}
+			if asJSON, _ := cmd.Flags().GetBool("json"); asJSON {
+				return printHostsJSON(cmd.OutOrStdout(), list)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "HOST\tPROCESS\tVERSION\tSTARTED\tKERNELS")
+			for _, h := range list {
+				pid := "ended"
+				if h.Alive {
+					pid = strconv.Itoa(h.PID)
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\n", h.ID, pid, h.Version, h.StartedAt.Format(time.DateTime), len(h.Kernels))
+			}
+			return w.Flush()
+		},
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+func printHostsJSON(w io.Writer, list []link.HostInfo) error {
+	type one struct {
+		ID        string   `json:"id"`
+		PID       int      `json:"pid"`
+		Alive     bool     `json:"alive"`
+		Version   string   `json:"version"`
+		StartedAt api.Time `json:"started_at"`
+		Kernels   int      `json:"kernels"`
+	}
+	all := []one{}
+	for _, h := range list {
+		all = append(all, one{h.ID, h.PID, h.Alive, h.Version, api.At(h.StartedAt), len(h.Kernels)})
+	}
+	b, err := api.Marshal(all)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", b)
+	return err
+}
+
+// hostsLog is the log that all hosts write to which a server starts, in their directory.
+const hostsLog = "log"
+
+func hostsDir(c config) string { return filepath.Join(c.StateDir, "hosts") }
+
+// instanceName names what a host makes on the machine: it begins with what tells its state directory from others.
+func instanceName(c config, host string) string {
+	sum := sha256.Sum256([]byte(sessionsDir(c)))
+	return hex.EncodeToString(sum[:6]) + "-" + host
+}
+
+func sessionsDir(c config) string { return filepath.Join(c.StateDir, "sessions") }
+
+// host runs kernels until ctx ends, or it is told to end.
+func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err error) {
+	var ready *os.File
+	if readyFD > 0 {
+		ready = os.NewFile(uintptr(readyFD), "ready")
+		syscall.CloseOnExec(readyFD)
+		defer ready.Close()
+	}
+	log, err := newLog(stderr, c.LogLevel)
+	if err != nil {
+		return err
+	}
+	folder, err := link.NewFolder(hostsDir(c))
+	if err != nil {
+		return err
+	}
+	defer closing(&err, folder.Close)
+	if err := os.Symlink(filepath.Join("..", hostsLog), folder.Log()); err != nil { // its end is told when the host dies
+		return err
+	}
+	instance := instanceName(c, folder.ID)
+	backend, err := newBackend(c, instance, log)
+	if err != nil {
+		return err
+	}
+	if probe := backend.Probe(ctx); !probe.OK {
+		printFindings(stderr, probe.Findings)
+		return errors.New("this machine cannot isolate sessions; see above, and talaria doctor")
+	}
+	kernels := kernel.NewHost(kernel.HostConfig{
+		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: c.Pool,
+	})
+	return link.Serve(ctx, link.ServerConfig{
+		Folder: folder, Host: kernels, Build: buildID(), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
+		SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
+		Ready: func() {
+			if ready != nil {
+				fmt.Fprintln(ready, folder.ID)
+			}
+			if err := notifyManager(); err != nil {
+				log.Warn("tell the service manager that the host is ready", "error", err)
+			}
+		},
+	})
+}
+
+func newBackend(c config, instance string, log *slog.Logger) (*namespace.Backend, error) {
+	for _, dir := range []string{"sessions", "lib", "cache"} {
+		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
+			return nil, fmt.Errorf("make the state directory: %w", err)
+		}
+	}
+	return namespace.New(namespace.Config{
+		Root:   sessionsDir(c),
+		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
+		Instance: instance, Python: c.Python, Log: log,
+	})
+}
+
+// spawner starts a host that outlives this process: with a session of its own, its output in the log of all hosts, and
+// nothing of the server's in its environment.
+func spawner(c config, configFile string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, hostStart)
+		defer cancel()
+		if err := spawnHost(ctx, c, configFile); err != nil {
+			return fmt.Errorf("start talaria host: %w", err)
+		}
+		return nil
+	}
+}
+
+func spawnHost(ctx context.Context, c config, configFile string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(hostsDir(c), 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(hostsDir(c), hostsLog)
+	output, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	begin, err := output.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close()
+	args := []string{"host", "--state-dir", c.StateDir, "--ready-fd", "3", "--pool", strconv.Itoa(c.Pool),
+		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel}
+	if c.Python != "" {
+		args = append(args, "--python", c.Python)
+	}
+	if configFile != "" {
+		args = append(args, "--config", configFile)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Dir = "/"
+	cmd.Env = hostEnvironment()
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.ExtraFiles = []*os.File{write}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = cmd.Start()
+	write.Close()
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	ready := make(chan bool, 1)
+	go func() {
+		line, err := bufio.NewReader(read).ReadString('\n')
+		ready <- err == nil && line != ""
+	}()
+	select {
+	case ok := <-ready:
+		if ok {
+			return nil
+		}
+	case <-ctx.Done():
+		_ = cmd.Process.Kill()
+	}
+	err = errors.Join(<-ended, ctx.Err())
+	if err == nil {
+		err = errors.New("it ended at once")
+	}
+	return fmt.Errorf("%w\n%s", err, lastWords(path, begin))
+}
+
+// hostEnvironment is what of this process's environment a host needs: no token, and nothing of the server's own.
+func hostEnvironment() []string {
+	var kept []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TALARIA_PROFILE"} {
+		if value, ok := os.LookupEnv(name); ok {
+			kept = append(kept, name+"="+value)
+		}
+	}
+	return kept
+}
+
+// lastWords is what a log has from a position, at most its last 4 KiB.
+func lastWords(path string, from int64) string {
+	b, err := os.ReadFile(path)
+	if err != nil || from > int64(len(b)) {
+		return ""
+	}
+	b = b[from:]
+	return strings.TrimSpace(string(b[max(0, len(b)-4<<10):]))
+}
+
+// notifyManager tells systemd, or another service manager that started this process with NOTIFY_SOCKET, that it is ready.
+func notifyManager() error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", path) // a leading @ is the abstract name space, in both
+	if err != nil {
+		return err
+	}
+	_, err = conn.Write([]byte("READY=1"))
+	return errors.Join(err, conn.Close())
+}
