@@ -221,7 +221,7 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 			if !more {
 				return k.ending(ctx, failed())
 			}
-			err = k.sendEvent(event)
+			err = k.sendReady(event, events)
 		case reply := <-k.replies:
 			err = k.send(reply)
 		case <-tick:
@@ -316,6 +316,25 @@ func (k *socket) close(f farewell) {
 	case <-time.After(goodbye): // a frame is being carried out and another one waits
 	}
 	_ = k.conn.Close() // nothing to do about a connection that does not close
+}
+
+// sendReady sends an event, and with it all others and replies that are there by now.
+func (k *socket) sendReady(event api.Event, events <-chan api.Event) error {
+	k.wire.hold()
+	err := k.sendEvent(event)
+	for more := true; more && err == nil && !k.wire.full(); {
+		select {
+		case event, more = <-events:
+			if more {
+				err = k.sendEvent(event)
+			}
+		case reply := <-k.replies:
+			err = k.send(reply)
+		default:
+			more = false
+		}
+	}
+	return errors.Join(err, k.wire.release())
 }
 
 func (k *socket) sendEvent(event api.Event) error {
