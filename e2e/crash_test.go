@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,13 +50,9 @@ func TestNothingThatAnybodySawIsLostWhenTheServerIsKilled(t *testing.T) {
 		s := start(t, options{as: who})
 		id := session(t, s.Client(), api.SessionRequest{})
 		random := rand.New(rand.NewPCG(7, uint64(len(who))))
-		rounds := 8
-		if who == asUser {
-			rounds = 3
-		}
 		var witnesses []*witness
-		for round := range rounds {
-			witnesses = append(witnesses, killOnce(t, s, id, int64(round+1), random)...)
+		for range 4 {
+			witnesses = append(witnesses, killOnce(t, s, id, random)...)
 			log := s.log(t, id)
 			for _, w := range witnesses {
 				sameLog(t, w.name, w.seen, log)
@@ -65,13 +62,51 @@ func TestNothingThatAnybodySawIsLostWhenTheServerIsKilled(t *testing.T) {
 }
 
 // killOnce kills the server at some moment of a printing cell, and checks what it finds after a restart.
-func killOnce(t *testing.T, s *Server, id string, generation int64, random *rand.Rand) []*witness {
+func killOnce(t *testing.T, s *Server, id string, random *rand.Rand) []*witness {
 	t.Helper()
 	c := s.Client()
-	if e := run(t, c, id, "alive = True"); e.Generation != generation || e.Status != api.StatusOK {
-		t.Fatalf("the first cell of a fresh kernel ended %s in generation %d, want %d", e.Status, e.Generation, generation)
+	runOK(t, c, id, "alive = globals().get('alive', 0) + 1")
+	printing, waiting := s.queue(t, id, slowLines), s.queue(t, id, "print('then', alive)")
+	witnesses := s.killWhile(t, id, random)
+	inside := s.kernels(t)
+	if len(inside) < 2 {
+		t.Errorf("below the host there are only %v", inside)
 	}
-	printing, waiting := s.queue(t, id, slowLines), s.queue(t, id, "print('never')")
+	s.Restart(t)
+	for _, p := range inside {
+		if p.name == "python" && !p.alive() {
+			t.Errorf("process %v went with the killed server", p)
+		}
+	}
+	c = s.Client()
+	before, err := c.Session(within(t), id)
+	if err != nil || before.State != api.StateBusy || before.Kernel.Generation != 1 {
+		t.Errorf("after the server was killed the session is %s, generation %d, %v", before.State, before.Kernel.Generation, err)
+	}
+	enough(t, c, id)
+	e := s.ended(t, id, printing)
+	if e.Status != api.StatusOK || e.State != api.VariablesKept {
+		t.Errorf("the cell that ran ended %s %q", e.Status, e.Reason)
+	}
+	wantSlowLines(t, "the log", printed(e))
+	if e := s.ended(t, id, waiting); e.Status != api.StatusOK || !strings.HasPrefix(e.Text, "then ") {
+		t.Errorf("the cell that waited ended %s: %s", e.Status, e.Text)
+	}
+	events := past(t, c, id)
+	if deaths := of[api.KernelDied](events); len(deaths) > 0 {
+		t.Errorf("the log has the deaths %+v", deaths)
+	}
+	for i, event := range events {
+		if event.Seq != int64(i)+1 {
+			t.Fatalf("event %d of the log has seq %d", i+1, event.Seq)
+		}
+	}
+	return witnesses
+}
+
+// killWhile kills the server after some events that its clients saw, and returns what each of them saw.
+func (s *Server) killWhile(t *testing.T, id string, random *rand.Rand) []*witness {
+	t.Helper()
 	tell := make(chan line)
 	var witnesses []*witness
 	for name, read := range s.readers() {
@@ -91,106 +126,141 @@ func killOnce(t *testing.T, s *Server, id string, generation int64, random *rand
 			t.Fatal("no events come")
 		}
 	}
-	inside := descendants(s.PID())
-	if len(inside) < 2 {
-		t.Errorf("below the server there are only %v", inside)
-	}
 	s.Kill9()
 	for _, w := range witnesses {
 		<-w.done
 		w.stop()
 	}
-	s.Restart(t)
-	for _, p := range inside {
-		if p.alive() {
-			t.Errorf("process %v of the killed server lives", p)
-		}
-	}
-	for _, left := range append(mounts(s.StateDir), groups(s.StateDir)...) {
-		if !s.preparing(left) {
-			t.Errorf("left of the killed server: %s", left)
-		}
-	}
-	checkAfterCrash(t, s, id, printing, waiting, generation)
 	return witnesses
 }
 
-// preparing reports whether a control group is of a sandbox that the present server has just made for itself.
-func (s *Server) preparing(left string) bool {
-	dir, ok := strings.CutPrefix(left, "control group ")
-	if !ok {
-		return false
-	}
-	own := false
-	_ = filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.Name() == "cgroup.procs" {
-			if members, _ := os.ReadFile(path); len(members) > 0 {
-				own = true
-			}
-		}
-		return nil
-	})
-	return own
-}
-
-func checkAfterCrash(t *testing.T, s *Server, id, printing, waiting string, generation int64) {
+// ended waits for the end of an execution.
+func (s *Server) ended(t *testing.T, session, execution string) api.Execution {
 	t.Helper()
 	c := s.Client()
-	info, err := c.Session(within(t), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.State != api.StateDead || info.Reason != "server_crash" {
-		t.Errorf("after a crash the session is %s %q", info.State, info.Reason)
-	}
-	e, err := c.Execution(within(t), id, printing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantEnd(t, e, api.StatusDied, "server_crash", api.VariablesLost)
-	if e, err = c.Execution(within(t), id, waiting); err != nil {
-		t.Fatal(err)
-	}
-	wantEnd(t, e, api.StatusCancelled, "server_crash", api.VariablesLost)
-	events := past(t, c, id)
-	if deaths := of[api.KernelDied](events); len(deaths) != int(generation) ||
-		deaths[generation-1].Reason != "server_crash" || deaths[generation-1].Generation != generation {
-		t.Errorf("after crash %d the log has the deaths %+v", generation, deaths)
-	}
-	next := run(t, c, id, "print('alive' in globals())")
-	if next.Generation != generation+1 || printed(next) != "False\n" || *next.ExecutionCount != 1 {
-		t.Errorf("the next cell: generation %d, count %d, %q", next.Generation, *next.ExecutionCount, next.Text)
-	}
-	events = past(t, c, id)
-	if resets := of[api.KernelReset](events); len(resets) != int(generation) ||
-		resets[generation-1] != (api.KernelReset{Reason: "restart", Generation: generation + 1}) {
-		t.Errorf("after crash %d the log has the resets %+v", generation, resets)
-	}
-	for i, event := range events {
-		if event.Seq != int64(i)+1 {
-			t.Fatalf("event %d of the log has seq %d", i+1, event.Seq)
+	for _, err := range c.ExecutionEvents(within(t), session, execution, 0) {
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
+	e, err := c.Execution(within(t), session, execution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
-func TestSIGTERMEndsTheServerAndKeepsAllThatWas(t *testing.T) {
-	endsInOrder(t, syscall.SIGTERM)
+func TestACrashOfTheHostIsToldAndLeavesNothing(t *testing.T) {
+	for name, both := range map[string]bool{"the host": false, "server and host": true} {
+		t.Run(name, func(t *testing.T) {
+			everyIdentity(t, func(t *testing.T, who identity) {
+				t.Parallel()
+				s := start(t, options{as: who})
+				c := s.Client()
+				id := session(t, c, api.SessionRequest{})
+				runOK(t, c, id, "alive = True; open('kept.txt', 'w').write('bytes')")
+				gone := s.marked(t, id)
+				printing, waiting := s.queue(t, id, slowLines), s.queue(t, id, "print('never')")
+				k := s.attach(t, id, "after=0")
+				k.awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" && h.ExecutionID == printing })
+				inside, host := s.kernels(t), s.host(t)
+				if both {
+					s.Kill9()
+				}
+				if err := syscall.Kill(host.pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				if both {
+					s.Restart(t)
+				}
+				e := s.ended(t, id, printing)
+				wantEnd(t, e, api.StatusDied, "host_crash", api.VariablesLost)
+				wantSlowLines(t, "the log", e.Outputs[0].Text)
+				wantEnd(t, s.ended(t, id, waiting), api.StatusCancelled, "host_crash", api.VariablesLost)
+				c = s.Client()
+				events := past(t, c, id)
+				if deaths := of[api.KernelDied](events); len(deaths) != 1 || deaths[0].Reason != "host_crash" || deaths[0].Generation != 1 {
+					t.Errorf("the log has the deaths %+v", deaths)
+				}
+				next := run(t, c, id, "print('alive' in globals(), open('kept.txt').read())")
+				if next.Generation != 2 || printed(next) != "False bytes\n" || *next.ExecutionCount != 1 {
+					t.Errorf("the next cell: generation %d, count %d, %q", next.Generation, *next.ExecutionCount, next.Text)
+				}
+				for _, p := range append(inside, host) {
+					if p.alive() {
+						t.Errorf("process %v outlives its host", p)
+					}
+				}
+				gone(t)
+				if list := s.hosts(t); len(list) != 1 || list[0].PID == host.pid {
+					t.Errorf("the hosts are %+v", list)
+				}
+			})
+		})
+	}
 }
 
-func TestSIGINTEndsTheServerAndKeepsAllThatWas(t *testing.T) {
-	endsInOrder(t, syscall.SIGINT)
-}
-
-func endsInOrder(t *testing.T, sig syscall.Signal) {
+func TestSIGTERMEndsTheServerAndLeavesTheKernels(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
+	id := session(t, s.Client(), api.SessionRequest{})
+	printing, waiting, seen, inside := endsInOrder(t, s, id, syscall.SIGTERM)
+	for _, p := range inside {
+		if p.name == "python" && !p.alive() {
+			t.Errorf("process %v went with its server", p)
+		}
+	}
+	s.Restart(t)
+	sameLog(t, "a reader of before", seen, s.log(t, id))
+	enough(t, s.Client(), id)
+	e := s.ended(t, id, printing)
+	if e.Status != api.StatusOK || e.Generation != 1 {
+		t.Errorf("the cell that ran ended %s %q in generation %d", e.Status, e.Reason, e.Generation)
+	}
+	wantSlowLines(t, "the log", printed(e))
+	if e := s.ended(t, id, waiting); e.Status != api.StatusOK || e.Text != "later\n" {
+		t.Errorf("the cell that waited ended %s: %s", e.Status, e.Text)
+	}
+}
+
+func TestSIGINTEndsTheServerAndTheKernels(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := session(t, s.Client(), api.SessionRequest{})
+	printing, waiting, seen, inside := endsInOrder(t, s, id, syscall.SIGINT)
+	for _, p := range inside {
+		if p.alive() {
+			t.Errorf("process %v outlives its server", p)
+		}
+	}
+	if list := s.hosts(t); len(list) > 0 {
+		t.Errorf("there are the hosts %+v", list)
+	}
+	s.Restart(t)
 	c := s.Client()
-	id := session(t, c, api.SessionRequest{})
+	sameLog(t, "a reader of before", seen, s.log(t, id))
+	wantEnd(t, s.ended(t, id, printing), api.StatusDied, "server_shutdown", api.VariablesLost)
+	wantEnd(t, s.ended(t, id, waiting), api.StatusCancelled, "server_shutdown", api.VariablesLost)
+	if deaths := of[api.KernelDied](past(t, c, id)); len(deaths) != 1 || deaths[0].Reason != "server_shutdown" {
+		t.Errorf("the log has the deaths %+v", deaths)
+	}
+	if got := runOK(t, c, id, "print(open('kept.txt').read())"); got != "bytes\n" {
+		t.Errorf("the workspace has %q", got)
+	}
+	if resets := of[api.KernelReset](past(t, c, id)); len(resets) != 1 || resets[0].Reason != "restart" {
+		t.Errorf("the log has the resets %+v", resets)
+	}
+}
+
+// endsInOrder ends a server that is busy with a signal, and checks that its clients are told.
+func endsInOrder(t *testing.T, s *Server, id string, sig syscall.Signal) (printing, waiting string, seen []line, inside []process) {
+	t.Helper()
+	c := s.Client()
 	runOK(t, c, id, "print('before'); open('kept.txt', 'w').write('bytes')")
-	printing, waiting := s.queue(t, id, slowLines), s.queue(t, id, "print('never')")
+	printing, waiting = s.queue(t, id, slowLines), s.queue(t, id, "print('later')")
 	k := s.attach(t, id, "after=0")
 	k.awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" && h.ExecutionID == printing })
-	inside := descendants(s.PID())
+	inside = s.kernels(t)
 	w := s.watch(t, "NDJSON", s.readers()["NDJSON"], id, 0, nil)
 	<-w.first
 	held := make(chan answer, 1)
@@ -212,36 +282,34 @@ func endsInOrder(t *testing.T, sig syscall.Signal) {
 	}
 	<-w.done
 	w.stop()
-	for _, p := range inside {
-		if p.alive() {
-			t.Errorf("process %v outlives its server", p)
+	return printing, waiting, w.seen, inside
+}
+
+func TestTheHostIsStoppedByCommandAndBySignal(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	for generation, stop := range []func(){
+		func() { s.stopHosts(t) },
+		func() { _ = syscall.Kill(s.host(t).pid, syscall.SIGTERM) },
+	} {
+		runOK(t, c, id, "alive = 1")
+		printing := s.queue(t, id, slowLines)
+		s.attach(t, id, "after=0").awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" && h.ExecutionID == printing })
+		inside := s.kernels(t)
+		stop()
+		e := s.ended(t, id, printing)
+		wantEnd(t, e, api.StatusDied, "server_shutdown", api.VariablesLost)
+		wantSlowLines(t, "the log", e.Outputs[0].Text)
+		if next := run(t, c, id, "print('alive' in globals())"); next.Generation != int64(generation+2) || printed(next) != "False\n" {
+			t.Errorf("the next cell: generation %d, %q", next.Generation, next.Text)
 		}
-	}
-	s.Restart(t)
-	c = s.Client()
-	log := s.log(t, id)
-	sameLog(t, "a reader of before", w.seen, log)
-	e, err := c.Execution(within(t), id, printing)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantEnd(t, e, api.StatusDied, "server_shutdown", api.VariablesLost)
-	if e, err = c.Execution(within(t), id, waiting); err != nil {
-		t.Fatal(err)
-	}
-	wantEnd(t, e, api.StatusCancelled, "server_shutdown", api.VariablesLost)
-	if deaths := of[api.KernelDied](past(t, c, id)); len(deaths) != 1 || deaths[0].Reason != "server_shutdown" {
-		t.Errorf("the log has the deaths %+v", deaths)
-	}
-	if got := runOK(t, c, id, "print(open('kept.txt').read())"); got != "bytes\n" {
-		t.Errorf("the workspace has %q", got)
-	}
-	if resets := of[api.KernelReset](past(t, c, id)); len(resets) != 1 || resets[0].Reason != "restart" {
-		t.Errorf("the log has the resets %+v", resets)
-	}
-	list, err := c.Executions(within(t), id, api.PageQuery{})
-	if err != nil || len(list.Items) != 5 || printed(list.Items[4]) != "before\n" {
-		t.Errorf("past executions: %d, %v", len(list.Items), err)
+		for _, p := range inside {
+			if p.alive() {
+				t.Errorf("process %v outlives its host", p)
+			}
+		}
 	}
 }
 
@@ -316,11 +384,11 @@ func checkSessionsOnDisk(t *testing.T, s *Server, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Terminate(t) // so that it makes nothing for itself
 	entries, err := os.ReadDir(filepath.Join(s.StateDir, "sessions"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name()[0] == '.' }) // the host's own
 	if len(entries) != len(page.Items) {
 		t.Errorf("%d sessions have %d folders: %v", len(page.Items), len(entries), entries)
 	}

@@ -28,10 +28,10 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/client", "talaria/server", "a client knows the wire only"},
 	{"talaria/client", "talaria/kernel/...", "a client knows the wire only"},
 	{"talaria/client", "talaria/store", "a client knows the wire only"},
-	{"talaria/e2e", "talaria/server", "end-to-end tests know the wire only"},
-	{"talaria/e2e", "talaria/session", "end-to-end tests know the wire only"},
-	{"talaria/e2e", "talaria/kernel/...", "end-to-end tests know the wire only"},
-	{"talaria/e2e", "talaria/store", "end-to-end tests know the wire only"},
+	{"talaria/e2e/...", "talaria/server", "end-to-end tests know the wire only"},
+	{"talaria/e2e/...", "talaria/session", "end-to-end tests know the wire only"},
+	{"talaria/e2e/...", "talaria/kernel/...", "end-to-end tests know the wire only"},
+	{"talaria/e2e/...", "talaria/store", "end-to-end tests know the wire only"},
 }
 
 // alone names the packages that may import a library, tests included.

@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +15,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,6 +142,7 @@ type Server struct {
 	URL      string // of the present start
 	Token    string // of the first owner
 
+	program    string // default: the program under test
 	options    options
 	home       string
 	temp       string
@@ -198,7 +202,7 @@ func (s *Server) give(t *testing.T, path string) {
 
 // command is a call of the program as the server's user.
 func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(s.program, binary), args...)
 	cmd.Dir = s.home
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp}, s.options.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
@@ -313,15 +317,75 @@ func (s *Server) running() bool {
 	}
 }
 
+// hostProcess is one of the hosts of a state directory.
+type hostProcess struct {
+	ID    string `json:"id"`
+	PID   int    `json:"pid"`
+	Alive bool   `json:"alive"`
+}
+
+// hosts are the hosts that live.
+func (s *Server) hosts(t *testing.T) []hostProcess {
+	t.Helper()
+	out, err := s.command(context.Background(), "host", "list", "--json", "--state-dir", s.StateDir).Output()
+	if err != nil {
+		t.Fatalf("talaria host list: %v", err)
+	}
+	var list []hostProcess
+	if err := json.Unmarshal(out, &list); err != nil {
+		t.Fatalf("talaria host list: %v: %s", err, out)
+	}
+	return slices.DeleteFunc(list, func(h hostProcess) bool { return !h.Alive })
+}
+
+// host is the one host that lives.
+func (s *Server) host(t *testing.T) process {
+	t.Helper()
+	list := s.hosts(t)
+	if len(list) != 1 {
+		t.Fatalf("the hosts are %+v, want one", list)
+	}
+	p, _, err := readProcess(list[0].PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// kernels are the processes below the hosts.
+func (s *Server) kernels(t *testing.T) []process {
+	t.Helper()
+	var all []process
+	for _, h := range s.hosts(t) {
+		all = append(all, descendants(h.PID)...)
+	}
+	return all
+}
+
+// stopHosts ends the hosts with all their kernels.
+func (s *Server) stopHosts(t *testing.T) {
+	t.Helper()
+	if out, err := s.command(context.Background(), "host", "stop", "--state-dir", s.StateDir).CombinedOutput(); err != nil {
+		t.Errorf("talaria host stop: %v: %s", err, out)
+	}
+}
+
 // stop ends the server if it runs, with all its kernels, and checks that nothing of it is left.
 func (s *Server) stop(t *testing.T) {
 	t.Helper()
-	if !s.running() {
-		return
+	inside := s.kernels(t)
+	for _, h := range s.hosts(t) {
+		if p, _, err := readProcess(h.PID); err == nil {
+			inside = append(inside, p)
+		}
 	}
-	inside := descendants(s.PID())
-	if _, state := s.Signal(t, syscall.SIGINT); !state.Success() {
-		t.Errorf("the server ended with %v", state)
+	if s.running() {
+		inside = append(inside, descendants(s.PID())...)
+		if _, state := s.Signal(t, syscall.SIGINT); !state.Success() {
+			t.Errorf("the server ended with %v", state)
+		}
+	} else {
+		s.stopHosts(t)
 	}
 	for _, p := range inside {
 		if p.alive() {

@@ -22,15 +22,14 @@ func TestAnIdleKernelIsReapedAndComesBackFresh(t *testing.T) {
 		if err != nil || info.State != api.StateIdle || info.ReapAt == nil {
 			t.Fatalf("after the cell the session is %s, reap_at %v (%v)", info.State, info.ReapAt, err)
 		}
+		gone := s.marked(t, id)
 		k.awaits(t, func(h head, raw []byte) bool {
 			return h.Type == "session_state" && decode[api.SessionStateEvent](t, string(raw)).State == api.StateDead
 		})
 		if now, err := c.Session(within(t), id); err != nil || now.State != api.StateDead || now.Reason != "idle_timeout" || now.ReapAt != nil {
 			t.Errorf("the session is %s %q, reap_at %v (%v)", now.State, now.Reason, now.ReapAt, err)
 		}
-		if left := groups(s.StateDir); len(left) > 0 && !s.preparing(left[0]) {
-			t.Errorf("after the reaping there is %v", left)
-		}
+		gone(t)
 		e := run(t, c, id, "print('x' in globals(), open('kept').read())")
 		if e.Generation != 2 || *e.ExecutionCount != 1 || printed(e) != "False x\n" {
 			t.Errorf("the next cell: generation %d, count %d, %q", e.Generation, *e.ExecutionCount, e.Text)

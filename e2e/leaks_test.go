@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -104,8 +105,46 @@ func watchInstance(stateDir string) {
 	instances.dirs = append(instances.dirs, stateDir)
 }
 
-// groups are the control groups of the server on a state directory: those below talaria/NAME, where NAME comes from
-// the directory of its sessions.
+// marked starts a daemon in a session's kernel. The function returned checks that nothing of that kernel is left.
+func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
+	t.Helper()
+	name := fmt.Sprint("86400.", marks.Add(1))
+	runOK(t, s.Client(), session, "import subprocess; _ = subprocess.Popen(['sleep', '"+name+"'], start_new_session=True)")
+	var daemon process
+	for _, p := range s.kernels(t) {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.Contains(string(line), name) {
+			daemon = p
+		}
+	}
+	if daemon.pid == 0 {
+		t.Fatal("the daemon of the kernel is not to be seen")
+	}
+	var dirs []string
+	for _, group := range groups(s.StateDir) {
+		dir := strings.TrimPrefix(group, "control group ")
+		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if slices.Contains(strings.Fields(string(members)), strconv.Itoa(daemon.pid)) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return func(t *testing.T) {
+		t.Helper()
+		if daemon.alive() {
+			t.Errorf("process %v outlives its kernel", daemon)
+		}
+		for _, dir := range dirs {
+			if _, err := os.Stat(dir); err == nil {
+				t.Errorf("control group %s outlives its kernel", dir)
+			}
+		}
+	}
+}
+
+// marks makes the names of daemons different.
+var marks atomic.Int64
+
+// groups are the control groups of the hosts of a state directory: those below talaria/NAME, where NAME begins with
+// what comes from the directory of the sessions.
 func groups(stateDir string) []string {
 	sum := sha256.Sum256([]byte(filepath.Join(stateDir, "sessions")))
 	name := "/talaria/" + hex.EncodeToString(sum[:6])
@@ -126,7 +165,8 @@ func groups(stateDir string) []string {
 func leftovers() []string {
 	var found []string
 	for _, p := range descendants(os.Getpid()) {
-		found = append(found, "process "+p.String())
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		found = append(found, "process "+p.String()+": "+strings.ReplaceAll(string(line), "\x00", " "))
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}
 	for _, dir := range instances.dirs {

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options say what is measured and where it goes.
+type options struct {
+	drivers []string
+	pick    *regexp.Regexp
+	quick   bool
+	n       int // samples of each row; 0: as the row says
+	scale   int
+	binary  string
+	jupyter string
+	user    string
+	json    string
+	doc     string
+	total   time.Duration
+}
+
+func parse(args []string, stderr io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	drivers := f.String("drivers", "talaria,jupyter", "what to measure, the first one against the second")
+	pick := f.String("run", "", "measure only rows whose id matches this regular expression")
+	f.BoolVar(&o.quick, "quick", false, "few samples and no thousand sessions, to see that it works")
+	f.IntVar(&o.n, "n", 0, "samples of each row (default: as many as the row needs)")
+	f.IntVar(&o.scale, "scale", 1000, "sessions of the row about many of them; 0 leaves it out")
+	f.StringVar(&o.binary, "talaria", "bin/talaria", "the program to measure")
+	f.StringVar(&o.jupyter, "jupyter", "", "command of the Jupyter Server (default: the first that is found)")
+	f.StringVar(&o.user, "user", "", "run the servers as this user (takes root)")
+	f.StringVar(&o.json, "json", "", "write all samples to this file")
+	f.StringVar(&o.doc, "doc", "", "write the table into this document, between its marks")
+	f.DurationVar(&o.total, "timeout", time.Hour, "end after this long")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag; see -help", f.Arg(0))
+	}
+	o.drivers = strings.Split(*drivers, ",")
+	o.pick, err = regexp.Compile(*pick)
+	return o, err
+}
+
+// rows are those that the options choose.
+func (o options) rows() []row {
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+		manyLeftOut := r.id == "scale" && (o.scale == 0 || o.quick)
+		return !o.pick.MatchString(r.id) || manyLeftOut || r.only != "" && !slices.Contains(o.drivers, strings.ToLower(r.only))
+	})
+}
+
+func (o options) driver(ctx context.Context, name, temp string, as account) (driver, error) {
+	switch name {
+	case "talaria":
+		return newTalaria(o.binary, temp, as)
+	case "jupyter":
+		return newJupyter(ctx, o.jupyter, temp, as)
+	}
+	return nil, fmt.Errorf("there is no driver %q: talaria, jupyter", name)
+}

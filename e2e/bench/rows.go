@@ -1,0 +1,152 @@
+package main
+
+import "context"
+
+// row is something that is measured; a sample of it has a number for each metric.
+type row struct {
+	id      string
+	metrics []metric
+	n       int    // samples
+	few     int    // samples of a quick run
+	warmUp  int    // samples before them that are not counted
+	only    string // the driver that it makes sense for; "": all
+	measure func(ctx context.Context, t *trial) error
+}
+
+// metric is one number of a row.
+type metric struct {
+	what  string
+	unit  string
+	rate  bool    // more is better
+	p50   float64 // what is to be reached; 0: nothing is set
+	p95   float64 // 0: nothing is set
+	exact bool    // every sample must be p50, even where that is 0
+}
+
+// libraries is the cell that shows that the three libraries are loaded and the kernel answers.
+const libraries = "import numpy, pandas, matplotlib.pyplot\n1 + 1"
+
+const chart = "import matplotlib.pyplot as plt\nplt.plot([1, 3, 2])\nplt.show()"
+
+// rows are in the order in which they are measured and printed.
+var rows = []row{
+	{
+		id: "create", n: 30, few: 2, warmUp: 3,
+		metrics: []metric{{
+			what: "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", unit: "ms", p50: 5, p95: 12,
+		}},
+		measure: fromNothing(flavour{}, libraries, kindResult),
+	},
+	{
+		id: "chart", n: 20, few: 2, warmUp: 2,
+		metrics: []metric{{what: "create session → first chart (PNG)", unit: "ms", p50: 130, p95: 200}},
+		measure: fromNothing(flavour{}, chart, kindImage),
+	},
+	{
+		id: "warm", n: 300, few: 20, warmUp: 20,
+		metrics: []metric{{what: "warm `1+1` over WebSocket, to the end of the cell", unit: "ms", p50: 0.5, p95: 1}},
+		measure: warm(attachment{}),
+	},
+	{
+		id: "warm-quickack", n: 300, few: 20, warmUp: 20,
+		metrics: []metric{{what: "the same, Jupyter's client with an immediate ACK", unit: "ms"}},
+		measure: warm(attachment{quickACK: true}),
+	},
+	{
+		id: "together", n: 10, few: 1,
+		metrics: []metric{{
+			what: "8 sessions at once, `1+1` one after the other in each", unit: "cells/s", rate: true, p50: 3000,
+		}},
+		measure: together(8),
+	},
+	{
+		id: "lines", n: 10, few: 2, warmUp: 1,
+		metrics: []metric{
+			{what: "200,000 printed lines: the first", unit: "ms", p50: 5},
+			{what: "200,000 printed lines: the last", unit: "ms", p50: 250},
+			{what: "200,000 printed lines: lost", unit: "lines", exact: true},
+		},
+		measure: printedLines(200_000),
+	},
+	{
+		id: "first-byte", n: 20, few: 2, warmUp: 2,
+		metrics: []metric{{what: "`print` without flush → first byte", unit: "ms", p50: 5}},
+		measure: firstByte,
+	},
+	{
+		id: "interrupt", n: 20, few: 2, warmUp: 2,
+		metrics: []metric{{what: "interrupt of `while True: pass` → shown", unit: "ms", p50: 5, p95: 15}},
+		measure: interrupt,
+	},
+	{
+		id: "reset", n: 20, few: 2, warmUp: 2,
+		metrics: []metric{{what: "reset → next result, with the three libraries", unit: "ms", p50: 10, p95: 25}},
+		measure: reset,
+	},
+	{
+		id: "files", n: 10, few: 2, warmUp: 1,
+		metrics: []metric{
+			{what: "upload of 50 MB", unit: "MB/s", rate: true, p50: 500},
+			{what: "download of 50 MB", unit: "MB/s", rate: true, p50: 1000},
+		},
+		measure: files(50_000_000),
+	},
+	{
+		id: "late-client", n: 5, few: 1,
+		metrics: []metric{{what: "lines lost by a new client in a 300-line cell", unit: "lines", exact: true}},
+		measure: lateClient(300),
+	},
+	{
+		id: "create-unpooled", n: 30, few: 2, warmUp: 5,
+		metrics: []metric{{
+			what: "create session → result of `1+1`, no ready kernels kept", unit: "ms", p50: 20, p95: 35,
+		}},
+		measure: fromNothing(flavour{noPool: true}, libraries, kindResult),
+	},
+	{
+		id: "bulk", n: 5, few: 1,
+		metrics: []metric{
+			{what: "100 × 1 MB written at once: kept of 100 MB", unit: "MB", rate: true, exact: true, p50: 100},
+			{what: "100 × 1 MB written at once", unit: "MB/s", rate: true, p50: 200},
+			{what: "100 × 1 MB written at once: growth of the server (and host)", unit: "MiB", p50: 64},
+		},
+		measure: bulk(flavour{}, 100),
+	},
+	{
+		id: "bulk-unlimited", n: 5, few: 1,
+		metrics: []metric{
+			{
+				what: "the same, Jupyter's rate limits off: kept of 100 MB", unit: "MB",
+				rate: true, exact: true, p50: 100,
+			},
+			{what: "the same, Jupyter's rate limits off", unit: "MB/s", rate: true},
+			{what: "the same, Jupyter's rate limits off: growth of the server (and host)", unit: "MiB"},
+		},
+		measure: bulk(flavour{noLimits: true}, 100),
+	},
+	{
+		id: "idle", n: 20, few: 3,
+		metrics: []metric{{what: "idle session with the three libraries (PSS of all its processes)", unit: "MiB", p50: 8}},
+		measure: idle,
+	},
+	{
+		id: "kill", n: 5, few: 2,
+		metrics: []metric{{
+			what: "share of sessions alive after `kill -9` of the server", unit: "%", rate: true, exact: true, p50: 100,
+		}},
+		measure: kill,
+	},
+	{
+		id: "scale", n: 1000, few: 0, only: talariaName,
+		metrics: []metric{
+			{what: "many sessions: create with the libraries and a variable", unit: "ms"},
+			{what: "many sessions: ask one at random for its variable", unit: "ms"},
+			{what: "many sessions: errors", unit: "", exact: true},
+			{what: "many sessions: PSS of everything, server and host too, for each", unit: "MiB", p50: 5},
+			{what: "many sessions: growth of used swap", unit: "MiB", exact: true},
+			{what: "many sessions: `GET /v1/sessions`", unit: "ms", p50: 50, p95: 50},
+			{what: "many sessions: `GET /v1/sessions?limit=1000`", unit: "ms", p50: 50, p95: 50},
+		},
+		measure: scale,
+	},
+}
