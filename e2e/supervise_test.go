@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+// The entry point of a container starts the server again whenever it ends, and the kernels do not notice.
+func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
+	t.Parallel()
+	s := prepare(t, options{})
+	cmd := s.command(context.Background(), "host", "--supervise", "--state-dir", s.StateDir, "--", "--addr", "127.0.0.1:0")
+	cmd.Stderr = s.out
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	write.Close()
+	ready := make(chan *client.Client)
+	go func() {
+		defer read.Close()
+		for lines := bufio.NewScanner(read); lines.Scan(); {
+			if url, ok := strings.CutPrefix(lines.Text(), "open "); ok {
+				base, token, _ := strings.Cut(url, "/?token=")
+				ready <- client.New(base, token)
+			}
+		}
+	}()
+	started := func() *client.Client {
+		t.Helper()
+		select {
+		case c := <-ready:
+			return c
+		case <-time.After(startup):
+			_ = cmd.Process.Kill()
+			t.Fatal("the supervised server is not ready")
+			return nil
+		}
+	}
+	c := started()
+	id := session(t, c, api.SessionRequest{})
+	runOK(t, c, id, "x = 1")
+	var server process
+	for _, p := range descendants(cmd.Process.Pid) {
+		if p.parent == cmd.Process.Pid {
+			server = p
+		}
+	}
+	if err := syscall.Kill(server.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	c = started()
+	if got := runOK(t, c, id, "print(x)"); got != "1\n" {
+		t.Errorf("after the server was killed the kernel says %q", got)
+	}
+	inside := descendants(cmd.Process.Pid)
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the supervisor ended with %v", err)
+	}
+	for _, p := range inside {
+		if p.alive() {
+			t.Errorf("process %v outlives the supervisor", p)
+		}
+	}
+	s.exited = make(chan struct{})
+	close(s.exited)
+	s.stop(t)
+}
+
+func TestAStrictSessionSharesNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	const loaded = "import sys; print('pandas' in sys.modules)"
+	ordinary := session(t, c, api.SessionRequest{})
+	for end := time.Now().Add(patience); runOK(t, c, ordinary, loaded) != "True\n"; { // the server has just begun to import
+		if time.Now().After(end) {
+			t.Fatal("ordinary sessions do not have pandas loaded")
+		}
+		if _, err := c.ResetSession(within(t), ordinary, api.ResetRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strict := session(t, c, api.SessionRequest{Isolation: new(api.IsolationStrict)})
+	if got := runOK(t, c, strict, loaded); got != "False\n" {
+		t.Errorf("in a strict session pandas is loaded: %s", got)
+	}
+	if _, err := c.ResetSession(within(t), strict, api.ResetRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := runOK(t, c, strict, loaded); got != "False\n" {
+		t.Errorf("after a reset of a strict session pandas is loaded: %s", got)
+	}
+}
