@@ -107,6 +107,7 @@ func (q *queue) add(execution string, body RecordBody) {
 	switch body.(type) {
 	case Started:
 		q.given = execution
+		q.quiet = time.Time{} // the first text of an execution is not joined
 		q.lone = (first || q.lone) && q.window > 0
 	case Result:
 		q.lone = (first || q.lone) && q.window > 0

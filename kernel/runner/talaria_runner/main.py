@@ -233,6 +233,8 @@ def _prepare_interpreter() -> None:
     sys.argv = [""]
     # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
     sys.dont_write_bytecode = True
+    # An interrupt comes through a thread, which a busy cell lets in after this time. The usual one is 5 ms.
+    sys.setswitchinterval(0.001)
 
 
 def _start(function: Callable[[], None]) -> None:
