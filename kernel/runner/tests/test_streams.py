@@ -159,14 +159,15 @@ class Attribution(RunnerCase):
 
     def test_holds_for_many_threads_at_once(self) -> None:
         code = (
-            "import threading\n"
-            "def f(k):\n    for i in range(2000): print(f'{k}:{i}')\n"
+            "import sys, threading\n"
+            # One write a line: print makes two, between which another thread may print, here as everywhere.
+            "def f(k):\n    for i in range(2000): sys.stdout.write(f'{k}:{i}\\n')\n"
             "ts = [threading.Thread(target=f, args=(k,)) for k in range(4)]\n"
             "for t in ts: t.start()\nfor t in ts: t.join()"
         )
         outcome = self.run_cell(code)
         for k in range(4):
-            own = [int(n.split("\n")[0]) for n in outcome.stdout.split(f"{k}:")[1:]]
+            own = [int(line.partition(":")[2]) for line in outcome.stdout.splitlines() if line.startswith(f"{k}:")]
             self.assertEqual(own, list(range(2000)))
 
     def test_shows_no_thread_of_ours(self) -> None:
