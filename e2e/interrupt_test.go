@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 
@@ -112,9 +113,12 @@ func TestAnInterruptEndsWhatItMeans(t *testing.T) {
 		return events[len(events)-1].Body.(api.ExecutionFinished).Execution
 	}
 	k := s.attach(t, id, "")
-	begin := func(code string) string {
+	begin := func(code string) string { // in which it may print BEGUN where that is not its first line
 		t.Helper()
-		cell := s.queue(t, id, "print('begun', flush=True)\n"+code)
+		if !strings.Contains(code, "BEGUN") {
+			code = "BEGUN\n" + code
+		}
+		cell := s.queue(t, id, strings.Replace(code, "BEGUN", "print('begun', flush=True)", 1))
 		k.awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" && h.ExecutionID == cell })
 		return cell
 	}
@@ -138,7 +142,7 @@ func TestAnInterruptEndsWhatItMeans(t *testing.T) {
 	wantEnd(t, finish(running), api.StatusInterrupted, "interrupted", api.VariablesKept)
 	wantEnd(t, finish(first), api.StatusCancelled, "interrupted", api.VariablesKept)
 
-	caught := begin("try:\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n    print('caught')")
+	caught := begin("try:\n    BEGUN\n    time.sleep(1000)\nexcept KeyboardInterrupt:\n    print('caught')")
 	interrupt("")
 	wantEnd(t, finish(caught), api.StatusOK, "", api.VariablesKept)
 

@@ -108,25 +108,7 @@ func watchInstance(stateDir string) {
 // marked starts a daemon in a session's kernel. The function returned checks that nothing of that kernel is left.
 func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
 	t.Helper()
-	name := fmt.Sprint("86400.", marks.Add(1))
-	runOK(t, s.Client(), session, "import subprocess; _ = subprocess.Popen(['sleep', '"+name+"'], start_new_session=True)")
-	var daemon process
-	for _, p := range s.kernels(t) {
-		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.Contains(string(line), name) {
-			daemon = p
-		}
-	}
-	if daemon.pid == 0 {
-		t.Fatal("the daemon of the kernel is not to be seen")
-	}
-	var dirs []string
-	for _, group := range groups(s.StateDir) {
-		dir := strings.TrimPrefix(group, "control group ")
-		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if slices.Contains(strings.Fields(string(members)), strconv.Itoa(daemon.pid)) {
-			dirs = append(dirs, dir)
-		}
-	}
+	daemon, dirs := s.daemon(t, session)
 	return func(t *testing.T) {
 		t.Helper()
 		if daemon.alive() {
@@ -138,6 +120,29 @@ func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
 			}
 		}
 	}
+}
+
+// daemon starts a daemon in a session's kernel, and tells which control groups that is in.
+func (s *Server) daemon(t *testing.T, session string) (daemon process, groupDirs []string) {
+	t.Helper()
+	name := fmt.Sprint("86400.", marks.Add(1))
+	runOK(t, s.Client(), session, "import subprocess; _ = subprocess.Popen(['sleep', '"+name+"'], start_new_session=True)")
+	for _, p := range s.kernels(t) {
+		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.Contains(string(line), name) {
+			daemon = p
+		}
+	}
+	if daemon.pid == 0 {
+		t.Fatal("the daemon of the kernel is not to be seen")
+	}
+	for _, group := range groups(s.StateDir) {
+		dir := strings.TrimPrefix(group, "control group ")
+		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if slices.Contains(strings.Fields(string(members)), strconv.Itoa(daemon.pid)) {
+			groupDirs = append(groupDirs, dir)
+		}
+	}
+	return daemon, groupDirs
 }
 
 // marks makes the names of daemons different.

@@ -84,9 +84,13 @@ func TestTheClientTakesUpWhatWasCut(t *testing.T) {
 	const cuts = 10
 	var mu sync.Mutex // guards counted, and makes cuts one after another
 	counted := 0
-	cutEvery := func(n int) { // events of both readers
+	begun := map[string]bool{}
+	cutEvery := func(n int, reader string) { // events of both readers, once both are connected
 		mu.Lock()
 		defer mu.Unlock()
+		if begun[reader] = true; len(begun) < 2 {
+			return
+		}
 		if counted++; counted%n != 0 || counted > cuts*n {
 			return
 		}
@@ -141,7 +145,7 @@ func TestTheClientTakesUpWhatWasCut(t *testing.T) {
 					return
 				}
 				list = append(list, e)
-				cutEvery(8)
+				cutEvery(8, name)
 			}
 			wantSlowLines(t, name, stdout(list, cell))
 		})

@@ -50,9 +50,10 @@ type Host struct {
 	cfg  HostConfig
 	pool *pool
 
-	mu      sync.Mutex // guards kernels and closed
-	kernels map[Key]*interpreter
-	closed  bool
+	mu       sync.Mutex // guards what follows
+	kernels  map[Key]*interpreter
+	closed   bool
+	onForget func()
 }
 
 // KernelInfo is what is known of a kernel once it can execute.
@@ -267,6 +268,13 @@ func (h *Host) Attach(ctx context.Context, key Key) (Attachment, error) {
 	}
 }
 
+// OnForget has f called after each kernel that is forgotten. It is set once, before the first kernel; f must not block.
+func (h *Host) OnForget(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.onForget = f
+}
+
 // Kernels lists all keys that are known: of kernels that live, and of those whose last record is not acknowledged.
 func (h *Host) Kernels(context.Context) ([]Key, error) {
 	h.mu.Lock()
@@ -336,9 +344,13 @@ func (h *Host) remove(k *interpreter) {
 		k.log.Error("remove the records of a kernel", "error", err)
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.kernels[k.key] == k {
 		delete(h.kernels, k.key)
+	}
+	told := h.onForget
+	h.mu.Unlock()
+	if told != nil {
+		told()
 	}
 }
 

@@ -31,6 +31,9 @@ import (
 // shutdownTime bounds the orderly end of the server.
 const shutdownTime = 4 * time.Second
 
+// hostStop bounds the end of hosts with all of their kernels.
+const hostStop = 30 * time.Second
+
 func serveCommand() *cobra.Command {
 	d := defaults()
 	cmd := &cobra.Command{
@@ -122,7 +125,10 @@ func leave(ctx context.Context, sessions *session.Manager, hosts *link.Client) e
 	}
 	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	return errors.Join(sessions.Shutdown(ending), hosts.StopHosts(ending))
+	err := sessions.Shutdown(ending)
+	stopping, cancel := context.WithTimeout(context.Background(), hostStop) // it kills what the sessions could not end
+	defer cancel()
+	return errors.Join(err, hosts.StopHosts(stopping))
 }
 
 // run serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.

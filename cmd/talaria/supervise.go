@@ -55,7 +55,7 @@ func supervise(ctx context.Context, cmd *cobra.Command, c config, serveArgs []st
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	ending, cancel := context.WithTimeout(context.Background(), hostStop)
 	defer cancel()
 	return link.StopHosts(ending, hostsDir(c))
 }

@@ -112,6 +112,7 @@ func Serve(ctx context.Context, cfg ServerConfig) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open the host's socket: %w", err), cfg.Folder.Close())
 	}
+	s.host.OnForget(s.check)
 	s.orphan = time.AfterFunc(cfg.OrphanTTL, s.orphaned)
 	s.serving.Go(func() { s.accept(listener) })
 	s.log.Info("the host is ready", "version", cfg.Version, "folder", cfg.Folder.Path)
