@@ -16,6 +16,7 @@ const (
 	CodeForbidden          Code = "forbidden"
 	CodePathOutside        Code = "path_outside_workspace"
 	CodeReadOnly           Code = "read_only"
+	CodeMountNotAllowed    Code = "mount_not_allowed"
 	CodeNotFound           Code = "not_found"
 	CodeSessionNotFound    Code = "session_not_found"
 	CodeExecutionNotFound  Code = "execution_not_found"
@@ -55,6 +56,7 @@ var statuses = map[Code]int{
 	CodeForbidden:          http.StatusForbidden,
 	CodePathOutside:        http.StatusForbidden,
 	CodeReadOnly:           http.StatusForbidden,
+	CodeMountNotAllowed:    http.StatusForbidden,
 	CodeNotFound:           http.StatusNotFound,
 	CodeSessionNotFound:    http.StatusNotFound,
 	CodeExecutionNotFound:  http.StatusNotFound,

@@ -66,8 +66,10 @@ type (
 		ExecutionCount int64          `json:"execution_count"`
 	}
 	// ErrorEvent is an exception that reached the end of a cell.
+	// Limit is the limit that is behind it, if one is known to be.
 	ErrorEvent struct {
 		ErrorOutput
+		Limit *Limit `json:"limit,omitzero"`
 	}
 	// ClearOutput empties the cell's output, with Wait only when the next output comes.
 	ClearOutput struct {

@@ -147,11 +147,12 @@ type Kernel struct {
 
 // Usage is what a session takes now.
 type Usage struct {
-	MemoryBytes int64     `json:"memory_bytes"`
-	CPUSeconds  float64   `json:"cpu_seconds"`
-	DiskBytes   int64     `json:"disk_bytes"`
-	PIDs        int64     `json:"pids"`
-	Processes   []Process `json:"processes"`
+	MemoryBytes     int64     `json:"memory_bytes"`
+	PeakMemoryBytes int64     `json:"peak_memory_bytes"` // since the last execution began
+	CPUSeconds      float64   `json:"cpu_seconds"`
+	DiskBytes       int64     `json:"disk_bytes"`
+	PIDs            int64     `json:"pids"`
+	Processes       []Process `json:"processes"`
 }
 
 // Process is one process of a session, with its pid as seen inside.

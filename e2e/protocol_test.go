@@ -117,7 +117,7 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 		{post(runs, `{"code":"`+strings.Repeat("x", 16<<20)+`"}`), 413, api.CodePayloadTooLarge},
 	}
 	for _, field := range []string{`"packages":["x"]`, `"tools":[{"name":"f"}]`, `"network":{"mode":"full"}`,
-		`"network":{"mode":"allow","allow":["example.org"]}`, `"mounts":[{"source":"/","target":"/x","mode":"ro"}]`} {
+		`"network":{"mode":"allow","allow":["example.org"]}`} {
 		list = append(list, refusal{post(all, "{"+field+"}"), 501, api.CodeNotImplemented},
 			refusal{put(all+"/fresh", "{"+field+"}"), 501, api.CodeNotImplemented})
 	}

@@ -107,6 +107,18 @@ type Spec struct {
 	Limits    Limits
 	Hostname  string
 	Strict    bool // a fresh sandbox, as Backend.Create has it
+	Mounts    []Mount
+}
+
+// Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one
+// of the directories that the backend was told of, and it must turn out to be that Inode of that Device.
+type Mount struct {
+	Root     string
+	Path     string
+	Target   string
+	Writable bool
+	Device   uint64
+	Inode    uint64
 }
 
 // Limits bound a sandbox. Zero means no limit.
@@ -125,6 +137,7 @@ type Usage struct {
 	CPU             time.Duration
 	PIDs            int64
 	Processes       []ProcessInfo
+	DiskBytes       int64 // of the workspace as last looked at; filled in by the host, 0 where nobody looks
 }
 
 // ProcessInfo is one process, with its pid as seen inside.
@@ -141,6 +154,26 @@ type PeakResetter interface{ ResetPeak() error }
 type Meter interface {
 	Meter(ctx context.Context) (Usage, error)
 }
+
+// Watched is implemented by sandboxes of which some limits hold only as long as somebody looks.
+type Watched interface {
+	// StopWrites lets no process inside make a file longer, those in memory included, or lets them again.
+	StopWrites(ctx context.Context, stop bool) error
+	// Unlinked is what regular files of that device take that are open inside and have no name any more. With an error
+	// it is a lower bound.
+	Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error)
+	// CPU is what all processes inside have used so far; it tells at little cost whether anything has run.
+	CPU(ctx context.Context) (time.Duration, error)
+	// MemoryUnheld reports whether nothing bounds the memory of all processes together.
+	MemoryUnheld() bool
+	// KillLargest kills the process that takes the most memory, but for the interpreter and what keeps the sandbox, and
+	// returns its name; "" where there is none.
+	KillLargest(ctx context.Context) (name string, err error)
+}
+
+// OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since
+// the last ResetPeak.
+type OOMCounter interface{ OOMKills() int64 }
 
 // LimitChanger is implemented by sandboxes whose limits can change while they live. A limit that cannot change
 // is an error that wraps ErrNeedsReset, and then none has changed.

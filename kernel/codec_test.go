@@ -28,7 +28,7 @@ func sampleRecords(key Key) []Record {
 		},
 		Display{Data: map[string]json.RawMessage{}, Metadata: map[string]json.RawMessage{}},
 		Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)}, Metadata: map[string]json.RawMessage{}},
-		Raised{ErrorInfo{Ename: "ValueError", Evalue: "<no>", Traceback: []string{"a", "b"}}},
+		Raised{Error: ErrorInfo{Ename: "ValueError", Evalue: "<no>", Traceback: []string{"a", "b"}}},
 		Clear{Wait: true},
 		InputRequest{RequestID: "q1", Prompt: "? ", Password: true},
 		InputClosed{RequestID: "q1", How: "answered"},

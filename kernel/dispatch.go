@@ -3,6 +3,7 @@ package kernel
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -50,6 +51,11 @@ func (k *interpreter) handleFrame(f frame) error {
 	if done, ok := f.(doneFrame); ok {
 		return k.done(done)
 	}
+	var limit *LimitHit
+	if raised, ok := f.(errorFrame); ok {
+		limit = k.explain(&raised)
+		f = raised
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ready, ok := f.(readyFrame); ok {
@@ -78,7 +84,7 @@ func (k *interpreter) handleFrame(f frame) error {
 		}
 		k.run.raised = &f.info
 		k.settle((*tap).release)
-		k.records.add(f.id, Raised{Error: f.info})
+		k.records.add(f.id, Raised{Error: f.info, Limit: limit})
 	case inputFrame:
 		return k.ask(f)
 	}
@@ -121,6 +127,7 @@ func (k *interpreter) done(f doneFrame) error {
 	}
 	ended := time.Now()
 	after := k.measure(measureTimeout)
+	k.tellKills(after)
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,6 +138,9 @@ func (k *interpreter) done(f doneFrame) error {
 	run.stopTimers()
 	k.settle((*tap).flush)
 	k.closeRequest("interrupted")
+	if run.limit != nil && run.raised == nil {
+		k.tellLocked(fmt.Sprintf("[%v; %s]", run.limit, kept))
+	}
 	finished := Finished{Status: run.status(f), Error: run.raised, Usage: run.usage(ended, after)}
 	k.run = nil
 	k.records.add(f.id, finished)

@@ -24,6 +24,8 @@ type running struct {
 	raised      *ErrorInfo // its one exception
 	interrupted bool       // on request
 	timedOut    bool
+	limit       *LimitHit // for which it was interrupted
+	advice      string    // what its user can do about that
 
 	left    time.Duration // on the clock when it was last started
 	resumed time.Time     // when that was
@@ -93,6 +95,9 @@ func (k *interpreter) execute(e Execution) error {
 		}
 	}
 	before := k.measure(measureTimeout)
+	if k.watch != nil {
+		k.watch.begin()
+	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()

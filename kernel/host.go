@@ -50,7 +50,7 @@ type Host struct {
 	cfg  HostConfig
 	pool *pool
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards kernels and closed
 	kernels  map[Key]*interpreter
 	closed   bool
 	onForget func()
@@ -222,7 +222,11 @@ func (h *Host) Usage(ctx context.Context, key Key) (Usage, error) {
 	if sandbox == nil {
 		return Usage{}, ErrNoKernel
 	}
-	return sandbox.Usage(ctx)
+	usage, err := sandbox.Usage(ctx)
+	if k.watch != nil {
+		usage.DiskBytes = k.watch.used.Load()
+	}
+	return usage, err
 }
 
 // ChangeLimits changes the limits of a living kernel and returns the layers that are in force then. It wraps

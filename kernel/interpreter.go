@@ -39,6 +39,7 @@ type interpreter struct {
 
 	sandbox Sandbox      // set before the goroutines start
 	frames  *frameWriter // the same
+	watch   *watcher     // the same; nil where there is nothing to watch
 	taps    []*tap       // the same; what is in them is under mu
 
 	forgotten    func() // called at the end when forget is set
@@ -80,6 +81,7 @@ const (
 type ending struct {
 	reason   string
 	timedOut bool
+	limit    *LimitHit // that it has passed
 }
 
 func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
@@ -98,6 +100,9 @@ func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *in
 // start returns when the runner is ready. After an error nothing is left.
 func (k *interpreter) start(ctx context.Context, p *pool, env Environment, spec Spec) (KernelInfo, error) {
 	if err := k.launch(ctx, p, env, spec); err != nil {
+		if k.watch != nil {
+			k.watch.close()
+		}
 		if k.sandbox != nil {
 			err = errors.Join(err, k.sandbox.Close())
 		}
@@ -135,6 +140,9 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	go func() { opened <- k.records.open(dir) }() // a fifth of a millisecond on a disk
 	err = k.seal(ctx, p, env, spec)
 	if err := errors.Join(<-opened, err); err != nil {
+		return err
+	}
+	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace); err != nil {
 		return err
 	}
 	process, err := k.sandbox.Start(ctx, Command{})
@@ -247,8 +255,14 @@ func (k *interpreter) killLocked(why ending) {
 
 // supervise waits for the end of the kernel, whatever ends it, and leaves nothing of it but its records.
 func (k *interpreter) supervise() {
+	if k.watch != nil {
+		go k.watch.run()
+	}
 	k.awaitEnd()
 	ended := time.Now()
+	if k.watch != nil {
+		k.watch.stop()
+	}
 	k.leave()
 	k.records.lift()
 	after := k.measure(lastMeasureTimeout)
@@ -265,6 +279,9 @@ func (k *interpreter) supervise() {
 	}
 	if err != nil {
 		k.log.Error("close sandbox", "error", err)
+	}
+	if k.watch != nil {
+		<-k.watch.ended
 	}
 	k.forgetIfWanted()
 	close(k.gone)
@@ -350,6 +367,9 @@ func (k *interpreter) finish(ended time.Time, after Usage) {
 		used := max(peak(after), k.limits.MemoryBytes) // it was reached, whatever can still be measured
 		died.Limit = &LimitHit{Name: "memory_bytes", Value: k.limits.MemoryBytes, Used: used}
 	}
+	if k.cause != nil && k.cause.limit != nil {
+		died.Limit = k.cause.limit
+	}
 	execution := ""
 	if run := k.run; run != nil {
 		execution = run.ID
@@ -366,9 +386,6 @@ func (k *interpreter) finish(ended time.Time, after Usage) {
 	k.run, k.phase = nil, over
 	k.log.Debug("kernel ended", "reason", died.Reason, "frames_dropped", k.dropped)
 }
-
-// LimitMemory is the Limit of an [Exit] that the sandbox's own memory limit caused.
-const LimitMemory = "memory_limit"
 
 // exitReason is how a process ended, in the words of the wire.
 func exitReason(e Exit) string {
@@ -453,5 +470,8 @@ func (k *interpreter) changeLimits(ctx context.Context, limits Limits) ([]string
 	k.mu.Lock()
 	k.limits = limits
 	k.mu.Unlock()
+	if k.watch != nil {
+		k.watch.look()
+	}
 	return sandbox.Layers(), nil
 }

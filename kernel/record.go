@@ -41,8 +41,11 @@ type (
 		Data     map[string]json.RawMessage
 		Metadata map[string]json.RawMessage
 	}
-	// Raised: an exception reached the end of the cell.
-	Raised struct{ Error ErrorInfo }
+	// Raised: an exception reached the end of the cell. Limit is the limit that is behind it, if one is.
+	Raised struct {
+		Error ErrorInfo
+		Limit *LimitHit `json:",omitempty"`
+	}
 	// Clear: clear_output was called.
 	Clear struct{ Wait bool }
 	// InputRequest: the cell asks and waits.
@@ -110,7 +113,7 @@ type ExecutionUsage struct {
 	PeakMemory int64
 }
 
-// LimitHit names a limit that ended a kernel.
+// LimitHit names a limit that a cell has reached, or that ended a kernel.
 type LimitHit struct {
 	Name  string
 	Value int64

@@ -54,6 +54,7 @@ type Config struct {
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
 	InlineBytes int64 // largest file whose bytes travel in its artifact event
 	Redact      []*regexp.Regexp
+	MountRoots  []MountRoot                    // whose folders sessions may mount; optional
 	Pool        func(context.Context) api.Pool // counts ready kernels; optional
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/kernel/workspace"
 	"talaria/store"
 )
@@ -189,12 +190,15 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 	s.mu.Lock()
 	quota := s.limits.DiskBytes
 	s.mu.Unlock()
-	used, _, err := s.dir.Usage(ctx)
+	used, inodes, err := s.dir.Usage(ctx)
 	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
 		return false, f, err
 	}
 	if old, err := s.dir.Stat(name); err == nil && old.Kind == workspace.File {
 		used -= min(used, old.Size)
+	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
+		return false, f, api.Errorf(api.CodeDiskLimit,
+			"the workspace has %d files, the most for its limits.disk_bytes is %d; delete files or raise the limit", inodes, most)
 	}
 	created, e, err := s.dir.Write(ctx, name, r, max(0, quota-used))
 	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {

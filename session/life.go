@@ -230,9 +230,13 @@ func (s *Session) startKernel(ctx context.Context) error {
 		return err
 	}
 	key := kernel.Key{Session: s.id, Generation: generation}
+	mounts, err := s.m.findMounts(s.mounts)
+	if err != nil {
+		return err
+	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: s.dir.File(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
-		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict,
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts,
 	})
 	if err != nil {
 		return err
@@ -283,10 +287,8 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	s.log.Error("start a kernel", "error", err)
 	var c change
 	if r != nil {
-		failure := api.ErrorOutput{
-			Ename: "KernelStartError", Evalue: "no kernel could be started; the operator finds the cause in the server's log",
-			Traceback: []string{"KernelStartError: no kernel could be started; the operator finds the cause in the server's log"},
-		}
+		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(err)}
+		failure.Traceback = []string{failure.Ename + ": " + failure.Evalue}
 		r.failure = &failure
 		r.out.traceback(failure)
 		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})
@@ -296,6 +298,15 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	c.add(s.died("died"))
 	c.state(s, api.StateDead, reasonStart)
 	s.settle(ctx, c)
+}
+
+// startError tells clients why no kernel could be started, as far as it is their business.
+func startError(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return "no kernel could be started: " + e.Detail
+	}
+	return "no kernel could be started; the operator finds the cause in the server's log"
 }
 
 // cancelQueue makes the change that cancels all that waits, since the kernel went.
@@ -388,7 +399,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		}
 		if err := s.startKernel(own); err != nil {
 			s.failStart(own, nil, err)
-			return api.Errorf(api.CodeKernelStart, "no kernel could be started; the operator finds the cause in the server's log")
+			return api.Errorf(api.CodeKernelStart, "%s", startError(err))
 		}
 		return s.touch(own)
 	})

@@ -162,9 +162,12 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	if err := m.room(ctx); err != nil {
 		return nil, err
 	}
+	if _, err := m.findMounts(set.mounts); err != nil {
+		return nil, err
+	}
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
-		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata,
+		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}

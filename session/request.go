@@ -21,6 +21,7 @@ type settings struct {
 	env         map[string]string
 	secrets     map[string]string
 	metadata    map[string]string
+	mounts      []api.Mount
 }
 
 const (
@@ -83,9 +84,13 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	if err := m.checkPatch(patch, &s); err != nil {
 		return s, err
 	}
+	if req.Mounts != nil {
+		s.mounts = *req.Mounts
+		if err := m.checkMounts(s.mounts); err != nil {
+			return s, err
+		}
+	}
 	switch {
-	case req.Mounts != nil && len(*req.Mounts) > 0:
-		return s, notImplemented("mounts")
 	case req.Packages != nil && len(*req.Packages) > 0:
 		return s, notImplemented("packages")
 	case req.Tools != nil && len(*req.Tools) > 0:
@@ -231,6 +236,8 @@ func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
 		return "secrets"
 	case req.IdleTimeoutS != nil && asked.idleMS != s.idleMS:
 		return "idle_timeout_s"
+	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
+		return "mounts"
 	}
 	if l := req.Limits; l != nil {
 		switch {

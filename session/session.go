@@ -31,6 +31,7 @@ type Session struct {
 	isolation api.IsolationMode
 	variables map[string]string
 	secrets   map[string]string
+	mounts    []api.Mount
 	createdAt int64
 	redact    *redactor
 	dir       *workspace.Dir // its workspace
@@ -109,7 +110,7 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, createdAt: r.CreatedAt,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
 		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
@@ -128,7 +129,10 @@ func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
 	if info.State != api.StateDead && info.State != api.StateHibernated {
 		if u, err := s.m.cfg.Host.Usage(ctx, kernel.Key{Session: s.id, Generation: info.Kernel.Generation}); err == nil {
-			info.Usage.MemoryBytes = u.MemoryBytes
+			info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
+			if info.State == api.StateBusy { // what is known from the last cell's end is exact
+				info.Usage.DiskBytes = u.DiskBytes
+			}
 			info.Usage.CPUSeconds = u.CPU.Seconds()
 			info.Usage.PIDs = u.PIDs
 			for _, p := range u.Processes {
@@ -147,7 +151,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.m.cfg.Tier, Layers: s.layers},
-		Limits:    s.limits, Network: api.Network{Mode: api.NetworkNone}, Mounts: []api.Mount{},
+		Limits:    s.limits, Network: api.Network{Mode: api.NetworkNone}, Mounts: append([]api.Mount{}, s.mounts...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, StartedAt: millis(s.kernelStarted)},

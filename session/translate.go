@@ -113,7 +113,9 @@ func (t *translation) record(r kernel.Record) {
 		failure := errorOutput(b.Error)
 		run.failure = &failure
 		run.out.traceback(failure)
-		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
+		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{
+			ErrorOutput: failure, Limit: limitOf(b.Limit),
+		}})...)
 	case kernel.Clear:
 		t.log(r.ExecutionID, api.ClearOutput{Wait: b.Wait})
 	case kernel.InputRequest:
@@ -242,9 +244,7 @@ func (s *Session) deathEvent(b kernel.Died) api.KernelDied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := api.KernelDied{Reason: b.Reason, Generation: s.generation}
-	if b.Limit != nil {
-		e.Limit = &api.Limit{Name: b.Limit.Name, Value: b.Limit.Value, Used: b.Limit.Used}
-	}
+	e.Limit = limitOf(b.Limit)
 	switch {
 	case strings.HasPrefix(b.Reason, "exit:"):
 		code := int64(b.Exit.Code)
@@ -253,6 +253,13 @@ func (s *Session) deathEvent(b kernel.Died) api.KernelDied {
 		e.Signal = strings.TrimPrefix(b.Reason, "signal:")
 	}
 	return e
+}
+
+func limitOf(hit *kernel.LimitHit) *api.Limit {
+	if hit == nil {
+		return nil
+	}
+	return &api.Limit{Name: hit.Name, Value: hit.Value, Used: hit.Used}
 }
 
 // deathError tells the cell's user what became of the kernel.

@@ -26,6 +26,7 @@ type Session struct {
 	Env            map[string]string
 	Secrets        map[string]string
 	Metadata       map[string]string
+	Mounts         []api.Mount
 	State          api.SessionState
 	Reason         string
 	Generation     int64
@@ -47,13 +48,14 @@ type Session struct {
 }
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
-	secrets, metadata, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
+	secrets, metadata, mounts, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, notebook_n, created_at, last_active_at`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
 	err := scan(&s.N, &s.ID, &s.Owner, &s.ClientID, &s.Name, &s.Environment, &s.Isolation, &s.UID, asJSON(&s.Limits),
-		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), &s.State, &s.Reason, &s.Generation,
+		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), &s.State,
+		&s.Reason, &s.Generation,
 		&s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
@@ -69,12 +71,12 @@ func (t *Tx) InsertSession(s Session) error {
 		return fmt.Errorf("number a session: %w", err)
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
-			idle_timeout_ms, env, secrets, metadata, state, reason, generation, restart_reason, layers, execution_count,
-			log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			idle_timeout_ms, env, secrets, metadata, mounts, state, reason, generation, restart_reason, layers,
+			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
-		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), s.State, s.Reason, s.Generation, s.RestartReason,
+		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), s.State, s.Reason, s.Generation, s.RestartReason,
 		asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
 		s.CreatedAt, s.LastActiveAt)
 	if err != nil {

@@ -43,6 +43,7 @@ type config struct {
 	Limits         limits        `koanf:"limits"`
 	Ceilings       limits        `koanf:"ceilings"`
 	UIDBase        int           `koanf:"uid-base"`
+	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
 }
 
 // environment is a further Python, which sessions ask for by name.
@@ -176,6 +177,9 @@ func (c config) check() error {
 	}
 	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 {
 		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes and max-sessions cannot be negative")
+	}
+	if _, err := c.mountRoots(); err != nil {
+		return err
 	}
 	if c.OrphanTTL <= 0 {
 		return fmt.Errorf("configuration: orphan-ttl must be above 0, not %v", c.OrphanTTL)

@@ -17,12 +17,15 @@ import (
 )
 
 func doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this machine can do, and what to do where it cannot",
 		Long: `Say what this machine can do, and what to do where it cannot.
 
-Exit status: 0 when talaria serve can run here, though maybe with less than all limits; 1 when it cannot.`,
+With --battery it also starts a server on a directory of its own and tries to break out of its sessions, in half a minute.
+
+Exit status: 0 when talaria serve can run here, though maybe with less than all limits; 1 when it cannot, or when the
+battery finds that something is not held which should be.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
@@ -31,12 +34,20 @@ Exit status: 0 when talaria serve can run here, though maybe with less than all 
 			}
 			findings, fit := examine(cmd.Context(), c)
 			printFindings(cmd.OutOrStdout(), findings)
+			if try, _ := cmd.Flags().GetBool("battery"); try && fit {
+				fit, err = runBattery(cmd.Context(), c, flagOf(cmd, "config"), cmd.OutOrStdout())
+				if err != nil {
+					return err
+				}
+			}
 			if !fit {
 				return exitError(1)
 			}
 			return nil
 		},
 	}
+	cmd.Flags().Bool("battery", false, "try to break out of sessions, and print how that ends")
+	return cmd
 }
 
 // examine looks at the state directory, the Pythons and the isolation, and leaves nothing behind. fit reports whether

@@ -62,6 +62,7 @@ of a container, where the server's host then outlives it. What follows -- goes t
 	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
 	f.Duration("orphan-ttl", d.OrphanTTL, "end when no server has come for so long")
 	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
 	f.String("python", "", "interpreter to try a sandbox with (default: the best that is found)")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.Bool("supervise", false, "run talaria serve, and start it again when it ends")
@@ -198,7 +199,7 @@ func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err err
 		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: c.Pool,
 	})
 	return link.Serve(ctx, link.ServerConfig{
-		Folder: folder, Host: kernels, Build: buildID(), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
+		Folder: folder, Host: kernels, Build: hostBuild(c), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
 		SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
 		Ready: func() {
 			if ready != nil {
@@ -217,8 +218,16 @@ func newBackend(c config, instance string, log *slog.Logger) (*namespace.Backend
 			return nil, fmt.Errorf("make the state directory: %w", err)
 		}
 	}
+	roots, err := c.mountRoots()
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, r := range roots {
+		paths = append(paths, r.Path)
+	}
 	return namespace.New(namespace.Config{
-		Root:   sessionsDir(c),
+		Root: sessionsDir(c), MountRoots: paths,
 		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
 		Instance: instance, Python: c.Python, Log: log,
 	})
@@ -264,6 +273,9 @@ func spawnHost(ctx context.Context, c config, configFile string) error {
 		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel}
 	if c.Python != "" {
 		args = append(args, "--python", c.Python)
+	}
+	if len(c.MountRoots) > 0 {
+		args = append(args, "--mount-roots", strings.Join(c.MountRoots, ","))
 	}
 	if configFile != "" {
 		args = append(args, "--config", configFile)

@@ -51,6 +51,7 @@ func serveCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.String("addr", d.Addr, "HOST:PORT to listen on")
 	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
+	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
 	f.String("python", "", "interpreter of the default environment (default: the best that is found)")
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
 	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
@@ -90,7 +91,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer listener.Close()
 	hosts, err := link.Open(ctx, link.ClientConfig{
-		Dir: hostsDir(c), Build: buildID(), Version: version, Spawn: spawner(c, configFile), Log: log,
+		Dir: hostsDir(c), Build: hostBuild(c), Version: version, Spawn: spawner(c, configFile), Log: log,
 	})
 	if err != nil {
 		return err
@@ -252,12 +253,17 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	if os.Getuid() == 0 {
 		uidBase = c.UIDBase
 	}
+	mountRoots, err := c.mountRoots()
+	if err != nil {
+		return nil, err
+	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
 		SessionsDir: sessionsDir(c), Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
-		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
+		MountRoots: mountRoots,
+		Pool:       func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }
 

@@ -82,7 +82,7 @@ func noNetwork(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	r.prints(t, s, `
 import socket
-print([name for _, name in socket.if_nameindex()] in ([], ["lo"]))
+print([line.split(":")[0].strip() for line in open("/proc/self/net/dev").readlines()[2:]] in ([], ["lo"]))
 for address in (("192.0.2.1", 80), ("1.1.1.1", 53)):
     try:
         socket.create_connection(address, timeout=5)

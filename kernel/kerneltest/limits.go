@@ -220,3 +220,93 @@ time.sleep(1000)
 		t.Error("the pid is the host's")
 	}
 }
+
+func watchedSandbox(t *testing.T, s kernel.Sandbox) kernel.Watched {
+	t.Helper()
+	w, ok := s.(kernel.Watched)
+	if !ok {
+		t.Skip("this backend holds all limits by itself")
+	}
+	return w
+}
+
+func writingStops(t *testing.T, r *rig) {
+	s := r.sealed(t, limits(kernel.Limits{DiskBytes: 64 * mib}))
+	w := watchedSandbox(t, s)
+	const try = `
+import errno
+def attempt():
+    try:
+        with open("/workspace/" + mode, "ab") as f:
+            f.write(b"x")
+        return "wrote"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+`
+	p := start(t, s, r.pythonCommand("mode = 'running'"+try+`
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+print(attempt(), flush=True)
+for _ in range(2):
+    signal.sigwait([signal.SIGUSR1])
+    print(attempt(), flush=True)
+`))
+	out := output(t, p)
+	if line := out.next(); line != "wrote" {
+		t.Fatal(line)
+	}
+	for _, step := range []struct {
+		stop bool
+		want string
+	}{{true, "EFBIG"}, {false, "wrote"}} {
+		if err := w.StopWrites(t.Context(), step.stop); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		if line := out.next(); line != step.want {
+			t.Errorf("stopped %v: a process that ran says %s", step.stop, line)
+		}
+		if !step.stop {
+			r.prints(t, s, "mode = 'later'"+try+"print(attempt())", step.want)
+		}
+	}
+}
+
+func watchedIsSeen(t *testing.T, r *rig) {
+	s, spec := r.sealedSpec(t)
+	w := watchedSandbox(t, s)
+	var at syscall.Stat_t
+	if err := syscall.Fstat(int(spec.Workspace.Fd()), &at); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, s, r.pythonCommand(`
+import os, time
+f = open("/workspace/held", "wb", buffering=0)
+f.write(bytes(4 << 20))
+os.fsync(f.fileno())
+os.unlink("/workspace/held")
+block = b"x" * (64 << 20)
+print("up", flush=True)
+time.sleep(1000)
+`))
+	output(t, p).next()
+	bytes, inodes, err := w.Unlinked(t.Context(), uint64(at.Dev))
+	if err != nil || bytes < 4*mib || bytes > 5*mib || inodes != 1 {
+		t.Errorf("deleted and open are %d bytes of %d files, %v", bytes, inodes, err)
+	}
+	if cpu, err := w.CPU(t.Context()); err != nil || cpu <= 0 {
+		t.Errorf("CPU %v, %v", cpu, err)
+	}
+	if name, err := w.KillLargest(t.Context()); err != nil || !strings.HasPrefix(name, "python") {
+		t.Errorf("killed %q, %v", name, err)
+	}
+	wait(t, p)
+	if exit := p.Exit(); exit.Signal != syscall.SIGKILL {
+		t.Errorf("the largest process ended with %+v", exit)
+	}
+	if name, err := w.KillLargest(t.Context()); err != nil || name != "" {
+		t.Errorf("of none, killed %q, %v", name, err)
+	}
+}

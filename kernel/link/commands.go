@@ -48,11 +48,17 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 	if k == nil {
 		return nil
 	}
+	k.mu.Lock()
+	k.stops++
+	k.mu.Unlock()
 	_, err := c.command(ctx, key, opStop, reasonBody{reason}, nil)
-	if err == nil {
-		k.mu.Lock()
-		k.stopped = true
-		k.mu.Unlock()
+	k.mu.Lock()
+	k.stopped = k.stopped || err == nil
+	k.stops--
+	over := k.over && k.stops == 0
+	k.mu.Unlock()
+	if over {
+		c.end(k)
 	}
 	if errors.Is(err, kernel.ErrNoKernel) {
 		return nil

@@ -45,6 +45,8 @@ type farKernel struct {
 	died    uint64   // the number of the Died record, once Next gave it
 	stopped bool     // the host has said that nothing of it is left
 	acked   uint64
+	stops   int  // how many calls of Stop wait for that
+	over    bool // nothing more is to come; the last of them ends what goes on with it here
 }
 
 func (c *Client) newKernel(key kernel.Key, host *remote) *farKernel {
@@ -324,11 +326,25 @@ func (c *Client) Ack(key kernel.Key, kseq uint64) {
 	if !over {
 		return
 	}
+	if left != nil {
+		c.end(k)
+		left.close(true)
+		return
+	}
+	// A death is told before the sandbox is closed where that takes time, and Stop waits for that on the connection.
+	k.mu.Lock()
+	k.over = true
+	waited := k.stops > 0
+	k.mu.Unlock()
+	if !waited {
+		c.end(k)
+	}
+}
+
+// end forgets a kernel that nothing more is to come from.
+func (c *Client) end(k *farKernel) {
 	c.lose(k)
 	k.giveUp(kernel.ErrNoKernel)
-	if left != nil {
-		left.close(true)
-	}
 }
 
 // ack reports whether nothing is left to come from the kernel.

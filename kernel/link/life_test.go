@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
 )
 
@@ -309,4 +311,33 @@ func descriptors(t *testing.T) int {
 		t.Fatal(err)
 	}
 	return len(all)
+}
+
+func TestStopWaitsForTheSandboxToCloseThoughTheDeathIsToldBefore(t *testing.T) {
+	dir := t.TempDir()
+	fake := kerneltest.NewFake(kerneltest.Cells(cells))
+	var closed atomic.Bool
+	release := make(chan struct{})
+	fake.OnClose = func() {
+		<-release
+		closed.Store(true)
+	}
+	serveOn(t, dir, fake)
+	c := open(t, dir, noSpawn)
+	r := begin(t, c, "a")
+	stopped := make(chan bool, 1)
+	go func() {
+		if err := c.Stop(t.Context(), r.key, "reset"); err != nil {
+			t.Error(err)
+		}
+		stopped <- closed.Load()
+	}()
+	r.untilDied("reset")
+	if _, err := c.Kernels(t.Context()); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	if !<-stopped {
+		t.Error("Stop returned while the sandbox was still open")
+	}
 }

@@ -34,9 +34,12 @@ const (
 
 // Config says where a backend keeps things. Root and LibDir are required.
 type Config struct {
-	Root     string // the directory of all sessions; each Spec's Workspace and Packages lie below it
-	LibDir   string // where the embedded Python is written
-	CacheDir string // for caches that all sandboxes of an environment share, read-only; empty: none
+	Root   string // the directory of all sessions; each Spec's Workspace and Packages lie below it
+	LibDir string // where the embedded Python is written
+	// MountRoots are the directories that sessions may mount folders of, without links in their paths. Those that are not
+	// there are left out, and said so.
+	MountRoots []string
+	CacheDir   string // for caches that all sandboxes of an environment share, read-only; empty: none
 	// Instance names the control groups and working directories of this program, which it sweeps; no two programs on
 	// the same Root that run at the same time may have the same. Default: made from Root.
 	Instance string
@@ -57,9 +60,10 @@ type Config struct {
 
 // Backend makes sandboxes. It is safe for concurrent use.
 type Backend struct {
-	cfg     Config
-	groups  *groups
-	library library
+	cfg         Config
+	groups      *groups
+	library     library
+	confinement confinement
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -115,13 +119,21 @@ func New(cfg Config) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)
 	}
-	b := &Backend{
-		cfg:    cfg,
-		groups: groups,
-		live:   make(map[string]*Sandbox),
-		own:    make(map[string]bool),
-		warm:   make(map[string]*warmth),
+	confinement, err := findConfinement()
+	if err != nil {
+		return nil, fmt.Errorf("namespace backend: %w", err)
 	}
+	b := &Backend{
+		cfg:         cfg,
+		groups:      groups,
+		confinement: confinement,
+		live:        make(map[string]*Sandbox),
+		own:         make(map[string]bool),
+		warm:        make(map[string]*warmth),
+	}
+	b.cfg.MountRoots = existing(cfg.MountRoots, func(root string, err error) {
+		cfg.Log.Warn("nothing can be mounted from a directory that is not there", "root", root, "err", err)
+	})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
 		return nil, fmt.Errorf("namespace backend: %w", err)

@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"context"
+	"encoding/base64"
 	"slices"
 	"time"
 
@@ -57,3 +58,22 @@ func Pauses(ctx context.Context, lived ...time.Duration) []time.Duration {
 	}
 	return waited
 }
+
+// WithoutLandlock is what a backend says on a machine whose kernel answers with err.
+func WithoutLandlock(err error) ([]string, []kernel.Finding) {
+	c := confinement{noLandlock: err}
+	return c.layers(), c.findings()
+}
+
+// UseLandlock has sandboxes use a version, or none with 0.
+func UseLandlock(b *Backend, version int) {
+	b.confinement.landlock, b.confinement.request.Landlock = version, version
+}
+
+// UseFilter has sandboxes use this program.
+func UseFilter(b *Backend, program []byte) {
+	b.confinement.request.Calls = base64.StdEncoding.EncodeToString(program)
+}
+
+// VerifyProcess checks a process as those inside of a sandbox are.
+func (b *Backend) VerifyProcess(pid, uid int) error { return b.verifyProcess(pid, uid) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"talaria/kernel"
 )
 
 // Layers names what is in force. Limits that are not set are not named.
@@ -21,6 +23,7 @@ func (s *Sandbox) Layers() []string {
 		"no capabilities",
 		"no new privileges",
 	}
+	layers = append(layers, s.backend.confinement.layers()...)
 	if os.Geteuid() == 0 {
 		layers = append(layers, fmt.Sprintf("user: %d, this session's own", s.uid))
 	} else {
@@ -34,7 +37,8 @@ func (s *Sandbox) Layers() []string {
 		}
 	}
 	if l := s.limits.MemoryBytes; l > 0 {
-		limit("memory", memoryController, mebibytes(l), "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process")
+		limit("memory", memoryController, mebibytes(l), "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
+			"all together watched, "+mebibytes(l))
 	}
 	if l := s.limits.PIDs; l > 0 {
 		limit("processes", pidsController, strconv.FormatInt(l, 10), fmt.Sprintf("RLIMIT_NPROC, %d", l))
@@ -43,10 +47,18 @@ func (s *Sandbox) Layers() []string {
 		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
 	}
 	if l := s.limits.DiskBytes; l > 0 {
-		layers = append(layers, "files: RLIMIT_FSIZE, "+mebibytes(l)+" for each file")
+		layers = append(layers, fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %s or what is written in 1 s; "+
+			"RLIMIT_FSIZE for each file", mebibytes(l), s.limits.Inodes(), mebibytes(kernel.DiskSlackBytes)))
 	}
 	if l := s.limits.TmpBytes; l > 0 {
 		layers = append(layers, "temporary files: "+mebibytes(l)+" for each of /tmp, /dev/shm and home")
+	}
+	for _, m := range s.seen {
+		if m.Writable {
+			layers = append(layers, "mount: "+m.Target+", writable, no set-uid programs or devices")
+		} else {
+			layers = append(layers, "mount: "+m.Target+", read-only, no set-uid programs or devices")
+		}
 	}
 	return layers
 }

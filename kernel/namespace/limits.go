@@ -35,11 +35,22 @@ func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 		DataHard: !s.group.holds(memoryController),
 		FileSize: l.DiskBytes,
 		Tmp:      l.TmpBytes,
+		Final:    s.backend.confinement.final,
+	}
+	if s.stopped() {
+		limits.FileSize = 1 // 0 is no limit here
 	}
 	if l.PIDs > 0 && !s.group.holds(pidsController) {
 		limits.Processes = l.PIDs + 1 // and pid 1
 	}
 	return limits
+}
+
+// stopped reports whether nothing may be written.
+func (s *Sandbox) stopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writesStopped
 }
 
 // ChangeLimits changes limits of all processes inside. It can lower everything but what is in use already, and
@@ -104,7 +115,11 @@ func (s *Sandbox) limitRunning(l kernel.Limits) error {
 		}
 		return uint64(bytes)
 	}
-	wanted := map[int]uint64{unix.RLIMIT_DATA: soft(dataLimit(l.MemoryBytes)), unix.RLIMIT_FSIZE: soft(l.DiskBytes)}
+	size := soft(l.DiskBytes)
+	if s.stopped() {
+		size = 0
+	}
+	wanted := map[int]uint64{unix.RLIMIT_DATA: soft(dataLimit(l.MemoryBytes)), unix.RLIMIT_FSIZE: size}
 	// A process that is made meanwhile may have the old ones, so look until there are no new ones.
 	done := []int{s.handle.PID}
 	for {

@@ -22,7 +22,7 @@ func TestConformanceOfForked(t *testing.T) {
 
 // ordinaryTests are those that mean something else for an ordinary user.
 const ordinaryTests = "^(TestConformance.*|.*Forked.*|.*ForkServer.*|TestKeeper.*|TestModules.*|TestCloseLeaves.*|" +
-	"TestSiblings.*|TestServerDeathEndsSandboxes|TestProbe.*|TestPrepare.*)$"
+	"TestSiblings.*|TestServerDeathEndsSandboxes|TestProbe.*|TestPrepare.*|TestSandboxesOfEachLandlock|TestSealingFailsAt.*)$"
 
 func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {

@@ -20,6 +20,7 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 	if !findings[0].OK {
 		findings = append(findings, probeCauses()...)
 	}
+	findings = append(findings, b.confinement.findings()...)
 	findings = append(findings, b.probeGroups()...)
 	return kernel.Probe{OK: findings[0].OK, Findings: findings}
 }
@@ -74,6 +75,12 @@ func remedy(err error) string {
 	switch {
 	case inside && step.step == "proc" && errors.Is(err, unix.EPERM):
 		return "in a container, /proc is masked: run it with systempaths=unconfined (podman: --security-opt unmask=ALL)"
+	case inside && step.step == "system call filter":
+		return "the kernel is built without filters of system calls, or a container forbids them: use a distribution's " +
+			"kernel, and allow seccomp in the container's seccomp profile"
+	case inside && step.step == "landlock":
+		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
+			"the container"
 	case inside && errors.Is(err, unix.EPERM):
 		return "the kernel or a container forbids it: allow mount, unshare and pivot_root in the seccomp and AppArmor " +
 			"profiles of the container"

@@ -112,10 +112,16 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, er
 		inside = append(inside, control)
 	}
 	s.mu.Lock()
-	sealed := s.sealed
+	sealed, uid := s.sealed, s.uid
 	s.mu.Unlock()
 	if !sealed {
 		return nil, errors.New("the sandbox is not sealed")
+	}
+	for _, write := range inside[:2] {
+		// So that it can be opened again, as /dev/stdout and /dev/stderr are.
+		if err := unix.Fchown(int(write.Fd()), uid, -1); err != nil {
+			return nil, fmt.Errorf("give output pipe to user %d: %w", uid, err)
+		}
 	}
 	if !s.admit(p) {
 		return nil, s.lost()

@@ -53,18 +53,20 @@ type Sandbox struct {
 	ended  chan struct{} // closed when in addition all that pid 1 said is handled
 	close  func() error  // once
 
-	mu        sync.Mutex // guards what follows
-	closing   bool
-	sealing   bool // Seal was called
-	sealed    bool // and succeeded
-	uid       int  // on the host
-	limits    kernel.Limits
-	processes map[int64]*Process
-	calls     map[int64]chan reply
-	nextID    int64
-	ooms      oomCount // when last looked at
-	runner    int      // the pid inside of the last one that was started
-	shared    int64    // bytes that pid 1 has in common with the fork server that it comes from
+	mu            sync.Mutex // guards what follows
+	closing       bool
+	sealing       bool // Seal was called
+	sealed        bool // and succeeded
+	uid           int  // on the host
+	limits        kernel.Limits
+	seen          []kernel.Mount // of the host
+	writesStopped bool
+	processes     map[int64]*Process
+	calls         map[int64]chan reply
+	nextID        int64
+	ooms          oomCount // when last looked at
+	runner        int      // the pid inside of the last one that was started
+	shared        int64    // bytes that pid 1 has in common with the fork server that it comes from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
@@ -162,6 +164,7 @@ func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 		Library:  s.backend.library.dir,
 		Cache:    cache,
 		Prefixes: append([]string{}, s.env.Prefix...),
+		Roots:    append([]string{}, s.backend.cfg.MountRoots...),
 	})
 	return err
 }
@@ -192,9 +195,10 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 		return err
 	}
 	body := sealRequest{
-		UID:      inner,
-		Hostname: spec.Hostname,
-		Limits:   s.processLimits(spec.Limits),
+		UID:         inner,
+		Hostname:    spec.Hostname,
+		Limits:      s.processLimits(spec.Limits),
+		Confinement: s.backend.confinement.request,
 		Environment: sealEnvironment{
 			Python:  s.env.Python,
 			TZ:      spec.TZ,
@@ -214,6 +218,10 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	if body.Packages, err = s.beneathRoot(spec.Packages); err != nil {
 		return fmt.Errorf("packages: %w", err)
 	}
+	if body.Mounts, err = s.mounts(spec.Mounts); err != nil {
+		return err
+	}
+	body.Confinement.Writable = writable(body.Mounts)
 	limited := make(chan error, 1)
 	go func() { limited <- s.group.limit(spec.Limits) }()
 	ooms := s.countOOMs()
@@ -226,7 +234,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sealed, s.uid, s.limits, s.ooms = true, outer, spec.Limits, ooms
+	s.sealed, s.uid, s.limits, s.ooms, s.seen = true, outer, spec.Limits, ooms, spec.Mounts
 	return nil
 }
 
@@ -275,14 +283,14 @@ func (s *Sandbox) verify(uid int) error {
 		return errors.New("verify: pid 1 is not in its control group")
 	}
 	for _, pid := range pids {
-		if err := verifyProcess(pid, uid); err != nil {
+		if err := s.backend.verifyProcess(pid, uid); err != nil {
 			return fmt.Errorf("verify: process %d %w", pid, err)
 		}
 	}
 	return nil
 }
 
-func verifyProcess(pid, uid int) error {
+func (b *Backend) verifyProcess(pid, uid int) error {
 	p, err := readProcess(pid)
 	if err != nil {
 		return err
@@ -300,7 +308,7 @@ func verifyProcess(pid, uid int) error {
 			return fmt.Errorf("runs as user %s, not %d", id, uid)
 		}
 	}
-	return nil
+	return b.confinement.verify(p)
 }
 
 // Close kills everything inside, waits for it, and removes the control groups.

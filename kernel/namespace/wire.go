@@ -26,6 +26,7 @@ type parkRequest struct {
 	Library  string   `json:"library"`
 	Cache    string   `json:"cache"`
 	Prefixes []string `json:"prefixes"`
+	Roots    []string `json:"roots"` // of mounts
 }
 
 type serveRequest struct {
@@ -33,12 +34,22 @@ type serveRequest struct {
 }
 
 type sealRequest struct {
-	UID         int             `json:"uid"`
-	Workspace   directory       `json:"workspace"`
-	Packages    directory       `json:"packages"`
-	Hostname    string          `json:"hostname"`
-	Environment sealEnvironment `json:"environment"`
-	Limits      processLimits   `json:"limits"`
+	UID         int                `json:"uid"`
+	Workspace   directory          `json:"workspace"`
+	Packages    directory          `json:"packages"`
+	Mounts      []mount            `json:"mounts"`
+	Hostname    string             `json:"hostname"`
+	Environment sealEnvironment    `json:"environment"`
+	Limits      processLimits      `json:"limits"`
+	Confinement confinementRequest `json:"confinement"`
+}
+
+// confinementRequest has programs in base64, and is empty for what is not to be.
+type confinementRequest struct {
+	Landlock int    `json:"landlock"`
+	Calls    string `json:"calls"`
+	// Writable are the mounts that may be written to, beside what every sandbox has.
+	Writable []string `json:"writable"`
 }
 
 type directory struct {
@@ -55,11 +66,12 @@ type sealEnvironment struct {
 }
 
 type processLimits struct {
-	Data      int64 `json:"data"`
-	DataHard  bool  `json:"data_hard"`
-	FileSize  int64 `json:"file_size"`
-	Processes int64 `json:"processes"`
-	Tmp       int64 `json:"tmp"`
+	Data      int64  `json:"data"`
+	DataHard  bool   `json:"data_hard"`
+	FileSize  int64  `json:"file_size"`
+	Processes int64  `json:"processes"`
+	Tmp       int64  `json:"tmp"`
+	Final     string `json:"final"`
 }
 
 type startRequest struct {

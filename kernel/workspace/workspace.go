@@ -53,9 +53,10 @@ var (
 
 // Dir is an open workspace. It is safe for concurrent use, and so is Close at any moment.
 type Dir struct {
-	root  *os.File // O_PATH
-	owner int      // of new files; -1 where they are the server's own anyway
-	group int
+	root   *os.File // O_PATH
+	owner  int      // of new files; -1 where they are the server's own anyway
+	group  int
+	device uint64
 	// exactTimes tells that a file's modification time changes with each change, however soon one follows another.
 	exactTimes bool
 }
@@ -99,9 +100,13 @@ func create(dir string, uid int) (*Dir, error) {
 // Open opens a directory that Create made: a workspace, or packages. The path is the server's own and is trusted,
 // but for its last element, which must not be a link. New files will belong to the owner of the directory.
 func Open(path string) (*Dir, error) {
-	fd, err := retry(func() (int, error) {
+	return open(func() (int, error) {
 		return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+	}, path)
+}
+
+func open(call func() (int, error), path string) (*Dir, error) {
+	fd, err := retry(call)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", &fs.PathError{Op: "open", Path: path, Err: err})
 	}
@@ -111,6 +116,7 @@ func Open(path string) (*Dir, error) {
 		d.Close()
 		return nil, fmt.Errorf("stat workspace: %w", err)
 	}
+	d.device = uint64(st.Dev)
 	if me := os.Geteuid(); me == 0 && st.Uid != 0 {
 		d.owner, d.group = int(st.Uid), int(st.Gid)
 	}

@@ -38,7 +38,7 @@ def forget_init() -> None:
 
 _forgotten: list[types.ModuleType] = []
 _NAMES = (
-    "child", "environment", "forkserver", "holes", "interpreter", "limits", "linux", "pid1", "preload", "root", "seal",
-    "spare", "step", "wire",
+    "child", "environment", "forkserver", "holes", "interpreter", "landlock", "limits", "linux", "mounts", "pid1",
+    "preload", "root", "seal", "spare", "step", "wire",
 )  # fmt: skip
 _PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))

@@ -22,6 +22,7 @@ class Limits:
     file_size: int = 0
     processes: int = 0  # where no cgroup bounds them; counts pid 1 too
     tmp: int = 0  # of each writable tmpfs
+    final: str = ""  # the filter of system calls that has only the host change limits, or none
 
     def apply(self) -> None:
         """Bounds the calling process and what it starts."""
@@ -35,6 +36,8 @@ class Limits:
             _limit(resource.RLIMIT_FSIZE, self.file_size)
         if self.data:
             _limit(resource.RLIMIT_DATA, self.data, self.data if self.data_hard else None)
+        if self.final:
+            linux.filter_calls(self.final)
 
     def apply_processes(self) -> None:
         """Bounds the user namespace that is made next: its users cannot raise what is soft here."""

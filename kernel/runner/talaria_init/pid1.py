@@ -19,8 +19,9 @@ from .child import Runner, Start, give_up, run_command
 from .environment import environment, make_home
 from .forkserver import Next
 from .limits import Limits
+from .mounts import Mount
 from .root import Park, Root
-from .seal import Directory, Seal, seal
+from .seal import Confinement, Directory, Seal, seal
 from .spare import Spare
 from .step import StepError, step
 from .wire import FIRST_FD, Channel, decode, encode, move_up_front
@@ -140,22 +141,24 @@ class Init:
     def _seal(self, id: int, body: dict, fds: list[int]) -> None:
         for name in ("workspace", "packages"):
             body[name] = Directory(**body[name])
+        body["mounts"] = [Mount(**m) for m in body["mounts"]]
         self._limits = body["limits"] = Limits(**body["limits"])
+        body["confinement"] = Confinement(**body["confinement"])
         variables = body.pop("environment")
         self._environment = environment(**variables)
         self._session = list(variables["session"])
         spec = Seal(**body)
-        self._dress_spare(spec.uid)
+        self._dress_spare(spec)
         seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None)
         if self._spare:
             with step("runner"):
                 self._spare.sealed()
         self._channel.send(encode(op="done", id=id))
 
-    def _dress_spare(self, uid: int) -> None:
+    def _dress_spare(self, spec: Seal) -> None:
         if self._spare:
             try:
-                self._spare.dress(uid, self._limits, self._environment, self._session)
+                self._spare.dress(spec.uid, spec.limits, spec.confinement, self._environment, self._session)
             except OSError:
                 self._discard_spare()
 

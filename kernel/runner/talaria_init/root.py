@@ -21,12 +21,15 @@ HOME = "/home/user"
 # The directory of all sessions lies here until a sandbox is sealed, and is covered before any other code runs.
 SESSIONS = "/opt/talaria/sessions"
 WRITABLE = ("/tmp", "/dev/shm", HOME)
+# The directories that sessions may mount folders of, by number; covered like the sessions.
+MOUNTS = "/opt/talaria/mounts"
+MOUNT_TOPS = ("/data", "/mnt")  # where mounts may go
 EMPTY = "/opt/talaria/empty"  # to cover others with
 # Holds files of /etc that each sandbox has for itself, though the tree may be common to many.
 OWN = "/run"
 OWN_FILES = ("hostname", "hosts")
 
-_DIRECTORIES = (SESSIONS, EMPTY, WORKSPACE, PACKAGES, HOME, OWN, "/dev/shm", "/etc", "/proc", "/tmp", "/var")
+_DIRECTORIES = (SESSIONS, MOUNTS, EMPTY, WORKSPACE, PACKAGES, HOME, OWN, "/dev/shm", "/etc", "/proc", "/tmp", "/var")
 _OWN_NAMESPACES = (
     linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
 )
@@ -73,6 +76,7 @@ class Park:
     library: str  # this package and the runner
     cache: str  # read-only caches of the environment, or ""
     prefixes: list[str]  # directories outside /usr that the interpreter needs
+    roots: list[str]  # directories that sessions may mount folders of
 
 
 @dataclass
@@ -107,7 +111,7 @@ def build(spec: Park) -> Root:
         new = next(d for d in ("/tmp", "/mnt", "/home", "/usr") if os.path.isdir(d))
         linux.mount("tmpfs", new, "tmpfs", _TMPFS, "mode=755,size=1m,nr_inodes=8k")
         os.umask(0o022)
-        for directory in _DIRECTORIES:
+        for directory in (*_DIRECTORIES, *MOUNT_TOPS):
             os.makedirs(new + directory, exist_ok=True)
         os.symlink("/tmp", new + "/var/tmp")
     with step("dev"):
@@ -236,6 +240,8 @@ def _open_sources(spec: Park) -> tuple[dict[str, int], dict[str, str]]:
     if spec.cache:
         take(spec.cache, CACHE)
     take(spec.sessions, SESSIONS, linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV)
+    for number, path in enumerate(spec.roots):
+        take(path, f"{MOUNTS}/{number}", linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV)
     return trees, links
 
 

@@ -6,9 +6,10 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import linux, root
+from . import landlock, linux, mounts, root
 from .environment import make_home
 from .limits import Limits
+from .mounts import Mount
 from .step import step
 
 USER = 1000  # the user and group id inside
@@ -19,6 +20,7 @@ _SEALED = (
     *(f"Cap{set}:\t{0:016x}".encode() for set in ("Inh", "Prm", "Eff", "Bnd", "Amb")),
     b"NoNewPrivs:\t1",
 )
+_FILTERED = b"Seccomp:\t2"
 
 
 @dataclass
@@ -31,12 +33,23 @@ class Directory:
 
 
 @dataclass
+class Confinement:
+    """What holds a process that has no privileges, beside the namespaces."""
+
+    landlock: int  # the version to use, or 0 for none
+    calls: str  # the filter of system calls, or none
+    writable: list[str]  # mounts that may be written to
+
+
+@dataclass
 class Seal:
     uid: int  # outside the nested user namespace
     workspace: Directory
     packages: Directory
+    mounts: list[Mount]
     hostname: str
     limits: Limits
+    confinement: Confinement
 
 
 def seal(spec: Seal, user_limits: int, nested: Callable[[], None]) -> None:
@@ -47,6 +60,8 @@ def seal(spec: Seal, user_limits: int, nested: Callable[[], None]) -> None:
     with step("bind packages"):
         read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         _bind(spec.packages, root.PACKAGES, read_only)
+    with step("bind mounts"):
+        mounts.bind(spec.mounts)
     with step("cover sessions"):
         # A mount on top is 0.1 ms, an unmount 6 ms; the nested user namespace can undo neither.
         linux.mount(root.EMPTY, root.SESSIONS, None, linux.MS_BIND)
@@ -65,13 +80,14 @@ def seal(spec: Seal, user_limits: int, nested: Callable[[], None]) -> None:
         _allow_no_namespaces(user_limits)
     nested()
     _give_up_privileges()
+    _confine(spec.confinement)
     with step("home"):
         make_home()
     with step("verify"):
-        _verify()
+        _verify(spec.confinement)
 
 
-def join(uid: int, limits: Limits) -> None:
+def join(uid: int, limits: Limits, confinement: Confinement) -> None:
     """Makes this process, which pid 1 forked before it was sealed, what it would be if forked later."""
     nested = os.open("/proc/1/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     _become_user(uid)
@@ -80,8 +96,9 @@ def join(uid: int, limits: Limits) -> None:
         linux.setns(nested, linux.CLONE_NEWUSER)
         os.close(nested)
     _give_up_privileges()
+    _confine(confinement)
     with step("verify"):
-        _verify()
+        _verify(confinement)
 
 
 def _become_user(uid: int) -> None:
@@ -103,6 +120,15 @@ def _give_up_privileges() -> None:
         linux.no_new_privileges()
     with step("capabilities"):
         linux.drop_capabilities()
+
+
+def _confine(confinement: Confinement) -> None:
+    if confinement.landlock:
+        with step("landlock"):
+            landlock.restrict(confinement.landlock, (root.WORKSPACE, *root.WRITABLE, *confinement.writable))
+    if confinement.calls:
+        with step("system call filter"):
+            linux.filter_calls(confinement.calls)
 
 
 def _bind(directory: Directory, target: str, attributes: int) -> None:
@@ -174,10 +200,13 @@ def _allow_no_namespaces(user_limits: int) -> None:
     raise RuntimeError("a further user namespace could be made")
 
 
-def _verify() -> None:
-    missing = linux.lines_missing("/proc/self/status", _SEALED)
+def _verify(confinement: Confinement) -> None:
+    wanted = (*_SEALED, _FILTERED) if confinement.calls else _SEALED
+    missing = linux.lines_missing("/proc/self/status", wanted)
     if missing:
         raise RuntimeError(f"/proc/self/status does not say {', '.join(missing)}")
+    if confinement.landlock:
+        landlock.verify(root.HOME)
 
 
 def _write_own(name: str, text: str) -> None:

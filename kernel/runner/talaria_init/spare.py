@@ -13,7 +13,7 @@ import _signal
 
 from . import child, linux
 from .limits import Limits
-from .seal import join
+from .seal import Confinement, join
 from .wire import Channel, pair
 
 _GO = b"go"
@@ -27,10 +27,12 @@ class Spare:
         self.pid = pid
         self._channel = channel
 
-    def dress(self, uid: int, limits: Limits, environment: dict[str, str], session: list[str]) -> None:
+    def dress(
+        self, uid: int, limits: Limits, confinement: Confinement, environment: dict[str, str], session: list[str]
+    ) -> None:
         """Has it do what can be done before there is a nested user namespace to join. Raises OSError where the
         environment is too large."""
-        self._channel.send(marshal.dumps((uid, vars(limits), environment, session)))
+        self._channel.send(marshal.dumps((uid, vars(limits), vars(confinement), environment, session)))
 
     def join(self) -> None:
         """Has it join that and give up all privileges."""
@@ -74,12 +76,12 @@ def _serve(channel: Channel) -> Callable[[], None]:
         received = channel.receive()
         if received is None:
             os._exit(0)
-        uid, limits, environment, session = marshal.loads(received[0])
+        uid, limits, confinement, environment, session = marshal.loads(received[0])
         limits = Limits(**limits)
         runner.dress(environment)
         if channel.receive() is None:
             os._exit(0)
-        join(uid, limits)
+        join(uid, limits, Confinement(**confinement))
         runner.bound(session, limits)
         channel.send(_OK)
         received = channel.receive()

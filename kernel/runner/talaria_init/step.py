@@ -23,10 +23,10 @@ PARK = (
     "terminals",
     "mask proc",
 )
-# Landlock and seccomp have their place between "capabilities" and "home", for pid 1 and for the runner alike.
 SEAL = (
     "bind workspace",
     "bind packages",
+    "bind mounts",
     "cover sessions",
     "size tmpfs",
     "host name",
@@ -37,6 +37,8 @@ SEAL = (
     "bounding set",
     "no new privileges",
     "capabilities",
+    "landlock",
+    "system call filter",
     "home",
     "verify",
     "runner",

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"talaria/session"
+)
+
+// mountRoots are the directories whose folders sessions may mount, as configured and without links. One that holds
+// sessions' files, or lies among them, is refused: a session would see another's.
+func (c config) mountRoots() ([]session.MountRoot, error) {
+	var roots []session.MountRoot
+	for _, name := range c.MountRoots {
+		if !filepath.IsAbs(name) || strings.Contains(name, ",") {
+			return nil, fmt.Errorf("configuration: mount-roots: %q must be an absolute path without commas", name)
+		}
+		name = filepath.Clean(name)
+		path, err := filepath.EvalSymlinks(name)
+		if os.IsNotExist(err) {
+			path, err = name, nil // it may be made later; until then nothing can be mounted from it
+		}
+		if err != nil {
+			return nil, fmt.Errorf("configuration: mount-roots: %w", err)
+		}
+		state := c.StateDir
+		if real, err := filepath.EvalSymlinks(state); err == nil {
+			state = real
+		}
+		if path == "/" || overlap(path, state) || overlap(path, "/proc") || overlap(path, "/sys") || overlap(path, "/dev") {
+			return nil, fmt.Errorf("configuration: mount-roots: %s holds or lies in the state directory or the system's own; "+
+				"name a directory for the purpose", name)
+		}
+		roots = append(roots, session.MountRoot{Name: name, Path: path})
+	}
+	return roots, nil
+}
+
+// overlap reports whether one of two clean paths is or holds the other.
+func overlap(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+}
+
+// hostBuild tells hosts that can take each other's place from others: those of this very program with the same
+// directories to mount from, which a host sees as they were when it started.
+func hostBuild(c config) string {
+	if len(c.MountRoots) == 0 {
+		return buildID()
+	}
+	sum := sha256.Sum256([]byte(strings.Join(c.MountRoots, "\x00")))
+	return buildID() + "-" + hex.EncodeToString(sum[:6])
+}

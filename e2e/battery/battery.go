@@ -1,0 +1,153 @@
+// Package battery is a list of named checks that try to abuse a session, each run against a real server. A check says
+// what it saw, and the tables in expected say what is promised in each tier.
+//
+// Checks need no more than the wire contract and this machine: cells try the abuse, and what they did is judged from
+// outside, by the execution, the log, the files and the processes.
+package battery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talaria/api"
+)
+
+// Outcome is what became of a check.
+type Outcome string
+
+// The outcomes. A check that could not be made is NotRun, never Passed.
+const (
+	Passed  Outcome = "pass"
+	Bounded Outcome = "bounded" // the limit was passed, by a bounded amount
+	Failed  Outcome = "fail"
+	NotRun  Outcome = "not-run"
+)
+
+// Check is one abuse and how it has to end. Cell runs after the prelude, in a session with the battery's limits, and
+// says what it saw; Judge looks at that and at whatever else there is. A check without a Cell is all Judge.
+type Check struct {
+	Name  string // group/what
+	Quick bool   // takes well under a second
+	Alone bool   // has a session for itself, since it spoils it
+	Needs []Need
+	Cell  string
+	// Request is how the cell is run, and Limits are those of a session that is Alone; both optional.
+	Request api.ExecutionRequest
+	Limits  api.LimitsRequest
+	// Judge returns nil where the check has passed, or what is wrong; [bounded] and [cannotRun] are errors too.
+	Judge func(t *Trial) error
+}
+
+// Group is the first part of the name.
+func (c Check) Group() string {
+	group, _, _ := strings.Cut(c.Name, "/")
+	return group
+}
+
+// Need is something of the machine or the server without which a check cannot be made.
+type Need string
+
+// The needs. Those of control groups are read from the layers that a session names.
+const (
+	NeedMemoryGroup Need = "memory-cgroup"
+	NeedCPUGroup    Need = "cpu-cgroup"
+	NeedRoot        Need = "root"        // the server is root's
+	NeedOtherOwner  Need = "other-owner" // a second owner's token
+)
+
+// groups are the groups in the order of the table, each with its checks.
+var groups = []struct {
+	name   string
+	checks []Check
+}{
+	{"syscalls", syscalls},
+	{"sockets", sockets},
+	{"files", files},
+	{"process", processState},
+	{"exhaustion", exhaustion},
+	{"lifetime", lifetime},
+	{"control", control},
+	{"paths", paths},
+	{"output", output},
+	{"network", network},
+	{"sessions", crossSession},
+}
+
+// Checks are all checks, group by group. The slice is the caller's.
+func Checks() []Check {
+	var all []Check
+	for _, g := range groups {
+		all = append(all, g.checks...)
+	}
+	return all
+}
+
+// quick are the checks for a look at a machine.
+func quick(all []Check) []Check {
+	return slices.DeleteFunc(all, func(c Check) bool { return !c.Quick })
+}
+
+type boundedError struct{ by string }
+
+func (e boundedError) Error() string { return e.by }
+
+// bounded is what a judge returns where a limit was passed by a bounded amount.
+func bounded(format string, args ...any) error { return boundedError{fmt.Sprintf(format, args...)} }
+
+type cannotRunError struct{ why string }
+
+func (e cannotRunError) Error() string { return e.why }
+
+// cannotRun is what a judge returns where the check turned out to be impossible.
+func cannotRun(format string, args ...any) error { return cannotRunError{fmt.Sprintf(format, args...)} }
+
+func outcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Passed
+	case errors.As(err, new(boundedError)):
+		return Bounded
+	case errors.As(err, new(cannotRunError)):
+		return NotRun
+	}
+	return Failed
+}
+
+// asks is a quick check of one Python expression, whose value must be one of the words.
+func asks(name, expression string, words ...string) Check {
+	return Check{Name: name, Quick: true, Cell: "say(saw=" + expression + ")", Judge: saw("saw", words...)}
+}
+
+// alone gives a check a session for itself.
+func alone(c Check) Check {
+	c.Alone = true
+	return c
+}
+
+// saw judges one thing that the cell saw: as text, it must be one of the words.
+func saw(what string, words ...string) func(*Trial) error {
+	return func(t *Trial) error {
+		if t.Saw == nil {
+			return fmt.Errorf("the cell saw nothing: it ended %s %s\n%.600s", t.Execution.Status, t.Execution.Reason, t.Execution.Text)
+		}
+		got := fmt.Sprint(t.Saw[what])
+		if !slices.Contains(words, got) {
+			return fmt.Errorf("%s is %q, want %s", what, got, strings.Join(words, " or "))
+		}
+		return nil
+	}
+}
+
+// all judges in turn, and is the first complaint.
+func all(judges ...func(*Trial) error) func(*Trial) error {
+	return func(t *Trial) error {
+		for _, judge := range judges {
+			if err := judge(t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,238 @@
+package battery
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+//go:embed prelude.py
+var prelude string
+
+// Limits of a session of the battery: small, so that an abuse that succeeds does little harm.
+const (
+	memoryBytes = 256 << 20
+	pids        = 64
+	diskBytes   = 64 << 20
+	outputBytes = 4 << 20
+	cpus        = 1
+	cellTimeout = 60.0 // s
+)
+
+// Trial is one check under way. It is used by one goroutine.
+type Trial struct {
+	// Server is the one under test, and Outside what must not be reached from inside.
+	Server  Server
+	Outside *Outside
+	// Session is where the cell ran, and Execution how; Saw is what it said, nil where it said nothing.
+	Session   string
+	Execution api.Execution
+	Saw       map[string]any
+
+	ctx    context.Context
+	limits api.LimitsRequest
+	mine   []string // sessions made by this trial, to be deleted
+}
+
+// Run runs a cell with the prelude in the trial's session, to its end. Words in pairs replace what stands for them in
+// the code.
+func (t *Trial) Run(code string, pairs ...string) (api.Execution, error) {
+	return t.RunIn(t.Session, api.ExecutionRequest{Code: &code}, pairs...)
+}
+
+// RunIn runs a cell with the prelude in any session. OUTSIDE, ADDRESS, UDP, ABSTRACT and SOCKET in the code are the
+// places of Outside, and CELL is the id of the execution.
+func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string) (api.Execution, error) {
+	id := client.NewID()
+	if req.ID == nil {
+		req.ID = &id
+	}
+	if req.TimeoutS == nil {
+		req.TimeoutS = new(cellTimeout)
+	}
+	places := append([]string{"CELL", *req.ID}, t.Outside.places()...)
+	code := prelude + strings.NewReplacer(append(places, pairs...)...).Replace(*req.Code)
+	req.Code = &code
+	e, err := t.Server.Client.Execute(t.ctx, session, req)
+	if err != nil {
+		return e, fmt.Errorf("run a cell: %w", err)
+	}
+	if !e.Status.Final() {
+		return e, fmt.Errorf("run a cell: it came back %s", e.Status)
+	}
+	// A cell that does not do what it is to attempt proves nothing.
+	if e.Error != nil && slices.Contains(mistakes, e.Error.Ename) {
+		return e, fmt.Errorf("run a cell: it is wrong itself: %.1500s", e.Text)
+	}
+	return e, nil
+}
+
+// mistakes are errors that no cell of the battery means.
+var mistakes = []string{"SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "AttributeError", "TypeError", "ImportError"}
+
+// See runs a cell that must end well, and is what it saw.
+func (t *Trial) See(session, code string, pairs ...string) (map[string]any, error) {
+	e, err := t.RunIn(session, api.ExecutionRequest{Code: &code}, pairs...)
+	if err != nil {
+		return nil, err
+	}
+	if e.Status != api.StatusOK {
+		return nil, fmt.Errorf("a cell ended %s %s: %.300s", e.Status, e.Reason, e.Text)
+	}
+	return seen(e), nil
+}
+
+// seen is what the last line says that a cell said with.
+func seen(e api.Execution) map[string]any {
+	text := stdout(e)
+	i := strings.LastIndex(text, "\nSAW ")
+	if i < 0 {
+		return nil
+	}
+	line, _, _ := strings.Cut(text[i+len("\nSAW "):], "\n")
+	var said map[string]any
+	if json.Unmarshal([]byte(line), &said) != nil {
+		return nil
+	}
+	return said
+}
+
+func stdout(e api.Execution) string {
+	var text strings.Builder
+	for _, o := range e.Outputs {
+		if o.OutputType == "stream" && o.Name == "stdout" {
+			text.WriteString(o.Text)
+		}
+	}
+	return text.String()
+}
+
+// NewSession makes a further session, which ends with the trial.
+func (t *Trial) NewSession(change func(*api.SessionRequest)) (string, error) {
+	id, err := t.Server.newSession(t.ctx, t.limits, change)
+	if err == nil {
+		t.mine = append(t.mine, id)
+	}
+	return id, err
+}
+
+// Works checks that the session answers with its own output, whatever became of its kernel.
+func (t *Trial) Works() error {
+	e, err := t.Run("print('real ' + 'work')")
+	if err != nil {
+		return err
+	}
+	if e.Status != api.StatusOK || stdout(e) != "real work\n" {
+		return fmt.Errorf("the next cell ended %s %s with %.100q", e.Status, e.Reason, stdout(e))
+	}
+	return nil
+}
+
+// number is a number that the cell saw, -1 where it saw none.
+func (t *Trial) number(what string) int64 {
+	n, ok := t.Saw[what].(float64)
+	if !ok {
+		return -1
+	}
+	return int64(n)
+}
+
+// Answer is a raw response; its body is at most bodyLimit bytes of it.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	Code   api.Code // of a problem
+}
+
+const bodyLimit = 1 << 20
+
+// Send makes a raw request below the session's path, which goes over the wire as it stands.
+func (t *Trial) Send(method, path, body string) (Answer, error) {
+	return t.send(t.Server.Token, method, "/v1/sessions/"+t.Session+path, "application/octet-stream", body)
+}
+
+func (t *Trial) send(token, method, path, kind, body string) (Answer, error) {
+	req, err := http.NewRequestWithContext(t.ctx, method, t.Server.URL, strings.NewReader(body))
+	if err != nil {
+		return Answer{}, err
+	}
+	path, query, _ := strings.Cut(path, "?")
+	req.URL = &url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Opaque: "//" + req.URL.Host + path, RawQuery: query}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		req.Header.Set("Content-Type", kind)
+	}
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%s %.200s: %w", method, path, err)
+	}
+	defer res.Body.Close()
+	a := Answer{Status: res.StatusCode, Header: res.Header}
+	// A file that was cut while it was sent ends early.
+	if a.Body, err = io.ReadAll(io.LimitReader(res.Body, bodyLimit)); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return a, fmt.Errorf("%s %.200s: %w", method, path, err)
+	}
+	var problem struct{ Code api.Code }
+	if a.Status >= 400 && json.Unmarshal(a.Body, &problem) == nil {
+		a.Code = problem.Code
+	}
+	if bytes.Contains(a.Body, []byte(t.Outside.Secret)) {
+		return a, fmt.Errorf("%s %.200s gives a file of the host away", method, path)
+	}
+	return a, nil
+}
+
+// refusedWith sends and checks that the answer has one of the codes.
+func (t *Trial) refusedWith(method, path, body string, codes ...api.Code) error {
+	a, err := t.Send(method, path, body)
+	if err != nil {
+		return err
+	}
+	for _, code := range codes {
+		if a.Code == code {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %.200q is answered with %d %s, want %v", method, path, a.Status, a.Code, codes)
+}
+
+// running are the processes of this machine that have the mark among their arguments.
+func running(mark string) []string {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
+	var found []string
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err == nil && bytes.Contains(line, []byte(mark)) {
+			found = append(found, filepath.Base(filepath.Dir(file)))
+		}
+	}
+	return found
+}
+
+// cleanUp deletes what the trial made. It outlasts the trial's own time.
+func (t *Trial) cleanUp(ctx context.Context) error {
+	var errs []error
+	for _, id := range t.mine {
+		err := t.Server.Client.DeleteSession(ctx, id)
+		if err != nil && !errors.Is(err, api.Errorf(api.CodeSessionNotFound, "")) {
+			errs = append(errs, fmt.Errorf("delete a session: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}

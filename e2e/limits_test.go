@@ -1,0 +1,207 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+// limited runs a cell that reaches a limit, and checks that it is told which one and that the state is kept.
+func limited(t *testing.T, c *client.Client, session, code, limit string, enames ...string) api.Limit {
+	t.Helper()
+	runOK(t, c, session, "kept = 'kept'")
+	e := run(t, c, session, code)
+	if e.Status != api.StatusError || e.State != api.VariablesKept || e.Error == nil ||
+		!strings.Contains(strings.Join(enames, " "), e.Error.Ename) ||
+		!strings.Contains(e.Error.Evalue, "variables are kept") || !strings.Contains(e.Text, "variables are kept") {
+		t.Fatalf("%s: ended %s %s %s %+v", limit, e.Status, e.Reason, e.State, e.Error)
+	}
+	if got := runOK(t, c, session, "print(kept)"); got != "kept\n" {
+		t.Errorf("%s: the next cell prints %q", limit, got)
+	}
+	for _, event := range collect(t, c.ExecutionEvents(within(t), session, e.ID, 0)) {
+		if failure, ok := event.Body.(api.ErrorEvent); ok {
+			if failure.Limit == nil || failure.Limit.Name != limit || failure.Limit.Value <= 0 || failure.Limit.Used <= 0 ||
+				!strings.Contains(failure.Evalue, fmt.Sprint(failure.Limit.Value)) {
+				t.Fatalf("%s: the error is %+v with %+v", limit, failure.ErrorOutput, failure.Limit)
+			}
+			return *failure.Limit
+		}
+	}
+	t.Fatalf("%s: no error event", limit)
+	return api.Limit{}
+}
+
+// workspaceUse is what a server's one session takes on the disk.
+func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
+	t.Helper()
+	root := filepath.Join(s.StateDir, "sessions")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		files++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, files
+}
+
+func TestAFullWorkspaceIsHeldAndToldAndCanBeEmptied(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(32 << 20))}})
+		const fill = `import os
+for i in range(1000):
+    with open(f"f{i}", "wb") as f:
+        for _ in range(4):
+            f.write(bytes(1 << 20))`
+		limit := limited(t, c, id, fill, "disk_bytes", "DiskLimit", "OSError")
+		if limit.Value != 32<<20 || limit.Used < limit.Value {
+			t.Errorf("the limit is told as %+v", limit)
+		}
+		if used, _ := workspaceUse(t, s); used > (32+64)<<20 {
+			t.Errorf("the workspace has %d MiB", used>>20)
+		}
+		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")
+		info, err := c.Session(within(t), id)
+		if err != nil || !strings.Contains(strings.Join(info.Isolation.Layers, "\n"), "disk: watched, 32 MiB and 8192 files, may overshoot") {
+			t.Errorf("the layers are %q (%v)", info.Isolation.Layers, err)
+		}
+		if info.Usage.DiskBytes < 32<<20 || info.Usage.PeakMemoryBytes <= 0 {
+			t.Errorf("the usage is %+v", info.Usage)
+		}
+
+		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: new(int64(1 << 30))}}); err != nil {
+			t.Fatal(err)
+		}
+		runOK(t, c, id, "open('more', 'w').write('more')")
+		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}}); err != nil {
+			t.Fatal(err)
+		}
+		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError", "DiskLimit")
+		runOK(t, c, id, "import glob, os\nfor f in glob.glob('*'): os.unlink(f)")
+		runOK(t, c, id, "open('again', 'wb').write(bytes(1 << 20))")
+	})
+}
+
+func TestFilesThatAreManyDeletedOrDeepCountToo(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(16 << 20))}})
+		limit := limited(t, c, id, `for i in range(100_000):
+    open(f"f{i}", "w").close()`, "disk_inodes", "DiskLimit")
+		if limit.Value != 4096 {
+			t.Errorf("the limit is told as %+v", limit)
+		}
+		if _, files := workspaceUse(t, s); files > 4096+16384+100 {
+			t.Errorf("the workspace has %d files", files)
+		}
+		runOK(t, c, id, "import os\nfor f in os.listdir('.'): os.unlink(f)")
+		limited(t, c, id, `import os
+held = []
+for i in range(500):
+    f = open("held", "wb", buffering=0)
+    os.unlink("held")
+    held.append(f)
+    for _ in range(4):
+        if f.write(bytes(1 << 20)) != 1 << 20: raise OSError("short")`, "disk_bytes", "DiskLimit", "OSError")
+		runOK(t, c, id, "for f in held: f.close()")
+		limited(t, c, id, `import os, time
+for i in range(80):
+    os.mkdir("d")
+    os.chdir("d")
+os.chdir("/workspace")
+while True:
+    with open("more", "ab") as f: f.write(bytes(10))
+    time.sleep(0.01)`, "disk_depth", "DiskLimit", "OSError")
+		runOK(t, c, id, "import shutil; shutil.rmtree('d')")
+		runOK(t, c, id, "open('again', 'w').write('again')")
+		e := run(t, c, id, `i = 0
+while True:
+    try:
+        i += 1
+        open(f"f{i}", "w").close()
+    except BaseException:
+        pass`)
+		wantEnd(t, e, api.StatusDied, "disk_limit", api.VariablesLost)
+		if _, files := workspaceUse(t, s); files > 4096+3*16384 {
+			t.Errorf("a cell that ignores the interrupt left %d files", files)
+		}
+	})
+}
+
+func TestEachLimitIsNamedInTheErrorOfItsCell(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{
+			MemoryBytes: new(int64(256 << 20)), PIDs: new(int64(24)), DiskBytes: new(int64(1 << 30))}})
+		if l := limited(t, c, id, "x = bytearray(1 << 30)", "memory_bytes", "MemoryError"); l.Value != 256<<20 {
+			t.Errorf("memory: %+v", l)
+		}
+		limited(t, c, id, "open('/tmp/big', 'wb').write(bytes(100 << 20))", "tmp_bytes", "OSError")
+		runOK(t, c, id, "import os; os.unlink('/tmp/big')")
+		limited(t, c, id, `import subprocess
+held = []
+while True: held.append(subprocess.Popen(['sleep', '1000']))`, "pids", "BlockingIOError")
+		runOK(t, c, id, "for p in held: p.kill(); p.wait()")
+		limited(t, c, id, `import threading
+go = threading.Event()
+while True: threading.Thread(target=go.wait).start()`, "pids", "RuntimeError")
+		runOK(t, c, id, "go.set()")
+		e := runWith(t, c, id, api.ExecutionRequest{Code: new("while True: pass"), TimeoutS: new(0.5)})
+		wantEnd(t, e, api.StatusTimeout, "timeout", api.VariablesKept)
+		if !strings.Contains(e.Text, "time-out of 0.5 s") {
+			t.Errorf("a time-out says %q", e.Text)
+		}
+	})
+}
+
+func TestAChildThatTakesTooMuchMemoryGoesBeforeTheKernel(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20))}})
+		e := run(t, c, id, `import os, signal
+def child():
+    x = b"x" * (120 << 20)
+    signal.pause()
+children = []
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        try: child()
+        finally: os._exit(0)
+    children.append(pid)
+pid, status = os.wait()
+print(os.waitstatus_to_exitcode(status))
+for p in children:
+    if p != pid: os.kill(p, signal.SIGKILL); os.waitpid(p, 0)`)
+		if e.Status != api.StatusOK || !strings.HasPrefix(printed(e), "-9\n") {
+			t.Fatalf("ended %s %s: %s", e.Status, e.Reason, e.Text)
+		}
+		if !strings.Contains(e.Text, "killed: limits.memory_bytes is 268435456") {
+			t.Errorf("the cell is told %q", e.Text)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package namespace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+)
+
+var (
+	_ kernel.Watched    = (*Sandbox)(nil)
+	_ kernel.OOMCounter = (*Sandbox)(nil)
+)
+
+// StopWrites makes the soft limit of the size of files 0 for all processes inside and those that start later, or what
+// it was. Users cannot raise it where they cannot change their limits.
+func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
+	s.mu.Lock()
+	s.writesStopped = stop
+	limits := s.limits
+	s.mu.Unlock()
+	err := s.limitRunning(limits)
+	_, later := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)})
+	if err := errors.Join(err, later); err != nil {
+		return fmt.Errorf("limit what is written: %w", err)
+	}
+	return nil
+}
+
+// CPU is the control group's, or the sum over the processes that live and the children that they waited for.
+func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
+	used, err := s.group.cpu()
+	if !errors.Is(err, errNotHeld) {
+		return used, err
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return 0, err
+	}
+	used = 0
+	for _, pid := range pids {
+		if p, err := readStat(pid); err == nil {
+			used += p.cpu + p.reaped
+		}
+	}
+	return used, nil
+}
+
+// MemoryUnheld reports whether no control group bounds the memory of all processes together.
+func (s *Sandbox) MemoryUnheld() bool { return !s.group.holds(memoryController) }
+
+// Unlinked is what regular files of that device take that are open inside and have no name any more.
+func (s *Sandbox) Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error) {
+	pids, err := s.pids()
+	if err != nil {
+		return 0, 0, err
+	}
+	seen := map[uint64]bool{}
+	var hidden error
+	for _, pid := range pids {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, err
+		}
+		if pid == s.handle.PID {
+			continue
+		}
+		err := openFiles(pid, func(st *unix.Stat_t) {
+			if st.Nlink == 0 && uint64(st.Dev) == device && st.Mode&unix.S_IFMT == unix.S_IFREG && !seen[st.Ino] {
+				seen[st.Ino] = true
+				bytes += st.Blocks * 512
+				inodes++
+			}
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			hidden = err
+		}
+	}
+	return bytes, inodes, hidden
+}
+
+// openFiles visits what a process has open.
+func openFiles(pid int, visit func(*unix.Stat_t)) error {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return gone(err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return gone(err)
+	}
+	var st unix.Stat_t
+	for _, name := range names {
+		if unix.Fstatat(int(dir.Fd()), name, &st, 0) == nil {
+			visit(&st)
+		}
+	}
+	return nil
+}
+
+// KillLargest kills the process that takes the most memory, but for pid 1 and the runner.
+func (s *Sandbox) KillLargest(context.Context) (name string, err error) {
+	pids, err := s.pids()
+	if err != nil {
+		return "", err
+	}
+	s.mu.Lock()
+	runner := s.runner
+	s.mu.Unlock()
+	var largest process
+	victim := 0
+	for _, pid := range pids {
+		p, err := readProcess(pid)
+		if err != nil || pid == s.handle.PID || p.insidePID == runner {
+			continue
+		}
+		if victim == 0 || p.memory > largest.memory {
+			victim, largest = pid, p
+		}
+	}
+	if victim == 0 {
+		return "", nil
+	}
+	return largest.name, killProcess(victim, largest.startTime)
+}
+
+// killProcess kills the process of that pid which started then, and no other.
+func killProcess(pid int, startTime uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(fd)
+	if now, err := readStat(pid); err != nil || now.startTime != startTime {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("pidfd_send_signal", err)
+	}
+	return nil
+}
+
+// OOMKills counts the processes inside that were killed for the sandbox's memory limit since the last ResetPeak.
+func (s *Sandbox) OOMKills() int64 {
+	if s.MemoryUnheld() {
+		return 0
+	}
+	now := s.countOOMs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, now.kills-s.ooms.kills)
+}

@@ -1,0 +1,112 @@
+package seccomp
+
+import (
+	"maps"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Offsets in struct seccomp_data, which a program reads in words of 32 bits. Both architectures are little-endian.
+const (
+	offsetNumber       = 0
+	offsetArchitecture = 4
+	offsetArguments    = 16
+)
+
+const (
+	load      = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+	always    = unix.BPF_JMP | unix.BPF_JA
+	ifEqual   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	ifAtLeast = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+	ifAnySet  = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+	give      = unix.BPF_RET | unix.BPF_K
+)
+
+const (
+	allow    = unix.SECCOMP_RET_ALLOW
+	kill     = unix.SECCOMP_RET_KILL_PROCESS
+	maxShort = 255 // instructions that a conditional jump can pass over
+)
+
+func fail(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+
+func do(code uint16, k uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: k} }
+
+func jump(code uint16, k uint32, yes, no int) unix.SockFilter {
+	return unix.SockFilter{Code: code, K: k, Jt: uint8(yes), Jf: uint8(no)}
+}
+
+func low(argument int) unix.SockFilter  { return do(load, uint32(offsetArguments+8*argument)) }
+func high(argument int) unix.SockFilter { return do(load, uint32(offsetArguments+8*argument+4)) }
+
+func just(action uint32) verdict { return verdict{do(give, action)} }
+
+// oneOf decides by the low word of an argument, which is all that the kernel looks at where it is an int.
+func oneOf(argument int, values []uint32, then, otherwise uint32) verdict {
+	v := verdict{low(argument)}
+	for i, value := range values {
+		v = append(v, jump(ifEqual, value, len(values)-i, 0))
+	}
+	return append(v, do(give, otherwise), do(give, then))
+}
+
+// anyOf decides by bits of the low word of an argument.
+func anyOf(argument int, bits, then, otherwise uint32) verdict {
+	return verdict{low(argument), jump(ifAnySet, bits, 0, 1), do(give, then), do(give, otherwise)}
+}
+
+// null decides by a pointer.
+func null(argument int, then, otherwise uint32) verdict {
+	return verdict{
+		low(argument), jump(ifEqual, 0, 0, 3),
+		high(argument), jump(ifEqual, 0, 0, 1),
+		do(give, then),
+		do(give, otherwise),
+	}
+}
+
+// spans joins neighbours with the same verdict.
+func spans(rules map[uint32]verdict, last []span) []span {
+	all := []span{{0, just(allow)}}
+	add := func(s span) {
+		if end := &all[len(all)-1]; end.from == s.from {
+			end.verdict = s.verdict
+		} else if !slices.Equal(end.verdict, s.verdict) {
+			all = append(all, s)
+		}
+	}
+	for _, number := range slices.Sorted(maps.Keys(rules)) {
+		add(span{number, rules[number]})
+		add(span{number + 1, just(allow)})
+	}
+	for _, s := range last {
+		add(s)
+	}
+	return all
+}
+
+// program kills what calls in another architecture's way, whose numbers mean other calls, and finds the span of a
+// number by halves: nine steps for any call, and few for the kernel, which tries all of them when a filter is installed
+// to remember which are allowed whatever their arguments.
+func program(spans []span) []unix.SockFilter {
+	return append([]unix.SockFilter{
+		do(load, offsetArchitecture),
+		jump(ifEqual, architecture, 1, 0),
+		do(give, kill),
+		do(load, offsetNumber),
+	}, search(spans)...)
+}
+
+func search(spans []span) []unix.SockFilter {
+	if len(spans) == 1 {
+		return spans[0].verdict
+	}
+	half := len(spans) / 2
+	below, above := search(spans[:half]), search(spans[half:])
+	code := []unix.SockFilter{jump(ifAtLeast, spans[half].from, len(below), 0)}
+	if len(below) > maxShort {
+		code = []unix.SockFilter{jump(ifAtLeast, spans[half].from, 0, 1), do(always, uint32(len(below)))}
+	}
+	return slices.Concat(code, below, above)
+}

@@ -1,0 +1,102 @@
+//go:build amd64 || arm64
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// newest is the last system call that was looked at. What comes after it does not exist for those inside, as on an
+// older kernel.
+const newest = unix.SYS_RSEQ_SLICE_YIELD
+
+// newNamespaces are the bits of clone, unshare and setns that mean a namespace. The one of time is also a signal's, for
+// clone, which cannot make that.
+const (
+	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+		unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+	newNamespacesAndTime = newNamespaces | unix.CLONE_NEWTIME
+)
+
+// refused are calls that nothing in a sandbox has a use for: those that take privileges anyhow, and those that were a
+// way out of one, or into another process, before.
+var refused = []uint32{
+	// Other processes and their memory.
+	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
+	unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
+	// Namespaces.
+	unix.SYS_SETNS,
+	// Keys, which no namespace holds apart.
+	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+	// Programs in the kernel, its events, and faults handled by those who cause them.
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_MEMFD_SECRET, unix.SYS_VMSPLICE,
+	unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_SYSLOG,
+	// Mounts.
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
+	unix.SYS_MOVE_MOUNT, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+	// Files by other ways than their paths.
+	unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NFSSERVCTL,
+	// The machine.
+	unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETTIMEOFDAY, unix.SYS_ADJTIMEX, unix.SYS_SETHOSTNAME,
+	unix.SYS_SETDOMAINNAME, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD,
+	unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_VHANGUP, unix.SYS_LSM_SET_SELF_ATTR,
+}
+
+// absent are calls that programs do without where they are not there.
+var absent = []uint32{
+	unix.SYS_CLONE3, // its flags are in memory, where a filter cannot see them; C libraries take clone then
+	// A second way to make most other calls, which no filter sees.
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
+	unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, unix.SYS_LISTNS,
+}
+
+// Calls is the filter for all processes of a sandbox.
+func Calls() Filter {
+	rules := byArguments()
+	for _, number := range append(refused, refusedHere...) {
+		rules[number] = just(fail(unix.EPERM))
+	}
+	for _, number := range absent {
+		rules[number] = just(fail(unix.ENOSYS))
+	}
+	return newFilter(rules, append([]span{{newest + 1, just(fail(unix.ENOSYS))}}, lastHere...)...)
+}
+
+// byArguments are the rules that let some uses of a call pass.
+func byArguments() map[uint32]verdict {
+	eperm := fail(unix.EPERM)
+	return map[uint32]verdict{
+		unix.SYS_CLONE:   anyOf(0, newNamespaces, eperm, allow),
+		unix.SYS_UNSHARE: anyOf(0, newNamespacesAndTime, eperm, allow),
+		// Input for the terminal of others, or of the console; and protocols on terminals, which are modules that the
+		// kernel loads when they are asked for.
+		unix.SYS_IOCTL: oneOf(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}, eperm, allow),
+		// Linux, also as 32 bits or an old version say it, and the question which it is.
+		unix.SYS_PERSONALITY: oneOf(0, []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}, allow, eperm),
+		unix.SYS_SOCKET:      socket(),
+		unix.SYS_SOCKETPAIR:  oneOf(0, []uint32{unix.AF_UNIX}, allow, fail(unix.EAFNOSUPPORT)),
+	}
+}
+
+// socket allows the families that programs talk with, and of the internet's the usual protocols, since the kernel loads
+// modules for the others. Without a network the internet's serve the loopback.
+func socket() verdict {
+	protocols := oneOf(2, []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6},
+		allow, fail(unix.EPROTONOSUPPORT))
+	return append(verdict{
+		low(0),
+		jump(ifEqual, unix.AF_INET, 4, 0),
+		jump(ifEqual, unix.AF_INET6, 3, 0),
+		jump(ifEqual, unix.AF_UNIX, 1, 0),
+		do(give, fail(unix.EAFNOSUPPORT)),
+		do(give, allow),
+	}, protocols...)
+}
+
+// FinalLimits is the filter, beside that of Calls, for processes whose resource limits are to be changed only from
+// outside. They can be read.
+func FinalLimits() Filter {
+	return newFilter(map[uint32]verdict{
+		unix.SYS_SETRLIMIT: just(fail(unix.EPERM)),
+		unix.SYS_PRLIMIT64: null(2, allow, fail(unix.EPERM)),
+	})
+}

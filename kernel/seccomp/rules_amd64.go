@@ -1,0 +1,18 @@
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+const architecture = unix.AUDIT_ARCH_X86_64
+
+// refusedHere are calls that only this architecture has.
+var refusedHere = []uint32{
+	unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,
+	unix.SYS_USELIB, unix.SYS_USTAT, unix.SYS_SYSFS, unix.SYS__SYSCTL,
+	unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,
+}
+
+// x32 is the bit of calls with pointers of 32 bits, which have rules of their own nowhere.
+const x32 = 0x40000000
+
+// lastHere are the numbers that are none of this architecture's own. The highest one is no call at all.
+var lastHere = []span{{x32, just(kill)}, {0xffffffff, just(fail(unix.ENOSYS))}}

@@ -1,0 +1,11 @@
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+const architecture = unix.AUDIT_ARCH_AARCH64
+
+// refusedHere are calls that only this architecture has.
+var refusedHere []uint32
+
+// lastHere are the numbers that are none of this architecture's own.
+var lastHere []span

@@ -1,0 +1,11 @@
+//go:build !amd64 && !arm64
+
+package seccomp
+
+const architecture = 0
+
+// Calls is no filter.
+func Calls() Filter { return Filter{} }
+
+// FinalLimits is no filter.
+func FinalLimits() Filter { return Filter{} }

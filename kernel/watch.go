@@ -1,0 +1,253 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talaria/kernel/workspace"
+)
+
+// How often a watcher looks: in time for what could reach the limit at the fastest rate, and not so often that the
+// looking takes more than its share of the time.
+const (
+	minLookPause = 20 * time.Millisecond
+	maxLookPause = time.Second
+	maxIdlePause = 4 * time.Second // where nothing has run since the last look
+	lookShare    = 10              // one part in so many, while something runs
+	idleShare    = 50              // and while nothing does
+
+	fastestWriting    = 2 << 30 // bytes a second
+	fastestMaking     = 1 << 18 // inodes a second
+	fastestAllocating = 4 << 30 // bytes a second
+)
+
+// What of a workspace may grow after writing was stopped, in files that are mapped or have no content, before the
+// kernel is ended.
+const (
+	// DiskSlackBytes is also what is said of how far a limit that is watched may be overshot.
+	DiskSlackBytes  = 64 << 20
+	diskSlackInodes = DiskSlackBytes / bytesPerInode
+)
+
+// watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
+// and the memory of all processes together where no control group bounds it.
+type watcher struct {
+	k       *interpreter
+	sandbox Watched
+	dir     *workspace.Dir
+	ctx     context.Context // ends with stop
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when it does not look any more
+	timer   *time.Timer
+	due     atomic.Int64 // when the timer fires, in nanoseconds since 1970
+	pause   atomic.Int64 // how soon a look would be due while something runs
+	used    atomic.Int64 // bytes of the workspace, as last seen
+	isFull  atomic.Bool
+	cpu     time.Duration // before the last look; run's own
+
+	looking               sync.Mutex // held for a look, and guards what follows
+	full                  *LimitHit  // while writing is stopped
+	bytes                 int64      // that the workspace had then
+	inodes                int64
+	lastBytes, lastInodes int64     // and when last looked at, 0 before that
+	over                  time.Time // since when memory is over its limit with nothing left to kill
+}
+
+// newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
+func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File) (*watcher, error) {
+	watched, ok := sandbox.(Watched)
+	if !ok || dir == nil {
+		return nil, nil
+	}
+	own, err := workspace.Reopen(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{k: k, sandbox: watched, dir: own, ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
+	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
+	w.pause.Store(int64(minLookPause))
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// run looks until stop is called.
+func (w *watcher) run() {
+	defer close(w.ended)
+	defer w.dir.Close()
+	defer w.timer.Stop()
+	idle := maxLookPause
+	for {
+		select {
+		case <-w.timer.C:
+		case <-w.ctx.Done():
+			return
+		}
+		if w.nothingRan() {
+			idle = min(2*idle, maxIdlePause)
+			w.next(idle)
+			continue
+		}
+		idle = maxLookPause
+		begin := time.Now()
+		pause := w.look()
+		took := time.Since(begin)
+		pause = min(max(pause, minLookPause, lookShare*took), maxLookPause)
+		w.pause.Store(int64(pause))
+		if !w.k.busy() {
+			pause = max(maxLookPause, idleShare*took)
+		}
+		w.next(pause)
+	}
+}
+
+// next sets when it looks again.
+func (w *watcher) next(pause time.Duration) {
+	w.due.Store(time.Now().Add(pause).UnixNano())
+	w.timer.Reset(pause)
+}
+
+// nothingRan reports whether a kernel that is idle was so since the last look, so that nothing can have been written.
+func (w *watcher) nothingRan() bool {
+	cpu, err := w.sandbox.CPU(w.ctx)
+	same := err == nil && cpu == w.cpu
+	w.cpu = cpu
+	return same && !w.k.busy()
+}
+
+// stop ends the looking; it does not wait.
+func (w *watcher) stop() { w.cancel() }
+
+// begin is told that an execution begins. Where writing is stopped it looks first whether it may go on.
+func (w *watcher) begin() {
+	if w.isFull.Load() {
+		w.look()
+	}
+	pause := time.Duration(w.pause.Load())
+	if time.Now().Add(pause).UnixNano() < w.due.Load() {
+		w.next(pause)
+	}
+}
+
+// look does what is to be done now, and returns how long it takes at least until a limit can be reached.
+func (w *watcher) look() time.Duration {
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	limits := w.k.limitsNow()
+	pause := w.lookAtDisk(limits)
+	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
+		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
+	}
+	return pause
+}
+
+// lookAtDisk stops writing when the workspace is full, and lets it go on when there is room. The caller holds looking.
+func (w *watcher) lookAtDisk(limits Limits) time.Duration {
+	bytes, inodes, hit, err := w.measure(limits)
+	if err != nil {
+		if w.ctx.Err() == nil {
+			w.k.log.Debug("measure the workspace", "error", err)
+		}
+		return maxLookPause
+	}
+	w.used.Store(bytes)
+	switch {
+	case hit == nil && w.full != nil:
+		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
+			w.k.log.Warn("let a session write again", "error", err)
+			break
+		}
+		w.full = nil
+		w.isFull.Store(false)
+	case hit != nil && w.full == nil:
+		w.full, w.bytes, w.inodes = hit, bytes, inodes
+		w.lastBytes, w.lastInodes = 0, 0
+		w.isFull.Store(true)
+		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
+			w.k.log.Warn("stop a session that fills its workspace from writing", "error", err)
+		}
+		w.k.tellIdle(fmt.Sprintf("[%v: nothing can be written any more; %s]", hit, kept))
+		return minLookPause // a cell that writes gets an error until then, which says where it was
+	case hit != nil && (bytes > w.bytes+DiskSlackBytes || inodes > w.inodes+diskSlackInodes):
+		w.k.kill(ending{reason: LimitDisk, limit: hit})
+	case hit != nil:
+		w.full = hit
+		if bytes > w.lastBytes || inodes > w.lastInodes {
+			w.k.reached(*hit, "it was interrupted; delete files or raise the limit")
+		}
+		w.lastBytes, w.lastInodes = bytes, inodes
+	}
+	if limits.DiskBytes <= 0 {
+		return maxLookPause
+	}
+	return min(reach(limits.DiskBytes-bytes, fastestWriting), reach(limits.Inodes()-inodes, fastestMaking))
+}
+
+// reach is how long that much takes at that rate a second.
+func reach(room int64, rate int64) time.Duration {
+	seconds := float64(max(room, 0)) / float64(rate)
+	return time.Duration(min(seconds, maxLookPause.Seconds()) * float64(time.Second))
+}
+
+// measure is what the workspace takes, with files that are deleted and still open, and the limit that it is past. What
+// cannot be measured counts as past it.
+func (w *watcher) measure(limits Limits) (bytes, inodes int64, hit *LimitHit, err error) {
+	bytes, inodes, err = w.dir.Usage(w.ctx)
+	hidden := errors.Is(err, workspace.ErrTruncated)
+	if err != nil && !hidden {
+		return 0, 0, nil, err
+	}
+	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
+	if err != nil {
+		w.k.log.Debug("look for deleted files that are open", "error", err)
+	}
+	bytes, inodes = bytes+more, inodes+count
+	switch {
+	case limits.DiskBytes <= 0:
+	case bytes > limits.DiskBytes:
+		hit = &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
+	case hidden:
+		hit = &LimitHit{Name: "disk_depth", Value: workspace.MaxDepth, Used: workspace.MaxDepth + 1}
+	case inodes > limits.Inodes():
+		hit = &LimitHit{Name: "disk_inodes", Value: limits.Inodes(), Used: inodes}
+	}
+	return bytes, inodes, hit, nil
+}
+
+// lookAtMemory kills what takes the most when all processes together take too much: a child, else it interrupts the
+// cell, else it ends the kernel. The caller holds looking.
+func (w *watcher) lookAtMemory(limit int64) time.Duration {
+	usage, err := w.k.sandbox.Usage(w.ctx)
+	if err != nil {
+		return maxLookPause
+	}
+	if usage.MemoryBytes <= limit {
+		w.over = time.Time{}
+		return reach(limit-usage.MemoryBytes, fastestAllocating)
+	}
+	hit := LimitHit{Name: "memory_bytes", Value: limit, Used: usage.MemoryBytes}
+	name, err := w.sandbox.KillLargest(w.ctx)
+	switch {
+	case err != nil:
+		w.k.log.Warn("kill a process for its memory", "error", err)
+	case name != "":
+		w.k.tell("[the process " + name + " of this session was killed: " + hit.String() + "]")
+	case w.over.IsZero():
+		w.over = time.Now()
+		w.k.reached(hit, "it was interrupted; use less or raise the limit")
+	case time.Since(w.over) > w.k.cfg.InterruptGrace:
+		w.k.kill(ending{reason: LimitMemory, limit: &hit})
+	}
+	return minLookPause
+}
+
+// close gives up a watcher that never ran.
+func (w *watcher) close() {
+	w.cancel()
+	w.timer.Stop()
+	_ = w.dir.Close()
+}

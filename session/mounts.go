@@ -1,0 +1,130 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/workspace"
+)
+
+// The modes of a mount.
+const (
+	mountReadOnly = "ro"
+	mountWritable = "rw"
+)
+
+const maxMounts = 32
+
+// mountTops are the folders inside that mounts may take or lie in: what a sandbox needs is in none of them.
+var mountTops = []string{"/mnt", "/data"}
+
+// MountRoot is a directory whose folders sessions may mount.
+type MountRoot struct {
+	Name string // as operators and clients write it
+	Path string // without links
+}
+
+// checkMounts validates what a session asks to see of the host. That the sources are there is checked for a new session
+// only, see findMounts.
+func (m *Manager) checkMounts(mounts []api.Mount) error {
+	if len(mounts) > maxMounts {
+		return invalid("mounts: %d are more than the most, %d", len(mounts), maxMounts)
+	}
+	for i, one := range mounts {
+		if err := m.checkMount(one, mounts[:i]); err != nil {
+			return prefixed(fmt.Sprintf("mounts[%d]", i), err)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) checkMount(one api.Mount, before []api.Mount) error {
+	switch {
+	case !absolute(one.Source):
+		return invalid("source %.200q must be an absolute path without . and ..", one.Source)
+	case !absolute(one.Target):
+		return invalid("target %.200q must be an absolute path without . and ..", one.Target)
+	case one.Mode != mountReadOnly && one.Mode != mountWritable:
+		return invalid("mode must be %q or %q", mountReadOnly, mountWritable)
+	case !slices.ContainsFunc(mountTops, func(top string) bool { return beneath(one.Target, top) }):
+		return invalid("target %.200q must be %s, or a path below one of them", one.Target, strings.Join(mountTops, " or "))
+	}
+	for _, other := range before {
+		if beneath(one.Target, other.Target) || beneath(other.Target, one.Target) {
+			return invalid("target %.200q lies in another mount's, or holds it", one.Target)
+		}
+	}
+	_, _, err := m.mountRoot(one.Source)
+	return err
+}
+
+// prefixed puts the field in front of what is wrong.
+func prefixed(field string, err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return api.Errorf(e.Code, "%s: %s", field, e.Detail)
+	}
+	return err
+}
+
+func absolute(p string) bool {
+	return path.IsAbs(p) && p == path.Clean(p) && p != "/" && !strings.ContainsRune(p, 0) && len(p) < 4096
+}
+
+// beneath reports whether a clean path is top or lies in it.
+func beneath(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
+
+// mountRoot is the innermost root that a source lies in, and where.
+func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err error) {
+	for _, r := range m.cfg.MountRoots {
+		if beneath(source, r.Name) && len(r.Name) > len(root.Name) {
+			root = r
+		}
+	}
+	if root.Name == "" {
+		return root, "", api.Errorf(api.CodeMountNotAllowed,
+			"source %.200q lies in none of the directories that the operator allows (mount-roots)", source)
+	}
+	rest, err = filepath.Rel(root.Name, source)
+	return root, rest, err
+}
+
+// findMounts is what a kernel gets: each source as it is now. An error is for the client.
+func (m *Manager) findMounts(mounts []api.Mount) ([]kernel.Mount, error) {
+	var found []kernel.Mount
+	for i, one := range mounts {
+		root, rest, err := m.mountRoot(one.Source)
+		if err != nil {
+			return nil, prefixed(fmt.Sprintf("mounts[%d]", i), err)
+		}
+		device, inode, err := workspace.Identify(root.Path, rest)
+		if err != nil {
+			return nil, prefixed(fmt.Sprintf("mounts[%d]", i), sourceError(one.Source, err))
+		}
+		found = append(found, kernel.Mount{
+			Root: root.Path, Path: rest, Target: one.Target, Writable: one.Mode == mountWritable, Device: device, Inode: inode,
+		})
+	}
+	return found, nil
+}
+
+func sourceError(source string, err error) error {
+	switch {
+	case errors.Is(err, workspace.ErrOutside):
+		return api.Errorf(api.CodeMountNotAllowed, "source %.200q passes through a link; name the directory itself", source)
+	case errors.Is(err, fs.ErrNotExist):
+		return invalid("there is no directory %.200q; make it, or leave the mount out", source)
+	case errors.Is(err, workspace.ErrNotAFolder), errors.Is(err, workspace.ErrNotAFile):
+		return invalid("source %.200q is no directory", source)
+	case errors.Is(err, fs.ErrPermission):
+		return api.Errorf(api.CodeMountNotAllowed, "the server's user may not look into %.200q", source)
+	}
+	return err
+}
