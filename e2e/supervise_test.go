@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +18,12 @@ import (
 func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, options{})
-	cmd := s.command(context.Background(), "host", "--supervise", "--state-dir", s.StateDir, "--", "--addr", "127.0.0.1:0")
+	shared := filepath.Join(filepath.Dir(s.StateDir), "shared")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command(context.Background(), "host", "--supervise", "--state-dir", s.StateDir, "--mount-roots", shared, "--",
+		"--addr", "127.0.0.1:0")
 	cmd.Stderr = s.out
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -50,8 +56,8 @@ func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 		}
 	}
 	c := started()
-	id := session(t, c, api.SessionRequest{})
-	runOK(t, c, id, "x = 1")
+	id := session(t, c, api.SessionRequest{Mounts: &[]api.Mount{{Source: shared, Target: "/data", Mode: "ro"}}})
+	runOK(t, c, id, "x = 1; import os; os.listdir('/data')")
 	var server process
 	for _, p := range descendants(cmd.Process.Pid) {
 		if p.parent == cmd.Process.Pid {

@@ -56,6 +56,17 @@ type environment struct {
 // preload is what kernels have imported where nothing is configured.
 var preload = []string{"numpy", "pandas", "matplotlib"}
 
+// environments are the configured Pythons, the default one first, each with what it preloads.
+func (c config) environments() []environment {
+	all := append([]environment{{"default", c.Python, c.Preload}}, c.Environments...)
+	for i := range all {
+		if all[i].Preload == nil {
+			all[i].Preload = preload
+		}
+	}
+	return all
+}
+
 // limits has the names of the wire, so that an operator learns them once.
 type limits struct {
 	MemoryBytes       int64   `koanf:"memory_bytes"`

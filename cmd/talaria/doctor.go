@@ -56,7 +56,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	findings = []kernel.Finding{stateFinding(c.StateDir)}
 	fit = findings[0].OK
 	var found []kernel.Environment
-	for _, w := range append([]environment{{"default", c.Python, c.Preload}}, c.Environments...) {
+	for _, w := range c.environments() {
 		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
 		for _, f := range looked {
 			if err == nil && !strings.Contains(f.Detail, env.Python+" ") {
@@ -70,9 +70,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 			fit = false
 			continue
 		}
-		if env.Preload = w.Preload; env.Preload == nil {
-			env.Preload = preload
-		}
+		env.Preload = w.Preload
 		found = append(found, env)
 		findings = append(findings, kernel.Finding{
 			Name: "environment " + w.Name, OK: true,

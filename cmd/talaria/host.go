@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -59,10 +60,7 @@ of a container, where the server's host then outlives it. What follows -- goes t
 		},
 	}
 	f := cmd.Flags()
-	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
-	f.Duration("orphan-ttl", d.OrphanTTL, "end when no server has come for so long")
-	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
-	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
+	addHostFlags(f)
 	f.String("python", "", "interpreter to try a sandbox with (default: the best that is found)")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	f.Bool("supervise", false, "run talaria serve, and start it again when it ends")
@@ -72,17 +70,32 @@ of a container, where the server's host then outlives it. What follows -- goes t
 	return cmd
 }
 
+// addHostFlags adds what serve hands on to the host that it starts.
+func addHostFlags(f *pflag.FlagSet) {
+	d := defaults()
+	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
+	f.Duration("orphan-ttl", d.OrphanTTL, "the host ends when no server has come for so long")
+	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
+}
+
+// listHosts lists the hosts of the command's state directory.
+func listHosts(cmd *cobra.Command) (config, []link.HostInfo, error) {
+	c, err := load(cmd)
+	if err != nil {
+		return c, nil, err
+	}
+	list, err := link.List(hostsDir(c))
+	return c, list, err
+}
+
 func hostStopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the hosts of a state directory and all of their kernels",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(cmd)
-			if err != nil {
-				return err
-			}
-			list, err := link.List(hostsDir(c))
+			c, list, err := listHosts(cmd)
 			if err != nil {
 				return err
 			}
@@ -105,11 +118,7 @@ func hostListCommand() *cobra.Command {
 		Short: "List the hosts of a state directory",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := load(cmd)
-			if err != nil {
-				return err
-			}
-			list, err := link.List(hostsDir(c))
+			_, list, err := listHosts(cmd)
 			if err != nil {
 				return err
 			}

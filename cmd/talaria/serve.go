@@ -51,12 +51,9 @@ func serveCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.String("addr", d.Addr, "HOST:PORT to listen on")
 	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
-	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
 	f.String("python", "", "interpreter of the default environment (default: the best that is found)")
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
-	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
-	f.Duration("orphan-ttl", d.OrphanTTL, "the host ends when no server has come for so long")
-	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	addHostFlags(f)
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
 	f.String("tz", d.TZ, "time zone of kernels")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
@@ -220,16 +217,13 @@ func reachable(addr net.Addr) string {
 
 // discover finds the configured Pythons, the default one first.
 func discover(ctx context.Context, c config) ([]kernel.Environment, error) {
-	wanted := append([]environment{{"default", c.Python, c.Preload}}, c.Environments...)
 	var found []kernel.Environment
-	for _, w := range wanted {
+	for _, w := range c.environments() {
 		e, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
 		if err != nil {
 			return nil, err
 		}
-		if e.Preload = w.Preload; e.Preload == nil {
-			e.Preload = preload
-		}
+		e.Preload = w.Preload
 		found = append(found, e)
 	}
 	return found, nil

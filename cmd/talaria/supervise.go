@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"talaria/kernel/link"
 )
@@ -46,11 +48,15 @@ func supervise(ctx context.Context, cmd *cobra.Command, c config, serveArgs []st
 		return err
 	}
 	s.args = []string{s.program, "serve", "--state-dir", c.StateDir}
-	for _, name := range []string{"config", "pool", "orphan-ttl", "interrupt-grace", "python", "log-level"} {
-		if value := flagOf(cmd, name); value != "" {
-			s.args = append(s.args, "--"+name, value)
+	cmd.Flags().Visit(func(f *pflag.Flag) { // all that are given are flags of serve too, but for its own
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
 		}
-	}
+		if f.Name != "supervise" && f.Name != "ready-fd" && f.Name != "state-dir" {
+			s.args = append(s.args, "--"+f.Name, value)
+		}
+	})
 	s.args = append(s.args, serveArgs...)
 	if err := s.run(ctx); err != nil {
 		return err
