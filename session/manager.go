@@ -318,7 +318,7 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 		}
 		items, numbers := make([]api.Session, len(rows)), make([]int64, len(rows))
 		var usages sync.WaitGroup
-		defer usages.Wait()
+		defer usages.Wait() // also where a session cannot be loaded
 		for i, row := range rows {
 			s, err := m.loaded(ctx, row)
 			if err != nil {
@@ -327,7 +327,6 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 			numbers[i] = row.N
 			usages.Go(func() { items[i] = s.Info(ctx) })
 		}
-		usages.Wait()
 		return items, numbers, nil
 	})
 }

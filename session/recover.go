@@ -159,7 +159,7 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	case row.State == api.StateDead || row.State == api.StateHibernated:
 		return false, nil
 	}
-	return false, s.crashed(ctx, current)
+	return false, s.crashed(ctx, row)
 }
 
 // requeue makes the runs of the executions that have not ended. The one that the kernel was given is the current one.
@@ -215,24 +215,13 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 }
 
 // crashed reports that the session's kernel went with a host of which nothing is left.
-func (s *Session) crashed(ctx context.Context, current *run) error {
-	var c change
-	if current != nil {
-		failure := deathError(kernel.Died{Reason: reasonHostCrash}, current)
-		current.failure = &failure
-		current.out.traceback(failure)
-		c.drafts = append(c.drafts, current.out.last(draft{executionID: current.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
-		c.add(s.ended(current, outcome{status: api.StatusDied, reason: reasonHostCrash, state: api.VariablesLost}))
+func (s *Session) crashed(ctx context.Context, row store.Session) error {
+	t := s.translation(ctx)
+	t.kseq = row.KSeq
+	if t.died(nil, kernel.Died{Reason: reasonHostCrash, Exit: kernel.Exit{Lost: true}}); t.failed {
+		return store.ErrClosed
 	}
-	c.add(s.cancelQueue(reasonHostCrash))
-	s.mu.Lock()
-	generation := s.generation
-	s.mu.Unlock()
-	c.drafts = append(c.drafts, draft{body: api.KernelDied{Reason: reasonHostCrash, Generation: generation}})
-	c.add(s.died("died"))
-	c.state(s, api.StateDead, reasonHostCrash)
-	c.done = then(c.done, func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() })
-	return s.commit(ctx, c)
+	return nil
 }
 
 // leftSpools ends the spools of executions that have ended: kept where the log names the artifact, else dropped.

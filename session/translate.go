@@ -22,9 +22,9 @@ const maxDisplay = 16 << 20
 // session's goroutine.
 func (s *Session) take(ctx context.Context, batch []kernel.Record) {
 	s.mu.Lock()
-	key, count, late := s.key(), s.executionCount, s.lateBytes
+	key := s.key()
 	s.mu.Unlock()
-	t := &translation{s: s, ctx: ctx, count: count, late: late}
+	t := s.translation(ctx)
 	for _, r := range batch {
 		if r.Key != key {
 			continue
@@ -49,6 +49,13 @@ type translation struct {
 	// count and late are the session's execution count and late bytes after the records so far.
 	count, late int64
 	failed      bool // the store takes nothing any more
+}
+
+// translation begins one where the session stands. On the session's goroutine.
+func (s *Session) translation(ctx context.Context) *translation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &translation{s: s, ctx: ctx, count: s.executionCount, late: s.lateBytes}
 }
 
 func (t *translation) flush() {
