@@ -47,7 +47,7 @@ func (s *Sandbox) Layers() []string {
 		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
 	}
 	if l := s.limits.DiskBytes; l > 0 {
-		layers = append(layers, fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %s or what is written in 1 s; "+
+		layers = append(layers, fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %s or what is written in 1 s (4 s by what runs on after a cell); "+
 			"RLIMIT_FSIZE for each file", mebibytes(l), s.limits.Inodes(), mebibytes(kernel.DiskSlackBytes)))
 	}
 	if l := s.limits.TmpBytes; l > 0 {
