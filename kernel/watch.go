@@ -20,6 +20,7 @@ const (
 	maxIdlePause = 4 * time.Second // where nothing has run since the last look
 	lookShare    = 10              // one part in so many, while something runs
 	idleShare    = 50              // and while nothing does
+	urgentShare  = 2               // and while a workspace that is full still grows
 
 	fastestWriting    = 2 << 30 // bytes a second
 	fastestMaking     = 1 << 18 // inodes a second
@@ -55,6 +56,7 @@ type watcher struct {
 	bytes                 int64      // that the workspace had then
 	inodes                int64
 	lastBytes, lastInodes int64     // and when last looked at, 0 before that
+	growing               bool      // it was more then than before
 	over                  time.Time // since when memory is over its limit with nothing left to kill
 }
 
@@ -94,9 +96,9 @@ func (w *watcher) run() {
 		}
 		idle = maxLookPause
 		begin := time.Now()
-		pause := w.look()
+		pause, share := w.look()
 		took := time.Since(begin)
-		pause = min(max(pause, minLookPause, lookShare*took), maxLookPause)
+		pause = min(max(pause, minLookPause, share*took), maxLookPause)
 		w.pause.Store(int64(pause))
 		if !w.k.busy() {
 			pause = max(maxLookPause, idleShare*took)
@@ -133,16 +135,20 @@ func (w *watcher) begin() {
 	}
 }
 
-// look does what is to be done now, and returns how long it takes at least until a limit can be reached.
-func (w *watcher) look() time.Duration {
+// look does what is to be done now, and returns how long it takes at least until a limit can be reached, and which part
+// of the time looking may take until then.
+func (w *watcher) look() (pause, share time.Duration) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	limits := w.k.limitsNow()
-	pause := w.lookAtDisk(limits)
+	pause = w.lookAtDisk(limits)
 	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
 		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
 	}
-	return pause
+	if w.growing {
+		return pause, urgentShare
+	}
+	return pause, lookShare
 }
 
 // lookAtDisk stops writing when the workspace is full, and lets it go on when there is room. The caller holds looking.
@@ -155,6 +161,7 @@ func (w *watcher) lookAtDisk(limits Limits) time.Duration {
 		return maxLookPause
 	}
 	w.used.Store(bytes)
+	w.growing = hit != nil && (w.full == nil || bytes > w.lastBytes || inodes > w.lastInodes)
 	switch {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
@@ -176,7 +183,7 @@ func (w *watcher) lookAtDisk(limits Limits) time.Duration {
 		w.k.kill(ending{reason: LimitDisk, limit: hit})
 	case hit != nil:
 		w.full = hit
-		if bytes > w.lastBytes || inodes > w.lastInodes {
+		if w.growing {
 			w.k.reached(*hit, "it was interrupted; delete files or raise the limit")
 		}
 		w.lastBytes, w.lastInodes = bytes, inodes

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/gofrs/flock"
 	_ "github.com/mattn/go-sqlite3"
@@ -39,16 +40,25 @@ type Store struct {
 	closed      error
 }
 
+// lockPatience is how long a lock may outlive the server that had it: a child that was between fork and exec when the
+// server was killed holds it until its exec.
+const (
+	lockPatience = 2 * time.Second
+	lockRetry    = 10 * time.Millisecond
+)
+
 // Open opens the database in dir, alone: it fails with [ErrLocked] while another server has it. It creates and
 // migrates the database as needed. ctx bounds the opening only.
 func Open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	lock := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
-	ok, err := lock.TryLock()
-	if err != nil {
-		return nil, fmt.Errorf("lock the state directory: %w", err)
-	}
-	if !ok {
+	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	switch _, err := lock.TryLockContext(patience, lockRetry); {
+	case err == nil:
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return nil, ErrLocked
+	default:
+		return nil, fmt.Errorf("lock the state directory: %w", err)
 	}
 	s, err := open(ctx, dir, log)
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
 
 	"talaria/api"
@@ -161,6 +163,16 @@ func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
 	if len(order) != 50 {
 		t.Errorf("%d of 50 were told", len(order))
 	}
+}
+
+func TestALockOutlivesItsServerForAMoment(t *testing.T) {
+	dir := t.TempDir()
+	child := flock.New(filepath.Join(dir, "lock"), flock.SetPermissions(0o600))
+	if err := child.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() { _ = child.Unlock() })
+	open(t, dir)
 }
 
 func TestASecondServerIsRefusedAndAGuestIsNot(t *testing.T) {
