@@ -20,7 +20,7 @@ const (
 	maxIdlePause = 4 * time.Second // where nothing has run since the last look
 	lookShare    = 10              // one part in so many, while something runs
 	idleShare    = 50              // and while nothing does
-	urgentShare  = 2               // and while a workspace that is full still grows
+	urgentShare  = 1               // and while a workspace that is full still grows
 
 	fastestWriting    = 2 << 30 // bytes a second
 	fastestMaking     = 1 << 18 // inodes a second
@@ -32,7 +32,7 @@ const (
 const (
 	// DiskSlackBytes is also what is said of how far a limit that is watched may be overshot.
 	DiskSlackBytes  = 64 << 20
-	diskSlackInodes = DiskSlackBytes / bytesPerInode
+	diskSlackInodes = 8192
 )
 
 // watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
