@@ -137,6 +137,17 @@ var rows = []row{
 		measure: kill,
 	},
 	{
+		id: "abusers", n: 300, few: 10, warmUp: 5, only: talariaName,
+		metrics: []metric{
+			{
+				what: "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a spin on all CPUs",
+				unit: "ms", p50: 50, p95: 50,
+			},
+			{what: "the same: growth of the server and host", unit: "MiB", p50: 256},
+		},
+		measure: besideAbusers,
+	},
+	{
 		id: "scale", n: 1000, few: 0, only: talariaName,
 		metrics: []metric{
 			{what: "many sessions: create with the libraries and a variable", unit: "ms"},
