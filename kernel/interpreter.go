@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// controlGrace is how long a process may outlive its control stream.
-	controlGrace = 100 * time.Millisecond
+	// controlGrace is how long a process may outlive its control stream. One that dies closes it before its parent
+	// can tell how it died, which takes long on a busy machine; only user code that meddles lives on without.
+	controlGrace = 2 * time.Second
 	// closeGrace is how long the last record is kept back for the sandbox to close.
 	closeGrace = 50 * time.Millisecond
 	// drainGrace bounds the reading of what is left in the streams of a closed sandbox.

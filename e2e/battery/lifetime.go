@@ -131,9 +131,7 @@ func deletes(t *Trial) error {
 func ends(status api.ExecutionStatus, reason string, state api.VariablesState) func(*Trial) error {
 	return func(t *Trial) error {
 		e := t.Execution
-		// On a busy machine the end of a process may be told later than the host waits for it.
-		told := e.Reason == reason || status == api.StatusDied && e.Reason == "control_closed"
-		if e.Status != status || !told || e.State != state {
+		if e.Status != status || e.Reason != reason || e.State != state {
 			return fmt.Errorf("it ended %s %q %s, want %s %q %s", e.Status, e.Reason, e.State, status, reason, state)
 		}
 		return t.goesOn()
