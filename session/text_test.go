@@ -16,11 +16,17 @@ func feed(t *transcript, stderr bool, text string, n int) {
 }
 
 func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
-	const in = "a\x1b[1;31mred\x1b[0m \x1b]0;title\x07link \x1b]8;;http://x\x1b\\here\x1b]8;;\x1b\\ my-secret-value my-sec my-se\x1b[0mcret-value2 end"
-	const want = "ared link here [redacted] my-sec [redacted]2 end"
+	const in = "a\x1b[1;31mred\x1b[0m \x1b]0;title\x07link \x1b]8;;http://x\x1b\\here\x1b]8;;\x1b\\ my-secret-value my-sec my-se\x1b[0mcret-value2 end" +
+		" \u009b31meight\u009d0;title\u009c b\u0085its £"
+	const want = "ared link here [redacted] my-sec [redacted]2 end eight bits £"
 	for n := 1; n <= len(in); n++ {
 		tr := newTranscript(newRedactor([]string{"my-secret-value", "short"}, nil))
-		feed(tr, false, in, n)
+		runes := []rune(in)
+		for len(runes) > 0 {
+			k := min(n, len(runes))
+			tr.write(false, string(runes[:k]))
+			runes = runes[k:]
+		}
 		if got := tr.String(); got != want {
 			t.Fatalf("in pieces of %d: %q, want %q", n, got, want)
 		}

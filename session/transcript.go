@@ -158,12 +158,17 @@ func (o *output) traceback(e api.ErrorOutput) {
 	o.transcript.line(text)
 }
 
-// escapes matches terminal escape sequences: CSI, OSC and the other string kinds, and two-byte ones.
+// escapes matches what terminals obey: CSI, OSC and the other string kinds, and short ones, each in the form that
+// begins with ESC and in that of one eight-bit control, and what is left of those.
 var escapes = regexp.MustCompile(
-	"\x1b\\[[0-?]*[ -/]*[@-~]" + "|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)" + "|\x1b[ -/]*[0-Z\\\\^-~]")
+	"(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]" +
+		"|(?:\x1b[\\]PX^_]|[\u0090\u0098\u009d-\u009f])[^\x07\x1b\u009c]*(?:\x07|\x1b\\\\|\u009c)" +
+		"|\x1b[ -/]*[0-Z\\\\^-~]|[\u0080-\u009f]")
 
 // unfinished matches an escape sequence that the text ends in the middle of.
-var unfinished = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)?$")
+var unfinished = regexp.MustCompile("(?:(?:\x1b\\[|\u009b)[0-?]*[ -/]*" +
+	"|(?:\x1b[\\]PX^_]|[\u0090\u0098\u009d-\u009f])[^\x07\x1b\u009c]*\x1b?" +
+	"|\x1b[ -/]*)$")
 
 // cleaner takes escape sequences and secrets out of a text that comes in pieces. What may be the beginning of one is
 // held back until the next piece.
@@ -176,7 +181,7 @@ type cleaner struct {
 func (c *cleaner) write(text string) string {
 	c.raw += text
 	end := len(c.raw)
-	if i := strings.LastIndexByte(c.raw, 0x1b); i >= 0 {
+	if obeyed(c.raw) {
 		from := max(0, len(c.raw)-4200)
 		if at := unfinished.FindStringIndex(c.raw[from:]); at != nil {
 			end = from + at[0]
@@ -190,10 +195,27 @@ func (c *cleaner) write(text string) string {
 }
 
 func strip(s string) string {
-	if !strings.Contains(s, "\x1b") {
+	if !obeyed(s) {
 		return s
 	}
 	return escapes.ReplaceAllString(s, "")
+}
+
+// obeyed reports whether s has a control that escapes could match.
+func obeyed(s string) bool {
+	if strings.IndexByte(s, 0x1b) >= 0 {
+		return true
+	}
+	for { // U+0080 to U+009F
+		i := strings.IndexByte(s, 0xc2)
+		if i < 0 || i+1 >= len(s) {
+			return false
+		}
+		if s[i+1] < 0xa0 {
+			return true
+		}
+		s = s[i+2:]
+	}
 }
 
 // pending is what write holds back, as it would come out at the end.
