@@ -133,6 +133,10 @@ func fileError(err error, name string) error {
 	case errors.Is(err, workspace.ErrOutside), errors.Is(err, fs.ErrInvalid):
 		return api.Errorf(api.CodePathOutside,
 			"path %.200q is outside of the workspace, passes through a link, or is none; give one like data/a.csv", name)
+	case errors.Is(err, fs.ErrPermission):
+		return api.Errorf(api.CodeForbidden,
+			"%.200q cannot be opened: its mode forbids it, or code in the session holds a lease on it; see to that in a cell",
+			name)
 	case errors.Is(err, fs.ErrNotExist):
 		return api.Errorf(api.CodeFileNotFound, "the workspace has no %.200q", name)
 	case errors.Is(err, workspace.ErrNotAFile):

@@ -55,7 +55,10 @@ open("bad", "w").write("x")
 fd = os.open("bad", os.O_RDWR)
 handler = signal.signal(signal.SIGIO, signal.SIG_IGN) # which tells that the lease is to be given up
 say(saw=attempt(fcntl.fcntl, fd, fcntl.F_SETLEASE, fcntl.F_WRLCK))`, Judge: func(t *Trial) error {
-		_, err := t.Send("GET", "/files/bad", "") // it has to come back, whatever it says
+		a, err := t.Send("GET", "/files/bad", "")
+		if err == nil && a.Status != 403 && a.Status != 200 { // 200 where no lease can be had
+			err = fmt.Errorf("a file with a lease: %d %s", a.Status, a.Body)
+		}
 		_, wrong := t.See(t.Session, `os.close(fd); os.unlink("bad"); signal.signal(signal.SIGIO, handler); say(saw="gone")`)
 		if err == nil {
 			err = wrong
