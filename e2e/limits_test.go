@@ -200,7 +200,7 @@ for p in children:
 		if e.Status != api.StatusOK || !strings.HasPrefix(printed(e), "-9\n") {
 			t.Fatalf("ended %s %s: %s", e.Status, e.Reason, e.Text)
 		}
-		if !strings.Contains(e.Text, "killed: limits.memory_bytes is 268435456") {
+		if !strings.Contains(e.Text, "killed: limits.memory_bytes is 256 MiB") {
 			t.Errorf("the cell is told %q", e.Text)
 		}
 	})

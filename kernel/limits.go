@@ -39,7 +39,23 @@ func (h LimitHit) String() string {
 	case "tmp_bytes":
 		name = "the limit of each of /tmp, /dev/shm and the home directory, a quarter of limits.memory_bytes,"
 	}
+	if strings.HasSuffix(h.Name, "_bytes") {
+		return fmt.Sprintf("%s is %s and %s were used", name, readable(h.Value), readable(h.Used))
+	}
 	return fmt.Sprintf("%s is %d and %d were used", name, h.Value, h.Used)
+}
+
+// readable is a number of bytes in the unit that people think in.
+func readable(bytes int64) string {
+	switch {
+	case bytes >= 1<<30 && bytes%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	case bytes >= 1<<20:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<20)), ".0") + " MiB"
+	case bytes >= 1<<10:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<10)), ".0") + " KiB"
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
 const kept = "the variables are kept"
