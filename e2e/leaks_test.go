@@ -126,7 +126,10 @@ func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
 func (s *Server) daemon(t *testing.T, session string) (daemon process, groupDirs []string) {
 	t.Helper()
 	name := fmt.Sprint("86400.", marks.Add(1))
-	runOK(t, s.Client(), session, "import subprocess; _ = subprocess.Popen(['sleep', '"+name+"'], start_new_session=True)")
+	// A process has no command line yet in the moment in which exec closes what Popen waits for.
+	runOK(t, s.Client(), session, `import subprocess
+daemon = subprocess.Popen(["sleep", "`+name+`"], start_new_session=True)
+while "`+name+`" not in open(f"/proc/{daemon.pid}/cmdline").read(): pass`)
 	for _, p := range s.kernels(t) {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.Contains(string(line), name) {
 			daemon = p
