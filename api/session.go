@@ -64,6 +64,7 @@ type LimitsRequest struct {
 	PIDs              *int64   `json:"pids,omitzero"`
 	DiskBytes         *int64   `json:"disk_bytes,omitzero"`
 	ExecutionTimeoutS *float64 `json:"execution_timeout_s,omitzero"`
+	ExecutionCPUS     *int64   `json:"execution_cpu_s,omitzero"`
 	OutputBytes       *int64   `json:"output_bytes,omitzero"`
 	ToolCalls         *int64   `json:"tool_calls,omitzero"`
 }
@@ -75,6 +76,7 @@ type Limits struct {
 	PIDs              int64   `json:"pids"`
 	DiskBytes         int64   `json:"disk_bytes"`
 	ExecutionTimeoutS float64 `json:"execution_timeout_s"`
+	ExecutionCPUS     int64   `json:"execution_cpu_s"` // CPU time; 0: any
 	OutputBytes       int64   `json:"output_bytes"`
 	ToolCalls         int64   `json:"tool_calls"`
 }

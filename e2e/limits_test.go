@@ -28,7 +28,7 @@ func limited(t *testing.T, c *client.Client, session, code, limit string, enames
 	for _, event := range collect(t, c.ExecutionEvents(within(t), session, e.ID, 0)) {
 		if failure, ok := event.Body.(api.ErrorEvent); ok {
 			if failure.Limit == nil || failure.Limit.Name != limit || failure.Limit.Value <= 0 || failure.Limit.Used <= 0 ||
-				!strings.Contains(failure.Evalue, fmt.Sprint(failure.Limit.Value)) {
+				!strings.Contains(failure.Evalue, inWords(limit, failure.Limit.Value)) {
 				t.Fatalf("%s: the error is %+v with %+v", limit, failure.ErrorOutput, failure.Limit)
 			}
 			return *failure.Limit
@@ -36,6 +36,17 @@ func limited(t *testing.T, c *client.Client, session, code, limit string, enames
 	}
 	t.Fatalf("%s: no error event", limit)
 	return api.Limit{}
+}
+
+// inWords is a value of a limit as an error says it.
+func inWords(limit string, value int64) string {
+	switch {
+	case strings.HasSuffix(limit, "_bytes") && value%(1<<30) == 0:
+		return fmt.Sprint(value>>30, " GiB")
+	case strings.HasSuffix(limit, "_bytes"):
+		return fmt.Sprint(value>>20, " MiB")
+	}
+	return fmt.Sprint(value)
 }
 
 // workspaceUse is what a server's one session takes on the disk.
@@ -168,6 +179,22 @@ while True: held.append(subprocess.Popen(['sleep', '1000']))`, "pids", "Blocking
 go = threading.Event()
 while True: threading.Thread(target=go.wait).start()`, "pids", "RuntimeError")
 		runOK(t, c, id, "go.set()")
+		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{ExecutionCPUS: new(int64(1))}}); err != nil {
+			t.Fatal(err)
+		}
+		runOK(t, c, id, "import time; time.sleep(1.2)")
+		if l := limited(t, c, id, "while True: pass", "execution_cpu_s", "CPULimit"); l.Value != 1 || l.Used < 1 || l.Used > 20 {
+			t.Errorf("CPU time: %+v", l)
+		}
+		stubborn := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ExecutionCPUS: new(int64(1))}})
+		wantEnd(t, run(t, c, stubborn, `while True:
+    try:
+        n = 0 # or a jump back to the beginning of the try would not be inside
+        while True: n += 1
+    except BaseException: pass`), api.StatusDied, "cpu_limit", api.VariablesLost)
+		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{ExecutionCPUS: new(int64(0))}}); err != nil {
+			t.Fatal(err)
+		}
 		e := runWith(t, c, id, api.ExecutionRequest{Code: new("while True: pass"), TimeoutS: new(0.5)})
 		wantEnd(t, e, api.StatusTimeout, "timeout", api.VariablesKept)
 		if !strings.Contains(e.Text, "time-out of 0.5 s") {

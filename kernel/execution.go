@@ -30,11 +30,15 @@ type running struct {
 	left    time.Duration // on the clock when it was last started
 	resumed time.Time     // when that was
 	clock   *time.Timer   // nil while it stands still
+	cpu     *time.Timer   // to the next look at the CPU time; nil without a limit
 	grace   *time.Timer   // from the time-out to the kill
 }
 
 func (r *running) stopTimers() {
 	r.stopClock()
+	if r.cpu != nil {
+		r.cpu.Stop()
+	}
 	if r.grace != nil {
 		r.grace.Stop()
 	}
@@ -114,6 +118,9 @@ func (k *interpreter) execute(e Execution) error {
 	k.lastID = e.ID
 	k.records.add(e.ID, Started{})
 	k.startClock(k.run)
+	if e.CPUTime > 0 {
+		k.watchCPU(k.run, 0)
+	}
 	if k.early {
 		k.interruptRun()
 	}

@@ -11,6 +11,7 @@ import (
 const (
 	LimitMemory = "memory_limit"
 	LimitDisk   = "disk_limit"
+	LimitCPU    = "cpu_limit"
 )
 
 const (
@@ -102,7 +103,11 @@ func (k *interpreter) behind(ctx context.Context, e *ErrorInfo, limits Limits) (
 	case strings.HasSuffix(e.Ename, "MemoryError"):
 		if limits.MemoryBytes > 0 {
 			used := peak(k.measure(explainTime))
-			return &LimitHit{Name: "memory_bytes", Value: limits.MemoryBytes, Used: used}, "use less or raise the limit"
+			advice := "use less or raise the limit"
+			if used < limits.MemoryBytes/4*3 {
+				advice = "what was asked for at once is more than the rest; " + advice
+			}
+			return &LimitHit{Name: "memory_bytes", Value: limits.MemoryBytes, Used: used}, advice
 		}
 	case strings.Contains(e.Evalue, "[Errno 27]"): // EFBIG: one file or all of them
 		if hit := k.fullDisk(limits); hit != nil {
@@ -141,8 +146,11 @@ func (k *interpreter) fullDisk(limits Limits) *LimitHit {
 
 // ename is the name of the exception that a cell gets which is interrupted for the limit.
 func (h LimitHit) ename() string {
-	if h.Name == "memory_bytes" {
+	switch h.Name {
+	case "memory_bytes":
 		return "MemoryError"
+	case "execution_cpu_s":
+		return "CPULimit"
 	}
 	return "DiskLimit"
 }

@@ -128,4 +128,5 @@ type Execution struct {
 	Silent     bool
 	AllowStdin bool
 	Timeout    time.Duration // 0: none
+	CPUTime    time.Duration // that it may take, whole seconds; 0: any
 }

@@ -105,7 +105,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	}
 	s.mu.Lock()
 	key, count := s.key(), s.executionCount+1
-	cancelled := r.cancel
+	cancelled, cpu := r.cancel, s.limits.ExecutionCPUS
 	r.given = cancelled == ""
 	s.mu.Unlock()
 	if cancelled != "" {
@@ -122,7 +122,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	r.out.number = r.row.N
 	err := s.m.cfg.Host.Execute(key, kernel.Execution{
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
-		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond,
+		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})
 	if err != nil { // the kernel has just died: its last record comes, and this execution goes to the next one
 		s.mu.Lock()

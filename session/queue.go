@@ -83,7 +83,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 		Generation: generation,
 	}
 	timeout := limits.ExecutionTimeoutS
-	if err := s.m.checkTimeout("timeout_s", req.TimeoutS, &timeout); err != nil {
+	if err := checkTime("timeout_s", req.TimeoutS, &timeout, s.m.cfg.Ceilings.ExecutionTimeoutS); err != nil {
 		return nil, err
 	}
 	row.TimeoutMS = int64(math.Ceil(timeout * 1000))

@@ -178,7 +178,8 @@ func (m *Manager) checkLimits(r api.LimitsRequest, l *api.Limits) error {
 		limit("disk_bytes", r.DiskBytes, &l.DiskBytes, 4096, c.DiskBytes),
 		limit("output_bytes", r.OutputBytes, &l.OutputBytes, 1, c.OutputBytes),
 		limit("tool_calls", r.ToolCalls, &l.ToolCalls, 0, c.ToolCalls),
-		m.checkTimeout("limits.execution_timeout_s", r.ExecutionTimeoutS, &l.ExecutionTimeoutS),
+		checkTime("limits.execution_timeout_s", r.ExecutionTimeoutS, &l.ExecutionTimeoutS, c.ExecutionTimeoutS),
+		checkTime("limits.execution_cpu_s", r.ExecutionCPUS, &l.ExecutionCPUS, c.ExecutionCPUS),
 	)
 }
 
@@ -205,15 +206,15 @@ func limit[T int64 | float64](name string, asked *T, into *T, least, most T) err
 	return nil
 }
 
-// checkTimeout takes 0 as no time-out, which is above any ceiling.
-func (m *Manager) checkTimeout(field string, asked *float64, into *float64) error {
+// checkTime takes 0 as no limit, which is above any ceiling.
+func checkTime[T int64 | float64](field string, asked, into *T, most T) error {
 	if asked == nil {
 		return nil
 	}
 	if !(*asked >= 0 && *asked <= maxIdleS) {
-		return invalid("%s must be between 0 (no time-out) and %d", field, maxIdleS)
+		return invalid("%s must be between 0 (no limit) and %d", field, maxIdleS)
 	}
-	if most := m.cfg.Ceilings.ExecutionTimeoutS; most > 0 && (*asked == 0 || *asked > most) {
+	if most > 0 && (*asked == 0 || *asked > most) {
 		return api.Errorf(api.CodeLimitExceeded, "%s: %v is above the operator's ceiling of %v", field, *asked, most)
 	}
 	*into = *asked
@@ -251,6 +252,8 @@ func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
 			return "limits.disk_bytes"
 		case differs(l.ExecutionTimeoutS, s.limits.ExecutionTimeoutS):
 			return "limits.execution_timeout_s"
+		case differs(l.ExecutionCPUS, s.limits.ExecutionCPUS):
+			return "limits.execution_cpu_s"
 		case differs(l.OutputBytes, s.limits.OutputBytes):
 			return "limits.output_bytes"
 		case differs(l.ToolCalls, s.limits.ToolCalls):

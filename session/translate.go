@@ -279,8 +279,7 @@ func deathError(b kernel.Died, run *run) api.ErrorOutput {
 		e.Evalue = fmt.Sprintf("the cell ran past its time-out of %g s and ignored the interrupt, so its kernel was ended: %s",
 			float64(run.row.TimeoutMS)/1000, after)
 	case b.Limit != nil:
-		e.Evalue = fmt.Sprintf("the kernel reached limits.%s (%d bytes; it used %d): %s; raise the limit or use less",
-			b.Limit.Name, b.Limit.Value, b.Limit.Used, after)
+		e.Evalue = fmt.Sprintf("the kernel was ended, since %v: %s; raise the limit or use less", b.Limit, after)
 	case b.Reason == reasonReset:
 		e.Evalue = "the session was reset while the cell ran; its variables are lost"
 	case b.Reason == reasonDeleted:

@@ -74,6 +74,7 @@ type limits struct {
 	PIDs              int64   `koanf:"pids"`
 	DiskBytes         int64   `koanf:"disk_bytes"`
 	ExecutionTimeoutS float64 `koanf:"execution_timeout_s"`
+	ExecutionCPUS     int64   `koanf:"execution_cpu_s"`
 	OutputBytes       int64   `koanf:"output_bytes"`
 	ToolCalls         int64   `koanf:"tool_calls"`
 }
