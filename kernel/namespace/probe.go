@@ -22,6 +22,7 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 	}
 	findings = append(findings, b.confinement.findings()...)
 	findings = append(findings, b.probeGroups()...)
+	findings = append(findings, probeTun())
 	return kernel.Probe{OK: findings[0].OK, Findings: findings}
 }
 
@@ -123,6 +124,21 @@ func probeCauses() []kernel.Finding {
 		findings = append(findings, finding)
 	}
 	return findings
+}
+
+// probeTun says whether network devices can be made, through which a session could get a network by permission.
+func probeTun() kernel.Finding {
+	const path = "/dev/net/tun"
+	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened; sessions have no network for now"}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		finding.OK = false
+		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; nothing needs it for now", path, err)
+		finding.Remedy = "modprobe tun; in a container: --device " + path
+		return finding
+	}
+	_ = unix.Close(fd)
+	return finding
 }
 
 // probeGroups says for each limit what would hold it.
