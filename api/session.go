@@ -193,6 +193,18 @@ type Stats struct {
 	Isolation     Isolation              `json:"isolation"`
 	Environments  []EnvironmentInfo      `json:"environments"`
 	EventsWritten int64                  `json:"events_written"`
+	Machine       Machine                `json:"machine"`
+}
+
+// Machine is what the server's machine has and what of it is left; 0 where the operating system does not say. The disk
+// is that of the state directory.
+type Machine struct {
+	CPUs                 int     `json:"cpus"`
+	Load1                float64 `json:"load1"`
+	MemoryBytes          int64   `json:"memory_bytes"`
+	MemoryAvailableBytes int64   `json:"memory_available_bytes"`
+	DiskBytes            int64   `json:"disk_bytes"`
+	DiskAvailableBytes   int64   `json:"disk_available_bytes"`
 }
 
 // Pool counts ready kernels; both are 0 where none are kept.

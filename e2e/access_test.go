@@ -38,6 +38,10 @@ func TestWhatIsOpenAndWhatIsNot(t *testing.T) {
 		stats.MemoryBytes == 0 || stats.CPUSeconds == 0 {
 		t.Errorf("stats: %+v (%v)", stats, err)
 	}
+	if m := stats.Machine; m.CPUs < 1 || m.MemoryBytes < m.MemoryAvailableBytes || m.MemoryAvailableBytes <= 0 ||
+		m.DiskBytes < m.DiskAvailableBytes || m.DiskAvailableBytes <= 0 {
+		t.Errorf("the machine is %+v", m)
+	}
 }
 
 func TestTheCookieAndItsOrigin(t *testing.T) {

@@ -395,6 +395,15 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	if m.cfg.Pool != nil {
 		st.Pool = m.cfg.Pool(ctx)
 	}
+	machine, err := kernel.ReadMachine(ctx, m.cfg.SessionsDir)
+	if err != nil {
+		m.cfg.Log.Debug("stats", "error", err)
+	}
+	st.Machine = api.Machine{
+		CPUs: machine.CPUs, Load1: machine.Load1,
+		MemoryBytes: machine.MemoryBytes, MemoryAvailableBytes: machine.MemoryAvailable,
+		DiskBytes: machine.DiskBytes, DiskAvailableBytes: machine.DiskAvailable,
+	}
 	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
 	m.mu.Lock()
 	all := slices.Collect(maps.Values(m.sessions))
