@@ -27,6 +27,7 @@ func (s *Server) postExecution(c *call, sess *session.Session) error {
 		detach := sess.Attach() // before the cell can ask
 		defer detach()
 	}
+	over := !waits && isOver(c.ctx(), sess, req.ID)
 	id, err := submit(c.command(), sess, req, false)
 	if err != nil {
 		return err
@@ -35,7 +36,11 @@ func (s *Server) postExecution(c *call, sess *session.Session) error {
 		return s.streamExecution(c, sess, answer, id, 0, false)
 	}
 	if !waits {
-		return answerExecution(c)(sess.Execution(c.ctx(), id))
+		execution, err := sess.Execution(c.ctx(), id)
+		if err == nil && !over { // however quick it was
+			return c.answer(http.StatusAccepted, execution)
+		}
+		return answerExecution(c)(execution, err)
 	}
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
@@ -52,6 +57,15 @@ func (s *Server) postExecution(c *call, sess *session.Session) error {
 		err = nil
 	}
 	return answerExecution(c)(execution, err)
+}
+
+// isOver reports whether the execution of an id that a client picked has ended before.
+func isOver(ctx context.Context, sess *session.Session, id *string) bool {
+	if id == nil {
+		return false
+	}
+	execution, err := sess.Execution(ctx, *id)
+	return err == nil && execution.Status.Final()
 }
 
 // answerExecution writes an execution: 200 when it is over, 202 when it goes on.
