@@ -118,11 +118,8 @@ func load(cmd *cobra.Command) (config, error) {
 	if err := k.Load(structs.Provider(defaults(), "koanf"), nil); err != nil {
 		return c, err
 	}
-	path, _ := cmd.Flags().GetString("config")
+	path := configFile(cmd)
 	stateDir := first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"), defaultStateDir())
-	if path == "" {
-		path = os.Getenv("TALARIA_CONFIG")
-	}
 	named := path != ""
 	if !named {
 		path = filepath.Join(stateDir, "talaria.yaml")
@@ -155,6 +152,18 @@ func load(cmd *cobra.Command) (config, error) {
 	}
 	c.StateDir = dir
 	return c, c.check()
+}
+
+// configFile is the absolute path of the file that was named, for programs that are started elsewhere; "" for none.
+func configFile(cmd *cobra.Command) string {
+	path := first(flagOf(cmd, "config"), os.Getenv("TALARIA_CONFIG"))
+	if path == "" {
+		return ""
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return path
 }
 
 func flagOf(cmd *cobra.Command, name string) string {

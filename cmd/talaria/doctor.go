@@ -35,7 +35,7 @@ battery finds that something is not held which should be.`,
 			findings, fit := examine(cmd.Context(), c)
 			printFindings(cmd.OutOrStdout(), findings)
 			if try, _ := cmd.Flags().GetBool("battery"); try && fit {
-				fit, err = runBattery(cmd.Context(), c, flagOf(cmd, "config"), cmd.OutOrStdout())
+				fit, err = runBattery(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout())
 				if err != nil {
 					return err
 				}

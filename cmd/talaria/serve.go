@@ -45,7 +45,7 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, flagOf(cmd, "config"), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
