@@ -49,6 +49,8 @@ var alone = []struct {
 	{"github.com/gorilla/websocket", []string{"talaria/server", "talaria/client", "talaria/e2e"}},
 	{"github.com/creack/pty", []string{"talaria/kernel"}},
 	{"github.com/shirou/gopsutil", []string{"talaria/kernel"}},
+	{"gvisor.dev/gvisor", []string{"talaria/kernel/network"}},
+	{"golang.org/x/net", []string{"talaria/kernel/network", "talaria/e2e"}},
 	{"golang.org/x/sys/unix", []string{"talaria/kernel", "talaria/e2e"}},
 	{"github.com/spf13/cobra", []string{"talaria/cmd/talaria"}},
 	{"github.com/knadh/koanf", []string{"talaria/cmd/talaria"}},

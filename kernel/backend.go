@@ -108,6 +108,7 @@ type Spec struct {
 	Hostname  string
 	Strict    bool // a fresh sandbox, as Backend.Create has it
 	Mounts    []Mount
+	Network   Network
 }
 
 // Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one
@@ -144,6 +145,22 @@ type Usage struct {
 type ProcessInfo struct {
 	PID  int
 	Name string
+}
+
+// Exiter is implemented by sandboxes that can be given a way out to a network. Without one there is none.
+type Exiter interface {
+	// MakeExit makes it, once, in a sandbox that is sealed. The files are the caller's.
+	MakeExit(ctx context.Context) (NetworkExit, error)
+}
+
+// NetworkExit is the host's end of a way out: either a TUN device, or sockets on the sandbox's own loopback.
+type NetworkExit struct {
+	Device *os.File
+	// HTTP and SOCKS listen for programs that use a proxy, which Env has them do; Why says what kept a device from
+	// being made.
+	HTTP, SOCKS *os.File
+	Env         map[string]string
+	Why         string
 }
 
 // PeakResetter is implemented by sandboxes that can restart the measurement of peak memory.

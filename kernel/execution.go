@@ -116,6 +116,9 @@ func (k *interpreter) execute(e Execution) error {
 	}
 	k.run = &running{Execution: e, started: time.Now(), before: before, left: e.Timeout}
 	k.lastID = e.ID
+	if k.way != nil {
+		k.way.TellAgain()
+	}
 	k.records.add(e.ID, Started{})
 	k.startClock(k.run)
 	if e.CPUTime > 0 {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/kernel/network"
 )
 
 const (
@@ -52,11 +54,16 @@ type interpreter struct {
 	gone         chan struct{} // closed when nothing of the kernel is left
 	readers      sync.WaitGroup
 
+	wayChanging chan struct{} // holds one while what may be reached is changed
+
 	handing chan struct{} // holds one while an execution is handed over, its measurements included
 
 	mu       sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
 	phase    phase
 	started  time.Time
+	way      *network.Network // out of the sandbox; nil without
+	wayMode  string
+	wayHow   string  // for people
 	process  Process // nil until launched
 	limits   Limits
 	cause    *ending // why we end it; nil when it ended by itself
@@ -95,6 +102,7 @@ func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *in
 		controlEnded: make(chan struct{}),
 		gone:         make(chan struct{}),
 		handing:      make(chan struct{}, 1),
+		wayChanging:  make(chan struct{}, 1),
 	}
 }
 
@@ -104,6 +112,7 @@ func (k *interpreter) start(ctx context.Context, p *pool, env Environment, spec 
 		if k.watch != nil {
 			k.watch.close()
 		}
+		k.disconnect()
 		if k.sandbox != nil {
 			err = errors.Join(err, k.sandbox.Close())
 		}
@@ -146,7 +155,11 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace); err != nil {
 		return err
 	}
-	process, err := k.sandbox.Start(ctx, Command{})
+	proxies, err := k.connect(ctx, spec.Network)
+	if err != nil {
+		return err
+	}
+	process, err := k.sandbox.Start(ctx, Command{Env: proxies})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -281,6 +294,7 @@ func (k *interpreter) supervise() {
 	if err != nil {
 		k.log.Error("close sandbox", "error", err)
 	}
+	k.disconnect()
 	if k.watch != nil {
 		<-k.watch.ended
 	}
@@ -418,7 +432,7 @@ func (k *interpreter) info() KernelInfo {
 	k.mu.Lock()
 	sandbox, started := k.sandbox, k.started
 	k.mu.Unlock()
-	return KernelInfo{Layers: sandbox.Layers(), Handle: sandbox.Handle(), Started: started}
+	return KernelInfo{Layers: k.layers(), Handle: sandbox.Handle(), Started: started}
 }
 
 // attachment waits until no execution is being handed over.
@@ -474,5 +488,5 @@ func (k *interpreter) changeLimits(ctx context.Context, limits Limits) ([]string
 	if k.watch != nil {
 		k.watch.look()
 	}
-	return sandbox.Layers(), nil
+	return k.layers(), nil
 }

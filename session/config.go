@@ -26,6 +26,7 @@ type Host interface {
 	Stop(ctx context.Context, key kernel.Key, reason string) error
 	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
 	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
+	ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Network) (layers []string, err error)
 	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
 	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
 	Kernels(ctx context.Context) ([]kernel.Key, error)
@@ -54,6 +55,7 @@ type Config struct {
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
 	InlineBytes int64 // largest file whose bytes travel in its artifact event
 	Redact      []*regexp.Regexp
+	Network     NetworkBounds                  // optional: no session may have one
 	MountRoots  []MountRoot                    // whose folders sessions may mount; optional
 	Pool        func(context.Context) api.Pool // counts ready kernels; optional
 }

@@ -234,9 +234,15 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	reached := s.network
+	s.mu.Unlock()
+	if err := s.m.permitNetwork(reached); err != nil { // the bounds are not those of its creation
+		return err
+	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: s.dir.File(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
-		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts,
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
 	})
 	if err != nil {
 		return err

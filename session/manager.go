@@ -167,7 +167,7 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	}
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
-		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts,
+		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}

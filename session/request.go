@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -22,6 +21,7 @@ type settings struct {
 	secrets     map[string]string
 	metadata    map[string]string
 	mounts      []api.Mount
+	network     api.Network
 }
 
 const (
@@ -46,6 +46,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		isolation:   api.IsolationDefault,
 		limits:      m.cfg.Defaults,
 		idleMS:      m.cfg.IdleTimeout.Milliseconds(),
+		network:     api.Network{Mode: api.NetworkNone},
 		env:         map[string]string{},
 		secrets:     map[string]string{},
 		metadata:    map[string]string{},
@@ -152,15 +153,8 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 		s.idleMS = int64(math.Ceil(*p.IdleTimeoutS * 1000))
 	}
 	if p.Network != nil {
-		switch p.Network.Mode {
-		case "", api.NetworkNone:
-			if len(p.Network.Allow) > 0 {
-				return notImplemented("network.allow")
-			}
-		case api.NetworkAllow, api.NetworkFull:
-			return notImplemented(fmt.Sprintf("network mode %q", p.Network.Mode))
-		default:
-			return invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+		if err := m.checkNetwork(*p.Network, &s.network); err != nil {
+			return err
 		}
 	}
 	if p.Limits != nil {
@@ -237,6 +231,8 @@ func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
 		return "secrets"
 	case req.IdleTimeoutS != nil && asked.idleMS != s.idleMS:
 		return "idle_timeout_s"
+	case req.Network != nil && !sameNetwork(asked.network, s.network):
+		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
 	}

@@ -32,6 +32,7 @@ type Session struct {
 	variables map[string]string
 	secrets   map[string]string
 	mounts    []api.Mount
+	network   api.Network
 	createdAt int64
 	redact    *redactor
 	dir       *workspace.Dir // its workspace
@@ -110,7 +111,7 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
 		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
@@ -151,7 +152,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.m.cfg.Tier, Layers: s.layers},
-		Limits:    s.limits, Network: api.Network{Mode: api.NetworkNone}, Mounts: append([]api.Mount{}, s.mounts...),
+		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, StartedAt: millis(s.kernelStarted)},
@@ -207,8 +208,8 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, idleMS: s.idleMS}
-	before, state, key, tmpBytes, layers := s.limits, s.state, s.key(), s.tmpBytes, s.layers
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS}
+	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
 		return err
@@ -227,10 +228,22 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 			return err
 		}
 	}
+	if alive && !sameNetwork(set.network, reached) {
+		now, err := s.m.cfg.Host.ChangeNetwork(ctx, key, s.m.kernelNetwork(set.network))
+		switch {
+		case err == nil:
+			layers = now
+		case errors.Is(err, kernel.ErrNeedsReset):
+			return api.Errorf(api.CodeNeedsReset,
+				"the network cannot change under a living kernel here (%v); reset the session, or ask again when it has no kernel", err)
+		case !errors.Is(err, kernel.ErrNoKernel):
+			return err
+		}
+	}
 	now := time.Now().UnixMilli()
 	return s.commit(ctx, change{
 		also: func(tx *store.Tx) error {
-			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.idleMS); err != nil {
+			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS); err != nil {
 				return err
 			}
 			return tx.UpdateLayers(s.n, layers)
@@ -240,6 +253,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
+			s.network = set.network
 			s.layers = layers
 			s.armReaper()
 		},

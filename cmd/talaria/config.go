@@ -44,6 +44,23 @@ type config struct {
 	Ceilings       limits        `koanf:"ceilings"`
 	UIDBase        int           `koanf:"uid-base"`
 	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
+	Network        network       `koanf:"network"`
+}
+
+// network bounds what sessions may ask to reach.
+type network struct {
+	MaxMode        string   `koanf:"max_mode"`
+	Allowed        []string `koanf:"allowed"`
+	NameServer     string   `koanf:"name_server"`
+	MaxConnections int      `koanf:"max_connections"`
+	MaxBytes       int64    `koanf:"max_bytes"`
+}
+
+func (n network) bounds() session.NetworkBounds {
+	return session.NetworkBounds{
+		MaxMode: api.NetworkMode(n.MaxMode), Allowed: n.Allowed, NameServer: n.NameServer, MaxConnections: n.MaxConnections,
+		MaxBytes: n.MaxBytes,
+	}
 }
 
 // environment is a further Python, which sessions ask for by name.
@@ -94,6 +111,7 @@ func defaults() config {
 		Limits:         limits(session.DefaultLimits),
 		Ceilings:       limits(session.DefaultCeilings),
 		UIDBase:        1_900_000_000,
+		Network:        network{MaxMode: "full"},
 	}
 }
 
@@ -201,6 +219,9 @@ func (c config) check() error {
 	}
 	if _, err := c.mountRoots(); err != nil {
 		return err
+	}
+	if err := c.Network.bounds().Check(); err != nil {
+		return fmt.Errorf("configuration: %w", err)
 	}
 	if c.OrphanTTL <= 0 {
 		return fmt.Errorf("configuration: orphan-ttl must be above 0, not %v", c.OrphanTTL)

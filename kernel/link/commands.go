@@ -78,6 +78,12 @@ func (c *Client) ChangeLimits(ctx context.Context, key kernel.Key, limits kernel
 	return layers, err
 }
 
+// ChangeNetwork changes what a living kernel may reach, as [kernel.Host.ChangeNetwork] does.
+func (c *Client) ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Network) (layers []string, err error) {
+	_, err = c.command(ctx, key, opChangeNet, n, &layers)
+	return layers, err
+}
+
 // command sends a request to the kernel. Where the connection breaks and is made again it is sent again, and again is
 // true: it may have been obeyed already. It is ErrNoKernel where the kernel is gone, or not known here.
 func (c *Client) command(ctx context.Context, key kernel.Key, op string, in, out any) (again bool, err error) {

@@ -259,6 +259,12 @@ func (k *kernelConn) slow(r request) (out any, err error) {
 			return nil, err
 		}
 		return k.s.host.ChangeLimits(ctx, k.key, limits)
+	case opChangeNet:
+		var network kernel.Network
+		if err := r.decode(&network); err != nil {
+			return nil, err
+		}
+		return k.s.host.ChangeNetwork(ctx, k.key, network)
 	case opAbort:
 		if k.start.done == nil {
 			return nil, errors.New("this connection started no kernel")

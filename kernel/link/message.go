@@ -30,6 +30,7 @@ const (
 	opRefuse       = "refuse"
 	opUsage        = "usage"
 	opChangeLimits = "change_limits"
+	opChangeNet    = "change_network"
 )
 
 type request struct {

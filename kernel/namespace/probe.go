@@ -129,11 +129,11 @@ func probeCauses() []kernel.Finding {
 // probeTun says whether network devices can be made, through which a session could get a network by permission.
 func probeTun() kernel.Finding {
 	const path = "/dev/net/tun"
-	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened; sessions have no network for now"}
+	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions can be given a network through devices"}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		finding.OK = false
-		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; nothing needs it for now", path, err)
+		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; sessions that are given a network get proxies", path, err)
 		finding.Remedy = "modprobe tun; in a container: --device " + path
 		return finding
 	}

@@ -49,6 +49,8 @@ _FILES = {
     "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
     "user:x:1000:1000:user:/home/user:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    # Nobody answers there unless the session was given a network.
+    "resolv.conf": "nameserver 10.0.2.3\noptions timeout:5 attempts:1\n",
     "group": "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
     "protocols: files\nservices: files\n",

@@ -43,7 +43,8 @@ SEAL = (
     "verify",
     "runner",
 )
-_NUMBERS = {name: number for number, name in enumerate(PARK + SEAL, 1)}
+NETWORK = ("join network namespace", "network device", "listen in network namespace")
+_NUMBERS = {name: number for number, name in enumerate(PARK + SEAL + NETWORK, 1)}
 
 
 class StepError(Exception):

@@ -1,0 +1,133 @@
+package namespace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/network"
+)
+
+var _ kernel.Exiter = (*Sandbox)(nil)
+
+// Where programs inside find the proxies, on the loopback of the sandbox, where there is no network device.
+const (
+	proxyPort = 3128
+	socksPort = 1080
+)
+
+// makeExit starts what makes the way out, from outside of the sandbox: Go has threads, which may not join a user
+// namespace.
+const makeExit = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
+	"from talaria_init.device import main\nmain(*sys.argv[1:])"
+
+// MakeExit makes a network device inside, or proxies where the system has no devices. No process of the session has a
+// right over either. It is called once; what it made ends with the sandbox, or when its files are closed.
+func (s *Sandbox) MakeExit(ctx context.Context) (kernel.NetworkExit, error) {
+	exit, err := s.makeExit(ctx)
+	if err != nil {
+		return kernel.NetworkExit{}, fmt.Errorf("make a way out of the sandbox: %w", err)
+	}
+	return exit, nil
+}
+
+func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err error) {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.handle.PID))
+	if err != nil {
+		return exit, err
+	}
+	defer namespace.Close()
+	select {
+	case <-s.reaped: // so that the pid may be another's
+		return exit, s.lost()
+	default:
+	}
+	host, inside, err := socketPair()
+	if err != nil {
+		return exit, err
+	}
+	defer host.Close()
+	defer inside.Close()
+	var words tail
+	cmd := exec.CommandContext(ctx, s.env.Python, "-I", "-S", "-c", makeExit, network.Device.String(),
+		network.Device6.String(), strconv.Itoa(network.MTU), strconv.Itoa(proxyPort), strconv.Itoa(socksPort))
+	cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
+	cmd.Dir, cmd.Stderr = "/", &words
+	cmd.ExtraFiles = []*os.File{inside, namespace}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return exit, err
+	}
+	inside.Close()
+	packet, rights := make([]byte, maxReply), make([]byte, unix.CmsgSpace(2*4))
+	n, nrights, _, _, err := host.ReadMsgUnix(packet, rights)
+	ended := cmd.Wait()
+	if n == 0 || err != nil {
+		return exit, fmt.Errorf("it ended without an answer: %w: %s", errors.Join(err, ended), strings.TrimSpace(words.String()))
+	}
+	files, err := descriptors(rights[:nrights])
+	if err != nil {
+		return exit, err
+	}
+	defer func() {
+		if err != nil {
+			closeAll(files)
+		}
+	}()
+	var r reply
+	if err := json.Unmarshal(packet[:n], &r); err != nil {
+		return exit, err
+	}
+	switch {
+	case r.Op == "failed":
+		return exit, &stepError{message: r.Error, step: r.Step, errno: syscall.Errno(r.Errno)}
+	case r.Op == "device" && len(files) == 1:
+		return kernel.NetworkExit{Device: files[0]}, nil
+	case r.Op == "proxy" && len(files) == 2:
+		return kernel.NetworkExit{
+			HTTP: files[0], SOCKS: files[1], Why: r.Error,
+			Env: proxyVariables(fmt.Sprint("127.0.0.1:", proxyPort), fmt.Sprint("127.0.0.1:", socksPort)),
+		}, nil
+	}
+	return exit, fmt.Errorf("its answer %q with %d descriptors is none", r.Op, len(files))
+}
+
+// proxyVariables are what programs look at for proxies.
+func proxyVariables(http, socks string) map[string]string {
+	env := map[string]string{}
+	for name, value := range map[string]string{
+		"http_proxy": "http://" + http, "https_proxy": "http://" + http, "all_proxy": "socks5h://" + socks,
+		"no_proxy": "localhost,127.0.0.1,::1",
+	} {
+		env[name], env[strings.ToUpper(name)] = value, value
+	}
+	return env
+}
+
+func descriptors(rights []byte) (files []*os.File, err error) {
+	messages, err := unix.ParseSocketControlMessage(rights)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			return nil, err
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			files = append(files, os.NewFile(uintptr(fd), "way out"))
+		}
+	}
+	return files, nil
+}

@@ -1,0 +1,42 @@
+package network
+
+import "net/netip"
+
+// reserved are the ranges that are not the public network: this host, networks that are private to somebody, metadata
+// services of clouds (which are in these), translations that would lead to any of them, and what is no unicast.
+// Source: the IANA registries of special-purpose IPv4 and IPv6 addresses.
+var reserved = func() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"224.0.0.0/4", "240.0.0.0/4",
+		"::/127", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
+		"5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+	} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}()
+
+// isPublic reports whether an address is one of the public network. It must not be mapped.
+func isPublic(addr netip.Addr) bool {
+	if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
+		return false
+	}
+	for _, p := range reserved {
+		if p.Contains(addr) {
+			return false
+		}
+	}
+	return true
+}
+
+func overlapsReserved(p netip.Prefix) bool {
+	for _, r := range reserved {
+		if r.Overlaps(p) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+)
+
+// half is a connection of which each direction can be ended by itself.
+type half interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
+// connection is one that a session has open.
+type connection struct {
+	n      *Network
+	to     target
+	outer  half
+	inner  atomic.Pointer[half] // set once there is one
+	peer   netip.Addr
+	aborts sync.Once
+	ended  atomic.Bool
+}
+
+// admit checks whether a session may have one more connection to a target, and connects to it.
+func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
+	if why := n.policy().permits(t); why != "" {
+		n.deny("connection to", t.String(), why)
+		return nil, errForbidden
+	}
+	c := &connection{n: n, to: t}
+	n.mu.Lock()
+	switch {
+	case n.closed:
+		n.mu.Unlock()
+		return nil, ErrClosed
+	case len(n.open) >= n.cfg.MaxConnections:
+		n.mu.Unlock()
+		n.deny("connection to", t.String(), "the session has as many connections open as it may; close some")
+		return nil, errForbidden
+	case n.spent():
+		n.mu.Unlock()
+		n.deny("connection to", t.String(), "the session has sent and received as many bytes as it may")
+		return nil, errForbidden
+	}
+	n.open[c] = struct{}{}
+	n.mu.Unlock()
+	conn, err := n.dial(ctx, t)
+	if err != nil {
+		n.forget(c)
+		return nil, err
+	}
+	outer, ok := conn.(half)
+	if !ok {
+		n.forget(c)
+		return nil, errors.Join(errors.New("no TCP connection"), conn.Close())
+	}
+	c.outer = outer
+	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+		c.peer = to.Addr().Unmap()
+	}
+	if n.policy().permits(t) != "" || c.ended.Load() { // it was changed, or closed, meanwhile
+		c.abort()
+		n.forget(c)
+		return nil, errForbidden
+	}
+	return c, nil
+}
+
+// spent reports whether no byte may go through any more.
+func (n *Network) spent() bool { return n.cfg.MaxBytes > 0 && n.bytes.Load() >= n.cfg.MaxBytes }
+
+func (n *Network) forget(c *connection) {
+	n.mu.Lock()
+	delete(n.open, c)
+	n.mu.Unlock()
+}
+
+// reached reports whether a policy permits the address that a connection has come to.
+func (c *connection) reached(p Policy) bool {
+	return !c.peer.IsValid() || p.address(c.peer, c.to.port, c.to.name != "")
+}
+
+// abort ends both sides at once, and tells both so with a reset.
+func (c *connection) abort() {
+	c.ended.Store(true)
+	c.aborts.Do(func() {
+		if c.outer != nil {
+			reset(c.outer)
+		}
+		if inner := c.inner.Load(); inner != nil {
+			reset(*inner)
+		}
+	})
+}
+
+func reset(h half) {
+	switch conn := h.(type) {
+	case interface{ SetLinger(seconds int) error }:
+		_ = conn.SetLinger(0)
+	case interface{ Abort() }:
+		conn.Abort()
+	}
+	_ = h.Close()
+}
+
+// splice carries bytes both ways until both directions have ended, and closes both sides.
+func (c *connection) splice(inner half) {
+	defer c.n.forget(c)
+	c.inner.Store(&inner)
+	if c.ended.Load() {
+		reset(inner)
+	}
+	var both sync.WaitGroup
+	both.Go(func() { c.carry(c.outer, inner) })
+	c.carry(inner, c.outer)
+	both.Wait()
+	_ = c.outer.Close()
+	_ = inner.Close()
+}
+
+var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
+
+// carry copies one direction. Its regular end is passed on; any other ends the connection.
+func (c *connection) carry(to, from half) {
+	buffer := buffers.Get().(*[128 << 10]byte)
+	defer buffers.Put(buffer)
+	for {
+		got, err := from.Read(buffer[:])
+		if got > 0 {
+			c.n.bytes.Add(int64(got))
+			if c.n.spent() {
+				c.n.deny("connection to", c.to.String(), "the session has sent and received as many bytes as it may")
+				c.abort()
+				return
+			}
+			if _, err := to.Write(buffer[:got]); err != nil {
+				c.abort()
+				return
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if to.CloseWrite() != nil {
+				c.abort()
+			}
+			return
+		case err != nil:
+			c.abort()
+			return
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// dialTime is how long a server may take to answer.
+const dialTime = 30 * time.Second
+
+// errForbidden is the refusal of an address that a permitted name led to.
+var errForbidden = errors.New("forbidden address")
+
+// target is where a connection goes: a name, or an address where name is "".
+type target struct {
+	name string
+	addr netip.Addr
+	port uint16
+}
+
+func (t target) String() string {
+	host := t.name
+	if host == "" {
+		host = t.addr.String()
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(t.port)))
+}
+
+// permits says why a policy refuses a target, or "".
+func (p Policy) permits(t target) (why string) {
+	switch {
+	case p.Mode != Allow && p.Mode != Full:
+		return noNetworkNow
+	case t.name != "" && p.name(t.name, t.port), t.name == "" && p.address(t.addr, t.port, false):
+		return ""
+	case t.name == "" && p.Mode == Full:
+		return notPublic
+	}
+	return notListed
+}
+
+// dial connects to a target that the policy permits. Each address that a name leads to is checked in the moment in which
+// it is connected to, so that no second answer of a name server can be another one.
+func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	policy, own := n.policy(), ownAddresses()
+	var refused netip.Addr
+	dialer := net.Dialer{
+		Resolver: n.cfg.Resolver,
+		Control: func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			addr := to.Addr().Unmap()
+			if !policy.address(addr, t.port, t.name != "") || own[addr] && !policy.listsAddress(addr, t.port) {
+				refused = addr
+				return errForbidden
+			}
+			return nil
+		},
+	}
+	host := t.name
+	if host == "" {
+		host = t.addr.String()
+	} else {
+		host += "." // the name as it is, whatever domain this machine searches
+	}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(t.port))))
+	if errors.Is(err, errForbidden) {
+		why := notPublic
+		if t.name != "" {
+			why = fmt.Sprintf("it leads to %v, and that is not part of the public network; list the address too", refused)
+		}
+		n.deny("connection to", t.String(), why)
+	}
+	return conn, err
+}
+
+// listsAddress reports whether a rule has the address itself, so that even this host may be reached at it.
+func (p Policy) listsAddress(addr netip.Addr, port uint16) bool {
+	for _, r := range p.Rules {
+		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && (r.Port == 0 || r.Port == port) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownAddresses are those of this host.
+func ownAddresses() map[netip.Addr]bool {
+	own := map[netip.Addr]bool{}
+	addrs, _ := net.InterfaceAddrs() // without them the ranges are still checked
+	for _, a := range addrs {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			own[prefix.Addr().Unmap()] = true
+		}
+	}
+	return own
+}

@@ -1,0 +1,382 @@
+package network
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+	socks "golang.org/x/net/proxy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// nameServer answers for a few names, from a socket of its own.
+func nameServer(t *testing.T, hosts func(name string) string) *net.Resolver {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		buffer := make([]byte, 1500)
+		for {
+			got, from, err := conn.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buffer[:got]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			q := m.Questions[0]
+			m.Response, m.Additionals = true, nil
+			if addr, err := netip.ParseAddr(hosts(strings.TrimSuffix(q.Name.String(), "."))); err == nil {
+				head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type}
+				if addr.Is4() && q.Type == dnsmessage.TypeA {
+					m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}}}
+				}
+				if addr.Is6() && q.Type == dnsmessage.TypeAAAA {
+					m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}}}
+				}
+			} else {
+				m.RCode = dnsmessage.RCodeNameError
+			}
+			if answer, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(answer, from)
+			}
+		}
+	})
+	t.Cleanup(func() { conn.Close(); all.Wait() })
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// fixed answers each name with one address.
+func fixed(hosts map[string]string) func(string) string {
+	return func(name string) string { return hosts[name] }
+}
+
+// listening is a socket on loopback, as a file.
+func listening(t *testing.T) (address string, f *os.File) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if f, err = l.(*net.TCPListener).File(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String(), f
+}
+
+// proxied is a network that is reached through its proxies.
+type proxied struct {
+	*Network
+	http, socks string
+	mu          sync.Mutex
+	denied      []string
+}
+
+func proxy(t *testing.T, cfg Config) *proxied {
+	t.Helper()
+	p := &proxied{}
+	cfg.Denied = func(d Denial) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.denied = append(p.denied, d.String())
+	}
+	p.Network = New(cfg)
+	t.Cleanup(p.Close)
+	httpAddress, httpFile := listening(t)
+	socksAddress, socksFile := listening(t)
+	if err := p.AttachProxies(httpFile, socksFile); err != nil {
+		t.Fatal(err)
+	}
+	p.http, p.socks = httpAddress, socksAddress
+	return p
+}
+
+func (p *proxied) saw(t *testing.T, want string) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !strings.Contains(strings.Join(p.denied, "\n"), want) {
+		t.Errorf("denied are %q, without %q", p.denied, want)
+	}
+}
+
+// through connects through the SOCKS proxy.
+func (p *proxied) through(t *testing.T, to string) (net.Conn, error) {
+	t.Helper()
+	d, err := socks.SOCKS5("tcp", p.socks, nil, socks.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := d.Dial("tcp", to)
+	if err == nil {
+		t.Cleanup(func() { conn.Close() })
+		err = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	}
+	return conn, err
+}
+
+// client is a web client that uses the HTTP proxy for both kinds of addresses.
+func (p *proxied) client(t *testing.T, server *httptest.Server) *http.Client {
+	t.Helper()
+	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: p.http})}
+	if inner, ok := server.Client().Transport.(*http.Transport); ok && inner.TLSClientConfig != nil {
+		transport.TLSClientConfig = inner.TLSClientConfig.Clone()
+		transport.TLSClientConfig.ServerName = "example.com" // the name of its certificate
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+func portOf(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// echo is a server that sends back what it gets, until that ends.
+func echo(t *testing.T) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				_, _ = io.Copy(conn, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return l.Addr().String()
+}
+
+func TestWebServersAreReachedByPermittedNames(t *testing.T) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/away" {
+			http.Redirect(w, r, "http://evil.test/", http.StatusFound)
+			return
+		}
+		fmt.Fprint(w, "hello ", r.Host)
+	})
+	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	defer plain.Close()
+	defer secure.Close()
+	port, securePort := portOf(t, plain.Listener.Addr().String()), portOf(t, secure.Listener.Addr().String())
+	p := proxy(t, Config{
+		Policy:   policy(t, Allow, "web.test", "127.0.0.1"),
+		Resolver: nameServer(t, fixed(map[string]string{"web.test": "127.0.0.1", "evil.test": "127.0.0.1"})),
+	})
+	get := func(server *httptest.Server, address string) (string, error) {
+		resp, err := p.client(t, server).Get(address)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return fmt.Sprint(resp.StatusCode, " ", string(body)), err
+	}
+	if got, err := get(plain, "http://web.test:"+port+"/"); err != nil || got != "200 hello web.test:"+port {
+		t.Errorf("plain: %q %v", got, err)
+	}
+	if got, err := get(secure, "https://web.test:"+securePort+"/"); err != nil || got != "200 hello web.test:"+securePort {
+		t.Errorf("TLS: %q %v", got, err)
+	}
+	if got, err := get(plain, "http://web.test:"+port+"/away"); err != nil || !strings.HasPrefix(got, "403 ") {
+		t.Errorf("a redirect away: %q %v", got, err)
+	}
+	p.saw(t, "connection to evil.test:80 refused: not in this session's network.allow")
+	if _, err := get(secure, "https://evil.test:"+securePort+"/"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		t.Errorf("CONNECT to what is not listed: %v", err)
+	}
+}
+
+func TestWhereANameLeadsIsCheckedWhenItIsDialled(t *testing.T) {
+	server := echo(t)
+	p := proxy(t, Config{Policy: policy(t, Full), Resolver: nameServer(t, func(string) string { return "127.0.0.1" })})
+	if _, err := p.through(t, "rebind.test:"+portOf(t, server)); err == nil {
+		t.Error("a public name led to loopback")
+	}
+	p.saw(t, "it leads to 127.0.0.1, and that is not part of the public network; list the address too")
+}
+
+func TestEachDirectionEndsByItselfAndNothingIsLost(t *testing.T) {
+	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
+	conn, err := p.through(t, echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
+	var write sync.WaitGroup
+	write.Go(func() {
+		if _, err := conn.Write(sent); err != nil {
+			t.Error(err)
+		}
+		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Error(err)
+		}
+	})
+	got, err := io.ReadAll(conn)
+	write.Wait()
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d of %d bytes came back (%v)", len(got), len(sent), err)
+	}
+	if p.Bytes() != int64(2*len(sent)) {
+		t.Errorf("%d bytes are counted", p.Bytes())
+	}
+}
+
+func TestAChangedPolicyEndsOpenConnections(t *testing.T) {
+	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
+	server := echo(t)
+	conn, err := p.through(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ping := func() error {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err := io.ReadFull(conn, make([]byte, 1))
+		return err
+	}
+	if err := ping(); err != nil {
+		t.Fatal(err)
+	}
+	p.SetPolicy(policy(t, Allow, "127.0.0.0/8")) // permits it as well
+	if err := ping(); err != nil {
+		t.Fatal(err)
+	}
+	p.SetPolicy(policy(t, Allow, "example.org"))
+	if err := ping(); err == nil {
+		t.Error("the connection is still there")
+	}
+	p.saw(t, "the session's network was changed")
+	if _, err := p.through(t, server); err == nil {
+		t.Error("a new connection is made")
+	}
+	p.SetPolicy(Policy{})
+	if _, err := p.through(t, server); err == nil {
+		t.Error("a new connection is made without a network")
+	}
+	p.saw(t, "this session has no network")
+}
+
+func TestConnectionsAndBytesAreBounded(t *testing.T) {
+	server := echo(t)
+	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1"), MaxConnections: 3, MaxBytes: 1 << 20})
+	var open []net.Conn
+	for range 3 {
+		conn, err := p.through(t, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+	}
+	if _, err := p.through(t, server); err == nil {
+		t.Error("one connection too many")
+	}
+	p.saw(t, "as many connections open as it may")
+	sent, err := open[0].Write(bytes.Repeat([]byte("x"), 4<<20))
+	got, _ := io.Copy(io.Discard, open[0])
+	if int64(sent) < 1 || got > 1<<20 {
+		t.Errorf("%d bytes came back of %d (%v)", got, sent, err)
+	}
+	p.saw(t, "as many bytes as it may")
+	open[1].Close()
+	if _, err := p.through(t, server); err == nil {
+		t.Error("a connection after the last byte")
+	}
+}
+
+func TestManyConnectionsAtOnce(t *testing.T) {
+	server := echo(t)
+	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
+	errs := make(chan error, 200)
+	for i := range cap(errs) {
+		go func() {
+			d, err := socks.SOCKS5("tcp", p.socks, nil, socks.Direct)
+			if err != nil {
+				errs <- err
+				return
+			}
+			conn, err := d.Dial("tcp", server)
+			if err != nil {
+				errs <- err
+				return
+			}
+			defer conn.Close()
+			want := fmt.Sprintf("line %d\n", i)
+			if _, err = io.WriteString(conn, want); err == nil {
+				var got string
+				if got, err = bufio.NewReader(conn).ReadString('\n'); err == nil && got != want {
+					err = fmt.Errorf("%q came back as %q", want, got)
+				}
+			}
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatIsNoProxyRequestIsRefused(t *testing.T) {
+	p := proxy(t, Config{Policy: policy(t, Full)})
+	for _, c := range []struct{ address, send string }{
+		{p.http, "\x16\x03\x01\x02\x00\x01\x00"}, {p.http, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		{p.http, "CONNECT example.org HTTP/1.1\r\nHost: example.org\r\n\r\n"},
+		{p.http, "CONNECT exa_mple..org:443 HTTP/1.1\r\n\r\n"}, {p.http, "GET ftp://example.org/ HTTP/1.1\r\nHost: x\r\n\r\n"},
+		{p.socks, "\x04\x01\x00\x50\x7f\x00\x00\x01\x00"}, {p.socks, "\x05\x01\x02"}, {p.socks, "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50"},
+		{p.socks, "\x05\x01\x00\x05\x01\x00\x09"}, {p.socks, "GET / HTTP/1.1\r\n\r\n"},
+	} {
+		conn, err := net.Dial("tcp", c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, c.send)
+		_ = conn.(*net.TCPConn).CloseWrite()
+		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		answer, err := io.ReadAll(conn)
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() || strings.Contains(string(answer), "200") {
+			t.Errorf("%q is answered with %q (%v)", c.send, answer, err)
+		}
+		conn.Close()
+	}
+}

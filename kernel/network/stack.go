@@ -1,0 +1,177 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/fdbased"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+const (
+	nic = 1
+	// MTU of the device: large packets, since none of them ever comes to a wire.
+	MTU = 65520
+	// maxHalfOpen is how many connections may be on their way at a time.
+	maxHalfOpen = 512
+	// keepIdle and keepInterval find out that the inside of a connection is gone.
+	keepIdle     = 60 * time.Second
+	keepInterval = 30 * time.Second
+	buffered     = 1 << 20 // bytes of a connection in each direction
+)
+
+// netstack answers for the whole world on a session's device.
+type netstack struct {
+	n    *Network
+	file *os.File
+	s    *stack.Stack
+}
+
+func newStack(n *Network, file *os.File) (*netstack, error) {
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
+		HandleLocal:        false,
+	})
+	t := &netstack{n, file, s}
+	link, err := fdbased.New(&fdbased.Options{FDs: []int{int(file.Fd())}, MTU: MTU, RXChecksumOffload: true})
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("network stack: %w", err)
+	}
+	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: 256 << 10, Max: buffered}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: 256 << 10, Max: buffered}
+	for _, option := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &receive, &send} {
+		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("network stack: set an option of TCP: %v", err)
+		}
+	}
+	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, 0, maxHalfOpen, t.accept).HandlePacket)
+	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, t.receive).HandlePacket)
+	for _, step := range []func() tcpip.Error{
+		func() tcpip.Error { return s.CreateNIC(nic, link) },
+		func() tcpip.Error { return s.SetPromiscuousMode(nic, true) }, // it is every address
+		func() tcpip.Error { return s.SetSpoofing(nic, true) },
+	} {
+		if err := step(); err != nil {
+			t.close()
+			return nil, fmt.Errorf("network stack: %v", err)
+		}
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
+	return t, nil
+}
+
+// close ends every connection and waits until nothing runs.
+func (t *netstack) close() {
+	t.s.RemoveNIC(nic) // also stops the reading; an error means that there is none
+	t.s.Close()
+	t.s.Wait()
+	_ = t.file.Close()
+}
+
+// accept is told of each new connection.
+func (t *netstack) accept(r *tcp.ForwarderRequest) {
+	id := r.ID()
+	t.n.work.Go(func() {
+		c, err := t.n.admit(t.n.ctx, t.n.target(address(id.LocalAddress), id.LocalPort))
+		if err != nil {
+			r.Complete(true) // a reset: refused, at once
+			return
+		}
+		var queue waiter.Queue
+		endpoint, failed := r.CreateEndpoint(&queue)
+		r.Complete(failed != nil)
+		if failed != nil {
+			c.abort()
+			t.n.forget(c)
+			return
+		}
+		watch(endpoint)
+		c.splice(inside{gonet.NewTCPConn(&queue, endpoint), endpoint})
+	})
+}
+
+// inside is the session's side of a connection.
+type inside struct {
+	*gonet.TCPConn
+	endpoint tcpip.Endpoint
+}
+
+func (i inside) Abort() { i.endpoint.Abort() }
+
+// watch has a connection end whose inside has gone without saying so.
+func watch(endpoint tcpip.Endpoint) {
+	endpoint.SocketOptions().SetKeepAlive(true)
+	idle, interval := tcpip.KeepaliveIdleOption(keepIdle), tcpip.KeepaliveIntervalOption(keepInterval)
+	_ = endpoint.SetSockOpt(&idle)
+	_ = endpoint.SetSockOpt(&interval)
+}
+
+// receive is told of the first packet between two UDP ports. It reports whether the packet is taken; if not, the
+// session is told that nobody listens.
+func (t *netstack) receive(r *udp.ForwarderRequest) bool {
+	id := r.ID()
+	to := address(id.LocalAddress)
+	if id.LocalPort != dnsPort || to != Gateway && to != Gateway6 {
+		t.n.deny("packet to", netip.AddrPortFrom(to, id.LocalPort).String(), "sessions have no UDP but for looking up names")
+		return false
+	}
+	var queue waiter.Queue
+	endpoint, err := r.CreateEndpoint(&queue)
+	if err != nil {
+		return false
+	}
+	conn := gonet.NewUDPConn(&queue, endpoint)
+	t.n.work.Go(func() { t.serveDNS(conn) })
+	return true
+}
+
+// dnsIdle is how long a port inside may go on asking without opening another one.
+const dnsIdle = 5 * time.Second
+
+func (t *netstack) serveDNS(conn *gonet.UDPConn) {
+	defer conn.Close()
+	query := make([]byte, 4096)
+	for t.n.ctx.Err() == nil {
+		if conn.SetReadDeadline(time.Now().Add(dnsIdle)) != nil {
+			return
+		}
+		got, err := conn.Read(query)
+		if err != nil {
+			return
+		}
+		answer := t.n.answerDNS(query[:got])
+		if answer == nil {
+			return
+		}
+		if _, err := conn.Write(answer); err != nil {
+			return
+		}
+	}
+}
+
+// target is what a session means by an address.
+func (n *Network) target(addr netip.Addr, port uint16) target {
+	if name := n.names.name(addr); name != "" {
+		return target{name: name, port: port}
+	}
+	return target{addr: addr, port: port}
+}
+
+func address(a tcpip.Address) netip.Addr {
+	addr, _ := netip.AddrFromSlice(a.AsSlice())
+	return addr.Unmap()
+}

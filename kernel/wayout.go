@@ -1,0 +1,183 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"talaria/kernel/network"
+)
+
+// Network is what a session may reach, in the words of package network. The zero value is nothing.
+type Network struct {
+	Mode           string   // "" and "none", "allow" or "full"
+	Allow          []string // entries as [network.ParseRule] reads them
+	MaxConnections int      // open at a time; 0: network.DefaultMaxConnections
+	MaxBytes       int64    // in both directions, over the life of the kernel; 0: any number
+	NameServer     string   // HOST:PORT that names are looked up at; "": as this machine does
+}
+
+// wanted reports whether anything may be reached.
+func (n Network) wanted() bool { return n.Mode != "" && n.Mode != string(network.None) }
+
+func (n Network) policy() (network.Policy, error) {
+	rules, err := network.ParseRules(n.Allow)
+	return network.Policy{Mode: network.Mode(n.Mode), Rules: rules}, err
+}
+
+// resolver looks names up at a name server of its own.
+func (n Network) resolver() *net.Resolver {
+	if n.NameServer == "" {
+		return nil
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, kind, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, kind, n.NameServer)
+	}}
+}
+
+// connect gives a sealed sandbox its way out, if it is to have one, and returns the variables that the runner needs.
+func (k *interpreter) connect(ctx context.Context, wanted Network) (env map[string]string, err error) {
+	if !wanted.wanted() {
+		return nil, nil
+	}
+	policy, err := wanted.policy()
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	exiter, ok := k.sandbox.(Exiter)
+	if !ok {
+		return nil, fmt.Errorf("network: tier %s has none to give", k.cfg.Backend.Name())
+	}
+	exit, err := exiter.MakeExit(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("network: %w", err)
+	}
+	way := network.New(network.Config{
+		Policy: policy, MaxConnections: wanted.MaxConnections, MaxBytes: wanted.MaxBytes, Resolver: wanted.resolver(),
+		Denied: func(d network.Denial) { k.tell("[" + d.String() + "]") },
+		Log:    k.log,
+	})
+	how := "through a device, held outside of the sandbox"
+	if exit.Device != nil {
+		err = way.AttachDevice(exit.Device)
+	} else {
+		how = "through proxies, held outside of the sandbox, since no device can be made (" + exit.Why + ")"
+		err = way.AttachProxies(exit.HTTP, exit.SOCKS)
+	}
+	if err != nil {
+		way.Close()
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase >= leaving {
+		go way.Close()
+		return nil, ErrNoKernel
+	}
+	k.way, k.wayMode, k.wayHow = way, wanted.Mode, how
+	return exit.Env, nil
+}
+
+// changeNetwork is in force when it returns, for open connections too.
+func (k *interpreter) changeNetwork(ctx context.Context, wanted Network) ([]string, error) {
+	if k.usable() == nil {
+		return nil, ErrNoKernel
+	}
+	policy, err := wanted.policy()
+	if err != nil {
+		return nil, fmt.Errorf("change network: %w", err)
+	}
+	k.wayChanging <- struct{}{}
+	defer func() { <-k.wayChanging }()
+	k.mu.Lock()
+	way := k.way
+	k.mu.Unlock()
+	if way == nil && wanted.wanted() {
+		env, err := k.connect(ctx, wanted)
+		if err != nil {
+			return nil, err
+		}
+		if len(env) > 0 { // which the programs that run do not have
+			k.disconnect()
+			return nil, fmt.Errorf("change network: %w", ErrNeedsReset)
+		}
+	} else if way != nil {
+		way.SetPolicy(policy)
+		k.mu.Lock()
+		k.wayMode = wanted.Mode
+		k.mu.Unlock()
+	}
+	return k.layers(), nil
+}
+
+// disconnect takes the way out away, if there is one.
+func (k *interpreter) disconnect() {
+	k.mu.Lock()
+	way := k.way
+	k.way = nil
+	k.mu.Unlock()
+	if way != nil {
+		way.Close()
+	}
+}
+
+// layers are those of the sandbox, with what is let through.
+func (k *interpreter) layers() []string {
+	layers := k.sandbox.Layers()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.way == nil || k.wayMode == "" || k.wayMode == string(network.None) {
+		return layers
+	}
+	for i, l := range layers {
+		if strings.HasPrefix(l, "network:") {
+			layers[i] = "network: " + k.wayMode + ", " + k.wayHow
+		}
+	}
+	return layers
+}
+
+// ChangeNetwork changes what a living kernel may reach and returns the layers that are in force then. It wraps
+// ErrNeedsReset where only a fresh kernel can have it.
+func (h *Host) ChangeNetwork(ctx context.Context, key Key, n Network) (layers []string, err error) {
+	k := h.kernel(key)
+	if k == nil {
+		return nil, ErrNoKernel
+	}
+	return k.changeNetwork(ctx, n)
+}
+
+// CheckNetwork reports what is wrong with entries of a network.
+func CheckNetwork(allow []string) error {
+	_, err := network.ParseRules(allow)
+	return err
+}
+
+// PermitsNetwork reports what of a network an operator does not permit, or "". allowed are the operator's entries; with
+// mode full they add to the public network.
+func PermitsNetwork(n Network, maxMode string, allowed []string) (what string, err error) {
+	rank := map[string]int{"": 0, string(network.None): 0, string(network.Allow): 1, string(network.Full): 2}
+	if rank[n.Mode] > rank[maxMode] {
+		return "network.mode " + n.Mode, nil
+	}
+	listed, err := network.ParseRules(allowed)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range n.Allow {
+		rule, err := network.ParseRule(entry)
+		if err != nil {
+			return "", err
+		}
+		covered := maxMode == string(network.Full) && rule.IsPublic()
+		for _, l := range listed {
+			covered = covered || l.Covers(rule)
+		}
+		if !covered {
+			return "network.allow " + entry, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,86 @@
+package session
+
+import (
+	"errors"
+	"slices"
+
+	"talaria/api"
+	"talaria/kernel"
+)
+
+// NetworkBounds are what an operator lets sessions reach.
+type NetworkBounds struct {
+	MaxMode        api.NetworkMode // the most that a session may ask for; "" is none
+	Allowed        []string        // what may be listed in mode allow; with MaxMode full beside all that is public
+	NameServer     string          // HOST:PORT; "": as this machine looks names up
+	MaxConnections int             // of a session at a time; 0: the host's default
+	MaxBytes       int64           // in both directions over the life of a kernel; 0: any number
+}
+
+// Check reports what is wrong with the bounds.
+func (b NetworkBounds) Check() error {
+	switch b.MaxMode {
+	case "", api.NetworkNone, api.NetworkAllow, api.NetworkFull:
+	default:
+		return invalid("network.max_mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+	}
+	if b.MaxConnections < 0 || b.MaxBytes < 0 {
+		return errors.New("network.max_connections and network.max_bytes cannot be negative")
+	}
+	return kernel.CheckNetwork(b.Allowed)
+}
+
+// checkNetwork validates what a session asks to reach.
+func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
+	asked.Allow = slices.Clone(asked.Allow)
+	switch asked.Mode {
+	case "", api.NetworkNone:
+		asked.Mode = api.NetworkNone
+		if len(asked.Allow) > 0 {
+			return invalid("network.allow lists something, and network.mode is %q; say %q", api.NetworkNone, api.NetworkAllow)
+		}
+	case api.NetworkAllow, api.NetworkFull:
+	default:
+		return invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+	}
+	if err := kernel.CheckNetwork(asked.Allow); err != nil {
+		return invalid("network.allow: %v", err)
+	}
+	if err := m.permitNetwork(asked); err != nil {
+		return err
+	}
+	*into = asked
+	return nil
+}
+
+// permitNetwork refuses what is past the operator's bounds.
+func (m *Manager) permitNetwork(n api.Network) error {
+	if n.Mode == api.NetworkNone {
+		return nil
+	}
+	if m.cfg.Tier == tierWithoutNetwork {
+		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: tier %s has no network to give", n.Mode, m.cfg.Tier)
+	}
+	b := m.cfg.Network
+	what, err := kernel.PermitsNetwork(m.kernelNetwork(n), string(b.MaxMode), b.Allowed)
+	if err != nil {
+		return err
+	}
+	if what != "" {
+		return api.Errorf(api.CodeLimitExceeded,
+			"%.200q is above what the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries)",
+			what, max(b.MaxMode, api.NetworkNone), len(b.Allowed))
+	}
+	return nil
+}
+
+const tierWithoutNetwork = "landlock"
+
+func (m *Manager) kernelNetwork(n api.Network) kernel.Network {
+	b := m.cfg.Network
+	return kernel.Network{
+		Mode: string(n.Mode), Allow: n.Allow, MaxConnections: b.MaxConnections, MaxBytes: b.MaxBytes, NameServer: b.NameServer,
+	}
+}
+
+func sameNetwork(a, b api.Network) bool { return a.Mode == b.Mode && slices.Equal(a.Allow, b.Allow) }
