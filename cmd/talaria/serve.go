@@ -257,7 +257,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
 		MountRoots: mountRoots, Network: c.Network.bounds(),
-		Pool:       func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
+		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }
 
