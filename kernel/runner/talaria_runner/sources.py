@@ -34,6 +34,14 @@ class Sources:
     def __contains__(self, name: str) -> bool:
         return name in self._texts
 
+    def names(self) -> list[str]:
+        """The file names of all cells, the last one first."""
+        return list(reversed(self._texts))
+
+    def text(self, name: str) -> str | None:
+        """The source of the cell with that file name."""
+        return self._texts.get(name)
+
     def fill(self, linecache: object) -> None:
         """Makes all sources known to linecache, the module, and again those that user code threw out of it."""
         for name in self._texts:
