@@ -11,6 +11,7 @@ from talaria_runner.descriptors import wait_for
 from talaria_runner.execution import Execution
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import GONE
+from talaria_runner.requests import Requests
 from talaria_runner.stdin import Stdin
 
 TYPE_CHECKING = False
@@ -22,10 +23,18 @@ _LAST_REPEAT_MS = 250
 
 
 class Reader:
-    def __init__(self, fd: int, interrupts: Interrupts, stdin: Stdin, accept: Callable[[Execution], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        interrupts: Interrupts,
+        stdin: Stdin,
+        requests: Requests,
+        accept: Callable[[Execution], None],
+    ) -> None:
         self._fd = fd
         self._interrupts = interrupts
         self._stdin = stdin
+        self._requests = requests
         self._accept = accept
         self._rest = bytearray()
 
@@ -81,6 +90,8 @@ class Reader:
                 self._stdin.answer(frame["request_id"], frame["value"])
             elif kind == "input_refused":
                 self._stdin.refuse(frame["request_id"])
+            else:
+                self._requests.put(kind, frame)
         except (KeyError, TypeError, ValueError, StopIteration):
             pass  # no frame of this contract
 

@@ -8,15 +8,16 @@ from sys import modules
 
 from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, open, read
 
-from talaria_runner import lookup
+from talaria_runner import expressions, lookup
+from talaria_runner.classes import qualified_name
+from talaria_runner.documentation import LONGEST, documentation
 from talaria_runner.lookup import MISSING, Found, Namespace
 from talaria_runner.outbox import printable
-from talaria_runner.preview import class_name, preview, qualified_name
+from talaria_runner.preview import class_name, preview
 from talaria_runner.scanner import block
 from talaria_runner.signatures import signature
 from talaria_runner.sources import Sources
 
-_LONGEST = 100_000  # characters of documentation, and of source
 _FILE = 4 << 20  # bytes of a source file
 _REGULAR = 0o100000
 _SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
@@ -28,6 +29,15 @@ class Inspector:
     def __init__(self, namespace: dict[str, object], sources: Sources) -> None:
         self._namespace = Namespace(namespace)
         self._sources = sources
+
+    def at(self, code: str, cursor: int, detail: int) -> dict[str, object] | None:
+        """The MIME bundle of what stands at that place in code, in characters, or of the function that is called
+        there."""
+        for expression in expressions.at(code, cursor):
+            found = self.bundle(expression, detail)
+            if found is not None:
+                return found
+        return None
 
     def bundle(self, expression: str, detail: int) -> dict[str, object] | None:
         """The MIME bundle of an expression such as df.groupby or rows[0]; with detail 1 the source stands in place
@@ -62,7 +72,7 @@ class Inspector:
                 fields.append(_field("Length", str(len(value))))
         file, source = self._source(value, called is not None or is_class, detail)
         if detail and source:
-            fields.append(_field("Source", "\n" + source[:_LONGEST]))
+            fields.append(_field("Source", "\n" + source[:LONGEST]))
         else:
             fields.append(_field("Docstring", documentation(value) or "<no docstring>"))
             init = _documentation_of_init(value) if is_class else None
@@ -117,23 +127,6 @@ class Inspector:
         if text is None:
             text = _read(file)
         return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-
-
-def documentation(value: object) -> str:
-    """The docstring, with its indentation taken off; empty where there is none."""
-    if lookup.is_a(value, type):
-        if lookup.is_heap_class(value):
-            text = lookup.names_of_class(value).get("__doc__")
-        else:
-            text = type.__dict__["__doc__"].__get__(value)
-    else:
-        found = lookup.attribute(lookup.function_of(value), "__doc__")
-        text = None if found is None else found.value
-    if type(text) is not str:
-        return ""
-    first, *rest = text[:_LONGEST].expandtabs().strip("\n").split("\n")
-    indent = min([len(line) - len(line.lstrip()) for line in rest if line.strip()], default=0)
-    return "\n".join([first.strip(), *[line[indent:].rstrip() for line in rest]]).strip()
 
 
 def _documentation_of_init(cls: type) -> str:

@@ -13,20 +13,21 @@ from itertools import islice
 from sys import modules, version_info
 
 from talaria_runner import getters, tabular
+from talaria_runner.classes import MISSING, derives, in_class, is_a, is_heap_class, mro, names_of_class, one_of
 from talaria_runner.syntax import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import MappingProxyType
+    from collections.abc import Iterator
 
-MISSING = object()  # there is no such thing, or only the user's code could tell
+__all__ = [
+    "MISSING", "Builtin", "Found", "Function", "Method", "Module", "Namespace", "annotations", "attribute",
+    "derives", "each_name", "first", "function_of", "get", "in_class", "is_a", "is_heap_class", "mro",
+    "names_of_class", "one_of", "own_names",
+]  # fmt: skip
+
 _LONGEST = 2000  # characters of an expression
 _DEEPEST = 50  # levels of it
-
-_class_dict = type.__dict__["__dict__"].__get__
-_class_mro = type.__dict__["__mro__"].__get__
-_class_flags = type.__dict__["__flags__"].__get__
 
 Function = type(parse)
 Method = type(parse.__get__(0))
@@ -49,42 +50,6 @@ class Found:
         self.value = value
         self.cls = type(value) if cls is None else cls
         self.bound = bound  # the first parameter is taken: a method of an object
-
-
-def mro(cls: type) -> tuple[type, ...]:
-    return _class_mro(cls)
-
-
-def names_of_class(cls: type) -> MappingProxyType[str, object]:
-    return _class_dict(cls)
-
-
-def derives(cls: type, base: type) -> bool:
-    return any(c is base for c in _class_mro(cls))
-
-
-def one_of(cls: type, classes: Iterable[type]) -> bool:
-    """Whether cls is one of these. "in" would ask the class of cls whether they are equal."""
-    return any([cls is c for c in classes])
-
-
-def is_heap_class(cls: type) -> bool:
-    """Whether a class statement made it, and not C code."""
-    return bool(_class_flags(cls) & (1 << 9))
-
-
-def is_a(value: object, base: type) -> bool:
-    """isinstance, without asking __class__ and __instancecheck__."""
-    return derives(type(value), base)
-
-
-def in_class(cls: type, name: str) -> object:
-    """What stands under that name in a class or the first of its bases that has it."""
-    for c in _class_mro(cls):
-        names = _class_dict(c)
-        if name in names:
-            return names[name]
-    return MISSING
 
 
 def own_names(value: object) -> dict[str, object]:
@@ -179,7 +144,7 @@ def _returned(function: object) -> Found | None:
     promised = get(annotations(function), "return")
     if type(promised) is str:
         named = get(function.__globals__, promised)
-        promised = vars(builtins).get(promised) if named is MISSING else named
+        promised = _public(function, promised) if named is MISSING else named
     return Found(MISSING, promised) if is_a(promised, type) else None
 
 
@@ -190,6 +155,9 @@ def _unwrapped(found: object, of_class: bool) -> Found:
         return Found(found.__func__, bound=True)
     if type(found) is Function:
         return Found(found, bound=not of_class)
+    accessor = get(own_names(found), "_accessor") if not is_a(found, type) else MISSING
+    if not of_class and is_a(accessor, type) and tabular.is_genuine(found, "pandas.core.accessor", "CachedAccessor"):
+        return Found(MISSING, accessor)  # as df.name.str
     return Found(found, bound=not of_class and one_of(type(found), _SLOT_CALLS))
 
 
@@ -197,6 +165,15 @@ def _column(value: object, name: str) -> Found | None:
     """A column of a data frame, which is an attribute as well."""
     column = tabular.column_class(value, name)
     return None if column is None else Found(MISSING, column)
+
+
+def _public(function: object, name: str) -> object:
+    """What a name in an annotation may mean that only type checkers import."""
+    module = get(function.__globals__, "__name__")
+    package = modules.get(module.partition(".")[0]) if type(module) is str else None
+    if package is not None and type(package) is Module and name in vars(package):
+        return vars(package)[name]
+    return vars(builtins).get(name)
 
 
 def annotations(function: object) -> dict[str, object]:
@@ -320,7 +297,7 @@ def each_name(owner: Found) -> Iterator[object]:
             yield from list(names_of_class(cls))
 
 
-def first(names: dict[str, object], most: int = 200_000) -> list[object]:
+def first(names: dict[str, object], most: int = 50_000) -> list[object]:
     """The keys of a dict, in one step that no other thread comes into. Of a huge one the oldest quarter and the
     newest ones."""
     if dict.__len__(names) <= most:

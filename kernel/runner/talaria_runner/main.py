@@ -27,6 +27,7 @@ from talaria_runner.guard import Guard
 from talaria_runner.imports import Hooks
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
+from talaria_runner.requests import Requests
 from talaria_runner.sources import Sources
 from talaria_runner.stdin import Stdin
 from talaria_runner.streams import TextOut
@@ -62,6 +63,7 @@ class _Kernel:
     """Its methods run in the main thread, but for accept."""
 
     def __init__(self, main: ModuleType) -> None:
+        self._main = main
         self._descriptors = Descriptors()
         self._outbox = Outbox(self._descriptors)
         self._interrupts = Interrupts()
@@ -93,7 +95,9 @@ class _Kernel:
         self._descriptors.take(control_fd)
         self._interrupts.install()
         mark = urandom(16).hex()
-        reader = Reader(self._descriptors.control, self._interrupts, self._stdin, self.accept)
+        magics = getattr(self.engine, "magics", None)
+        requests = Requests(vars(self._main), self._sources, magics, self._outbox, _start)
+        reader = Reader(self._descriptors.control, self._interrupts, self._stdin, requests, self.accept)
         self._outbox.open(mark)
         _start(self._outbox.run)
         _start(reader.run)

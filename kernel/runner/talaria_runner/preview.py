@@ -8,7 +8,12 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from itertools import islice
 from sys import modules
 
-from talaria_runner import lookup
+from talaria_runner import lookup, tabular
+from talaria_runner.classes import module_of, qualified_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 WIDTH = 100
 _ITEMS = 12  # that are looked at in one container
@@ -18,10 +23,11 @@ _MORE = "…"
 _WRITTEN = (float, complex, bool, type(None), type(Ellipsis), type(NotImplemented))
 # Whose __repr__ is short, and asks nothing of the user's.
 _LIBRARY = frozenset((
-    ("datetime", "date"), ("datetime", "timedelta"), ("decimal", "Decimal"), ("fractions", "Fraction"),
+    ("datetime", "date"), ("datetime", "timedelta"), ("datetime", "datetime"), ("datetime", "time"), ("decimal", "Decimal"), ("fractions", "Fraction"),
     ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("uuid", "UUID"), ("pandas", "Timestamp"),
     ("pandas", "Timedelta"),
 ))  # fmt: skip
+_SCALARS = (int, float, complex, bool, str, bytes)
 _BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
 
 
@@ -42,18 +48,6 @@ def class_name(cls: type) -> str:
     return name if module in ("builtins", "__main__", "") else f"{module}.{name}"
 
 
-def qualified_name(cls: type) -> str:
-    name = type.__dict__["__qualname__"].__get__(cls)
-    return str.__str__(name)[:200]
-
-
-def module_of(cls: type) -> str:
-    module = lookup.names_of_class(cls).get("__module__")
-    if type(module) is str:
-        return module[:200]
-    return "" if lookup.is_heap_class(cls) else "builtins"
-
-
 def _text(value: object, width: int, depth: int) -> str:
     cls = type(value)
     if cls is str:
@@ -67,14 +61,14 @@ def _text(value: object, width: int, depth: int) -> str:
     if lookup.one_of(cls, _WRITTEN):
         return repr(value)
     if lookup.one_of(cls, _BRACKETS):
-        return _sequence(value, width, depth)
+        return _sequence(cls, iter(value), len(value), width, depth)
     if cls is dict:
-        return _mapping(value, width, depth)
+        return _mapping(iter(value.items()), len(value), width, depth)
     if cls is range and max(map(int.bit_length, (value.start, value.stop, value.step))) <= _BITS:
         return repr(value)
     if lookup.derives(cls, type):
         return f"<class {class_name(value)}>"
-    if _is_known(cls):
+    if _is_known(value, cls):
         try:
             return repr(value)
         except Exception:
@@ -82,32 +76,51 @@ def _text(value: object, width: int, depth: int) -> str:
     return _other(value, cls, width, depth)
 
 
-def _sequence(value: object, width: int, depth: int) -> str:
-    cls = type(value)
+def _sequence(base: type, items: Iterator[object], count: int, width: int, depth: int) -> str:
     if depth > 3:
-        return f"<{cls.__name__} of {len(value)}>" if value else repr(value)
-    if not value and cls in (set, frozenset):
-        return repr(value)
-    items = [_text(item, width // 2, depth + 1) for item in _first(value)]
-    text = _joined(items, len(value), width)
-    if cls is tuple and len(value) == 1:
+        return f"<{base.__name__} of {count}>" if count else repr(base())
+    if not count and base in (set, frozenset):
+        return repr(base())
+    text = _joined([_text(item, width // 2, depth + 1) for item in _first(items)], count, width)
+    if base is tuple and count == 1:
         text += ","
-    opening, closing = _BRACKETS[cls]
+    opening, closing = _BRACKETS[base]
     text = f"{opening}{text}{closing}"
-    return f"frozenset({text})" if cls is frozenset else text
+    return f"frozenset({text})" if base is frozenset else text
 
 
-def _mapping(value: dict, width: int, depth: int) -> str:
+def _mapping(items: Iterator[tuple[object, object]], count: int, width: int, depth: int) -> str:
     if depth > 3:
-        return f"<dict of {len(value)}>" if value else "{}"
-    items = [
-        f"{_text(key, width // 3, depth + 1)}: {_text(item, width // 2, depth + 1)}"
-        for key, item in _first(value.items())
+        return f"<dict of {count}>" if count else "{}"
+    pairs = [
+        f"{_text(key, width // 3, depth + 1)}: {_text(item, width // 2, depth + 1)}" for key, item in _first(items)
     ]
-    return "{" + _joined(items, len(value), width) + "}"
+    return "{" + _joined(pairs, count, width) + "}"
 
 
-def _first(items: object) -> list[object]:
+def _builtin_form(value: object, width: int, depth: int) -> str:
+    """The text of value as an object of the builtin container, text or number that its class derives from, whatever
+    that class makes of it; empty where it derives from none."""
+    cls = type(value)
+    if lookup.derives(cls, str):
+        return _text(str.__getitem__(value, slice(width + 1)), width, depth)
+    if lookup.derives(cls, bytes):
+        return _text(bytes.__getitem__(value, slice(width + 1)), width, depth)
+    for number in (int, float):
+        if lookup.derives(cls, number):
+            return _text(number.__getnewargs__(value)[0], width, depth)
+    for base in _BRACKETS:
+        if lookup.derives(cls, base):
+            return _sequence(base, base.__iter__(value), base.__len__(value), width, depth)
+    if lookup.derives(cls, dict):
+        return _mapping(iter(dict.items(value)), dict.__len__(value), width, depth)
+    if tabular.is_genuine(value, "collections", "deque"):
+        base = tabular.of_library("collections", "deque")
+        return _sequence(list, base.__iter__(value), base.__len__(value), width, depth)
+    return ""
+
+
+def _first(items: Iterable[object]) -> list[object]:
     try:
         return list(islice(items, _ITEMS))
     except RuntimeError:
@@ -127,13 +140,21 @@ def _joined(items: list[str], count: int, width: int) -> str:
     return ", ".join(kept)
 
 
-def _is_known(cls: type) -> bool:
+def _is_known(value: object, cls: type) -> bool:
     """Whether cls is what the library of that name holds, not only called so."""
-    module, name = module_of(cls).partition("._")[0], qualified_name(cls)
-    if (module, name) in _LIBRARY:
-        return vars(modules.get(module, lookup)).get(name) is cls
-    generic = vars(modules["numpy"]).get("generic") if "numpy" in modules else None
-    return type(generic) is type and lookup.derives(cls, generic) and module == "numpy" and name != "void"
+    module, name = module_of(cls), qualified_name(cls)
+    if module.startswith("pandas."):
+        module = "pandas"
+    if (module, name) not in _LIBRARY or module not in modules:
+        return False
+    if vars(modules[module]).get(name) is not cls:
+        return False
+    zone = value.tzinfo if name in ("datetime", "time", "Timestamp") else None
+    return zone is None or type(zone) is vars(modules["datetime"]).get("timezone")
+
+
+def _args(error: BaseException) -> tuple[object, ...]:
+    return BaseException.__dict__["args"].__get__(error)
 
 
 def _other(value: object, cls: type, width: int, depth: int) -> str:
@@ -143,9 +164,24 @@ def _other(value: object, cls: type, width: int, depth: int) -> str:
     if lookup.derives(cls, lookup.Module):
         found = lookup.get(lookup.own_names(value), "__name__")
         return f"<module {found[:100]}>" if type(found) is str else f"<{name}>"
-    for builtin in (str, int, float, list, tuple, dict, set):
-        if lookup.derives(cls, builtin):
-            return f"<{name}, a {builtin.__name__}>"
+    if lookup.derives(cls, BaseException):
+        return f"{name}({', '.join([_text(arg, width // 2, depth + 1) for arg in _args(value)[:_ITEMS]])})"
+    if tabular.is_genuine(value, "numpy", "generic"):
+        item = tabular.of_library("numpy", "generic").item(value)
+        return _text(item, width, depth) if lookup.one_of(type(item), _SCALARS) else f"<{name}>"
+    if tabular.is_genuine(value, "enum", "Enum"):
+        names = lookup.own_names(value)
+        member = lookup.get(names, "_name_")
+        if type(member) is str:
+            return f"<{name}.{member}: {_text(lookup.get(names, '_value_'), width, depth + 1)}>"
+    fields = lookup.in_class(cls, "_fields")
+    if lookup.derives(cls, tuple) and type(fields) is tuple and len(fields) == tuple.__len__(value) and depth < 3:
+        pairs = [f"{cut(k, 50)}={_text(v, width // 2, depth + 1)}"
+                 for k, v in zip(fields[:_ITEMS], tuple.__iter__(value)) if type(k) is str]  # fmt: skip
+        return f"{name}({_joined(pairs, len(fields), width)})"
+    text = _builtin_form(value, width, depth + 1)
+    if text:
+        return f"{name}({text})"
     if depth > 2:
         return f"<{name}>"
     fields = []

@@ -6,12 +6,15 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import modules
 
-from talaria_runner import lookup
+from talaria_runner import lookup, tabular
+from talaria_runner.classes import qualified_name
+from talaria_runner.documentation import documentation
 from talaria_runner.lookup import MISSING, Found
-from talaria_runner.preview import class_name, preview, qualified_name
+from talaria_runner.preview import class_name, preview
 
 _LINE = 88
 _DEFAULT = 60  # characters of a default
+_HEADER = 2000  # characters that a signature in C code takes at most
 _VARARGS, _VARKEYWORDS = 0x04, 0x08  # flags of a code object
 _text_signature = type.__dict__["__text_signature__"].__get__
 
@@ -40,7 +43,7 @@ def parameters(found: Found) -> list[Parameter] | None:
     listed = _promised(function)
     if listed is None:
         function = lookup.function_of(function)
-        listed = _of_code(function) if type(function) is lookup.Function else _of_text(function)
+        listed = _of_code(function) if type(function) is lookup.Function else _of_c_code(function)
     if listed is None:
         return None
     return listed[1:] if bound and listed and listed[0].kind in ("/", "") else listed
@@ -153,8 +156,9 @@ class _Written:
         self.text = text
 
 
-def _of_text(function: object) -> list[Parameter] | None:
-    """The parameters of C code, which keeps them as a text such as "($self, a, b=1, /)"."""
+def _of_c_code(function: object) -> list[Parameter] | None:
+    """The parameters of C code, which keeps them as a text such as "($self, a, b=1, /)", or begins its documentation
+    with its name and such a text."""
     try:
         if lookup.is_a(function, type):
             text = _text_signature(function)
@@ -163,11 +167,27 @@ def _of_text(function: object) -> list[Parameter] | None:
             text = descriptor.__get__(function) if type(descriptor) is lookup.GetSet else None
     except Exception:
         return None
-    if type(text) is not str or not text.startswith("(") or len(text) > 4000:
+    if type(text) is not str:
+        if type(function) is not lookup.Builtin and not _is_numpy_function(function):
+            return None
+        head, _, text = documentation(function)[:_HEADER].partition("(")
+        if not head.isidentifier():
+            return None
+        text = "(" + text
+    return _of_text(text, function)
+
+
+def _is_numpy_function(function: object) -> bool:
+    return tabular.is_genuine(function, "numpy", "ufunc") or lookup.in_class(type(function), "_implementation") is not MISSING
+
+
+def _of_text(text: str, function: object) -> list[Parameter] | None:
+    end = _closing(text[:_HEADER])
+    if end < 0:
         return None
     listed: list[Parameter] = []
     kind = ""
-    for part in _split(text[1:text.rfind(")")]):
+    for part in _split(text[1:end]):
         if part.startswith("$"):
             if part == "$self" and type(function) is not lookup.Builtin and not lookup.is_a(function, type):
                 listed.append(Parameter("self", ""))
@@ -184,8 +204,23 @@ def _of_text(function: object) -> list[Parameter] | None:
             kind = "="
         else:
             name, _, default = part.partition("=")
+            if not name.strip().isidentifier():
+                return None
             listed.append(Parameter(name.strip(), kind, _Written(default) if default else MISSING))
     return listed
+
+
+def _closing(text: str) -> int:
+    """Where the bracket that text begins with is closed; -1 where it is not, or text begins with something else."""
+    depth = 0
+    for at, character in enumerate(text):
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+        if depth <= 0:
+            return at or -1
+    return -1
 
 
 def _split(text: str) -> list[str]:
