@@ -143,6 +143,13 @@ type (
 		Type      string `json:"type"`
 		RequestID string `json:"request_id"`
 	}
+	queryOut struct {
+		Type      string `json:"type"`
+		RequestID string `json:"request_id"`
+		Code      string `json:"code"`
+		Cursor    int64  `json:"cursor"`
+		Detail    int64  `json:"detail"`
+	}
 )
 
 // encodeFrame is a frame as it is written: between two newlines, so that half a line before it spoils nothing.

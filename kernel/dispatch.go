@@ -86,7 +86,9 @@ func (k *interpreter) handleFrame(f frame) error {
 		k.settle((*tap).release)
 		k.records.add(f.id, Raised{Error: f.info, Limit: limit})
 	case inputFrame:
-		return k.ask(f)
+		return k.question(f)
+	case answerFrame:
+		return k.answered(f)
 	}
 	return nil
 }
@@ -101,8 +103,8 @@ func (k *interpreter) becomeReady(f readyFrame) error {
 	return nil
 }
 
-// ask opens a question. There is one at a time.
-func (k *interpreter) ask(f inputFrame) error {
+// question opens a question of the cell. There is one at a time.
+func (k *interpreter) question(f inputFrame) error {
 	if !k.runs(f.id) {
 		return errUnexpected
 	}

@@ -139,7 +139,9 @@ func decodeAnyFrame(line []byte) (frame, error) {
 		failed := f.oneOf("status", "ok", "error") == "error"
 		out = doneFrame{id: f.name("id"), failed: failed, interrupted: f.flag("interrupted")}
 	default:
-		return nil, errors.New("unknown type")
+		if out = answerOf(kind, f); out == nil {
+			return nil, errors.New("unknown type")
+		}
 	}
 	return out, f.check()
 }

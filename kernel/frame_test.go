@@ -37,6 +37,18 @@ var frames = []struct {
 			Data:     map[string]json.RawMessage{"application/vnd.x.v1+json; v=1": json.RawMessage(`null`)},
 			Metadata: map[string]json.RawMessage{},
 		}}},
+	{`{"type":"completion","request_id":"7","matches":["a","b"],"start":1,"end":3}`, answerFrame{requestID: "7",
+		answer: Answer{Completion: &api.CompleteReply{Matches: []string{"a", "b"}, CursorStart: 1, CursorEnd: 3}}}},
+	{`{"type":"inspection","request_id":"7","found":true,"data":{"text/plain":"x","text/html":5}}`, answerFrame{requestID: "7",
+		answer: Answer{Inspection: &api.InspectReply{Found: true, Data: api.MIMEBundle{"text/plain": api.Raw(`"x"`)}}}}},
+	{`{"type":"completeness","request_id":"7","status":"incomplete","indent":" \t"}`, answerFrame{requestID: "7",
+		answer: Answer{Completeness: &api.IsCompleteReply{Status: "incomplete", Indent: " \t"}}}},
+	{`{"type":"variables","request_id":"7","items":[{"name":"x","type":"ndarray","shape":[],"dtype":"int64",` +
+		`"size_bytes":8,"preview":"5"},{"name":"y","type":"int","preview":"6"}],"total":1}`, answerFrame{requestID: "7",
+		answer: Answer{Variables: &api.VariablesReply{Total: 2, Items: []api.Variable{
+			{Name: "x", Type: "ndarray", Shape: []int64{}, Dtype: "int64", SizeBytes: new(int64(8)), Preview: "5"},
+			{Name: "y", Type: "int", Preview: "6"},
+		}}}}},
 	// What is no text arrives as U+FFFD.
 	{"{\"type\":\"stream\",\"id\":\"e\",\"name\":\"stdout\",\"text\":\"a\xffb\xe2\x82\"}",
 		streamFrame{id: "e", name: "stdout", text: []byte("a\ufffdb\ufffd")}},
@@ -91,6 +103,25 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 		`{"type":"input","id":"e","request_id":"a b","prompt":""}`,
 		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":"t"}`,
 		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["t",1]}`,
+		`{"type":"completion","request_id":"7","matches":["a",1],"start":0,"end":0}`,
+		`{"type":"completion","request_id":"7","matches":"a","start":0,"end":0}`,
+		`{"type":"completion","request_id":"7","matches":[],"start":2,"end":1}`,
+		`{"type":"completion","request_id":"7","matches":[],"start":-1,"end":1}`,
+		`{"type":"completion","request_id":"7","matches":[],"start":0,"end":1e9}`,
+		`{"type":"completion","matches":[],"start":0,"end":0}`,
+		`{"type":"completion","request_id":"7","matches":[],"start":0,"end":0,"more":1}`,
+		`{"type":"inspection","request_id":"7","found":true}`, `{"type":"inspection","request_id":"7","found":1,"data":{}}`,
+		`{"type":"completeness","request_id":"7","status":"perhaps","indent":""}`,
+		`{"type":"completeness","request_id":"7","status":"complete","indent":"import os"}`,
+		`{"type":"completeness","request_id":"7","status":"complete","indent":"` + strings.Repeat(" ", 2000) + `"}`,
+		`{"type":"variables","request_id":"7","items":{},"total":0}`, `{"type":"variables","request_id":"7","items":[1],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int"}],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","href":""}],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","shape":[-1]}],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","shape":[` +
+			strings.Repeat("1,", 200) + `1]}],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","size_bytes":-1}],"total":0}`,
+		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","size_bytes":1e300}],"total":0}`,
 		`{"type":"display","id":"e","data":[]}`, `{"type":"display","id":"e"}`,
 		`{"type":"display","id":"e","data":{"application/json":{"a":1,"a":2}}}`,
 		`{"type":"display","id":"e","data":{"application/json":NaN}}`,
@@ -105,6 +136,37 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 	for _, line := range []string{bundle(maxMIMETypes), nested(maxDepth - 2)} {
 		if _, err := decodeFrame([]byte(line)); err != nil {
 			t.Errorf("%.120s: %v", line, err)
+		}
+	}
+}
+
+func TestAnAnswerIsCutToItsBounds(t *testing.T) {
+	long := strings.Repeat("ß", 1<<20)
+	item := `{"name":"` + long + `","type":"x","preview":"y"}`
+	for _, c := range []struct {
+		line string
+		size func(Answer) int
+		most int
+	}{
+		{`{"type":"completion","request_id":"7","start":0,"end":0,"matches":["` + long + `","a"]}`,
+			func(a Answer) int { return len(strings.Join(a.Completion.Matches, "")) }, maxMatchBytes},
+		{`{"type":"completion","request_id":"7","start":0,"end":0,"matches":[` + strings.Repeat(`"",`, 100_000) + `""]}`,
+			func(a Answer) int { return len(a.Completion.Matches) }, maxMatches},
+		{`{"type":"inspection","request_id":"7","found":true,"data":{"text/plain":"` + long + `"}}`,
+			func(a Answer) int { return len(a.Inspection.Data) }, 0},
+		{`{"type":"variables","request_id":"7","total":0,"items":[` + item + `]}`,
+			func(a Answer) int { return len(a.Variables.Items[0].Name) }, maxVariableLen},
+		{`{"type":"variables","request_id":"7","total":0,"items":[` +
+			strings.Repeat(`{"name":"x","type":"x","preview":"y"},`, 5000) + `{"name":"x","type":"x","preview":"y"}]}`,
+			func(a Answer) int { return len(a.Variables.Items) }, maxVariables},
+	} {
+		f, err := decodeFrame([]byte(c.line))
+		if err != nil {
+			t.Errorf("%.60s: %v", c.line, err)
+			continue
+		}
+		if got := c.size(f.(answerFrame).answer); got > c.most {
+			t.Errorf("%.60s: %d, want at most %d", c.line, got, c.most)
 		}
 	}
 }

@@ -74,6 +74,8 @@ type interpreter struct {
 	early    bool                // reserved was interrupted already
 	run      *running            // the execution that runs
 	lastID   string              // the execution that ran last, or runs
+	queries  map[string]query    // those that wait, by request id
+	posed    uint64              // queries so far
 }
 
 type phase int

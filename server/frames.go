@@ -18,52 +18,70 @@ var commands = map[string]command{
 	"reset":       (*socket).reset,
 	"ping":        (*socket).ping,
 	"input_reply": (*socket).inputReply,
-	"complete":    (*socket).later,
-	"inspect":     (*socket).later,
-	"is_complete": (*socket).later,
-	"variables":   (*socket).later,
+	"complete":    (*socket).complete,
+	"inspect":     (*socket).inspect,
+	"is_complete": (*socket).isComplete,
+	"variables":   (*socket).variables,
 	"tools":       (*socket).later,
 	"tool_result": (*socket).later,
 	"checkpoint":  (*socket).later,
 	"rollback":    (*socket).later,
 }
 
-// carryOut answers one frame; the reply has the frame's id, or null where it has none that can be read.
-func (k *socket) carryOut(ctx context.Context, f frame) api.Reply {
-	reply := api.Reply{Type: "reply", ID: api.Raw("null")}
-	result, err := k.dispatch(ctx, f, &reply.ID)
+// questions are the commands that only ask the kernel. They are carried out beside the others, so that an interrupt
+// does not wait for their answers.
+var questions = map[string]bool{"complete": true, "inspect": true, "is_complete": true, "variables": true}
+
+// order is one frame that is to be carried out.
+type order struct {
+	id    api.Raw // that the reply repeats, or null where there is none that can be read
+	kind  string
+	run   command
+	data  []byte
+	wrong error // why it is no command
+}
+
+func parseOrder(f frame) (o order) {
+	o = order{id: api.Raw("null"), data: f.data}
+	if f.kind != websocket.TextMessage {
+		o.wrong = api.Errorf(api.CodeInvalidRequest, "a frame must be text: one JSON object")
+		return o
+	}
+	var fields map[string]api.Raw
+	if o.wrong = decodeObject(f.data, &fields, "a frame"); o.wrong != nil {
+		return o
+	}
+	if given, ok := fields["id"]; ok {
+		o.id = given
+	}
+	raw, ok := fields["type"]
+	switch {
+	case !ok:
+		o.wrong = missing("type")
+		return o
+	case raw.Kind() != '"' || api.Unmarshal(raw, &o.kind) != nil:
+		o.wrong = api.Errorf(api.CodeInvalidRequest, "field \"type\" must be a string")
+		return o
+	}
+	if o.run, ok = commands[o.kind]; !ok {
+		o.wrong = api.Errorf(api.CodeInvalidRequest, "there is no frame of type %.80q", o.kind)
+	}
+	return o
+}
+
+// carryOut answers one frame.
+func (k *socket) carryOut(ctx context.Context, o order) api.Reply {
+	reply := api.Reply{Type: "reply", ID: o.id}
+	result, err := any(nil), o.wrong
+	if err == nil {
+		result, err = o.run(k, ctx, o.data)
+	}
 	if err != nil {
 		reply.Error = k.srv.problem(ctx, err, "frame")
 		return reply
 	}
 	reply.OK, reply.Result = true, result
 	return reply
-}
-
-func (k *socket) dispatch(ctx context.Context, f frame, id *api.Raw) (any, error) {
-	if f.kind != websocket.TextMessage {
-		return nil, api.Errorf(api.CodeInvalidRequest, "a frame must be text: one JSON object")
-	}
-	var fields map[string]api.Raw
-	if err := decodeObject(f.data, &fields, "a frame"); err != nil {
-		return nil, err
-	}
-	if given, ok := fields["id"]; ok {
-		*id = given
-	}
-	raw, ok := fields["type"]
-	if !ok {
-		return nil, missing("type")
-	}
-	var kind string
-	if raw.Kind() != '"' || api.Unmarshal(raw, &kind) != nil {
-		return nil, api.Errorf(api.CodeInvalidRequest, "field \"type\" must be a string")
-	}
-	run, ok := commands[kind]
-	if !ok {
-		return nil, api.Errorf(api.CodeInvalidRequest, "there is no frame of type %.80q", kind)
-	}
-	return run(k, ctx, f.data)
 }
 
 // head is what all frames but execute have beside their own fields.

@@ -56,6 +56,11 @@ func (s *Server) routes() []route {
 		post(one+"/input", with(s.postInput), doc{
 			id: "postInput", summary: "Answer the question that a cell waits on", body: jsonOf[api.InputRequest](),
 			answers: answers{200: jsonOf[struct{}]()}}),
+		get(one+"/variables", with(s.getVariables), doc{
+			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}),
+		post(one+"/inspect", with(s.postInspect), doc{
+			id: "inspect", summary: "What a name in the kernel stands for", body: jsonOf[api.InspectRequest](),
+			answers: answers{200: jsonOf[api.InspectReply]()}}),
 		post(one+"/packages", with(s.notYet), later("installPackages", "Install packages into the session")),
 
 		post(one+"/executions", with(s.postExecution), doc{

@@ -27,7 +27,7 @@ const (
 )
 
 // socket is one client on one session's log. Three goroutines serve it: read takes frames in, work carries them out
-// in order, and write alone sends.
+// in order, with a few more for questions to the kernel, and write alone sends.
 type socket struct {
 	srv     *Server
 	sess    *session.Session
@@ -156,18 +156,34 @@ func (k *socket) endReading() {
 	_ = k.conn.SetReadDeadline(time.Now().Add(goodbye)) // fails only when the connection is gone
 }
 
-// work carries out frames, one after another, also those that came before the client went away.
+// work carries out frames, one after another but for questions, also those that came before the client went away.
 func (k *socket) work(ctx context.Context) {
+	asking := make(chan struct{}, backlog)
+	var asked sync.WaitGroup
+	defer asked.Wait()
 	for f := range k.frames {
-		reply, err := api.Marshal(k.carryOut(ctx, f))
-		if err != nil {
-			k.srv.log.Error("encode a reply", slog.Any("error", err))
+		o := parseOrder(f)
+		if !questions[o.kind] {
+			k.reply(k.carryOut(ctx, o))
 			continue
 		}
-		select {
-		case k.replies <- reply:
-		case <-k.over:
-		}
+		asking <- struct{}{}
+		asked.Go(func() {
+			defer func() { <-asking }()
+			k.reply(k.carryOut(ctx, o))
+		})
+	}
+}
+
+func (k *socket) reply(r api.Reply) {
+	data, err := api.Marshal(r)
+	if err != nil {
+		k.srv.log.Error("encode a reply", slog.Any("error", err))
+		return
+	}
+	select {
+	case k.replies <- data:
+	case <-k.over:
 	}
 }
 

@@ -21,6 +21,7 @@ type Host interface {
 	Interrupt(key kernel.Key, executionID string) error
 	Input(key kernel.Key, requestID, value string) error
 	RefuseInput(key kernel.Key, requestID string) error
+	Ask(ctx context.Context, key kernel.Key, q kernel.Query) (kernel.Answer, error)
 	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
 	Ack(key kernel.Key, kseq uint64)
 	Stop(ctx context.Context, key kernel.Key, reason string) error

@@ -23,7 +23,8 @@ type Cell struct {
 }
 
 // Cells is a script that is ready at once and calls run for each cell, in a goroutine of its own; the cell is done
-// when run returns. A cell that calls no Raise is ok.
+// when run returns. A cell that calls no Raise is ok. Queries get an answer that repeats their code; one about "hang"
+// gets none.
 func Cells(run func(c *Cell)) Script {
 	return func(r *Runner) {
 		r.Ready()
@@ -59,9 +60,32 @@ func Cells(run func(c *Cell)) Script {
 				if current != nil {
 					current.answers <- f
 				}
+			case "complete", "inspect", "is_complete", "variables":
+				answer(r, f)
 			}
 		}
 	}
+}
+
+func answer(r *Runner, f Frame) {
+	if f.Code == "hang" {
+		return
+	}
+	fields := map[string]any{"request_id": f.RequestID}
+	switch f.Type {
+	case "complete":
+		fields["type"], fields["matches"] = "completion", []string{f.Code}
+		fields["start"], fields["end"] = 0, f.Cursor
+	case "inspect":
+		fields["type"], fields["found"] = "inspection", f.Code != "nothing"
+		fields["data"] = map[string]string{"text/plain": fmt.Sprintf("%s %d", f.Code, f.Detail)}
+	case "is_complete":
+		fields["type"], fields["status"], fields["indent"] = "completeness", "incomplete", "    "
+	case "variables":
+		fields["type"], fields["total"] = "variables", 7
+		fields["items"] = []map[string]any{{"name": "x", "type": "int", "preview": "5"}}
+	}
+	r.Send(fields)
 }
 
 func (c *Cell) interrupt() {

@@ -42,6 +42,8 @@ type Frame struct {
 	AllowStdin bool   `json:"allow_stdin"`
 	RequestID  string `json:"request_id"`
 	Value      string `json:"value"`
+	Cursor     int64  `json:"cursor"`
+	Detail     int64  `json:"detail"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

@@ -84,6 +84,15 @@ func (c *Client) ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Net
 	return layers, err
 }
 
+// Ask asks the kernel about its names, as [kernel.Host.Ask] does. It is ErrTooOld where the host cannot do that.
+func (c *Client) Ask(ctx context.Context, key kernel.Key, q kernel.Query) (answer kernel.Answer, err error) {
+	if k := c.known(key); k != nil && k.host != nil && k.host.protocol < askVersion {
+		return answer, kernel.ErrTooOld
+	}
+	_, err = c.command(ctx, key, opAsk, q, &answer)
+	return answer, err
+}
+
 // command sends a request to the kernel. Where the connection breaks and is made again it is sent again, and again is
 // true: it may have been obeyed already. It is ErrNoKernel where the kernel is gone, or not known here.
 func (c *Client) command(ctx context.Context, key kernel.Key, op string, in, out any) (again bool, err error) {

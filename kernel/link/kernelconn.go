@@ -265,6 +265,12 @@ func (k *kernelConn) slow(r request) (out any, err error) {
 			return nil, err
 		}
 		return k.s.host.ChangeNetwork(ctx, k.key, network)
+	case opAsk:
+		var q kernel.Query
+		if err := r.decode(&q); err != nil {
+			return nil, err
+		}
+		return k.s.host.Ask(ctx, k.key, q)
 	case opAbort:
 		if k.start.done == nil {
 			return nil, errors.New("this connection started no kernel")

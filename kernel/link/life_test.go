@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -103,7 +104,7 @@ func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 	}
 	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
 	_, err := c.Attach(t.Context(), key("a"))
-	for _, word := range []string{old.folder.ID, "version 0.9", "7 to 8", "1 to 1", "talaria host stop"} {
+	for _, word := range []string{old.folder.ID, "version 0.9", "7 to 8", "1 to 2", "talaria host stop"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("error %v, want it to say %q", err, word)
 		}
@@ -119,6 +120,34 @@ func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.wait(t)
+}
+
+func TestAHostOfTheFirstProtocolRunsKernelsButIsNotAskedAboutNames(t *testing.T) {
+	for highest, want := range map[int]error{1: kernel.ErrTooOld, 2: nil} {
+		dir := t.TempDir()
+		serve(t, dir, func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, highest) })
+		c := open(t, dir, noSpawn)
+		r := begin(t, c, "a")
+		r.execute("e1", "print")
+		r.until(is[kernel.Finished])
+		answer, err := ask(t, c, key("a"))
+		if !errors.Is(err, want) || want == nil && answer.Completion.Matches[0] != "name" {
+			t.Errorf("version %d: %+v, %v", highest, answer, err)
+		}
+		if _, err := ask(t, c, key("other")); !errors.Is(err, kernel.ErrNoKernel) {
+			t.Errorf("version %d, a kernel that is not there: %v", highest, err)
+		}
+	}
+}
+
+// ask asks until the kernel finds the time.
+func ask(t *testing.T, c *link.Client, key kernel.Key) (kernel.Answer, error) {
+	for {
+		answer, err := c.Ask(t.Context(), key, kernel.Query{Kind: kernel.QueryComplete, Code: "name", Cursor: 4})
+		if !errors.Is(err, kernel.ErrKernelBusy) || t.Context().Err() != nil {
+			return answer, err
+		}
+	}
 }
 
 func TestHostsEndWhenTheyAreTold(t *testing.T) {

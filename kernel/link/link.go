@@ -48,8 +48,12 @@ type Versions struct {
 	Max int `json:"max"`
 }
 
-// supported are the versions that this program speaks. Version 1 has records in encoding 1.
-var supported = Versions{Min: 1, Max: 1}
+// supported are the versions that this program speaks. Version 1 has records in encoding 1; version 2 adds the
+// request "ask".
+var supported = Versions{Min: 1, Max: 2}
+
+// askVersion is the first version with the request "ask".
+const askVersion = 2
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
 var _ = [1]struct{}{}[kernel.RecordEncoding-1]

@@ -31,6 +31,7 @@ const (
 	opUsage        = "usage"
 	opChangeLimits = "change_limits"
 	opChangeNet    = "change_network"
+	opAsk          = "ask"
 )
 
 type request struct {

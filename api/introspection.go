@@ -1,0 +1,68 @@
+package api
+
+// What clients ask about the names in a kernel. Places in code are counted in characters: Unicode code points.
+
+// CompleteRequest asks what could stand at a place in code; without CursorPos at its end.
+type CompleteRequest struct {
+	Code      *string `json:"code"`
+	CursorPos *int64  `json:"cursor_pos,omitzero"`
+}
+
+// CompleteReply has the matches, each of which replaces the code from CursorStart to CursorEnd.
+type CompleteReply struct {
+	Matches     []string `json:"matches"`
+	CursorStart int64    `json:"cursor_start"`
+	CursorEnd   int64    `json:"cursor_end"`
+}
+
+// InspectRequest asks what the name at a place in code stands for; without CursorPos at its end. DetailLevel is 0, or
+// 1 for its source.
+type InspectRequest struct {
+	Code        *string `json:"code"`
+	CursorPos   *int64  `json:"cursor_pos,omitzero"`
+	DetailLevel *int64  `json:"detail_level,omitzero"`
+}
+
+// InspectReply describes it, if there is such a name.
+type InspectReply struct {
+	Found bool       `json:"found"`
+	Data  MIMEBundle `json:"data"`
+}
+
+// IsCompleteRequest asks whether code could be run as it is.
+type IsCompleteRequest struct {
+	Code *string `json:"code"`
+}
+
+// CompletenessStatus is what IsCompleteReply says.
+type CompletenessStatus string
+
+// The words of CompletenessStatus.
+const (
+	SourceComplete   CompletenessStatus = "complete"
+	SourceIncomplete CompletenessStatus = "incomplete"
+	SourceInvalid    CompletenessStatus = "invalid"
+	SourceUnknown    CompletenessStatus = "unknown"
+)
+
+// IsCompleteReply has the indentation of the next line where more is to come.
+type IsCompleteReply struct {
+	Status CompletenessStatus `json:"status"`
+	Indent string             `json:"indent"`
+}
+
+// VariablesReply lists the variables by name. Total is how many there are, which may be more than are listed.
+type VariablesReply struct {
+	Items []Variable `json:"items"`
+	Total int64      `json:"total"`
+}
+
+// Variable is one of them. SizeBytes is an estimate where a container holds other objects.
+type Variable struct {
+	Name      string  `json:"name"`
+	Type      string  `json:"type"`
+	Shape     []int64 `json:"shape,omitzero"`
+	Dtype     string  `json:"dtype,omitzero"`
+	SizeBytes *int64  `json:"size_bytes,omitzero"`
+	Preview   string  `json:"preview"`
+}

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"talaria/api"
+)
+
+// Variables lists the variables of a session's kernel. It starts none: without one it is no_kernel, and kernel_busy
+// while the kernel cannot answer.
+func (c *Client) Variables(ctx context.Context, id string) (api.VariablesReply, error) {
+	return get[api.VariablesReply](ctx, c, path("sessions", id, "variables"), nil)
+}
+
+// Inspect tells what a name in a session's kernel stands for; the errors are those of Variables.
+func (c *Client) Inspect(ctx context.Context, id string, req api.InspectRequest) (api.InspectReply, error) {
+	var r api.InspectReply
+	_, err := c.call(ctx, http.MethodPost, path("sessions", id, "inspect"), nil, req, &r)
+	return r, err
+}
+
+// Complete tells what could stand at a place in code; the errors are those of [Client.Variables], here and below.
+func (s *Socket) Complete(ctx context.Context, req api.CompleteRequest) (api.CompleteReply, error) {
+	return ask[api.CompleteReply](ctx, s, "complete", req)
+}
+
+// Inspect tells what a name stands for.
+func (s *Socket) Inspect(ctx context.Context, req api.InspectRequest) (api.InspectReply, error) {
+	return ask[api.InspectReply](ctx, s, "inspect", req)
+}
+
+// IsComplete tells whether code could be run as it is.
+func (s *Socket) IsComplete(ctx context.Context, req api.IsCompleteRequest) (api.IsCompleteReply, error) {
+	return ask[api.IsCompleteReply](ctx, s, "is_complete", req)
+}
+
+// Variables lists the variables.
+func (s *Socket) Variables(ctx context.Context) (api.VariablesReply, error) {
+	return ask[api.VariablesReply](ctx, s, "variables", struct{}{})
+}
+
+func ask[T any](ctx context.Context, s *Socket, kind string, fields any) (reply T, err error) {
+	raw, err := s.Do(ctx, kind, fields)
+	if err != nil {
+		return reply, err
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return reply, fmt.Errorf("read the reply to %s: %w", kind, err)
+	}
+	return reply, nil
+}

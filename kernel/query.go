@@ -1,0 +1,141 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"talaria/api"
+)
+
+// AnswerTime is how long a kernel has for the answer to a query. What is left of the 200 ms that clients are promised
+// is for the way there and back.
+const AnswerTime = 180 * time.Millisecond
+
+// maxQueries is how many queries of one kernel wait for an answer.
+const maxQueries = 32
+
+// ErrTooOld tells that the host which owns the kernel is of an earlier version and cannot do this.
+var ErrTooOld = errors.New("the kernel's host is of an earlier version")
+
+// QueryKind is what a query asks.
+type QueryKind string
+
+// The kinds of queries.
+const (
+	QueryComplete   QueryKind = "complete"
+	QueryInspect    QueryKind = "inspect"
+	QueryIsComplete QueryKind = "is_complete"
+	QueryVariables  QueryKind = "variables"
+)
+
+// Query is a question about the names in a kernel. Cursor is a place in Code, in code points.
+type Query struct {
+	Kind   QueryKind `json:"kind"`
+	Code   string    `json:"code,omitzero"`
+	Cursor int64     `json:"cursor,omitzero"`
+	Detail int64     `json:"detail,omitzero"`
+}
+
+// Answer is that to a query: the field of its kind is set.
+type Answer struct {
+	Completion   *api.CompleteReply   `json:"completion,omitzero"`
+	Inspection   *api.InspectReply    `json:"inspection,omitzero"`
+	Completeness *api.IsCompleteReply `json:"completeness,omitzero"`
+	Variables    *api.VariablesReply  `json:"variables,omitzero"`
+}
+
+// kind is that of the queries that it answers.
+func (a Answer) kind() QueryKind {
+	switch {
+	case a.Completion != nil:
+		return QueryComplete
+	case a.Inspection != nil:
+		return QueryInspect
+	case a.Completeness != nil:
+		return QueryIsComplete
+	default:
+		return QueryVariables
+	}
+}
+
+// query is one that waits.
+type query struct {
+	kind     QueryKind
+	answered chan Answer // has room for one
+}
+
+// Ask asks a kernel about its names, also while a cell runs in it. It is ErrNoKernel, or ErrKernelBusy where no answer
+// came within AnswerTime, or the kernel cannot answer yet. What a kernel answers is only as true as its user wants it
+// to be, but within its bounds. ctx bounds the wait too.
+func (h *Host) Ask(ctx context.Context, key Key, q Query) (Answer, error) {
+	k := h.kernel(key)
+	if k == nil {
+		return Answer{}, ErrNoKernel
+	}
+	return k.ask(ctx, q)
+}
+
+func (k *interpreter) ask(ctx context.Context, q Query) (Answer, error) {
+	id, answered, err := k.pose(q)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer k.withdraw(id)
+	patience := time.NewTimer(AnswerTime)
+	defer patience.Stop()
+	select {
+	case a := <-answered:
+		return a, nil
+	case <-patience.C:
+		return Answer{}, ErrKernelBusy
+	case <-k.killed:
+		return Answer{}, ErrNoKernel
+	case <-k.controlEnded:
+		return Answer{}, ErrNoKernel
+	case <-ctx.Done():
+		return Answer{}, fmt.Errorf("ask the kernel: %w", context.Cause(ctx))
+	}
+}
+
+// pose sends the query.
+func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.phase == starting, len(k.queries) >= maxQueries:
+		return "", nil, ErrKernelBusy
+	case k.phase != serving, k.cause != nil:
+		return "", nil, ErrNoKernel
+	}
+	k.posed++
+	id = strconv.FormatUint(k.posed, 10)
+	if err := k.frames.send(queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}); err != nil {
+		return "", nil, errors.Join(ErrKernelBusy, err)
+	}
+	asked := query{kind: q.Kind, answered: make(chan Answer, 1)}
+	if k.queries == nil {
+		k.queries = map[string]query{}
+	}
+	k.queries[id] = asked
+	return id, asked.answered, nil
+}
+
+func (k *interpreter) withdraw(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.queries, id)
+}
+
+// answered takes what the runner says for an answer. The caller holds mu.
+func (k *interpreter) answered(f answerFrame) error {
+	asked, ok := k.queries[f.requestID]
+	if !ok || asked.kind != f.answer.kind() {
+		return errUnexpected // it came too late, or nobody asked
+	}
+	delete(k.queries, f.requestID)
+	asked.answered <- f.answer
+	return nil
+}

@@ -1,0 +1,106 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+)
+
+func TestQueriesAreAnsweredWhileACellRuns(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) { c.Sleep() }))
+	for _, running := range []bool{false, true} {
+		if running {
+			r.execute(kernel.Execution{ID: "e", Code: "sleep"})
+		}
+		for _, c := range []struct {
+			q    kernel.Query
+			want kernel.Answer
+		}{
+			{kernel.Query{Kind: kernel.QueryComplete, Code: "ab", Cursor: 2},
+				kernel.Answer{Completion: &api.CompleteReply{Matches: []string{"ab"}, CursorEnd: 2}}},
+			{kernel.Query{Kind: kernel.QueryInspect, Code: "ab", Detail: 1},
+				kernel.Answer{Inspection: &api.InspectReply{Found: true, Data: api.MIMEBundle{"text/plain": api.Raw(`"ab 1"`)}}}},
+			{kernel.Query{Kind: kernel.QueryIsComplete, Code: "ab"},
+				kernel.Answer{Completeness: &api.IsCompleteReply{Status: api.SourceIncomplete, Indent: "    "}}},
+			{kernel.Query{Kind: kernel.QueryVariables}, kernel.Answer{Variables: &api.VariablesReply{
+				Items: []api.Variable{{Name: "x", Type: "int", Preview: "5"}}, Total: 7}}},
+		} {
+			got, err := r.ask(c.q)
+			if err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("running %v: %s: %+v, %v", running, c.q.Kind, got, err)
+			}
+		}
+	}
+}
+
+// ask asks until the kernel finds the time, which a machine with much to do may not give it.
+func (r *rig) ask(q kernel.Query) (kernel.Answer, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	for {
+		answer, err := r.host.Ask(ctx, r.key, q)
+		if !errors.Is(err, kernel.ErrKernelBusy) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+}
+
+func TestAQueryWithoutAnAnswerFindsTheKernelBusy(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(*kerneltest.Cell) {}))
+	if _, err := r.host.Ask(t.Context(), r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, kernel.ErrKernelBusy) {
+		t.Errorf("a query without an answer: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.host.Ask(ctx, r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a query that its asker gave up: %v", err)
+	}
+	if _, err := r.ask(kernel.Query{Kind: kernel.QueryVariables}); err != nil {
+		t.Errorf("the next query: %v", err)
+	}
+}
+
+func TestAQueryOfADeadKernelFails(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) { c.Exit(3) }))
+	if _, err := r.host.Ask(t.Context(), kernel.Key{Session: "other"}, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
+		t.Errorf("a kernel that is not there: %v", err)
+	}
+	r.execute(kernel.Execution{ID: "e"})
+	r.untilDied()
+	if _, err := r.host.Ask(t.Context(), r.key, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
+		t.Errorf("a dead kernel: %v", err)
+	}
+}
+
+// What a cell forges changes no other answer, and a real one comes through.
+func TestForgedAnswersAreDropped(t *testing.T) {
+	r := newRig(t, func(run *kerneltest.Runner) {
+		run.Ready()
+		completion := func(id, match string) {
+			run.Send(map[string]any{"type": "completion", "request_id": id, "matches": []string{match}, "start": 0, "end": 0})
+		}
+		completion("1", "nobody asked") // before there is a query
+		for {
+			f, ok := run.Read()
+			if !ok {
+				return
+			}
+			completion("999", "nobody asked")
+			run.Send(map[string]any{"type": "variables", "request_id": f.RequestID, "items": []any{}, "total": 0})
+			run.Send(map[string]any{"type": "completion", "request_id": f.RequestID, "matches": 5, "start": 0, "end": 0})
+			completion(f.RequestID, "the answer")
+			completion(f.RequestID, "once more")
+		}
+	})
+	for range 3 {
+		answer, err := r.ask(kernel.Query{Kind: kernel.QueryComplete, Code: "x"})
+		if err != nil || answer.Completion.Matches[0] != "the answer" {
+			t.Errorf("%+v, %v", answer.Completion, err)
+		}
+	}
+}
