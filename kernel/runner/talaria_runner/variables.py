@@ -6,7 +6,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 
 from talaria_runner import facts, lookup
-from talaria_runner.classes import qualified_name
+from talaria_runner.classes import module_of, qualified_name
 from talaria_runner.budget import Budget
 from talaria_runner.lookup import Found
 from talaria_runner.outbox import printable
@@ -16,7 +16,9 @@ from talaria_runner.signatures import signature
 MOST = 1000  # variables
 _NAME = 200  # characters
 _TYPE = 120
-_HIDDEN = frozenset(("In", "Out", "exit", "quit", "get_ipython", "display", "open"))
+_RECORDS = {"In": list, "Out": dict}
+_FUNCTIONS = frozenset(("exit", "quit", "get_ipython", "display", "open"))
+_OURS = frozenset(("_sitebuiltins", "IPython", "talaria_runner"))  # modules of classes with instances of these names
 
 
 class Variable:
@@ -43,7 +45,7 @@ def variables(namespace: dict[str, object], budget: Budget) -> tuple[list[Variab
         if len(listed) >= MOST or budget.is_over:
             break
         value = lookup.get(namespace, name)
-        if value is lookup.MISSING or _is_ours(name, value):
+        if value is lookup.MISSING or _is_ours(name, value, namespace):
             hidden += 1
             continue
         listed.append(describe(name, value))
@@ -76,10 +78,15 @@ def _is_shown(name: object) -> bool:
     return type(name) is str and not name.startswith("_")
 
 
-def _is_ours(name: str, value: object) -> bool:
+def _is_ours(name: str, value: object, namespace: dict[str, object]) -> bool:
     """Modules, and what the kernel puts there; not what the person calls by one of these names."""
-    if lookup.is_a(value, lookup.Module):
+    cls = type(value)
+    if lookup.derives(cls, lookup.Module):
         return True
-    if name in _HIDDEN:
-        return not lookup.one_of(type(value), (int, float, str, bytes, bool)) or name in ("In", "Out")
-    return False
+    if name in _RECORDS:
+        return lookup.derives(cls, _RECORDS[name])
+    if name not in _FUNCTIONS:
+        return False
+    if cls is lookup.Function:
+        return value.__globals__ is not namespace
+    return lookup.one_of(cls, (lookup.Builtin, lookup.Method)) or module_of(cls).partition(".")[0] in _OURS

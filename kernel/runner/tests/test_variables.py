@@ -51,7 +51,6 @@ broken = ValueError("why")
 lines = "two\\nlines\\x1b[0m"
 def function(width, height=2): pass
 _hidden = __also = 1
-In, Out, exit, quit, get_ipython = [], {}, object(), object(), lambda: None
 '''
 
 
@@ -110,7 +109,10 @@ class Variables(unittest.TestCase):
         self.assertLess(len(self.found["words"].preview), 101)
 
     def test_ours_and_modules_are_hidden(self) -> None:
-        hidden = {"os", "collections", "_hidden", "__also", "__name__", "In", "Out", "exit", "quit", "get_ipython"}
+        names = {"In": [], "Out": {}, "exit": exit, "get_ipython": hostile.namespace, "display": print, "open": [3.5], "quit": 1}
+        exec("def display_of(): pass", names)
+        self.assertEqual(set(listed(names)), {"open", "quit", "display_of"})
+        hidden = {"os", "collections", "_hidden", "__also", "__name__"}
         self.assertEqual(hidden & set(self.found), set())
 
     def test_are_bounded(self) -> None:
