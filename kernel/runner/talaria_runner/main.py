@@ -63,7 +63,6 @@ class _Kernel:
     """Its methods run in the main thread, but for accept."""
 
     def __init__(self, main: ModuleType) -> None:
-        self._main = main
         self._descriptors = Descriptors()
         self._outbox = Outbox(self._descriptors)
         self._interrupts = Interrupts()
@@ -79,6 +78,7 @@ class _Kernel:
         self._given = allocate_lock()
         self._given.acquire()
         self._forked = False
+        self._namespace = vars(main)
         self._streams = (
             TextOut(1, self._outbox, self._interrupts),
             TextOut(2, self._outbox, self._interrupts),
@@ -96,7 +96,7 @@ class _Kernel:
         self._interrupts.install()
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
-        requests = Requests(vars(self._main), self._sources, magics, self._outbox, _start)
+        requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
         reader = Reader(self._descriptors.control, self._interrupts, self._stdin, requests, self.accept)
         self._outbox.open(mark)
         _start(self._outbox.run)
