@@ -106,10 +106,21 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", StartedAt: &noon},
 			PendingInput: &api.PendingInput{RequestID: "r", ExecutionID: "e", Prompt: "? "},
 		},
-		"problem":     api.Errorf(api.CodeSessionNotFound, "you have no session %q", "x"),
-		"page_last":   api.Page[api.File]{Items: nil},
-		"page":        api.Page[api.File]{Items: []api.File{{Name: "a", Path: "d/a", Kind: "file", Size: 1, ModifiedAt: noon, MediaType: "text/plain"}}, NextCursor: "c"},
-		"reply":       api.Reply{Type: "reply", ID: api.Raw(`"1"`), OK: true, Result: api.ExecuteReply{ExecutionID: "e"}},
+		"problem":   api.Errorf(api.CodeSessionNotFound, "you have no session %q", "x"),
+		"page_last": api.Page[api.File]{Items: nil},
+		"page":      api.Page[api.File]{Items: []api.File{{Name: "a", Path: "d/a", Kind: "file", Size: 1, ModifiedAt: noon, MediaType: "text/plain"}}, NextCursor: "c"},
+		"reply":     api.Reply{Type: "reply", ID: api.Raw(`"1"`), OK: true, Result: api.ExecuteReply{ExecutionID: "e"}},
+		"reply_complete": api.Reply{Type: "reply", ID: api.Raw(`"c"`), OK: true, Result: api.CompleteReply{
+			Matches: []string{"groupby"}, CursorStart: 3, CursorEnd: 6}},
+		"reply_inspect": api.Reply{Type: "reply", ID: api.Raw(`"i"`), OK: true, Result: api.InspectReply{
+			Found: true, Data: api.MIMEBundle{"text/plain": api.Text("Type: int")}}},
+		"reply_is_complete": api.Reply{Type: "reply", ID: api.Raw(`"i"`), OK: true, Result: api.IsCompleteReply{
+			Status: api.SourceIncomplete, Indent: "    "}},
+		"reply_variables": api.Reply{Type: "reply", ID: api.Raw(`"v"`), OK: true, Result: api.VariablesReply{
+			Items: []api.Variable{
+				{Name: "a", Type: "ndarray", Shape: []int64{}, Dtype: "int64", SizeBytes: new(int64(8)), Preview: "5"},
+				{Name: "n", Type: "int", Preview: "5"},
+			}, Total: 1200}},
 		"reply_error": api.Reply{Type: "reply", ID: api.Raw("null"), Error: api.Errorf(api.CodeInvalidRequest, "no")},
 	} {
 		line, err := api.Marshal(v)

@@ -13,6 +13,10 @@
 //	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
 //	{"type":"input","request_id":RID,"value":TEXT}       the answer to an input frame
 //	{"type":"input_refused","request_id":RID}            nobody can answer: input() raises StdinNotImplementedError
+//	{"type":"complete","request_id":QID,"code":SOURCE,"cursor":N}
+//	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
+//	{"type":"is_complete","request_id":QID,"code":SOURCE}
+//	{"type":"variables","request_id":QID}
 //
 // From the runner (count is never sent back, times and exit codes are the operating system's to tell):
 //
@@ -24,6 +28,13 @@
 //	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
 //	{"type":"input","id":ID,"request_id":RID,"prompt":TEXT,"password":BOOL}
 //	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
+//	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
+//	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
+//	{"type":"completeness","request_id":QID,"status":WORD,"indent":SPACES}
+//	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}
+//
+// The last four answer what the host asks about names, also while a cell runs, and within 200 ms or not at all. Places
+// in code are counted in code points.
 //
 // # Marks
 //

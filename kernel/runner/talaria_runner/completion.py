@@ -7,7 +7,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 import builtins
 from itertools import islice
 
-from talaria_runner import expressions, files, importable, lookup, tabular
+from talaria_runner import expressions, facts, files, importable, lookup, tabular
 from talaria_runner.budget import Budget
 from talaria_runner.lookup import MISSING, Found, Namespace
 from talaria_runner.outbox import printable
@@ -74,11 +74,16 @@ class Completer:
             start = scanner.content - len(scanner.quote) - len(scanner.prefix) if scanner.quote else len(text)
             key = text[opened + 1:start]
             if not key.strip() and (scanner.quote or not text[opened + 1:].strip()):
-                keys = self._keys(expressions.before(text, opened), text, scanner, behind)
-                if keys or scanner.quote:
+                expression = expressions.before(text, opened)
+                keys = self._keys(expression, text, scanner, behind)
+                if keys or scanner.quote and expression:
                     return keys, len(text) - scanner.content if scanner.quote else 0
         if scanner.quote:
-            return self._path(text[scanner.content:], budget, quoted=True)
+            partial = text[scanner.content:]
+            columns = self._columns(text, scanner)
+            if columns:
+                return self._written(columns, text, scanner, behind, ""), len(partial)
+            return self._path(partial, budget, quoted=True)
         return self._names(text, scanner, budget)
 
     def _names(self, text: str, scanner: Scanner, budget: Budget) -> tuple[list[str], int]:
@@ -132,16 +137,30 @@ class Completer:
         owner = self._namespace.find(expression) if expression else None
         if owner is None or owner.value is MISSING:
             return []
-        keys: list[object] = list(tabular.columns(owner.value))
+        keys: list[object] = list(facts.columns(owner.value))
         if lookup.in_class(type(owner.value), "__getitem__") is dict.__getitem__:
             keys = list(islice(dict.keys(owner.value), _KEYS))
-        quote = scanner.quote
-        if not quote:
-            plain = [key for key in keys if lookup.one_of(type(key), (str, int, float, bool, bytes))]
-            end = "" if behind.startswith("]") else "]"
-            return [repr(key) + end for key in plain if type(key) is not str or len(key) <= _LONGEST]
-        partial = text[scanner.content:]
-        end = "" if behind.startswith(quote) else quote + ("" if behind.startswith("]") else "]")
+        if scanner.quote:
+            return self._written(keys, text, scanner, behind, "]")
+        plain = [key for key in keys if lookup.one_of(type(key), (str, int, float, bool, bytes))]
+        end = "" if behind.startswith("]") else "]"
+        return [repr(key) + end for key in plain if type(key) is not str or len(key) <= _LONGEST]
+
+    def _columns(self, text: str, scanner: Scanner) -> list[str]:
+        """The columns of the frame that is subscripted, or a method of which is called, where the string stands."""
+        for bracket, opened in scanner.brackets[:-4:-1]:
+            expression = expressions.before(text, opened)
+            if bracket == "(" or expression.endswith((".loc", ".at")):
+                expression = expression.rpartition(".")[0]
+            found = self._namespace.find(expression) if expression and bracket != "{" else None
+            if found is not None and found.value is not MISSING and (columns := facts.columns(found.value)):
+                return columns
+        return []
+
+    def _written(self, keys: list[object], text: str, scanner: Scanner, behind: str, closing: str) -> list[str]:
+        """The keys as they go on in the string that is open."""
+        quote, partial = scanner.quote, text[scanner.content:]
+        end = "" if behind.startswith(quote) else quote + ("" if behind.startswith("]") else closing)
         written = [_within(key, quote, "r" in scanner.prefix) for key in keys if type(key) is str and len(key) <= _LONGEST]
         return [key + end for key in written if key is not None and key.startswith(partial)]
 

@@ -29,6 +29,13 @@ _LIBRARIES = frozenset((
 ))  # fmt: skip
 
 
+def columns(value: object) -> list[str]:
+    """The columns of a frame, the fields of a structured array; empty for anything else."""
+    if type(value) is tabular.of_library("numpy", "ndarray"):
+        return list(value.dtype.names or ())
+    return tabular.columns(value) or _texts(_read(value, "columns"))
+
+
 class Facts:
     __slots__ = ("shape", "dtype", "size_bytes", "preview")
 
@@ -100,8 +107,8 @@ def _size(value: object, left: list[int], depth: int) -> int:
 
 
 def _frame(value: object, facts: Facts) -> None:
-    columns, rows = tabular.axes(value)
-    facts.shape = [len(rows), len(columns)]
+    names, rows = tabular.axes(value)
+    facts.shape = [len(rows), len(names)]
     kinds: dict[str, int] = {}
     size = 0
     for block in tabular.manager(value).blocks[:_MOST]:
@@ -113,8 +120,8 @@ def _frame(value: object, facts: Facts) -> None:
         size += array.nbytes
     facts.dtype = ", ".join([f"{kind} × {count}" if count > 1 else kind for kind, count in kinds.items()])
     facts.size_bytes = int(size)
-    names = ", ".join([name if type(name) is str else preview(name, 40) for name in columns[:20].tolist()])
-    facts.preview = f"{len(rows)} rows × {len(columns)} columns: {names}"
+    first = ", ".join([name if type(name) is str else preview(name, 40) for name in names[:20].tolist()])
+    facts.preview = f"{len(rows)} rows × {len(names)} columns: {first}"
 
 
 def _series(value: object, facts: Facts) -> None:
@@ -154,9 +161,9 @@ def _array(value: object, facts: Facts) -> None:
     elif tabular.is_genuine(value, "numpy", "generic"):
         facts.shape = None
     elif facts.shape is not None:
-        columns = tabular.columns(value) or _texts(_read(value, "columns"))
-        if columns and len(facts.shape) == 2:
-            facts.preview = f"{facts.shape[0]} rows × {facts.shape[1]} columns: {', '.join(columns[:20])}"
+        names = columns(value)
+        if names and len(facts.shape) == 2:
+            facts.preview = f"{facts.shape[0]} rows × {facts.shape[1]} columns: {', '.join(names[:20])}"
         else:
             sides = " × ".join(map(str, facts.shape))
             facts.preview = f"<{class_name(type(value))} {sides} {facts.dtype}".rstrip() + ">"
@@ -236,7 +243,7 @@ def _kind(dtype: object) -> str:
     return name if type(name) is str else ""
 
 
-def _texts(columns: object) -> list[str]:
-    if not lookup.one_of(type(columns), (list, tuple)):
+def _texts(names: object) -> list[str]:
+    if not lookup.one_of(type(names), (list, tuple)):
         return []
-    return [column for column in columns[:100] if type(column) is str]
+    return [name for name in names[:tabular.MOST_COLUMNS] if type(name) is str]

@@ -11,6 +11,7 @@ from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, open, read
 from talaria_runner import expressions, lookup
 from talaria_runner.classes import qualified_name
 from talaria_runner.documentation import LONGEST, documentation
+from talaria_runner.interrupts import OURS
 from talaria_runner.lookup import MISSING, Found, Namespace
 from talaria_runner.outbox import printable
 from talaria_runner.preview import class_name, preview
@@ -71,6 +72,8 @@ class Inspector:
             if lookup.one_of(found.cls, _SIZED):
                 fields.append(_field("Length", str(len(value))))
         file, source = self._source(value, called is not None or is_class, detail)
+        if file.startswith(OURS):
+            file = source = ""
         if detail and source:
             fields.append(_field("Source", "\n" + source[:LONGEST]))
         else:

@@ -33,6 +33,12 @@ class Point:
 
 point = Point(1)
 
+class Frame:
+    shape, columns = (3, 2), ["alpha", "beta"]
+    def groupby(self, by): pass
+
+frame = Frame()
+
 @functools.wraps(Point.move)
 def wrapped(*args, **kwargs): pass
 '''
@@ -72,6 +78,16 @@ _PLACES = (
     ("wrapped(|", ["self=", "by=", "fast="], []),
     ("Point(across=poi|", ["point"], []),
     ("sorted([], k|", ["key="], []),
+    ("frame['|", ["alpha']", "beta']"], []),
+    ("frame['al|", ["alpha']"], []),
+    ("frame[['alpha', 'be|", ["beta'"], []),
+    ("frame[['al|", ["alpha'"], []),
+    ("settings['da|", [], ["data/"]),
+    ("frame.loc[:, 'be|", ["beta'"], []),
+    ("frame.groupby('al|", ["alpha'"], []),
+    ("frame.groupby(by=['al|']", ["alpha"], []),
+    ("print(frame.groupby('al|", ["alpha'"], []),
+    ("open(settings['nothing'], 'da|", ["data/"], []),
     ("import js|", ["json"], []),
     ("import os, js|", ["json"], []),
     ("import os.pa|", ["path"], []),
@@ -97,7 +113,7 @@ _PLACES = (
     ("f'{poi|", ["point"], []),
     ("f'{point.mo|", ["move"], []),
     ("f'{{poi|", [], []),
-    ("settings['key2'] |", ["functools"], []),
+    ("settings['key2'] |", ["Frame"], []),
     ("settings['key2']|", [], ["Point"]),
     ("𝑥 = 'ü'; point.mo|", ["move"], []),
 )

@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import time
+import unittest
+from _thread import allocate_lock, start_new_thread
+from unittest import mock
 
+from talaria_runner import requests
+from talaria_runner.sources import Sources
 from tests import hostile
 from tests.case import RunnerCase
-from tests.host import Runner
+from tests.host import PATIENCE, Runner
 
 _SLEEP = "import time\nnow = 5\nprint('begun', flush=True)\ntime.sleep(60)"
 _SPIN = "now = 5\nprint('begun', flush=True)\nwhile True: pass"
+
+
+class Hanging(unittest.TestCase):
+    def test_one_that_hangs_does_not_hold_up_the_next(self) -> None:
+        entered, leave, answers = allocate_lock(), allocate_lock(), queue.SimpleQueue()
+        entered.acquire()
+        leave.acquire()
+
+        def magics() -> list[str]:
+            entered.release()
+            leave.acquire()
+            return []
+
+        class Outbox:
+            put = answers.put
+
+        asked = requests.Requests({"own": 1}, Sources(), magics, Outbox(), lambda f: start_new_thread(f, ()))
+        with mock.patch.object(requests, "_HANGS", 0.0):
+            asked.put("complete", {"request_id": "hangs", "code": "%x", "cursor": 2})
+            self.assertTrue(entered.acquire(True, PATIENCE))
+            asked.put("complete", {"request_id": "next", "code": "ow", "cursor": 2})
+            self.assertIn('"next","matches":["own"]', answers.get(True, PATIENCE))
+        leave.release()
 
 
 class Requests(RunnerCase):
