@@ -7,7 +7,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from talaria_runner.scanner import Scanner
 from talaria_runner.syntax import INCOMPLETE_ALLOWED, parse
 
-_LONGEST = 64 << 10  # characters: parsing more would hold up the cell that runs
+_LONGEST = 32 << 10  # characters: parsing more would hold up the cell that runs
 _ENDS = ("return", "pass", "break", "continue", "raise")
 _STEP = "    "
 
@@ -50,6 +50,9 @@ def _is_in_block(node: object, lines: list[str]) -> bool:
 def _without_magics(code: str) -> tuple[str, bool]:
     """The code with its magics, commands and questions as Python, and whether its last logical line is open."""
     scanner = Scanner()
+    if not any([sign in code for sign in "%!?"]):
+        scanner.feed(code)
+        return code, scanner.is_open
     lines = []
     for line in code.split("\n"):
         lines.append(line if scanner.is_open else _python(line))

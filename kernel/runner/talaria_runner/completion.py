@@ -129,8 +129,9 @@ class Completer:
         given = text[opened + 1:]
         if given.rstrip(" " + word)[-1:] == "=":
             return []  # it is the value that is due
+        given = given.replace(" =", "=")
         listed = [p.name + "=" for p in parameters(found) or () if p.kind in ("", "=") and p.name.startswith(word)]
-        return [name for name in listed if name not in given.replace(" =", "=")]
+        return [name for name in listed if name not in given]
 
     def _keys(self, expression: str, text: str, scanner: Scanner, behind: str) -> list[str]:
         """The keys of a dict or columns of a frame, as they are to be written between the brackets."""

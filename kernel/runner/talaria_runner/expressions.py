@@ -8,6 +8,7 @@ from talaria_runner.scanner import Scanner
 
 _OPENING = {")": "(", "]": "[", "}": "{"}
 _LONGEST = 5000  # characters that are looked at
+_CALLS = 5  # that are open
 KEYWORDS = (
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
@@ -123,7 +124,7 @@ def at(code: str, cursor: int) -> list[str]:
         word = before(text, len(text))
         if word and word not in KEYWORDS:
             found.append(word)
-    for bracket, opened in reversed(scanner.brackets):
+    for bracket, opened in scanner.brackets[:-_CALLS - 1:-1]:
         if bracket == "(" and (callee := before(text, opened)):
             found.append(callee)
     return found

@@ -90,6 +90,17 @@ class Requests(RunnerCase):
         self.ask("variables")
         self.assertEqual(self.run_cell("threading.active_count(), sorted(globals())").text, before)
 
+    def test_warn_of_nothing(self) -> None:
+        outcome = self.run_cell("x = {}")
+        for code in (
+            'x = "\\d"', "'\\\\777' b'\\\\u' '\\\\N{EM DASH}'", "1if x else 2", "[0x1for x in (1,)]",
+            "1.5_0or 1e5and x", "x is 5", "(5)(6)", "assert (x, 1)",
+        ):  # fmt: skip
+            self.ask("is_complete", code=code)
+            self.ask("complete", code=f"({code}).re", cursor=len(code) + 5)
+        self.run_cell("1")
+        self.assertEqual((outcome.of("stream"), outcome.stderr), ([], ""))
+
     def test_are_answered_in_their_order_and_leave_no_thread(self) -> None:
         for number in range(20):
             self.runner.send(type="complete", request_id=f"many{number}", code="pri", cursor=3)
