@@ -114,6 +114,7 @@ type frameWriter struct {
 	mu      sync.Mutex // guards what follows
 	unsent  [][]byte
 	size    int // of unsent
+	writing int // bytes that a write has taken from there
 	sending bool
 	closed  bool
 }
@@ -195,7 +196,7 @@ func (fw *frameWriter) sendAll() {
 	for {
 		fw.mu.Lock()
 		lines := fw.unsent
-		fw.unsent, fw.size = nil, 0
+		fw.unsent, fw.size, fw.writing = nil, 0, fw.size
 		if len(lines) == 0 {
 			fw.sending = false
 			fw.mu.Unlock()
@@ -209,6 +210,13 @@ func (fw *frameWriter) sendAll() {
 			}
 		}
 	}
+}
+
+// backlog is how many bytes the runner has not taken yet.
+func (fw *frameWriter) backlog() int {
+	fw.mu.Lock()
+	defer fw.mu.Unlock()
+	return fw.size + fw.writing
 }
 
 // close drops what is queued. wait returns when no write goes on; the stream is to be closed before.

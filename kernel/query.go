@@ -14,8 +14,13 @@ import (
 // is for the way there and back.
 const AnswerTime = 180 * time.Millisecond
 
-// maxQueries is how many queries of one kernel wait for an answer.
-const maxQueries = 32
+const (
+	// maxQueries is how many queries of one kernel wait for an answer.
+	maxQueries = 32
+	// maxQueued is how many bytes a runner that does not read may leave unread before it is asked no more: an
+	// interrupt must not have to wait behind questions.
+	maxQueued = 1 << 20
+)
 
 // ErrTooOld tells that the host which owns the kernel is of an earlier version and cannot do this.
 var ErrTooOld = errors.New("the kernel's host is of an earlier version")
@@ -105,7 +110,7 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.phase == starting, len(k.queries) >= maxQueries:
+	case k.phase == starting, len(k.queries) >= maxQueries, k.frames.backlog() > maxQueued:
 		return "", nil, ErrKernelBusy
 	case k.phase != serving, k.cause != nil:
 		return "", nil, ErrNoKernel

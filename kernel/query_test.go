@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"strings"
+	"sync"
 	"testing"
 
 	"talaria/api"
@@ -102,5 +104,34 @@ func TestForgedAnswersAreDropped(t *testing.T) {
 		if err != nil || answer.Completion.Matches[0] != "the answer" {
 			t.Errorf("%+v, %v", answer.Completion, err)
 		}
+	}
+}
+
+func TestQuestionsDoNotStandInTheWayOfAKernelThatDoesNotRead(t *testing.T) {
+	read, before := make(chan struct{}), make(chan int, 1)
+	r := newRig(t, func(run *kerneltest.Runner) {
+		run.Ready()
+		<-read
+		for n := 0; ; n++ {
+			if f, ok := run.Read(); !ok || f.Type == "execute" {
+				before <- n
+				return
+			}
+		}
+	})
+	large := kernel.Query{Kind: kernel.QueryComplete, Code: strings.Repeat("x", 1<<20)}
+	var asking sync.WaitGroup
+	for range 20 {
+		asking.Go(func() {
+			if _, err := r.host.Ask(t.Context(), r.key, large); !errors.Is(err, kernel.ErrKernelBusy) {
+				t.Errorf("ask: %v", err)
+			}
+		})
+	}
+	asking.Wait()
+	r.execute(kernel.Execution{ID: "e"})
+	close(read)
+	if n := <-before; n > 3 {
+		t.Errorf("%d questions of 1 MiB wait before an execution", n)
 	}
 }

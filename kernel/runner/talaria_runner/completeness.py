@@ -33,7 +33,7 @@ def check(code: str) -> tuple[str, str]:
         return "unknown", ""
     if tree.body and not python.endswith("\n") and hasattr(tree.body[-1], "body"):
         lines = python.split("\n")
-        if _indent(lines[-1]) or lines[-1].rstrip().endswith(":") or len(lines) > 1 and _is_in_block(tree.body[-1], lines):
+        if _indent(lines[-1]) or lines[-1].rstrip().endswith(":") or _is_in_block(tree.body[-1], lines):
             return "incomplete", _next_indent(python)
     return "complete", ""
 
@@ -44,7 +44,7 @@ def _is_fine_so_far(error: SyntaxError) -> bool:
 
 def _is_in_block(node: object, lines: list[str]) -> bool:
     """Whether the last line belongs to a block that more lines could follow in."""
-    return bool(node.body) and node.body[0].lineno != node.lineno and bool(lines[-1].strip())
+    return len(lines) > 1 and bool(node.body) and node.body[0].lineno != node.lineno and bool(lines[-1].strip())
 
 
 def _without_magics(code: str) -> tuple[str, bool]:
@@ -63,7 +63,8 @@ def _without_magics(code: str) -> tuple[str, bool]:
 def _python(line: str) -> str:
     text = line.strip()
     indent = line[:len(line) - len(line.lstrip())]
-    if text.startswith(("%", "!", "?")) or text.endswith("?") and text.rstrip("?").rstrip().replace(".", "").isidentifier():
+    asked = text.rstrip("?").rstrip().replace(".", "") if text.endswith("?") else ""
+    if text.startswith(("%", "!", "?")) or asked.isidentifier():
         return indent + ("0\\" if text.endswith("\\") else "0")
     target, sign, value = line.partition("=")
     if sign and value.lstrip().startswith(("!", "%")) and target.strip().isidentifier():

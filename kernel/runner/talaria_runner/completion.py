@@ -162,7 +162,8 @@ class Completer:
         """The keys as they go on in the string that is open."""
         quote, partial = scanner.quote, text[scanner.content:]
         end = "" if behind.startswith(quote) else quote + ("" if behind.startswith("]") else closing)
-        written = [_within(key, quote, "r" in scanner.prefix) for key in keys if type(key) is str and len(key) <= _LONGEST]
+        texts = [key for key in keys if type(key) is str and len(key) <= _LONGEST]
+        written = [_within(key, quote, "r" in scanner.prefix) for key in texts]
         return [key + end for key in written if key is not None and key.startswith(partial)]
 
     def _imported(self, statement: str, budget: Budget) -> tuple[list[str], int] | None:

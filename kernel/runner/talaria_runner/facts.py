@@ -154,7 +154,7 @@ def _array(value: object, facts: Facts) -> None:
             facts.size_bytes = itemsize
             for n in facts.shape:
                 facts.size_bytes *= n
-    if facts.size_bytes is None and comes_from(type(value), "polars") and tabular.is_genuine(value, "polars", "DataFrame"):
+    if facts.size_bytes is None and comes_from(type(value), "polars") and hasattr(type(value), "estimated_size"):
         facts.size_bytes = _whole(value.estimated_size())
     if type(value) is tabular.of_library("numpy", "ndarray"):
         facts.preview = _elements(value.flat[:12].tolist(), value.size)

@@ -8,7 +8,7 @@ from sys import modules
 
 from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, open, read
 
-from talaria_runner import expressions, lookup
+from talaria_runner import expressions, facts, lookup
 from talaria_runner.classes import qualified_name
 from talaria_runner.documentation import LONGEST, documentation
 from talaria_runner.interrupts import OURS
@@ -68,9 +68,7 @@ class Inspector:
             fields.append(_field("Init signature" if is_class else "Signature", called))
         elif not _is_callable(value):
             fields.append(_field("Type", class_name(found.cls)))
-            fields.append(_field("String form", preview(value)))
-            if lookup.one_of(found.cls, _SIZED):
-                fields.append(_field("Length", str(len(value))))
+            fields += self._content(value)
         file, source = self._source(value, called is not None or is_class, detail)
         if file.startswith(OURS):
             file = source = ""
@@ -86,6 +84,17 @@ class Inspector:
         if called is not None or _is_callable(value):
             fields.append(_field("Type", class_name(found.cls)))
         return "\n".join(fields)
+
+    def _content(self, value: object) -> list[str]:
+        known = facts.of(value)
+        fields = [_field("String form", known.preview or preview(value))]
+        if lookup.one_of(type(value), _SIZED):
+            return [*fields, _field("Length", str(len(value)))]
+        if known.shape is not None:
+            fields.append(_field("Shape", " × ".join(map(str, known.shape)) or "no dimensions"))
+        if known.dtype:
+            fields.append(_field("Dtype", known.dtype))
+        return fields
 
     def _source(self, value: object, callable: bool, detail: int) -> tuple[str, str]:
         """The file that value comes from, and with detail its source, where they are known."""

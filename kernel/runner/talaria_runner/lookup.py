@@ -85,7 +85,7 @@ def attribute(value: object, name: str, depth: int = 0) -> Found | None:
     if mine is not MISSING:
         return Found(mine)
     if in_type is not MISSING:
-        return _unwrapped(in_type, of_class=False)
+        return _axis(value, name) or _unwrapped(in_type, of_class=False)
     return _column(value, name)
 
 
@@ -143,12 +143,23 @@ def _returned(function: object) -> Found | None:
         return None
     promised = get(annotations(function), "return")
     if type(promised) is str:
+        promised, *rest = promised.split(".")[:4]
         named = get(function.__globals__, promised)
         promised = _public(function, promised) if named is MISSING else named
+        for name in rest:
+            promised = get(own_names(promised), name) if is_a(promised, Module) else MISSING
     return Found(MISSING, promised) if is_a(promised, type) else None
 
 
-def _unwrapped(found: object, of_class: bool) -> Found:
+def _axis(value: object, name: str) -> Found | None:
+    """The index of a frame of pandas, or that of its columns."""
+    if name not in ("index", "columns") or not tabular.is_genuine(value, "pandas", "DataFrame"):
+        return None
+    axes = tabular.axes(value)
+    return Found(axes[name == "index"]) if axes else None
+
+
+def _unwrapped(found: object, of_class: bool) -> Found | None:
     if type(found) is staticmethod:
         return Found(found.__func__)
     if type(found) is classmethod:
@@ -158,6 +169,8 @@ def _unwrapped(found: object, of_class: bool) -> Found:
     accessor = get(own_names(found), "_accessor") if not is_a(found, type) else MISSING
     if not of_class and is_a(accessor, type) and tabular.is_genuine(found, "pandas.core.accessor", "CachedAccessor"):
         return Found(MISSING, accessor)  # as df.name.str
+    if type(in_class(type(found), "__get__")) is Function:  # what it gives only running that would tell
+        return _returned(get(own_names(found), "func"))  # as functools.cached_property
     return Found(found, bound=not of_class and one_of(type(found), _SLOT_CALLS))
 
 

@@ -23,9 +23,9 @@ _MORE = "…"
 _WRITTEN = (float, complex, bool, type(None), type(Ellipsis), type(NotImplemented))
 # Whose __repr__ is short, and asks nothing of the user's.
 _LIBRARY = frozenset((
-    ("datetime", "date"), ("datetime", "timedelta"), ("datetime", "datetime"), ("datetime", "time"), ("decimal", "Decimal"), ("fractions", "Fraction"),
-    ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"), ("uuid", "UUID"), ("pandas", "Timestamp"),
-    ("pandas", "Timedelta"),
+    ("datetime", "date"), ("datetime", "timedelta"), ("datetime", "datetime"), ("datetime", "time"),
+    ("decimal", "Decimal"), ("fractions", "Fraction"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"),
+    ("uuid", "UUID"), ("pandas", "Timestamp"), ("pandas", "Timedelta"),
 ))  # fmt: skip
 _SCALARS = (int, float, complex, bool, str, bytes)
 _BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}

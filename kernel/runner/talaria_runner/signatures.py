@@ -178,7 +178,9 @@ def _of_c_code(function: object) -> list[Parameter] | None:
 
 
 def _is_numpy_function(function: object) -> bool:
-    return tabular.is_genuine(function, "numpy", "ufunc") or lookup.in_class(type(function), "_implementation") is not MISSING
+    if tabular.is_genuine(function, "numpy", "ufunc"):
+        return True
+    return lookup.in_class(type(function), "_implementation") is not MISSING
 
 
 def _of_text(text: str, function: object) -> list[Parameter] | None:

@@ -64,7 +64,8 @@ class Requests(RunnerCase):
         answer = self.ask("inspect", code="function(1, ", cursor=12, detail=0)
         self.assertEqual((answer["type"], answer["found"]), ("inspection", True))
         self.assertIn("function(width, height=2)\nDocstring:      Documented.", answer["data"]["text/plain"])
-        self.assertIn("def function(width", self.ask("inspect", code="function", cursor=3, detail=1)["data"]["text/plain"])
+        source = self.ask("inspect", code="function", cursor=3, detail=1)["data"]["text/plain"]
+        self.assertIn("def function(width", source)
         self.assertFalse(self.ask("inspect", code="nothing", cursor=3, detail=0)["found"])
         answer = self.ask("is_complete", code="for x in y:")
         self.assertEqual((answer["status"], answer["indent"]), ("incomplete", "    "))

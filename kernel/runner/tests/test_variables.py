@@ -5,6 +5,9 @@ from __future__ import annotations
 import unittest
 
 from talaria_runner.budget import Budget
+from talaria_runner.completion import Completer
+from talaria_runner.inspection import Inspector
+from talaria_runner.sources import Sources
 from talaria_runner.variables import MOST, Variable, variables
 from tests import hostile
 
@@ -109,7 +112,8 @@ class Variables(unittest.TestCase):
         self.assertLess(len(self.found["words"].preview), 101)
 
     def test_ours_and_modules_are_hidden(self) -> None:
-        names = {"In": [], "Out": {}, "exit": exit, "get_ipython": hostile.namespace, "display": print, "open": [3.5], "quit": 1}
+        names = {"In": [], "Out": {}, "exit": exit, "get_ipython": hostile.namespace, "display": print}
+        names |= {"open": [3.5], "quit": 1}
         exec("def display_of(): pass", names)
         self.assertEqual(set(listed(names)), {"open", "quit", "display_of"})
         hidden = {"os", "collections", "_hidden", "__also", "__name__"}
@@ -166,6 +170,21 @@ class Libraries(unittest.TestCase):
                     if wanted is not None and not (dtype == "object" or "object" in str(dtype)):
                         self.assertEqual(got, wanted)
                 self.assertNotEqual(v.preview, "")
+
+    def test_completion_and_inspection_of_frames(self) -> None:
+        frame = pandas.DataFrame({"alpha": [1, 2], "beta": ["x", "y"]})
+        names = {"frame": frame, "array": numpy.zeros(2, dtype=[("field", "i4")]), "numpy": numpy}
+        completer, inspector = Completer(names), Inspector(names, Sources())
+        for code, match in (
+            ("frame.alp", "alpha"), ("frame.alpha.medi", "median"), ("frame['beta'].str.upp", "upper"),
+            ("frame['al", "alpha']"), ("frame.groupby('be", "beta'"), ("frame.columns.toli", "tolist"),
+            ("frame.index.is_uni", "is_unique"), ("frame.values.resh", "reshape"), ("array['fi", "field']"),
+            ("array.dtype.na", "names"), ("numpy.zeros(sha", "shape="), ("frame.merge(how", "how="),
+        ):  # fmt: skip
+            with self.subTest(code):
+                self.assertIn(match, completer.complete(code, len(code), Budget())[0])
+        self.assertIn("groupby(", inspector.bundle("frame.groupby", 0)["text/plain"])
+        self.assertIn("2 rows × 2 columns: alpha, beta", inspector.bundle("frame", 0)["text/plain"])
 
     def test_of_classes_that_derive_from_them(self) -> None:
         names, ran = {"numpy": numpy, "pandas": pandas}, []
