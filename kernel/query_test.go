@@ -86,7 +86,7 @@ func TestForgedAnswersAreDropped(t *testing.T) {
 		completion := func(id, match string) {
 			run.Send(map[string]any{"type": "completion", "request_id": id, "matches": []string{match}, "start": 0, "end": 0})
 		}
-		completion("1", "nobody asked") // before there is a query
+		completion("0", "nobody asked") // before there is a query
 		for {
 			f, ok := run.Read()
 			if !ok {
