@@ -10,15 +10,18 @@ from math import isfinite
 from posix import urandom
 
 from talaria_runner import frames
+from talaria_runner.deadline import Deadline, Overdue
 from talaria_runner.execution import owner
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
-from talaria_runner.pretty import pretty
+from talaria_runner.pretty import cut, pretty
 from talaria_runner.tracebacks import Tracebacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from talaria_runner.streams import TextOut
 
     Bundle = dict[str, object]
 
@@ -43,10 +46,14 @@ _PLAIN = frozenset((int, float, bool, str, bytes, complex, list, tuple, dict, se
 class Display:
     """Shows objects. Its methods are safe in every thread."""
 
-    def __init__(self, outbox: Outbox, interrupts: Interrupts, tracebacks: Tracebacks) -> None:
+    def __init__(
+        self, outbox: Outbox, interrupts: Interrupts, tracebacks: Tracebacks, deadline: Deadline
+    ) -> None:
         self._outbox = outbox
         self._interrupts = interrupts
         self._tracebacks = tracebacks
+        self._deadline = deadline
+        self.errors: TextOut | None = None  # where reports go when sys.stderr cannot be written
         self.formatters: list[Callable[[object], tuple[Bundle, Bundle] | None]] = []
 
     def display(
@@ -115,14 +122,28 @@ class Display:
             if not data:
                 self._ask(value, data, metadata)
         if "text/plain" not in data:
-            text = self._attempt(pretty, value)
+            text = self._attempt(lambda value: pretty(value, self._deadline), value)
             if text is not None:
                 data = {"text/plain": text, **data}
+        elif type(data["text/plain"]) is str:
+            data["text/plain"] = cut(data["text/plain"])
         return (data, metadata) if data else None
 
     def report(self, error: BaseException) -> None:
         """Writes the traceback of an exception that ends nothing to stderr."""
-        print("\n".join(self._tracebacks.describe(error)[2]), file=sys.stderr)
+        self._complain("\n".join(self._tracebacks.describe(error)[2]))
+
+    def _complain(self, text: str) -> None:
+        """Writes to sys.stderr, which may be anything."""
+        stream = sys.stderr
+        if stream is not self.errors and stream is not None:
+            try:
+                print(text, file=stream)
+                return
+            except Exception:
+                pass
+        if self.errors is not None:
+            self.errors.write(text + "\n")
 
     def _shows_itself(self, value: object) -> bool:
         method = _method(value, "_ipython_display_")
@@ -193,7 +214,7 @@ class Display:
             return True
         names = ", ".join(map(str, data))
         size = f"{len(encoded) / (1 << 20):.1f} MiB"
-        print(f"not shown: a display of {size} ({names}); the limit is {LARGEST >> 20} MiB", file=sys.stderr)
+        self._complain(f"not shown: a display of {size} ({names}); the limit is {LARGEST >> 20} MiB")
         return False
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Protocol
 
+    from talaria_runner.tracebacks import Described
+
     class Engine(Protocol):
         def run(self, execution: Execution) -> None:
             """Runs the cell, sends its result or error, and sets execution.status. Called in the main thread."""
@@ -61,7 +63,7 @@ class PlainEngine:
         self._loop = loop
         self._sources = sources
         self._tracebacks = tracebacks
-        self._history = History(builtins)
+        self._history = History(builtins, self._namespace)
         self._futures = 0
         self._execution: Execution | None = None
         sys.displayhook = self._displayhook = self._show
@@ -72,6 +74,8 @@ class PlainEngine:
         self._namespace.pop("__warningregistry__", None)
         if not execution.silent:
             self._history.add_source(execution.count, execution.code)
+            if self._history.before():
+                self._guard.run(execution, lambda: self._history.release(execution.code))
         self._loop.prepare()
         error = self._run(execution)
         if self._outbox.forked:
@@ -83,15 +87,17 @@ class PlainEngine:
         late = self._guard.run(execution, self._figures.flush)
         if late is not None and error is None:
             self._end_with_figures(execution, late)
+        error = late = None  # the frames of the cell lead to this one, and with them would keep themselves alive
+        if self._history.holds:
+            self._guard.run(execution, self._history.release)
         if execution.status is None:
             execution.status = "ok"
 
     def fail(self, execution: Execution, error: BaseException) -> None:
-        described: list[tuple[str, str, list[str]]] = []
-        if self._guard.run(execution, lambda: described.append(self._tracebacks.describe(error))) is not None:
+        described: list[Described] = []
+        if self._guard.run(execution, lambda: described.append(self._tracebacks.describe(error, hint=True))) is not None:
             described = [bare(error)]
-        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-        sys.last_exc = error
+        self._guard.run(execution, lambda: self._history.add_failure(error))
         self._outbox.put(frames.error(execution, *described[0]))
         execution.status = "error"
 

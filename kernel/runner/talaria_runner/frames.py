@@ -9,6 +9,10 @@ from _json import make_encoder
 
 from talaria_runner.execution import Execution
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from talaria_runner.stacks import Shown
+
 MAX_EVALUE = 4 << 20
 
 
@@ -43,11 +47,22 @@ def result(execution: Execution, data: str, metadata: str) -> str:
     return f'{{"type":"result","id":{quoted(execution.id)},"data":{data},"metadata":{metadata}'
 
 
-def error(execution: Execution, ename: str, evalue: str, lines: list[str]) -> str:
+def error(
+    execution: Execution, ename: str, evalue: str, lines: list[str], stack: list[Shown] | None = None, hint: str = ""
+) -> str:
     traceback = ",".join([quoted(line) for line in lines])
     return (
         f'{{"type":"error","id":{quoted(execution.id)},"ename":{quoted(ename)},'
-        f'"evalue":{quoted(evalue[:MAX_EVALUE])},"traceback":[{traceback}]'
+        f'"evalue":{quoted(evalue[:MAX_EVALUE])},"traceback":[{traceback}],'
+        f'"frames":[{",".join(map(_frame, stack or ()))}],"hint":{quoted(hint)}'
+    )
+
+
+def _frame(frame: Shown) -> str:
+    cell = "" if frame.cell is None else f'"cell":{quoted(frame.cell)},'
+    return (
+        f'{{"file":{quoted(frame.file)},"line":{frame.line},"function":{quoted(frame.function)},'
+        f'"user":{_flag(frame.user)},{cell}"traceback_start":{frame.first},"traceback_end":{frame.behind}}}'
     )
 
 

@@ -57,7 +57,10 @@ class Guard:
             error = e
         frame = None
         self._leave()
-        return error
+        try:
+            return error
+        finally:
+            error = None  # the frames of user code lead to this one, and with it would keep themselves alive
 
     def _enter(self) -> None:
         if self._limit != self._default_limit:

@@ -1,20 +1,66 @@
-"""In, Out, _, __ and ___, kept in builtins: a name that user code gives to something of its own hides them."""
+"""In, Out, _, __ and ___, kept in builtins: a name that user code gives to something of its own hides them.
+
+Large results, and the variables of functions that failed, are not kept alive for long: what takes more than LARGE can
+be looked at in the next cell, and is gone after it. It is gone before it where that cell does not mention it, since it
+may need the memory.
+"""
 
 from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
+import sys
+from gc import collect
+
+from talaria_runner.sizes import estimate, readable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LARGE = 32 << 20  # bytes of one result, or of all variables of a traceback
+MOST = 128 << 20  # bytes of all results
 _KEPT_RESULTS = 100
 _KEPT_SOURCES = 1000
+_FRAMES = 1000  # of a traceback that are looked at
+_UNDERSCORES = ("_", "__", "___")
+_DEBUGGERS = ("pdb", "debug", "last_", "post_mortem")
+_SCALARS = frozenset((int, float, bool, complex, type(None)))
+
+
+class Results(dict):
+    """Out."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+        self.gone: dict[int, int] = {}  # the sizes of those that were too large to keep
+
+    def __missing__(self, count: object) -> object:
+        size = self.gone.get(count) if type(count) is int else None
+        if size is None:
+            raise KeyError(count)
+        raise KeyError(
+            f"the result of cell {count} took {readable(size)} and was kept for one cell only; "
+            "give a large result a name to keep it"
+        )
+
+
+Results.__module__ = "builtins"
 
 
 class History:
-    def __init__(self, builtins: dict[str, object]) -> None:
+    """Its methods let go of values of the user, whose code may run then: they are called below the guard."""
+
+    def __init__(self, builtins: dict[str, object], namespace: dict[str, object]) -> None:
         self._builtins = builtins
-        self._results: dict[int, object] = {}
+        self._namespace = namespace
+        self._results = Results()
         self._sources: list[str] = [""]
         builtins.update({"In": self._sources, "Out": self._results, "_": "", "__": "", "___": ""})
         self._last: object = ""
+        self._large: set[int] = set()  # counts of results that go with the next cell
+        self._old: set[int] = set()  # those that go at the end of this one
+        self._failure = 0  # 1 when a large traceback goes with the next cell, 2 when it goes at the end of this one
 
     def add_source(self, count: int, code: str) -> None:
         """Makes it In[count]. Old ones become empty."""
@@ -29,13 +75,97 @@ class History:
         builtins, results = self._builtins, self._results
         if value is results:
             return
+        size = 0 if type(value) in _SCALARS else estimate(value, (self._namespace,))
         results[count] = value
+        results.sizes[count] = size
         builtins[f"_{count}"] = value
-        while len(results) > _KEPT_RESULTS:
-            oldest = next(iter(results))
-            del results[oldest]
-            builtins.pop(f"_{oldest}", None)
+        if size > LARGE:
+            self._large.add(count)
+        while len(results) > _KEPT_RESULTS or (len(results) > 1 and sum(results.sizes.values()) > MOST):
+            self._drop(next(iter(results)))
         if builtins.get("_", self._last) is self._last:
             builtins["___"] = builtins.get("__")
             builtins["__"] = self._last
             builtins["_"] = self._last = value
+
+    def add_failure(self, error: BaseException) -> None:
+        """Makes it the one that pdb.pm() is about."""
+        traceback = vars(BaseException)["__traceback__"].__get__(error)
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, traceback
+        sys.last_exc = error
+        self._failure = 1 if self._held(traceback) > LARGE else 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is something for release to let go of."""
+        return bool(self._old) or self._failure == 2
+
+    def before(self) -> bool:
+        """A cell begins: what is large and was there before it goes with it. The value is that of holds."""
+        self._old, self._large = self._large, set()
+        if self._failure:
+            self._failure = 2
+        return self.holds
+
+    def release(self, code: str | None = None) -> None:
+        """Lets go of what is large: before a cell, whose source is code, of what it does not mention; after it, of
+        all that was there before it."""
+        freed = False
+        if self._old and (code is None or not _mentions(code)):
+            for count in self._old:
+                self._drop(count, large=True)
+            self._old.clear()
+            freed = True
+        if self._failure == 2 and (code is None or not any(word in code for word in _DEBUGGERS)):
+            for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+                vars(sys).pop(name, None)
+            self._failure = 0
+            freed = True
+        if freed:
+            collect()
+
+    def _drop(self, count: int, large: bool = False) -> None:
+        builtins, results = self._builtins, self._results
+        size = results.sizes.pop(count, 0)
+        value = results.pop(count, None)
+        builtins.pop(f"_{count}", None)
+        if not large:
+            return
+        results.gone[count] = size
+        while len(results.gone) > _KEPT_RESULTS:
+            del results.gone[next(iter(results.gone))]
+        for name in _UNDERSCORES:
+            if builtins.get(name) is value:
+                builtins[name] = ""
+        if self._last is value:
+            self._last = ""
+
+    def _held(self, traceback: TracebackType | None) -> int:
+        """The bytes that the variables of the frames keep alive."""
+        total = 0
+        for _ in range(_FRAMES):
+            if traceback is None or total > LARGE:
+                break
+            frame = traceback.tb_frame
+            if frame.f_globals is not frame.f_locals:
+                total += estimate(list(frame.f_locals.values()), (self._namespace,))
+            traceback = traceback.tb_next
+        return total
+
+
+def _mentions(code: str) -> bool:
+    """Whether the source speaks of Out, _, __, ___ or of one like _3."""
+    if "Out" in code:
+        return True
+    at = code.find("_")
+    while at >= 0:
+        end = at
+        while end < len(code) and code[end] == "_":
+            end += 1
+        while end < len(code) and code[end].isdigit():
+            end += 1
+        alone = at == 0 or not (code[at - 1].isalnum() or code[at - 1] == ".")
+        if alone and (end == len(code) or not (code[end].isalnum() or code[end] == "_")):
+            return True
+        at = code.find("_", end)
+    return False

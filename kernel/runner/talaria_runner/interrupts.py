@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
 
+
+class Overdue(BaseException):
+    """Raised in user code that has a deadline and is past it."""
+
+
+Overdue.__module__ = "builtins"
+
 OURS = __file__.rpartition("/")[0] + "/"  # where code is the runner's
 
 
@@ -34,6 +41,9 @@ class Interrupts:
         self.cancel: Callable[[], bool] | None = None  # cancels what is awaited; False when it did before
         self.waiting: set[CodeType] = set()  # functions of ours that may be interrupted while they wait
         self.children = False  # some were started: they get the signal as well
+        self.limited: FrameType | None = None  # below this frame user code has a deadline; None when none has
+        self._late: FrameType | None = None  # limited, when the deadline has passed
+        self._nudges = self._nudged = 0  # signals sent for deadlines; of these, how many the handler knows of
         self._main = get_ident()
         self._sent = 0  # signals that we sent
         self._seen = 0  # of these, how many the handler knows of
@@ -75,6 +85,26 @@ class Interrupts:
         if get_ident() == self._main and self._inside(_getframe(), self.guard):
             self._raise(execution)
 
+    def can_limit(self) -> bool:
+        """Whether code that is called here can be held to a deadline: in the main thread, while SIGINT is ours."""
+        return get_ident() == self._main and not self._forked and getsignal(SIGINT) is self._handler
+
+    def nudge(self, limited: FrameType) -> None:
+        """Has Overdue raised in user code below that frame. Called by the thread that watches the time."""
+        if self.limited is limited:
+            self._late = limited
+            self._nudges += 1
+            pthread_kill(self._main, SIGINT)
+
+    def check_deadline(self) -> None:
+        """Raises Overdue where the deadline has passed while code of ours ran."""
+        if self._late is not None and self._late is self.limited:
+            self._late = None
+            raise Overdue
+
+    def end_deadline(self) -> None:
+        self.limited = self._late = None
+
     def become_child(self) -> None:
         self._forked = True
         if getsignal(SIGINT) is self._handler:
@@ -83,9 +113,16 @@ class Interrupts:
     def _on_signal(self, number: int, frame: object) -> None:
         if self._forked:
             raise KeyboardInterrupt
-        ours = self._sent != self._seen
+        ours = self._sent != self._seen or self._nudges != self._nudged
         self._seen = self._sent
+        self._nudged = self._nudges
         execution = self.execution
+        late = self._late
+        if late is not None and not (execution is not None and execution.interrupt_requested):
+            landed = _getframe().f_back
+            if late is self.limited and landed is not late and self._inside(landed, late) and self._is_user_code(landed):
+                self._late = None
+                raise Overdue
         if execution is None or (ours and not execution.interrupt_requested):
             return  # it came too late, or the request was delivered without the signal
         landed = _getframe().f_back
@@ -112,6 +149,8 @@ class Interrupts:
 
     def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
         execution = self.execution
+        if dropped.exc_type is Overdue:
+            return  # it comes again
         if dropped.exc_type is KeyboardInterrupt and execution is not None and execution.interrupts:
             execution.interrupt_requested = True
         else:

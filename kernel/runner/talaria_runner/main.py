@@ -17,6 +17,7 @@ from talaria_runner import frames, shim
 from talaria_runner.children import Children
 from talaria_runner.control import Reader
 from talaria_runner.cstdio import flusher
+from talaria_runner.deadline import Deadline
 from talaria_runner.descriptors import Descriptors
 from talaria_runner.display import Display
 from talaria_runner.engine import PlainEngine
@@ -70,8 +71,9 @@ class _Kernel:
         self._loop = EventLoop(self._interrupts)
         self._stdin = Stdin(self._outbox, self._interrupts)
         self._sources = Sources()
-        self._tracebacks = Tracebacks(self._sources)
-        self._display = Display(self._outbox, self._interrupts, self._tracebacks)
+        deadline = Deadline(self._interrupts)
+        self._tracebacks = Tracebacks(self._sources, deadline)
+        self._display = Display(self._outbox, self._interrupts, self._tracebacks, deadline)
         self._figures = Figures(self._display)
         self._flush_c = flusher()
         self._job: Execution | None = None
@@ -83,6 +85,7 @@ class _Kernel:
             TextOut(1, self._outbox, self._interrupts),
             TextOut(2, self._outbox, self._interrupts),
         )
+        self._display.errors = self._streams[1]
         self._install()
         self.engine: Engine = PlainEngine(
             main, vars(builtins), self._guard, self._outbox, self._display, self._figures, self._loop,

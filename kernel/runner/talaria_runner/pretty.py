@@ -4,28 +4,150 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
+from _collections import defaultdict, deque
 from sys import modules
+
+from talaria_runner.deadline import LIMIT, Overdue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from talaria_runner.deadline import Deadline
+
 WIDTH = 79
 MOST = 1000  # items of one container
+MOST_ITEMS = 200_000  # of all of them
+DEEPEST = 100  # containers in each other
+MOST_TEXT = 16 << 20  # characters
 
 _SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
+_SETS = (set, frozenset)
+_NAME = vars(type)["__name__"]
 
 
-def pretty(value: object) -> str:
-    """The text of value. Raises what its __repr__ raises."""
+def pretty(value: object, deadline: Deadline | None = None) -> str:
+    """The text of value, at most MOST_TEXT characters and a notice. Raises what its __repr__ raises."""
     if type(value) in _SCALARS:
-        return repr(value)
-    out: list[str] = []
-    try:
-        _write(_node(value, set()), 0, 0, out)
-    except RecursionError:
-        return repr(value)
-    return "".join(out)
+        return cut(_scalar(value))
+    writer = _Writer(deadline)
+    if deadline is None:
+        return writer.text(value)
+    return deadline.run(writer.text, value)
+
+
+def cut(text: str) -> str:
+    """text, or as much of it as is shown, and a notice."""
+    # What is not ASCII takes up to three times the room.
+    most = MOST_TEXT if len(text) <= MOST_TEXT // 4 or text.isascii() else MOST_TEXT // 4
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n[cut here: of {len(text):,} characters the first {most:,} are shown]"
+
+
+class _Writer:
+    """Makes the text of one value."""
+
+    def __init__(self, deadline: Deadline | None) -> None:
+        self._deadline = deadline
+        self._items = MOST_ITEMS
+        self._room = MOST_TEXT
+        self._above: set[int] = set()  # ids of the containers around what is written
+        self.slow = ""  # what took too long
+
+    def text(self, value: object) -> str:
+        """The text of value."""
+        out: list[str] = []
+        try:
+            _write(self.node(value), 0, 0, out)
+        except RecursionError:
+            out = [_repr(value)]
+        text = cut("".join(out))
+        if self.slow:
+            text += f"\n[cut here: the repr of {self.slow} took more than {LIMIT:g} s and was stopped]"
+        return text
+
+    def node(self, value: object) -> object:
+        """A string, a group or a pair for value."""
+        if type(value) in _SCALARS:
+            return self._counted(_scalar(value))
+        if self._deadline is not None:
+            self._deadline.check()
+        if self.slow or self._items <= 0 or self._room <= 0:
+            return "..."
+        try:
+            return self._node(value)
+        except Overdue:
+            self.slow = f"{name_of(type(value))!r} object"
+            return plain(value)
+
+    def _counted(self, text: str) -> str:
+        self._items -= 1
+        self._room -= len(text)
+        return text
+
+    def _node(self, value: object) -> object:
+        above = self._above
+        kind = type(value)
+        own = self._own_text(value)
+        if own is not None:
+            return self._counted(own)
+        brackets = _brackets(value, kind)
+        if brackets is None:
+            return self._counted(_repr(value))
+        base, open, close = brackets
+        if id(value) in above or len(above) >= DEEPEST:
+            return f"{open}...{close}"
+        above.add(id(value))
+        try:
+            if issubclass(kind, dict):
+                ordered = base.items(value) if open[-2:] != "({" else _most_common(value)
+                items = [_Pair(self.node(k), ": ", self.node(v)) for k, v in _first(ordered)]
+            else:
+                ordered = _sorted(base, value) if base in _SETS else base.__iter__(value)
+                items = [self.node(item) for item in _first(ordered)]
+        finally:
+            above.discard(id(value))
+        if base.__len__(value) > len(items):
+            items.append("...")
+        elif kind is tuple and len(items) == 1:
+            close = "," + close
+        return _Group(open, items, close)
+
+    def _own_text(self, value: object) -> str | None:
+        """What value's _repr_pretty_ writes, which is made for IPython's printer."""
+        if issubclass(type(value), type) or not callable(getattr(type(value), "_repr_pretty_", None)):
+            return None
+        if len(self._above) >= DEEPEST:
+            return "..."
+        printer = _Printer(self)
+        cycle = id(value) in self._above
+        self._above.add(id(value))
+        try:
+            value._repr_pretty_(printer, cycle)
+        finally:
+            if not cycle:
+                self._above.discard(id(value))
+        return "".join([part for part in printer.parts if type(part) is str])
+
+
+def plain(value: object) -> str:
+    """As object.__repr__, whatever its class says."""
+    return f"<{name_of(type(value))} object at 0x{id(value):x}>"
+
+
+def name_of(kind: type) -> str:
+    return _NAME.__get__(kind)
+
+
+def _repr(value: object) -> str:
+    return str.__str__(repr(value))
+
+
+def _scalar(value: object) -> str:
+    if type(value) in (str, bytes) and len(value) > MOST_TEXT:
+        return f"{value[:MOST_TEXT]!r}... [{len(value) - MOST_TEXT:,} more {'characters' if type(value) is str else 'bytes'}]"
+    return repr(value)
 
 
 class _Group:
@@ -58,60 +180,28 @@ def _width(node: object) -> int:
     return node.width
 
 
-def _node(value: object, above: set[int]) -> object:
-    """A string, a group or a pair for value. above holds the ids of the containers around it."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return repr(value)
-    own = _own_text(value, above)
-    if own is not None:
-        return own
-    brackets = _brackets(value, kind)
-    if brackets is None:
-        return repr(value)
-    open, close = brackets
-    if id(value) in above:
-        return f"{open}...{close}"
-    above.add(id(value))
-    try:
-        if isinstance(value, dict):
-            items = [_Pair(_node(k, above), ": ", _node(v, above)) for k, v in _first(value.items())]
-        else:
-            ordered = _sorted(value) if isinstance(value, (set, frozenset)) else value
-            items = [_node(item, above) for item in _first(ordered)]
-    finally:
-        above.discard(id(value))
-    if len(value) > MOST:
-        items.append("...")
-    elif kind is tuple and len(items) == 1:
-        close = "," + close
-    return _Group(open, items, close)
-
-
-def _brackets(value: object, kind: type) -> tuple[str, str] | None:
-    """What value is written between; None where its own __repr__ writes it."""
+def _brackets(value: object, kind: type) -> tuple[type, str, str] | None:
+    """The class whose items value has, and what they are written between; None where its own __repr__ writes it."""
     represent = kind.__repr__
     if represent is dict.__repr__:
-        return "{", "}"
+        return dict, "{", "}"
     if represent is list.__repr__:
-        return "[", "]"
+        return list, "[", "]"
     if represent is tuple.__repr__:
-        return "(", ")"
+        return tuple, "(", ")"
     if represent is set.__repr__:
         if kind is set:
-            return ("{", "}") if value else None
-        return (f"{kind.__name__}({{", "})") if value else None
+            return (set, "{", "}") if set.__len__(value) else None
+        return (set, f"{name_of(kind)}({{", "})") if set.__len__(value) else None
     if represent is frozenset.__repr__:
-        return (f"{kind.__name__}({{", "})") if value else None
-    collections = modules.get("collections")
-    if collections is None:
-        return None
-    if represent is collections.defaultdict.__repr__:
-        return f"{kind.__name__}({value.default_factory!r}, {{", "})"
-    if represent is collections.Counter.__repr__ and value:
-        return f"{kind.__name__}({{", "})"
-    if represent is collections.deque.__repr__ and value.maxlen is None:
-        return f"{kind.__name__}([", "])"
+        return (frozenset, f"{name_of(kind)}({{", "})") if frozenset.__len__(value) else None
+    if represent is defaultdict.__repr__:
+        return dict, f"{name_of(kind)}({_repr(defaultdict.default_factory.__get__(value))}, {{", "})"
+    if represent is deque.__repr__ and deque.maxlen.__get__(value) is None:
+        return deque, f"{name_of(kind)}([", "])"
+    counter = getattr(modules.get("collections"), "Counter", None)
+    if type(counter) is type and issubclass(kind, counter) and represent is counter.__repr__ and dict.__len__(value):
+        return dict, f"{name_of(kind)}({{", "})"
     return None
 
 
@@ -124,37 +214,33 @@ def _first(items: Iterable[object]) -> Iterator[object]:
         yield item
 
 
-def _sorted(items: Iterable[object]) -> Iterable[object]:
-    try:
-        return sorted(items)
-    except Exception:
-        return items
+def _most_common(counts: dict[object, object]) -> Iterable[tuple[object, object]]:
+    if dict.__len__(counts) <= MOST:
+        try:
+            return sorted(dict.items(counts), key=lambda item: item[1], reverse=True)
+        except Exception:
+            pass
+    return dict.items(counts)
 
 
-def _own_text(value: object, above: set[int]) -> str | None:
-    """What value's _repr_pretty_ writes, which is made for IPython's printer."""
-    if isinstance(value, type) or not callable(getattr(type(value), "_repr_pretty_", None)):
-        return None
-    printer = _Printer(above)
-    cycle = id(value) in above
-    above.add(id(value))
-    try:
-        value._repr_pretty_(printer, cycle)
-    finally:
-        if not cycle:
-            above.discard(id(value))
-    return "".join(printer.parts)
+def _sorted(base: type, items: object) -> Iterable[object]:
+    if base.__len__(items) <= MOST:
+        try:
+            return sorted(base.__iter__(items))
+        except Exception:
+            pass
+    return base.__iter__(items)
 
 
 class _Printer:
     """As much of IPython's printer as _repr_pretty_ methods use."""
 
-    def __init__(self, above: set[int]) -> None:
+    def __init__(self, writer: _Writer) -> None:
         self.parts: list[str] = []
         self.indentation = 0
         self.max_width = WIDTH
         self.max_seq_length = MOST
-        self._above = above
+        self._writer = writer
 
     def text(self, text: str) -> None:
         self.parts.append(text)
@@ -167,7 +253,7 @@ class _Printer:
 
     def pretty(self, value: object) -> None:
         out: list[str] = []
-        _write(_node(value, self._above), self.indentation, self.indentation, out)
+        _write(self._writer.node(value), self.indentation, self.indentation, out)
         self.parts.extend(out)
 
     def begin_group(self, indent: int = 0, open: str = "") -> None:
