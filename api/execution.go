@@ -65,6 +65,21 @@ type ErrorOutput struct {
 	Ename     string   `json:"ename"`
 	Evalue    string   `json:"evalue"`
 	Traceback []string `json:"traceback"`
+	// Hint is what to do about a common error, or "". The last line of the traceback says it too.
+	Hint string `json:"hint,omitzero"`
+	// Frames are those that the traceback shows, in its order: a reader may fold what is not the user's.
+	Frames []ErrorFrame `json:"frames,omitzero"`
+}
+
+// ErrorFrame is a frame of a traceback. Its lines are those from TracebackStart on, before TracebackEnd.
+type ErrorFrame struct {
+	File           string `json:"file"`
+	Line           int64  `json:"line"`
+	Function       string `json:"function"`
+	User           bool   `json:"user"`          // the code is a cell's or a workspace file's, no library's
+	Cell           string `json:"cell,omitzero"` // the id of the execution whose cell it is
+	TracebackStart int    `json:"traceback_start"`
+	TracebackEnd   int    `json:"traceback_end"`
 }
 
 // ExecutionUsage is what an execution took.

@@ -40,6 +40,16 @@ var events = map[string]api.EventBody{
 	"update_display_data": api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("y")}, DisplayID: "d"},
 	"execute_result":      api.ExecuteResult{Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
 	"error":               api.ErrorEvent{ErrorOutput: api.ErrorOutput{Ename: "ValueError", Evalue: "no", Traceback: []string{"a", "b"}}},
+	"error_frames": api.ErrorEvent{ErrorOutput: api.ErrorOutput{
+		Ename: "NameError", Evalue: "name 'prnt' is not defined", Hint: "did you mean 'print'?",
+		Traceback: []string{
+			"Traceback (most recent call last):", `  File "<cell 1>", line 1, in <module>`, "    prnt(1)", "    ^^^^",
+			"NameError: name 'prnt' is not defined. Did you mean: 'print'?",
+		},
+		Frames: []api.ErrorFrame{{
+			File: "<cell 1>", Line: 1, Function: "<module>", User: true, Cell: "cell-1", TracebackStart: 1, TracebackEnd: 4,
+		}},
+	}},
 	"error_limit": api.ErrorEvent{ErrorOutput: api.ErrorOutput{Ename: "DiskLimit", Evalue: "full", Traceback: []string{"a"}},
 		Limit: &api.Limit{Name: "disk_bytes", Value: 10, Used: 11}},
 	"clear_output":         api.ClearOutput{Wait: true},
@@ -92,7 +102,7 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 		{OutputType: "stream", Name: "stdout", Text: "1\n"},
 		{OutputType: "display_data", Data: api.MIMEBundle{"text/plain": api.Text("x")}},
 		{OutputType: "execute_result", Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
-		{OutputType: "error", Error: api.ErrorOutput{Ename: "E", Evalue: "v", Traceback: []string{"t"}}},
+		{OutputType: "error", Error: api.ErrorOutput{Ename: "E", Evalue: "v", Traceback: []string{"t"}, Hint: "not in notebooks"}},
 	}
 	for name, v := range map[string]any{
 		"execution": e,

@@ -33,8 +33,10 @@ type (
 		ExecutionCount int64 `json:"execution_count"`
 	}
 	errorOutput struct {
-		OutputType string `json:"output_type"`
-		ErrorOutput
+		OutputType string   `json:"output_type"`
+		Ename      string   `json:"ename"`
+		Evalue     string   `json:"evalue"`
+		Traceback  []string `json:"traceback"`
 	}
 )
 
@@ -46,7 +48,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	case "execute_result":
 		return Marshal(resultOutput{displayOutput{o.OutputType, o.Data, o.Metadata}, o.ExecutionCount})
 	case "error":
-		return Marshal(errorOutput{o.OutputType, o.Error})
+		return Marshal(errorOutput{o.OutputType, o.Error.Ename, o.Error.Evalue, o.Error.Traceback})
 	default:
 		return Marshal(displayOutput{o.OutputType, o.Data, o.Metadata})
 	}
@@ -109,7 +111,8 @@ func (f *Outputs) Add(body EventBody) {
 		f.add(Output{OutputType: "execute_result", Data: b.Data, Metadata: b.Metadata, ExecutionCount: b.ExecutionCount})
 	case ErrorEvent:
 		f.beforeOutput()
-		f.add(Output{OutputType: "error", Error: b.ErrorOutput})
+		plain := ErrorOutput{Ename: b.Ename, Evalue: b.Evalue, Traceback: b.Traceback} // all that nbformat has
+		f.add(Output{OutputType: "error", Error: plain})
 	case ClearOutput:
 		if b.Wait {
 			f.clear = true

@@ -29,6 +29,9 @@ func sampleRecords(key Key) []Record {
 		Display{Data: map[string]json.RawMessage{}, Metadata: map[string]json.RawMessage{}},
 		Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)}, Metadata: map[string]json.RawMessage{}},
 		Raised{Error: ErrorInfo{Ename: "ValueError", Evalue: "<no>", Traceback: []string{"a", "b"}}},
+		Raised{Error: ErrorInfo{Ename: "E", Traceback: []string{"a"}, Hint: "h", Frames: []ErrorFrame{
+			{File: "f", Line: 1, Function: "g", User: true, Cell: "e1", Start: 0, End: 1},
+		}}},
 		Clear{Wait: true},
 		InputRequest{RequestID: "q1", Prompt: "? ", Password: true},
 		InputClosed{RequestID: "q1", How: "answered"},

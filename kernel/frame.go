@@ -28,6 +28,9 @@ const (
 	maxEvalue    = 4 << 20
 	maxTraceback = 4 << 20 // bytes of all lines, each with lineCost
 	lineCost     = 160     // bytes that a line takes beside its text
+	maxHint      = 4 << 10
+	maxPathLen   = 4 << 10 // of a file in a traceback
+	maxErrFrames = 256     // of one exception
 )
 
 // frame is what the runner says: one of the structs below, valid UTF-8 throughout.
@@ -126,6 +129,8 @@ func decodeAnyFrame(line []byte) (frame, error) {
 		e.info.Ename = truncate(f.text("ename"), maxEname)
 		e.info.Evalue = truncate(f.text("evalue"), maxEvalue)
 		e.info.Traceback = f.lines("traceback", maxTraceback)
+		e.info.Hint = truncate(f.optionalText("hint"), maxHint)
+		e.info.Frames = f.errorFrames("frames", len(e.info.Traceback))
 		out = e
 	case "clear":
 		out = clearFrame{id: f.name("id"), wait: f.flag("wait"), mark: f.mark()}
@@ -313,6 +318,13 @@ func (f *fields) optionalName(name string) string {
 	return f.name(name)
 }
 
+func (f *fields) optionalText(name string) string {
+	if _, ok := f.take(name); !ok {
+		return ""
+	}
+	return f.text(name)
+}
+
 func (f *fields) matching(name string, matches func(string) bool) string {
 	s := f.text(name)
 	if !matches(s) {
@@ -345,14 +357,17 @@ func (f *fields) flag(name string) bool {
 }
 
 // mark is the number of the mark in the pipes, 0 where there is none.
-func (f *fields) mark() uint64 {
-	v, ok := f.take("mark")
+func (f *fields) mark() uint64 { return f.whole("mark") }
+
+// whole is a whole number that is not negative, 0 where it is absent.
+func (f *fields) whole(name string) uint64 {
+	v, ok := f.take(name)
 	if !ok {
 		return 0
 	}
 	n, err := strconv.ParseUint(string(v), 10, 53)
 	if err != nil {
-		f.fail("mark", "not a whole number")
+		f.fail(name, "not a whole number")
 	}
 	return n
 }

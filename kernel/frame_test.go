@@ -25,6 +25,15 @@ var frames = []struct {
 		inputFrame{id: "e", request: InputRequest{RequestID: "q.1", Prompt: "? ", Password: true}}},
 	{`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["a","b"]}`,
 		errorFrame{id: "e", info: ErrorInfo{Ename: "E", Evalue: "v", Traceback: []string{"a", "b"}}}},
+	{`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["a","b","c"],"hint":"h","frames":[` +
+		`{"file":"<cell 1>","line":2,"function":"f","user":true,"cell":"c1","traceback_start":1,"traceback_end":3},` +
+		`{"file":"/l.py","line":3,"function":"g","user":false,"traceback_start":0,"traceback_end":1},` +
+		`{"file":"/l.py","line":3,"function":"cut","traceback_start":3,"traceback_end":4},` +
+		`{"file":"/l.py","line":3,"function":"turned","traceback_start":2,"traceback_end":1}]}`,
+		errorFrame{id: "e", info: ErrorInfo{Ename: "E", Evalue: "v", Traceback: []string{"a", "b", "c"}, Hint: "h", Frames: []ErrorFrame{
+			{File: "<cell 1>", Line: 2, Function: "f", User: true, Cell: "c1", Start: 1, End: 3},
+			{File: "/l.py", Line: 3, Function: "g", Start: 0, End: 1},
+		}}}},
 	{`{"type":"display","id":"e","data":{"text/plain":"x","application/json":{"a":[1]},"text/html":5,"no type":"y"},` +
 		`"metadata":{"image/png":{"width":3}},"display_id":"d","update":true,"mark":2}`,
 		displayFrame{id: "e", mark: 2, body: Display{
@@ -122,6 +131,13 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 			strings.Repeat("1,", 200) + `1]}],"total":0}`,
 		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","size_bytes":-1}],"total":0}`,
 		`{"type":"variables","request_id":"7","items":[{"name":"x","type":"int","preview":"","size_bytes":1e300}],"total":0}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"hint":5}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":{}}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":[5]}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":[{"file":"f"}]}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":[{"file":"f","function":"f","line":-1}]}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":[{"file":"f","function":"f","user":1}]}`,
+		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":[],"frames":[{"file":"f","function":"f","more":1}]}`,
 		`{"type":"display","id":"e","data":[]}`, `{"type":"display","id":"e"}`,
 		`{"type":"display","id":"e","data":{"application/json":{"a":1,"a":2}}}`,
 		`{"type":"display","id":"e","data":{"application/json":NaN}}`,

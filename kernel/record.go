@@ -104,6 +104,19 @@ type ErrorInfo struct {
 	Ename     string
 	Evalue    string
 	Traceback []string
+	Hint      string       `json:",omitempty"` // what to do about it
+	Frames    []ErrorFrame `json:",omitempty"` // in the order of their lines
+}
+
+// ErrorFrame is a frame of a traceback. Its lines are Traceback[Start:End].
+type ErrorFrame struct {
+	File     string
+	Line     int64
+	Function string
+	User     bool   `json:",omitempty"` // the code is the user's, not a library's
+	Cell     string `json:",omitempty"` // the execution whose cell it is
+	Start    int
+	End      int
 }
 
 // ExecutionUsage is what an execution took, measured outside the interpreter.

@@ -342,7 +342,13 @@ func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
 }
 
 func errorOutput(e kernel.ErrorInfo) api.ErrorOutput {
-	return api.ErrorOutput{Ename: e.Ename, Evalue: e.Evalue, Traceback: e.Traceback}
+	out := api.ErrorOutput{Ename: e.Ename, Evalue: e.Evalue, Traceback: e.Traceback, Hint: e.Hint}
+	for _, f := range e.Frames {
+		out.Frames = append(out.Frames, api.ErrorFrame{
+			File: f.File, Line: f.Line, Function: f.Function, User: f.User, Cell: f.Cell, TracebackStart: f.Start, TracebackEnd: f.End,
+		})
+	}
+	return out
 }
 
 func metadata(m map[string]json.RawMessage) map[string]api.Raw {

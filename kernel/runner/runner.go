@@ -24,9 +24,10 @@
 //	{"type":"stream","id":ID,"name":"stdout","text":TEXT,"mark":K}
 //	{"type":"display","id":ID,"data":{MIME:VALUE},"metadata":{},"display_id":DID,"update":BOOL,"mark":K}
 //	{"type":"result","id":ID,"data":{MIME:VALUE},"metadata":{}}
-//	{"type":"error","id":ID,"ename":NAME,"evalue":TEXT,"traceback":[LINE,…]}
+//	{"type":"error","id":ID,"ename":NAME,"evalue":TEXT,"traceback":[LINE,…],"hint":TEXT,"frames":[FRAME,…]}
 //	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
 //	{"type":"input","id":ID,"request_id":RID,"prompt":TEXT,"password":BOOL}
+//	    FRAME is {"file":NAME,"line":N,"function":NAME,"user":BOOL,"cell":ID,"traceback_start":N,"traceback_end":N}
 //	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
 //	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
