@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 
+_MOST_FAILURES = 1000  # of the loop while one cell awaits
+
+
 async def _nothing() -> None:
     pass
 
@@ -49,7 +52,10 @@ class EventLoop:
     def prepare(self) -> None:
         """Before each cell: what get_event_loop gives is the kernel's loop. asyncio.run takes it away."""
         if self._loop is not None or "asyncio" in modules:
-            self._open()
+            try:
+                self._open()
+            except Exception:
+                pass  # the user's asyncio is broken; cells that await say so
 
     def awaiting(self, *functions: Callable[[], object]) -> Callable[[], object]:
         """A function for the guard that calls each of these, in one task, and returns the last one's value."""
@@ -63,7 +69,11 @@ class EventLoop:
             return value
 
         def run() -> object:
-            return self._run(cell())
+            coroutine = cell()
+            try:
+                return self._run(coroutine)
+            finally:
+                coroutine.close()  # where it could not even begin
 
         return run
 
@@ -85,14 +95,18 @@ class EventLoop:
             return True
 
         stray: BaseException | None = None
+        failures = 0
         while not task.done():
             try:
                 interrupts.cancel = cancel
                 loop.run_forever()
             except BaseException as e:
                 # Raised by another task, or by a signal handler inside the loop's own code.
-                if loop.is_closed() or isinstance(e, OSError):
-                    self._loop = None  # user code closed it, or its descriptors
+                failures += 1
+                if loop.is_closed() or isinstance(e, OSError) or failures > _MOST_FAILURES:
+                    # User code closed it or its descriptors, or broke what it is made of.
+                    self._loop = None
+                    _abandon(loop, task)
                     raise
                 stray = e
                 task.cancel()
@@ -149,6 +163,15 @@ class EventLoop:
         if asyncio._get_running_loop() is None:
             asyncio.set_event_loop(self._loop)
         return self._loop
+
+
+def _abandon(loop: asyncio.AbstractEventLoop, task: asyncio.Task) -> None:
+    """Leaves a loop that cannot run any more, and the cell's task in it, without their complaints."""
+    try:
+        task._log_destroy_pending = False
+        loop.close()
+    except Exception:
+        pass
 
 
 def _has_work(loop: asyncio.AbstractEventLoop) -> bool:

@@ -17,6 +17,7 @@ from posix import getpgrp, getpid, killpg
 from sys import _getframe
 
 from talaria_runner.execution import Execution
+from talaria_runner.ours import OURS, without_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ class Overdue(BaseException):
 
 
 Overdue.__module__ = "builtins"
-
-OURS = __file__.rpartition("/")[0] + "/"  # where code is the runner's
 
 
 class Interrupts:
@@ -58,7 +57,8 @@ class Interrupts:
 
     def keep_unraisable(self) -> None:
         """Has an interrupt that landed in a finaliser, where Python drops all exceptions, come again."""
-        sys.unraisablehook = self._on_unraisable
+        self._report_unraisable = sys.__unraisablehook__
+        sys.unraisablehook = sys.__unraisablehook__ = self._on_unraisable
 
     def request(self, execution: Execution) -> None:
         """Interrupts this execution. Called by the reader, which also reads what may come after it."""
@@ -154,7 +154,10 @@ class Interrupts:
         if dropped.exc_type is KeyboardInterrupt and execution is not None and execution.interrupts:
             execution.interrupt_requested = True
         else:
-            sys.__unraisablehook__(dropped)
+            traceback = without_ours(dropped.exc_traceback)
+            self._report_unraisable(
+                type(dropped)((dropped.exc_type, dropped.exc_value, traceback, dropped.err_msg, dropped.object))
+            )
 
     def _inside(self, frame: FrameType | None, outer: FrameType) -> bool:
         while frame is not None and frame is not outer:

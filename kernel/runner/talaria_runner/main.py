@@ -169,7 +169,7 @@ class _Kernel:
         self._outbox.settle()
         self._flush_c()
         self._descriptors.restore_standard()
-        self._restore_streams()
+        self._restore_streams(job)
         self._interrupts.install()
         # From here on no interrupt means this execution, and the host may give the next one.
         if self._interrupts.execution is job:
@@ -193,10 +193,15 @@ class _Kernel:
         except BaseException:
             pass  # one more of the same; the next round goes on
 
-    def _restore_streams(self) -> None:
+    def _restore_streams(self, job: Execution) -> None:
         for name, stream in (("stdout", self._streams[0]), ("stderr", self._streams[1])):
             present = getattr(sys, name, None)
-            if present is not stream and not _can_be_written(present):
+            if present is stream:
+                continue
+            # Asking a stream of the user is running his code.
+            writable: list[bool] = []
+            self._guard.run(job, lambda: writable.append(_can_be_written(present)))
+            if writable != [True]:
                 setattr(sys, name, stream)
 
     def _become_child(self) -> None:
@@ -259,7 +264,4 @@ def _start(function: Callable[[], None]) -> None:
 
 
 def _can_be_written(stream: object) -> bool:
-    try:
-        return callable(stream.write) and not getattr(stream, "closed", False)
-    except Exception:
-        return False
+    return callable(stream.write) and not getattr(stream, "closed", False)

@@ -10,7 +10,7 @@ from itertools import islice
 from posix import environ, getcwd
 from sys import modules
 
-from talaria_runner.interrupts import OURS
+from talaria_runner.ours import OURS
 from talaria_runner.sources import Sources
 
 TYPE_CHECKING = False

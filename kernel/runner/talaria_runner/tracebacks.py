@@ -6,7 +6,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from talaria_runner import syntaxerrors
 from talaria_runner.deadline import LIMIT, Deadline, Overdue
-from talaria_runner.interrupts import OURS
+from talaria_runner.ours import without_ours
 from talaria_runner.sources import Sources
 from talaria_runner.stacks import Shown, Stacks
 
@@ -63,7 +63,7 @@ class Tracebacks:
         entry = traceback
         while entry is not None and entry.tb_frame.f_code.co_filename not in self._sources:
             entry = entry.tb_next
-        return _without_ours(entry or traceback)
+        return without_ours(entry or traceback)
 
     def _message(self, error: BaseException) -> str:
         try:
@@ -178,7 +178,7 @@ class _Page:
         traceback = _traceback(error)
         if traceback is None:
             return
-        entries = self._tracebacks._stacks.render(_without_ours(traceback))
+        entries = self._tracebacks._stacks.render(without_ours(traceback))
         if not entries:
             return
         self.add(head, margin=margin)
@@ -256,21 +256,3 @@ def _notes(error: BaseException) -> list[str]:
     if type(notes) is not list:
         return []
     return [str.__str__(note) for note in notes[:_NOTES] if issubclass(type(note), str)]
-
-
-def _without_ours(traceback: TracebackType | None) -> TracebackType | None:
-    while traceback is not None and _is_ours(traceback):
-        traceback = traceback.tb_next
-    entry = traceback
-    while entry is not None:
-        following = entry.tb_next
-        while following is not None and _is_ours(following):
-            following = following.tb_next
-        if following is not entry.tb_next:
-            entry.tb_next = following
-        entry = following
-    return traceback
-
-
-def _is_ours(entry: TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith(OURS)

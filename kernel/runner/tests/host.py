@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import itertools
 import json
+import math
 import os
 import re
 import select
@@ -101,6 +102,7 @@ class Pipe:
         self.name = name
         self.fd = fd
         self.data = b""
+        self.ended = False
         os.set_blocking(fd, False)
         with contextlib.suppress(OSError):
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1 << 20)
@@ -181,16 +183,16 @@ class Runner:
                     return json.loads(line)
                 continue
             left = deadline - time.monotonic()
-            ready = select.select([self.control, *(p.fd for p in self.pipes)], [], [], max(0, left))[0]
+            pipes = [pipe.fd for pipe in self.pipes if not pipe.ended]
+            ready = select.select([self.control, *pipes], [], [], max(0, left))[0]
             if not ready:
                 raise TimeoutError(f"no frame from the runner (exit {self.process.poll()})")
             for pipe in self.pipes:
                 if pipe.fd in ready:
                     size = len(pipe.data)
                     pipe.drain()
-                    if len(pipe.data) == size:
-                        # At its end: the process is gone, and so is the control socket.
-                        ready = [self.control]
+                    # At its end: the process is gone, or all that hold the other end closed it.
+                    pipe.ended = len(pipe.data) == size
             if self.control in ready:
                 chunk = self.control.recv(1 << 18)
                 if not chunk:
@@ -214,11 +216,15 @@ class Runner:
         self.send(type="execute", id=id, code=code, count=count, silent=silent, allow_stdin=allow_stdin)
         return id
 
-    def finish(self, id: str, answers: list[str | None] = (), until: str = "done") -> Outcome:
-        """Reads frames until the execution is done, or until one of that type. None refuses a question."""
+    def finish(
+        self, id: str, answers: list[str | None] = (), until: str = "done", within: float = math.inf
+    ) -> Outcome:
+        """Reads frames until the execution is done, or until one of that type, and no longer than within seconds. None
+        refuses a question."""
         answers = list(answers)
+        deadline = time.monotonic() + within
         while True:
-            frame = self.next_frame()
+            frame = self.next_frame(min(PATIENCE, deadline - time.monotonic()))
             outcome = self.executions[frame["id"]]
             outcome.frames.append(frame)
             self._place(outcome, frame)

@@ -1,0 +1,30 @@
+"""What code is the runner's, and tracebacks without it."""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+OURS = __file__.rpartition("/")[0] + "/"  # where its files are
+
+
+def without_ours(traceback: TracebackType | None) -> TracebackType | None:
+    """The same traceback with the runner's frames taken out of it."""
+    while traceback is not None and _is_ours(traceback):
+        traceback = traceback.tb_next
+    entry = traceback
+    while entry is not None:
+        following = entry.tb_next
+        while following is not None and _is_ours(following):
+            following = following.tb_next
+        if following is not entry.tb_next:
+            entry.tb_next = following
+        entry = following
+    return traceback
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(OURS)
