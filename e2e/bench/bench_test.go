@@ -13,7 +13,7 @@ import (
 )
 
 // quickRows leaves out the rows that differ from another one in what they configure only.
-const quickRows = "^(create|chart|warm|together|lines|first-byte|interrupt|reset|files|late-client|bulk|idle|kill|abusers)$"
+const quickRows = "^(create|chart|warm|together|lines|first-byte|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|kill|abusers)$"
 
 // talariaBinary is the program under test: the one that TALARIA_BIN names, or one that is built.
 func talariaBinary(t *testing.T) string {

@@ -130,6 +130,20 @@ var rows = []row{
 		measure: idle,
 	},
 	{
+		id: "idle-cpu", n: 3, few: 1,
+		metrics: []metric{{what: "CPU time of an idle session, 3 s after its last cell", unit: "ms/s", p50: 1}},
+		measure: idleCPU,
+	},
+	{
+		id: "runner", n: 10, few: 2, only: talariaName,
+		metrics: []metric{
+			{what: "`x = 1` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
+			{what: "`1 + 1` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
+			{what: "`print('x')` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
+		},
+		measure: runnerCosts,
+	},
+	{
 		id: "kill", n: 5, few: 2,
 		metrics: []metric{{
 			what: "share of sessions alive after `kill -9` of the server", unit: "%", rate: true, exact: true, p50: 100,

@@ -33,6 +33,7 @@ class Results(dict):
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
+        self.total = 0  # of the sizes
         self.gone: dict[int, int] = {}  # the sizes of those that were too large to keep
 
     def __missing__(self, count: object) -> object:
@@ -76,12 +77,13 @@ class History:
         if value is results:
             return
         size = 0 if type(value) in _SCALARS else estimate(value, (self._namespace,))
+        results.total += size - results.sizes.get(count, 0)
         results[count] = value
         results.sizes[count] = size
         builtins[f"_{count}"] = value
         if size > LARGE:
             self._large.add(count)
-        while len(results) > _KEPT_RESULTS or (len(results) > 1 and sum(results.sizes.values()) > MOST):
+        while len(results) > _KEPT_RESULTS or (len(results) > 1 and results.total > MOST):
             self._drop(next(iter(results)))
         if builtins.get("_", self._last) is self._last:
             builtins["___"] = builtins.get("__")
@@ -127,6 +129,7 @@ class History:
     def _drop(self, count: int, large: bool = False) -> None:
         builtins, results = self._builtins, self._results
         size = results.sizes.pop(count, 0)
+        results.total -= size
         value = results.pop(count, None)
         builtins.pop(f"_{count}", None)
         if not large:
