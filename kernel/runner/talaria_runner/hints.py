@@ -116,7 +116,7 @@ def _name(error: NameError) -> Hint | None:
         return Hint(f"did you forget `{SHORT_NAMES[name]}`?")
     if name in sys.stdlib_module_names:
         text = f"did you forget `import {name}`?"
-        return Hint(text, f". Did you forget to import '{name}'")
+        return Hint(text, f". Did you forget to import '{name}'?")
     return _meant(name, [*frame.f_locals, *frame.f_globals, *vars(builtins)])
 
 

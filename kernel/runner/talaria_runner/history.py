@@ -33,7 +33,7 @@ class Results(dict):
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
-        self.total = 0  # of the sizes
+        self.total = 0  # of the sizes of those that are not large
         self.gone: dict[int, int] = {}  # the sizes of those that were too large to keep
 
     def __missing__(self, count: object) -> object:
@@ -77,14 +77,16 @@ class History:
         if value is results:
             return
         size = 0 if type(value) in _SCALARS else estimate(value, (self._namespace,))
-        results.total += size - results.sizes.get(count, 0)
+        self._forget(count)
         results[count] = value
         results.sizes[count] = size
-        builtins[f"_{count}"] = value
         if size > LARGE:
             self._large.add(count)
-        while len(results) > _KEPT_RESULTS or (len(results) > 1 and results.total > MOST):
-            self._drop(next(iter(results)))
+        else:
+            results.total += size
+        builtins[f"_{count}"] = value
+        if len(results) > _KEPT_RESULTS or results.total > MOST:
+            self._bound()
         if builtins.get("_", self._last) is self._last:
             builtins["___"] = builtins.get("__")
             builtins["__"] = self._last
@@ -115,7 +117,7 @@ class History:
         freed = False
         if self._old and (code is None or not _mentions(code)):
             for count in self._old:
-                self._drop(count, large=True)
+                self._drop(count)
             self._old.clear()
             freed = True
         if self._failure == 2 and (code is None or not any(word in code for word in _DEBUGGERS)):
@@ -126,17 +128,33 @@ class History:
         if freed:
             collect()
 
-    def _drop(self, count: int, large: bool = False) -> None:
-        builtins, results = self._builtins, self._results
+    def _bound(self) -> None:
+        """Forgets the oldest of too many results."""
+        results = self._results
+        for count in [count for count in results.sizes if count not in results]:
+            self._forget(count)  # user code took it out
+        for count in list(results)[:-1]:
+            if len(results) <= _KEPT_RESULTS and results.total <= MOST:
+                break
+            if count not in self._large:
+                self._forget(count)
+
+    def _forget(self, count: int) -> object:
+        """Takes it out of Out and away from its number, and returns it."""
+        results = self._results
         size = results.sizes.pop(count, 0)
-        results.total -= size
-        value = results.pop(count, None)
-        builtins.pop(f"_{count}", None)
-        if not large:
-            return
-        results.gone[count] = size
+        if size <= LARGE:
+            results.total -= size
+        self._builtins.pop(f"_{count}", None)
+        return results.pop(count, None)
+
+    def _drop(self, count: int) -> None:
+        """Lets go of a large result for good."""
+        builtins, results = self._builtins, self._results
+        results.gone[count] = results.sizes.get(count, 0)
         while len(results.gone) > _KEPT_RESULTS:
             del results.gone[next(iter(results.gone))]
+        value = self._forget(count)
         for name in _UNDERSCORES:
             if builtins.get(name) is value:
                 builtins[name] = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
-from _collections import defaultdict, deque
+from _collections import OrderedDict, defaultdict, deque
 from sys import modules
 
 from talaria_runner.deadline import LIMIT, Overdue
@@ -23,6 +23,7 @@ MOST_TEXT = 16 << 20  # characters
 
 _SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
 _SETS = (set, frozenset)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 _NAME = vars(type)["__name__"]
 
 
@@ -101,7 +102,7 @@ class _Writer:
         above.add(id(value))
         try:
             if issubclass(kind, dict):
-                ordered = base.items(value) if open[-2:] != "({" else _most_common(value)
+                ordered = _most_common(value) if _is_counter(kind) else base.items(value)
                 items = [_Pair(self.node(k), ": ", self.node(v)) for k, v in _first(ordered)]
             else:
                 ordered = _sorted(base, value) if base in _SETS else base.__iter__(value)
@@ -141,13 +142,25 @@ def name_of(kind: type) -> str:
 
 
 def _repr(value: object) -> str:
+    represent = type(value).__repr__
+    for base, unit in ((str, "characters"), (bytes, "bytes"), (bytearray, "bytes")):
+        if represent is base.__repr__:
+            return _text(value, base, unit)
     return str.__str__(repr(value))
 
 
 def _scalar(value: object) -> str:
-    if type(value) in (str, bytes) and len(value) > MOST_TEXT:
-        return f"{value[:MOST_TEXT]!r}... [{len(value) - MOST_TEXT:,} more {'characters' if type(value) is str else 'bytes'}]"
+    if type(value) is str or type(value) is bytes:
+        return _repr(value)
     return repr(value)
+
+
+def _text(value: object, base: type, unit: str) -> str:
+    size = base.__len__(value)
+    if size <= MOST_TEXT:
+        return base.__repr__(value)
+    most = MOST_TEXT - 200  # so that the remark is not cut off
+    return f"{base.__repr__(base.__getitem__(value, slice(most)))}... [{size - most:,} more {unit}]"
 
 
 class _Group:
@@ -197,12 +210,24 @@ def _brackets(value: object, kind: type) -> tuple[type, str, str] | None:
         return (frozenset, f"{name_of(kind)}({{", "})") if frozenset.__len__(value) else None
     if represent is defaultdict.__repr__:
         return dict, f"{name_of(kind)}({_repr(defaultdict.default_factory.__get__(value))}, {{", "})"
-    if represent is deque.__repr__ and deque.maxlen.__get__(value) is None:
-        return deque, f"{name_of(kind)}([", "])"
-    counter = getattr(modules.get("collections"), "Counter", None)
-    if type(counter) is type and issubclass(kind, counter) and represent is counter.__repr__ and dict.__len__(value):
+    if represent is deque.__repr__:
+        most = deque.maxlen.__get__(value)
+        return deque, f"{name_of(kind)}([", "])" if most is None else f"], maxlen={most})"
+    if represent is OrderedDict.__repr__ and dict.__len__(value) > MOST:
+        return dict, f"{name_of(kind)}({{", "})"
+    if kind in _VIEWS:
+        return kind, f"{name_of(kind)}([", "])"
+    array = getattr(modules.get("array"), "array", None)
+    if type(array) is type and kind is array and array.__len__(value):
+        return array, f"array({value.typecode!r}, [", "])"
+    if _is_counter(kind) and dict.__len__(value):
         return dict, f"{name_of(kind)}({{", "})"
     return None
+
+
+def _is_counter(kind: type) -> bool:
+    counter = getattr(modules.get("collections"), "Counter", None)
+    return type(counter) is type and issubclass(kind, counter) and kind.__repr__ is counter.__repr__
 
 
 def _first(items: Iterable[object]) -> Iterator[object]:
