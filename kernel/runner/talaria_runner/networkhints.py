@@ -53,11 +53,23 @@ def _is_of_socket(error: OSError) -> bool:
 
 def _has_none(error: OSError) -> bool:
     """Whether there is nothing but loopback, or sockets cannot even be made."""
-    if vars(OSError)["errno"].__get__(error) in _REFUSED:
-        return True
+    return vars(OSError)["errno"].__get__(error) in _REFUSED or _has_only_loopback() or _cannot_make_sockets()
+
+
+def _has_only_loopback() -> bool:
     try:
         with open("/proc/net/dev", "rb") as file:
             names = [line.partition(b":")[0].strip() for line in file.read(1 << 16).splitlines() if b":" in line]
     except OSError:
         return False
     return all(name == b"lo" for name in names)
+
+
+def _cannot_make_sockets() -> bool:
+    from _socket import AF_INET, SOCK_DGRAM, socket
+
+    try:
+        socket(AF_INET, SOCK_DGRAM).close()
+    except OSError as e:
+        return e.errno in _REFUSED
+    return False
