@@ -8,7 +8,7 @@ from errno import EACCES, ENOENT, EPERM, EROFS
 from posix import scandir, stat
 
 from talaria_runner.closest import closest
-from talaria_runner.stacks import workspace
+from talaria_runner.workspace import workspace
 
 _NAMES = 8  # that are told
 _ENTRIES = 2000  # that are looked at

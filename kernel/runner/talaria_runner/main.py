@@ -13,7 +13,7 @@ from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, shim
+from talaria_runner import frames, shim, workspace
 from talaria_runner.children import Children
 from talaria_runner.control import Reader
 from talaria_runner.cstdio import flusher
@@ -95,6 +95,7 @@ class _Kernel:
     def begin(self, control_fd: int) -> NoReturn:
         for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
             del os.environ[name]
+        workspace.remember()
         self._descriptors.take(control_fd)
         self._interrupts.install()
         mark = urandom(16).hex()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from errno import EACCES, EAFNOSUPPORT, EHOSTUNREACH, ENETDOWN, ENETUNREACH, EPERM
+from os import environ
 from sys import modules
 
 _LINKS = 20  # exceptions of a chain that are looked at
 _UNREACHABLE = (ENETUNREACH, ENETDOWN, EHOSTUNREACH)
 _REFUSED = (EACCES, EPERM, EAFNOSUPPORT)
-_TEXT = (
+_NONE = (
     "this session has no network: its code cannot reach other machines. Put what it needs into the workspace, "
-    "or ask whoever runs this server for a session with a network"
+    "or have whoever made the session list the address in network.allow"
 )
+_PROXY = "this session reaches the network through the proxy that https_proxy and all_proxy name, and in no other way"
 
 
 def find(error: BaseException) -> str | None:
@@ -22,7 +24,7 @@ def find(error: BaseException) -> str | None:
         if link is None:
             return None
         if issubclass(type(link), OSError) and _is_of_network(link) and _has_none(link):
-            return _TEXT
+            return _PROXY if environ.get("all_proxy") else _NONE
         link = _origin(link)
     return None
 

@@ -7,11 +7,11 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 import sys
 from _ast import BinOp, Expr, Subscript
 from itertools import islice
-from posix import environ, getcwd
 from sys import modules
 
 from talaria_runner.ours import OURS
 from talaria_runner.sources import Sources
+from talaria_runner.workspace import workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,17 +174,6 @@ def _is_in_workspace(path: str) -> bool:
     if any(folder in path for folder in _LIBRARIES):
         return False
     return not path.startswith("/") or path.startswith(workspace() + "/")
-
-
-def workspace() -> str:
-    """The workspace's path; outside of a session the working directory's."""
-    named = environ.get(b"TALARIA_WORKSPACE")
-    if named:
-        return named.decode("utf-8", "replace").rstrip("/")
-    try:
-        return getcwd().rstrip("/")
-    except OSError:
-        return "/nowhere"
 
 
 def _columns(code: CodeType, line: int, instruction: int) -> tuple[int, int | None] | None:
