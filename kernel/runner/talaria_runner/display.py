@@ -135,7 +135,7 @@ class Display:
 
     def _complain(self, text: str) -> None:
         """Writes to sys.stderr, which may be anything."""
-        stream = sys.stderr
+        stream = getattr(sys, "stderr", None)
         if stream is not self.errors and stream is not None:
             try:
                 print(text, file=stream)

@@ -114,19 +114,15 @@ class History:
     def release(self, code: str | None = None) -> None:
         """Lets go of what is large: before a cell, whose source is code, of what it does not mention; after it, of
         all that was there before it."""
-        freed = False
         if self._old and (code is None or not _mentions(code)):
             for count in self._old:
                 self._drop(count)
             self._old.clear()
-            freed = True
         if self._failure == 2 and (code is None or not any(word in code for word in _DEBUGGERS)):
             for name in ("last_type", "last_value", "last_traceback", "last_exc"):
                 vars(sys).pop(name, None)
             self._failure = 0
-            freed = True
-        if freed:
-            collect()
+            collect()  # what failed often leads to itself in a circle
 
     def _bound(self) -> None:
         """Forgets the oldest of too many results."""

@@ -43,7 +43,7 @@ class Shown:
 
 
 class Stacks:
-    """Not safe for concurrent use by threads."""
+    """Its methods are safe in every thread."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
