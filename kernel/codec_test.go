@@ -29,9 +29,6 @@ func sampleRecords(key Key) []Record {
 		Display{Data: map[string]json.RawMessage{}, Metadata: map[string]json.RawMessage{}},
 		Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)}, Metadata: map[string]json.RawMessage{}},
 		Raised{Error: ErrorInfo{Ename: "ValueError", Evalue: "<no>", Traceback: []string{"a", "b"}}},
-		Raised{Error: ErrorInfo{Ename: "E", Traceback: []string{"a"}, Hint: "h", Frames: []ErrorFrame{
-			{File: "f", Line: 1, Function: "g", User: true, Cell: "e1", Start: 0, End: 1},
-		}}},
 		Clear{Wait: true},
 		InputRequest{RequestID: "q1", Prompt: "? ", Password: true},
 		InputClosed{RequestID: "q1", How: "answered"},
@@ -41,6 +38,9 @@ func sampleRecords(key Key) []Record {
 			Reason: "memory_limit", Exit: Exit{Code: 1, Signal: syscall.SIGKILL, Limit: LimitMemory, Lost: true},
 			Usage: ExecutionUsage{Duration: 1}, TimedOut: true, Limit: &LimitHit{Name: "memory_bytes", Value: 1, Used: 2},
 		},
+		Raised{Error: ErrorInfo{Ename: "E", Traceback: []string{"a"}, Hint: "h", Frames: []ErrorFrame{
+			{File: "f", Line: 1, Function: "g", User: true, Cell: "e1", Start: 0, End: 1},
+		}}},
 	}
 	records := make([]Record, len(bodies))
 	for i, body := range bodies {
@@ -96,13 +96,15 @@ func TestTheEncodingIsThatOfVersion1(t *testing.T) {
 		`{"Status":"error","Error":{"Ename":"E","Evalue":"","Traceback":[]},"Usage":{"Duration":0,"CPU":0,"PeakMemory":0}}`,
 		`{"Reason":"memory_limit","Exit":{"Code":1,"Signal":9,"Limit":"memory_limit","Lost":true},` +
 			`"Usage":{"Duration":1,"CPU":0,"PeakMemory":0},"TimedOut":true,"Limit":{"Name":"memory_bytes","Value":1,"Used":2}}`,
+		`{"Error":{"Ename":"E","Evalue":"","Traceback":["a"],"Hint":"h","Frames":[` +
+			`{"File":"f","Line":1,"Function":"g","User":true,"Cell":"e1","Start":0,"End":1}]}}`,
 	} {
 		raw, _, err := cutRecord(encodeAll(t, sampleRecords(Key{})[i:i+1]))
 		if err != nil || string(raw.body) != want {
 			t.Errorf("body %d is %q, %v, want %q", i, raw.body, err, want)
 		}
 	}
-	for i, kind := range []byte{1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10} {
+	for i, kind := range []byte{1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 5} {
 		if got := kindOf(sampleRecords(Key{})[i].Body); got != kind {
 			t.Errorf("kind of body %d is %d, want %d", i, got, kind)
 		}

@@ -14,7 +14,7 @@ _LIKE_PYTHON = (
     "x = 1\nx / 0",
     "d = {}\nprint(d['k'] + 1)",
     "def f(a,\n  b):\n    return (a\n      / b)\nf(1,\n  0)",
-    "s = 'ä' * 3; y = s + 'ü' + 1",
+    "s = 'ä' * 3; y = s + 1",
     "def f(n):\n    if n: return f(n - 1)\n    1/0\nf(6)",
     "try:\n    1/0\nexcept Exception as e:\n    raise ValueError('v\\nw') from e",
     "try:\n    1/0\nexcept Exception:\n    {}['k']",
