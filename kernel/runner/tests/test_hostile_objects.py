@@ -271,3 +271,44 @@ class Hostile(unittest.TestCase):
     def _story(self, end: str) -> str:
         cells = "\n".join(f"--- cell\n{cell}" for cell in self._cells)
         return f"SEED={SEED}\n{cells}\n--- then\n{end}"
+
+
+_BLOCK = "\n        while True: pass"
+
+# Cells that would go on for ever in code that the runner calls. Without a deadline of their own they can be interrupted.
+_BLOCKING = {
+    "an attribute": f"class A:\n    def __getattr__(self, name):{_BLOCK}\nA()",
+    "any attribute": f"class A:\n    def __getattribute__(self, name):{_BLOCK}\nA()",
+    "a rich representation": f"class A:\n    def _repr_html_(self):{_BLOCK}\nA()",
+    "a display of its own": f"class A:\n    def _ipython_display_(self):{_BLOCK}\nA()",
+    "a value for JSON": f"class A:\n    def tolist(self):{_BLOCK}\ndisplay({{'application/json': A()}}, raw=True)",
+    "an error stream": (
+        f"import sys\nclass S:\n    def write(self, text):{_BLOCK}\nsys.stderr = S()\n"
+        "class R:\n    def __repr__(self): 1/0\nR()"
+    ),
+    "an output stream": f"import sys\nclass S:\n    def __getattr__(self, name):{_BLOCK}\nsys.stdout = S()\n1",
+    "a finaliser": f"class A:\n    def __del__(self):{_BLOCK}\nA()\nNone",
+    "a finaliser of what failed before": (
+        f"class A:\n    def __del__(self):{_BLOCK}\ndef f():\n    a = A()\n    1/0\ntry: f()\n"
+        "except Exception as e: keep = e\nimport sys; sys.last_value = sys.last_exc = keep; del keep\n2/0"
+    ),
+    "a display hook": f"import sys\nclass A:\n    def hook(*a):{_BLOCK}\nsys.displayhook = A().hook\n1",
+}
+
+
+class Blocking(unittest.TestCase):
+    def test_code_can_be_interrupted(self) -> None:
+        for name, code in _BLOCKING.items():
+            with self.subTest(name), Runner() as runner:
+                id = runner.start(code)
+                outcome = None
+                for _ in range(40):
+                    try:
+                        outcome = runner.finish(id, within=0.5)
+                        break
+                    except TimeoutError:
+                        runner.interrupt(id)
+                self.assertIsNotNone(outcome, "it does not end")
+                self.assertNotIn("talaria_runner", outcome.traceback + outcome.stderr)
+                runner.run("import sys; sys.displayhook = sys.__displayhook__")
+                self.assertEqual(runner.run("print(6 * 7)").stdout, "42\n")
