@@ -65,7 +65,7 @@ func sourceFolder(name string) (string, error) {
 	return "", fmt.Errorf("there is no folder %s here or above: run the bench among the program's sources", name)
 }
 
-// idleCPU measures the CPU time that the processes of a session take while it does nothing, a while after its last cell.
+// idleCPU measures the CPU time that the processes of a session take while it does nothing.
 func idleCPU(ctx context.Context, t *trial) error {
 	s, err := t.use(ctx, flavour{})
 	if err != nil {

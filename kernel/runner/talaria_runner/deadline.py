@@ -75,7 +75,7 @@ class Deadline:
         return self._started
 
     def _watch(self) -> None:
-        """The watching thread. Never returns. It sleeps while nothing has a deadline, and wakes at most once in LIMIT."""
+        """The watching thread. Never returns. It wakes at most once in LIMIT, and not while nothing has a deadline."""
         pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
         interrupts, kick = self._interrupts, self._kick
         while True:

@@ -95,7 +95,8 @@ class PlainEngine:
 
     def fail(self, execution: Execution, error: BaseException) -> None:
         described: list[Described] = []
-        if self._guard.run(execution, lambda: described.append(self._tracebacks.describe(error, hint=True))) is not None:
+        describe = self._tracebacks.describe
+        if self._guard.run(execution, lambda: described.append(describe(error, hint=True))) is not None:
             described = [bare(error)]
         self._guard.run(execution, lambda: self._history.add_failure(error))
         self._outbox.put(frames.error(execution, *described[0]))

@@ -77,7 +77,7 @@ def _module(error: ImportError) -> str | None:
     install = f"install it with: %pip install {package}"
     if near:
         return f"did you mean {near[0]!r}? Else {install}"
-    return install[0].upper() + install[1:]
+    return install
 
 
 def _importable() -> list[str]:

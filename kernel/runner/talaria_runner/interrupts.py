@@ -120,7 +120,7 @@ class Interrupts:
         late = self._late
         if late is not None and not (execution is not None and execution.interrupt_requested):
             landed = _getframe().f_back
-            if late is self.limited and landed is not late and self._inside(landed, late) and self._is_user_code(landed):
+            if late is self.limited and self._inside(landed, late) and self._is_user_code(landed):
                 self._late = None
                 raise Overdue
         if execution is None or (ours and not execution.interrupt_requested):

@@ -1,4 +1,4 @@
-"""The frames of one traceback as text, and what a reader is to know of each: where its lines are, and whose they are."""
+"""The frames of one traceback as text, and what a reader is to know of each: which lines it has, and whose it is."""
 
 from __future__ import annotations
 

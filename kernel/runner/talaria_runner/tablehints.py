@@ -13,7 +13,7 @@ _COLUMNS = 2000  # that are looked at
 _FRAMES = 40
 
 
-# Functions of pandas that look for a column, and the names in them of the table and, where it is not the error's, the key.
+# Functions of pandas that look for a column; the variables there of the table and, where it is not the error's, the key.
 _LOOKUPS = {
     "__getitem__": ("self", "key"),
     "__delitem__": ("self", "key"),

@@ -60,7 +60,10 @@ class SlowReprs(RunnerCase):
 
 class LargeReprs(RunnerCase):
     def test_are_cut(self) -> None:
-        for code in ("'x' * (20 << 20)", "bytearray(b'x') * (20 << 20)", "['x' * (20 << 20)]", "type('R', (), {'__repr__': lambda s: 'x' * (20 << 20)})()"):
+        for code in (
+            "'x' * (20 << 20)", "bytearray(b'x') * (20 << 20)", "['x' * (20 << 20)]",
+            "type('R', (), {'__repr__': lambda s: 'x' * (20 << 20)})()",
+        ):  # fmt: skip
             with self.subTest(code):
                 text = self.run_cell(code).text
                 self.assertLess(len(text), 17 << 20)

@@ -12,7 +12,7 @@ import unittest
 
 from tests.host import Outcome, Runner
 
-SEED = random.SystemRandom().randrange(1 << 32) if os.environ.get("SEED") == "random" else int(os.environ.get("SEED", "1"))
+SEED = int(os.environ.get("SEED", "1").replace("random", str(random.SystemRandom().randrange(1 << 32))))
 CELLS = int(os.environ.get("CELLS", "300"))
 LONG = 1.0  # s until a cell is interrupted
 INTERRUPTS = 5
@@ -204,7 +204,8 @@ class Cells:
 
     def _deed(self, of: int) -> str:
         self._n += 1
-        return self._random.choice(_DEEDS).replace("{n}", str(self._n)).replace("{other}", str(self._random.randrange(of)))
+        deed = self._random.choice(_DEEDS).replace("{n}", str(self._n))
+        return deed.replace("{other}", str(self._random.randrange(of)))
 
     def use(self) -> str:
         value = f"Hostile{self._random.randrange(8)}()"
@@ -275,7 +276,7 @@ class Hostile(unittest.TestCase):
 
 _BLOCK = "\n        while True: pass"
 
-# Cells that would go on for ever in code that the runner calls. Without a deadline of their own they can be interrupted.
+# Cells that would go on for ever in code that the runner calls, and that has no deadline.
 _BLOCKING = {
     "an attribute": f"class A:\n    def __getattr__(self, name):{_BLOCK}\nA()",
     "any attribute": f"class A:\n    def __getattribute__(self, name):{_BLOCK}\nA()",

@@ -107,7 +107,8 @@ class Frames(RunnerCase):
         outcome = self.runner.run(code)
         self.assertLessEqual(len(outcome.error["frames"]), 200)
         self.assertLessEqual(len(outcome.traceback), 10_000)
-        outcome = self.runner.run("e = None\nfor i in range(5000):\n    n = ValueError(i); n.__context__ = e; e = n\nraise e")
+        chain = "e = None\nfor i in range(5000):\n    n = ValueError(i); n.__context__ = e; e = n\nraise e"
+        outcome = self.runner.run(chain)
         self.assertLessEqual(len(outcome.error["traceback"]), 200)
         self.assertIn("more exceptions", outcome.traceback)
         self.assertEqual(outcome.error["evalue"], "4999")
@@ -140,9 +141,9 @@ class Hints(RunnerCase):
             ("faiss.contrib", "faiss-cpu"), ("no_such_module", "no-such-module"),
         ):  # fmt: skip
             with self.subTest(module):
-                self.assertIn(f"nstall it with: %pip install {package}", self.hint(f"import {module}"))
+                self.assertIn(f"install it with: %pip install {package}", self.hint(f"import {module}"))
         code = "raise ModuleNotFoundError(\"No module named 'sklearn'\", name='sklearn.linear_model')"
-        self.assertEqual(self.hint(code), "Install it with: %pip install scikit-learn")
+        self.assertEqual(self.hint(code), "install it with: %pip install scikit-learn")
         self.assertIn("did you mean 'json'?", self.hint("import jsn"))
         self.assertIn("json is installed, but has no module foo", self.hint("import json.foo"))
 
@@ -162,7 +163,8 @@ class Hints(RunnerCase):
 
     def test_tell_names_that_are_close(self) -> None:
         for code, meant in (
-            ("prnt(1)", "print"), ("[].appendd", "append"), ("import math as m; m.sqr", "sqrt"), ("'a'.uper()", "upper"),
+            ("prnt(1)", "print"), ("[].appendd", "append"), ("import math as m; m.sqr", "sqrt"),
+            ("'a'.uper()", "upper"),
             ("total_count = 1; totl_count", "total_count"), ("class A:\n    size = 1\nA().sise", "size"),
             ("from math import sqrtt", "sqrt"), ("def f():\n    value = 1\n    return valeu\nf()", "value"),
         ):  # fmt: skip

@@ -70,7 +70,10 @@ class Text(RunnerCase):
         )
 
     def test_cuts_long_containers(self) -> None:
-        for code in ("list(range(2000))", "tuple(range(2000))", "set(range(2000))", "{i: 0 for i in range(2000)}.keys()", "{i: i for i in range(2000)}"):
+        for code in (
+            "list(range(2000))", "tuple(range(2000))", "set(range(2000))", "{i: i for i in range(2000)}",
+            "{i: 0 for i in range(2000)}.keys()",
+        ):  # fmt: skip
             with self.subTest(code):
                 text = self.run_cell(code).text
                 self.assertRegex(text, r"999,?.*,\n +\.\.\.[\])}]+$|999: 999,\n \.\.\.\}$")
@@ -85,7 +88,8 @@ class Text(RunnerCase):
             ("collections.deque([1, 2])", "deque([1, 2])"), ("collections.deque([1, 2], 2)", "deque([1, 2], maxlen=2)"),
             ("collections.Counter('abb')", "Counter({'b': 2, 'a': 1})"), ("{1: 2}.items()", "dict_items([(1, 2)])"),
             ("import array; array.array('d', [1, 2])", "array('d', [1.0, 2.0])"), ("array.array('d')", "array('d')"),
-            ("bytearray(b'x')", "bytearray(b'x')"), ("class T(str): pass\nT('a')", "'a'"), ("collections.namedtuple('P', 'x y')(1, 2)", "P(x=1, y=2)"),
+            ("bytearray(b'x')", "bytearray(b'x')"), ("class T(str): pass\nT('a')", "'a'"),
+            ("collections.namedtuple('P', 'x y')(1, 2)", "P(x=1, y=2)"),
             ("class L(list): pass\nL([1, 2])", "[1, 2]"),
             ("class R(list):\n    def __repr__(self): return 'mine'\n[R()]", "[mine]"),
             ("class P:\n    def _repr_pretty_(self, p, c): p.text('P('); p.pretty([1]); p.text(')')\n[P()]", "[P([1])]"),
