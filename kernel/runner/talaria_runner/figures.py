@@ -12,16 +12,45 @@ from talaria_runner.execution import disguise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from matplotlib.figure import Figure
+
+
+_DOTS = 2  # of a picture for each CSS pixel, so that it is sharp on screens that have as many
+_LARGEST = 4_000_000  # dots of a picture that has more than one for each CSS pixel
+_FORMATS = {
+    "png": "image/png",
+    "png2x": "image/png",
+    "retina": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "svg": "image/svg+xml",
+    "pdf": "application/pdf",
+}
 
 
 class Figures:
     def __init__(self, display: Display) -> None:
         self._display = display
+        self._formats = ("retina",)
+        self._options: dict[str, object] = {}
         display.formatters.append(self.bundle)
+
+    def set_formats(self, formats: str | Iterable[str], **options: object) -> None:
+        """Has figures shown in these formats: png with a dot for each CSS pixel, retina (or png2x) with two by two,
+        svg, jpeg or pdf. options are those of matplotlib's print_figure, bbox_inches="tight" unless it is given.
+        Raises ValueError, and changes nothing, for another format."""
+        chosen = (formats,) if isinstance(formats, str) else tuple(formats)
+        for format in chosen:
+            if not isinstance(format, str) or format not in _FORMATS:
+                raise ValueError(f"figures cannot be shown as {format!r}, only as {', '.join(_FORMATS)}")
+        self._formats = chosen
+        self._options = options
 
     def adopt(self, pyplot: object) -> None:
         """Has pyplot, the module, show figures here, whichever backend draws them."""
+        from talaria_runner import charts  # noqa: F401  # what is loaded before a fork is shared by all forks
 
         def show(*args: object, **kwargs: object) -> None:
             self.flush()
@@ -34,6 +63,16 @@ class Figures:
 
         disguise(show_figure, pyplot.Figure.show)
         pyplot.Figure.show = show_figure
+
+    def adopt_inline(self, module: object) -> None:
+        """Has set_matplotlib_formats of matplotlib_inline, or of IPython, choose the formats of figures here."""
+
+        def set_matplotlib_formats(*formats: str, **options: object) -> None:
+            self.set_formats(formats, **options)
+
+        set_matplotlib_formats.__module__ = module.__name__
+        set_matplotlib_formats.__qualname__ = "set_matplotlib_formats"
+        module.set_matplotlib_formats = set_matplotlib_formats
 
     def flush(self) -> None:
         """Shows the open figures in the order of their numbers and closes them."""
@@ -52,24 +91,50 @@ class Figures:
             modules["matplotlib.pyplot"].close("all")
 
     def bundle(self, value: object) -> tuple[dict[str, object], dict[str, object]] | None:
-        """The picture of value, if it is a figure."""
+        """The pictures and the data of value, if it is a figure."""
         module = modules.get("matplotlib.figure")
-        if module is None or not isinstance(value, module.Figure):
+        if module is None or not issubclass(type(value), module.Figure):
             return None
-        text = {"text/plain": repr(value)}
+        data: dict[str, object] = {"text/plain": repr(value)}
+        metadata: dict[str, object] = {}
         if not value.axes and not value.lines and not value.texts and not value.images:
-            return text, {}
-        picture = BytesIO()
-        value.canvas.print_figure(
-            picture, format="png", dpi=value.dpi, bbox_inches="tight",
-            facecolor=value.get_facecolor(), edgecolor=value.get_edgecolor(),
-        )  # fmt: skip
-        png = picture.getvalue()
+            return data, metadata
+        for format in self._formats:
+            mime = _FORMATS[format]
+            data[mime], size = self._draw(value, format)
+            if size is not None:
+                metadata[mime] = size
         value.stale = False
         value._shown = True
+
+        from talaria_runner import charts
+
+        chart = charts.describe(value)
+        if chart is not None:
+            data[charts.MIME] = chart
+        return data, metadata
+
+    def _draw(self, figure: Figure, format: str) -> tuple[str | bytes, dict[str, int] | None]:
+        """The picture, and its size in CSS pixels where the picture itself does not say that."""
+        dots = 1
+        if format in ("retina", "png2x"):
+            width, height = figure.get_size_inches() * figure.dpi * _DOTS
+            dots = _DOTS if width * height <= _LARGEST else 1
+            format = "png"
+        picture = BytesIO()
+        settings = {
+            "format": format, "dpi": figure.dpi * dots, "bbox_inches": "tight",
+            "facecolor": figure.get_facecolor(), "edgecolor": figure.get_edgecolor(), **self._options,
+        }  # fmt: skip
+        figure.canvas.print_figure(picture, **settings)
+        if format == "svg":
+            return picture.getvalue().decode(), None
+        found = picture.getvalue()
+        if format != "png":
+            return found, None
         # A PNG has its width and height behind the signature and the first chunk's head.
-        size = {"width": int.from_bytes(png[16:20], "big"), "height": int.from_bytes(png[20:24], "big")}
-        return {**text, "image/png": png}, {"image/png": size}
+        width, height = (int.from_bytes(found[at : at + 4], "big") for at in (16, 20))
+        return found, {"width": round(width / dots), "height": round(height / dots)}
 
     def _show(self, figure: Figure) -> None:
         self._display.display(figure)

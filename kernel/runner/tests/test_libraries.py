@@ -46,8 +46,11 @@ class Figures(RunnerCase):
         self.assertEqual(frame["data"]["text/plain"], "<Figure size 640x480 with 1 Axes>")
         png = base64.b64decode(frame["data"]["image/png"])
         self.assertTrue(png.startswith(b"\x89PNG"))
-        size = {"width": int.from_bytes(png[16:20], "big"), "height": int.from_bytes(png[20:24], "big")}
-        self.assertEqual(frame["metadata"], {"image/png": size})
+        # Two dots for each CSS pixel.
+        size = {"width": int.from_bytes(png[16:20], "big") / 2, "height": int.from_bytes(png[20:24], "big") / 2}
+        for side, dots in size.items():
+            self.assertAlmostEqual(frame["metadata"]["image/png"][side], dots, delta=0.5)
+        self.assertEqual(list(frame["data"]), ["text/plain", "image/png", "application/vnd.talaria.chart+json"])
         self.assertEqual(self.run_cell("plt.get_fignums()").text, "[]")
 
     def test_come_at_show_in_order(self) -> None:
@@ -101,6 +104,30 @@ class Figures(RunnerCase):
             outcome = runner.run(code)
             self.assertEqual(len(self.pictures(outcome)), 1)
             self.assertEqual(outcome.stderr, "")
+
+    def test_come_in_the_formats_that_were_chosen(self) -> None:
+        plot = "import matplotlib.pyplot as plt\nfig, ax = plt.subplots(); ax.plot([1, 2]); fig"
+        sharp = self.run_cell(plot).of("result")[0]["metadata"]["image/png"]
+        choose = "from IPython.display import set_matplotlib_formats as choose\nchoose({})"
+        try:
+            self.run_cell(choose.format("'svg', 'png'"))
+            data = self.run_cell(plot).result
+            self.assertIn("<svg", data["image/svg+xml"])
+            width = int.from_bytes(base64.b64decode(data["image/png"])[16:20], "big")
+            self.assertAlmostEqual(width, sharp["width"], delta=1)
+            self.assertIn("application/vnd.talaria.chart+json", data)
+            self.run_cell(choose.format("'jpeg'"))
+            self.assertTrue(self.run_cell(plot).result["image/jpeg"].startswith("/9j/"))
+            outcome = self.fail_cell(choose.format("'gif'"), "ValueError")
+            self.assertIn("'gif', only as png, png2x, retina", outcome.error["evalue"])
+        finally:
+            self.run_cell(choose.format("'retina'"))
+
+    def test_that_are_huge_have_one_dot_for_each_pixel(self) -> None:
+        code = "import matplotlib.pyplot as plt\nfig = plt.figure(figsize=(20, 12)); fig.add_subplot().plot([1]); fig"
+        frame = self.run_cell(code).of("result")[0]
+        png = base64.b64decode(frame["data"]["image/png"])
+        self.assertEqual(frame["metadata"]["image/png"]["width"], int.from_bytes(png[16:20], "big"))
 
     def test_that_cannot_be_drawn_fail_no_cell(self) -> None:
         outcome = self.run_cell("import matplotlib.pyplot as plt\nplt.plot([1]); plt.title(r'$\\frac{$')")
