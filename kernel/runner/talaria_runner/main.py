@@ -13,7 +13,7 @@ from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, shim, workspace
+from talaria_runner import frames, shim, thirdparty, workspace
 from talaria_runner.children import Children
 from talaria_runner.control import Reader
 from talaria_runner.cstdio import flusher
@@ -125,6 +125,7 @@ class _Kernel:
         hooks.after("matplotlib.pyplot", self._figures.adopt)
         for name in ("matplotlib_inline.backend_inline", "IPython.display"):
             hooks.after(name, self._figures.adopt_inline)
+        thirdparty.follow(hooks, self._display)
         hooks.after("IPython.core.display_functions", shim.adopt)
         hooks.install()
         shim.install()

@@ -1,0 +1,243 @@
+"""Tables as application/vnd.dataresource+json."""
+
+from __future__ import annotations
+
+import importlib.util
+import unittest
+
+from tests.case import RunnerCase
+
+MIME = "application/vnd.dataresource+json"
+_PANDAS = unittest.skipUnless(importlib.util.find_spec("pandas"), "this interpreter has no pandas")
+
+
+class TableCase(RunnerCase):
+    def table(self, code: str) -> dict:
+        return self.run_cell(code).result[MIME]
+
+    def column(self, code: str) -> tuple[dict, list]:
+        """The field and the cells of the last column."""
+        table = self.table(code)
+        field = table["schema"]["fields"][-1]
+        return field, [row[field["name"]] for row in table["data"]]
+
+
+@_PANDAS
+class Frames(TableCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.runner.run("import pandas as pd, numpy as np, datetime, decimal")
+
+    def test_say_what_they_have(self) -> None:
+        table = self.table("pd.DataFrame({'a': [1, 2], 'b': [1.5, np.nan]})")
+        self.assertEqual(
+            table,
+            {
+                "schema": {
+                    "fields": [
+                        {"name": "index", "type": "integer", "dtype": "int64", "index": True},
+                        {"name": "a", "type": "integer", "dtype": "int64", "null_count": 0},
+                        {"name": "b", "type": "number", "dtype": "float64", "null_count": 1},
+                    ],
+                    "primaryKey": ["index"],
+                },
+                "data": [{"index": 0, "a": 1, "b": 1.5}, {"index": 1, "a": 2, "b": None}],
+                "total_rows": 2,
+                "total_columns": 2,
+                "truncated": False,
+            },
+        )
+
+    def test_have_cells_of_every_kind(self) -> None:
+        cases = [
+            ("np.array([0.1, np.inf], 'f4')", "number", [0.1, None]),
+            ("[True, False]", "boolean", [True, False]),
+            ("pd.array([1, None], dtype='Int64')", "integer", [1, None]),
+            ("pd.array(['x', None], dtype='string')", "string", ["x", None]),
+            ("pd.to_datetime(['2024-01-02', None])", "datetime", ["2024-01-02", None]),
+            ("pd.to_datetime(['2024-01-02 03:04:05', None])", "datetime", ["2024-01-02T03:04:05", None]),
+            ("pd.to_datetime(['2024-01-02T03:04:05.000000007'])", "datetime", ["2024-01-02T03:04:05.000000007"]),
+            ("pd.to_datetime(['2024-01-02']).tz_localize('Asia/Tokyo')", "datetime", ["2024-01-02T00:00:00+09:00"]),
+            ("pd.to_timedelta(['25h', '-2.5s', None])", "duration", ["P1DT3600S", "-P0DT2.5S", None]),
+            ("pd.period_range('2024-01', periods=2, freq='M')", "string", ["2024-01", "2024-02"]),
+            ("pd.interval_range(0, 1)", "string", ["(0, 1]"]),
+            ("[decimal.Decimal('1.10'), None]", "string", ["1.10", None]),
+            ("[datetime.date(2024, 1, 2), pd.NaT]", "string", ["2024-01-02", None]),
+            ("[{'a': [1, (2,)]}, [b'x']]", "string", ["{'a': [1, (2,)]}", "[b'x']"]),
+            ("[1, 'a', None]", "any", [1, "a", None]),
+            ("[2**60, 1]", "string", [str(2**60), "1"]),
+            ("[1 + 2j]", "string", ["(1+2j)"]),
+            ("[np.float32(0.5), np.int8(3)]", "number", [0.5, 3]),
+            ("['x' * 600]", "string", ["x" * 499 + "…"]),
+        ]
+        for code, kind, cells in cases:
+            with self.subTest(code):
+                field, found = self.column(f"pd.DataFrame({{'c': {code}}})")
+                self.assertEqual((field["type"], found), (kind, cells))
+
+    def test_of_categories_list_them(self) -> None:
+        field, cells = self.column("pd.DataFrame({'c': pd.Categorical(['x', None], ['y', 'x'], ordered=True)})")
+        self.assertEqual((field["constraints"], field["ordered"], cells), ({"enum": ["y", "x"]}, True, ["x", None]))
+
+    def test_have_names_that_differ(self) -> None:
+        table = self.table("pd.DataFrame([[1, 2, 3]], columns=['a', 'a', 'index'])")
+        fields = table["schema"]["fields"]
+        self.assertEqual([field["name"] for field in fields], ["level_0", "a", "a.1", "index"])
+        self.assertEqual(fields[2]["title"], "a")
+        self.assertEqual(table["data"], [{"level_0": 0, "a": 1, "a.1": 2, "index": 3}])
+
+    def test_of_many_levels(self) -> None:
+        code = """
+            index = pd.MultiIndex.from_tuples([("x", 1), ("x", 2)], names=["k", None])
+            pd.DataFrame([[1, 2], [3, 4]], index=index, columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]))
+            """
+        table = self.table("\n".join(line.strip() for line in code.splitlines()))
+        self.assertEqual(table["data"][1], {"k": "x", "level_1": 2, "a / 1": 3, "b / 2": 4})
+        self.assertEqual(table["schema"]["primaryKey"], ["k", "level_1"])
+
+    def test_with_repeated_index_have_no_key(self) -> None:
+        self.assertNotIn("primaryKey", self.table("pd.DataFrame({'a': [1, 2]}, index=[0, 0])")["schema"])
+
+    def test_that_are_long_give_their_first_rows(self) -> None:
+        table = self.table("pd.DataFrame({'i': np.arange(5_000_000), 'f': np.zeros(5_000_000)})")
+        self.assertEqual((len(table["data"]), table["total_rows"], table["truncated"]), (1000, 5_000_000, True))
+        # What is cheap to know is said, and nothing that has to be counted among millions.
+        self.assertEqual(table["schema"]["fields"][1]["null_count"], 0)
+        self.assertNotIn("null_count", table["schema"]["fields"][2])
+
+    def test_that_are_wide_give_their_first_columns(self) -> None:
+        table = self.table("pd.DataFrame(np.zeros((500, 300)))")
+        self.assertEqual(len(table["schema"]["fields"]), 101)
+        self.assertEqual((len(table["data"]), table["total_columns"], table["truncated"]), (200, 300, True))
+
+    def test_with_much_text_give_fewer_rows(self) -> None:
+        outcome = self.run_cell("pd.DataFrame({'s': ['\\u00e4' * 500] * 1000})")
+        self.assertLess(len(outcome.result[MIME]["data"]), 200)
+        self.assertGreater(len(outcome.result[MIME]["data"]), 100)
+
+    def test_without_bounds_of_their_own_have_ours(self) -> None:
+        code = (
+            "with pd.option_context('display.max_rows', None, 'display.max_columns', None, 'display.max_colwidth', None):"
+            "\n    display(pd.DataFrame({'i': np.arange(1_000_000), 's': 'y' * 5000}))"
+        )
+        data = self.run_cell(code).displays[0]
+        self.assertLess(len(data["text/html"]), 3_000_000)
+        self.assertLess(len(data["text/plain"]), 3_000_000)
+        self.assertEqual(data["text/html"].count("<tr"), 1002)
+        self.assertEqual(self.run_cell("pd.get_option('display.max_rows')").text, "60")
+
+    def test_without_anything(self) -> None:
+        self.assertEqual(self.table("pd.DataFrame()")["data"], [])
+        self.assertEqual(self.table("pd.DataFrame({'a': []})")["schema"]["fields"][1]["name"], "a")
+
+    def test_of_one_column_are_series(self) -> None:
+        outcome = self.run_cell("pd.Series([1, 2], name='n')")
+        self.assertEqual(list(outcome.result), ["text/plain", MIME])
+        self.assertEqual(outcome.result[MIME]["data"], [{"index": 0, "n": 1}, {"index": 1, "n": 2}])
+
+    def test_that_show_themselves_do(self) -> None:
+        code = "class F(pd.DataFrame):\n    def _repr_html_(self): return '<b>own</b>'\nF({'a': [1]})"
+        outcome = self.run_cell(code)
+        self.assertEqual(outcome.result["text/html"], "<b>own</b>")
+        self.assertIn(MIME, outcome.result)
+        code = (
+            "class G(pd.DataFrame):\n    def _repr_mimebundle_(self, **k): return {'text/plain': 'own'}\nG({'a': [1]})"
+        )
+        result = self.run_cell(code).result
+        self.assertEqual(result["text/plain"], "own")
+        self.assertNotIn(MIME, result)
+
+    def test_with_hostile_cells(self) -> None:
+        code = """
+class Meta(type):
+    @property
+    def __name__(cls): raise ValueError
+class A(metaclass=Meta): pass
+class B:
+    def __str__(self): raise ValueError
+class S(str):
+    def __len__(self): return 1 << 60
+    def __getitem__(self, i): raise ValueError
+class C:
+    def __str__(self): return S('sly')
+class D:
+    __module__ = 'numpy'
+    ndim = 0
+    def item(self): return E()
+class E(D):
+    __module__ = 'numpy'
+    def item(self): return D()
+class F:
+    __module__ = 'datetime'
+    def isoformat(self): return 5
+F.__name__ = 'date'
+loop = []; loop.append(loop)
+"""
+        self.run_cell(code)
+        field, cells = self.column("pd.DataFrame({'o': [A(), B(), C(), D(), F(), loop]})")
+        self.assertEqual(cells[:5], ["<object>", "<B>", "sly", "<object>", "<object>"])
+        self.assertEqual(cells[5], "[[[[…]]]]")
+
+    def test_that_lie_are_text(self) -> None:
+        code = """
+class Liar(pd.DataFrame):
+    shape = property(lambda self: 1 / 0)
+    iloc = property(lambda self: 1 / 0)
+    def __repr__(self): return 'liar'
+    def _repr_html_(self): return None
+Liar({'a': [1]})
+"""
+        outcome = self.run_cell(code)
+        self.assertEqual((outcome.result, outcome.stderr), ({"text/plain": "liar"}, ""))
+
+    def test_with_strangers_ask_few_of_them(self) -> None:
+        code = "class P:\n    n = 0\n    def __str__(self): P.n += 1; return 'p'\nf = pd.DataFrame({'o': [P() for i in range(900)]}); f"
+        self.assertEqual(self.table(code)["data"][899]["o"], "<P>")
+        self.assertLess(int(self.run_cell("P.n").text), 300)
+
+
+_POLARS = """
+import sys, types
+module = types.ModuleType("NAME")
+class Column:
+    def __init__(self, name, values): self.name, self.values = name, values
+    dtype = type = "Int64"
+    null_count = MISSING
+    def head(self, n): return Column(self.name, self.values[:n])
+    def slice(self, at, n): return self.head(n)
+    def to_list(self): return self.values
+    to_pylist = to_list
+class DataFrame:
+    height = num_rows = 5000
+    schema = types.SimpleNamespace(names=["a", "a"])
+    def get_columns(self): return [Column("a", list(range(5000))), Column("b", [None] * 5000)]
+    def column(self, i): return self.get_columns()[i]
+    def _repr_html_(self): return "<table></table>"
+    def __str__(self): return "shape: (5000, 2)"
+DataFrame.__module__ = "NAME"
+module.DataFrame = module.Table = module.RecordBatch = DataFrame
+open("NAME.py", "w").write("")
+import NAME
+vars(NAME).update(vars(module))
+NAME.DataFrame()
+"""
+
+
+class OtherFrames(TableCase):
+    def test_of_polars(self) -> None:
+        result = self.run_cell(_POLARS.replace("NAME", "polars").replace("MISSING", "lambda self: 7")).result
+        self.assertEqual((result["text/plain"], result["text/html"]), ("shape: (5000, 2)", "<table></table>"))
+        fields = result[MIME]["schema"]["fields"]
+        self.assertEqual(fields[0], {"name": "a", "type": "integer", "dtype": "Int64", "null_count": 7})
+        self.assertEqual((len(result[MIME]["data"]), result[MIME]["total_rows"]), (1000, 5000))
+
+    def test_of_pyarrow(self) -> None:
+        result = self.run_cell(_POLARS.replace("NAME", "pyarrow").replace("MISSING", "7")).result
+        self.assertEqual(list(result), ["text/plain", MIME])
+        self.assertEqual(result[MIME]["data"][3], {"a": 3, "a.1": None})
+        self.assertEqual(result[MIME]["total_columns"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
