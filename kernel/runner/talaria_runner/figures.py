@@ -104,14 +104,14 @@ class Figures:
             data[mime], size = self._draw(value, format)
             if size is not None:
                 metadata[mime] = size
-        value.stale = False
-        value._shown = True
 
         from talaria_runner import charts
 
         chart = charts.describe(value)
         if chart is not None:
             data[charts.MIME] = chart
+        value.stale = False
+        value._shown = True
         return data, metadata
 
     def _draw(self, figure: Figure, format: str) -> tuple[str | bytes, dict[str, int] | None]:

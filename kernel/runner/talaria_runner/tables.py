@@ -136,7 +136,8 @@ def show_pyarrow(value: object) -> tuple[Bundle, Bundle] | None:
         return None
     names = value.schema.names
     columns = [_Named(name, value.column(i)) for i, name in enumerate(names[:COLUMNS])]
-    return _with_table({"text/plain": str(value)}, lambda: _of_columns(value.num_rows, columns, "to_pylist", len(names)))
+    rows = value.num_rows
+    return _with_table({"text/plain": str(value)}, lambda: _of_columns(rows, columns, "to_pylist", len(names)))
 
 
 class _Named:

@@ -118,8 +118,9 @@ class Frames(TableCase):
 
     def test_without_bounds_of_their_own_have_ours(self) -> None:
         code = (
-            "with pd.option_context('display.max_rows', None, 'display.max_columns', None, 'display.max_colwidth', None):"
-            "\n    display(pd.DataFrame({'i': np.arange(1_000_000), 's': 'y' * 5000}))"
+            "names = ['display.max_rows', 'display.max_columns', 'display.max_colwidth']\n"
+            "with pd.option_context(*[part for name in names for part in (name, None)]):\n"
+            "    display(pd.DataFrame({'i': np.arange(1_000_000), 's': 'y' * 5000}))"
         )
         data = self.run_cell(code).displays[0]
         self.assertLess(len(data["text/html"]), 3_000_000)
@@ -192,7 +193,10 @@ Liar({'a': [1]})
         self.assertEqual((outcome.result, outcome.stderr), ({"text/plain": "liar"}, ""))
 
     def test_with_strangers_ask_few_of_them(self) -> None:
-        code = "class P:\n    n = 0\n    def __str__(self): P.n += 1; return 'p'\nf = pd.DataFrame({'o': [P() for i in range(900)]}); f"
+        code = (
+            "class P:\n    n = 0\n    def __str__(self): P.n += 1; return 'p'\n"
+            "f = pd.DataFrame({'o': [P() for i in range(900)]}); f"
+        )
         self.assertEqual(self.table(code)["data"][899]["o"], "<P>")
         self.assertLess(int(self.run_cell("P.n").text), 300)
 

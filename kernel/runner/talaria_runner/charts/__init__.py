@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIME = "application/vnd.talaria.chart+json"
 VERSION = 1
 AXES = 64  # of one figure
-SERIES = 200  # of one pair of axes
+SERIES = 1000  # of one figure, and a fifth of them of one pair of axes
 NOTES = 50  # texts of one pair of axes
 
 # What comes first takes its artists away from what comes later.
@@ -52,9 +52,10 @@ def _describe(figure: object) -> dict[str, object] | None:
     every = [axes for axes in figure.axes if axes.get_visible() and axes.get_label() != "<colorbar>"][:AXES]
     artists = sum(len(axes.lines) + len(axes.collections) + len(axes.containers) for axes in every)
     limit = max(20, min(values.POINTS, values.ALL_POINTS // max(1, artists)))
+    most = min(SERIES // 5, SERIES // max(1, len(every)))
     found = []
     for axes in every:
-        described = _describe_axes(axes, limit)
+        described = _describe_axes(Scene(axes, limit, most))
         described.update(_place(axes, every))
         found.append(described)
     if not any(axes["series"] for axes in found):
@@ -68,8 +69,8 @@ def _describe(figure: object) -> dict[str, object] | None:
     return chart
 
 
-def _describe_axes(axes: object, limit: int) -> dict[str, object]:
-    scene = Scene(axes, limit)
+def _describe_axes(scene: Scene) -> dict[str, object]:
+    axes = scene.axes
     series, arrangement = _series(scene)
     legend = describe_legend(axes)
     name_series(axes, series)
@@ -84,9 +85,10 @@ def _describe_axes(axes: object, limit: int) -> dict[str, object]:
         found["legend"] = legend
     if arrangement is not None:
         found["bar_mode"] = arrangement
-    found["series"] = series[:SERIES]
-    if len(series) > SERIES:
-        found["omitted_series"] = len(series) - SERIES
+    found["series"] = series[: scene.most]
+    omitted = len(series[scene.most :]) + len(scene.free(axes.lines))
+    if omitted:
+        found["omitted_series"] = omitted
     notes = _notes(scene) if not any(one["type"] == "pie" for one in series) else []
     if notes:
         found["notes"] = notes

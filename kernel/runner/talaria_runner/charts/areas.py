@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def read_areas(scene: Scene) -> list[Series]:
     """What fill_between, fill_betweenx and stackplot made."""
     found = []
-    for artist in scene.free(scene.axes.collections):
+    for artist in scene.free(scene.axes.collections)[: scene.most]:
         if "PolyCollection" not in kinds(artist) or len(artist.get_offsets()) > 1 or artist.get_array() is not None:
             continue
         pieces = [path.vertices for path in artist.get_paths()[: scene.limit]]
@@ -69,16 +69,17 @@ def read_bands(scene: Scene) -> list[Series]:
 def read_segments(scene: Scene) -> list[Series]:
     """What hlines, vlines and eventplot made."""
     found = []
-    for artist in scene.free(scene.axes.collections):
+    for artist in scene.free(scene.axes.collections)[: scene.most]:
         if "LineCollection" not in kinds(artist):
             continue
         scene.take((artist,))
         along_x, along_y = scene.in_data(artist)
-        segments = [s for s in artist.get_segments() if len(s) == 2]
-        if not (along_x and along_y) or not segments:
-            found.append({"type": "other", "artist": type(artist).__name__, "name": name_of(artist)})
+        paths = artist.get_paths()
+        segments = [path.vertices for path in paths[: scene.limit]]
+        if not (along_x and along_y) or not segments or {len(segment) for segment in segments} != {2}:
+            found.append({"type": "other", "artist": type(artist).__name__, "count": 1})
             continue
-        ends = modules["numpy"].array(segments[: scene.limit])
+        ends = modules["numpy"].array(segments)
         colors = artist.get_color()
         series = {
             "type": "segments",
@@ -89,8 +90,8 @@ def read_segments(scene: Scene) -> list[Series]:
             "x_end": scene.x.values(ends[:, 1, 0]),
             "y_end": scene.y.values(ends[:, 1, 1]),
         }
-        if len(segments) > scene.limit:
-            series["omitted"] = len(segments) - scene.limit
+        if len(paths) > len(segments):
+            series["omitted"] = len(paths) - len(segments)
         found.append(series)
     return found
 

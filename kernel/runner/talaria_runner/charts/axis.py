@@ -29,7 +29,6 @@ class Axis:
     def __init__(self, axis: object) -> None:
         self._axis = axis
         self.kind = "number"
-        self.categories: list[str] = []
         self._periods: object = None  # the frequency of which pandas counts periods here
         self._epoch: object = None
         self._zone = ""
@@ -38,22 +37,19 @@ class Axis:
 
     def describe(self) -> dict[str, object]:
         axis = self._axis
-        low, high = axis.get_view_interval().tolist()
-        if axis.get_inverted():
-            low, high = max(low, high), min(low, high)
-        numpy = modules["numpy"]
-        ends = numpy.array([low, high])
-        found: dict[str, object] = {
-            **values.if_any("label", axis.get_label().get_text()),
-            "type": self.kind,
-            "scale": axis.get_scale(),
-            "limits": self.values(ends) if self.kind == "date" else values.numbers(ends),
-        }
+        found: dict[str, object] = {**values.if_any("label", axis.get_label().get_text()), "type": self.kind}
         if self.kind == "category":
-            found["categories"] = self.categories[:TICKS]
-        elif not _are_numbers(self.places()):
-            within = [(at, text) for at, text in self.places() if min(low, high) <= at <= max(low, high)]
-            found["ticks"] = [{"at": self.values(numpy.array([at]))[0], "text": text} for at, text in within]
+            found["categories"] = [text for _, text in sorted(self.places()[:TICKS])]
+            if axis.get_inverted():
+                found["inverted"] = True
+        else:
+            numpy = modules["numpy"]
+            low, high = sorted(axis.get_view_interval().tolist())
+            found["scale"] = axis.get_scale()
+            found["limits"] = self.values(numpy.array([high, low] if axis.get_inverted() else [low, high]))
+            within = [(at, text) for at, text in self.places() if low <= at <= high]
+            if within and not _are_numbers(within):
+                found["ticks"] = [{"at": self.values(numpy.array([at]))[0], "text": text} for at, text in within]
         if axis.get_label_position() in ("right", "top"):
             found["side"] = axis.get_label_position()
         return found
@@ -66,17 +62,15 @@ class Axis:
             return self._names(positions, _AT)
         return values.numbers(positions)
 
-    def name_categories(self, positions: ndarray, beside: bool = True) -> None:
-        """Makes it an axis of categories, if its ticks were given names and all positions are at one, or beside it."""
+    def name_categories(self, positions: ndarray, beside: bool = True, digits: bool = True) -> None:
+        """Makes it an axis of categories, if its ticks were given names and all positions are at one, or beside it.
+        Without digits, names that have some are taken for other ways to write numbers."""
         if self.kind != "number" or not self.places() or not len(positions):
             return
-        if _are_numbers(self.places()) or not (
-            type(self._axis.get_major_formatter()).__name__ == "FixedFormatter" or _are_words(self.places())
-        ):
+        if _are_numbers(self.places()) or not (digits and self._is_listed() or _are_words(self.places())):
             return
         if self._nearest(positions)[1].max() < (self._reach() if beside else _AT):
             self.kind = "category"
-            self.categories = [text for _, text in self.places()]
 
     def names(self, positions: ndarray) -> list[object]:
         """The same as values, but of what may stand beside the place of its category."""
@@ -100,6 +94,12 @@ class Axis:
                 self._places = []
         return self._places
 
+    def _is_listed(self) -> bool:
+        """Whether the texts were given one by one, and are not made by a function."""
+        formatter = self._axis.get_major_formatter()
+        made_by = getattr(getattr(formatter, "func", None), "func", None)
+        return type(formatter).__name__ == "FixedFormatter" or getattr(made_by, "__name__", "") == "_format_with_dict"
+
     def _find_kind(self) -> None:
         axis = self._axis
         converter = axis.get_converter() if hasattr(axis, "get_converter") else axis.converter
@@ -110,7 +110,6 @@ class Axis:
             self.kind = "category"
             mapping = list(units._mapping.items())[:_CATEGORIES]
             self._places = [(float(at), values.text(name)) for name, at in mapping]
-            self.categories = [text for _, text in self._places]
         elif frequency is not None and "pandas" in modules:
             self.kind = "date"
             self._periods = frequency

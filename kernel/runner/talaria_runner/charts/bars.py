@@ -44,12 +44,13 @@ def read_bars(scene: Scene) -> tuple[list[Series], str | None]:
     found = []
     for container in scene.axes.containers:
         if "BarContainer" in kinds(container) and id(container) not in scene.taken:
-            patches = [patch for patch in container.patches if patch.get_visible() and patch.get_x() == patch.get_x()]
+            patches = container.patches[: scene.limit]
+            patches = [patch for patch in patches if patch.get_visible() and patch.get_x() == patch.get_x()]
             scene.take(container.patches)
             if container.errorbar is not None:
                 scene.take((container.errorbar, *container.errorbar.lines[1], *container.errorbar.lines[2]))
-            if patches:
-                found.append(_Bars(container, patches[: scene.limit], _is_vertical(container)))
+            if patches and len(found) < scene.most:
+                found.append(_Bars(container, patches, _is_vertical(container)))
     if not found:
         return [], None
     vertical = found[0].vertical

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from talaria_runner.charts.scene import Series
 
 _NEAR = 1e-9
+_LINES = 5000  # that are looked at
+_CORNERS = frozenset((5, 6, 11, 12))  # of a closed line around a box, and around one with notches
 
 
 class _Box:
@@ -27,6 +29,7 @@ class _Box:
         self.ends = [low, high]
         self.mean: float | None = None
         self.outliers: list[float] = []
+        self.points: list[list[float]] = []  # of the markers, line by line
         self.parts: list[object] = []
         self.color: object = None
 
@@ -46,34 +49,33 @@ def read_boxes(scene: Scene) -> list[Series]:
 def _find(scene: Scene, column: int) -> list[_Box]:
     """The boxes whose centers are along that column, each with its whiskers. column is 0 for x, 1 for y."""
     numpy = modules["numpy"]
-    boxes: list[_Box] = []
-    lines = [line for line in scene.free(scene.axes.lines) if all(scene.in_data(line))][:5000]
-    points = [(line, numpy.asarray(line.get_xydata(), dtype=float)) for line in lines]
-    patches = [patch for patch in scene.free(scene.axes.patches) if "PathPatch" in kinds(patch)]
-    points += [(patch, numpy.asarray(patch.get_path().vertices, dtype=float)) for patch in patches]
-    rest = []
-    for artist, at in points:
-        box = _as_box(at, column)
-        if box is None:
-            rest.append((artist, at[:, column], at[:, 1 - column]))
-        else:
+    boxes: dict[float, _Box] = {}
+    lines = scene.free(scene.axes.lines)[:_LINES]
+    patches = [patch for patch in scene.free(scene.axes.patches)[:_LINES] if "PathPatch" in kinds(patch)]
+    for artist in (*lines, *patches):
+        points = artist.get_path().vertices if artist in patches else artist.get_xydata()
+        box = _as_box(points, column) if len(points) in _CORNERS else None
+        if box is not None and all(scene.in_data(artist)):
             box.parts.append(artist)
             if artist in patches:
                 box.color = describe_color(artist)
-            boxes.append(box)
-    by_center = {round(box.center, 9): box for box in boxes}
-    for artist, along, across in rest:
-        box = by_center.get(round(float(along.min() + along.max()) / 2, 9)) if len(along) else None
-        if box is not None and _add(box, artist, along, across):
-            box.parts.append(artist)
+            boxes[round(box.center, 9)] = box
+    for line in lines if boxes else ():
+        points = numpy.asarray(line.get_xydata(), dtype=float)
+        along, across = points[:, column], points[:, 1 - column]
+        box = boxes.get(round(float(along.min() + along.max()) / 2, 9)) if len(along) else None
+        if box is not None and line not in box.parts and _add(box, line, along, across):
+            box.parts.append(line)
+    for box in boxes.values():
+        _sort_points(box)
     # A rectangle without whiskers or a median is no box plot.
-    return [box for box in boxes if box.median is not None and len(box.parts) > 3]
+    return [box for box in boxes.values() if box.median is not None and len(box.parts) > 3]
 
 
 def _as_box(points: object, column: int) -> _Box | None:
     """A closed line of four corners, or of ten where it has notches."""
     along, across = points[:, column], points[:, 1 - column]
-    if len(points) not in (5, 6, 11, 12) or not (points[0] == points[4 if len(points) < 7 else 10]).all():
+    if not (points[0] == points[4 if len(points) < 7 else 10]).all():
         return None
     corners = 4 if len(points) < 7 else 10
     along, across = along[:corners], across[:corners]
@@ -96,10 +98,7 @@ def _add(box: _Box, artist: object, along: object, across: object) -> bool:
             return True
         if artist.get_linestyle() not in ("None", ""):
             return False
-        if len(along) == 1 and low <= float(across[0]) <= high:
-            box.mean = float(across[0])
-        else:
-            box.outliers.extend(across.tolist())
+        box.points.append(across.tolist())
         return True
     if len(along) != 2 or across[0] != across[1] or along[1] - along[0] > box.width * 1.01:
         return False
@@ -108,7 +107,17 @@ def _add(box: _Box, artist: object, along: object, across: object) -> bool:
         box.median = at
     elif low <= at <= high and box.median is None and abs(along[1] - along[0]) > box.width * 0.6:
         box.median = at
+    elif at not in box.ends:
+        box.mean = at
     return True
+
+
+def _sort_points(box: _Box) -> None:
+    """Tells the mean, which comes first and stands within the whiskers if it is alone, from the outliers."""
+    points = box.points
+    if points and len(points[0]) == 1 and (len(points) > 1 or box.ends[0] <= points[0][0] <= box.ends[1]):
+        box.mean = points.pop(0)[0]
+    box.outliers = [value for line in points for value in line]
 
 
 def _describe(scene: Scene, boxes: list[_Box], vertical: bool) -> Series:

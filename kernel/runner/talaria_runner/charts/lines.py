@@ -22,8 +22,9 @@ _STEPS = {"steps": "before", "steps-pre": "before", "steps-mid": "middle", "step
 def read_lines(scene: Scene) -> list[Series]:
     found = []
     lines = scene.free(scene.axes.lines)
-    _name_categories(scene, [line for line in lines if all(scene.in_data(line))])
-    for line in lines:
+    _name_categories(scene, lines[: scene.most])
+    for line in lines[: scene.most]:
+        scene.take((line,))
         series = _read_line(scene, line)
         if series is not None:
             found.append(series)
@@ -54,8 +55,8 @@ def errors(scene: Scene, container: object) -> Series:
     found: Series = {}
     for has, key, axis, column in ((container.has_xerr, "x", scene.x, 0), (container.has_yerr, "y", scene.y, 1)):
         if has and bars:
-            segments = bars.pop(0).get_segments()[: scene.limit]
-            ends = modules["numpy"].array([segment[[0, -1], column] for segment in segments]).reshape(-1, 2)
+            paths = bars.pop(0).get_paths()[: scene.limit]
+            ends = modules["numpy"].array([path.vertices[[0, -1], column] for path in paths]).reshape(-1, 2)
             found[f"{key}_error"] = {"low": axis.values(ends[:, 0]), "high": axis.values(ends[:, 1])}
     return found
 
@@ -74,17 +75,20 @@ def read_stems(scene: Scene) -> list[Series]:
 
 def _name_categories(scene: Scene, lines: list[object]) -> None:
     """An axis whose ticks have names is one of categories, if all points of all lines are at ticks."""
+    if not scene.x.places() and not scene.y.places():
+        return
+    lines = [line for line in lines if len(line.get_xdata(orig=False)) and all(scene.in_data(line))]
     if not lines or sum(len(line.get_xdata(orig=False)) for line in lines) > TICKS * len(lines):
         return
     numpy = modules["numpy"]
     points = numpy.concatenate([numpy.asarray(line.get_xydata(), dtype=float) for line in lines])
     scene.x.name_categories(points[:, 0], beside=False)
-    scene.y.name_categories(points[:, 1], beside=False)
+    scene.y.name_categories(points[:, 1], beside=False, digits=False)
 
 
 def _read_line(scene: Scene, line: object) -> Series | None:
     if "AxLine" in kinds(line):
-        return {"type": "other", "artist": "AxLine", "name": name_of(line)}
+        return {"type": "other", "artist": "AxLine", "count": 1}
     along_x, along_y = scene.in_data(line)
     x, y = values.floats(line.get_xdata(orig=False)), values.floats(line.get_ydata(orig=False))
     if len(x) != len(y) or not len(x):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def read_scatters(scene: Scene) -> list[Series]:
     found = []
-    for artist in scene.free(scene.axes.collections):
+    for artist in scene.free(scene.axes.collections)[: scene.most]:
         names = kinds(artist)
         if not names & {"PathCollection", "PolyCollection", "RegularPolyCollection"}:
             continue

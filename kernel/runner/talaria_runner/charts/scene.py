@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 
 class Scene:
-    """One pair of axes. limit is how many points a series of it may have."""
+    """One pair of axes. limit is how many points a series of it may have, and most how many series are read."""
 
-    def __init__(self, axes: object, limit: int) -> None:
+    def __init__(self, axes: object, limit: int, most: int) -> None:
         self.axes = axes
         self.x = Axis(axes.xaxis)
         self.y = Axis(axes.yaxis)
         self.limit = limit
+        self.most = most
         self.taken: set[int] = set()  # ids of the artists that are part of a series already
 
     def take(self, artists: object) -> None:
