@@ -146,8 +146,8 @@ func TestThePageRunsCellsAndShowsThemAgain(t *testing.T) {
 	chart := p.run("import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()", "ok")
 	size := eval[[]int](p.browser, chart.js("img")+`.decode().then(() => {
 		const image = `+chart.js("img")+`; return [image.naturalWidth, image.naturalHeight, image.clientWidth]; })`)
-	if size[0] < 100 || size[1] < 100 || size[2] < 100 {
-		t.Errorf("the chart is %d by %d, and shown %d wide", size[0], size[1], size[2])
+	if size[0] < 100 || size[1] < 100 || size[2] < 100 || size[2] > size[0]/2+1 {
+		t.Errorf("the chart is %d by %d, and shown %d wide, not with two dots for each pixel", size[0], size[1], size[2])
 	}
 
 	asked := p.begin("name = input('Who? ')\nprint('Hi', name)")

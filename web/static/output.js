@@ -38,7 +38,7 @@ function render(output) {
       return node;
     }
   }
-  return renderData(output.data);
+  return renderData(output.data, output.metadata || {});
 }
 
 // syncStream has one child for each full block, which stays, and one for what is still being written.
@@ -64,12 +64,12 @@ function block(text) {
   return node;
 }
 
-function renderData(data) {
+function renderData(data, metadata) {
   const plain = textOf(data["text/plain"]);
   if (data["text/html"] !== undefined) return frame(textOf(data["text/html"]), plain);
   if (data["image/svg+xml"] !== undefined) return image("image/svg+xml", base64(textOf(data["image/svg+xml"])), plain);
   const type = images.find((t) => data[t] !== undefined);
-  if (type) return image(type, textOf(data[type]).replace(/\s/g, ""), plain);
+  if (type) return image(type, textOf(data[type]).replace(/\s/g, ""), plain, metadata[type]);
   const json = data["application/json"];
   const text = data["text/markdown"] ?? data["text/latex"] ?? (json === undefined ? undefined : JSON.stringify(json, null, 2));
   const node = element("pre");
@@ -79,11 +79,13 @@ function renderData(data) {
 
 const textOf = (value) => (value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));
 
-// image shows SVG too: in an img it runs nothing and loads nothing.
-function image(type, data, plain) {
+// image shows SVG too: in an img it runs nothing and loads nothing. size is in CSS pixels, of which one may have
+// several of the image's own.
+function image(type, data, plain, size) {
   const node = element("img");
   node.src = `data:${type};base64,${data}`;
   node.alt = plain || "Image made by the cell";
+  if (size?.width > 0) node.width = size.width;
   return node;
 }
 

@@ -58,13 +58,15 @@ function reduceCell(cell, event) {
       return withStream(cleared(cell), event);
     case "display_data":
     case "execute_result":
-      return withOutput(cleared(cell), { kind: "data", data: event.data, displayID: event.display_id });
+      return withOutput(cleared(cell), { kind: "data", data: event.data, metadata: event.metadata, displayID: event.display_id });
     case "error":
       return withOutput(cleared(cell), { kind: "error", text: event.traceback.join("\n") || `${event.ename}: ${event.evalue}` });
     case "update_display_data":
       return {
         ...cell,
-        outputs: cell.outputs.map((o) => (o.displayID && o.displayID === event.display_id ? { ...o, data: event.data } : o)),
+        outputs: cell.outputs.map((o) =>
+          o.displayID && o.displayID === event.display_id ? { ...o, data: event.data, metadata: event.metadata } : o,
+        ),
       };
     case "clear_output":
       return event.wait ? { ...cell, clear: true } : { ...cell, outputs: [], clear: false };
