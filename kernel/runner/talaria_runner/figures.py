@@ -9,6 +9,7 @@ from sys import modules
 
 from talaria_runner.display import Display
 from talaria_runner.execution import disguise
+from talaria_runner.imports import made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,8 +94,7 @@ class Figures:
 
     def bundle(self, value: object) -> tuple[dict[str, object], dict[str, object]] | None:
         """The pictures and the data of value, if it is a figure."""
-        module = modules.get("matplotlib.figure")
-        if module is None or not issubclass(type(value), module.Figure):
+        if not made_by(value, "matplotlib.figure", "Figure"):
             return None
         data: dict[str, object] = {"text/plain": repr(value)}
         metadata: dict[str, object] = {}

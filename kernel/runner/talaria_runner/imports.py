@@ -55,3 +55,11 @@ def _add(loader: object, hook: Callable[[object], None]) -> None:
         loader.exec_module = exec_module
     except AttributeError:
         pass
+
+
+def made_by(value: object, module: str, name: str) -> bool:
+    """Whether value is of that class of a module, as far as the module is imported and is what it should be."""
+    try:
+        return issubclass(type(value), getattr(modules[module], name))
+    except Exception:
+        return False

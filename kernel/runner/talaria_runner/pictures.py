@@ -5,7 +5,8 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from io import BytesIO
-from sys import modules
+
+from talaria_runner.imports import made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ _SHOWN = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))  # modes t
 
 def show_image(value: object) -> tuple[Bundle, Bundle] | None:
     """The formatter for PIL.Image."""
-    module = modules.get("PIL.Image")
-    if module is None or not issubclass(type(value), module.Image):
+    if not made_by(value, "PIL.Image", "Image"):
         return None
     width, height = value.size
     text = repr(value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 import os
-from sys import modules
 
 from talaria_runner.execution import disguise
+from talaria_runner.imports import made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ TEXT = 4000  # characters of what a figure says of itself
 
 def show_plotly(value: object) -> tuple[Bundle, Bundle] | None:
     """The formatter for plotly's figures, unless user code chose another renderer."""
-    base = getattr(modules.get("plotly.basedatatypes"), "BaseFigure", None)
-    if base is None or not issubclass(type(value), base) or not _is_ours():
+    if not made_by(value, "plotly.basedatatypes", "BaseFigure") or not _is_ours():
         return None
     import plotly.io
 
@@ -55,8 +54,7 @@ def adopt_plotly(module: object, display: Display) -> None:
     original = module.show
 
     def show(fig: object, renderer: str | None = None, validate: bool = True, **settings: object) -> None:
-        base = getattr(modules.get("plotly.basedatatypes"), "BaseFigure", None)
-        if renderer is None and not settings and base is not None and isinstance(fig, base) and _is_ours():
+        if renderer is None and not settings and made_by(fig, "plotly.basedatatypes", "BaseFigure") and _is_ours():
             display.display(fig)
         else:
             original(fig, renderer, validate, **settings)

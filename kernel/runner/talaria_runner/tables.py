@@ -10,6 +10,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from sys import modules
 
 from talaria_runner.cells import Cells, cut, size_of
+from talaria_runner.imports import made_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,11 +100,10 @@ class Table:
 
 def show_pandas(value: object) -> tuple[Bundle, Bundle] | None:
     """The formatter for pandas: text, HTML of frames, and the table."""
-    pandas = modules.get("pandas")
-    kind = type(value)
-    is_frame = pandas is not None and issubclass(kind, pandas.DataFrame)
-    if not is_frame and (pandas is None or not issubclass(kind, pandas.Series)) or hasattr(kind, "_repr_mimebundle_"):
+    is_frame = made_by(value, "pandas", "DataFrame")
+    if not is_frame and not made_by(value, "pandas", "Series") or hasattr(type(value), "_repr_mimebundle_"):
         return None
+    pandas = modules["pandas"]
     data: Bundle = {}
     with _bounded(pandas, value):
         for mime, name in (("text/plain", "__repr__"), ("text/html", "_repr_html_"), ("text/latex", "_repr_latex_")):
@@ -119,8 +119,7 @@ def show_pandas(value: object) -> tuple[Bundle, Bundle] | None:
 
 def show_polars(value: object) -> tuple[Bundle, Bundle] | None:
     """The formatter for polars."""
-    polars = modules.get("polars")
-    if polars is None or type(value) is not getattr(polars, "DataFrame", None):
+    if not made_by(value, "polars", "DataFrame"):
         return None
     data: Bundle = {"text/plain": str(value)}
     html = value._repr_html_()
@@ -131,8 +130,7 @@ def show_polars(value: object) -> tuple[Bundle, Bundle] | None:
 
 def show_pyarrow(value: object) -> tuple[Bundle, Bundle] | None:
     """The formatter for tables and record batches of pyarrow."""
-    pyarrow = modules.get("pyarrow")
-    if pyarrow is None or type(value) not in (pyarrow.Table, pyarrow.RecordBatch):
+    if not made_by(value, "pyarrow", "Table") and not made_by(value, "pyarrow", "RecordBatch"):
         return None
     names = value.schema.names
     columns = [_Named(name, value.column(i)) for i, name in enumerate(names[:COLUMNS])]

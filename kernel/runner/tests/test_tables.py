@@ -192,6 +192,19 @@ Liar({'a': [1]})
         outcome = self.run_cell(code)
         self.assertEqual((outcome.result, outcome.stderr), ({"text/plain": "liar"}, ""))
 
+    def test_of_a_library_that_was_replaced_do_no_harm(self) -> None:
+        code = """
+import sys
+from unittest.mock import MagicMock
+real = {name: sys.modules[name] for name in ("pandas", "PIL.Image", "matplotlib.figure") if name in sys.modules}
+sys.modules.update({name: MagicMock() for name in real})
+display(object())
+sys.modules.update(real)
+"""
+        outcome = self.run_cell(code)
+        self.assertEqual(outcome.stderr, "")
+        self.assertEqual([list(data) for data in outcome.displays], [["text/plain"]])
+
     def test_with_strangers_ask_few_of_them(self) -> None:
         code = (
             "class P:\n    n = 0\n    def __str__(self): P.n += 1; return 'p'\n"
