@@ -11,6 +11,7 @@ from sys import modules
 
 from talaria_runner.cells import Cells, cut, size_of
 from talaria_runner.imports import made_by
+from talaria_runner.outbox import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Table:
     def add(self, label: object, column: Column) -> None:
         """Adds a column. Its name is made unique, and the label kept as the title where the name differs."""
         data, kind, further = column
-        title = label if type(label) is str else self._title(label)
+        title = printable(label if type(label) is str else self._title(label))
         name, number = cut(title), 0
         while name in self._names:
             number += 1

@@ -165,7 +165,7 @@ class Charts(ChartCase):
             Liar.armed = True
             """
         )
-        self.assert_has(chart["axes"][0]["series"], [{"type": "bar"}, {"type": "other", "artist": "lines", "count": 1}])
+        self.assert_has(chart["axes"][0]["series"], [{"type": "bar"}, {"type": "other", "artist": "Liar", "count": 1}])
         code = """
             from matplotlib.figure import Figure
             class Closed(Figure):

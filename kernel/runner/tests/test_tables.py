@@ -87,6 +87,11 @@ class Frames(TableCase):
         self.assertEqual(fields[2]["title"], "a")
         self.assertEqual(table["data"], [{"level_0": 0, "a": 1, "a.1": 2, "index": 3}])
 
+    def test_have_names_that_differ_on_the_wire(self) -> None:
+        table = self.table(r"pd.DataFrame([[1, 2, 3]], columns=['a\ud800', 'a\udc80', 'x' * 600])")
+        names = [field["name"] for field in table["schema"]["fields"]]
+        self.assertEqual(names, ["index", "a\ufffd", "a\ufffd.1", "x" * 499 + "…"])
+
     def test_of_many_levels(self) -> None:
         code = """
             index = pd.MultiIndex.from_tuples([("x", 1), ("x", 2)], names=["k", None])

@@ -16,7 +16,7 @@ from talaria_runner.charts.lines import read_error_bars, read_lines, read_stems
 from talaria_runner.charts.names import describe_legend, name_series
 from talaria_runner.charts.pies import read_pies
 from talaria_runner.charts.scatters import read_scatters
-from talaria_runner.charts.scene import Scene
+from talaria_runner.charts.scene import Scene, other
 from talaria_runner.charts.solids import read_solids
 
 TYPE_CHECKING = False
@@ -55,8 +55,10 @@ def _describe(figure: object) -> dict[str, object] | None:
     most = min(SERIES // 5, SERIES // max(1, len(every)))
     found = []
     for axes in every:
-        described = _describe_axes(Scene(axes, limit, most))
-        described.update(_place(axes, every))
+        try:
+            described = {**_describe_axes(Scene(axes, limit, most)), **_place(axes, every)}
+        except Exception:
+            described = {"series": [other(axes)]}
         found.append(described)
     if not any(axes["series"] for axes in found):
         return None

@@ -7,7 +7,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from sys import modules
 
 from talaria_runner.charts import values
-from talaria_runner.charts.scene import Scene, describe_color, kinds, name_of
+from talaria_runner.charts.scene import Scene, describe_color, kinds, name_of, other
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def read_segments(scene: Scene) -> list[Series]:
         paths = artist.get_paths()
         segments = [path.vertices for path in paths[: scene.limit]]
         if not (along_x and along_y) or not segments or {len(segment) for segment in segments} != {2}:
-            found.append({"type": "other", "artist": type(artist).__name__, "count": 1})
+            found.append(other(artist))
             continue
         ends = modules["numpy"].array(segments)
         colors = artist.get_color()

@@ -8,7 +8,7 @@ from sys import modules
 
 from talaria_runner.charts import values
 from talaria_runner.charts.axis import TICKS
-from talaria_runner.charts.scene import Scene, kinds, name_of
+from talaria_runner.charts.scene import Scene, kinds, name_of, other
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ _STEPS = {"steps": "before", "steps-pre": "before", "steps-mid": "middle", "step
 
 
 def read_lines(scene: Scene) -> list[Series]:
-    found = []
-    lines = scene.free(scene.axes.lines)
-    _name_categories(scene, lines[: scene.most])
-    for line in lines[: scene.most]:
-        scene.take((line,))
-        series = _read_line(scene, line)
-        if series is not None:
-            found.append(series)
-    return found
+    lines = scene.free(scene.axes.lines)[: scene.most]
+    scene.take(lines)
+    try:
+        _name_categories(scene, lines)
+    except Exception:
+        pass  # one of the lines has no points; the others say their numbers
+    return scene.read_each(lines, _read_line)
 
 
 def read_error_bars(scene: Scene) -> list[Series]:
@@ -88,7 +86,7 @@ def _name_categories(scene: Scene, lines: list[object]) -> None:
 
 def _read_line(scene: Scene, line: object) -> Series | None:
     if "AxLine" in kinds(line):
-        return {"type": "other", "artist": "AxLine", "count": 1}
+        return other(line)
     along_x, along_y = scene.in_data(line)
     x, y = values.floats(line.get_xdata(orig=False)), values.floats(line.get_ydata(orig=False))
     if len(x) != len(y) or not len(x):

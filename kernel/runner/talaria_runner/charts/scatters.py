@@ -28,17 +28,17 @@ def read_scatters(scene: Scene) -> list[Series]:
             continue  # shapes of their own, as those of contour
         scene.take((artist,))
         if len(places):
-            found.append(_describe(artist, places, scene))
-    return found
+            found.append(artist)
+    return scene.read_each(found, _describe)
 
 
 def _is_in_data(artist: object, scene: Scene) -> bool:
     return any(artist.get_offset_transform().contains_branch_seperately(scene.axes.transData))
 
 
-def _describe(artist: object, places: object, scene: Scene) -> Series:
+def _describe(scene: Scene, artist: object) -> Series:
     numpy = modules["numpy"]
-    places = numpy.ma.filled(numpy.ma.asarray(places, dtype=float), numpy.nan)
+    places = numpy.ma.filled(numpy.ma.asarray(artist.get_offsets(), dtype=float), numpy.nan)
     chosen = values.evenly(len(places), scene.limit)
     series: Series = {"type": "scatter", "name": name_of(artist)}
     measured, colors = artist.get_array(), artist.get_facecolor()

@@ -9,6 +9,8 @@ from talaria_runner.charts.axis import Axis
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy import ndarray
 
     Series = dict[str, object]
@@ -32,6 +34,18 @@ class Scene:
         """Those that are seen and belong to no series yet."""
         return [artist for artist in artists if id(artist) not in self.taken and artist.get_visible()]
 
+    def read_each(self, artists: list[object], read: Callable[[Scene, object], Series | None]) -> list[Series]:
+        """What read makes of each of them; one that cannot be read spoils no other."""
+        found = []
+        for artist in artists:
+            try:
+                series = read(self, artist)
+            except Exception:
+                series = other(artist)
+            if series is not None:
+                found.append(series)
+        return found
+
     def in_data(self, artist: object) -> tuple[bool, bool]:
         """Whether its x and y are positions along the axes, and not on the page."""
         x, y = artist.get_transform().contains_branch_seperately(self.axes.transData)
@@ -44,6 +58,10 @@ class Scene:
             chosen = values.peaks(y, self.limit)
             series["omitted"] = len(x) - len(chosen)
         return {**series, "x": self.x.values(x[chosen]), "y": self.y.values(y[chosen])}
+
+
+def other(artist: object) -> Series:
+    return {"type": "other", "artist": values.text(type(artist).__name__), "count": 1}
 
 
 def kinds(artist: object) -> set[str]:
