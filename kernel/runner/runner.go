@@ -51,7 +51,7 @@ import (
 	"io/fs"
 )
 
-//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/charts/*.py
+//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py
 var sources embed.FS
 
 // Sources is the tree of both packages, to be put on the module path of an interpreter.

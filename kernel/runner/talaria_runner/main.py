@@ -122,10 +122,10 @@ class _Kernel:
         hooks.after("getpass", self._stdin.adopt_getpass)
         hooks.after("linecache", self._sources.fill)
         hooks.after("inspect", self._sources.find_classes)
-        hooks.after("matplotlib.pyplot", self._figures.adopt)
         for name in ("matplotlib_inline.backend_inline", "IPython.display"):
             hooks.after(name, self._figures.adopt_inline)
         thirdparty.follow(hooks, self._display)
+        hooks.after("matplotlib.pyplot", self._figures.adopt)
         hooks.after("IPython.core.display_functions", shim.adopt)
         hooks.install()
         shim.install()
