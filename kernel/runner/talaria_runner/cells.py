@@ -7,6 +7,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from _json import encode_basestring_ascii as quoted
 from math import inf
 from sys import modules
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 TEXT = 500  # characters of one cell
 STRANGERS = 200  # objects of one table that are asked what they look like
+PATIENCE = 0.25  # s that they may take together, the last one excepted
 _EXACT = 2**53  # integers beyond are not exact in most readers of JSON
 _NESTED = 20  # items of a list or dict in a cell
 _DATES = frozenset(("datetime", "date", "time", "Timestamp"))
@@ -27,6 +29,7 @@ class Cells:
 
     def __init__(self) -> None:
         self._strangers = 0
+        self._patience = PATIENCE
 
     def column(self, values: Iterable[object]) -> tuple[list[object], str]:
         """The values of a column and its type, in the words of a table schema."""
@@ -92,12 +95,15 @@ class Cells:
         if kind in (bool, int, float, complex, type(None)):
             return repr(value)
         self._strangers += 1
-        if self._strangers > STRANGERS:
+        if self._strangers > STRANGERS or self._patience < 0:
             return f"<{kind.__name__}>"
+        before = monotonic()
         try:
             return cut(_plain(str(value)))
         except Exception:
             return f"<{kind.__name__}>"
+        finally:
+            self._patience -= monotonic() - before
 
     def _items(self, items: object, depth: int) -> str:
         if not depth:

@@ -106,13 +106,20 @@ def show_pandas(value: object) -> tuple[Bundle, Bundle] | None:
         return None
     pandas = modules["pandas"]
     data: Bundle = {}
-    with _bounded(pandas, value):
-        for mime, name in (("text/plain", "__repr__"), ("text/html", "_repr_html_"), ("text/latex", "_repr_latex_")):
+    try:
+        settings = _settings(pandas, value)
+    except Exception:
+        settings = []
+    forms = [("text/html", "_repr_html_"), ("text/latex", "_repr_latex_")]
+    if settings:
+        forms.insert(0, ("text/plain", "__repr__"))
+    with pandas.option_context(*settings) if settings else _Unbounded():
+        for mime, name in forms:
             try:
                 method = getattr(value, name, None)
                 found = method() if callable(method) else None
             except Exception:
-                continue  # without a text it is asked once more, and what that raises is told
+                continue  # it is asked for its text as well, and what that raises is told
             if found is not None:
                 data[mime] = found
     return _with_table(data, lambda: _of_pandas(pandas, value, is_frame))
@@ -221,16 +228,9 @@ def _categories(table: Table, dtype: object) -> Bundle:
     return {"constraints": {"enum": values}, "ordered": bool(dtype.ordered)}
 
 
-def _bounded(pandas: object, value: object) -> object:
-    """A context in which pandas' options allow no text without end, as that of a long frame with max_rows None."""
-    try:
-        settings = _settings(pandas, value)
-    except Exception:
-        settings = []
-    return pandas.option_context(*settings) if settings else _Unbounded()
-
-
 def _settings(pandas: object, value: object) -> list[object]:
+    """Options of pandas, with their values, by which there is no text without end, as that of a long frame with
+    max_rows None. There are none where the user's are enough."""
     settings: list[object] = []
 
     def bound(name: str, present: int, most: int, *further: object) -> None:

@@ -218,6 +218,14 @@ sys.modules.update(real)
         self.assertEqual(self.table(code)["data"][899]["o"], "<P>")
         self.assertLess(int(self.run_cell("P.n").text), 300)
 
+    def test_with_slow_strangers_ask_fewer_of_them(self) -> None:
+        code = (
+            "import time\nclass Q:\n    n = 0\n    def __repr__(self): return 'q'\n"
+            "    def __str__(self): Q.n += 1; time.sleep(0.3); return 'q'\n"
+            "pd.Series([Q() for i in range(900)])"
+        )
+        self.assertEqual(self.table(code)["data"][1]["values"], "<Q>")
+
 
 _POLARS = """
 import sys, types
