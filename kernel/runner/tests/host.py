@@ -95,6 +95,9 @@ class Outcome:
         return self.of("done")[0]["interrupted"]
 
 
+_MARK = re.compile(rb"\x1e[0-9a-f]+:\d+\x1e")
+
+
 class Pipe:
     """The read end of the pipe on fd 1 or 2."""
 
@@ -102,6 +105,7 @@ class Pipe:
         self.name = name
         self.fd = fd
         self.data = b""
+        self.passed: set[bytes] = set()  # marks that take gave no text for
         self.ended = False
         os.set_blocking(fd, False)
         with contextlib.suppress(OSError):
@@ -114,10 +118,19 @@ class Pipe:
 
     def until(self, mark: bytes) -> bytes:
         """What stands before the mark, which was written before the frame that names it."""
+        if mark in self.passed:
+            return b""
         self.drain()
         text, found, rest = self.data.partition(mark)
         assert found, f"mark {mark!r} is not in the pipe of {self.name}: {self.data[:200]!r}"
         self.data = rest
+        return text
+
+    def take(self) -> bytes:
+        """All that is there. The frames of its marks may be on their way only."""
+        self.drain()
+        self.passed.update(_MARK.findall(self.data))
+        text, self.data = _MARK.sub(b"", self.data), b""
         return text
 
 
@@ -252,11 +265,7 @@ class Runner:
                 outcome.add_text(pipe.name, pipe.until(mark).decode("utf-8", "replace"))
         if kind in ("result", "error", "done", "input"):
             for pipe in self.pipes:
-                pipe.drain()
-                outcome.add_text(
-                    pipe.name, re.sub(rb"\x1e[0-9a-f]+:\d+\x1e", b"", pipe.data).decode("utf-8", "replace")
-                )
-                pipe.data = b""
+                outcome.add_text(pipe.name, pipe.take().decode("utf-8", "replace"))
         if kind == "stream":
             outcome.add_text(frame["name"], frame["text"])
         else:
