@@ -49,7 +49,7 @@ func Reopen(dir *os.File) (*Dir, error) {
 }
 
 // Device is the file system that the workspace lies on, as stat tells it.
-func (d *Dir) Device() uint64 { return d.device }
+func (d *Dir) Device() uint64 { return d.known().device }
 
 // Free is how many bytes the file system of the workspace has left for this user, 0 where that cannot be told.
 func (d *Dir) Free() int64 {

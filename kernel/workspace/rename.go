@@ -23,6 +23,11 @@ func (d *Dir) Rename(from, to string) (Entry, error) {
 	if err != nil {
 		return Entry{}, explain("rename to", to, err)
 	}
+	root, err := d.hold() // both folders are to be of one mount
+	if err != nil {
+		return Entry{}, explain("rename", from, err)
+	}
+	defer d.release(root)
 	fromParent := -1
 	err = d.use(func(root int) error {
 		fromParent, err = openBeneath(root, fromFolder, asPath, 0)

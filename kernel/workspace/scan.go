@@ -46,7 +46,7 @@ func (d *Dir) Scan(ctx context.Context, previous Snapshot) (Snapshot, []Change, 
 		return Snapshot{}, nil, fmt.Errorf("scan the workspace: %w", translate(err))
 	}
 	changes := s.compare()
-	if !d.exactTimes {
+	if !d.known().exactTimes {
 		if err := waitForTick(ctx, changes); err != nil {
 			return Snapshot{}, nil, fmt.Errorf("scan the workspace: %w", err)
 		}

@@ -36,6 +36,10 @@ func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 // nothing, passes over what goes away meanwhile, and goes on past folders that it cannot enter, which give
 // ErrTruncated in the end.
 func (d *Dir) walk(ctx context.Context, visit func(at int, name string, st *unix.Stat_t) error) error {
+	return d.use(func(root int) error { return walk(ctx, root, visit) })
+}
+
+func walk(ctx context.Context, root int, visit func(at int, name string, st *unix.Stat_t) error) error {
 	truncated := false
 	var folder func(at int, name string, depth int) error
 	folder = func(at int, name string, depth int) error {
@@ -84,7 +88,7 @@ func (d *Dir) walk(ctx context.Context, visit func(at int, name string, st *unix
 		}
 		return nil
 	}
-	err := d.use(func(root int) error { return folder(root, ".", 0) })
+	err := folder(root, ".", 0)
 	if err == nil && truncated {
 		return ErrTruncated
 	}

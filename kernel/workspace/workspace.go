@@ -15,6 +15,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,10 +53,23 @@ var (
 	ErrTruncated = errors.New("too many entries or too deep")
 )
 
-// Dir is an open workspace. It is safe for concurrent use, and so is Close at any moment.
+// Dir is a workspace. It is safe for concurrent use, and so is Close at any moment.
 type Dir struct {
-	root   *os.File // O_PATH
-	owner  int      // of new files; -1 where they are the server's own anyway
+	name   string
+	source func() (*os.File, error) // opens the directory again; nil where it stays open
+
+	mu      sync.Mutex // guards what follows
+	root    *os.File   // O_PATH; nil where it is to be opened when it is used
+	users   int        // of root
+	idle    *time.Timer
+	closed  bool
+	uploads bool // unfinished ones are to be removed when it is opened
+	facts
+}
+
+// facts are what is known of an open directory.
+type facts struct {
+	owner  int // of new files; -1 where they are the server's own anyway
 	group  int
 	device uint64
 	// exactTimes tells that a file's modification time changes with each change, however soon one follows another.
@@ -110,26 +125,56 @@ func open(call func() (int, error), path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace: %w", &fs.PathError{Op: "open", Path: path, Err: err})
 	}
-	d := &Dir{root: os.NewFile(uintptr(fd), path), owner: -1, group: -1}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	d := &Dir{name: path, root: os.NewFile(uintptr(fd), path)}
+	if d.facts, err = factsOf(fd); err != nil {
 		d.Close()
-		return nil, fmt.Errorf("stat workspace: %w", err)
+		return nil, err
 	}
-	d.device = uint64(st.Dev)
-	if me := os.Geteuid(); me == 0 && st.Uid != 0 {
-		d.owner, d.group = int(st.Uid), int(st.Gid)
-	}
-	d.exactTimes = exactTimes(fd)
 	return d, nil
 }
 
-// File is the directory itself, open with O_PATH. It belongs to the Dir and is valid until Close.
-func (d *Dir) File() *os.File { return d.root }
+func factsOf(fd int) (facts, error) {
+	f := facts{owner: -1, group: -1}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return f, fmt.Errorf("stat workspace: %w", err)
+	}
+	f.device = uint64(st.Dev)
+	if me := os.Geteuid(); me == 0 && st.Uid != 0 {
+		f.owner, f.group = int(st.Uid), int(st.Gid)
+	}
+	f.exactTimes = exactTimes(fd)
+	return f, nil
+}
+
+// File is the directory itself, open with O_PATH. It belongs to the Dir and is valid until Close. It is nil for one of
+// [OnUse], which is to be had with Hold.
+func (d *Dir) File() *os.File {
+	if d.source != nil {
+		return nil
+	}
+	return d.root
+}
 
 // Close releases the directory. It is idempotent.
 func (d *Dir) Close() error {
-	if err := d.root.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	d.mu.Lock()
+	root := d.root
+	d.closed = true
+	if d.idle != nil {
+		d.idle.Stop()
+	}
+	if d.source != nil {
+		d.root = nil
+		if d.users > 0 { // the last of them closes it
+			root = nil
+		}
+	}
+	d.mu.Unlock()
+	if root == nil {
+		return nil
+	}
+	if err := root.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("close workspace: %w", err)
 	}
 	return nil
@@ -150,19 +195,4 @@ func Delete(ctx context.Context, parent, name string) error {
 		return fmt.Errorf("delete session directory: %w", err)
 	}
 	return nil
-}
-
-// use calls fn with the root's descriptor, which stays open meanwhile even if Close is called.
-func (d *Dir) use(fn func(fd int) error) error {
-	conn, err := d.root.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var inner error
-	if err := conn.Control(func(fd uintptr) {
-		inner = fn(int(fd))
-	}); err != nil {
-		return fmt.Errorf("use workspace: %w", os.ErrClosed)
-	}
-	return inner
 }

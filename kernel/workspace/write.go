@@ -94,10 +94,11 @@ func (d *Dir) giveAway(fd int, mode uint32) error {
 	if err := unix.Fchmod(fd, mode); err != nil {
 		return fmt.Errorf("set the mode: %w", err)
 	}
-	if d.owner < 0 {
+	known := d.known()
+	if known.owner < 0 {
 		return nil
 	}
-	if err := unix.Fchown(fd, d.owner, d.group); err != nil {
+	if err := unix.Fchown(fd, known.owner, known.group); err != nil {
 		return fmt.Errorf("set the owner: %w", err)
 	}
 	return nil
@@ -203,9 +204,21 @@ func (d *Dir) makeIn(parent int, name string) (int, error) {
 }
 
 // RemoveUploads removes the unfinished uploads that an earlier run of this program left in the workspace, at most
-// [MaxDepth] deep. Uploads under way are left alone. ctx bounds the work.
+// [MaxDepth] deep. Uploads under way are left alone. ctx bounds the work. In a workspace of [OnUse] that is not open it is
+// done when that is opened.
 func (d *Dir) RemoveUploads(ctx context.Context) error {
-	err := d.walk(ctx, func(at int, name string, _ *unix.Stat_t) error {
+	if d.later() {
+		return nil
+	}
+	err := d.use(func(root int) error { return removeUploads(ctx, root) })
+	if err != nil {
+		return fmt.Errorf("remove unfinished uploads: %w", translate(err))
+	}
+	return nil
+}
+
+func removeUploads(ctx context.Context, root int) error {
+	err := walk(ctx, root, func(at int, name string, _ *unix.Stat_t) error {
 		if !isUpload(name) || strings.HasPrefix(name, uploadPrefix+thisRun) {
 			return nil
 		}
@@ -214,10 +227,10 @@ func (d *Dir) RemoveUploads(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, ErrTruncated) {
-		return fmt.Errorf("remove unfinished uploads: %w", translate(err))
+	if errors.Is(err, ErrTruncated) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func isUpload(name string) bool { return strings.HasPrefix(name, uploadPrefix) }

@@ -1,0 +1,133 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// idleTime is how long a directory of [OnUse] stays open after its last use.
+const idleTime = 10 * time.Second
+
+// OnUse is a workspace that takes something while it is open, so that it is opened with source when it is used, and
+// closed again when it was not for a while. source gives a descriptor of O_PATH, of the same directory each time; it is
+// not called twice at once. name is for errors.
+func OnUse(name string, source func() (*os.File, error)) *Dir {
+	return &Dir{name: name, source: source, facts: facts{owner: -1, group: -1}}
+}
+
+// Hold is the directory, open with O_PATH until release is called.
+func (d *Dir) Hold() (root *os.File, release func(), err error) {
+	root, err = d.hold()
+	if err != nil {
+		return nil, nil, err
+	}
+	return root, func() { d.release(root) }, nil
+}
+
+// use calls fn with the root's descriptor, which stays open meanwhile even if Close is called.
+func (d *Dir) use(fn func(fd int) error) error {
+	root, err := d.hold()
+	if err != nil {
+		return err
+	}
+	defer d.release(root)
+	conn, err := root.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	if err := conn.Control(func(fd uintptr) {
+		inner = fn(int(fd))
+	}); err != nil {
+		return fmt.Errorf("use workspace: %w", os.ErrClosed)
+	}
+	return inner
+}
+
+// known is what was found out when the directory was opened last.
+func (d *Dir) known() facts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.facts
+}
+
+func (d *Dir) hold() (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.source == nil {
+		return d.root, nil
+	}
+	if d.closed {
+		return nil, fmt.Errorf("use workspace: %w", os.ErrClosed)
+	}
+	if d.root == nil {
+		if err := d.openAgain(); err != nil {
+			return nil, err
+		}
+	}
+	if d.idle != nil {
+		d.idle.Stop()
+	}
+	d.users++
+	return d.root, nil
+}
+
+// later has the uploads removed when the directory is opened, and is false where it is open.
+func (d *Dir) later() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.source == nil || d.root != nil {
+		return false
+	}
+	d.uploads = true
+	return true
+}
+
+// openAgain opens a directory that is not open. The caller holds mu: whoever else wants it has to wait anyway.
+func (d *Dir) openAgain() error {
+	root, err := d.source()
+	if err != nil {
+		return fmt.Errorf("open workspace %s: %w", d.name, err)
+	}
+	if d.facts, err = factsOf(int(root.Fd())); err != nil {
+		root.Close()
+		return err
+	}
+	if d.uploads {
+		d.uploads = false
+		_ = removeUploads(context.Background(), int(root.Fd())) // what is left is in nobody's way
+	}
+	d.root = root
+	return nil
+}
+
+// release is told of the end of a use that hold began.
+func (d *Dir) release(root *os.File) {
+	if d.source == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.users--
+	switch {
+	case d.users > 0:
+	case d.closed:
+		_ = root.Close()
+	case d.idle == nil:
+		d.idle = time.AfterFunc(idleTime, d.rest)
+	default:
+		d.idle.Reset(idleTime)
+	}
+}
+
+// rest closes a directory that is not used.
+func (d *Dir) rest() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.users == 0 && d.root != nil && !d.closed {
+		_ = d.root.Close()
+		d.root = nil
+	}
+}
