@@ -102,13 +102,16 @@ type Spec struct {
 	// Workspace and Packages are directories, open with O_PATH; the caller keeps them open until Seal returns.
 	Workspace *os.File
 	Packages  *os.File
-	Env       map[string]string // the session's variables, secrets included
-	TZ        string
-	Limits    Limits
-	Hostname  string
-	Strict    bool // a fresh sandbox, as Backend.Create has it
-	Mounts    []Mount
-	Network   Network
+	// Disk is what holds the workspace to its limit. Where that is DiskImage, Workspace is a mount that is not to be found
+	// at any path.
+	Disk     DiskHold
+	Env      map[string]string // the session's variables, secrets included
+	TZ       string
+	Limits   Limits
+	Hostname string
+	Strict   bool // a fresh sandbox, as Backend.Create has it
+	Mounts   []Mount
+	Network  Network
 }
 
 // Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one
@@ -187,6 +190,10 @@ type Watched interface {
 	// returns its name; "" where there is none.
 	KillLargest(ctx context.Context) (name string, err error)
 }
+
+// TmpMeter is implemented by sandboxes that can tell the least room that is left in one of /tmp, /dev/shm and the home
+// directory.
+type TmpMeter interface{ TmpFree() (int64, error) }
 
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since
 // the last ResetPeak.

@@ -224,6 +224,9 @@ func (h *Host) Usage(ctx context.Context, key Key) (Usage, error) {
 	}
 	usage, err := sandbox.Usage(ctx)
 	if k.watch != nil {
+		if k.watch.hold != DiskWatched {
+			k.watch.look()
+		}
 		usage.DiskBytes = k.watch.used.Load()
 	}
 	return usage, err

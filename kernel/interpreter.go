@@ -154,7 +154,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if err := errors.Join(<-opened, err); err != nil {
 		return err
 	}
-	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace); err != nil {
+	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk); err != nil {
 		return err
 	}
 	proxies, err := k.connect(ctx, spec.Network)

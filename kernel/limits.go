@@ -116,8 +116,15 @@ func (k *interpreter) behind(ctx context.Context, e *ErrorInfo, limits Limits) (
 		if limits.DiskBytes > 0 {
 			return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: limits.DiskBytes}, "no file may be larger"
 		}
-	case strings.Contains(e.Evalue, "[Errno 28]"): // ENOSPC
+	case strings.Contains(e.Evalue, "[Errno 122]"): // EDQUOT, of the workspace only
 		if hit := k.fullDisk(limits); hit != nil {
+			return hit, delete
+		}
+		if limits.DiskBytes > 0 && k.watch != nil {
+			return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: k.watch.used.Load()}, delete
+		}
+	case strings.Contains(e.Evalue, "[Errno 28]"): // ENOSPC
+		if hit := k.refused(limits); hit != nil {
 			return hit, delete
 		}
 		if limits.TmpBytes > 0 && k.watch != nil && k.watch.dir.Free() > 0 {

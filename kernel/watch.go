@@ -39,6 +39,7 @@ const (
 // and the memory of all processes together where no control group bounds it.
 type watcher struct {
 	k       *interpreter
+	hold    DiskHold // of the workspace
 	sandbox Watched
 	dir     *workspace.Dir
 	ctx     context.Context // ends with stop
@@ -61,7 +62,7 @@ type watcher struct {
 }
 
 // newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
-func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File) (*watcher, error) {
+func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*watcher, error) {
 	watched, ok := sandbox.(Watched)
 	if !ok || dir == nil {
 		return nil, nil
@@ -70,7 +71,7 @@ func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File) (*watcher, error)
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{k: k, sandbox: watched, dir: own, ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
+	w := &watcher{k: k, hold: hold, sandbox: watched, dir: own, ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
 	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
 	w.pause.Store(int64(minLookPause))
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -82,6 +83,10 @@ func (w *watcher) run() {
 	defer close(w.ended)
 	defer w.dir.Close()
 	defer w.timer.Stop()
+	if w.hold != DiskWatched && !w.sandbox.MemoryUnheld() { // nothing holds only as long as it looks
+		<-w.ctx.Done()
+		return
+	}
 	idle := maxLookPause
 	for {
 		select {
@@ -141,7 +146,12 @@ func (w *watcher) look() (pause, share time.Duration) {
 	w.looking.Lock()
 	defer w.looking.Unlock()
 	limits := w.k.limitsNow()
-	pause = w.lookAtDisk(limits)
+	pause = maxLookPause
+	if w.hold == DiskWatched {
+		pause = w.lookAtDisk(limits)
+	} else {
+		w.lookAtHeldDisk(limits)
+	}
 	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
 		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
 	}

@@ -46,9 +46,8 @@ func (s *Sandbox) Layers() []string {
 	if l := s.limits.CPUs; l > 0 {
 		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
 	}
-	if l := s.limits.DiskBytes; l > 0 {
-		layers = append(layers, fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %s or what is written in 1 s (4 s by what runs on after a cell); "+
-			"RLIMIT_FSIZE for each file", mebibytes(l), s.limits.Inodes(), mebibytes(kernel.DiskSlackBytes)))
+	if s.limits.DiskBytes > 0 {
+		layers = append(layers, kernel.DiskLayer(s.disk, s.limits, s.imageFiles))
 	}
 	if l := s.limits.TmpBytes; l > 0 {
 		layers = append(layers, "temporary files: "+mebibytes(l)+" for each of /tmp, /dev/shm and home")

@@ -20,6 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/disk"
+	"talaria/kernel/workspace"
 )
 
 // bootstrap starts pid 1, and in its children what each of them becomes, from an empty stack. Where the library is
@@ -60,6 +62,8 @@ type Sandbox struct {
 	uid           int  // on the host
 	limits        kernel.Limits
 	seen          []kernel.Mount // of the host
+	disk          kernel.DiskHold
+	imageFiles    int64 // that the workspace's image has room for
 	writesStopped bool
 	processes     map[int64]*Process
 	calls         map[int64]chan reply
@@ -212,7 +216,20 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	if body.Environment.Session == nil {
 		body.Environment.Session = map[string]string{}
 	}
-	if body.Workspace, err = s.beneathRoot(spec.Workspace); err != nil {
+	var mounted []*os.File
+	var imageFiles int64
+	if spec.Disk == kernel.DiskImage {
+		mount, err := disk.Clone(spec.Workspace)
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+		defer mount.Close()
+		mounted = append(mounted, mount)
+		body.Workspace, imageFiles, err = mountedDirectory(mount)
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+	} else if body.Workspace, err = s.beneathRoot(spec.Workspace); err != nil {
 		return fmt.Errorf("workspace: %w", err)
 	}
 	if body.Packages, err = s.beneathRoot(spec.Packages); err != nil {
@@ -225,7 +242,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	limited := make(chan error, 1)
 	go func() { limited <- s.group.limit(spec.Limits) }()
 	ooms := s.countOOMs()
-	_, err = s.call(ctx, "seal", body)
+	_, err = s.call(ctx, "seal", body, mounted...)
 	if err := errors.Join(err, <-limited); err != nil {
 		return err
 	}
@@ -235,6 +252,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealed, s.uid, s.limits, s.ooms, s.seen = true, outer, spec.Limits, ooms, spec.Mounts
+	s.disk, s.imageFiles = spec.Disk, imageFiles
 	return nil
 }
 
@@ -271,6 +289,20 @@ func (s *Sandbox) beneathRoot(dir *os.File) (directory, error) {
 		return directory{}, err
 	}
 	return directory{Path: relative, Device: uint64(stat.Dev), Inode: stat.Ino}, nil
+}
+
+// mountedDirectory is how pid 1 knows a mount that it is given, and how many files it has room for.
+func mountedDirectory(mount *os.File) (directory, int64, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(mount.Fd()), &stat); err != nil {
+		return directory{}, 0, err
+	}
+	var space unix.Statfs_t
+	if err := unix.Fstatfs(int(mount.Fd()), &space); err != nil {
+		return directory{}, 0, err
+	}
+	_, files := kernel.HeldUsage(kernel.DiskImage, workspace.Space{UsedInodes: int64(space.Files)})
+	return directory{Device: uint64(stat.Dev), Inode: stat.Ino}, files, nil
 }
 
 // verify reads from outside that all inside have given everything up: pid 1, and the runner that it has ready.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 var (
 	_ kernel.Watched    = (*Sandbox)(nil)
 	_ kernel.OOMCounter = (*Sandbox)(nil)
+	_ kernel.TmpMeter   = (*Sandbox)(nil)
 )
 
 // StopWrites makes the soft limit of the size of files 0 for all processes inside and those that start later, or what
@@ -31,6 +33,22 @@ func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 		return fmt.Errorf("limit what is written: %w", err)
 	}
 	return nil
+}
+
+// writableFolders are the folders of a sandbox that are kept in memory.
+var writableFolders = []string{"/tmp", "/dev/shm", "/home/user"}
+
+// TmpFree is the least room that is left in one of /tmp, /dev/shm and the home directory. It takes a root host.
+func (s *Sandbox) TmpFree() (int64, error) {
+	least := int64(math.MaxInt64)
+	for _, folder := range writableFolders {
+		var st unix.Statfs_t
+		if err := unix.Statfs(fmt.Sprintf("/proc/%d/root%s", s.handle.PID, folder), &st); err != nil {
+			return 0, os.NewSyscallError("statfs", err)
+		}
+		least = min(least, int64(st.Bavail)*st.Bsize)
+	}
+	return least, nil
 }
 
 // CPU is the control group's, or the sum over the processes that live and the children that they waited for.

@@ -52,6 +52,7 @@ type confinementRequest struct {
 	Writable []string `json:"writable"`
 }
 
+// directory lies at Path beneath that of all sessions; where that is "", it is a mount that comes with the request.
 type directory struct {
 	Path   string `json:"path"`
 	Device uint64 `json:"device"`

@@ -149,7 +149,7 @@ class Init:
         self._session = list(variables["session"])
         spec = Seal(**body)
         self._dress_spare(spec)
-        seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None)
+        seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None, fds)
         if self._spare:
             with step("runner"):
                 self._spare.sealed()

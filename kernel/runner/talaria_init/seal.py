@@ -3,7 +3,7 @@
 import errno
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import landlock, linux, mounts, root
@@ -25,7 +25,8 @@ _FILTERED = b"Seccomp:\t2"
 
 @dataclass
 class Directory:
-    """A directory below the sessions' one, by its path and by what it must turn out to be."""
+    """A directory below the sessions' one, by its path and by what it must turn out to be. Without a path it is a mount
+    that is not in any tree yet."""
 
     path: str
     device: int
@@ -52,11 +53,16 @@ class Seal:
     confinement: Confinement
 
 
-def seal(spec: Seal, user_limits: int, nested: Callable[[], None]) -> None:
+def seal(spec: Seal, user_limits: int, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:
     """Binds what belongs to the session and drops all privileges; verified by reading them back. user_limits is the
-    directory /proc/sys/user. nested is called when other processes of the sandbox can join."""
+    directory /proc/sys/user. nested is called when other processes of the sandbox can join. mounted is the workspace
+    where it has no path; it stays the caller's."""
     with step("bind workspace"):
-        _bind(spec.workspace, root.WORKSPACE, linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV)
+        attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
+        if spec.workspace.path:
+            _bind(spec.workspace, root.WORKSPACE, attributes)
+        else:
+            _attach(spec.workspace, mounted[0], root.WORKSPACE, attributes)
     with step("bind packages"):
         read_only = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         _bind(spec.packages, root.PACKAGES, read_only)
@@ -136,16 +142,20 @@ def _bind(directory: Directory, target: str, attributes: int) -> None:
     source = tree = -1
     try:
         source = linux.open_beneath(sessions, directory.path, os.O_PATH | os.O_DIRECTORY)
-        found = os.fstat(source)
-        if (found.st_dev, found.st_ino) != (directory.device, directory.inode):
-            raise RuntimeError(f"{directory.path} is another directory than the one that was handed over")
         tree = linux.open_tree("", source, linux.AT_EMPTY_PATH)
-        linux.mount_setattr("", attributes, tree, linux.AT_EMPTY_PATH | linux.AT_RECURSIVE)
-        linux.move_mount(tree, target)
+        _attach(directory, tree, target, attributes)
     finally:
         for fd in (tree, source, sessions):
             if fd >= 0:
                 os.close(fd)
+
+
+def _attach(directory: Directory, tree: int, target: str, attributes: int) -> None:
+    found = os.fstat(tree)
+    if (found.st_dev, found.st_ino) != (directory.device, directory.inode):
+        raise RuntimeError(f"what is to be {target} is another directory than the one that was handed over")
+    linux.mount_setattr("", attributes, tree, linux.AT_EMPTY_PATH | linux.AT_RECURSIVE)
+    linux.move_mount(tree, target)
 
 
 def _size_tmpfs(size: int) -> None:

@@ -1,0 +1,282 @@
+// Package disk makes the workspaces of sessions, and has the operating system hold them to their bytes and inodes where
+// it can: with a project quota of the file system, or with a file system of each workspace's own in an image file.
+// Elsewhere a workspace is a plain directory, and package kernel looks at what is in it.
+//
+// An image is never mounted at any path. Each process that uses it has a detached mount of it, open as a descriptor, and
+// each sandbox has one at /workspace. The last one of them takes the file system, its loop device and the lock on the
+// image away with it, whatever ends its process. So nothing can be left behind, and after a crash or a reboot the image
+// is attached again when it is used.
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/workspace"
+)
+
+// Mode is the operator's choice of what holds workspaces.
+type Mode string
+
+// The modes. Auto takes the best that the machine has.
+const (
+	Auto    Mode = "auto"
+	Quota   Mode = "quota"
+	Image   Mode = "image"
+	Watched Mode = "watched"
+)
+
+// Modes are all of them.
+var Modes = []Mode{Auto, Quota, Image, Watched}
+
+// ErrCapacity tells that an image cannot hold a limit, whatever is done.
+var ErrCapacity = errors.New("the image of the workspace is too small for that limit")
+
+// imageName is the image of a workspace in its session's directory, in the place of the workspace's folder.
+const imageName = "workspace.ext4"
+
+// Config says where a store keeps workspaces. Root is required.
+type Config struct {
+	Root string // the directory of all sessions
+	Mode Mode   // default Auto
+	// LimitBytes is the limit of sessions that ask for none: images for it are kept ready, as many as Ready says.
+	LimitBytes int64
+	Ready      int
+	// MaxBytes is how far the limit of a workspace can be raised later.
+	MaxBytes int64
+	Log      *slog.Logger
+}
+
+// Store makes and opens the workspaces of one server. It is safe for concurrent use.
+type Store struct {
+	cfg   Config
+	hold  kernel.DiskHold // of new workspaces
+	ready *ready          // nil where there are no images
+}
+
+// Open finds out by trying what can hold workspaces, and begins to keep images ready where that is images. It is an error
+// where the configured mode cannot be had. Close ends it.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Mode == "" {
+		cfg.Mode = Auto
+	}
+	s := &Store{cfg: cfg}
+	if err := os.RemoveAll(s.readyDir()); err != nil { // of an earlier server
+		return nil, fmt.Errorf("remove images that were kept ready: %w", err)
+	}
+	var causes []error
+	for _, try := range s.cfg.candidates() {
+		err := s.try(ctx, try)
+		if err == nil {
+			s.hold = try
+			break
+		}
+		causes = append(causes, err)
+		if cfg.Mode != Auto {
+			return nil, fmt.Errorf("disk: %s cannot be had: %w; choose another, or auto", cfg.Mode, err)
+		}
+	}
+	if s.hold == kernel.DiskWatched && len(causes) > 0 {
+		cfg.Log.Warn("workspaces are watched, and not held to their limits", "cause", errors.Join(causes...))
+	}
+	if s.hold != kernel.DiskImage {
+		_ = os.Remove(s.readyDir()) // where trying left it
+	} else {
+		s.ready = keepReady(s.readyDir(), cfg)
+	}
+	return s, nil
+}
+
+// candidates are what to try, the best first.
+func (c Config) candidates() []kernel.DiskHold {
+	switch {
+	case c.Mode == Quota:
+		return []kernel.DiskHold{kernel.DiskQuota}
+	case c.Mode == Image:
+		return []kernel.DiskHold{kernel.DiskImage}
+	case c.Mode == Auto && os.Geteuid() == 0:
+		return []kernel.DiskHold{kernel.DiskQuota, kernel.DiskImage}
+	}
+	return nil
+}
+
+func (s *Store) try(ctx context.Context, hold kernel.DiskHold) error {
+	if hold == kernel.DiskQuota {
+		return tryQuota(s.cfg.Root)
+	}
+	return tryImage(ctx, s.readyDir(), s.cfg)
+}
+
+func (s *Store) readyDir() string { return filepath.Join(s.cfg.Root, ".images") }
+
+// Hold is what holds new workspaces.
+func (s *Store) Hold() kernel.DiskHold { return s.hold }
+
+// Close lets go of the images that are kept ready. Workspaces stay usable. It is idempotent.
+func (s *Store) Close() error {
+	if s.ready == nil {
+		return nil
+	}
+	return s.ready.close()
+}
+
+// Create makes the directory of a session with its workspace, which belongs to uid and may take so many bytes. ctx bounds
+// the making. Where the image or quota of one workspace cannot be made, it is a plain directory in mode Auto. After an
+// error nothing is left.
+func (s *Store) Create(ctx context.Context, name string, uid int, bytes int64) (*Workspace, error) {
+	dir, err := workspace.Create(s.cfg.Root, name, uid)
+	if err != nil {
+		return nil, err
+	}
+	if s.hold == kernel.DiskWatched {
+		return &Workspace{Dir: dir}, nil
+	}
+	w, err := s.holdTo(ctx, dir, name, uid, bytes)
+	if err == nil {
+		return w, nil
+	}
+	err = fmt.Errorf("hold the workspace of session %s: %w", name, err)
+	if s.cfg.Mode != Auto || ctx.Err() != nil {
+		return nil, errors.Join(err, dir.Close(), workspace.Delete(context.WithoutCancel(ctx), s.cfg.Root, name))
+	}
+	s.cfg.Log.Warn("a workspace is watched, and not held to its limit", "error", err)
+	return &Workspace{Dir: dir}, nil
+}
+
+// holdTo takes dir over, unless there is an error.
+func (s *Store) holdTo(ctx context.Context, dir *workspace.Dir, name string, uid int, bytes int64) (*Workspace, error) {
+	if s.hold == kernel.DiskQuota {
+		project, err := newProject(s.workspace(name), bytes)
+		if err != nil {
+			return nil, err
+		}
+		return &Workspace{Dir: dir, hold: kernel.DiskQuota, project: project}, nil
+	}
+	made, err := s.ready.take(ctx, bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := made.moveTo(s.image(name), uid); err != nil {
+		return nil, errors.Join(err, made.discard())
+	}
+	// What is not there cannot be mistaken for the workspace.
+	if err := errors.Join(dir.Close(), os.Remove(s.workspace(name))); err != nil {
+		return nil, errors.Join(err, made.discard())
+	}
+	return imageWorkspace(made), nil
+}
+
+// Load is the workspace of a session as it was made. It takes nothing of the machine until it is used.
+func (s *Store) Load(name string, uid int, bytes int64) (*Workspace, error) {
+	info, err := os.Lstat(s.image(name))
+	if err == nil && info.Mode().IsRegular() {
+		return imageWorkspace(&image{path: s.image(name), uid: uid, limit: bytes}), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open workspace: %w", err)
+	}
+	dir, err := workspace.Open(s.workspace(name))
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{Dir: dir}
+	if project, err := projectOf(s.workspace(name)); err == nil && project != nil {
+		w.hold, w.project = kernel.DiskQuota, project
+	}
+	return w, nil
+}
+
+// Delete removes the directory of a session with all that is in it. Its workspace is discarded already. ctx bounds it.
+func (s *Store) Delete(ctx context.Context, name string) error {
+	return workspace.Delete(ctx, s.cfg.Root, name)
+}
+
+func (s *Store) workspace(name string) string {
+	return filepath.Join(s.cfg.Root, name, workspace.WorkspaceFolder)
+}
+
+func (s *Store) image(name string) string { return filepath.Join(s.cfg.Root, name, imageName) }
+
+// Workspace is one session's, with what holds it. It is safe for concurrent use.
+type Workspace struct {
+	*workspace.Dir
+	hold    kernel.DiskHold
+	image   *image
+	project *project
+}
+
+func imageWorkspace(i *image) *Workspace {
+	return &Workspace{Dir: workspace.OnUse(i.path, i.open), hold: kernel.DiskImage, image: i}
+}
+
+// Held is what holds the workspace to its limit.
+func (w *Workspace) Held() kernel.DiskHold { return w.hold }
+
+// SetLimit changes how much the workspace may take, at once. Where it takes more already, nothing can be added. It is
+// ErrCapacity where the limit is more than an image can ever hold.
+func (w *Workspace) SetLimit(bytes int64) error {
+	switch w.hold {
+	case kernel.DiskImage:
+		return w.image.setLimit(bytes)
+	case kernel.DiskQuota:
+		return w.project.setLimit(bytes)
+	}
+	return nil
+}
+
+// Usage is what the workspace takes. Where it is held that is the operating system's account, which has files that are
+// deleted and still open in it.
+func (w *Workspace) Usage(ctx context.Context) (bytes, inodes int64, err error) {
+	if w.hold == kernel.DiskWatched {
+		return w.Dir.Usage(ctx)
+	}
+	space, err := w.Dir.Space()
+	if err != nil {
+		return 0, 0, err
+	}
+	bytes, inodes = kernel.HeldUsage(w.hold, space)
+	return bytes, inodes, nil
+}
+
+// Close releases the workspace. It is idempotent.
+func (w *Workspace) Close() error {
+	err := w.Dir.Close()
+	if w.image != nil {
+		err = errors.Join(err, w.image.close())
+	}
+	return err
+}
+
+// Discard is Close for a workspace that is deleted: what is still to be written to its disk never is. No process uses it
+// any more.
+func (w *Workspace) Discard() error {
+	var errs []error
+	if w.image != nil {
+		errs = append(errs, w.image.shutDown())
+	}
+	errs = append(errs, w.Close())
+	if w.project != nil {
+		errs = append(errs, w.project.setLimit(0))
+	}
+	return errors.Join(errs...)
+}
+
+// lock waits for the lock of a file that the loop device of an image holds as long as it is there.
+func lock(fd int, how int) error {
+	for {
+		if err := unix.Flock(fd, how); err != unix.EINTR {
+			return err
+		}
+	}
+}

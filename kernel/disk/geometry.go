@@ -1,0 +1,36 @@
+package disk
+
+import "talaria/kernel"
+
+const (
+	blockBytes = 4096
+	groupBytes = 32768 * blockBytes // of an ext4 block group
+	inodeBytes = 256
+	// A group's table of inodes is whole blocks.
+	inodeStep    = blockBytes / inodeBytes
+	journalBytes = 8 << 20
+	groupMeta    = 4 * blockBytes // bitmaps, and its part of the descriptors
+	slackBytes   = 32 << 20       // that the file system keeps for itself, at least
+	lostInodes   = 11             // that the file system has for itself
+)
+
+// geometry is the size of an image that can have a limit from bytes to most, and its inodes: as many as a limit of bytes
+// allows, or a few less. It is a sparse file: only what is written takes room.
+func geometry(bytes, most int64) (size, inodes int64) {
+	inodes = kernel.Limits{DiskBytes: bytes}.Inodes()
+	least := groupsFor(bytes, inodes)
+	wanted := max(least, min(groupsFor(max(bytes, most), inodes), inodes/inodeStep))
+	// Each group has the same number of inodes, so that not every number of groups gives every number of inodes.
+	groups, best := int64(0), int64(0)
+	for n := wanted; n >= max(least, wanted/2) && best < inodes; n-- {
+		if total := inodes / n / inodeStep * inodeStep * n; total > best {
+			groups, best = n, total
+		}
+	}
+	return groups * groupBytes, best
+}
+
+func groupsFor(bytes, inodes int64) int64 {
+	whole := bytes + bytes/64 + inodes*inodeBytes + journalBytes + slackBytes
+	return (whole + groupBytes - groupMeta - 1) / (groupBytes - groupMeta)
+}

@@ -1,0 +1,180 @@
+package disk
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+)
+
+// From linux/fs.h, linux/quota.h and linux/dqblk_xfs.h.
+const (
+	fsGetXattr       = 0x801c581f
+	fsSetXattr       = 0x401c5820
+	inheritProject   = 0x200
+	projectQuota     = 2
+	getQuota         = 0x800007<<8 | projectQuota
+	setQuota         = 0x800008<<8 | projectQuota
+	getState         = ('X'<<8+5)<<8 | projectQuota
+	projectEnforced  = 1 << 5
+	bothLimits       = 5
+	quotaBlock       = 1024
+	firstProject     = 1 << 30 // ours are in a range where nobody numbers by hand
+	maxProjectTries  = 16
+	stateBufferBytes = 256
+)
+
+type fsxattr struct {
+	flags, extent, extents, project, cowExtent uint32
+	_                                          [8]byte
+}
+
+type quotaBlockInfo struct {
+	hardBlocks, softBlocks, space  uint64
+	hardInodes, softInodes, inodes uint64
+	blockTime, inodeTime           uint64
+	valid                          uint32
+	_                              uint32
+}
+
+var (
+	errNoQuota       = errors.New("the file system has no project quota, or it is not switched on")
+	errNotEnforced   = errors.New("the file system counts projects and holds none to its quota")
+	errProjectsTaken = errors.New("each project that was tried is in use")
+)
+
+// project is the number under which a file system counts what lies in a workspace.
+type project struct {
+	path string // of the workspace
+	id   uint32
+}
+
+// newProject makes an empty folder, and all that will be in it, a project of its own.
+func newProject(path string, bytes int64) (*project, error) {
+	for range maxProjectTries {
+		var random [4]byte
+		rand.Read(random[:])
+		p := &project{path: path, id: firstProject | binary.NativeEndian.Uint32(random[:])>>2}
+		switch used, err := p.used(); {
+		case err != nil:
+			return nil, err
+		case used:
+			continue
+		}
+		if err := p.setLimit(bytes); err != nil {
+			return nil, err
+		}
+		if err := p.assign(); err != nil {
+			return nil, errors.Join(err, p.setLimit(0))
+		}
+		return p, nil
+	}
+	return nil, errProjectsTaken
+}
+
+// projectOf is the project of a workspace, nil where it is none of ours or the file system holds none.
+func projectOf(path string) (*project, error) {
+	var attr fsxattr
+	err := onFolder(path, func(fd int) error {
+		if err := ioctl(fd, fsGetXattr, &attr); err != nil {
+			return err
+		}
+		return enforced(fd)
+	})
+	if err != nil || attr.project < firstProject || attr.flags&inheritProject == 0 {
+		return nil, err
+	}
+	return &project{path, attr.project}, nil
+}
+
+func (p *project) assign() error {
+	err := onFolder(p.path, func(fd int) error {
+		var attr fsxattr
+		if err := ioctl(fd, fsGetXattr, &attr); err != nil {
+			return err
+		}
+		attr.project, attr.flags = p.id, attr.flags|inheritProject
+		return ioctl(fd, fsSetXattr, &attr)
+	})
+	if err != nil {
+		return fmt.Errorf("set the project of a workspace: %w", err)
+	}
+	return nil
+}
+
+// used reports whether something counts for the project, or it has a limit.
+func (p *project) used() (bool, error) {
+	var q quotaBlockInfo
+	err := p.quotactl(getQuota, &q)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return q != quotaBlockInfo{valid: q.valid, blockTime: q.blockTime, inodeTime: q.inodeTime}, err
+}
+
+// setLimit sets the limits that go with so many bytes; 0 is none. The workspace's own folder is not to count.
+func (p *project) setLimit(bytes int64) error {
+	q := quotaBlockInfo{valid: bothLimits}
+	if bytes > 0 {
+		q.hardBlocks = uint64(bytes+blockBytes) / quotaBlock
+		q.hardInodes = uint64(kernel.Limits{DiskBytes: bytes}.Inodes() + 1)
+	}
+	if err := p.quotactl(setQuota, &q); err != nil {
+		return fmt.Errorf("set the quota of a workspace: %w", err)
+	}
+	return nil
+}
+
+func (p *project) quotactl(command int, q *quotaBlockInfo) error {
+	return onFolder(p.path, func(fd int) error { return quotactl(fd, command, p.id, unsafe.Pointer(q)) })
+}
+
+// enforced reports as an error that no project is held to its quota where fd is.
+func enforced(fd int) error {
+	var state [stateBufferBytes]byte
+	if err := quotactl(fd, getState, 0, unsafe.Pointer(&state)); err != nil {
+		return err
+	}
+	if binary.NativeEndian.Uint16(state[2:])&projectEnforced == 0 {
+		return errNotEnforced
+	}
+	return nil
+}
+
+func quotactl(fd, command int, id uint32, data unsafe.Pointer) error {
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, uintptr(fd), uintptr(command), uintptr(id), uintptr(data), 0, 0)
+	switch errno {
+	case 0:
+		return nil
+	case unix.ESRCH, unix.ENOSYS, unix.EOPNOTSUPP, unix.ENOTBLK:
+		return fmt.Errorf("%w (%w)", errNoQuota, errno)
+	}
+	return os.NewSyscallError("quotactl_fd", errno)
+}
+
+func ioctl(fd, request int, attr *fsxattr) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(unsafe.Pointer(attr)))
+	if errno == unix.ENOTTY || errno == unix.EOPNOTSUPP {
+		return fmt.Errorf("%w (%w)", errNoQuota, errno)
+	}
+	if errno != 0 {
+		return os.NewSyscallError("ioctl", errno)
+	}
+	return nil
+}
+
+// onFolder opens a folder that user code has no part in the path of.
+func onFolder(path string, do func(fd int) error) error {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	return do(fd)
+}

@@ -1,0 +1,122 @@
+package disk
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	firstPause = time.Second // after an image that could not be made, and
+	lastPause  = time.Minute // what this grows to
+)
+
+// ready keeps images for the usual limit ready, since making one takes about ten milliseconds.
+type ready struct {
+	dir    string
+	cfg    Config
+	log    *slog.Logger
+	cancel context.CancelFunc
+	ended  chan struct{}
+	taken  chan struct{} // has room for one
+
+	mu     sync.Mutex // guards what follows
+	images []*image
+	closed bool
+}
+
+func keepReady(dir string, cfg Config) *ready {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &ready{dir: dir, cfg: cfg, log: cfg.Log, cancel: cancel, ended: make(chan struct{}), taken: make(chan struct{}, 1)}
+	go r.tend(ctx)
+	return r
+}
+
+// take is an image of that limit, made now where none is ready.
+func (r *ready) take(ctx context.Context, bytes int64) (*image, error) {
+	if bytes == r.cfg.LimitBytes {
+		r.mu.Lock()
+		var i *image
+		if n := len(r.images); n > 0 {
+			i, r.images = r.images[n-1], r.images[:n-1]
+		}
+		r.mu.Unlock()
+		if i != nil {
+			select {
+			case r.taken <- struct{}{}:
+			default:
+			}
+			return i, nil
+		}
+	}
+	return newImage(ctx, r.dir, bytes, r.cfg.MaxBytes)
+}
+
+func newImage(ctx context.Context, dir string, bytes, most int64) (*image, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return makeImage(ctx, filepath.Join(dir, rand.Text()+".ext4"), bytes, most)
+}
+
+// tend keeps the number up until ctx ends.
+func (r *ready) tend(ctx context.Context) {
+	defer close(r.ended)
+	pause := firstPause
+	for ctx.Err() == nil {
+		if !r.missing() {
+			select {
+			case <-r.taken:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		i, err := newImage(ctx, r.dir, r.cfg.LimitBytes, r.cfg.MaxBytes)
+		if err == nil {
+			r.put(i)
+			pause = firstPause
+			continue
+		}
+		if ctx.Err() == nil {
+			r.log.Error("make an image for a workspace", "error", err, "next_try_in", pause)
+		}
+		wait := time.NewTimer(pause)
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func (r *ready) missing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.images) < r.cfg.Ready
+}
+
+func (r *ready) put(i *image) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.images = append(r.images, i)
+}
+
+func (r *ready) close() error {
+	r.cancel()
+	<-r.ended
+	r.mu.Lock()
+	images := r.images
+	r.images = nil
+	r.mu.Unlock()
+	var errs []error
+	for _, i := range images {
+		errs = append(errs, i.discard())
+	}
+	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
+}

@@ -1,0 +1,103 @@
+package kernel
+
+import (
+	"fmt"
+
+	"talaria/kernel/workspace"
+)
+
+// DiskHold is what holds a workspace to its bytes and inodes.
+type DiskHold string
+
+// What holds a workspace.
+const (
+	DiskWatched DiskHold = ""      // nothing: somebody looks
+	DiskQuota   DiskHold = "quota" // a project quota of the file system
+	DiskImage   DiskHold = "image" // it is a file system of its own
+)
+
+// What a file system of its own, or a quota, counts of an empty workspace.
+const (
+	emptyBytes       = 4096 // its own folder
+	emptyImageInodes = 10   // those that ext4 has for itself; the folder is one of them
+)
+
+// How little room there is where something could not be written: for whole blocks, and for the largest piece that ext4
+// takes in one, 8 MiB, and what belongs to it.
+const (
+	fullBytes       = 64 << 10
+	almostFullBytes = 16 << 20
+)
+
+// HeldUsage is what files take of a workspace that is held, by what its file system says.
+func HeldUsage(hold DiskHold, space workspace.Space) (bytes, inodes int64) {
+	empty := int64(1)
+	if hold == DiskImage {
+		empty = emptyImageInodes
+	}
+	return max(0, space.Used-emptyBytes), max(0, space.UsedInodes-empty)
+}
+
+// DiskLayer says in words for people what holds a workspace, and how many files an image has room for.
+func DiskLayer(hold DiskHold, limits Limits, imageFiles int64) string {
+	size := fmt.Sprintf("%d MiB", limits.DiskBytes>>20)
+	switch hold {
+	case DiskQuota:
+		return fmt.Sprintf("disk: project quota, %s and %d files; RLIMIT_FSIZE for each file", size, limits.Inodes())
+	case DiskImage:
+		return fmt.Sprintf("disk: loop image, %s and %d files; RLIMIT_FSIZE for each file", size, imageFiles)
+	}
+	return fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %d MiB or what is written in 1 s (4 s by what runs "+
+		"on after a cell); RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
+}
+
+// refused is the limit behind ENOSPC, or nil: where a large piece was refused, the workspace has room for smaller ones.
+func (k *interpreter) refused(limits Limits) *LimitHit {
+	if hit := k.fullDisk(limits); hit != nil || k.watch == nil || k.watch.hold == DiskWatched {
+		return hit
+	}
+	meter, ok := k.sandbox.(TmpMeter)
+	if !ok {
+		return nil
+	}
+	if free, err := meter.TmpFree(); err != nil || free < fullBytes { // then it was there
+		return nil
+	}
+	space, err := k.watch.dir.Space()
+	if err != nil || space.Free >= almostFullBytes {
+		return nil
+	}
+	bytes, _ := HeldUsage(k.watch.hold, space)
+	return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
+}
+
+// measureHeld is measure where the operating system holds the workspace.
+func (w *watcher) measureHeld(limits Limits) (bytes, inodes int64, hit *LimitHit, err error) {
+	space, err := w.dir.Space()
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	bytes, inodes = HeldUsage(w.hold, space)
+	switch {
+	case limits.DiskBytes <= 0:
+	case space.Free < fullBytes:
+		hit = &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
+	case space.FreeInodes == 0:
+		hit = &LimitHit{Name: "disk_inodes", Value: inodes, Used: inodes}
+	}
+	return bytes, inodes, hit, nil
+}
+
+// lookAtHeldDisk finds out what the workspace takes, and whether it is full: that ends nothing, since nothing more can be
+// written. The caller holds looking.
+func (w *watcher) lookAtHeldDisk(limits Limits) {
+	bytes, _, hit, err := w.measureHeld(limits)
+	if err != nil {
+		if w.ctx.Err() == nil {
+			w.k.log.Debug("measure the workspace", "error", err)
+		}
+		return
+	}
+	w.used.Store(bytes)
+	w.full = hit
+}
