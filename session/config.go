@@ -11,6 +11,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/disk"
 	"talaria/store"
 )
 
@@ -44,6 +45,7 @@ type Config struct {
 	Version   string
 
 	SessionsDir  string               // holds a folder for each session
+	Disk         *disk.Store          // of SessionsDir, which the caller closes; optional: plain directories
 	Environments []kernel.Environment // the first is the default
 	Tier         string               // of isolation
 	UIDBase      int                  // first user id of sessions' files and processes; 0: all belong to the server's user

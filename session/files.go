@@ -198,13 +198,16 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
 		return false, f, err
 	}
+	room := max(0, quota-used)
 	if old, err := s.dir.Stat(name); err == nil && old.Kind == workspace.File {
-		used -= min(used, old.Size)
+		if s.dir.Held() == kernel.DiskWatched {
+			room = max(0, quota-used+min(used, old.Size))
+		} // else both have to fit until the new one is whole
 	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
 		return false, f, api.Errorf(api.CodeDiskLimit,
 			"the workspace has %d files, the most for its limits.disk_bytes is %d; delete files or raise the limit", inodes, most)
 	}
-	created, e, err := s.dir.Write(ctx, name, r, max(0, quota-used))
+	created, e, err := s.dir.Write(ctx, name, r, room)
 	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {
 		return false, f, api.Errorf(api.CodeDiskLimit,
 			"limits.disk_bytes is %d and %d are used: %.200q does not fit; delete files or raise the limit", quota, used, name)

@@ -240,8 +240,13 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err := s.m.permitNetwork(reached); err != nil { // the bounds are not those of its creation
 		return err
 	}
+	root, release, err := s.dir.Hold()
+	if err != nil {
+		return err
+	}
+	defer release()
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: s.dir.File(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
-	"talaria/kernel/workspace"
+	"talaria/kernel/disk"
 	"talaria/store"
 )
 
@@ -39,6 +39,12 @@ type Manager struct {
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	if len(cfg.Environments) == 0 {
 		return nil, errors.New("no Python environment is configured")
+	}
+	if cfg.Disk == nil {
+		var err error
+		if cfg.Disk, err = disk.Open(ctx, disk.Config{Root: cfg.SessionsDir, Mode: disk.Watched}); err != nil {
+			return nil, err
+		}
 	}
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
@@ -224,7 +230,7 @@ func (s *Session) release(ctx context.Context) error {
 	s.m.mu.Unlock()
 	s.files.Lock()
 	defer s.files.Unlock()
-	err := errors.Join(s.dir.Close(), s.packages.Close(), workspace.Delete(ctx, s.m.cfg.SessionsDir, s.id))
+	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
 	if err == nil {
 		s.m.freeUID(s.uid) // or its next owner would have these files
 	}
@@ -249,14 +255,16 @@ func (m *Manager) room(ctx context.Context) error {
 }
 
 func (m *Manager) furnish(row store.Session) (*Session, error) {
-	dir, err := workspace.Create(m.cfg.SessionsDir, row.ID, row.UID)
+	ctx := context.Background()
+	dir, err := m.cfg.Disk.Create(ctx, row.ID, row.UID, row.Limits.DiskBytes)
 	if err != nil {
 		return nil, err
 	}
-	if err := dir.Close(); err != nil {
-		return nil, err
+	s, err := m.sessionIn(ctx, row, dir)
+	if err != nil {
+		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
 	}
-	return m.newSession(context.Background(), row)
+	return s, nil
 }
 
 // firstKernel starts the first kernel of a new session. On the session's goroutine.

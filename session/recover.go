@@ -13,7 +13,6 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
-	"talaria/kernel/workspace"
 	"talaria/store"
 )
 
@@ -285,7 +284,7 @@ func (m *Manager) leftFolders(ctx context.Context) error {
 		if known[e.Name()] || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if err := workspace.Delete(ctx, m.cfg.SessionsDir, e.Name()); err != nil {
+		if err := m.cfg.Disk.Delete(ctx, e.Name()); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/disk"
 	"talaria/kernel/workspace"
 	"talaria/store"
 )
@@ -35,7 +36,7 @@ type Session struct {
 	network   api.Network
 	createdAt int64
 	redact    *redactor
-	dir       *workspace.Dir // its workspace
+	dir       *disk.Workspace
 	packages  *workspace.Dir
 	journal   *journal
 	log       *slog.Logger
@@ -85,11 +86,20 @@ type Session struct {
 
 // newSession makes the session of a row, without a goroutine.
 func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, error) {
-	env, err := m.environment(r.Environment)
+	dir, err := m.cfg.Disk.Load(r.ID, r.UID, r.Limits.DiskBytes)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.WorkspaceFolder))
+	s, err := m.sessionIn(ctx, r, dir)
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return s, nil
+}
+
+// sessionIn is newSession with its workspace, which it takes over unless there is an error.
+func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Workspace) (*Session, error) {
+	env, err := m.environment(r.Environment)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +110,7 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 	}
 	packages, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
 	if err != nil {
-		return nil, errors.Join(err, dir.Close())
+		return nil, err
 	}
 	var snapshot workspace.Snapshot
 	if b, err := m.cfg.Store.Snapshot(ctx, r.N); err == nil && b != nil {
@@ -206,13 +216,23 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 	return s.do(ctx, func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
 }
 
-func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
+func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	s.mu.Lock()
 	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS}
 	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
 		return err
+	}
+	if set.limits.DiskBytes != before.DiskBytes {
+		if err := s.limitDisk(set.limits.DiskBytes); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, s.limitDisk(before.DiskBytes))
+			}
+		}()
 	}
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
@@ -258,6 +278,15 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) error {
 			s.armReaper()
 		},
 	})
+}
+
+// limitDisk changes what the workspace may take, where something else than the kernel's host holds it.
+func (s *Session) limitDisk(bytes int64) error {
+	err := s.dir.SetLimit(bytes)
+	if errors.Is(err, disk.ErrCapacity) {
+		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; make a new session", bytes, err)
+	}
+	return err
 }
 
 // key names the present or last kernel. The caller holds s.mu.

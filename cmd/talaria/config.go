@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talaria/api"
+	"talaria/kernel/disk"
 	"talaria/session"
 )
 
@@ -45,6 +47,7 @@ type config struct {
 	UIDBase        int           `koanf:"uid-base"`
 	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
 	Network        network       `koanf:"network"`
+	Disk           string        `koanf:"disk"` // what holds workspaces to limits.disk_bytes
 }
 
 // network bounds what sessions may ask to reach.
@@ -112,6 +115,7 @@ func defaults() config {
 		Ceilings:       limits(session.DefaultCeilings),
 		UIDBase:        1_900_000_000,
 		Network:        network{MaxMode: "full"},
+		Disk:           string(disk.Auto),
 	}
 }
 
@@ -213,6 +217,9 @@ func (c config) check() error {
 	}
 	if _, err := c.patterns(); err != nil {
 		return err
+	}
+	if !slices.Contains(disk.Modes, disk.Mode(c.Disk)) {
+		return fmt.Errorf("configuration: disk is auto, quota, image or watched, not %q", c.Disk)
 	}
 	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 {
 		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes and max-sessions cannot be negative")

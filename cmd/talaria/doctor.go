@@ -77,6 +77,8 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 			Detail: fmt.Sprintf("Python %s at %s; %s", env.Version, env.Python, first(strings.Join(env.Modules, ", "), "no data libraries")),
 		})
 	}
+	held, holds := diskFindings(ctx, c)
+	fit = fit && holds
 	temp, err := os.MkdirTemp("", "talaria-doctor-")
 	if err != nil {
 		return append(findings, kernel.Finding{Name: "temporary files", Detail: err.Error(), Remedy: "make $TMPDIR writable"}), false
@@ -93,6 +95,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	defer backend.Close()
 	probe := backend.Probe(ctx)
 	findings = append(findings, probe.Findings...)
+	findings = append(findings, held...)
 	if probe.OK {
 		for _, env := range found {
 			findings = append(findings, warmFindings(ctx, backend, env)...)

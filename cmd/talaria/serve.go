@@ -21,6 +21,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/disk"
 	"talaria/kernel/link"
 	"talaria/kernel/namespace"
 	"talaria/server"
@@ -55,6 +56,7 @@ func serveCommand() *cobra.Command {
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
 	addHostFlags(f)
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
+	f.String("disk", d.Disk, "what holds workspaces to their limit: auto, quota, image or watched")
 	f.String("tz", d.TZ, "time zone of kernels")
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
 	return cmd
@@ -95,7 +97,12 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closing(&err, hosts.Close)
 	hosts.Warm(environments)
-	sessions, err := openSessions(ctx, c, db, hosts, environments, log)
+	workspaces, err := openDisk(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, workspaces.Close)
+	sessions, err := openSessions(ctx, c, db, hosts, workspaces, environments, log)
 	if err != nil {
 		return err
 	}
@@ -229,7 +236,7 @@ func discover(ctx context.Context, c config) ([]kernel.Environment, error) {
 	return found, nil
 }
 
-func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client,
+func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store,
 	environments []kernel.Environment, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
@@ -253,7 +260,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
-		SessionsDir: sessionsDir(c), Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
+		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
 		MountRoots: mountRoots, Network: c.Network.bounds(),

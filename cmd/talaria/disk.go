@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"talaria/kernel"
+	"talaria/kernel/disk"
+)
+
+// imagesForEach is how many images of workspaces are kept ready for each ready kernel: sessions come in bursts, and an
+// image that is not used yet takes less than a megabyte of the disk.
+const imagesForEach = 2
+
+func openDisk(ctx context.Context, c config, log *slog.Logger) (*disk.Store, error) {
+	if err := os.MkdirAll(sessionsDir(c), 0o755); err != nil {
+		return nil, err
+	}
+	return disk.Open(ctx, disk.Config{
+		Root: sessionsDir(c), Mode: disk.Mode(c.Disk), LimitBytes: c.Limits.DiskBytes, MaxBytes: c.Ceilings.DiskBytes,
+		Ready: max(1, imagesForEach*c.Pool), Log: log,
+	})
+}
+
+// diskFindings tries what holds workspaces where the state directory is or will be, and leaves nothing behind.
+func diskFindings(ctx context.Context, c config) (findings []kernel.Finding, ok bool) {
+	place := sessionsDir(c)
+	for {
+		_, err := os.Stat(place)
+		if err == nil || place == filepath.Dir(place) {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return []kernel.Finding{{Name: "limit of the disk", Detail: err.Error()}}, false
+		}
+		place = filepath.Dir(place)
+	}
+	return disk.Probe(ctx, place, disk.Mode(c.Disk), c.Ceilings.DiskBytes)
+}
