@@ -395,6 +395,7 @@ func (s *Server) stop(t *testing.T) {
 	for _, left := range append(mounts(s.StateDir), groups(s.StateDir)...) {
 		t.Errorf("left after the server's end: %s", left)
 	}
+	releasedImages(t, s.StateDir)
 	entries, err := os.ReadDir(s.temp)
 	if err != nil {
 		t.Error(err)

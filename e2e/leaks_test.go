@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -91,6 +92,50 @@ func mounts(dir string) []string {
 		}
 	}
 	return found
+}
+
+// loops are the images in a directory that loop devices of this machine work on, deleted ones included.
+func loops(dir string) []string {
+	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var found []string
+	for _, file := range files {
+		if image, err := os.ReadFile(file); err == nil && strings.HasPrefix(string(image), dir+"/") {
+			found = append(found, "loop device "+file+" of "+strings.TrimSpace(string(image)))
+		}
+	}
+	return found
+}
+
+// releasedImages checks that no image of a server's sessions is in use. A loop device holds a lock on its image as long as
+// it is there, and goes a moment after the last process that used it.
+func releasedImages(t *testing.T, stateDir string) {
+	t.Helper()
+	images, err := filepath.Glob(filepath.Join(stateDir, "sessions", "*", "*.ext4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range images {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := make(chan error, 1)
+		go func() {
+			defer f.Close()
+			free <- syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		}()
+		select {
+		case err := <-free:
+			if err != nil {
+				t.Errorf("lock %s: %v", path, err)
+			}
+		case <-time.After(ending):
+			t.Errorf("the image %s is still in use: %v", path, loops(stateDir))
+		}
+	}
 }
 
 // instances are the state directories that servers ran on.
@@ -180,6 +225,7 @@ func leftovers() []string {
 	for _, dir := range instances.dirs {
 		found = append(found, mounts(dir)...)
 		found = append(found, groups(dir)...)
+		found = append(found, loops(dir)...)
 		if _, err := os.Stat(dir); err == nil {
 			found = append(found, "directory "+dir)
 		}
@@ -199,5 +245,8 @@ func TestTheLeakCheckSeesProcessesAndControlGroups(t *testing.T) {
 	}
 	if os.Getuid() == 0 && len(groups(s.StateDir)) == 0 {
 		t.Error("no control group of a living session is to be seen")
+	}
+	if os.Getuid() == 0 && imagesHere(t) && len(loops(s.StateDir)) == 0 {
+		t.Error("no image of a living session is to be seen")
 	}
 }

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -71,19 +74,52 @@ func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
 	return bytes, files
 }
 
+// imagesHere reports whether this machine can hold workspaces in images, which takes root.
+func imagesHere(t *testing.T) bool {
+	t.Helper()
+	_, err := exec.LookPath("mkfs.ext4")
+	control, openErr := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err := errors.Join(err, openErr); err != nil {
+		t.Logf("workspaces are watched as root too: %v", err)
+		return false
+	}
+	return control.Close() == nil
+}
+
+// isHeld reports whether the operating system holds a session's workspace, and checks that it does where it can.
+func isHeld(t *testing.T, c *client.Client, session string, who identity) (held bool) {
+	t.Helper()
+	runOK(t, c, session, "1") // by then it is known
+	info, err := c.Session(within(t), session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers := strings.Join(info.Isolation.Layers, "\n")
+	held = strings.Contains(layers, "disk: loop image, ") || strings.Contains(layers, "disk: project quota, ")
+	if !held && !strings.Contains(layers, "disk: watched, ") || !held && who == asRoot && imagesHere(t) {
+		t.Errorf("the layers are %q", info.Isolation.Layers)
+	}
+	return held
+}
+
 func TestAFullWorkspaceIsHeldAndToldAndCanBeEmptied(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(32 << 20))}})
+		held := isHeld(t, c, id, who)
+		least := int64(32 << 20)
+		if held { // not a block more, and maybe a few less
+			least -= 64 << 10
+		}
 		const fill = `import os
 for i in range(1000):
     with open(f"f{i}", "wb") as f:
         for _ in range(4):
             f.write(bytes(1 << 20))`
 		limit := limited(t, c, id, fill, "disk_bytes", "DiskLimit", "OSError")
-		if limit.Value != 32<<20 || limit.Used < limit.Value {
+		if limit.Value != 32<<20 || limit.Used < least || held && limit.Used > 32<<20 {
 			t.Errorf("the limit is told as %+v", limit)
 		}
 		if used, _ := workspaceUse(t, s); used > (32+64)<<20 {
@@ -91,10 +127,13 @@ for i in range(1000):
 		}
 		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")
 		info, err := c.Session(within(t), id)
-		if err != nil || !strings.Contains(strings.Join(info.Isolation.Layers, "\n"), "disk: watched, 32 MiB and 8192 files, may overshoot") {
-			t.Errorf("the layers are %q (%v)", info.Isolation.Layers, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if info.Usage.DiskBytes < 32<<20 || info.Usage.PeakMemoryBytes <= 0 {
+		if layers := strings.Join(info.Isolation.Layers, "\n"); !strings.Contains(layers, ", 32 MiB and 81") {
+			t.Errorf("the layers are %q", layers)
+		}
+		if info.Usage.DiskBytes < least || info.Usage.PeakMemoryBytes <= 0 {
 			t.Errorf("the usage is %+v", info.Usage)
 		}
 
@@ -117,9 +156,10 @@ func TestFilesThatAreManyDeletedOrDeepCountToo(t *testing.T) {
 		s := start(t, options{as: who})
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(16 << 20))}})
+		held := isHeld(t, c, id, who)
 		limit := limited(t, c, id, `for i in range(100_000):
-    open(f"f{i}", "w").close()`, "disk_inodes", "DiskLimit")
-		if limit.Value != 4096 {
+    open(f"f{i}", "w").close()`, "disk_inodes", "DiskLimit", "OSError")
+		if limit.Value > 4096 || limit.Value < 4080 || !held && limit.Value != 4096 {
 			t.Errorf("the limit is told as %+v", limit)
 		}
 		if _, files := workspaceUse(t, s); files > 4096+16384+100 {
@@ -135,6 +175,9 @@ for i in range(500):
     for _ in range(4):
         if f.write(bytes(1 << 20)) != 1 << 20: raise OSError("short")`, "disk_bytes", "DiskLimit", "OSError")
 		runOK(t, c, id, "for f in held: f.close()")
+		if held { // neither depth nor a cell that goes on regardless is a way past it
+			return
+		}
 		limited(t, c, id, `import os, time
 for i in range(80):
     os.mkdir("d")
