@@ -16,11 +16,8 @@ const (
 	DiskImage   DiskHold = "image" // it is a file system of its own
 )
 
-// What a file system of its own, or a quota, counts of an empty workspace.
-const (
-	emptyBytes       = 4096 // its own folder
-	emptyImageInodes = 10   // those that ext4 has for itself; the folder is one of them
-)
+// emptyImageInodes are those that ext4 has for itself; the workspace's own folder is one of them.
+const emptyImageInodes = 10
 
 // How little room there is where something could not be written: for whole blocks, and for the largest piece that ext4
 // takes in one, 8 MiB, and what belongs to it.
@@ -35,7 +32,7 @@ func HeldUsage(hold DiskHold, space workspace.Space) (bytes, inodes int64) {
 	if hold == DiskImage {
 		empty = emptyImageInodes
 	}
-	return max(0, space.Used-emptyBytes), max(0, space.UsedInodes-empty)
+	return space.Used, max(0, space.UsedInodes-empty)
 }
 
 // DiskLayer says in words for people what holds a workspace, and how many files an image has room for.

@@ -122,7 +122,11 @@ func (p *project) used() (bool, error) {
 func (p *project) setLimit(bytes int64) error {
 	q := quotaBlockInfo{valid: bothLimits}
 	if bytes > 0 {
-		q.hardBlocks = uint64(bytes+blockBytes) / quotaBlock
+		var st unix.Stat_t
+		if err := unix.Lstat(p.path, &st); err != nil {
+			return &os.PathError{Op: "stat", Path: p.path, Err: err}
+		}
+		q.hardBlocks = uint64(bytes+st.Blocks*512) / quotaBlock
 		q.hardInodes = uint64(kernel.Limits{DiskBytes: bytes}.Inodes() + 1)
 	}
 	if err := p.quotactl(setQuota, &q); err != nil {

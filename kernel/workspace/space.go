@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -14,14 +15,16 @@ type Space struct {
 }
 
 // Space asks the file system, which takes microseconds. Only where something holds the workspace is it the workspace's
-// own; the workspace's folder is counted.
+// own. The bytes of the workspace's own folder are left out; its inode is counted.
 func (d *Dir) Space() (Space, error) {
 	var st unix.Statfs_t
-	if err := d.use(func(fd int) error { return unix.Fstatfs(fd, &st) }); err != nil {
+	var folder unix.Stat_t
+	err := d.use(func(fd int) error { return errors.Join(unix.Fstatfs(fd, &st), unix.Fstat(fd, &folder)) })
+	if err != nil {
 		return Space{}, fmt.Errorf("ask the file system of the workspace: %w", err)
 	}
 	return Space{
-		Used: int64(st.Blocks-st.Bfree) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
+		Used: max(0, int64(st.Blocks-st.Bfree)*st.Bsize-folder.Blocks*512), Free: int64(st.Bavail) * st.Bsize,
 		UsedInodes: int64(st.Files - st.Ffree), FreeInodes: int64(st.Ffree),
 	}, nil
 }
