@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,8 @@ type Store struct {
 	cfg   Config
 	hold  kernel.DiskHold // of new workspaces
 	ready *ready          // nil where there are no images
+
+	leaving sync.WaitGroup // discarded workspaces that are still mounted
 }
 
 // Open finds out by trying what can hold workspaces, and begins to keep images ready where that is images. It is an error
@@ -84,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		causes = append(causes, err)
 		if cfg.Mode != Auto {
-			return nil, fmt.Errorf("disk: %s cannot be had: %w; choose another, or auto", cfg.Mode, err)
+			return nil, fmt.Errorf("disk: %s cannot be had%s: %w; choose another, or auto", cfg.Mode, asUser(), err)
 		}
 	}
 	if s.hold == kernel.DiskWatched && len(causes) > 0 {
@@ -118,13 +121,23 @@ func (s *Store) try(ctx context.Context, hold kernel.DiskHold) error {
 	return tryImage(ctx, s.readyDir(), s.cfg)
 }
 
+// asUser is what to say first of what only root can have.
+func asUser() string {
+	if os.Geteuid() != 0 {
+		return ", which takes root"
+	}
+	return ""
+}
+
 func (s *Store) readyDir() string { return filepath.Join(s.cfg.Root, ".images") }
 
 // Hold is what holds new workspaces.
 func (s *Store) Hold() kernel.DiskHold { return s.hold }
 
-// Close lets go of the images that are kept ready. Workspaces stay usable. It is idempotent.
+// Close lets go of the images that are kept ready, and waits until nothing is left of discarded workspaces. All others stay
+// usable. It is idempotent.
 func (s *Store) Close() error {
+	s.leaving.Wait()
 	if s.ready == nil {
 		return nil
 	}
@@ -174,14 +187,14 @@ func (s *Store) holdTo(ctx context.Context, dir *workspace.Dir, name string, uid
 	if err := errors.Join(dir.Close(), os.Remove(s.workspace(name))); err != nil {
 		return nil, errors.Join(err, made.discard())
 	}
-	return imageWorkspace(made), nil
+	return s.imageWorkspace(made), nil
 }
 
 // Load is the workspace of a session as it was made. It takes nothing of the machine until it is used.
 func (s *Store) Load(name string, uid int, bytes int64) (*Workspace, error) {
 	info, err := os.Lstat(s.image(name))
 	if err == nil && info.Mode().IsRegular() {
-		return imageWorkspace(&image{path: s.image(name), uid: uid, limit: bytes}), nil
+		return s.imageWorkspace(&image{path: s.image(name), uid: uid, limit: bytes}), nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open workspace: %w", err)
@@ -211,13 +224,14 @@ func (s *Store) image(name string) string { return filepath.Join(s.cfg.Root, nam
 // Workspace is one session's, with what holds it. It is safe for concurrent use.
 type Workspace struct {
 	*workspace.Dir
+	store   *Store // of an image
 	hold    kernel.DiskHold
 	image   *image
 	project *project
 }
 
-func imageWorkspace(i *image) *Workspace {
-	return &Workspace{Dir: workspace.OnUse(i.path, i.open), hold: kernel.DiskImage, image: i}
+func (s *Store) imageWorkspace(i *image) *Workspace {
+	return &Workspace{store: s, Dir: workspace.OnUse(i.path, i.open), hold: kernel.DiskImage, image: i}
 }
 
 // Held is what holds the workspace to its limit.
@@ -258,18 +272,38 @@ func (w *Workspace) Close() error {
 	return err
 }
 
-// Discard is Close for a workspace that is deleted: what is still to be written to its disk never is. No process uses it
-// any more.
+// Discard is Close for a workspace that is about to be deleted. No process uses it any more.
 func (w *Workspace) Discard() error {
-	var errs []error
 	if w.image != nil {
-		errs = append(errs, w.image.shutDown())
+		w.discardImage()
+		return nil
 	}
-	errs = append(errs, w.Close())
+	err := w.Close()
 	if w.project != nil {
-		errs = append(errs, w.project.setLimit(0))
+		err = errors.Join(err, w.project.setLimit(0))
 	}
-	return errors.Join(errs...)
+	return err
+}
+
+// discardImage unmounts in the background, since that takes some ten milliseconds; what is still to be written to the disk
+// never is.
+func (w *Workspace) discardImage() {
+	var root *os.File
+	var release func()
+	var err error
+	if w.Dir.IsOpen() {
+		root, release, err = w.Dir.Hold()
+	}
+	err = errors.Join(err, w.Dir.Close()) // with release, where it is held
+	w.store.leaving.Go(func() {
+		if root != nil {
+			err = errors.Join(err, shutDown(root))
+			release()
+		}
+		if err := errors.Join(err, w.image.close()); err != nil {
+			w.store.cfg.Log.Warn("unmount a deleted workspace", "error", err)
+		}
+	})
 }
 
 // lock waits for the lock of a file that the loop device of an image holds as long as it is there.

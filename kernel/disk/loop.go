@@ -3,7 +3,6 @@ package disk
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,12 +94,9 @@ func findLoop(file *os.File) (*os.File, error) {
 	}
 	for _, dir := range bound {
 		path := "/dev/" + filepath.Base(filepath.Dir(dir))
-		device, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) {
-			continue
-		}
+		device, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return nil, err
+			continue // it goes at this moment, or is not for us
 		}
 		if info, err := unix.IoctlLoopGetStatus64(int(device.Fd())); err == nil && info.Device == st.Dev && info.Inode == st.Ino {
 			return device, nil

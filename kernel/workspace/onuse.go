@@ -26,6 +26,13 @@ func (d *Dir) Hold() (root *os.File, release func(), err error) {
 	return root, func() { d.release(root) }, nil
 }
 
+// IsOpen reports whether the directory is open at this moment.
+func (d *Dir) IsOpen() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.root != nil
+}
+
 // use calls fn with the root's descriptor, which stays open meanwhile even if Close is called.
 func (d *Dir) use(fn func(fd int) error) error {
 	root, err := d.hold()
