@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"talaria/kernel/workspace"
 )
 
@@ -66,6 +68,20 @@ func (k *interpreter) refused(limits Limits) *LimitHit {
 	}
 	bytes, _ := HeldUsage(k.watch.hold, space)
 	return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
+}
+
+// endedByFullDisk is the limit of a kernel that wrote to a mapped file for which the workspace has no room, which the
+// operating system answers with SIGBUS; else nil.
+func (k *interpreter) endedByFullDisk() *LimitHit {
+	select {
+	case <-k.process.Done():
+	default:
+		return nil
+	}
+	if k.watch == nil || k.watch.hold == DiskWatched || k.process.Exit().Signal != unix.SIGBUS {
+		return nil
+	}
+	return k.fullDisk(k.limitsNow())
 }
 
 // measureHeld is measure where the operating system holds the workspace.

@@ -276,6 +276,7 @@ func (k *interpreter) supervise() {
 	}
 	k.awaitEnd()
 	ended := time.Now()
+	full := k.endedByFullDisk()
 	if k.watch != nil {
 		k.watch.stop()
 	}
@@ -285,7 +286,7 @@ func (k *interpreter) supervise() {
 	closed := make(chan error, 1)
 	go func() { closed <- k.sandbox.Close() }()
 	err, isClosed := k.awaitClosed(closed)
-	k.finish(ended, after)
+	k.finish(ended, after, full)
 	k.frames.close()
 	closeStreams(k.process)
 	k.readers.Wait()
@@ -364,8 +365,8 @@ func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool
 	return err, true
 }
 
-// finish emits the last records.
-func (k *interpreter) finish(ended time.Time, after Usage) {
+// finish emits the last records. full is the limit of the disk that ended the kernel, or nil.
+func (k *interpreter) finish(ended time.Time, after Usage, full *LimitHit) {
 	defer k.records.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -383,6 +384,9 @@ func (k *interpreter) finish(ended time.Time, after Usage) {
 	if k.cause == nil && died.Exit.Limit == LimitMemory {
 		used := max(peak(after), k.limits.MemoryBytes) // it was reached, whatever can still be measured
 		died.Limit = &LimitHit{Name: "memory_bytes", Value: k.limits.MemoryBytes, Used: used}
+	}
+	if k.cause == nil && full != nil {
+		died.Reason, died.Limit = LimitDisk, full
 	}
 	if k.cause != nil && k.cause.limit != nil {
 		died.Limit = k.cause.limit
