@@ -10,7 +10,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 # What kernels need, and what only the tests need, as Debian names it.
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
-TEST_PACKAGES   := chromium curl procps util-linux python3-websockets redis-server python3-redis
+TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis
 
 export CGO_ENABLED := 1
 
@@ -62,7 +62,7 @@ setup: ## Install Python and the data libraries if they are missing
 
 .PHONY: test-setup
 test-setup:
-	@( for tool in chromium curl pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import redis, websockets' ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import redis, websockets' ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 
 .PHONY: install

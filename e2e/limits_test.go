@@ -176,6 +176,13 @@ for i in range(500):
         if f.write(bytes(1 << 20)) != 1 << 20: raise OSError("short")`, "disk_bytes", "DiskLimit", "OSError")
 		runOK(t, c, id, "for f in held: f.close()")
 		if held { // neither depth nor a cell that goes on regardless is a way past it
+			e := run(t, c, id, `import mmap
+f = open("sparse", "w+b")
+for i in range(4):
+    f.truncate((i + 1) << 23)
+    m = mmap.mmap(f.fileno(), 0)
+    for at in range(0, len(m), 4096): m[at] = 1`)
+			wantEnd(t, e, api.StatusDied, "disk_limit", api.VariablesLost)
 			return
 		}
 		limited(t, c, id, `import os, time

@@ -32,6 +32,8 @@ type Check struct {
 	Quick bool   // takes well under a second
 	Alone bool   // has a session for itself, since it spoils it
 	Needs []Need
+	// Holds is what holds the limit that is tried. Without it the limit is watched, and may be passed by a little.
+	Holds Need
 	Cell  string
 	// Request is how the cell is run, and Limits are those of a session that is Alone; both optional.
 	Request api.ExecutionRequest
@@ -53,6 +55,7 @@ type Need string
 const (
 	NeedMemoryGroup Need = "memory-cgroup"
 	NeedCPUGroup    Need = "cpu-cgroup"
+	NeedHeldDisk    Need = "held-disk"   // the operating system holds workspaces
 	NeedRoot        Need = "root"        // the server is root's
 	NeedOtherOwner  Need = "other-owner" // a second owner's token
 )

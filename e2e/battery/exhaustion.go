@@ -100,7 +100,7 @@ try:
     for made in range(100_000): os.close(os.open(f"/tmp/d/{made}", os.O_CREAT))
 except OSError as e: error = error_name(e.errno)
 say(error=error, few=made < 50_000)`, Judge: all(saw("error", "ENOSPC"), saw("few", "true"))},
-	{Name: "exhaustion/workspace-bytes", Alone: true, Cell: `
+	{Name: "exhaustion/workspace-bytes", Alone: true, Holds: NeedHeldDisk, Cell: `
 error = "ok"
 for n in range(80):
     error = attempt(os.mkdir, f"/workspace/{n}")
@@ -108,7 +108,7 @@ for n in range(80):
     if error != "ok": break
     time.sleep(0.05)
 say(error=error)`, Judge: judgeWorkspaceBytes},
-	{Name: "exhaustion/workspace-inodes", Alone: true, Cell: `
+	{Name: "exhaustion/workspace-inodes", Alone: true, Holds: NeedHeldDisk, Cell: `
 error = "ok"
 try:
     for folder in range(64):

@@ -69,7 +69,7 @@ type Options struct {
 type Result struct {
 	Check   Check
 	Outcome Outcome
-	Lacks   Need // for want of which it was not run
+	Lacks   Need // for want of which it was not run, or a limit was passed
 	Detail  string
 	Took    time.Duration
 }
@@ -146,6 +146,8 @@ func needs(layers []string) []Need {
 			found = append(found, NeedMemoryGroup)
 		case what == "cpu" && group:
 			found = append(found, NeedCPUGroup)
+		case what == "disk" && !strings.HasPrefix(how, "watched"):
+			found = append(found, NeedHeldDisk)
 		case what == "user" && strings.Contains(how, "this session's own"):
 			found = append(found, NeedRoot)
 		}
@@ -238,6 +240,9 @@ func (b *battery) run(ctx context.Context, c Check, session string) Result {
 		r.Detail = err.Error()
 	}
 	r.Outcome, r.Took = outcomeOf(err), time.Since(begin)
+	if r.Outcome == Bounded && c.Holds != "" && !slices.Contains(b.has, c.Holds) {
+		r.Lacks = c.Holds
+	}
 	return r
 }
 

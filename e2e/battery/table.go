@@ -10,7 +10,7 @@ import (
 var expected embed.FS
 
 // Promise is what a table says of a check: how it ends, or that it is pending, being a thing that the program does not
-// do. Without names a need; a machine that lacks it cannot make the check. What is promised to be [Bounded] may as well
+// do. Without names a need; a machine that lacks it cannot make the check, or watches a limit that others hold. What is promised to be [Bounded] may as well
 // pass: whether a limit that is watched is passed at all depends on the moment.
 type Promise struct {
 	Outcome Outcome
@@ -68,7 +68,7 @@ func (t Table) Differs(r Result) string {
 		return "is not in the table"
 	case r.Outcome == p.Outcome, r.Outcome == Failed && p.Outcome == Pending, r.Outcome == Passed && p.Outcome == Bounded:
 		return ""
-	case r.Outcome == NotRun && r.Lacks != "" && r.Lacks == p.Without:
+	case (r.Outcome == NotRun || r.Outcome == Bounded) && r.Lacks != "" && r.Lacks == p.Without:
 		return ""
 	case p.Outcome == Pending:
 		return fmt.Sprintf("is pending, and ended %q", r.Outcome)
@@ -84,6 +84,6 @@ func (t Table) Differs(r Result) string {
 func (t Table) Broken(r Result) bool {
 	p := t[r.Check.Name]
 	promised := p.Outcome == Passed || p.Outcome == Bounded
-	kept := r.Outcome == Passed || r.Outcome == p.Outcome || r.Outcome == NotRun && r.Lacks == p.Without && r.Lacks != ""
+	kept := r.Outcome == Passed || r.Outcome == p.Outcome || (r.Outcome == NotRun || r.Outcome == Bounded) && r.Lacks == p.Without && r.Lacks != ""
 	return promised && !kept
 }

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+// content is a file of a session, as the server gives it.
+func content(t *testing.T, c *client.Client, session, name string) string {
+	t.Helper()
+	d, err := c.GetFile(within(t), session, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	b, err := io.ReadAll(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// awaitDeath returns when the session's log has the death of a kernel.
+func awaitDeath(t *testing.T, c *client.Client, session string) {
+	t.Helper()
+	for e, err := range c.Events(within(t), session, client.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := e.Body.(api.KernelDied); ok {
+			return
+		}
+	}
+	t.Fatal("the log ends without a death")
+}
+
+func TestFilesSurviveServerAndHostWhateverHoldsThem(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		id := session(t, s.Client(), api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(16 << 20))}})
+		isHeld(t, s.Client(), id, who)
+		runOK(t, s.Client(), id, "f = open('kept', 'w'); _ = f.write('one'); f.flush()")
+
+		s.Kill9() // the kernel goes on with its open file, and the next server sees the same
+		s.Restart(t)
+		runOK(t, s.Client(), id, "_ = f.write(' two'); f.flush()")
+		if got := content(t, s.Client(), id, "kept"); got != "one two" {
+			t.Errorf("after a crash of the server the file says %q", got)
+		}
+		if _, _, err := s.Client().PutFile(within(t), id, "up", strings.NewReader("up")); err != nil {
+			t.Fatal(err)
+		}
+		if got := runOK(t, s.Client(), id, "print(open('up').read())"); got != "up\n" {
+			t.Errorf("the kernel reads %q", got)
+		}
+
+		if err := syscall.Kill(s.host(t).pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		awaitDeath(t, s.Client(), id)
+		if got := content(t, s.Client(), id, "kept"); got != "one two" {
+			t.Errorf("after a crash of the host the file says %q", got)
+		}
+		if got := runOK(t, s.Client(), id, "print(open('kept').read())"); got != "one two\n" {
+			t.Errorf("the next kernel reads %q", got)
+		}
+
+		s.Terminate(t)
+		s.stopHosts(t)
+		releasedImages(t, s.StateDir) // as after a reboot
+		s.Restart(t)
+		if got := content(t, s.Client(), id, "kept"); got != "one two" {
+			t.Errorf("after a restart of both the file says %q", got)
+		}
+		limited(t, s.Client(), id, `with open("big", "wb", buffering=0) as f:
+    for _ in range(5000): f.write(bytes(4096))`, "disk_bytes", "OSError", "DiskLimit")
+		if err := s.Client().DeleteSession(within(t), id); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(s.StateDir, "sessions", "[^.]*")); err != nil || len(left) > 0 {
+			t.Errorf("a deleted session left %v (%v)", left, err)
+		}
+	})
+}
+
+func TestUploadsCountAgainstTheDisk(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}})
+		put := func(name string, size int) error {
+			_, _, err := c.PutFile(within(t), id, name, bytes.NewReader(make([]byte, size)))
+			return err
+		}
+		if err := put("a", 5<<20); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, put("b", 5<<20), api.CodeDiskLimit)
+		runOK(t, c, id, "open('c', 'wb').write(bytes(2 << 20))")
+		wantCode(t, put("d", 2<<20), api.CodeDiskLimit)
+		info, err := c.Session(within(t), id)
+		if err != nil || info.Usage.DiskBytes < 7<<20 || info.Usage.DiskBytes > 8<<20 {
+			t.Errorf("the usage is %d bytes (%v)", info.Usage.DiskBytes, err)
+		}
+		if err := c.DeleteFile(within(t), id, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := put("d", 5<<20); err != nil {
+			t.Errorf("with room again: %v", err)
+		}
+	})
+}
+
+func TestTheOperatorChoosesWhatHoldsWorkspaces(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who, config: "disk: watched\n"})
+		id := session(t, s.Client(), api.SessionRequest{})
+		runOK(t, s.Client(), id, "1")
+		info, err := s.Client().Session(within(t), id)
+		if layers := strings.Join(info.Isolation.Layers, "\n"); err != nil || !strings.Contains(layers, "disk: watched, ") {
+			t.Errorf("the layers are %q (%v)", layers, err)
+		}
+		// What was made as a directory stays one.
+		runOK(t, s.Client(), id, "open('old', 'w').write('old')")
+		s.Terminate(t)
+		s.stopHosts(t)
+		if err := os.Remove(filepath.Join(s.StateDir, "talaria.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		s.Restart(t)
+		if got := runOK(t, s.Client(), id, "print(open('old').read())"); got != "old\n" {
+			t.Errorf("a workspace of before has %q", got)
+		}
+		isHeld(t, s.Client(), session(t, s.Client(), api.SessionRequest{}), who)
+	})
+}
+
+func TestADiskThatCannotBeHadIsRefused(t *testing.T) {
+	for mode, want := range map[string]string{"image": "takes root", "tape": "auto, quota, image or watched"} {
+		s := prepare(t, options{as: asUser})
+		out, err := s.command(within(t), "serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0", "--disk", mode).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("disk: %s ends with %v: %s", mode, err, out)
+		}
+		s.stopHosts(t)
+	}
+}
