@@ -16,13 +16,14 @@ import (
 // image that is not used yet takes less than a megabyte of the disk.
 const imagesForEach = 2
 
-func openDisk(ctx context.Context, c config, log *slog.Logger) (*disk.Store, error) {
+// openDisk makes ready what holds workspaces, for a tier of isolation whose sandboxes have mounts of their own or not.
+func openDisk(ctx context.Context, c config, mounts bool, log *slog.Logger) (*disk.Store, error) {
 	if err := os.MkdirAll(sessionsDir(c), 0o755); err != nil {
 		return nil, err
 	}
 	return disk.Open(ctx, disk.Config{
 		Root: sessionsDir(c), Mode: disk.Mode(c.Disk), LimitBytes: c.Limits.DiskBytes, MaxBytes: c.Ceilings.DiskBytes,
-		Ready: max(1, imagesForEach*c.Pool), Log: log,
+		NoMounts: !mounts, Ready: max(1, imagesForEach*c.Pool), Log: log,
 	})
 }
 

@@ -97,7 +97,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closing(&err, hosts.Close)
 	hosts.Warm(environments)
-	workspaces, err := openDisk(ctx, c, log)
+	workspaces, err := openDisk(ctx, c, true, log)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ var Modes = []Mode{Auto, Quota, Image, Watched}
 // ErrCapacity tells that an image cannot hold a limit, whatever is done.
 var ErrCapacity = errors.New("the image of the workspace is too small for that limit")
 
+// errNoMounts is why there are no images in some tiers.
+var errNoMounts = errors.New("an image takes a tier of isolation with mounts of its own, namespace")
+
 // imageName is the image of a workspace in its session's directory, in the place of the workspace's folder.
 const imageName = "workspace.ext4"
 
@@ -51,6 +54,8 @@ type Config struct {
 	// LimitBytes is the limit of sessions that ask for none: images for it are kept ready, as many as Ready says.
 	LimitBytes int64
 	Ready      int
+	// NoMounts tells that sandboxes have no mounts of their own, so that they cannot have an image.
+	NoMounts bool
 	// MaxBytes is how far the limit of a workspace can be raised later.
 	MaxBytes int64
 	Log      *slog.Logger
@@ -115,8 +120,11 @@ func (c Config) candidates() []kernel.DiskHold {
 }
 
 func (s *Store) try(ctx context.Context, hold kernel.DiskHold) error {
-	if hold == kernel.DiskQuota {
+	switch {
+	case hold == kernel.DiskQuota:
 		return tryQuota(s.cfg.Root)
+	case s.cfg.NoMounts:
+		return errNoMounts
 	}
 	return tryImage(ctx, s.readyDir(), s.cfg)
 }

@@ -289,6 +289,9 @@ func TestAModeThatCannotBeHadIsRefusedAndAutoDoesWithout(t *testing.T) {
 			t.Error("an ordinary user has images")
 		}
 	}
+	if _, err := disk.Open(t.Context(), disk.Config{Root: dir, Mode: disk.Image, NoMounts: true}); err == nil {
+		t.Error("sandboxes without mounts have images")
+	}
 	if _, err := disk.Open(t.Context(), disk.Config{Root: "/proc/self", Mode: disk.Quota}); err == nil ||
 		!strings.Contains(err.Error(), "quota cannot be had") {
 		t.Errorf("quota where there is none: %v", err)
