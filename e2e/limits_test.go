@@ -141,6 +141,10 @@ for i in range(1000):
 			t.Fatal(err)
 		}
 		runOK(t, c, id, "open('more', 'w').write('more')")
+		if info, err := c.Session(within(t), id); err != nil ||
+			!strings.Contains(strings.Join(info.Isolation.Layers, "\n"), ", 1024 MiB and ") {
+			t.Errorf("the layers are %q (%v)", info.Isolation.Layers, err)
+		}
 		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}}); err != nil {
 			t.Fatal(err)
 		}

@@ -137,6 +137,30 @@ func TestAnImageHasAsManyFilesAsItsLimitAllows(t *testing.T) {
 	}
 }
 
+func TestTheLeastAndTheMostThatALimitCanBe(t *testing.T) {
+	s, dir := images(t, 8*mib)
+	least := create(t, s, "least", 4096)
+	if err := put(least, "a", 4096); err != nil {
+		t.Error(err)
+	}
+	if err := put(least, "b", 1); !errors.Is(err, workspace.ErrNoSpace) {
+		t.Errorf("past one block: %v", err)
+	}
+	const most = 64 << 30
+	space, err := create(t, s, "most", most).Space()
+	if err != nil || space.Free != most || space.FreeInodes > most/4096 || space.FreeInodes < most/4096*97/100 {
+		t.Errorf("of 64 GiB there is %+v (%v)", space, err)
+	}
+	if got := onDisk(t, filepath.Join(dir, "most", "workspace.ext4")); got > 8*mib {
+		t.Errorf("an empty image takes %d", got)
+	}
+	// A limit for which the number of files does not divide well.
+	space, err = create(t, s, "odd", 33*mib+4096).Space()
+	if err != nil || space.Free != 33*mib+4096 || space.FreeInodes > 33*mib/4096+1 || space.FreeInodes < 33*mib/4096*97/100 {
+		t.Errorf("of 33 MiB there is %+v (%v)", space, err)
+	}
+}
+
 func TestALimitChangesAtOnceBothWays(t *testing.T) {
 	s, _ := images(t, 8*mib)
 	w := create(t, s, "s", 8*mib)
