@@ -192,9 +192,10 @@ func (s *Store) holdTo(ctx context.Context, dir *workspace.Dir, name string, uid
 		return nil, errors.Join(err, made.discard())
 	}
 	// What is not there cannot be mistaken for the workspace.
-	if err := errors.Join(dir.Close(), os.Remove(s.workspace(name))); err != nil {
+	if err := os.Remove(s.workspace(name)); err != nil {
 		return nil, errors.Join(err, made.discard())
 	}
+	_ = dir.Close() // it is not there any more
 	return s.imageWorkspace(made), nil
 }
 
