@@ -55,6 +55,8 @@ class Display:
         self._deadline = deadline
         self.errors: TextOut | None = None  # where reports go when sys.stderr cannot be written
         self.formatters: list[Callable[[object], tuple[Bundle, Bundle] | None]] = []
+        self.plain = set(_PLAIN)  # types that none of the formatters is asked about
+        self.sinks: list[Callable[[Bundle, Bundle, str, bool], None]] = []  # the last one gets what is shown
 
     def display(
         self,
@@ -94,6 +96,8 @@ class Display:
 
     def clear_output(self, wait: bool = False) -> None:
         """Clears what the cell has shown; with wait, when the next output comes."""
+        if self.sinks:
+            return
         self._outbox.put(frames.clear(owner(), wait), marked=True)
         self._outbox.flush()
         self._interrupts.deliver()
@@ -114,13 +118,13 @@ class Display:
         self._interrupts.deliver()
         data: Bundle = {}
         metadata: Bundle = {}
-        if type(value) not in _PLAIN and not isinstance(value, type):
+        if type(value) not in self.plain and not isinstance(value, type):
             if self._shows_itself(value):
                 return None
             for formatter in self.formatters:
                 self._merge(data, metadata, self._attempt(formatter, value))
             if not data:
-                self._ask(value, data, metadata)
+                self.ask(value, data, metadata)
         if "text/plain" not in data:
             text = self._attempt(lambda value: pretty(value, self._deadline), value)
             if text is not None:
@@ -157,7 +161,8 @@ class Display:
             self.report(e)
         return True
 
-    def _ask(self, value: object, data: Bundle, metadata: Bundle) -> None:
+    def ask(self, value: object, data: Bundle, metadata: Bundle) -> None:
+        """Adds what value's own methods make of it, for the MIME types that are not there yet."""
         method = _method(value, "_repr_mimebundle_")
         if method is not None:
             bundle = self._attempt(lambda _: method(include=None, exclude=None), value)
@@ -190,6 +195,9 @@ class Display:
             return None
 
     def _send(self, data: Bundle, metadata: Bundle, display_id: str, update: bool) -> None:
+        if self.sinks:
+            self.sinks[-1](data, metadata, display_id, update)
+            return
         encoded, encoded_metadata = self._encoded(data, metadata)
         if not encoded or not self._fits(data, encoded):
             return

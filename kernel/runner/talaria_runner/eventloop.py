@@ -36,9 +36,11 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.AbstractEventLoop | None = None  # the loop, while it runs between cells
         self._main = get_ident()
+        self._module: object = None  # asyncio, once it is imported
 
     def adopt(self, asyncio: object) -> None:
         """Has asyncio, the module, use the kernel's loop in plain cells: create_task needs no running one there."""
+        self._module = asyncio
         original = asyncio.create_task
 
         def create_task(coro: Coroutine, **kwargs: object) -> asyncio.Task:
@@ -78,10 +80,9 @@ class EventLoop:
         return run
 
     def _run(self, coroutine: Coroutine) -> object:
-        import asyncio
-
         interrupts = self._interrupts
         loop = self._open()
+        asyncio = self._module
         task = loop.create_task(coroutine)
         task.add_done_callback(lambda _: loop.stop())
         cancelled = False
@@ -128,7 +129,7 @@ class EventLoop:
     def idle_until(self, ready: Callable[[], bool]) -> bool:
         """Runs the loop until wake is called, if there is anything for it to run. ready is asked once before."""
         loop = self._loop
-        if loop is None or loop.is_closed() or not _has_work(loop):
+        if loop is None or loop.is_closed() or not _has_work(loop, self._module):
             return False
         try:
             self._interrupts.idle = _getframe()
@@ -156,8 +157,7 @@ class EventLoop:
         self._loop = self._idle = None
 
     def _open(self) -> asyncio.AbstractEventLoop:
-        import asyncio
-
+        asyncio = self._module or __import__("asyncio")  # user code may have thrown it out of sys.modules
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
         if asyncio._get_running_loop() is None:
@@ -174,7 +174,7 @@ def _abandon(loop: asyncio.AbstractEventLoop, task: asyncio.Task) -> None:
         pass
 
 
-def _has_work(loop: asyncio.AbstractEventLoop) -> bool:
+def _has_work(loop: asyncio.AbstractEventLoop, asyncio: object) -> bool:
     if getattr(loop, "_ready", True) or getattr(loop, "_scheduled", True):
         return True
-    return bool(modules["asyncio"].all_tasks(loop))
+    return bool(asyncio.all_tasks(loop))

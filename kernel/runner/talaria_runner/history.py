@@ -63,6 +63,23 @@ class History:
         self._old: set[int] = set()  # those that go at the end of this one
         self._failure = 0  # 1 when a large traceback goes with the next cell, 2 when it goes at the end of this one
 
+    def sources(self) -> dict[int, str]:
+        """The sources that are kept, by number."""
+        return {number: source for number, source in enumerate(self._sources) if source}
+
+    def forget(self, results: bool, sources: bool) -> None:
+        """Drops all of one or both kinds."""
+        if results:
+            for number in list(self._results):
+                self._forget(number)
+            self._large.clear()
+            self._old.clear()
+            for name in _UNDERSCORES:
+                self._builtins[name] = ""
+            self._last = ""
+        if sources:
+            self._sources[:] = [""] * len(self._sources)
+
     def add_source(self, count: int, code: str) -> None:
         """Makes it In[count]. Old ones become empty."""
         sources = self._sources

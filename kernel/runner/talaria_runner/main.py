@@ -15,6 +15,7 @@ from talaria_runner import display as display_module
 from talaria_runner import execution as executions
 from talaria_runner import frames, shim, thirdparty, workspace
 from talaria_runner.children import Children
+from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
 from talaria_runner.cstdio import flusher
 from talaria_runner.deadline import Deadline
@@ -47,23 +48,27 @@ _INTERNAL = "TALARIA_INTERNAL_"
 _PACKAGES = "TALARIA_PACKAGES"
 
 
-def run(control_fd: int) -> NoReturn:
+def run(control_fd: int, engine: str = "stdlib") -> NoReturn:
     """Serves the host on control_fd, a stream socket. Called once, in the main thread of a process of its own."""
-    prepare()(control_fd)
+    prepare(engine)(control_fd)
 
 
-def prepare() -> Callable[[int], NoReturn]:
+def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
     """The part of run for which the control socket is not needed. What it returns is the rest, and may be
     called in a process that was forked in between. What is printed between the two is lost."""
     main = _make_main()
     _prepare_interpreter()
-    return _Kernel(main).begin
+    make_engine = _engine(engine)
+    if "" not in sys.path:
+        # After all that we import: the workspace may have files of the same names.
+        sys.path.insert(0, "")
+    return _Kernel(main, make_engine).begin
 
 
 class _Kernel:
     """Its methods run in the main thread, but for accept."""
 
-    def __init__(self, main: ModuleType) -> None:
+    def __init__(self, main: ModuleType, make_engine: type[PlainEngine]) -> None:
         self._descriptors = Descriptors()
         self._outbox = Outbox(self._descriptors)
         self._interrupts = Interrupts()
@@ -86,10 +91,10 @@ class _Kernel:
             TextOut(2, self._outbox, self._interrupts),
         )
         self._display.errors = self._streams[1]
-        self._install()
-        self.engine: Engine = PlainEngine(
+        self._install(make_engine)
+        self.engine: Engine = make_engine(
             main, vars(builtins), self._guard, self._outbox, self._display, self._figures, self._loop,
-            self._sources, self._tracebacks,
+            self._sources, self._tracebacks, Commands(self._interrupts),
         )  # fmt: skip
 
     def begin(self, control_fd: int) -> NoReturn:
@@ -108,7 +113,7 @@ class _Kernel:
         self._outbox.put(frames.ready(mark))
         self.serve()
 
-    def _install(self) -> None:
+    def _install(self, engine: type[PlainEngine]) -> None:
         sys.stdout = sys.__stdout__ = self._streams[0]
         sys.stderr = sys.__stderr__ = self._streams[1]
         self._stdin.install(vars(builtins))
@@ -126,7 +131,10 @@ class _Kernel:
             hooks.after(name, self._figures.adopt_inline)
         thirdparty.follow(hooks, self._display)
         hooks.after("matplotlib.pyplot", self._figures.adopt)
-        hooks.after("IPython.core.display_functions", shim.adopt)
+        if engine is PlainEngine:
+            hooks.after("IPython", shim.adopt_class)
+            hooks.after("IPython.core.getipython", shim.adopt_shell)
+            hooks.after("IPython.core.display_functions", shim.adopt)
         hooks.install()
         shim.install()
         Children(self._outbox, self._interrupts).watch(self._become_child)
@@ -229,6 +237,19 @@ class _Kernel:
             _exit(status & 0xFF)
 
 
+def _engine(name: str) -> type[PlainEngine]:
+    if name == "stdlib":
+        return PlainEngine
+    try:
+        from talaria_runner.ipython_engine import IPythonEngine
+    except ImportError as e:
+        raise RuntimeError(
+            f"engine ipython: IPython cannot be imported ({e}); "
+            "install it in this environment, or configure engine: stdlib"
+        ) from None
+    return IPythonEngine
+
+
 def _make_main() -> ModuleType:
     module = type(sys)("__main__")
     module.__builtins__ = builtins
@@ -244,8 +265,6 @@ def _prepare_interpreter() -> None:
         import site
 
         site.main()
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     sys.argv = [""]
     # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
     sys.dont_write_bytecode = True

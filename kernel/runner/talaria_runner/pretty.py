@@ -11,7 +11,7 @@ from talaria_runner.deadline import LIMIT, Overdue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from talaria_runner.deadline import Deadline
 
@@ -331,3 +331,10 @@ def _write(node: object, column: int, indent: int, out: list[str]) -> int:
         column = _write(item, column, inner, out)
     out.append(node.close)
     return column + len(node.close)
+
+
+def pretty_with(function: Callable[[object, object, bool], object], value: object) -> str:
+    """What the function writes of value to the printer that it is given."""
+    printer = _Printer(_Writer(None))
+    function(value, printer, False)
+    return "".join(printer.parts)

@@ -6,16 +6,28 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 import sys
 
-_NAMES = frozenset(
-    (
-        "IPython",
-        "IPython.display",
-        "IPython.core",
-        "IPython.core.display",
-        "IPython.core.display_functions",
-        "IPython.core.getipython",
-    )
-)
+_DISPLAY = "objects", None
+_CAPTURE = "magics.capturing", ("CapturedIO", "RichOutput", "capture_output")
+# What each module has: which module of ours it is from, and which names; None is all that are public there.
+_MODULES: dict[str, tuple[str, tuple[str, ...] | None] | None] = {
+    "IPython": ("shim", ("get_ipython",)),
+    "IPython.core": None,
+    "IPython.core.display": _DISPLAY,
+    "IPython.core.display_functions": _DISPLAY,
+    "IPython.core.error": ("magics.errors", ("UsageError",)),
+    "IPython.core.getipython": ("shim", ("get_ipython",)),
+    "IPython.core.interactiveshell": ("shell", ("InteractiveShell",)),
+    "IPython.core.magic": ("magics.classes", None),
+    "IPython.core.pylabtools": None,
+    "IPython.display": _DISPLAY,
+    "IPython.lib": None,
+    "IPython.lib.display": _DISPLAY,
+    "IPython.utils": None,
+    "IPython.utils.capture": _CAPTURE,
+    "IPython.utils.io": _CAPTURE,
+    "IPython.utils.text": ("lists", ("LSString", "SList")),
+}
+_PACKAGES = ("IPython", "IPython.core", "IPython.lib", "IPython.utils")
 
 
 def install() -> None:
@@ -25,11 +37,11 @@ def install() -> None:
 
 class _Finder:
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name not in _NAMES:
+        if name not in _MODULES:
             return None
         from importlib.machinery import ModuleSpec
 
-        return ModuleSpec(name, _Loader(), is_package=name in ("IPython", "IPython.core"))
+        return ModuleSpec(name, _Loader(), is_package=name in _PACKAGES)
 
 
 class _Loader:
@@ -37,17 +49,37 @@ class _Loader:
         return None
 
     def exec_module(self, module: object) -> None:
-        from talaria_runner import objects
-
         names = vars(module)
-        if module.__name__ in ("IPython", "IPython.core.getipython"):
-            names["get_ipython"] = _get_ipython
         if module.__name__ == "IPython":
             names["version_info"] = (8, 0, 0, "")
             names["__version__"] = "8.0.0"
-        elif "display" in module.__name__:
-            names.update((name, getattr(objects, name)) for name in objects.__all__)
-            names["__all__"] = list(objects.__all__)
+        if module.__name__ == "IPython.core.pylabtools":
+            names["backend2gui"] = {}  # matplotlib looks for the windows of its backend
+        source = _MODULES[module.__name__]
+        if source is not None:
+            full = f"talaria_runner.{source[0]}"
+            __import__(full)
+            public = source[1] or sys.modules[full].__all__
+            names.update((name, getattr(sys.modules[full], name)) for name in public)
+            names["__all__"] = list(public)
+
+
+def adopt_class(module: object) -> None:
+    """Has a real IPython's class be this kernel's one, so that what is set on it counts. module is the package."""
+    from talaria_runner.shell import InteractiveShell
+
+    for holder in (module, sys.modules.get("IPython.core.interactiveshell")):
+        if holder is not None:
+            holder.InteractiveShell = InteractiveShell
+
+
+def adopt_shell(module: object) -> None:
+    """Has a real IPython's get_ipython give this kernel's shell."""
+    holders = [module, *filter(None, map(sys.modules.get, ("IPython", "IPython.core.interactiveshell")))]
+    original = module.get_ipython
+    for holder in holders:
+        if getattr(holder, "get_ipython", None) is original:
+            holder.get_ipython = get_ipython
 
 
 def adopt(module: object) -> None:
@@ -63,8 +95,10 @@ def adopt(module: object) -> None:
                 setattr(holder, name, getattr(objects, name))
 
 
-def _get_ipython() -> None:
-    """There is no IPython shell."""
+def get_ipython() -> object:
+    """The shell of this kernel."""
+    return shells[0] if shells else None
 
 
-_get_ipython.__name__ = _get_ipython.__qualname__ = "get_ipython"
+shells: list[object] = []  # the kernel's one
+get_ipython.__module__ = "IPython.core.getipython"

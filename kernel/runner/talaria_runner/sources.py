@@ -42,6 +42,11 @@ class Sources:
             self._enter(linecache, name)
         return name
 
+    def line(self, name: str, number: int) -> str:
+        """That line of a source; empty where there is none."""
+        lines = _split(self._texts.get(name, ""))
+        return lines[number - 1] if number <= len(lines) else ""
+
     def cell(self, name: str) -> str | None:
         """The id of the execution whose file has that name."""
         return self._cells.get(name)

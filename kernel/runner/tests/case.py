@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import unittest
 
-from tests.host import Outcome, Runner
+from tests.host import ENGINE, Outcome, Runner
+
+
+STDLIB = unittest.skipUnless(ENGINE == "stdlib", "this is of the standard-library engine")
 
 
 class RunnerCase(unittest.TestCase):
     """Tests share the runner of their class; a test that harms it takes a fresh one."""
 
+    engine = ENGINE
     env: dict[str, str] = {}
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.runner = Runner(cls.env)
+        cls.runner = Runner(cls.env, engine=cls.engine)
         cls.addClassCleanup(cls.runner.__exit__, None, None, None)
 
     def run_cell(self, code: str, *answers: str | None, **how: bool) -> Outcome:

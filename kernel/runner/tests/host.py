@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 RUNNER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
+ENGINE = os.environ.get("RUNNER_ENGINE", "stdlib")  # of all runners that are not given one
 PATIENCE = float(os.environ.get("PATIENCE", "20"))  # s until a test that waits has failed
 
-_BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd})"
+_BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd}, {engine!r})"
 
 
 @dataclass
@@ -137,14 +138,16 @@ class Pipe:
 class Runner:
     """One runner. Use it as a context manager."""
 
-    def __init__(self, env: dict[str, str] | None = None, python: str = PYTHON, boot: str = _BOOT) -> None:
+    def __init__(
+        self, env: dict[str, str] | None = None, python: str = PYTHON, boot: str = _BOOT, engine: str = ENGINE
+    ) -> None:
         self.directory = tempfile.TemporaryDirectory()
         ours, theirs = socket.socketpair()
         pipes = [os.pipe(), os.pipe()]
         # As high as the real host's, so that user code does not close it by accident.
         control = fcntl.fcntl(theirs, fcntl.F_DUPFD, 900)
         self.process = subprocess.Popen(
-            [python, "-I", "-S", "-c", boot.format(lib=RUNNER, fd=control)],
+            [python, "-I", "-S", "-c", boot.format(lib=RUNNER, fd=control, engine=engine)],
             stdin=subprocess.DEVNULL,
             stdout=pipes[0][1],
             stderr=pipes[1][1],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import unittest
 
-from tests.case import RunnerCase
+from tests.case import STDLIB, RunnerCase
 from tests.host import Runner
 
 _PIXEL = (
@@ -191,6 +191,7 @@ class Shim(RunnerCase):
 
 
 class Shadowed(RunnerCase):
+    @STDLIB
     def test_shim_gives_way_to_the_real_one(self) -> None:
         with Runner() as runner:
             runner.run("import os; os.mkdir('IPython'); open('IPython/__init__.py', 'w').write('real = 1')")

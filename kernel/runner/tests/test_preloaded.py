@@ -8,6 +8,7 @@ import tempfile
 import textwrap
 import unittest
 
+from tests.case import STDLIB
 from tests.host import Runner
 
 _BOOT = """
@@ -17,7 +18,7 @@ sys.path.append({lib!r})
 FIRST
 from talaria_init import linux
 from talaria_runner.main import prepare
-serve = prepare()
+serve = prepare({engine!r})
 sys.path.remove({lib!r})
 print("nobody's")
 os.write(2, b"")
@@ -41,6 +42,7 @@ class Preloaded(unittest.TestCase):
             outcome = runner.run("plt.plot([1, 2]); plt.show(); print('x')")
             self.assertEqual(outcome.order, ["display", "stdout", "done"])
 
+    @STDLIB
     def test_display_functions_of_ipython_show(self) -> None:
         with tempfile.TemporaryDirectory() as path:
             for name, text in {

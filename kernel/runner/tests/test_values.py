@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 
 from tests.case import RunnerCase
-from tests.host import Runner
+from tests.host import ENGINE, Runner
+
+_HELD = "['_ih', '_oh', '_dh']" if ENGINE == "ipython" else "[]"
 
 
 class LastExpression(RunnerCase):
@@ -111,7 +113,7 @@ class Namespace(RunnerCase):
         )
         with Runner() as runner:
             self.assertEqual(runner.run(code).text, "[]")
-            self.assertEqual(runner.run("[k for k in globals() if not k.startswith('__')]").text, "[]")
+            self.assertEqual(runner.run("[k for k in globals() if not k.startswith('__')]").text, _HELD)
             self.assertEqual(runner.run("__name__").text, "'__main__'")
             self.assertEqual(runner.run("import sys; sys.modules['__main__'].__dict__ is globals()").text, "True")
 
