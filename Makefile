@@ -10,7 +10,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 # What kernels need, and what only the tests need, as Debian names it.
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
-TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis
+TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython
 
 export CGO_ENABLED := 1
 
@@ -31,7 +31,7 @@ build: ## Build bin/talaria
 
 .PHONY: test
 test: setup test-setup build lint ## Install what the tests need, and run all of them
-	cd kernel/runner && $(PYTHON) -m unittest discover -s tests -t .
+	cd kernel/runner && for engine in stdlib ipython; do RUNNER_ENGINE=$$engine $(PYTHON) -m unittest discover -s tests -t . || exit; done
 	$(GO) test -p 1 -timeout 15m ./...
 
 .PHONY: race
@@ -62,7 +62,7 @@ setup: ## Install Python and the data libraries if they are missing
 
 .PHONY: test-setup
 test-setup:
-	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import redis, websockets' ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import IPython, redis, websockets' ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 
 .PHONY: install

@@ -113,7 +113,7 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 		"session": api.Session{
 			ID: "chat:42", State: api.StateIdle, Environment: "default", Isolation: api.Isolation{Tier: "namespace"},
 			Network: api.Network{Mode: api.NetworkNone}, LogID: "l", FirstSeq: 1, LastSeq: 9, ReapAt: &noon, CreatedAt: noon,
-			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", StartedAt: &noon},
+			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", Engine: "stdlib", StartedAt: &noon},
 			PendingInput: &api.PendingInput{RequestID: "r", ExecutionID: "e", Prompt: "? "},
 		},
 		"problem":   api.Errorf(api.CodeSessionNotFound, "you have no session %q", "x"),

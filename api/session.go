@@ -144,6 +144,7 @@ type PendingInput struct {
 type Kernel struct {
 	Generation int64  `json:"generation"`
 	Python     string `json:"python"`
+	Engine     string `json:"engine"` // "stdlib" or "ipython"
 	StartedAt  *Time  `json:"started_at"`
 }
 
@@ -217,4 +218,5 @@ type Pool struct {
 type EnvironmentInfo struct {
 	Name   string `json:"name"`
 	Python string `json:"python"`
+	Engine string `json:"engine"`
 }

@@ -204,7 +204,8 @@ func (s *Server) give(t *testing.T, path string) {
 func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, cmp.Or(s.program, binary), args...)
 	cmd.Dir = s.home
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp}, s.options.env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp,
+		"TALARIA_ENGINE=" + cmp.Or(os.Getenv("E2E_ENGINE"), "stdlib")}, s.options.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	cmd.WaitDelay = ending
 	return cmd

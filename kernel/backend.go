@@ -93,6 +93,7 @@ type Environment struct {
 	Path    []string // its sys.path without the script's folder
 	Modules []string // which of the data libraries it has, with versions: "numpy 1.24.2"
 	Preload []string // modules that kernels have imported from their start, unless they are fresh
+	Engine  string   // EngineStdlib or EngineIPython; empty is EngineStdlib
 }
 
 // Spec is all that sealing a sandbox for a session needs.

@@ -43,10 +43,12 @@ print(json.dumps({
 // oldPython is a statement that every Python understands, so that an old one says its version, not a syntax error.
 const oldPython = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 
-// EnvironmentConfig is an environment as configured. An empty Python means the best that is found.
+// EnvironmentConfig is an environment as configured. An empty Python means the best that is found, an empty Engine
+// EngineAuto.
 type EnvironmentConfig struct {
 	Name   string
 	Python string
+	Engine string
 }
 
 type description struct {
@@ -59,7 +61,7 @@ type description struct {
 
 // DiscoverEnvironment finds the interpreter of an environment and what it has. Without a configured one it looks at
 // python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, and takes the one with most of numpy, pandas and
-// matplotlib, the first of equals. The findings say what was looked at, also when there is an error. ctx bounds it.
+// matplotlib, the first of equals, and an engine for it. The findings say what was looked at, also when there is an error. ctx bounds it.
 func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environment, []Finding, error) {
 	candidates := []string{cfg.Python}
 	if cfg.Python == "" {
@@ -108,6 +110,12 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environmen
 		return Environment{}, findings, fmt.Errorf("find Python: %w", errors.Join(errs...))
 	}
 	best.Name = cfg.Name
+	engine, finding, err := chooseEngine(ctx, best, cfg.Engine)
+	findings = append(findings, finding)
+	if err != nil {
+		return Environment{}, findings, err
+	}
+	best.Engine = engine
 	return best, findings, nil
 }
 
@@ -132,6 +140,16 @@ func score(env Environment) int {
 		}
 	}
 	return count
+}
+
+// version is the version of a module that the environment has, or "".
+func (e Environment) version(module string) string {
+	for _, m := range e.Modules {
+		if name, version, _ := strings.Cut(m, " "); name == module {
+			return version
+		}
+	}
+	return ""
 }
 
 func describeModules(env Environment) (detail, remedy string) {

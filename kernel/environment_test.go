@@ -35,7 +35,7 @@ func TestDiscoveryTakesTheConfiguredInterpreter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if env.Name != "mine" || env.Python != python || env.Version != "3.12.1" || len(findings) != 1 {
+	if env.Name != "mine" || env.Python != python || env.Version != "3.12.1" || len(findings) != 2 {
 		t.Errorf("%+v %+v", env, findings)
 	}
 	if len(env.Modules) != 1 || env.Modules[0] != "pandas 1.0" {

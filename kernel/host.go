@@ -61,6 +61,7 @@ type KernelInfo struct {
 	Layers  []string
 	Handle  Handle
 	Started time.Time
+	Engine  string // that executes its cells
 }
 
 // NewHost makes a host without kernels.
@@ -102,7 +103,7 @@ func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (
 	ctx, stop := context.WithTimeoutCause(ctx, h.cfg.StartTimeout,
 		fmt.Errorf("the kernel was not ready after %v", h.cfg.StartTimeout))
 	defer stop()
-	k := newInterpreter(key, &h.cfg, cancel)
+	k := newInterpreter(key, env.Engine, &h.cfg, cancel)
 	k.forgotten = func() { h.remove(k) }
 	if err := h.add(k); err != nil {
 		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)

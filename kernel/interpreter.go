@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ const (
 // held and flushed without.
 type interpreter struct {
 	key     Key
+	engine  string
 	cfg     *HostConfig
 	log     *slog.Logger
 	records *queue
@@ -94,10 +96,10 @@ type ending struct {
 	limit    *LimitHit // that it has passed
 }
 
-func newInterpreter(key Key, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
+func newInterpreter(key Key, engine string, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
 	log := cfg.Log.With("session", key.Session, "generation", key.Generation)
 	return &interpreter{
-		key: key, cfg: cfg, abort: abort, log: log,
+		key: key, engine: cmp.Or(engine, EngineStdlib), cfg: cfg, abort: abort, log: log,
 		records:      newQueue(cfg.SpoolBytes, cfg.JoinWindow, log),
 		ready:        make(chan struct{}),
 		killed:       make(chan struct{}),
@@ -438,7 +440,7 @@ func (k *interpreter) info() KernelInfo {
 	k.mu.Lock()
 	sandbox, started := k.sandbox, k.started
 	k.mu.Unlock()
-	return KernelInfo{Layers: k.layers(), Handle: sandbox.Handle(), Started: started}
+	return KernelInfo{Layers: k.layers(), Handle: sandbox.Handle(), Started: started, Engine: k.engine}
 }
 
 // attachment waits until no execution is being handed over.

@@ -261,6 +261,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 func (s *Session) ready(ctx context.Context, info kernel.KernelInfo) error {
 	var c change
 	s.mu.Lock()
+	s.engine = info.Engine
 	known, idle := s.kernelStarted, s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
 	s.mu.Unlock()
 	if started := api.At(info.Started).UnixMilli(); !info.Started.IsZero() && (known == nil || *known != started) {

@@ -389,7 +389,7 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 		Environments: []api.EnvironmentInfo{},
 	}
 	for _, e := range m.cfg.Environments {
-		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version})
+		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version, Engine: e.Engine})
 	}
 	st.Sessions = map[api.SessionState]int64{}
 	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {

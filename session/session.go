@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,6 +68,7 @@ type Session struct {
 	kernelStarted  *int64
 	restartReason  string
 	layers         []string
+	engine         string // of the present or last kernel, where it is known
 	executionCount int64
 	lateBytes      int64
 	diskBytes      int64
@@ -165,7 +167,7 @@ func (s *Session) summary() api.Session {
 		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
-		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, StartedAt: millis(s.kernelStarted)},
+		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
 		Usage:     api.Usage{DiskBytes: s.diskBytes, Processes: []api.Process{}},
 		CreatedAt: api.Millis(s.createdAt), LastActiveAt: api.Millis(s.lastActive),
 	}
@@ -179,6 +181,9 @@ func millis(ms *int64) *api.Time {
 	t := api.Millis(*ms)
 	return &t
 }
+
+// kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
+func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, kernel.EngineStdlib) }
 
 // FirstSeq and LastSeq are where the log begins and ends now; LogID is its id.
 func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }

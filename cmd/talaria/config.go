@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/kernel/disk"
 	"talaria/session"
 )
@@ -31,6 +32,7 @@ type config struct {
 	Token    string   `koanf:"token"` // presets the first owner's token
 
 	Python       string        `koanf:"python"` // of the default environment; "": found
+	Engine       string        `koanf:"engine"` // of all environments that do not name one
 	Environments []environment `koanf:"environments"`
 	TZ           string        `koanf:"tz"`
 
@@ -70,16 +72,18 @@ func (n network) bounds() session.NetworkBounds {
 type environment struct {
 	Name    string   `koanf:"name"`
 	Python  string   `koanf:"python"`
+	Engine  string   `koanf:"engine"`  // "": that of the default environment
 	Preload []string `koanf:"preload"` // modules that its kernels have imported from their start
 }
 
 // preload is what kernels have imported where nothing is configured.
 var preload = []string{"numpy", "pandas", "matplotlib"}
 
-// environments are the configured Pythons, the default one first, each with what it preloads.
+// environments are the configured Pythons, the default one first, each with its engine and what it preloads.
 func (c config) environments() []environment {
-	all := append([]environment{{"default", c.Python, c.Preload}}, c.Environments...)
+	all := append([]environment{{"default", c.Python, c.Engine, c.Preload}}, c.Environments...)
 	for i := range all {
+		all[i].Engine = first(all[i].Engine, c.Engine)
 		if all[i].Preload == nil {
 			all[i].Preload = preload
 		}
@@ -110,6 +114,7 @@ func defaults() config {
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,
 		Preload:        preload,
+		Engine:         kernel.EngineAuto,
 		InlineBytes:    session.DefaultInlineBytes,
 		Limits:         limits(session.DefaultLimits),
 		Ceilings:       limits(session.DefaultCeilings),
@@ -214,6 +219,11 @@ func (c config) check() error {
 			return fmt.Errorf("configuration: environment %q is there twice; the default one is set by python", e.Name)
 		}
 		names[e.Name] = true
+	}
+	for _, e := range c.environments() {
+		if !kernel.ValidEngine(e.Engine) {
+			return fmt.Errorf("configuration: the engine of environment %s is auto, stdlib or ipython, not %q", e.Name, e.Engine)
+		}
 	}
 	if _, err := c.patterns(); err != nil {
 		return err

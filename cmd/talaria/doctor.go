@@ -57,12 +57,17 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	fit = findings[0].OK
 	var found []kernel.Environment
 	for _, w := range c.environments() {
-		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
+		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
 		for _, f := range looked {
-			if err == nil && !strings.Contains(f.Detail, env.Python+" ") {
+			other := strings.HasPrefix(f.Name, "python ") && !strings.Contains(f.Detail, env.Python+" ")
+			if err == nil && other {
 				f.Remedy = "" // another one is used
 			}
 			findings = append(findings, f)
+		}
+		if last := len(looked) - 1; err != nil && last >= 0 && strings.HasPrefix(looked[last].Name, "engine ") {
+			fit = false // the finding says it all
+			continue
 		}
 		if err != nil {
 			findings = append(findings, kernel.Finding{Name: "environment " + w.Name, Detail: err.Error(), Remedy: "install python3 (3.11 or newer), " +

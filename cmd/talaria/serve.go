@@ -53,6 +53,7 @@ func serveCommand() *cobra.Command {
 	f.String("addr", d.Addr, "HOST:PORT to listen on")
 	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
 	f.String("python", "", "interpreter of the default environment (default: the best that is found)")
+	f.String("engine", d.Engine, "what executes cells: ipython, stdlib, or auto: ipython where the environment has it")
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
 	addHostFlags(f)
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
@@ -80,7 +81,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	environments, err := discover(ctx, c)
+	environments, err := discover(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -223,12 +224,15 @@ func reachable(addr net.Addr) string {
 }
 
 // discover finds the configured Pythons, the default one first.
-func discover(ctx context.Context, c config) ([]kernel.Environment, error) {
+func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environment, error) {
 	var found []kernel.Environment
 	for _, w := range c.environments() {
-		e, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python})
+		e, findings, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
 		if err != nil {
 			return nil, err
+		}
+		if engine := findings[len(findings)-1]; !engine.OK {
+			log.Warn("an environment does without IPython", "environment", w.Name, "why", engine.Detail, "do", engine.Remedy)
 		}
 		e.Preload = w.Preload
 		found = append(found, e)

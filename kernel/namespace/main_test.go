@@ -109,7 +109,7 @@ func warm(t testing.TB, dir string, changes ...func(*namespace.Config)) (*namesp
 
 func environment(t testing.TB) kernel.Environment {
 	t.Helper()
-	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: os.Getenv(pythonVariable)})
+	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: os.Getenv(pythonVariable), Engine: kernel.EngineStdlib})
 	if err != nil {
 		t.Fatal(err)
 	}

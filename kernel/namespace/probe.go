@@ -37,7 +37,7 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 			return finding
 		}
 	}
-	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: python})
+	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: python, Engine: kernel.EngineStdlib})
 	if err != nil {
 		finding.Detail = err.Error()
 		finding.Remedy = "install Python 3.11 or later, or configure the one to use"

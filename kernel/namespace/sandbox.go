@@ -1,6 +1,7 @@
 package namespace
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -169,6 +170,7 @@ func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 		Cache:    cache,
 		Prefixes: append([]string{}, s.env.Prefix...),
 		Roots:    append([]string{}, s.backend.cfg.MountRoots...),
+		Engine:   cmp.Or(s.env.Engine, kernel.EngineStdlib),
 	})
 	return err
 }

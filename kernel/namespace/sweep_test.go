@@ -43,7 +43,7 @@ func runServer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{})
+	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Engine: kernel.EngineStdlib})
 	if err != nil {
 		return err
 	}

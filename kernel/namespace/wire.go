@@ -27,6 +27,7 @@ type parkRequest struct {
 	Cache    string   `json:"cache"`
 	Prefixes []string `json:"prefixes"`
 	Roots    []string `json:"roots"` // of mounts
+	Engine   string   `json:"engine"`
 }
 
 type serveRequest struct {

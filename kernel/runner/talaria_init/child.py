@@ -14,7 +14,7 @@ from typing import NoReturn
 import _signal
 import posix
 
-from . import limits, linux, preload, root
+from . import interpreter, limits, linux, preload, root
 from .interpreter import Serve, forget_init, make_ordinary
 from .limits import Limits
 
@@ -95,7 +95,8 @@ def start_over() -> Callable[[], None]:
     linux.set_dumpable(False)
     os.set_inheritable(control, False)
     with open(control - 1, "rb") as f:
-        set_variables(marshal.load(f))
+        variables, interpreter.engine = marshal.load(f)
+    set_variables(variables)
     runner = Runner()
     runner._become_interpreter()
     return lambda: runner._serve(control)
@@ -151,7 +152,7 @@ def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
 
 def _replace(environment: dict[str, str], control: int) -> NoReturn:
     with open(os.dup2(os.memfd_create("environment"), control - 1), "wb", closefd=False) as f:
-        marshal.dump(environment, f)
+        marshal.dump((environment, interpreter.engine), f)
     os.lseek(control - 1, 0, os.SEEK_SET)
     os.closerange(3, control - 1)
     os.set_inheritable(control, True)

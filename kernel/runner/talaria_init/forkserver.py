@@ -9,7 +9,7 @@ from collections.abc import Callable
 import _signal
 import posix
 
-from . import linux, preload, root
+from . import interpreter, linux, preload, root
 from .child import VARIABLES, give_up, set_variables
 from .environment import environment
 from .limits import Limits
@@ -33,7 +33,7 @@ def start(channel: int, modules: list[str], tree: Root) -> int:
         variables = {
             **VARIABLES,
             _LIBRARY: root.LIBRARY,
-            _SETTINGS: json.dumps({"modules": modules, "hidden": tree.hidden}),
+            _SETTINGS: json.dumps({"modules": modules, "hidden": tree.hidden, "engine": interpreter.engine}),
         }
         move_up_front(channel)
         os.set_inheritable(FIRST_FD, True)
@@ -51,6 +51,7 @@ def begun(begin: Callable[[int, Root], Next]) -> Callable[[], Next] | None:
         return None
     said = json.loads(settings)
     tree = Root(said["hidden"])
+    interpreter.engine = said["engine"]
     return ForkServer(said["modules"], tree, lambda fd: begin(fd, tree)).serve
 
 

@@ -10,6 +10,8 @@ from . import limits, root
 
 Serve = Callable[[int], NoReturn]
 
+engine = "stdlib"  # of the runners that are made here, and in what is forked from here
+
 
 def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
     """Undoes what pid 1 went without, site-packages among them, calls preload, and makes a runner. What it returns
@@ -27,7 +29,7 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
     sys.modules["__main__"] = types.ModuleType("__main__")
     limits.shrink_thread_stacks()
     preload()
-    return prepare()
+    return prepare(engine)
 
 
 def forget_init() -> None:

@@ -14,7 +14,7 @@ import sys
 
 import _signal
 
-from . import forkserver, linux, root, spare
+from . import forkserver, interpreter, linux, root, spare
 from .child import Runner, Start, give_up, run_command
 from .environment import environment, make_home
 from .forkserver import Next
@@ -102,6 +102,7 @@ class Init:
                     os.close(fd)
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
+        interpreter.engine = body.pop("engine")
         self._user_limits = root.park(Park(**body))
         sys.path[0] = root.LIBRARY
         self._channel.send(encode(op="done", id=id))
@@ -127,6 +128,7 @@ class Init:
 
     def _keep(self, id: int, body: dict, fds: list[int]) -> None:
         linux.set_name("talaria-keeper")
+        interpreter.engine = body.pop("engine")
         self._tree = root.build(Park(**body))
         root.share(self._tree)
         sys.path[0] = root.LIBRARY
