@@ -27,6 +27,8 @@ type parkRequest struct {
 	Cache    string   `json:"cache"`
 	Prefixes []string `json:"prefixes"`
 	Roots    []string `json:"roots"` // of mounts
+	Tier     string   `json:"tier"`
+	Scratch  string   `json:"scratch"` // empty where there is a tmpfs
 }
 
 type serveRequest struct {
@@ -37,6 +39,7 @@ type sealRequest struct {
 	UID         int                `json:"uid"`
 	Workspace   directory          `json:"workspace"`
 	Packages    directory          `json:"packages"`
+	Scratch     *directory         `json:"scratch"` // nil where there is a tmpfs
 	Mounts      []mount            `json:"mounts"`
 	Hostname    string             `json:"hostname"`
 	Environment sealEnvironment    `json:"environment"`
@@ -85,12 +88,24 @@ type signalRequest struct {
 	Signal  int   `json:"signal"`
 }
 
+// softRequest sets the soft limits of processes, -1 for none.
+type softRequest struct {
+	PIDs     []int `json:"pids"`
+	Data     int64 `json:"data"`
+	FileSize int64 `json:"file_size"`
+}
+
+type unlinkedRequest struct {
+	PIDs   []int  `json:"pids"`
+	Device uint64 `json:"device"`
+}
+
 type limitsRequest struct {
 	Limits processLimits `json:"limits"`
 }
 
 // reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself, "hello" first of all where
-// it was forked. A fork server says "importing" and "skipped" of each module, and "ready".
+// it was forked, and "ended" last of all where the host has stopped asking and nothing inside is left. A fork server says "importing" and "skipped" of each module, and "ready".
 type reply struct {
 	Op     string `json:"op"`
 	ID     int64  `json:"id"`
@@ -101,6 +116,9 @@ type reply struct {
 	PID    int    `json:"pid"`
 	Code   int    `json:"code"`
 	Signal int    `json:"signal"`
+	Bytes  int64  `json:"bytes"`
+	Inodes int64  `json:"inodes"`
+	Hidden int64  `json:"hidden"` // processes that cannot be looked into
 }
 
 // stepError is a failure inside, with the step of talaria_init and the error number where there is one.

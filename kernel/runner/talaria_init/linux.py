@@ -67,6 +67,7 @@ CLONE_NEWNET = 0x40000000
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -76,6 +77,7 @@ _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 _INSTRUCTION_BYTES = 8
 _LANDLOCK_RULE_PATH_BENEATH = 1
+_LANDLOCK_CREATE_RULESET_VERSION = 1
 _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this process
 _CAPABILITIES = 64  # that its sets have room for
 _IFREQ = struct.Struct("16sH22x")
@@ -199,6 +201,11 @@ def set_name(name: str) -> None:
     _check(_prctl_text(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
+def adopt_orphans() -> None:
+    """Makes this process the parent of what its descendants leave behind."""
+    _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
 def no_new_privileges() -> None:
     _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
@@ -228,9 +235,13 @@ def filter_calls(program: str) -> None:
     _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW, byref(filter)))
 
 
-def landlock_ruleset(handled: int) -> int:
-    """A set of rules about these rights to files, as a descriptor."""
-    attr = struct.pack("=Q", handled)
+def landlock_version() -> int:
+    return _check(_landlock_create_ruleset(None, 0, _LANDLOCK_CREATE_RULESET_VERSION))
+
+
+def landlock_ruleset(files: int, connections: int = 0, scopes: int = 0) -> int:
+    """A set of rules about these rights, as a descriptor."""
+    attr = struct.pack("=QQQ", files, connections, scopes)  # what an older kernel does not know may be there as 0
     return _check(_landlock_create_ruleset(attr, len(attr), 0))
 
 

@@ -9,19 +9,20 @@ sandboxes that are forked from that live in pid namespaces below the keeper's, a
 
 import contextlib
 import os
+import resource
 import select
 import sys
 
 import _signal
 
-from . import forkserver, linux, root, spare
+from . import forkserver, linux, places, spare, tier
 from .child import Runner, Start, give_up, run_command
-from .environment import environment, make_home
+from .environment import environment
 from .forkserver import Next
 from .limits import Limits
 from .mounts import Mount
-from .root import Park, Root
-from .seal import Confinement, Directory, Seal, seal
+from .root import Park
+from .seal import Confinement, Directory, Seal
 from .spare import Spare
 from .step import StepError, step
 from .wire import FIRST_FD, Channel, decode, encode, move_up_front
@@ -37,11 +38,8 @@ def main() -> Next:
 
 
 class Init:
-    def __init__(self, channel: Channel, tree: Root | None = None, ready: Spare | None = None) -> None:
-        """tree is the one that it was forked in; without one it builds its own."""
+    def __init__(self, channel: Channel, ready: Spare | None = None) -> None:
         self._channel = channel
-        self._tree = tree
-        self._user_limits = -1
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._environment: dict[str, str] = {}
@@ -57,6 +55,8 @@ class Init:
             "start": self._start,
             "signal": self._signal,
             "limits": self._change_limits,
+            "limit": self._limit,
+            "unlinked": self._unlinked,
         }
 
     def serve(self, first: bytes = b"") -> Next:
@@ -64,6 +64,8 @@ class Init:
         try:
             return self._loop(first)
         except BaseException as e:
+            with contextlib.suppress(Exception):
+                tier.current.end(self._children)
             give_up(e)
 
     def _loop(self, first: bytes) -> Next:
@@ -82,6 +84,9 @@ class Init:
             if self._channel.fileno() in ready:
                 received = self._channel.receive()
                 if received is None:
+                    tier.current.end(self._children)
+                    with contextlib.suppress(OSError):
+                        self._channel.send(encode(op="ended"))  # of its own accord, with nothing left
                     os._exit(0)
                 self._handle(*received)
                 if self._next:
@@ -102,8 +107,9 @@ class Init:
                     os.close(fd)
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
-        self._user_limits = root.park(Park(**body))
-        sys.path[0] = root.LIBRARY
+        tier.use(body.pop("tier"))
+        tier.current.park(Park(**body))
+        sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
         # Nobody waits for it now. If it fails, the runner tries again and says why.
         with contextlib.suppress(Exception):
@@ -112,7 +118,7 @@ class Init:
 
     def _leave(self, id: int, body: dict, fds: list[int]) -> None:
         """Park, for what a fork server made and has namespaces of its own already."""
-        self._user_limits = root.settle(self._tree)
+        tier.current.settle()
         self._channel.send(encode(op="done", id=id))
 
     def _make_spare(self) -> None:
@@ -127,32 +133,32 @@ class Init:
 
     def _keep(self, id: int, body: dict, fds: list[int]) -> None:
         linux.set_name("talaria-keeper")
-        self._tree = root.build(Park(**body))
-        root.share(self._tree)
-        sys.path[0] = root.LIBRARY
-        with step("home"):
-            make_home()
+        tier.use(body.pop("tier"))
+        tier.current.keep(Park(**body))
+        sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
 
     def _serve(self, id: int, body: dict, fds: list[int]) -> None:
         """Starts a fork server."""
-        self._started(id, forkserver.start(fds[0], body["modules"], self._tree))
+        self._started(id, forkserver.start(fds[0], body["modules"]))
 
     def _seal(self, id: int, body: dict, fds: list[int]) -> None:
-        for name in ("workspace", "packages"):
-            body[name] = Directory(**body[name])
+        for name in ("workspace", "packages", "scratch"):
+            body[name] = Directory(**body[name]) if body[name] else None
         body["mounts"] = [Mount(**m) for m in body["mounts"]]
         self._limits = body["limits"] = Limits(**body["limits"])
         body["confinement"] = Confinement(**body["confinement"])
         variables = body.pop("environment")
+        spec = Seal(**body)
+        tier.current.place(spec)
         self._environment = environment(**variables)
         self._session = list(variables["session"])
-        spec = Seal(**body)
         self._dress_spare(spec)
-        seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None)
+        tier.current.seal(spec, self._spare.join if self._spare else lambda: None)
         if self._spare:
             with step("runner"):
                 self._spare.sealed()
+            tier.current.follow(self._spare.pid)
         self._channel.send(encode(op="done", id=id))
 
     def _dress_spare(self, spec: Seal) -> None:
@@ -165,6 +171,7 @@ class Init:
     def _discard_spare(self) -> None:
         if self._spare:
             self._spare.discard()
+            tier.current.forget(self._spare.pid)
             self._spare = None
 
     def _start(self, id: int, body: dict, fds: list[int]) -> None:
@@ -191,6 +198,7 @@ class Init:
             runner = Runner()
             runner.prepare()
             runner.dress(self._environment)
+            tier.current.enter()
             runner.bound(self._session, self._limits)
             self._next = runner.begin(start, fds)
         except BaseException as e:
@@ -218,6 +226,7 @@ class Init:
 
     def _started(self, id: int, pid: int) -> None:
         self._children[pid] = id
+        tier.current.follow(pid)
         self._channel.send(encode(op="started", id=id, pid=pid))
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
@@ -230,6 +239,15 @@ class Init:
         self._limits = Limits(**body["limits"])
         self._channel.send(encode(op="done", id=id))
 
+    def _limit(self, id: int, body: dict, fds: list[int]) -> None:
+        """For those that run, where the host may not change them itself."""
+        tier.current.limit(body["pids"], {resource.RLIMIT_DATA: body["data"], resource.RLIMIT_FSIZE: body["file_size"]})
+        self._channel.send(encode(op="done", id=id))
+
+    def _unlinked(self, id: int, body: dict, fds: list[int]) -> None:
+        taken, inodes, hidden = tier.current.unlinked(body["pids"], body["device"])
+        self._channel.send(encode(op="done", id=id, bytes=taken, inodes=inodes, hidden=hidden))
+
     def _reap(self) -> None:
         while True:
             try:
@@ -238,6 +256,7 @@ class Init:
                 return
             if pid == 0:
                 return
+            tier.current.forget(pid)
             if self._spare and pid == self._spare.pid:
                 self._spare = None
             id = self._children.pop(pid, None)
@@ -247,7 +266,7 @@ class Init:
             self._channel.send(encode(op="exited", id=id, code=max(code, 0), signal=max(-code, 0)))
 
 
-def begin(fd: int, tree: Root) -> Next:
+def begin(fd: int) -> Next:
     """What a fork server forks: pid 1, which makes itself known, and does nothing until it is answered. Then it forks
     the spare before anything else: what it has written to by then, both have to copy."""
     move_up_front(fd)
@@ -255,12 +274,12 @@ def begin(fd: int, tree: Root) -> Next:
     answer = os.read(FIRST_FD, 4096)
     if not answer:
         os._exit(0)
-    root.leave()
+    tier.current.leave()
     made = spare.fork()
     if not isinstance(made, Spare):
         return made
     linux.set_name("talaria-init")
-    init = Init(Channel(FIRST_FD), tree, made)
+    init = Init(Channel(FIRST_FD), made)
     return lambda: init.serve(answer)
 
 

@@ -50,6 +50,7 @@ class Seal:
     hostname: str
     limits: Limits
     confinement: Confinement
+    scratch: Directory | None = None  # for temporary files, where there is no tmpfs
 
 
 def seal(spec: Seal, user_limits: int, nested: Callable[[], None]) -> None:
