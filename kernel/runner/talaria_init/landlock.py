@@ -14,6 +14,7 @@ _READ_FILE = 1 << 2
 _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6
 _MAKE_BLOCK = 1 << 11
+_REFER = 1 << 13
 _TRUNCATE = 1 << 14
 _IOCTL_DEV = 1 << 15
 
@@ -77,8 +78,10 @@ def fence(version: int, granted: Iterable[tuple[str, int]], alone: bool = False)
 
 def bound_signals() -> None:
     """Has this process and what it starts signal nothing that neither of them has started."""
-    ruleset = linux.landlock_ruleset(0, 0, _SIGNALS)
+    # Moves to another folder are denied by each fence that does not say otherwise.
+    ruleset = linux.landlock_ruleset(_REFER, 0, _SIGNALS)
     try:
+        linux.landlock_allow(ruleset, _REFER, "/")
         linux.landlock_restrict_self(ruleset)
     finally:
         os.close(ruleset)
