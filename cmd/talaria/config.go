@@ -45,6 +45,8 @@ type config struct {
 	UIDBase        int           `koanf:"uid-base"`
 	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
 	Network        network       `koanf:"network"`
+	Tier           string        `koanf:"tier"`     // of isolation; "": the best that works
+	MinTier        string        `koanf:"min-tier"` // the least that is allowed then
 }
 
 // network bounds what sessions may ask to reach.
@@ -112,6 +114,7 @@ func defaults() config {
 		Ceilings:       limits(session.DefaultCeilings),
 		UIDBase:        1_900_000_000,
 		Network:        network{MaxMode: "full"},
+		MinTier:        tiers[0],
 	}
 }
 
@@ -222,6 +225,9 @@ func (c config) check() error {
 	}
 	if err := c.Network.bounds().Check(); err != nil {
 		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := c.checkTiers(); err != nil {
+		return err
 	}
 	if c.OrphanTTL <= 0 {
 		return fmt.Errorf("configuration: orphan-ttl must be above 0, not %v", c.OrphanTTL)

@@ -21,8 +21,8 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/landlock"
 	"talaria/kernel/link"
-	"talaria/kernel/namespace"
 	"talaria/server"
 	"talaria/session"
 	"talaria/store"
@@ -95,7 +95,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closing(&err, hosts.Close)
 	hosts.Warm(environments)
-	sessions, err := openSessions(ctx, c, db, hosts, environments, log)
+	tier, err := tierOf(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	sessions, err := openSessions(ctx, c, db, hosts, tier, environments, log)
 	if err != nil {
 		return err
 	}
@@ -109,7 +113,10 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", version, environments[0].Version,
-		strings.Join(environments[0].Modules, ", "), namespace.Tier)
+		strings.Join(environments[0].Modules, ", "), tier)
+	if tier != tiers[0] {
+		fmt.Fprintln(stdout, "this is less than it could be: talaria doctor says why, and how to do better")
+	}
 	fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
 	return run(ctx, srv, listener, log)
 }
@@ -229,7 +236,7 @@ func discover(ctx context.Context, c config) ([]kernel.Environment, error) {
 	return found, nil
 }
 
-func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client,
+func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, tier string,
 	environments []kernel.Environment, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
@@ -251,14 +258,32 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	if err != nil {
 		return nil, err
 	}
+	noMounts := ""
+	if tier == landlock.Tier {
+		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
+	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
-		SessionsDir: sessionsDir(c), Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
+		SessionsDir: sessionsDir(c), Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
-		MountRoots: mountRoots, Network: c.Network.bounds(),
+		MountRoots: mountRoots, NoMounts: noMounts, Network: c.Network.bounds(),
 		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
+}
+
+// tierOf is the tier of the host that takes new kernels.
+func tierOf(ctx context.Context, hosts *link.Client) (string, error) {
+	all, err := hosts.Stats(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, host := range all {
+		if !host.Retired {
+			return host.Tier, nil
+		}
+	}
+	return "", errors.New("no host takes new kernels")
 }
 
 // poolOf counts the ready kernels of all hosts.
