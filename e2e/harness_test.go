@@ -104,6 +104,19 @@ func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 	t.Run(string(asUser), func(t *testing.T) { test(t, asUser) })
 }
 
+// isolationTiers are the tiers that a server can have.
+var isolationTiers = []string{"namespace", "landlock"}
+
+// everyTier runs a test in each tier, as root and as an ordinary user.
+func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity)) {
+	t.Helper()
+	for _, tier := range isolationTiers {
+		t.Run(tier, func(t *testing.T) {
+			everyIdentity(t, func(t *testing.T, who identity) { test(t, tier, who) })
+		})
+	}
+}
+
 // credential is the user to run as; nil keeps the present one.
 func (who identity) credential(t *testing.T) *syscall.Credential {
 	t.Helper()

@@ -60,9 +60,17 @@ func apart(name, makes, looks string, words ...string) Check {
 		if err != nil {
 			return err
 		}
-		made, err := t.See(t.Session, makes)
-		if err != nil || made["saw"] != "made" {
-			return fmt.Errorf("make it: %v (%v)", made["saw"], err)
+		e, err := t.Run(makes)
+		if err != nil {
+			return err
+		}
+		made := seen(e)["saw"]
+		refused := made == "failed" || e.Error != nil && slices.Contains([]string{"OSError", "PermissionError"}, e.Error.Ename)
+		if t.Server.ownFiles && refused {
+			return nil // what would be everybody's cannot be made
+		}
+		if made != "made" {
+			return fmt.Errorf("make it: %v; %s %.300s", made, e.Status, e.Text)
 		}
 		found, err := t.See(other, looks)
 		if err != nil {
@@ -116,7 +124,9 @@ func judgeOwnUser(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		saw, err := t.See(id, `say(saw=open("/proc/self/uid_map").read().split()[1])`)
+		saw, err := t.See(id, `
+first, outside, _ = map(int, open("/proc/self/uid_map").read().split())
+say(saw=os.getuid() - first + outside)`)
 		if err != nil {
 			return err
 		}

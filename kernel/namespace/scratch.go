@@ -20,6 +20,9 @@ func (b *Backend) makeScratch() (string, error) {
 	return dir, nil
 }
 
+// Scratch implements [kernel.Scratcher].
+func (s *Sandbox) Scratch() string { return s.scratch }
+
 // giveScratch says where it is, as pid 1 can check it; nil where there is none.
 func (s *Sandbox) giveScratch() (*directory, error) {
 	if s.scratch == "" {
