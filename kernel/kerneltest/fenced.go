@@ -26,7 +26,7 @@ func filesAndSignalsAreApart(t *testing.T, r *rig) {
 import os, time
 path = os.environ["TMPDIR"] + "/mine"
 open(path, "w").write("a")
-if `+ownUser()+`: os.chmod(path, 0o666)
+os.chmod(path, 0o666)
 print(os.getpid(), path, flush=True)
 time.sleep(1000)
 `))
@@ -46,7 +46,8 @@ tried |= {attempt(open, f"/proc/{pid}/{n}", "w") for n in ("oom_score_adj", "cle
 tried |= {attempt(open, theirs), attempt(open, theirs, "w"), attempt(os.unlink, theirs), attempt(os.truncate, theirs, 0)}
 tried |= {attempt(os.rename, theirs, "stolen"), attempt(os.link, theirs, "stolen")} - {"OSError"} # to another device, as it were
 tried |= {attempt(os.listdir, workspace), attempt(os.mkdir, workspace + "/made"), attempt(os.symlink, "x", workspace + "/made")}
-tried |= {attempt(os.chmod, workspace, 0), attempt(os.chmod, theirs, 0), attempt(os.setxattr, theirs, "user.x", b"y")} - {"OSError"}
+tried |= {attempt(os.chmod, workspace, 0), attempt(os.chmod, theirs, 0), attempt(os.chmod, "../../../sessions", 0),
+    attempt(os.fchmod, os.open(workspace, os.O_PATH), 0), attempt(os.fchmod, os.open(os.environ["PYTHONPATH"], 0), 0), attempt(os.setxattr, theirs, "user.x", b"y")} - {"OSError"}
 tried |= {attempt(os.sched_setaffinity, pid, [0])}
 print(tried)
 `, pid, temporary, hostPath(t, spec.Workspace))
@@ -104,11 +105,15 @@ with ThreadPoolExecutor(5) as pool: assert list(pool.map(abs, [-1, 2])) == [1, 2
 here, there = socket.socketpair(); here.send(b"x"); assert there.recv(1) == b"x"
 async def main(): return await (await asyncio.create_subprocess_exec("true")).wait()
 task = threading.Thread(target=lambda: asyncio.run(main())); task.start(); task.join()
-if OWN_USER: # modes and terminals are for users who have none in common
+pathlib.Path(temporary + "/run").write_text("#!/bin/sh\necho ran\n"); os.chmod(temporary + "/run", 0o700)
+assert subprocess.run([temporary + "/run"], capture_output=True).stdout == b"ran\n"
+shutil.copytree("a", temporary + "/copy", symlinks=True); shutil.copy2("/bin/sh", "sh"); os.chmod("sh", 0o750)
+assert os.stat("sh").st_mode & 0o7777 == 0o750
+folder = os.open("a", os.O_RDONLY); os.fchmod(folder, 0o711); os.chmod("two", 0o640, dir_fd=folder)
+assert os.stat("a").st_mode & 0o7777 == 0o711 and os.stat("a/two").st_mode & 0o7777 == 0o640
+assert subprocess.run("cp -p /bin/true t && install -m 700 t u && ./u && chmod 600 u", shell=True).returncode == 0
+if OWN_USER: # terminals are for users who have none in common
     import pty
-    pathlib.Path(temporary + "/run").write_text("#!/bin/sh\necho ran\n"); os.chmod(temporary + "/run", 0o700)
-    assert subprocess.run([temporary + "/run"], capture_output=True).stdout == b"ran\n"
-    shutil.copytree("a", temporary + "/copy", symlinks=True)
     master, slave = pty.openpty(); os.get_terminal_size(slave); os.ttyname(slave)
 print("all of it")
 `

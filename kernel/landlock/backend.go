@@ -56,6 +56,13 @@ func (*isolation) Contained() bool { return false }
 
 func (i *isolation) Calls() seccomp.Filter { return seccomp.FencedCalls(!i.root) }
 
+func (i *isolation) Modes() seccomp.Filter {
+	if i.root {
+		return seccomp.Filter{}
+	}
+	return seccomp.ModeCalls()
+}
+
 func (i *isolation) Landlock(version int) error {
 	switch {
 	case !i.root && version < boundedSignals:
@@ -73,7 +80,7 @@ func (i *isolation) Layers() []string {
 		"network: none, no sockets but connected pairs",
 	}
 	if !i.root {
-		layers = append(layers, "modes and owners of files cannot be changed")
+		layers = append(layers, "modes of the session's own files only can be changed, and no owners")
 	}
 	return layers
 }

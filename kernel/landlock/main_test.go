@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -86,5 +87,43 @@ func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	out, err := kerneltest.Again(t, true, kerneltest.StateDir(t), "-test.v").CombinedOutput()
 	if err != nil {
 		t.Errorf("as an ordinary user: %v\n%s", err, out)
+	}
+}
+
+// Pid 1 handles calls of those inside, and is not to go on when nobody is left to make any.
+func TestPid1RestsWhenItsCommandsHaveEnded(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	run := func(command string) {
+		p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c", command}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+		if exit := p.Exit(); exit != (kernel.Exit{}) {
+			t.Errorf("%s: %+v", command, exit)
+		}
+		p.Stdout().Close()
+		p.Stderr().Close()
+	}
+	cpu := func() time.Duration {
+		used, err := s.(kernel.Watched).CPU(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return used
+	}
+	run("touch x && chmod 600 x")
+	before := cpu()
+	run("sleep 1") // what a busy pid 1 would use all of
+	if used := cpu() - before; used > 500*time.Millisecond {
+		t.Errorf("a second of sleep took %v of CPU time", used)
 	}
 }

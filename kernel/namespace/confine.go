@@ -45,7 +45,8 @@ func findConfinement(isolation Isolation) (confinement, error) {
 	if err := isolation.Landlock(c.landlock); err != nil && c.noLandlock == nil {
 		c.landlock, c.noLandlock = 0, err
 	}
-	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes())}
+	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes()),
+		Modes: base64.StdEncoding.EncodeToString(isolation.Modes().Bytes())}
 	c.final = base64.StdEncoding.EncodeToString(c.limits.Bytes())
 	return c, nil
 }

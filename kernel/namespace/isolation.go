@@ -27,6 +27,8 @@ type Isolation interface {
 	Contained() bool
 	// Calls is the filter of system calls.
 	Calls() seccomp.Filter
+	// Modes is a filter that hands changes of modes to pid 1, or none where all may make them.
+	Modes() seccomp.Filter
 	// Landlock says why a version of it is not enough, or nil. Version is 0 where there is none.
 	Landlock(version int) error
 	// Layers are the words for what isolates a sandbox, but for limits, filters and users.
@@ -69,6 +71,8 @@ func (namespaces) Attributes() (*syscall.SysProcAttr, error) {
 func (namespaces) Contained() bool { return true }
 
 func (namespaces) Calls() seccomp.Filter { return seccomp.Calls() }
+
+func (namespaces) Modes() seccomp.Filter { return seccomp.Filter{} }
 
 func (namespaces) Landlock(int) error { return nil }
 

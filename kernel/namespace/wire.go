@@ -51,6 +51,7 @@ type sealRequest struct {
 type confinementRequest struct {
 	Landlock int    `json:"landlock"`
 	Calls    string `json:"calls"`
+	Modes    string `json:"modes"` // the filter that hands changes of modes to pid 1
 	// Writable are the mounts that may be written to, beside what every sandbox has.
 	Writable []string `json:"writable"`
 }

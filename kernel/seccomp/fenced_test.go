@@ -36,8 +36,6 @@ func TestFencedCallsReachNobodyElse(t *testing.T) {
 		call
 		own []uint64 // arguments with which it is for the process that calls
 	}{
-		{call{"fchmodat", unix.SYS_FCHMODAT, nil, eperm}, nil},
-		{call{"fchmod", unix.SYS_FCHMOD, nil, eperm}, nil},
 		{call{"fchownat", unix.SYS_FCHOWNAT, nil, eperm}, nil},
 		{call{"setxattr", unix.SYS_SETXATTR, nil, fails(unix.EOPNOTSUPP)}, nil},
 		{call{"setpriority of a user", unix.SYS_SETPRIORITY, []uint64{unix.PRIO_USER, 0, 19}, eperm}, []uint64{unix.PRIO_PROCESS, 0, 19}},
@@ -60,5 +58,21 @@ func TestFencedCallsReachNobodyElse(t *testing.T) {
 				call{c.name, c.number, c.own, allow}.check(t, f)
 			}
 		}
+	}
+}
+
+func TestModesAreHandedOn(t *testing.T) {
+	const handed = unix.SECCOMP_RET_USER_NOTIF
+	for _, c := range []call{
+		{"fchmod", unix.SYS_FCHMOD, nil, handed},
+		{"fchmodat", unix.SYS_FCHMODAT, nil, handed},
+		{"fchmodat2", unix.SYS_FCHMODAT2, nil, handed},
+		{"read", unix.SYS_READ, nil, allow},
+		{"one of some day", 10_000, nil, allow}, // the other filter's to say
+	} {
+		c.check(t, seccomp.ModeCalls())
+	}
+	for _, shared := range []bool{false, true} {
+		call{"fchmodat", unix.SYS_FCHMODAT, nil, allow}.check(t, seccomp.FencedCalls(shared))
 	}
 }

@@ -10,5 +10,8 @@ var refusedHere []uint32
 // byOwnerHere are further calls that go by the user of a file.
 var byOwnerHere []uint32
 
+// modesHere are further calls that change modes.
+var modesHere []uint32
+
 // lastHere are the numbers that are none of this architecture's own.
 var lastHere []span

@@ -21,8 +21,11 @@ var addressed = []uint32{unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.
 // the processes and files of others.
 var byOwner = []uint32{
 	unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
-	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
+	unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 }
+
+// modes are calls that change the modes of files, which go by the owner as well, and which programs cannot do without.
+var modes = []uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2}
 
 // attributes are calls for extended attributes, which go by the owner too. Programs do without.
 var attributes = []uint32{
@@ -57,6 +60,15 @@ func FencedCalls(shared bool) Filter {
 		}, oneOf(0, []uint32{0}, allow, eperm))
 	}
 	return newFilter(rules, lastSpans()...)
+}
+
+// ModeCalls is a filter, beside that of [FencedCalls], that hands changes of modes to whoever listens.
+func ModeCalls() Filter {
+	rules := map[uint32]verdict{}
+	for _, number := range append(modes, modesHere...) {
+		rules[number] = just(unix.SECCOMP_RET_USER_NOTIF)
+	}
+	return newFilter(rules)
 }
 
 // connectedPair allows those pairs of which neither end can talk to anybody else: a datagram's could, by address.

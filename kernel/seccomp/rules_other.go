@@ -10,5 +10,8 @@ func Calls() Filter { return Filter{} }
 // FencedCalls is no filter.
 func FencedCalls(bool) Filter { return Filter{} }
 
+// ModeCalls is no filter.
+func ModeCalls() Filter { return Filter{} }
+
 // FinalLimits is no filter.
 func FinalLimits() Filter { return Filter{} }

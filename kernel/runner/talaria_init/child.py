@@ -19,9 +19,11 @@ from . import limits, linux, places, preload, tier
 from .interpreter import Serve, forget_init, make_ordinary
 from .limits import Limits
 from .step import StepError
+from .wire import Channel
 
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
 _START_OVER = "import sys; sys.path.insert(0, {!r}); from talaria_init.child import start_over; start_over()()"
+LISTEN = b"listen"
 # As the host starts pid 1.
 VARIABLES = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX": "2"}
 
@@ -115,23 +117,34 @@ def set_variables(environment: dict[str, str]) -> None:
     time.tzset()
 
 
-def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: int) -> NoReturn:
-    """Makes this child a command. Where that fails, it writes the error number to report, and ends."""
+def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: Channel) -> NoReturn:
+    """Makes this child a command. What pid 1 is to listen to it sends to report, and where it fails the error number, and
+    ends."""
     try:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         os.setsid()
-        tier.current.enter()
+        tell(report, tier.current.enter())
         os.chdir(start.directory or places.workspace)
         limits_.apply()
-        report = _take_descriptors(*fds, report)
+        number = _take_descriptors(*fds, report.fileno())
+        report.forget()
+        report = Channel(number)
         for name in _RESET_FOR_COMMANDS:
             _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
         os.execvpe(start.args[0], start.args, {**environment, **start.environment})
     except (OSError, StepError) as e:
-        os.write(report, str(e.errno or errno.EIO).encode())
+        report.send(str(e.errno or errno.EIO).encode())
     finally:
         os._exit(127)
+
+
+def tell(channel: Channel, listeners: list[int]) -> None:
+    """Sends pid 1 what it is to listen to."""
+    if listeners:
+        channel.send(LISTEN, listeners)
+    for fd in listeners:
+        os.close(fd)
 
 
 def give_up(error: BaseException) -> NoReturn:

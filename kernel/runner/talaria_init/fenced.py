@@ -16,6 +16,7 @@ import _signal
 from . import helper, landlock, linux, places, root
 from .environment import make_home
 from .limits import Limits
+from .modes import Listener
 from .root import Park
 from .seal import Confinement, Directory, Seal
 from .step import step
@@ -97,15 +98,18 @@ class Fenced:
         directories = {name: vars(getattr(self._spec, name)) for name in ("workspace", "packages", "scratch")}
         return {"places": places.all(), **directories}
 
-    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> None:
+    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> list[int]:
         placeholder = places.packages
         places.change(**baggage["places"])
         _move_packages(placeholder)
-        self._join(uid, limits, confinement, *(Directory(**baggage[n]) for n in ("workspace", "packages", "scratch")))
+        return self._join(uid, limits, confinement, *(Directory(**baggage[n]) for n in ("workspace", "packages", "scratch")))
 
-    def enter(self) -> None:
+    def enter(self) -> list[int]:
         spec = self._spec
-        self._join(spec.uid, spec.limits, spec.confinement, spec.workspace, spec.packages, spec.scratch)
+        return self._join(spec.uid, spec.limits, spec.confinement, spec.workspace, spec.packages, spec.scratch)
+
+    def listener(self, fd: int) -> Listener:
+        return Listener(fd, (places.workspace, places.home, places.temporary))
 
     def hide(self) -> None:
         """Landlock keeps all others out. To helpers it is to be open."""
@@ -193,7 +197,7 @@ class Fenced:
 
     def _join(
         self, uid: int, limits: Limits, confinement: Confinement, workspace: Directory, packages: Directory, scratch: Directory
-    ) -> None:
+    ) -> list[int]:
         privileged = os.geteuid() == 0
         with step("raise oom score"):
             root.raise_oom_score()
@@ -215,10 +219,15 @@ class Fenced:
             granted += [(self._beneath(scratch) + sub, landlock.ALL) for sub in ("/home", "/tmp")]
             granted.append((self._beneath(workspace), landlock.ALL))
             landlock.fence(confinement.landlock, granted, alone=True)
+        listeners = []
+        if confinement.modes:
+            with step("filter of modes"):
+                listeners.append(linux.filter_calls_to(confinement.modes))
         with step("system call filter"):
             linux.filter_calls(confinement.calls)
         with step("verify"):
             _verify(os.geteuid(), privileged)
+        return listeners
 
     def _beneath(self, directory: Directory) -> str:
         """The path of a directory below that of all sessions, which is what it was when it was handed over."""

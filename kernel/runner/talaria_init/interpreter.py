@@ -39,6 +39,6 @@ def forget_init() -> None:
 _forgotten: list[types.ModuleType] = []
 _NAMES = (
     "child", "environment", "fenced", "forkserver", "helper", "holes", "interpreter", "landlock", "limits", "linux",
-    "mounts", "namespaced", "pid1", "places", "preload", "root", "seal", "spare", "step", "tier", "wire",
+    "modes", "mounts", "namespaced", "pid1", "places", "preload", "root", "seal", "spare", "step", "tier", "wire",
 )  # fmt: skip
 _PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))

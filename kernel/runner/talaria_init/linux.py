@@ -75,6 +75,7 @@ _KEYCTL_JOIN_SESSION_KEYRING = 1
 _SECCOMP_SET_MODE_FILTER = 1
 # Without it, kernels before 5.16 have all code run slower, against a leak that filters have no part in.
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _INSTRUCTION_BYTES = 8
 _LANDLOCK_RULE_PATH_BENEATH = 1
 _LANDLOCK_CREATE_RULESET_VERSION = 1
@@ -228,11 +229,16 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", c_ushort), ("instructions", c_char_p)]
 
 
-def filter_calls(program: str) -> None:
+def filter_calls(program: str, flags: int = 0) -> int:
     """Installs a filter of system calls, which is in base64, for good."""
     instructions = a2b_base64(program)
     filter = _Program(len(instructions) // _INSTRUCTION_BYTES, instructions)
-    _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW, byref(filter)))
+    return _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW | flags, byref(filter)))
+
+
+def filter_calls_to(program: str) -> int:
+    """As filter_calls; the descriptor that this gives is for whoever handles the calls that the filter hands on."""
+    return filter_calls(program, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
 
 
 def landlock_version() -> int:

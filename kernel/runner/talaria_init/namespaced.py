@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from . import linux, root
 from .environment import make_home
 from .limits import Limits
+from .modes import Listener
 from .root import Park, Root
 from .seal import Confinement, Seal, join, seal
 from .step import step
@@ -65,11 +66,16 @@ class Namespaced:
     def baggage(self) -> object:
         return None
 
-    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> None:
+    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> list[int]:
         join(uid, limits, confinement)
+        return []
 
-    def enter(self) -> None:
+    def enter(self) -> list[int]:
         """Pid 1 is sealed, and so is what it forks."""
+        return []
+
+    def listener(self, fd: int) -> Listener:
+        raise RuntimeError("nobody here asks pid 1")
 
     def hide(self) -> None:
         linux.set_dumpable(False)

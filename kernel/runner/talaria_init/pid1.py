@@ -12,20 +12,22 @@ import os
 import resource
 import select
 import sys
+from collections.abc import Iterable
 
 import _signal
 
 from . import forkserver, linux, places, spare, tier
-from .child import Runner, Start, give_up, run_command
+from .child import LISTEN, Runner, Start, give_up, run_command, tell
 from .environment import environment
 from .forkserver import Next
 from .limits import Limits
+from .modes import Listener
 from .mounts import Mount
 from .root import Park
 from .seal import Confinement, Directory, Seal
 from .spare import Spare
 from .step import StepError, step
-from .wire import FIRST_FD, Channel, decode, encode, move_up_front
+from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
 
 def main() -> Next:
@@ -46,6 +48,8 @@ class Init:
         self._session: list[str] = []  # the names of the session's variables
         self._limits = Limits()
         self._next: Next | None = None
+        self._poll = select.poll()
+        self._listeners: dict[int, Listener] = {}
         self._handlers = {
             "park": self._park,
             "leave": self._leave,
@@ -70,17 +74,18 @@ class Init:
 
     def _loop(self, first: bytes) -> Next:
         wake = _wake_on_child()
-        poll = select.poll()
-        poll.register(self._channel.fileno(), select.POLLIN)
-        poll.register(wake, select.POLLIN)
+        self._poll.register(self._channel.fileno(), select.POLLIN)
+        self._poll.register(wake, select.POLLIN)
         if first:
             self._handle(first, [])
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = dict(self._poll.poll())
             if wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
                 self._reap()
+            for fd in ready.keys() & self._listeners.keys():
+                self._answer(fd, ready[fd])
             if self._channel.fileno() in ready:
                 received = self._channel.receive()
                 if received is None:
@@ -157,7 +162,7 @@ class Init:
         tier.current.seal(spec, self._spare.join if self._spare else lambda: None)
         if self._spare:
             with step("runner"):
-                self._spare.sealed()
+                self._listen(self._spare.sealed())
             tier.current.follow(self._spare.pid)
         self._channel.send(encode(op="done", id=id))
 
@@ -189,40 +194,67 @@ class Init:
             ready.start(start, fds)
             self._started(id, ready.pid)
             return
+        ours, theirs = map(Channel, pair())
         pid = linux.fork()
         if pid:
+            theirs.close()
+            self._hear(ours)
             self._started(id, pid)
             return
         self._channel.forget()
+        ours.close()
         try:
             runner = Runner()
             runner.prepare()
             runner.dress(self._environment)
-            tier.current.enter()
+            tell(theirs, tier.current.enter())
+            theirs.close()
             runner.bound(self._session, self._limits)
             self._next = runner.begin(start, fds)
         except BaseException as e:
             give_up(e)
 
     def _start_command(self, id: int, start: Start, fds: list[int]) -> None:
-        read, write = os.pipe()
+        ours, theirs = map(Channel, pair())
         try:
             pid = linux.fork()
             if not pid:
-                run_command(start, self._environment, self._limits, fds, write)
+                run_command(start, self._environment, self._limits, fds, theirs)
         except OSError:
-            os.close(read)
+            ours.close()
             raise
         finally:
-            os.close(write)
-        # It ends when the command replaces the child.
-        with open(read, "rb") as f:
-            failure = f.read()
+            theirs.close()
+        failure = self._hear(ours)
         if not failure:
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
         raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
+
+    def _hear(self, channel: Channel) -> bytes:
+        """What a child says until it is a command, or has ended: the number of an error, or nothing."""
+        failure = b""
+        while received := channel.receive():
+            said, listeners = received
+            self._listen(listeners)
+            if said != LISTEN:
+                failure = said
+        channel.close()
+        return failure
+
+    def _listen(self, fds: Iterable[int]) -> None:
+        for fd in fds:
+            self._listeners[fd] = tier.current.listener(fd)
+            self._poll.register(fd, select.POLLIN)
+
+    def _answer(self, fd: int, events: int) -> None:
+        if events & select.POLLIN:
+            self._listeners[fd].answer()
+        else:  # all who could ask are gone
+            self._poll.unregister(fd)
+            del self._listeners[fd]
+            os.close(fd)
 
     def _started(self, id: int, pid: int) -> None:
         self._children[pid] = id

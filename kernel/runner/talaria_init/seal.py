@@ -38,6 +38,7 @@ class Confinement:
 
     landlock: int  # the version to use, or 0 for none
     calls: str  # the filter of system calls, or none
+    modes: str  # the one that hands changes of modes to pid 1, or none
     writable: list[str]  # mounts that may be written to
 
 

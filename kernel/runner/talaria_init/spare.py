@@ -40,14 +40,15 @@ class Spare:
         """Has it join that and give up all privileges."""
         self._channel.send(_GO)
 
-    def sealed(self) -> None:
-        """Waits until it has done that."""
+    def sealed(self) -> list[int]:
+        """Waits until it has done that. The descriptors are to be listened to."""
         received = self._channel.receive()
         if received is None:
             raise RuntimeError("it ended")
-        problem, _ = received
+        problem, listeners = received
         if problem != _OK:
             raise StepError.told(*marshal.loads(problem))
+        return listeners
 
     def start(self, start: child.Start, fds: list[int]) -> None:
         """Has it become the runner. Raises OSError where it is gone."""
@@ -83,9 +84,11 @@ def _serve(channel: Channel) -> Callable[[], None]:
         runner.dress(environment)
         if channel.receive() is None:
             os._exit(0)
-        tier.current.join(uid, limits, Confinement(**confinement), baggage)
+        listeners = tier.current.join(uid, limits, Confinement(**confinement), baggage)
         runner.bound(session, limits)
-        channel.send(_OK)
+        channel.send(_OK, listeners)
+        for fd in listeners:
+            os.close(fd)
         received = channel.receive()
         if received is None:
             os._exit(0)

@@ -52,6 +52,7 @@ FENCE = (
     "check signals",
     "scratch",
     "limits",
+    "filter of modes",
 )
 _NUMBERS = {name: number for number, name in enumerate(PARK + SEAL + NETWORK + FENCE, 1)}
 

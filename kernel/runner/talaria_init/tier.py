@@ -5,6 +5,7 @@ from typing import Protocol
 
 from .fenced import Fenced
 from .limits import Limits
+from .modes import Listener
 from .namespaced import Namespaced
 from .root import Park
 from .seal import Confinement, Seal
@@ -49,11 +50,15 @@ class Tier(Protocol):
     def baggage(self) -> object:
         """What join needs to know beside the rest; marshalled."""
 
-    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> None:
-        """Makes this process, which pid 1 forked before it was sealed, what it would be if forked later."""
+    def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> list[int]:
+        """Makes this process, which pid 1 forked before it was sealed, what it would be if forked later. The descriptors
+        are for pid 1 to listen to."""
 
-    def enter(self) -> None:
-        """Confines a child that a sealed pid 1 has just forked."""
+    def enter(self) -> list[int]:
+        """Confines a child that a sealed pid 1 has just forked; as join."""
+
+    def listener(self, fd: int) -> Listener:
+        """What pid 1 does with such a descriptor."""
 
     def hide(self) -> None:
         """Keeps other processes of the same user out of this one, where nothing else does."""
