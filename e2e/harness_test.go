@@ -226,7 +226,11 @@ func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
 // launch starts the program and waits until it has printed its address and is ready.
 func (s *Server) launch(t *testing.T) {
 	t.Helper()
-	args := append([]string{"serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0"}, s.options.args...)
+	args := []string{"serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0"}
+	if tier := os.Getenv(tierVariable); tier != "" {
+		args = append(args, "--tier", tier)
+	}
+	args = append(args, s.options.args...)
 	s.cmd = s.command(context.Background(), args...)
 	s.cmd.Stderr = s.out
 	read, write, err := os.Pipe()
