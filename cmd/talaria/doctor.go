@@ -80,7 +80,11 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 			Detail: fmt.Sprintf("Python %s at %s; %s", env.Version, env.Python, first(strings.Join(env.Modules, ", "), "no data libraries")),
 		})
 	}
-	temp, err := os.MkdirTemp("", "talaria-doctor-")
+	// Next to the state directory, so that what is in the way of that one is in the way here.
+	temp, err := os.MkdirTemp(filepath.Dir(c.StateDir), ".talaria-doctor-")
+	if err != nil {
+		temp, err = os.MkdirTemp("", "talaria-doctor-")
+	}
 	if err != nil {
 		return append(findings, kernel.Finding{Name: "temporary files", Detail: err.Error(), Remedy: "make $TMPDIR writable"}), false
 	}

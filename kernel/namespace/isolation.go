@@ -91,6 +91,8 @@ func (namespaces) Processes(pids int64) (int64, string) {
 
 func (namespaces) Remedy(step string, err error) string {
 	switch {
+	case step == "landlock", step == "system call filter":
+		return ""
 	case step == "proc" && errors.Is(err, unix.EPERM):
 		return "in a container, /proc is masked: run it with systempaths=unconfined (podman: --security-opt unmask=ALL)"
 	case step != "" && errors.Is(err, unix.EPERM):

@@ -73,6 +73,9 @@ func (b *Backend) remedy(err error) string {
 	if inside := (*stepError)(nil); errors.As(err, &inside) {
 		step = inside.step
 	}
+	if remedy := b.isolation.Remedy(step, err); remedy != "" {
+		return remedy
+	}
 	switch step {
 	case "system call filter":
 		return "the kernel is built without filters of system calls, or a container forbids them: use a distribution's " +
@@ -81,7 +84,7 @@ func (b *Backend) remedy(err error) string {
 		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
 			"the container"
 	}
-	return b.isolation.Remedy(step, err)
+	return ""
 }
 
 // probeCauses looks at the switches that are known to forbid user namespaces.
