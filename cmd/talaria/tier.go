@@ -106,7 +106,7 @@ func newBackend(c config, tier, instance string, log *slog.Logger) (*namespace.B
 	cfg := namespace.Config{
 		Root: sessionsDir(c), MountRoots: paths,
 		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
-		Instance: instance, Python: c.Python, Log: log,
+		Instance: instance, OwnUID: c.UIDBase - 1, Python: c.Python, Log: log,
 	}
 	if tier != landlock.Tier {
 		return namespace.New(cfg)

@@ -31,6 +31,9 @@ say(saw=[p for top in entries("/") if top not in ("proc", "usr", "lib", "bin", "
 		`say(saw=[p for p in entries("/proc") if p.isdigit() and b"4711" in read(f"/proc/{p}/cmdline")])`, "[]"),
 	apart("sessions/kill-everyone", `child = subprocess.Popen(["sleep", "4711"]); say(saw="made")`,
 		`attempt(os.kill, -1, signal.SIGKILL); say(saw="killed")`, "killed"),
+	alone(asks("sessions/signal-others", `(lambda known: [p for p in {*range(1, 1000), *range(max(1, os.getpid() - 30_000),
+    os.getpid() + 5_000)} if str(p) not in known and attempt(os.kill, p, 0) == "ok"])(
+    [*os.listdir("/proc/self/task"), *(entries("/proc") if entries("/proc") != "EACCES" else [])])`, "[]")),
 	apart("sessions/host-name", `say(saw=["failed", "made"][bool(socket.gethostname())])`,
 		`say(saw=attempt(open, "/etc/hostname", "a"))`, "EROFS", "EACCES"),
 	differ("sessions/random", `import random; say(saw=random.random())`),
