@@ -102,3 +102,19 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Its network namespace is the machine's, where nothing is to be made.
+func TestThereIsNoWayOutToBeMade(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.(kernel.Exiter).MakeExit(t.Context()); err == nil || !strings.Contains(err.Error(), "the machine's") {
+		t.Errorf("%v", err)
+	}
+}

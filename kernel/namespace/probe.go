@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"talaria/kernel"
 )
 
@@ -20,7 +22,9 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 	}
 	findings = append(findings, b.confinement.findings()...)
 	findings = append(findings, b.probeGroups()...)
-	findings = append(findings, probeTun())
+	if b.isolation.Contained() {
+		findings = append(findings, probeTun())
+	}
 	return kernel.Probe{OK: findings[0].OK, Findings: findings}
 }
 
