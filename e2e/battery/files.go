@@ -41,7 +41,7 @@ var files = []Check{
 	asks("files/state-directory", `(lambda state: sorted({f(state + "/" + n) for f in (contents, lambda p:
     attempt(os.listdir, p), lambda p: attempt(os.chmod, p, 0), lambda p: attempt(os.rename, p, "stolen")) for n in ("token",
     "url", "lock", "talaria.db", "talaria.db-wal", "talaria.yaml", "hosts", "hosts/log", "artifacts", "sessions")} -
-    {"EACCES", "ENOENT", "EPERM", "EROFS", "EXDEV"}))(os.path.normpath("/workspace/../../.."))`, "[]"),
+    {"EACCES", "ENOENT", "EPERM", "EROFS", "EXDEV", "ENOTDIR", "EINVAL"}))(os.path.normpath("/workspace/../../.."))`, "[]"),
 	asks("files/mknod-block", `sorted({attempt(os.mknod, d + "/made", 0o60666, os.makedev(8, 0)) for d in ("/tmp",
     "/workspace", "/dev/shm")})`, "[EPERM]", "[EACCES]"),
 	asks("files/mknod-char", `sorted({attempt(os.mknod, d + "/made", 0o20666, os.makedev(1, 1)) for d in ("/tmp",
