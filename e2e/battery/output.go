@@ -19,7 +19,7 @@ var output = []Check{
 	clean("output/cut-in-pieces", `
 for part in ("\x1b", "]52;c;", "ZXZpbA==", "\x07", "end"):
     os.write(1, part.encode()); time.sleep(0.06)`, "end"),
-	clean("output/eight-bit-controls", `print("\x9b31mred\x9d0;x\x9cend")`, "end"),
+	clean("output/eight-bit-controls", `print("\x9b31mred\x9d0;x\x9cend")`, "redend"),
 	{Name: "output/escape-in-an-error", Quick: true, Cell: `
 class Evil(Exception): pass
 Evil.__name__ = Evil.__qualname__ = "E\x1b]52;c;ZXZpbA==\x07"
