@@ -23,9 +23,9 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	everyIdentity(t, func(t *testing.T, who identity) {
-		s := start(t, options{as: who, args: []string{"--interrupt-grace", "1500ms"}})
-		table, err := battery.ReadTable("namespace-" + string(who))
+	everyTier(t, func(t *testing.T, tier string, who identity) {
+		s := start(t, options{as: who, args: []string{"--interrupt-grace", "1500ms", "--tier", tier}})
+		table, err := battery.ReadTable(tier + "-" + string(who))
 		if err != nil {
 			t.Fatal(err)
 		}

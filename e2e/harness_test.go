@@ -104,6 +104,19 @@ func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 	t.Run(string(asUser), func(t *testing.T) { test(t, asUser) })
 }
 
+// isolationTiers are the tiers that a server can have.
+var isolationTiers = []string{"namespace", "landlock"}
+
+// everyTier runs a test in each tier, as root and as an ordinary user.
+func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity)) {
+	t.Helper()
+	for _, tier := range isolationTiers {
+		t.Run(tier, func(t *testing.T) {
+			everyIdentity(t, func(t *testing.T, who identity) { test(t, tier, who) })
+		})
+	}
+}
+
 // credential is the user to run as; nil keeps the present one.
 func (who identity) credential(t *testing.T) *syscall.Credential {
 	t.Helper()
@@ -214,7 +227,11 @@ func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
 // launch starts the program and waits until it has printed its address and is ready.
 func (s *Server) launch(t *testing.T) {
 	t.Helper()
-	args := append([]string{"serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0"}, s.options.args...)
+	args := []string{"serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0"}
+	if tier := os.Getenv(tierVariable); tier != "" {
+		args = append(args, "--tier", tier)
+	}
+	args = append(args, s.options.args...)
 	s.cmd = s.command(context.Background(), args...)
 	s.cmd.Stderr = s.out
 	read, write, err := os.Pipe()

@@ -173,8 +173,8 @@ func (s *Server) daemon(t *testing.T, session string) (daemon process, groupDirs
 	name := fmt.Sprint("86400.", marks.Add(1))
 	// A process has no command line yet in the moment in which exec closes what Popen waits for.
 	runOK(t, s.Client(), session, `import subprocess
-daemon = subprocess.Popen(["sleep", "`+name+`"], start_new_session=True)
-while "`+name+`" not in open(f"/proc/{daemon.pid}/cmdline").read(): pass`)
+daemon = subprocess.Popen(["sh", "-c", "echo up; sleep 86400; :", "`+name+`"], start_new_session=True, stdout=subprocess.PIPE)
+assert daemon.stdout.readline() == b"up\n"`)
 	for _, p := range s.kernels(t) {
 		if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid)); strings.Contains(string(line), name) {
 			daemon = p

@@ -193,7 +193,7 @@ for i in range(4):
 for i in range(80):
     os.mkdir("d")
     os.chdir("d")
-os.chdir("/workspace")
+os.chdir(os.environ["TALARIA_WORKSPACE"])
 while True:
     with open("more", "ab") as f: f.write(bytes(10))
     time.sleep(0.01)`, "disk_depth", "DiskLimit", "OSError")

@@ -196,6 +196,10 @@ type Watched interface {
 // directory.
 type TmpMeter interface{ TmpFree() (int64, error) }
 
+// Scratcher is implemented by sandboxes that may have their temporary files in a directory of the machine, which then
+// counts as the workspace's. Scratch is its path, on the workspace's file system, or "".
+type Scratcher interface{ Scratch() string }
+
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since
 // the last ResetPeak.
 type OOMCounter interface{ OOMKills() int64 }

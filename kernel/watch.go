@@ -42,6 +42,7 @@ type watcher struct {
 	hold    DiskHold // of the workspace
 	sandbox Watched
 	dir     *workspace.Dir
+	scratch *workspace.Dir  // counts as well; nil where temporary files have limits of their own
 	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed when it does not look any more
@@ -71,7 +72,14 @@ func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{k: k, hold: hold, sandbox: watched, dir: own, ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
+	scratch, err := openScratch(sandbox)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	w := &watcher{
+		k: k, hold: hold, sandbox: watched, dir: own, scratch: scratch, ended: make(chan struct{}),
+		timer: time.NewTimer(maxLookPause),
+	}
 	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
 	w.pause.Store(int64(minLookPause))
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -81,7 +89,7 @@ func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*
 // run looks until stop is called.
 func (w *watcher) run() {
 	defer close(w.ended)
-	defer w.dir.Close()
+	defer w.closeDirs()
 	defer w.timer.Stop()
 	if w.hold != DiskWatched && !w.sandbox.MemoryUnheld() { // nothing holds only as long as it looks
 		<-w.ctx.Done()
@@ -218,6 +226,14 @@ func (w *watcher) measure(limits Limits) (bytes, inodes int64, hit *LimitHit, er
 	if err != nil && !hidden {
 		return 0, 0, nil, err
 	}
+	if w.scratch != nil {
+		more, count, err := w.scratch.Usage(w.ctx)
+		hidden = hidden || errors.Is(err, workspace.ErrTruncated)
+		if err != nil && !hidden {
+			return 0, 0, nil, err
+		}
+		bytes, inodes = bytes+more, inodes+count
+	}
 	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
 	if err != nil {
 		w.k.log.Debug("look for deleted files that are open", "error", err)
@@ -266,5 +282,21 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 func (w *watcher) close() {
 	w.cancel()
 	w.timer.Stop()
+	w.closeDirs()
+}
+
+// openScratch is the directory of a sandbox's temporary files, or nil.
+func openScratch(sandbox Sandbox) (*workspace.Dir, error) {
+	s, ok := sandbox.(Scratcher)
+	if !ok || s.Scratch() == "" {
+		return nil, nil
+	}
+	return workspace.Open(s.Scratch())
+}
+
+func (w *watcher) closeDirs() {
 	_ = w.dir.Close()
+	if w.scratch != nil {
+		_ = w.scratch.Close()
+	}
 }

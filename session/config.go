@@ -47,7 +47,8 @@ type Config struct {
 	SessionsDir  string               // holds a folder for each session
 	Disk         *disk.Store          // of SessionsDir, which the caller closes; optional: plain directories
 	Environments []kernel.Environment // the first is the default
-	Tier         string               // of isolation
+	Tier         string               // of isolation, of new kernels
+	NoMounts     string               // why sessions can mount nothing; "": they can
 	UIDBase      int                  // first user id of sessions' files and processes; 0: all belong to the server's user
 	TZ           string               // of kernels
 	BootID       string               // of the machine

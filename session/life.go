@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -273,7 +274,7 @@ func (s *Session) ready(ctx context.Context, info kernel.KernelInfo) error {
 		c.done = func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.kernelStarted, s.layers = &started, info.Layers
+			s.kernelStarted, s.layers, s.tier = &started, info.Layers, cmp.Or(info.Handle.Backend, s.m.cfg.Tier)
 		}
 	}
 	if idle {

@@ -420,7 +420,9 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 		if info := s.Info(ctx); info.State == api.StateIdle || info.State == api.StateBusy {
 			st.MemoryBytes += info.Usage.MemoryBytes
 			st.CPUSeconds += info.Usage.CPUSeconds
-			st.Isolation = info.Isolation
+			if info.Isolation.Tier == m.cfg.Tier {
+				st.Isolation = info.Isolation
+			}
 		}
 	}
 	return st

@@ -34,6 +34,9 @@ type MountRoot struct {
 // checkMounts validates what a session asks to see of the host. That the sources are there is checked for a new session
 // only, see findMounts.
 func (m *Manager) checkMounts(mounts []api.Mount) error {
+	if len(mounts) > 0 && m.cfg.NoMounts != "" {
+		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", m.cfg.NoMounts)
+	}
 	if len(mounts) > maxMounts {
 		return invalid("mounts: %d are more than the most, %d", len(mounts), maxMounts)
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/disk"
@@ -69,6 +71,7 @@ type Session struct {
 	restartReason  string
 	layers         []string
 	engine         string // of the present or last kernel, where it is known
+	tier           string // of the last kernel, or of the next one where there was none
 	executionCount int64
 	lateBytes      int64
 	diskBytes      int64
@@ -130,6 +133,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		stopped: make(chan struct{}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: r.Limits, idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
 		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
+		tier:           m.tierOf(r.Handle),
 		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logID: r.LogID,
 		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
 		snapshot: snapshot, drafted: store.StateReason{State: r.State, Reason: r.Reason},
@@ -163,7 +167,7 @@ func (s *Session) summary() api.Session {
 	last := s.journal.lastSeq()
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
-		Isolation: api.Isolation{Tier: s.m.cfg.Tier, Layers: s.layers},
+		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
 		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
@@ -336,4 +340,13 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
 	}
 	return s.touch(ctx)
+}
+
+// tierOf is the tier of the kernel with this handle, or of new ones.
+func (m *Manager) tierOf(handle []byte) string {
+	var h kernel.Handle
+	if handle == nil || jsonv2.Unmarshal(handle, &h) != nil {
+		return m.cfg.Tier
+	}
+	return cmp.Or(h.Backend, m.cfg.Tier)
 }

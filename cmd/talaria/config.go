@@ -49,7 +49,9 @@ type config struct {
 	UIDBase        int           `koanf:"uid-base"`
 	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
 	Network        network       `koanf:"network"`
-	Disk           string        `koanf:"disk"` // what holds workspaces to limits.disk_bytes
+	Disk           string        `koanf:"disk"`     // what holds workspaces to limits.disk_bytes
+	Tier           string        `koanf:"tier"`     // of isolation; "": the best that works
+	MinTier        string        `koanf:"min-tier"` // the least that is allowed then
 }
 
 // network bounds what sessions may ask to reach.
@@ -121,6 +123,7 @@ func defaults() config {
 		UIDBase:        1_900_000_000,
 		Network:        network{MaxMode: "full"},
 		Disk:           string(disk.Auto),
+		MinTier:        tiers[0],
 	}
 }
 
@@ -239,6 +242,9 @@ func (c config) check() error {
 	}
 	if err := c.Network.bounds().Check(); err != nil {
 		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := c.checkTiers(); err != nil {
+		return err
 	}
 	if c.OrphanTTL <= 0 {
 		return fmt.Errorf("configuration: orphan-ttl must be above 0, not %v", c.OrphanTTL)

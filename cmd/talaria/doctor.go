@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -46,6 +47,8 @@ battery finds that something is not held which should be.`,
 			return nil
 		},
 	}
+	cmd.Flags().String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
+	cmd.Flags().String("min-tier", defaults().MinTier, "the least tier of isolation to be content with")
 	cmd.Flags().Bool("battery", false, "try to break out of sessions, and print how that ends")
 	return cmd
 }
@@ -84,7 +87,11 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	}
 	held, holds := diskFindings(ctx, c)
 	fit = fit && holds
-	temp, err := os.MkdirTemp("", "talaria-doctor-")
+	// Next to the state directory, so that what is in the way of that one is in the way here.
+	temp, err := os.MkdirTemp(filepath.Dir(c.StateDir), ".talaria-doctor-")
+	if err != nil {
+		temp, err = os.MkdirTemp("", "talaria-doctor-")
+	}
 	if err != nil {
 		return append(findings, kernel.Finding{Name: "temporary files", Detail: err.Error(), Remedy: "make $TMPDIR writable"}), false
 	}
@@ -93,20 +100,20 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	if len(found) > 0 {
 		c.Python = found[0].Python
 	}
-	backend, err := newBackend(c, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
+	backend, isolation, err := isolate(ctx, c, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
+	findings = append(findings, isolation...)
+	if errors.Is(err, errNoIsolation) {
+		return append(findings, survivalFinding()), false
+	}
 	if err != nil {
 		return append(findings, kernel.Finding{Name: "isolation", Detail: err.Error(), Remedy: "see the detail"}), false
 	}
 	defer backend.Close()
-	probe := backend.Probe(ctx)
-	findings = append(findings, probe.Findings...)
 	findings = append(findings, held...)
-	if probe.OK {
-		for _, env := range found {
-			findings = append(findings, warmFindings(ctx, backend, env)...)
-		}
+	for _, env := range found {
+		findings = append(findings, warmFindings(ctx, backend, env)...)
 	}
-	return append(findings, survivalFinding()), fit && probe.OK
+	return append(findings, survivalFinding()), fit
 }
 
 // warmFindings tries a fork server of the environment.
@@ -147,8 +154,8 @@ func stateFinding(dir string) kernel.Finding {
 		f.OK, f.Detail, f.Remedy = false, err.Error(), "pick another with --state-dir"
 	case !info.IsDir():
 		f.OK, f.Detail, f.Remedy = false, dir+" is no directory", "pick another with --state-dir"
-	case info.Mode().Perm()&0o077 != 0:
-		f.Detail += fmt.Sprintf(" (mode %04o: others can look into it; chmod 700)", info.Mode().Perm())
+	case info.Mode().Perm()&0o066 != 0:
+		f.Detail += fmt.Sprintf(" (mode %04o: others can look into it; chmod go-rw)", info.Mode().Perm())
 	}
 	return f
 }

@@ -14,7 +14,6 @@ import (
 
 	"talaria/client"
 	"talaria/e2e/battery"
-	"talaria/kernel/namespace"
 )
 
 const (
@@ -27,19 +26,23 @@ const (
 // runBattery runs the quick checks against a server of its own, which leaves nothing behind, and prints how they ended.
 // kept reports whether all that this tier promises was kept.
 func runBattery(ctx context.Context, c config, configFile string, w io.Writer) (kept bool, err error) {
-	name := namespace.Tier + "-user"
-	if os.Getuid() == 0 {
-		name = namespace.Tier + "-root"
-	}
-	table, err := battery.ReadTable(name)
-	if err != nil {
-		return false, err
-	}
 	trial, err := startTrial(ctx, c, configFile)
 	if err != nil {
 		return false, fmt.Errorf("start a server to try: %w", err)
 	}
 	defer closing(&err, trial.stop)
+	stats, err := trial.server.Client.Stats(ctx)
+	if err != nil {
+		return false, err
+	}
+	name := stats.Isolation.Tier + "-user"
+	if os.Getuid() == 0 {
+		name = stats.Isolation.Tier + "-root"
+	}
+	table, err := battery.ReadTable(name)
+	if err != nil {
+		return false, err
+	}
 	begin := time.Now()
 	running, cancel := context.WithTimeout(ctx, batteryTime)
 	defer cancel()
@@ -104,10 +107,17 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 	if err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { // the users of its sessions may have to pass
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	state := filepath.Join(dir, "state")
 	args := []string{"serve", "--state-dir", state, "--addr", "127.0.0.1:0", "--log-level", "error", "--interrupt-grace", "1s",
 		"--max-sessions", "0", "--idle-timeout", "0",
 		"--orphan-ttl", "1m"} // should this process be killed
+	if c.Tier != "" {
+		args = append(args, "--tier", c.Tier)
+	}
+	args = append(args, "--min-tier", c.MinTier)
 	if c.Python != "" {
 		args = append(args, "--python", c.Python)
 	}

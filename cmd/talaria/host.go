@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -26,7 +25,6 @@ import (
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/link"
-	"talaria/kernel/namespace"
 )
 
 // hostStart bounds the start of a host, its try of a sandbox included.
@@ -76,6 +74,8 @@ func addHostFlags(f *pflag.FlagSet) {
 	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
 	f.Duration("orphan-ttl", d.OrphanTTL, "the host ends when no server has come for so long")
 	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	f.String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
+	f.String("min-tier", d.MinTier, "the least tier of isolation to be content with, namespace or landlock")
 	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
 }
 
@@ -196,20 +196,20 @@ func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err err
 		return err
 	}
 	instance := instanceName(c, folder.ID)
-	backend, err := newBackend(c, instance, log)
+	backend, findings, err := isolate(ctx, c, instance, log)
 	if err != nil {
+		printFindings(stderr, findings)
 		return err
 	}
-	if probe := backend.Probe(ctx); !probe.OK {
-		printFindings(stderr, probe.Findings)
-		return errors.New("this machine cannot isolate sessions; see above, and talaria doctor")
+	if backend.Name() != tiers[0] {
+		log.Warn("sessions are isolated less than they could be; talaria doctor says how to do better", "tier", backend.Name())
 	}
 	kernels := kernel.NewHost(kernel.HostConfig{
 		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: c.Pool,
 	})
 	return link.Serve(ctx, link.ServerConfig{
 		Folder: folder, Host: kernels, Build: hostBuild(c), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
-		SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
+		Tier: backend.Name(), SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
 		Ready: func() {
 			if ready != nil {
 				fmt.Fprintln(ready, folder.ID)
@@ -218,27 +218,6 @@ func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err err
 				log.Warn("tell the service manager that the host is ready", "error", err)
 			}
 		},
-	})
-}
-
-func newBackend(c config, instance string, log *slog.Logger) (*namespace.Backend, error) {
-	for _, dir := range []string{"sessions", "lib", "cache"} {
-		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
-			return nil, fmt.Errorf("make the state directory: %w", err)
-		}
-	}
-	roots, err := c.mountRoots()
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for _, r := range roots {
-		paths = append(paths, r.Path)
-	}
-	return namespace.New(namespace.Config{
-		Root: sessionsDir(c), MountRoots: paths,
-		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
-		Instance: instance, Python: c.Python, Log: log,
 	})
 }
 
@@ -286,6 +265,10 @@ func spawnHost(ctx context.Context, c config, configFile string) error {
 	if len(c.MountRoots) > 0 {
 		args = append(args, "--mount-roots", strings.Join(c.MountRoots, ","))
 	}
+	if c.Tier != "" {
+		args = append(args, "--tier", c.Tier)
+	}
+	args = append(args, "--min-tier", c.MinTier)
 	if configFile != "" {
 		args = append(args, "--config", configFile)
 	}

@@ -45,12 +45,12 @@ func overlap(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// hostBuild tells hosts that can take each other's place from others: those of this very program with the same
-// directories to mount from, which a host sees as they were when it started.
+// hostBuild tells hosts that can take each other's place from others: those of this very program with the same tiers of
+// isolation and directories to mount from, which a host sees as they were when it started.
 func hostBuild(c config) string {
-	if len(c.MountRoots) == 0 {
+	if len(c.MountRoots) == 0 && c.Tier == "" && c.MinTier == tiers[0] {
 		return buildID()
 	}
-	sum := sha256.Sum256([]byte(strings.Join(c.MountRoots, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.Tier, c.MinTier}, c.MountRoots...), "\x00")))
 	return buildID() + "-" + hex.EncodeToString(sum[:6])
 }

@@ -22,6 +22,7 @@ import (
 	"talaria/artifacts"
 	"talaria/kernel"
 	"talaria/kernel/disk"
+	"talaria/kernel/landlock"
 	"talaria/kernel/link"
 	"talaria/kernel/namespace"
 	"talaria/server"
@@ -98,12 +99,16 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closing(&err, hosts.Close)
 	hosts.Warm(environments)
-	workspaces, err := openDisk(ctx, c, true, log)
+	tier, err := tierOf(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	workspaces, err := openDisk(ctx, c, tier == namespace.Tier, log)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, workspaces.Close)
-	sessions, err := openSessions(ctx, c, db, hosts, workspaces, environments, log)
+	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, log)
 	if err != nil {
 		return err
 	}
@@ -117,7 +122,10 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", version, environments[0].Version,
-		strings.Join(environments[0].Modules, ", "), namespace.Tier)
+		strings.Join(environments[0].Modules, ", "), tier)
+	if tier != tiers[0] {
+		fmt.Fprintln(stdout, "this is less than it could be: talaria doctor says why, and how to do better")
+	}
 	fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
 	return run(ctx, srv, listener, log)
 }
@@ -240,7 +248,7 @@ func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environ
 	return found, nil
 }
 
-func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store,
+func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store, tier string,
 	environments []kernel.Environment, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
@@ -262,14 +270,32 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	if err != nil {
 		return nil, err
 	}
+	noMounts := ""
+	if tier == landlock.Tier {
+		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
+	}
 	return session.Open(ctx, session.Config{
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
-		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: namespace.Tier, UIDBase: uidBase,
+		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
-		MountRoots: mountRoots, Network: c.Network.bounds(),
+		MountRoots: mountRoots, NoMounts: noMounts, Network: c.Network.bounds(),
 		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
+}
+
+// tierOf is the tier of the host that takes new kernels.
+func tierOf(ctx context.Context, hosts *link.Client) (string, error) {
+	all, err := hosts.Stats(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, host := range all {
+		if !host.Retired {
+			return host.Tier, nil
+		}
+	}
+	return "", errors.New("no host takes new kernels")
 }
 
 // poolOf counts the ready kernels of all hosts.

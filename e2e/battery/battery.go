@@ -123,6 +123,18 @@ func asks(name, expression string, words ...string) Check {
 	return Check{Name: name, Quick: true, Cell: "say(saw=" + expression + ")", Judge: saw("saw", words...)}
 }
 
+// orFenced is the check with other words where sessions see the machine's tree, of which Landlock lets them open little.
+func orFenced(c Check, words ...string) Check {
+	own, fenced := c.Judge, saw("saw", words...)
+	c.Judge = func(t *Trial) error {
+		if t.Server.ownFiles {
+			return fenced(t)
+		}
+		return own(t)
+	}
+	return c
+}
+
 // alone gives a check a session for itself.
 func alone(c Check) Check {
 	c.Alone = true

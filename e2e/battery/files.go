@@ -5,18 +5,18 @@ import "fmt"
 // files are what of the host's files and of the system's is not to be seen or changed.
 var files = []Check{
 	asks("files/shadow", `contents("/etc/shadow")`, "ENOENT", "EACCES"),
-	asks("files/host-secret", `contents("OUTSIDE/secret")`, "ENOENT"),
+	orFenced(asks("files/host-secret", `contents("OUTSIDE/secret")`, "ENOENT"), "EACCES"),
 	asks("files/host-secret-through-links", `[contents(p) for p in ("/proc/self/root/OUTSIDE/secret",
     "/proc/self/cwd/../../../OUTSIDE/secret", "/proc/1/root/OUTSIDE/secret", "/proc/1/cwd/../OUTSIDE/secret") if
     contents(p) not in ("ENOENT", "EACCES", "EPERM")]`, "[]"),
-	asks("files/homes", `[entries("/root") in ("ENOENT", "EACCES", []), [n for n in entries("/home") if n !=
-    "user"]]`, "[true []]"),
+	asks("files/homes", `[entries("/root") in ("ENOENT", "EACCES", []), entries("/home") in ("EACCES", "ENOENT",
+    ["user"])]`, "[true true]"),
 	asks("files/write-root", `attempt(write, "/made")`, "EROFS", "EACCES"),
 	asks("files/write-usr", `attempt(write, "/usr/made")`, "EROFS", "EACCES"),
 	asks("files/write-etc", `sorted({attempt(write, p) for p in ("/etc/made", "/etc/passwd", "/etc/ld.so.preload",
     "/etc/hosts")} - {"EROFS", "EACCES"})`, "[]"),
-	asks("files/write-packages", `[attempt(write, "/packages/made"), attempt(os.chmod, "/packages", 0o777)]`,
-		"[EROFS EROFS]", "[EACCES EACCES]"),
+	orFenced(asks("files/write-packages", `[attempt(write, "/packages/made"), attempt(os.chmod, "/packages", 0o777)]`,
+		"[EROFS EROFS]", "[EACCES EACCES]"), "[EACCES EPERM]"),
 	asks("files/write-interpreter", `attempt(write, os.path.realpath(sys.executable))`, "EROFS", "EACCES", "ETXTBSY"),
 	asks("files/write-runner", `[p for p, _, files in os.walk("/opt") for f in files if attempt(write, p + "/" + f)
     not in ("EROFS", "EACCES")]`, "[]"),
@@ -38,14 +38,18 @@ var files = []Check{
 	asks("files/old-root", `[p for p in ("/.old", "/old", "/oldroot", "/put_old", "/host", "/proc/self/root/..") if
     os.path.exists(p) and not os.path.samefile(p, "/")]`, "[]"),
 	asks("files/sessions-of-others", `entries("/opt/talaria/sessions")`, "[]", "ENOENT", "EACCES"),
+	asks("files/state-directory", `(lambda state: sorted({f(state + "/" + n) for f in (contents, lambda p:
+    attempt(os.listdir, p), lambda p: attempt(os.chmod, p, 0), lambda p: attempt(os.rename, p, "stolen")) for n in ("token",
+    "url", "lock", "talaria.db", "talaria.db-wal", "talaria.yaml", "hosts", "hosts/log", "artifacts", "sessions")} -
+    {"EACCES", "ENOENT", "EPERM", "EROFS", "EXDEV", "ENOTDIR", "EINVAL"}))(os.path.normpath("/workspace/../../.."))`, "[]"),
 	asks("files/mknod-block", `sorted({attempt(os.mknod, d + "/made", 0o60666, os.makedev(8, 0)) for d in ("/tmp",
     "/workspace", "/dev/shm")})`, "[EPERM]", "[EACCES]"),
 	asks("files/mknod-char", `sorted({attempt(os.mknod, d + "/made", 0o20666, os.makedev(1, 1)) for d in ("/tmp",
     "/workspace", "/dev/shm")})`, "[EPERM]", "[EACCES]"),
 	asks("files/set-user-id", `[line.split()[1] for line in open("/proc/self/mounts") if "nosuid" not in
     line.split()[3].split(",")]`, "[]"),
-	{Name: "files/set-user-id-program", Quick: true, Cell: setUserID, Judge: saw("saw", "[NoNewPrivs: 1 1000]")},
-	asks("files/devices", `[n for n in entries("/dev") if n not in ("null", "zero", "full", "random", "urandom",
+	{Name: "files/set-user-id-program", Quick: true, Cell: setUserID, Judge: saw("saw", "[true 1]")},
+	asks("files/devices", `[n for n in (entries("/dev") if entries("/dev") != "EACCES" else []) if n not in ("null", "zero", "full", "random", "urandom",
     "tty", "fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm")]`, "[]"),
 	asks("files/device-mounts", `[line.split()[1] for line in open("/proc/self/mounts") if "nodev" not in
     line.split()[3].split(",") and not line.split()[1].startswith("/dev") and attempt(os.path.samefile,
@@ -66,11 +70,11 @@ var files = []Check{
 const setUserID = `
 import shutil
 shutil.copy("/bin/sh", "/workspace/made")
-os.chmod("/workspace/made", 0o6755)
-look = "grep -h NoNewPrivs: /proc/self/status; id -u"
-out = subprocess.run(["/workspace/made", "-c", look], capture_output=True, text=True).stdout
+attempt(os.chmod, "/workspace/made", 0o6755)
+look = "id -u; exec PYTHON -c 'import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))'".replace("PYTHON", sys.executable)
+user, unprivileged = subprocess.run(["/workspace/made", "-c", look], capture_output=True, text=True).stdout.split()
 os.unlink("/workspace/made")
-say(saw=out.split())
+say(saw=[int(user) == os.getuid(), int(unprivileged)])
 `
 
 // hidden is a file of /proc that tells about the host's kernel, or lets it be told.

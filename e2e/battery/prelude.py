@@ -124,7 +124,10 @@ def forge(*frames):
                 except OSError:
                     break
 
-def fill(folder, size, most):
+# Without a tree of its own, a session has no file systems in memory.
+OWN_TREE = os.environ["TALARIA_WORKSPACE"] == os.path.join(os.sep, "workspace")
+
+def fill(folder, size, most, pause=0):
     """Writes files of a size until one is refused or there are as many bytes as most: the error, and the bytes."""
     written = number = 0
     block = b"x" * size
@@ -132,6 +135,7 @@ def fill(folder, size, most):
         while written < most:
             path = f"{folder}/fill{number}"
             number += 1
+            time.sleep(pause)
             with open(path, "wb", buffering=0) as f:
                 view = memoryview(block)
                 while view:
@@ -143,7 +147,7 @@ def fill(folder, size, most):
         return error_name(e.errno), written
 
 def unfill(folder):
-    for name in os.listdir(folder):
+    for name in os.listdir(folder) if os.access(folder, os.R_OK) else []:
         if name.startswith("fill"):
             os.unlink(f"{folder}/{name}")
 

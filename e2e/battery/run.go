@@ -28,6 +28,8 @@ type Server struct {
 	Other string
 	// Strict has all sessions started cold, so that they share no process with any other.
 	Strict bool
+
+	ownFiles bool // sessions see the machine's tree
 }
 
 // newSession makes a session with the battery's limits, but for those that are asked for.
@@ -128,6 +130,7 @@ func (b *battery) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("look at a session: %w", err)
 	}
+	b.server.ownFiles = session.Isolation.Tier == "landlock"
 	b.has = needs(session.Isolation.Layers)
 	if b.server.Other != "" {
 		b.has = append(b.has, NeedOtherOwner)

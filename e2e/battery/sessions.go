@@ -31,6 +31,9 @@ say(saw=[p for top in entries("/") if top not in ("proc", "usr", "lib", "bin", "
 		`say(saw=[p for p in entries("/proc") if p.isdigit() and b"4711" in read(f"/proc/{p}/cmdline")])`, "[]"),
 	apart("sessions/kill-everyone", `child = subprocess.Popen(["sleep", "4711"]); say(saw="made")`,
 		`attempt(os.kill, -1, signal.SIGKILL); say(saw="killed")`, "killed"),
+	alone(asks("sessions/signal-others", `(lambda known: [p for p in {*range(1, 1000), *range(max(1, os.getpid() - 30_000),
+    os.getpid() + 5_000)} if str(p) not in known and attempt(os.kill, p, 0) == "ok"])(
+    [*os.listdir("/proc/self/task"), *(entries("/proc") if entries("/proc") != "EACCES" else [])])`, "[]")),
 	apart("sessions/host-name", `say(saw=["failed", "made"][bool(socket.gethostname())])`,
 		`say(saw=attempt(open, "/etc/hostname", "a"))`, "EROFS", "EACCES"),
 	differ("sessions/random", `import random; say(saw=random.random())`),
@@ -60,9 +63,17 @@ func apart(name, makes, looks string, words ...string) Check {
 		if err != nil {
 			return err
 		}
-		made, err := t.See(t.Session, makes)
-		if err != nil || made["saw"] != "made" {
-			return fmt.Errorf("make it: %v (%v)", made["saw"], err)
+		e, err := t.Run(makes)
+		if err != nil {
+			return err
+		}
+		made := seen(e)["saw"]
+		refused := made == "failed" || e.Error != nil && slices.Contains([]string{"OSError", "PermissionError"}, e.Error.Ename)
+		if t.Server.ownFiles && refused {
+			return nil // what would be everybody's cannot be made
+		}
+		if made != "made" {
+			return fmt.Errorf("make it: %v; %s %.300s", made, e.Status, e.Text)
 		}
 		found, err := t.See(other, looks)
 		if err != nil {
@@ -116,7 +127,9 @@ func judgeOwnUser(t *Trial) error {
 		if err != nil {
 			return err
 		}
-		saw, err := t.See(id, `say(saw=open("/proc/self/uid_map").read().split()[1])`)
+		saw, err := t.See(id, `
+first, outside, _ = map(int, open("/proc/self/uid_map").read().split())
+say(saw=os.getuid() - first + outside)`)
 		if err != nil {
 			return err
 		}

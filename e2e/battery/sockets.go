@@ -13,9 +13,13 @@ var sockets = append([]Check{
 	asks("sockets/socketpair", `attempt(socket.socketpair, socket.AF_UNIX)`, "ok"),
 	asks("sockets/socketpair-foreign", `attempt(socket.socketpair, 30, socket.SOCK_SEQPACKET)`,
 		"EAFNOSUPPORT", "EPERM"),
-	asks("sockets/host-abstract", `attempt(socket.socket(socket.AF_UNIX).connect, "\0ABSTRACT")`,
-		"ECONNREFUSED", "EPERM"),
-	asks("sockets/host-path", `attempt(socket.socket(socket.AF_UNIX).connect, "OUTSIDE/socket")`, "ENOENT"),
+	asks("sockets/host-abstract", `attempt(lambda: socket.socket(socket.AF_UNIX).connect("\0ABSTRACT"))`,
+		"ECONNREFUSED", "EPERM", "EAFNOSUPPORT"),
+	asks("sockets/host-path", `attempt(lambda: socket.socket(socket.AF_UNIX).connect("OUTSIDE/socket"))`, "ENOENT",
+		"EAFNOSUPPORT"),
+	asks("sockets/host-path-by-a-pair", `[attempt(lambda: pair[0].connect(p)) for kind in (socket.SOCK_DGRAM,
+    socket.SOCK_STREAM, socket.SOCK_SEQPACKET) for pair in [result(socket.socketpair, socket.AF_UNIX, kind)] if not
+    isinstance(pair, str) for p in ("OUTSIDE/socket", "\0ABSTRACT") if attempt(lambda: pair[0].connect(p)) == "ok"]`, "[]"),
 	asks("sockets/host-services", `[p for d in ("/run", "/var/run", "/tmp", "/dev") for p, _, files in os.walk(d)
     for f in files if stat.S_ISSOCK(os.lstat(p + "/" + f).st_mode)]`, "[]"),
 )

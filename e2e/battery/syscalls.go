@@ -88,7 +88,8 @@ var syscalls = []Check{
 }
 
 const terminal = `
-_, fd = os.openpty()
+try: _, fd = os.openpty()
+except PermissionError: fd = 0 # the filter looks at the request only
 say(tiocsti=tried("ioctl", fd, 0x5412, b"x"), tiocsti_high=tried("ioctl", fd, 0x1_0000_5412, b"x"),
     tioclinux=tried("ioctl", fd, 0x541c, b"\x02"), tioclinux_high=tried("ioctl", fd, 0x1_0000_541c, b"\x02"))
 `

@@ -24,7 +24,7 @@ const Pending Outcome = "pending"
 type Table map[string]Promise
 
 // Tables are the names that [ReadTable] takes.
-var Tables = []string{"namespace-root", "namespace-user"}
+var Tables = []string{"namespace-root", "namespace-user", "landlock-root", "landlock-user"}
 
 // ReadTable reads the table of a tier and an identity. Each line is a name, an outcome, and where the machine may lack
 // something "without NEED". What follows a # is for people.

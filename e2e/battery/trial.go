@@ -64,6 +64,11 @@ func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string)
 		req.TimeoutS = new(cellTimeout)
 	}
 	places := append([]string{"CELL", *req.ID}, t.Outside.places()...)
+	inside, err := t.inside(session, *req.Code)
+	if err != nil {
+		return api.Execution{}, err
+	}
+	places = append(places, inside...)
 	code := prelude + strings.NewReplacer(append(places, pairs...)...).Replace(*req.Code)
 	req.Code = &code
 	e, err := t.Server.Client.Execute(t.ctx, session, req)
@@ -79,6 +84,29 @@ func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string)
 	}
 	return e, nil
 }
+
+// inside are pairs of the places that cells name and where these are in a session, in tiers where it has no tree of its
+// own. They are asked for each time, since a reset moves some of them.
+func (t *Trial) inside(session, code string) ([]string, error) {
+	named := slices.ContainsFunc(ownPlaces, func(place string) bool { return strings.Contains(code, place) })
+	if !t.Server.ownFiles || !named {
+		return nil, nil
+	}
+	const ask = `import os; print(*(os.environ[n] for n in ("TALARIA_WORKSPACE", "PYTHONPATH", "HOME", "TMPDIR")), sep="\n")`
+	e, err := t.Server.Client.Execute(t.ctx, session, api.ExecutionRequest{Code: new(ask), TimeoutS: new(cellTimeout)})
+	lines := strings.Fields(stdout(e))
+	if err != nil || len(lines) != len(ownPlaces) {
+		return nil, fmt.Errorf("ask for the places inside: %s %.300s (%w)", e.Status, e.Text, err)
+	}
+	var pairs []string
+	for i, place := range ownPlaces {
+		pairs = append(pairs, place, lines[i])
+	}
+	return pairs, nil
+}
+
+// ownPlaces are where a sandbox with a tree of its own has its directories.
+var ownPlaces = []string{"/workspace", "/packages", "/home/user", "/tmp"}
 
 // mistakes are errors that no cell of the battery means.
 var mistakes = []string{"SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "AttributeError", "TypeError", "ImportError"}

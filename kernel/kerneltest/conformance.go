@@ -11,11 +11,23 @@ import (
 // patience bounds what ought to happen at once, on a busy machine.
 const patience = 60 * time.Second
 
+// View is how much of the machine those inside see.
+type View int
+
+const (
+	// OwnTree is a tree of files, processes, networks and names of the sandbox's own.
+	OwnTree View = iota
+	// OwnFiles is the machine's tree, of which files of the system can be read, and no more is to be opened: what is
+	// elsewhere can be seen to be there. There are no sockets, and no names that only this sandbox has.
+	OwnFiles
+)
+
 // Conformance is what every isolation backend must pass, with real processes. newSpec gives a Spec with a workspace
 // and packages of its own, open for as long as the test runs, and no limits; the suite sets those.
-func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, newSpec func(*testing.T) kernel.Spec) {
+func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, view View,
+	newSpec func(*testing.T) kernel.Spec) {
 	before := takeInventory(t)
-	r := &rig{backend: backend, env: env, newSpec: newSpec}
+	r := &rig{backend: backend, env: env, view: view, newSpec: newSpec}
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *rig)
@@ -78,6 +90,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, n
 type rig struct {
 	backend kernel.Backend
 	env     kernel.Environment
+	view    View
 	newSpec func(*testing.T) kernel.Spec
 	handles []kernel.Handle
 }

@@ -125,11 +125,11 @@ func runnerIsOrdinary(t *testing.T, r *rig) {
 	k := runner(t, s)
 	k.prints(`
 import os, sys
-print(os.getpid() != 1, os.getcwd(), os.environ["GREETING"], "TALARIA_LIBRARY" in os.environ, __name__)
-`, "True /workspace hello False __main__")
+print(os.getpid() != 1, os.getcwd() == os.environ["TALARIA_WORKSPACE"], os.environ["GREETING"], "TALARIA_LIBRARY" in os.environ, __name__)
+`, "True True hello False __main__")
 	k.prints(`
-import sys
-print("/packages" in sys.path, any("talaria" in p for p in sys.path), any(m.startswith("talaria_init") for m in sys.modules))
+import os, sys
+print(os.environ["PYTHONPATH"] in sys.path, any(os.path.exists(p + "/talaria_init") for p in sys.path), any(m.startswith("talaria_init") for m in sys.modules))
 `, "True False False")
 	var paths []string
 	for _, dir := range r.env.Path {

@@ -12,8 +12,25 @@ import (
 	"talaria/kernel"
 )
 
+// closed is code to look at what is not to be opened.
+const closed = `
+import os
+def attempt(f, *arguments):
+    try:
+        f(*arguments)
+        return "allowed"
+    except OSError as e:
+        return type(e).__name__
+`
+
 func seeOnlyThemselves(t *testing.T, r *rig) {
 	s := r.sealed(t)
+	if r.view == OwnFiles {
+		r.prints(t, s, closed+`
+print(attempt(os.listdir, "/proc"), attempt(open, "/proc/1/cmdline"), attempt(open, f"/proc/{os.getppid()}/status"))
+`, "PermissionError PermissionError PermissionError")
+		return
+	}
 	res := r.python(t, s, `
 import os
 pids = [p for p in os.listdir("/proc") if p.isdigit()]
@@ -29,9 +46,9 @@ func workspacePersists(t *testing.T, r *rig) {
 	r.prints(t, s, `
 import os
 open("made.txt", "w").write("kept")
-os.mkdir("/workspace/folder")
+os.mkdir(os.environ["TALARIA_WORKSPACE"] + "/folder")
 print(os.getcwd(), os.environ["TALARIA_WORKSPACE"])
-`, "/workspace /workspace")
+`, r.workspace(t, spec)+" "+r.workspace(t, spec))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +71,12 @@ print(os.getcwd(), os.environ["TALARIA_WORKSPACE"])
 }
 
 func systemIsReadOnly(t *testing.T, r *rig) {
-	s := r.sealed(t)
-	for _, dir := range []string{"/packages", "/usr", "/usr/bin", "/etc", "/", "/dev", "/opt"} {
+	packages := "/packages"
+	s, spec := r.sealedSpec(t)
+	if r.view == OwnFiles {
+		packages = hostPath(t, spec.Packages)
+	}
+	for _, dir := range []string{packages, "/usr", "/usr/bin", "/etc", "/", "/dev", "/opt"} {
 		res := r.python(t, s, fmt.Sprintf(`
 import errno
 try:
@@ -68,21 +89,25 @@ except OSError as e:
 		}
 	}
 	// Its files belong to the user, so that only the mount can forbid it.
-	r.prints(t, s, `
+	r.prints(t, s, fmt.Sprintf(`
 import errno, os
-for change in (lambda: open("/packages/made", "w"), lambda: os.chmod("/packages", 0o777)):
+for change in (lambda: open("%[1]s/made", "w"), lambda: os.chmod("%[1]s", 0o777)):
     try:
         change()
     except OSError as e:
-        print(e.errno == errno.EROFS, end="")
-`, "TrueTrue")
+        print(e.errno in (errno.EROFS, errno.EACCES, errno.EPERM), end="")
+`, packages), "TrueTrue")
 }
 
 func noNetwork(t *testing.T, r *rig) {
 	s := r.sealed(t)
+	interfaces := "('lo',)"
+	if r.view == OwnFiles {
+		interfaces = "None" // there are more, which nothing inside can have a socket for
+	}
 	r.prints(t, s, `
 import socket
-print([line.split(":")[0].strip() for line in open("/proc/self/net/dev").readlines()[2:]] in ([], ["lo"]))
+print(`+interfaces+` is None or [line.split(":")[0].strip() for line in open("/proc/self/net/dev").readlines()[2:]] in ([], ["lo"]))
 for address in (("192.0.2.1", 80), ("1.1.1.1", 53)):
     try:
         socket.create_connection(address, timeout=5)
@@ -101,8 +126,8 @@ try:
     text += open("/proc/1/environ").read()
 except OSError:
     pass
-print("hush" in text, os.environ["HOME"], os.environ["TZ"], os.path.isdir(os.environ["HOME"]))
-`, "False /home/user UTC True")
+print("hush" in text, os.environ["TZ"], os.listdir(os.environ["HOME"]) != [])
+`, "False UTC True")
 }
 
 func sessionVariables(t *testing.T, r *rig) {
@@ -123,7 +148,7 @@ func noPrivileges(t *testing.T, r *rig) {
 	r.prints(t, s, `
 import os
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print({status[f"Cap{s}"].strip("0\t\n ") for s in ("Inh", "Prm", "Eff", "Bnd", "Amb")}, status["NoNewPrivs"].strip())
+print({status[f"Cap{s}"].strip("0\t\n ") for s in `+r.sets()+`}, status["NoNewPrivs"].strip())
 print(os.getuid() != 0, len(set(os.getresuid() + os.getresgid())))
 for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: os.mknod("/tmp/x", 0o20666, os.makedev(1, 1))):
     try:
@@ -140,7 +165,7 @@ func runnerHasNoPrivileges(t *testing.T, r *rig) {
 	k.prints(`
 import ctypes, os
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-print({status[f"Cap{s}"].strip("0\t\n ") for s in ("Inh", "Prm", "Eff", "Bnd", "Amb")}, status["NoNewPrivs"].strip())
+print({status[f"Cap{s}"].strip("0\t\n ") for s in `+r.sets()+`}, status["NoNewPrivs"].strip())
 print(os.getuid() != 0, len(set(os.getresuid() + os.getresgid())))
 libc = ctypes.CDLL(None)
 print([libc.unshare(flag) for flag in (0x10000000, 0x00020000, 0x20000000, 0x40000000, 0x10020000)])
@@ -154,7 +179,33 @@ for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: open("/proc/1
 `, "{''} 1\nTrue 1\n[-1, -1, -1, -1, -1]\n-1 -1")
 }
 
+// sets are the capability sets that are empty inside. An ordinary user cannot give up the bounding set of a user namespace
+// that is not the sandbox's own.
+func (r *rig) sets() string {
+	if r.view == OwnFiles && os.Geteuid() != 0 {
+		return `("Inh", "Prm", "Eff", "Amb")`
+	}
+	return `("Inh", "Prm", "Eff", "Bnd", "Amb")`
+}
+
+// workspace is the path of a sandbox's workspace inside.
+func (r *rig) workspace(t *testing.T, spec kernel.Spec) string {
+	if r.view == OwnFiles {
+		return hostPath(t, spec.Workspace)
+	}
+	return "/workspace"
+}
+
+// needs skips where a tier has nothing of the kind.
+func (r *rig) needs(t *testing.T, view View, why string) {
+	t.Helper()
+	if r.view != view {
+		t.Skip("not of this tier: " + why)
+	}
+}
+
 func ownFilesOfEtc(t *testing.T, r *rig) {
+	r.needs(t, OwnTree, "the host's name is the machine's")
 	a := r.sealed(t, func(spec *kernel.Spec) { spec.Hostname = "one" })
 	b := r.sealed(t, func(spec *kernel.Spec) { spec.Hostname = "two" })
 	for name, s := range map[string]kernel.Sandbox{"one": a, "two": b} {
@@ -192,6 +243,14 @@ for path, folders, files in os.walk("/"):
     if %q in files:
         print(path)
 `, name), "")
+	if r.view == OwnFiles {
+		r.prints(t, s, closed+fmt.Sprintf(`
+print({attempt(open, p) for p in (%q, %q, "/etc/shadow", "/etc/hosts")}, {attempt(os.listdir, p) for p in ("/", "/etc",
+    "/tmp", "/dev/shm", "/sys", "/home", "/root", "/var/lib", %q, %q)})
+`, marker, filepath.Join(hostPath(t, other.Workspace), name), filepath.Dir(hostPath(t, spec.Packages)),
+			hostPath(t, other.Workspace)), "{'PermissionError'} {'PermissionError'}")
+		return
+	}
 	hidden := []string{
 		marker, "/etc/shadow", "/etc/ssh", "/sys/kernel", "/var/lib", "/var/log", "/run/systemd", "/run/dbus", "/boot",
 		hostPath(t, spec.Workspace), filepath.Dir(hostPath(t, spec.Packages)),
@@ -269,6 +328,10 @@ for look in (lambda: os.listdir("/proc/1/root"), lambda: os.readlink("/proc/1/cw
 }
 
 func sandboxesAreApart(t *testing.T, r *rig) {
+	if r.view == OwnFiles {
+		filesAndSignalsAreApart(t, r)
+		return
+	}
 	a, b := r.sealed(t), r.sealed(t)
 	p := start(t, a, r.pythonCommand(`
 import os, socket, sys

@@ -13,6 +13,7 @@ type HostStats struct {
 	ID      string           `json:"id"`
 	Build   string           `json:"build"`
 	Version string           `json:"version"`
+	Tier    string           `json:"tier"` // of isolation
 	Retired bool             `json:"retired"`
 	Kernels int              `json:"kernels"`
 	Pool    kernel.PoolStats `json:"pool"`
@@ -120,6 +121,6 @@ func (s *server) stats() HostStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return HostStats{
-		ID: s.folder.ID, Build: s.cfg.Build, Version: s.cfg.Version, Retired: s.retired, Kernels: len(keys), Pool: s.host.PoolStats(),
+		ID: s.folder.ID, Build: s.cfg.Build, Version: s.cfg.Version, Tier: s.cfg.Tier, Retired: s.retired, Kernels: len(keys), Pool: s.host.PoolStats(),
 	}
 }

@@ -25,6 +25,7 @@ type ServerConfig struct {
 	// Build is equal for hosts that can take each other's place; Version is for people. Instance names what the host
 	// makes on the machine, for SweepDead after a crash; default: the folder's id.
 	Build, Version, Instance string
+	Tier                     string        // of isolation; for information
 	OrphanTTL                time.Duration // how long it lives without a server; default: DefaultOrphanTTL
 	// SweepDead removes what a dead host of that instance, and these sandboxes, left on the machine.
 	SweepDead func(ctx context.Context, instance string, handles []kernel.Handle) error

@@ -55,12 +55,15 @@ type Config struct {
 	OwnUID int
 	// Python is the interpreter that Probe tries; default: the first that is found.
 	Python string
-	Log    *slog.Logger
+	// Isolation is another tier than this package's own, which is the default.
+	Isolation Isolation
+	Log       *slog.Logger
 }
 
 // Backend makes sandboxes. It is safe for concurrent use.
 type Backend struct {
 	cfg         Config
+	isolation   Isolation
 	groups      *groups
 	library     library
 	confinement confinement
@@ -92,19 +95,22 @@ func New(cfg Config) (*Backend, error) {
 	if cfg.RenewEvery == 0 {
 		cfg.RenewEvery = defaultRenewEvery
 	}
+	if cfg.Isolation == nil {
+		cfg.Isolation = namespaces{}
+	}
 	if cfg.OwnUID == 0 {
 		cfg.OwnUID = defaultOwnUID
 	}
 	for _, dir := range []*string{&cfg.Root, &cfg.LibDir} {
 		real, err := realDir(*dir)
 		if err != nil {
-			return nil, fmt.Errorf("namespace backend: %w", err)
+			return nil, fmt.Errorf("isolation: %w", err)
 		}
 		*dir = real
 	}
 	for _, visible := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc"} {
 		if within(cfg.Root, visible) {
-			return nil, fmt.Errorf("namespace backend: %s lies in %s, which every sandbox sees; "+
+			return nil, fmt.Errorf("isolation: %s lies in %s, which every sandbox sees; "+
 				"choose another state directory", cfg.Root, visible)
 		}
 	}
@@ -113,18 +119,19 @@ func New(cfg Config) (*Backend, error) {
 		cfg.Instance = hex.EncodeToString(sum[:6])
 	}
 	if !validInstance(cfg.Instance) {
-		return nil, fmt.Errorf("namespace backend: %q cannot name a control group", cfg.Instance)
+		return nil, fmt.Errorf("isolation: %q cannot name a control group", cfg.Instance)
 	}
 	groups, err := findGroups(cfg.CgroupRoot, cfg.Instance)
 	if err != nil {
-		return nil, fmt.Errorf("namespace backend: %w", err)
+		return nil, fmt.Errorf("isolation: %w", err)
 	}
-	confinement, err := findConfinement()
+	confinement, err := findConfinement(cfg.Isolation)
 	if err != nil {
-		return nil, fmt.Errorf("namespace backend: %w", err)
+		return nil, fmt.Errorf("isolation: %w", err)
 	}
 	b := &Backend{
 		cfg:         cfg,
+		isolation:   cfg.Isolation,
 		groups:      groups,
 		confinement: confinement,
 		live:        make(map[string]*Sandbox),
@@ -136,13 +143,13 @@ func New(cfg Config) (*Backend, error) {
 	})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
-		return nil, fmt.Errorf("namespace backend: %w", err)
+		return nil, fmt.Errorf("isolation: %w", err)
 	}
 	return b, nil
 }
 
-// Name is "namespace".
-func (*Backend) Name() string { return Tier }
+// Name is the tier, "namespace" unless it was given another.
+func (b *Backend) Name() string { return b.isolation.Tier() }
 
 // Create makes a sandbox and returns when it is parked. One that is not fresh is forked from the environment's fork
 // server where there is one, see Warm; else an interpreter is started for it, which takes longer.
@@ -167,6 +174,9 @@ func (b *Backend) create(ctx context.Context, env kernel.Environment) (*Sandbox,
 func (b *Backend) start(ctx context.Context, env kernel.Environment, op string) (*Sandbox, error) {
 	if b.ctx.Err() != nil {
 		return nil, fs.ErrClosed
+	}
+	if err := b.confinement.missing(b.isolation); err != nil {
+		return nil, err
 	}
 	if !filepath.IsAbs(env.Python) {
 		return nil, fmt.Errorf("the interpreter %q is not an absolute path", env.Python)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/workspace"
 )
 
 // maxFontList bounds matplotlib's list of fonts; one of a few hundred fonts has 200 kB.
@@ -48,7 +49,7 @@ func (b *Backend) prepare(ctx context.Context, env kernel.Environment) error {
 		const folder = "matplotlib"
 		cmd := kernel.Command{
 			Args: []string{env.Python, "-c", listFonts},
-			Env:  map[string]string{"MPLCONFIGDIR": "/workspace/" + folder},
+			Env:  map[string]string{"MPLCONFIGDIR": folder}, // it runs in the workspace
 		}
 		if err := run(ctx, s, cmd); err != nil {
 			return fmt.Errorf("list fonts: %w", err)
@@ -120,14 +121,16 @@ func (b *Backend) makeOwnDir() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	dir, err := os.MkdirTemp(b.cfg.Root, ownPrefix+b.cfg.Instance+"-")
-	if err == nil {
-		b.own[dir] = true
+	if err != nil {
+		return "", err
 	}
-	return dir, err
+	b.own[dir] = true
+	return dir, os.Chmod(dir, 0o711) // whoever works in it has to pass
 }
 
 func (b *Backend) removeOwnDir(dir string) error {
-	err := os.RemoveAll(dir)
+	// User code may have left anything in it.
+	err := workspace.Delete(context.Background(), b.cfg.Root, filepath.Base(dir))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.own, dir)
@@ -144,7 +147,7 @@ func (b *Backend) sweepOwnDirs(instance string) error {
 		name := entry.Name()
 		dir := filepath.Join(b.cfg.Root, name)
 		if i := strings.LastIndexByte(name, '-'); i >= 0 && name[:i] == ownPrefix+instance && !b.own[dir] {
-			errs = append(errs, os.RemoveAll(dir))
+			errs = append(errs, workspace.Delete(context.Background(), b.cfg.Root, name))
 		}
 	}
 	return errors.Join(errs...)

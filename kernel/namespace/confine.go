@@ -27,23 +27,41 @@ type confinement struct {
 	limits  seccomp.Filter // beside it, for those whose resource limits are final
 	filters int            // that the server itself runs under, and so everything it starts
 	request confinementRequest
+	fence   string // what Landlock is for
 	final   string // the filter of limits as pid 1 takes it
 	// landlock is the version, or 0 with the reason why sandboxes do without.
 	landlock   int
 	noLandlock error
 }
 
-func findConfinement() (confinement, error) {
+func findConfinement(isolation Isolation) (confinement, error) {
 	self, err := readProcess(os.Getpid())
 	if err != nil {
 		return confinement{}, fmt.Errorf("read the filters of this process: %w", err)
 	}
-	c := confinement{calls: seccomp.Calls(), limits: seccomp.FinalLimits()}
+	c := confinement{calls: isolation.Calls(), fence: isolation.Fence(), limits: seccomp.FinalLimits()}
 	c.filters, _ = strconv.Atoi(self.status["Seccomp_filters"])
 	c.landlock, c.noLandlock = landlockVersion()
-	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes())}
+	if err := isolation.Landlock(c.landlock); err != nil && c.noLandlock == nil {
+		c.landlock, c.noLandlock = 0, err
+	}
+	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes()),
+		Modes: base64.StdEncoding.EncodeToString(isolation.Modes().Bytes())}
 	c.final = base64.StdEncoding.EncodeToString(c.limits.Bytes())
 	return c, nil
+}
+
+// missing says what a tier lacks that cannot do without these layers, or is nil.
+func (c confinement) missing(isolation Isolation) error {
+	switch {
+	case isolation.Contained():
+		return nil
+	case c.landlock == 0:
+		return fmt.Errorf("tier %s takes Landlock: %w", isolation.Tier(), c.noLandlock)
+	case c.calls.Rules() == 0:
+		return fmt.Errorf("tier %s takes a filter of system calls, and there is none for %s", isolation.Tier(), runtime.GOARCH)
+	}
+	return nil
 }
 
 func landlockVersion() (int, error) {
@@ -93,7 +111,7 @@ func (c confinement) findings() []kernel.Finding {
 	landlock := kernel.Finding{Name: "landlock", OK: c.landlock > 0}
 	switch {
 	case landlock.OK:
-		landlock.Detail = fmt.Sprintf("ABI %d: writing only in /workspace, /tmp, /dev and the home directory", c.landlock)
+		landlock.Detail = fmt.Sprintf("ABI %d: %s", c.landlock, c.fence)
 	case errors.Is(c.noLandlock, unix.EOPNOTSUPP):
 		landlock.Detail = "the kernel has it, switched off"
 		landlock.Remedy = "boot with landlock in the list of the kernel's parameter lsm="

@@ -110,7 +110,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 	}
 	var inside *os.File
 	if s.conn, inside, err = socketPair(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.removeScratch())
 	}
 	err = setPassCred(s.conn, true)
 	if err == nil {
@@ -119,7 +119,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 	inside.Close()
 	if err != nil {
 		s.conn.Close()
-		return nil, err
+		return nil, errors.Join(err, s.removeScratch())
 	}
 	s.stderr = f.keeper.stderr
 	// While it forks.
@@ -133,7 +133,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 		if s.group != nil {
 			err = errors.Join(err, s.group.remove())
 		}
-		return nil, err
+		return nil, errors.Join(err, s.removeScratch())
 	}
 	if err := s.begin(); err != nil {
 		return nil, err
@@ -199,8 +199,12 @@ func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	depth := len(strings.Fields(keeper.status["NSpid"])) + 1
-	if p.insidePID != 1 || len(strings.Fields(p.status["NSpid"])) != depth || p.status["Uid"] != keeper.status["Uid"] {
+	depth := len(strings.Fields(keeper.status["NSpid"]))
+	expected := len(strings.Fields(p.status["NSpid"])) == depth && p.status["Pid"] != keeper.status["Pid"]
+	if f.keeper.backend.isolation.Contained() {
+		expected = len(strings.Fields(p.status["NSpid"])) == depth+1 && p.insidePID == 1
+	}
+	if !expected || p.status["Uid"] != keeper.status["Uid"] {
 		return 0, fmt.Errorf("process %d is not what the fork server makes", pid)
 	}
 	return p.memory, nil

@@ -15,14 +15,8 @@ func (s *Sandbox) Layers() []string {
 	if !s.sealed {
 		return nil
 	}
-	layers := []string{
-		"namespaces: user (nested), mount, pid, network, ipc, uts, cgroup",
-		"files: own root, read-only, from an allow-list",
-		"network: none",
-		"no further namespaces",
-		"no capabilities",
-		"no new privileges",
-	}
+	isolation := s.backend.isolation
+	layers := append(isolation.Layers(), "no capabilities", "no new privileges")
 	layers = append(layers, s.backend.confinement.layers()...)
 	if os.Geteuid() == 0 {
 		layers = append(layers, fmt.Sprintf("user: %d, this session's own", s.uid))
@@ -41,7 +35,8 @@ func (s *Sandbox) Layers() []string {
 			"all together watched, "+mebibytes(l))
 	}
 	if l := s.limits.PIDs; l > 0 {
-		limit("processes", pidsController, strconv.FormatInt(l, 10), fmt.Sprintf("RLIMIT_NPROC, %d", l))
+		_, words := isolation.Processes(l)
+		limit("processes", pidsController, strconv.FormatInt(l, 10), words)
 	}
 	if l := s.limits.CPUs; l > 0 {
 		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
@@ -49,7 +44,9 @@ func (s *Sandbox) Layers() []string {
 	if s.limits.DiskBytes > 0 {
 		layers = append(layers, kernel.DiskLayer(s.disk, s.limits, s.imageFiles))
 	}
-	if l := s.limits.TmpBytes; l > 0 {
+	if s.scratch != "" {
+		layers = append(layers, "temporary files: in a directory of the session's own, counted as the workspace's")
+	} else if l := s.limits.TmpBytes; l > 0 {
 		layers = append(layers, "temporary files: "+mebibytes(l)+" for each of /tmp, /dev/shm and home")
 	}
 	for _, m := range s.seen {

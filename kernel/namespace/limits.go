@@ -41,7 +41,7 @@ func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 		limits.FileSize = 1 // 0 is no limit here
 	}
 	if l.PIDs > 0 && !s.group.holds(pidsController) {
-		limits.Processes = l.PIDs + 1 // and pid 1
+		limits.Processes, _ = s.backend.isolation.Processes(l.PIDs)
 	}
 	return limits
 }
@@ -82,7 +82,7 @@ func (s *Sandbox) changeLimits(ctx context.Context, limits kernel.Limits) error 
 	if _, err := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)}); err != nil {
 		return errors.Join(err, s.group.limit(old))
 	}
-	if err := s.limitRunning(limits); err != nil {
+	if err := s.limitRunning(ctx, limits); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -108,7 +108,7 @@ func (s *Sandbox) unchangeable(old, wanted kernel.Limits) string {
 }
 
 // limitRunning changes the soft limits of all processes but pid 1.
-func (s *Sandbox) limitRunning(l kernel.Limits) error {
+func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 	soft := func(bytes int64) uint64 {
 		if bytes == 0 {
 			return unix.RLIM_INFINITY
@@ -131,16 +131,33 @@ func (s *Sandbox) limitRunning(l kernel.Limits) error {
 		if len(pids) == 0 {
 			return nil
 		}
-		for _, pid := range pids {
-			for resource, value := range wanted {
-				if err := setSoftLimit(pid, resource, value); err != nil && !errors.Is(err, unix.ESRCH) {
-					return fmt.Errorf("change limits of a process: %w", err)
-				}
-			}
+		if err := s.limitProcesses(ctx, pids, wanted); err != nil {
+			return fmt.Errorf("change limits of processes: %w", err)
 		}
 		done = append(done, pids...)
 	}
 }
+
+// limitProcesses sets soft limits. Root without all capabilities may do so for its own processes only: then pid 1 has a
+// process of the session's user do it.
+func (s *Sandbox) limitProcesses(ctx context.Context, pids []int, wanted map[int]uint64) error {
+	if s.asksPID1() {
+		body := softRequest{PIDs: pids, Data: int64(wanted[unix.RLIMIT_DATA]), FileSize: int64(wanted[unix.RLIMIT_FSIZE])}
+		_, err := s.call(ctx, "limit", body)
+		return err
+	}
+	for _, pid := range pids {
+		for resource, value := range wanted {
+			if err := setSoftLimit(pid, resource, value); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asksPID1 reports whether this process may not look into those inside, which have another user.
+func (s *Sandbox) asksPID1() bool { return !s.backend.isolation.Contained() && os.Geteuid() == 0 }
 
 func setSoftLimit(pid, resource int, value uint64) error {
 	var limit unix.Rlimit

@@ -38,6 +38,9 @@ func existing(roots []string, missing func(root string, err error)) []string {
 
 func (s *Sandbox) mounts(wanted []kernel.Mount) ([]mount, error) {
 	mounts := []mount{}
+	if len(wanted) > 0 && !s.backend.isolation.Contained() {
+		return nil, fmt.Errorf("tier %s cannot mount %s", s.backend.isolation.Tier(), wanted[0].Target)
+	}
 	for _, m := range wanted {
 		root := slices.Index(s.backend.cfg.MountRoots, m.Root)
 		if root < 0 {

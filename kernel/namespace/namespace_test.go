@@ -11,13 +11,13 @@ import (
 func TestConformance(t *testing.T) {
 	dir := stateDir(t)
 	backend := newBackend(t, dir)
-	kerneltest.Conformance(t, backend, environment(t), func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
+	kerneltest.Conformance(t, backend, environment(t), kerneltest.OwnTree, func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
 }
 
 func TestConformanceOfForked(t *testing.T) {
 	dir := stateDir(t)
 	backend, env := warm(t, dir)
-	kerneltest.Conformance(t, backend, env, func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
+	kerneltest.Conformance(t, backend, env, kerneltest.OwnTree, func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
 }
 
 // ordinaryTests are those that mean something else for an ordinary user.

@@ -18,11 +18,13 @@ import (
 func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 	findings := []kernel.Finding{b.probeSandbox(ctx)}
 	if !findings[0].OK {
-		findings = append(findings, probeCauses()...)
+		findings = append(findings, b.isolation.Causes()...)
 	}
 	findings = append(findings, b.confinement.findings()...)
 	findings = append(findings, b.probeGroups()...)
-	findings = append(findings, probeTun())
+	if b.isolation.Contained() {
+		findings = append(findings, probeTun())
+	}
 	return kernel.Probe{OK: findings[0].OK, Findings: findings}
 }
 
@@ -47,11 +49,11 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 	var layers []string
 	err = b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
 		layers = s.Layers()
-		return run(ctx, s, kernel.Command{Args: []string{"/bin/sh", "-c", "true"}})
+		return run(ctx, s, kernel.Command{Args: []string{env.Python, "-I", "-S", "-c", ""}})
 	})
 	if err != nil {
 		finding.Detail = err.Error()
-		finding.Remedy = remedy(err)
+		finding.Remedy = b.remedy(err)
 		return finding
 	}
 	finding.OK = true
@@ -70,32 +72,21 @@ func findPython() (string, error) {
 }
 
 // remedy says what an operator can do about an error of making a sandbox.
-func remedy(err error) string {
-	var step *stepError
-	inside := errors.As(err, &step)
-	switch {
-	case inside && step.step == "proc" && errors.Is(err, unix.EPERM):
-		return "in a container, /proc is masked: run it with systempaths=unconfined (podman: --security-opt unmask=ALL)"
-	case inside && step.step == "system call filter":
+func (b *Backend) remedy(err error) string {
+	step := ""
+	if inside := (*stepError)(nil); errors.As(err, &inside) {
+		step = inside.step
+	}
+	if remedy := b.isolation.Remedy(step, err); remedy != "" {
+		return remedy
+	}
+	switch step {
+	case "system call filter":
 		return "the kernel is built without filters of system calls, or a container forbids them: use a distribution's " +
 			"kernel, and allow seccomp in the container's seccomp profile"
-	case inside && step.step == "landlock":
+	case "landlock":
 		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
 			"the container"
-	case inside && errors.Is(err, unix.EPERM):
-		return "the kernel or a container forbids it: allow mount, unshare and pivot_root in the seccomp and AppArmor " +
-			"profiles of the container"
-	case inside && errors.Is(err, unix.ENOSYS):
-		return "the kernel is older than Linux 5.12: use a newer one"
-	case inside:
-		return ""
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return "user namespaces are forbidden: see the findings below; in a container, allow clone and unshare in its " +
-			"seccomp profile"
-	case errors.Is(err, unix.ENOSPC):
-		return "no user namespaces are left: raise user.max_user_namespaces with sysctl"
-	case errors.Is(err, unix.EINVAL):
-		return "the kernel is built without some kind of namespace: use a distribution's kernel"
 	}
 	return ""
 }
@@ -146,7 +137,7 @@ func (b *Backend) probeGroups() []kernel.Finding {
 	var findings []kernel.Finding
 	for _, limit := range []struct{ controller, name, without string }{
 		{memoryController, "limit of memory", "RLIMIT_DATA for each process"},
-		{pidsController, "limit of processes", "RLIMIT_NPROC in the sandbox's user namespace"},
+		{pidsController, "limit of processes", "RLIMIT_NPROC"},
 		{cpuController, "limit of CPU time", "nothing"},
 	} {
 		finding := kernel.Finding{Name: limit.name}

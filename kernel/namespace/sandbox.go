@@ -49,7 +49,8 @@ type Sandbox struct {
 	cmd     *exec.Cmd // nil where a fork server made pid 1
 	task    *task
 	conn    *net.UnixConn
-	stderr  *tail // of pid 1, or of the keeper that it comes from
+	stderr  *tail  // of pid 1, or of the keeper that it comes from
+	scratch string // the directory of its temporary files, where it has one
 	handle  kernel.Handle
 
 	reaped chan struct{} // closed when pid 1, and so every process inside, is gone
@@ -60,6 +61,7 @@ type Sandbox struct {
 	closing       bool
 	sealing       bool // Seal was called
 	sealed        bool // and succeeded
+	nothingLeft   bool // pid 1 has ended all others
 	uid           int  // on the host
 	limits        kernel.Limits
 	seen          []kernel.Mount // of the host
@@ -83,11 +85,14 @@ func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
 		backend:   b,
 		env:       env,
 		id:        rand.Text(),
-		handle:    kernel.Handle{Backend: Tier, BootID: boot},
+		handle:    kernel.Handle{Backend: b.isolation.Tier(), BootID: boot},
 		reaped:    make(chan struct{}),
 		ended:     make(chan struct{}),
 		processes: make(map[int64]*Process),
 		calls:     make(map[int64]chan reply),
+	}
+	if s.scratch, err = b.makeScratch(); err != nil {
+		return nil, err
 	}
 	s.close = sync.OnceValue(s.destroy)
 	return s, nil
@@ -95,11 +100,7 @@ func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
 
 // launch starts pid 1 and moves it into its control group, before it has done anything.
 func (s *Sandbox) launch() (err error) {
-	uids, err := idMappings("uid")
-	if err != nil {
-		return err
-	}
-	gids, err := idMappings("gid")
+	attributes, err := s.backend.isolation.Attributes()
 	if err != nil {
 		return err
 	}
@@ -117,17 +118,10 @@ func (s *Sandbox) launch() (err error) {
 	s.cmd.Dir = "/"
 	s.cmd.Stderr = s.stderr
 	s.cmd.ExtraFiles = []*os.File{inside}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
-			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		UidMappings:                uids,
-		GidMappings:                gids,
-		GidMappingsEnableSetgroups: os.Geteuid() == 0,
-		Setsid:                     true,
-	}
+	s.cmd.SysProcAttr = attributes
 	if err := s.cmd.Start(); err != nil {
 		s.conn.Close()
-		return errors.Join(fmt.Errorf("start %s in new namespaces: %w", s.env.Python, err), s.group.remove())
+		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.remove())
 	}
 	// It cannot be reaped yet, so the pid is its own.
 	s.handle.PID = s.cmd.Process.Pid
@@ -171,6 +165,8 @@ func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 		Prefixes: append([]string{}, s.env.Prefix...),
 		Roots:    append([]string{}, s.backend.cfg.MountRoots...),
 		Engine:   cmp.Or(s.env.Engine, kernel.EngineStdlib),
+		Tier:     s.backend.isolation.Tier(),
+		Scratch:  s.scratch,
 	})
 	return err
 }
@@ -200,6 +196,9 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.uid = outer
+	s.mu.Unlock()
 	body := sealRequest{
 		UID:         inner,
 		Hostname:    spec.Hostname,
@@ -241,6 +240,9 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 		return err
 	}
 	body.Confinement.Writable = writable(body.Mounts)
+	if body.Scratch, err = s.giveScratch(); err != nil {
+		return fmt.Errorf("scratch directory: %w", err)
+	}
 	limited := make(chan error, 1)
 	go func() { limited <- s.group.limit(spec.Limits) }()
 	ooms := s.countOOMs()
@@ -253,7 +255,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sealed, s.uid, s.limits, s.ooms, s.seen = true, outer, spec.Limits, ooms, spec.Mounts
+	s.sealed, s.limits, s.ooms, s.seen = true, spec.Limits, ooms, spec.Mounts
 	s.disk, s.imageFiles = spec.Disk, imageFiles
 	return nil
 }
@@ -317,6 +319,9 @@ func (s *Sandbox) verify(uid int) error {
 		return errors.New("verify: pid 1 is not in its control group")
 	}
 	for _, pid := range pids {
+		if pid == s.handle.PID && !s.backend.isolation.Contained() {
+			continue // it stays outside
+		}
 		if err := s.backend.verifyProcess(pid, uid); err != nil {
 			return fmt.Errorf("verify: process %d %w", pid, err)
 		}
@@ -329,7 +334,11 @@ func (b *Backend) verifyProcess(pid, uid int) error {
 	if err != nil {
 		return err
 	}
-	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+	sets := []string{"CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"}
+	if !b.isolation.Contained() && os.Geteuid() != 0 {
+		sets = sets[:4] // only the privileged can take away what nobody gets without new privileges
+	}
+	for _, set := range sets {
 		if strings.Trim(p.status[set], "0") != "" {
 			return fmt.Errorf("has %s %s, not empty", set, p.status[set])
 		}
@@ -357,14 +366,21 @@ func (s *Sandbox) destroy() error {
 	s.conn.Close()
 	s.task.close()
 	defer s.backend.forget(s)
-	if err := s.group.remove(); err != nil {
+	if err := errors.Join(s.endLeftovers(), s.group.remove(), s.removeScratch()); err != nil {
 		return fmt.Errorf("close sandbox: %w", err)
 	}
 	return nil
 }
 
-// kill ends pid 1, whose end the kernel makes that of all others inside. It does not wait.
-func (s *Sandbox) kill() { s.task.kill() }
+// kill ends pid 1, whose end the kernel makes that of all others inside, or which ends them when nobody talks to it any
+// more. It does not wait.
+func (s *Sandbox) kill() {
+	if s.backend.isolation.Contained() {
+		s.task.kill()
+	} else {
+		_ = s.conn.CloseWrite() // it may be closed
+	}
+}
 
 func (s *Sandbox) wait() {
 	defer close(s.reaped)
@@ -411,6 +427,10 @@ func (s *Sandbox) dispatch(r reply) {
 	}
 	s.mu.Unlock()
 	switch {
+	case r.Op == "ended":
+		s.mu.Lock()
+		s.nothingLeft = true
+		s.mu.Unlock()
 	case r.Op == "exited" && process != nil:
 		process.finish(s.exit(process, r))
 	case call != nil:

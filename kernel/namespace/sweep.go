@@ -40,10 +40,10 @@ func (b *Backend) sweepHandles(ctx context.Context, handles []kernel.Handle) err
 	}
 	var errs []error
 	for _, handle := range handles {
-		if handle.Backend != Tier || handle.BootID != boot || b.owns(handle) {
+		if handle.Backend != b.isolation.Tier() || handle.BootID != boot || b.owns(handle) {
 			continue
 		}
-		killed, err := killLeftover(ctx, handle)
+		killed, err := killLeftover(ctx, handle, b.isolation.Contained())
 		if err != nil {
 			errs = append(errs, fmt.Errorf("sweep process %d: %w", handle.PID, err))
 		} else if killed {
@@ -64,8 +64,9 @@ func (b *Backend) owns(handle kernel.Handle) bool {
 	return false
 }
 
-// killLeftover kills pid 1 of a sandbox if the process is still the one of the handle.
-func killLeftover(ctx context.Context, handle kernel.Handle) (killed bool, err error) {
+// killLeftover kills pid 1 of a sandbox if the process is still the one of the handle. One that is not contained ends by
+// itself, with what it has started, since its program has.
+func killLeftover(ctx context.Context, handle kernel.Handle, contained bool) (killed bool, err error) {
 	pidfd, err := unix.PidfdOpen(handle.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return false, nil
@@ -81,6 +82,9 @@ func killLeftover(ctx context.Context, handle kernel.Handle) (killed bool, err e
 	}
 	if err != nil {
 		return false, err
+	}
+	if !contained {
+		return false, waitPidfd(ctx, pidfd)
 	}
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return false, err
@@ -152,7 +156,7 @@ func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []ke
 	}
 	for _, handle := range handles {
 		for _, dir := range handle.Cgroups {
-			if h := recognise(dir, instance); h != nil && handle.Backend == Tier {
+			if h := recognise(dir, instance); h != nil && handle.Backend == b.isolation.Tier() {
 				add(h, dir)
 			}
 		}

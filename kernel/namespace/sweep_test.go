@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/namespace"
 )
 
@@ -32,7 +33,7 @@ time.sleep(100000)
 `
 
 func serve() {
-	if err := runServer(context.Background(), os.Getenv(directoryVariable)); err != nil {
+	if err := runServer(context.Background(), os.Getenv(kerneltest.DirectoryVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

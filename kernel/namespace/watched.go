@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,7 @@ func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 	s.writesStopped = stop
 	limits := s.limits
 	s.mu.Unlock()
-	err := s.limitRunning(limits)
+	err := s.limitRunning(ctx, limits)
 	_, later := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)})
 	if err := errors.Join(err, later); err != nil {
 		return fmt.Errorf("limit what is written: %w", err)
@@ -78,6 +79,14 @@ func (s *Sandbox) Unlinked(ctx context.Context, device uint64) (bytes, inodes in
 	pids, err := s.pids()
 	if err != nil {
 		return 0, 0, err
+	}
+	if s.asksPID1() {
+		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == s.handle.PID })
+		r, err := s.call(ctx, "unlinked", unlinkedRequest{PIDs: append([]int{}, pids...), Device: device})
+		if err == nil && r.Hidden > 0 {
+			err = fmt.Errorf("%d processes cannot be looked into", r.Hidden)
+		}
+		return r.Bytes, r.Inodes, err
 	}
 	seen := map[uint64]bool{}
 	var hidden error

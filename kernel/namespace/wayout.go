@@ -42,6 +42,9 @@ func (s *Sandbox) MakeExit(ctx context.Context) (kernel.NetworkExit, error) {
 }
 
 func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err error) {
+	if !s.backend.isolation.Contained() {
+		return exit, fmt.Errorf("tier %s has none: its network is the machine's", s.backend.isolation.Tier())
+	}
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.handle.PID))
 	if err != nil {
 		return exit, err

@@ -28,6 +28,8 @@ type parkRequest struct {
 	Prefixes []string `json:"prefixes"`
 	Roots    []string `json:"roots"` // of mounts
 	Engine   string   `json:"engine"`
+	Tier     string   `json:"tier"`
+	Scratch  string   `json:"scratch"` // empty where there is a tmpfs
 }
 
 type serveRequest struct {
@@ -38,6 +40,7 @@ type sealRequest struct {
 	UID         int                `json:"uid"`
 	Workspace   directory          `json:"workspace"`
 	Packages    directory          `json:"packages"`
+	Scratch     *directory         `json:"scratch"` // nil where there is a tmpfs
 	Mounts      []mount            `json:"mounts"`
 	Hostname    string             `json:"hostname"`
 	Environment sealEnvironment    `json:"environment"`
@@ -49,6 +52,7 @@ type sealRequest struct {
 type confinementRequest struct {
 	Landlock int    `json:"landlock"`
 	Calls    string `json:"calls"`
+	Modes    string `json:"modes"` // the filter that hands changes of modes to pid 1
 	// Writable are the mounts that may be written to, beside what every sandbox has.
 	Writable []string `json:"writable"`
 }
@@ -87,12 +91,24 @@ type signalRequest struct {
 	Signal  int   `json:"signal"`
 }
 
+// softRequest sets the soft limits of processes, -1 for none.
+type softRequest struct {
+	PIDs     []int `json:"pids"`
+	Data     int64 `json:"data"`
+	FileSize int64 `json:"file_size"`
+}
+
+type unlinkedRequest struct {
+	PIDs   []int  `json:"pids"`
+	Device uint64 `json:"device"`
+}
+
 type limitsRequest struct {
 	Limits processLimits `json:"limits"`
 }
 
 // reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself, "hello" first of all where
-// it was forked. A fork server says "importing" and "skipped" of each module, and "ready".
+// it was forked, and "ended" last of all where the host has stopped asking and nothing inside is left. A fork server says "importing" and "skipped" of each module, and "ready".
 type reply struct {
 	Op     string `json:"op"`
 	ID     int64  `json:"id"`
@@ -103,6 +119,9 @@ type reply struct {
 	PID    int    `json:"pid"`
 	Code   int    `json:"code"`
 	Signal int    `json:"signal"`
+	Bytes  int64  `json:"bytes"`
+	Inodes int64  `json:"inodes"`
+	Hidden int64  `json:"hidden"` // processes that cannot be looked into
 }
 
 // stepError is a failure inside, with the step of talaria_init and the error number where there is one.

@@ -11,6 +11,12 @@ var refusedHere = []uint32{
 	unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,
 }
 
+// byOwnerHere are further calls that go by the user of a file.
+var byOwnerHere = []uint32{unix.SYS_CHOWN, unix.SYS_LCHOWN}
+
+// modesHere are further calls that change modes.
+var modesHere = []uint32{unix.SYS_CHMOD}
+
 // x32 is the bit of calls with pointers of 32 bits, which have rules of their own nowhere.
 const x32 = 0x40000000
 

@@ -7,5 +7,11 @@ const architecture = 0
 // Calls is no filter.
 func Calls() Filter { return Filter{} }
 
+// FencedCalls is no filter.
+func FencedCalls(bool) Filter { return Filter{} }
+
+// ModeCalls is no filter.
+func ModeCalls() Filter { return Filter{} }
+
 // FinalLimits is no filter.
 func FinalLimits() Filter { return Filter{} }

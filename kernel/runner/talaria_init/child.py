@@ -1,6 +1,7 @@
 """What a forked child of pid 1 does to become the runner or a command."""
 
 import contextlib
+import errno
 import gc
 import marshal
 import os
@@ -14,14 +15,15 @@ from typing import NoReturn
 import _signal
 import posix
 
-from . import interpreter, limits, linux, preload, root
+from . import interpreter, limits, linux, places, preload, tier
 from .interpreter import Serve, forget_init, make_ordinary
 from .limits import Limits
+from .step import StepError
+from .wire import Channel
 
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
-_START_OVER = (
-    f"import sys; sys.path.insert(0, {root.LIBRARY!r}); from talaria_init.child import start_over; start_over()()"
-)
+_START_OVER = "import sys; sys.path.insert(0, {!r}); from talaria_init.child import start_over; start_over()()"
+LISTEN = b"listen"
 # As the host starts pid 1.
 VARIABLES = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX": "2"}
 
@@ -61,7 +63,7 @@ class Runner:
     def bound(self, session: Iterable[str], limits_: Limits) -> None:
         """Now that the directories are there and privileges are not. session are the names of its own variables."""
         self._fresh = preload.conflicts(session, limits_)
-        os.chdir(root.WORKSPACE)
+        os.chdir(places.workspace)
         limits_.apply()
         if not self._serve:
             self._become_interpreter()
@@ -92,10 +94,12 @@ class Runner:
 def start_over() -> Callable[[], None]:
     """The runner, in an interpreter of its own that has replaced a child."""
     control = limits.max_control_fd()
-    linux.set_dumpable(False)
-    os.set_inheritable(control, False)
     with open(control - 1, "rb") as f:
-        variables, interpreter.engine = marshal.load(f)
+        variables, tier_name, where, interpreter.engine = marshal.load(f)
+    tier.use(tier_name)
+    tier.current.hide()
+    places.change(**where)
+    os.set_inheritable(control, False)
     set_variables(variables)
     runner = Runner()
     runner._become_interpreter()
@@ -113,22 +117,34 @@ def set_variables(environment: dict[str, str]) -> None:
     time.tzset()
 
 
-def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: int) -> NoReturn:
-    """Makes this child a command. Where that fails, it writes the error number to report, and ends."""
+def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: Channel) -> NoReturn:
+    """Makes this child a command. What pid 1 is to listen to it sends to report, and where it fails the error number, and
+    ends."""
     try:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
         os.setsid()
-        os.chdir(start.directory or root.WORKSPACE)
+        tell(report, tier.current.enter())
+        os.chdir(start.directory or places.workspace)
         limits_.apply()
-        report = _take_descriptors(*fds, report)
+        number = _take_descriptors(*fds, report.fileno())
+        report.forget()
+        report = Channel(number)
         for name in _RESET_FOR_COMMANDS:
             _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
         os.execvpe(start.args[0], start.args, {**environment, **start.environment})
-    except OSError as e:
-        os.write(report, str(e.errno).encode())
+    except (OSError, StepError) as e:
+        report.send(str(e.errno or errno.EIO).encode())
     finally:
         os._exit(127)
+
+
+def tell(channel: Channel, listeners: list[int]) -> None:
+    """Sends pid 1 what it is to listen to."""
+    if listeners:
+        channel.send(LISTEN, listeners)
+    for fd in listeners:
+        os.close(fd)
 
 
 def give_up(error: BaseException) -> NoReturn:
@@ -152,8 +168,8 @@ def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
 
 def _replace(environment: dict[str, str], control: int) -> NoReturn:
     with open(os.dup2(os.memfd_create("environment"), control - 1), "wb", closefd=False) as f:
-        marshal.dump((environment, interpreter.engine), f)
+        marshal.dump((environment, tier.current.name, places.all(), interpreter.engine), f)
     os.lseek(control - 1, 0, os.SEEK_SET)
     os.closerange(3, control - 1)
     os.set_inheritable(control, True)
-    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", _START_OVER], VARIABLES)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", _START_OVER.format(places.library)], VARIABLES)

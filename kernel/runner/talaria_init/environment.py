@@ -2,10 +2,9 @@
 
 import os
 
-from . import root
+from . import places
 
 _DEFAULT_THREADS = 4
-_MATPLOTLIB = root.HOME + "/.config/matplotlib"
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -18,24 +17,24 @@ _THREAD_VARIABLES = (
 def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> dict[str, str]:
     """What every process inside gets; the session's variables win. threads is 0 where CPUs are not limited."""
     binaries = os.path.dirname(python)
-    path = [root.PACKAGES + "/bin", binaries, "/usr/local/bin", "/usr/bin", "/bin"]
+    path = [places.packages + "/bin", binaries, "/usr/local/bin", "/usr/bin", "/bin"]
     count = str(threads or min(_DEFAULT_THREADS, len(os.sched_getaffinity(0))))
     return {
         "PATH": ":".join(dict.fromkeys(path)),
-        "HOME": root.HOME,
+        "HOME": places.home,
         "USER": "user",
         "LOGNAME": "user",
         "SHELL": "/bin/bash",
         "LANG": "C.UTF-8",
         "TZ": tz or "UTC",
-        "TMPDIR": "/tmp",
+        "TMPDIR": places.temporary,
         "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": _MATPLOTLIB,
-        "XDG_CACHE_HOME": root.HOME + "/.cache",
+        "MPLCONFIGDIR": _matplotlib(),
+        "XDG_CACHE_HOME": places.home + "/.cache",
         # Not PYTHONPYCACHEPREFIX: with it, Python passes over the compiled files of the environment.
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": root.PACKAGES,
-        "TALARIA_WORKSPACE": root.WORKSPACE,
+        "PYTHONPATH": places.packages,
+        "TALARIA_WORKSPACE": places.workspace,
         "MALLOC_ARENA_MAX": "2",
         **dict.fromkeys(_THREAD_VARIABLES, count),
         **session,
@@ -44,8 +43,13 @@ def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> 
 
 def make_home() -> None:
     """Makes the folders of the home directory, with links to the caches that were prepared for all sessions."""
-    os.makedirs(_MATPLOTLIB, exist_ok=True)
-    os.makedirs(root.HOME + "/.cache", exist_ok=True)
-    if os.path.isdir(root.CACHE):
-        for entry in os.scandir(root.CACHE):
-            os.symlink(entry.path, os.path.join(_MATPLOTLIB, entry.name))
+    matplotlib = _matplotlib()
+    os.makedirs(matplotlib, exist_ok=True)
+    os.makedirs(places.home + "/.cache", exist_ok=True)
+    if os.path.isdir(places.cache):
+        for entry in os.scandir(places.cache):
+            os.symlink(entry.path, os.path.join(matplotlib, entry.name))
+
+
+def _matplotlib() -> str:
+    return places.home + "/.config/matplotlib"

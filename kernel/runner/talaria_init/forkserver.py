@@ -9,11 +9,10 @@ from collections.abc import Callable
 import _signal
 import posix
 
-from . import interpreter, linux, preload, root
+from . import interpreter, linux, places, preload, tier
 from .child import VARIABLES, give_up, set_variables
 from .environment import environment
 from .limits import Limits
-from .root import Root
 from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
 Next = Callable[[], object]  # what a process does after it has unwound its stack; it may return another
@@ -23,7 +22,7 @@ _REHEARSALS = 10  # CPython 3.11 settles on how to run a piece of code after 8
 _LIBRARY = "TALARIA_LIBRARY"
 
 
-def start(channel: int, modules: list[str], tree: Root) -> int:
+def start(channel: int, modules: list[str]) -> int:
     """Starts one in a child, on this descriptor, and returns its pid. It is an interpreter of its own, and not what
     is forked here, so that each one has another hash seed and other addresses."""
     pid = linux.fork()
@@ -32,8 +31,13 @@ def start(channel: int, modules: list[str], tree: Root) -> int:
     try:
         variables = {
             **VARIABLES,
-            _LIBRARY: root.LIBRARY,
-            _SETTINGS: json.dumps({"modules": modules, "hidden": tree.hidden, "engine": interpreter.engine}),
+            _LIBRARY: places.library,
+            _SETTINGS: json.dumps({
+                "modules": modules,
+                "tier": tier.current.name,
+                "own": tier.current.settings(),
+                "engine": interpreter.engine,
+            }),
         }
         move_up_front(channel)
         os.set_inheritable(FIRST_FD, True)
@@ -43,23 +47,23 @@ def start(channel: int, modules: list[str], tree: Root) -> int:
         give_up(e)
 
 
-def begun(begin: Callable[[int, Root], Next]) -> Callable[[], Next] | None:
+def begun(begin: Callable[[int], Next]) -> Callable[[], Next] | None:
     """The fork server that this process was started to be, if it was. begin is what forked processes call, and
     returns what they are to call next."""
     settings = os.environ.get(_SETTINGS)
     if settings is None:
         return None
     said = json.loads(settings)
-    tree = Root(said["hidden"])
+    tier.use(said["tier"])
+    tier.current.adopt(said["own"])
     interpreter.engine = said["engine"]
-    return ForkServer(said["modules"], tree, lambda fd: begin(fd, tree)).serve
+    return ForkServer(said["modules"], begin).serve
 
 
 class ForkServer:
     """Serves the host over a channel of its own, until the host closes that."""
 
-    def __init__(self, modules: list[str], tree: Root, begin: Callable[[int], Next]) -> None:
-        self._tree = tree
+    def __init__(self, modules: list[str], begin: Callable[[int], Next]) -> None:
         self._modules = modules
         self._begin = begin
 
@@ -85,7 +89,7 @@ class ForkServer:
         set_variables(environment(sys.executable, "", 1, {}))
         preload.prepare(self._modules, lambda **message: self._channel.send(encode(**message)), self._rehearse)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # nobody here waits for a sandbox
-        self._pids = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        tier.current.begin_to_fork()
         self._channel.send(encode(op="ready"))
 
     def _rehearse(self) -> None:
@@ -93,7 +97,7 @@ class ForkServer:
         the code itself and elsewhere: what it notes here, no forked process has to write to memory of its own."""
         ours, theirs = map(Channel, pair())
         for _ in range(_REHEARSALS):
-            root.rehearse(self._tree)
+            tier.current.rehearse()
             ours.send(encode(op="done", id=1))
             decode(theirs.receive()[0])
             set_variables(environment(sys.executable, "", 1, {}))
@@ -102,14 +106,9 @@ class ForkServer:
         theirs.close()
 
     def _fork(self) -> int:
-        """As os.fork, the child being pid 1 of a new pid namespace. -1 where no process can be made."""
-        linux.unshare(linux.CLONE_NEWPID)
-        pid = -1
+        """As os.fork, the child being pid 1 of a sandbox. -1 where no process can be made."""
         try:
-            pid = linux.fork()
+            return tier.current.fork()
         except OSError as e:
             posix.write(2, f"fork: {e.strerror}\n".encode())
-        if pid:
-            # What was unshared is for one child; the next one gets another.
-            linux.setns(self._pids, linux.CLONE_NEWPID)
-        return pid
+            return -1

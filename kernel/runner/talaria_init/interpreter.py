@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import limits, root
+from . import limits, places
 
 Serve = Callable[[int], NoReturn]
 
@@ -19,10 +19,10 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
     # First of all: what it binds when it is imported is to be what there was before anything else was.
     from talaria_runner.main import prepare
 
-    sys.path.remove(root.LIBRARY)
+    sys.path.remove(places.library)
     site.main()
     first = next((i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))), len(sys.path))
-    sys.path.insert(first, root.PACKAGES)
+    sys.path.insert(first, places.packages)
     sys.argv[:] = [""]
     sys.orig_argv[:] = [sys.executable]
     sys.dont_write_bytecode = True
@@ -40,7 +40,7 @@ def forget_init() -> None:
 
 _forgotten: list[types.ModuleType] = []
 _NAMES = (
-    "child", "environment", "forkserver", "holes", "interpreter", "landlock", "limits", "linux", "mounts", "pid1",
-    "preload", "root", "seal", "spare", "step", "wire",
+    "child", "environment", "fenced", "forkserver", "helper", "holes", "interpreter", "landlock", "limits", "linux",
+    "modes", "mounts", "namespaced", "pid1", "places", "preload", "root", "seal", "spare", "step", "tier", "wire",
 )  # fmt: skip
 _PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))

@@ -1,6 +1,7 @@
 """Landlock: what processes may do with files, whatever the mounts and the owners of files let them."""
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Iterable
@@ -13,10 +14,24 @@ _READ_FILE = 1 << 2
 _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6
 _MAKE_BLOCK = 1 << 11
+_REFER = 1 << 13
+_TRUNCATE = 1 << 14
 _IOCTL_DEV = 1 << 15
 
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _DEVICES = _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
+_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+# What a fence can grant.
+READ = _READ
+CHANGE = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV
+ALL = ((1 << 15) - 1) & ~_DEVICES
+_ALL_CONNECTIONS = 3  # to bind and to connect
+_ALL_SCOPES = 3  # abstract sockets and signals
+_SIGNALS = 2
+# The versions from which on there are these two.
+_CONNECTIONS = 4
+SCOPES = 6
+_NEWEST = 7
 # How many rights there are from a version on. Version 1 is not used: with it, no file moves to another folder.
 _RIGHTS = ((5, 16), (3, 15), (2, 14))
 
@@ -27,7 +42,7 @@ def restrict(version: int, writable: Iterable[str]) -> None:
 
     Signals and abstract sockets are not scoped: the namespaces do that already, while a scope would hold the runner
     and the commands of a sandbox apart, which are not forked from each other."""
-    handled = (1 << next(count for first, count in _RIGHTS if version >= first)) - 1
+    handled = _handled(version)
     ruleset = linux.landlock_ruleset(handled)
     try:
         linux.landlock_allow(ruleset, _READ, "/")
@@ -37,6 +52,43 @@ def restrict(version: int, writable: Iterable[str]) -> None:
         linux.landlock_restrict_self(ruleset)
     finally:
         os.close(ruleset)
+
+
+@functools.cache
+def version() -> int:
+    """The version to use; OSError where there is none."""
+    return min(linux.landlock_version(), _NEWEST)
+
+
+def fence(version: int, granted: Iterable[tuple[str, int]], alone: bool = False) -> None:
+    """Has this process and what it starts reach nothing but these files and directories, with these rights. If it is to
+    be alone, there are no connections either, and no signals for processes that it has not started."""
+    handled = _handled(version)
+    connections = _ALL_CONNECTIONS if alone and version >= _CONNECTIONS else 0
+    ruleset = linux.landlock_ruleset(handled, connections, _ALL_SCOPES if alone and version >= SCOPES else 0)
+    try:
+        for path, rights in granted:
+            if not os.path.isdir(path):
+                rights &= _OF_FILES
+            linux.landlock_allow(ruleset, handled & rights, path)
+        linux.landlock_restrict_self(ruleset)
+    finally:
+        os.close(ruleset)
+
+
+def bound_signals() -> None:
+    """Has this process and what it starts signal nothing that neither of them has started."""
+    # Moves to another folder are denied by each fence that does not say otherwise.
+    ruleset = linux.landlock_ruleset(_REFER, 0, _SIGNALS)
+    try:
+        linux.landlock_allow(ruleset, _REFER, "/")
+        linux.landlock_restrict_self(ruleset)
+    finally:
+        os.close(ruleset)
+
+
+def _handled(version: int) -> int:
+    return (1 << next(count for first, count in _RIGHTS if version >= first)) - 1
 
 
 def verify(directory: str) -> None:

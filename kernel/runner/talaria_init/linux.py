@@ -67,6 +67,7 @@ CLONE_NEWNET = 0x40000000
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
@@ -74,8 +75,10 @@ _KEYCTL_JOIN_SESSION_KEYRING = 1
 _SECCOMP_SET_MODE_FILTER = 1
 # Without it, kernels before 5.16 have all code run slower, against a leak that filters have no part in.
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _INSTRUCTION_BYTES = 8
 _LANDLOCK_RULE_PATH_BENEATH = 1
+_LANDLOCK_CREATE_RULESET_VERSION = 1
 _CAPABILITY_HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this process
 _CAPABILITIES = 64  # that its sets have room for
 _IFREQ = struct.Struct("16sH22x")
@@ -199,6 +202,11 @@ def set_name(name: str) -> None:
     _check(_prctl_text(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
+def adopt_orphans() -> None:
+    """Makes this process the parent of what its descendants leave behind."""
+    _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
 def no_new_privileges() -> None:
     _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 
@@ -221,16 +229,25 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", c_ushort), ("instructions", c_char_p)]
 
 
-def filter_calls(program: str) -> None:
+def filter_calls(program: str, flags: int = 0) -> int:
     """Installs a filter of system calls, which is in base64, for good."""
     instructions = a2b_base64(program)
     filter = _Program(len(instructions) // _INSTRUCTION_BYTES, instructions)
-    _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW, byref(filter)))
+    return _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW | flags, byref(filter)))
 
 
-def landlock_ruleset(handled: int) -> int:
-    """A set of rules about these rights to files, as a descriptor."""
-    attr = struct.pack("=Q", handled)
+def filter_calls_to(program: str) -> int:
+    """As filter_calls; the descriptor that this gives is for whoever handles the calls that the filter hands on."""
+    return filter_calls(program, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
+
+
+def landlock_version() -> int:
+    return _check(_landlock_create_ruleset(None, 0, _LANDLOCK_CREATE_RULESET_VERSION))
+
+
+def landlock_ruleset(files: int, connections: int = 0, scopes: int = 0) -> int:
+    """A set of rules about these rights, as a descriptor."""
+    attr = struct.pack("=QQQ", files, connections, scopes)  # what an older kernel does not know may be there as 0
     return _check(_landlock_create_ruleset(attr, len(attr), 0))
 
 

@@ -9,22 +9,25 @@ sandboxes that are forked from that live in pid namespaces below the keeper's, a
 
 import contextlib
 import os
+import resource
 import select
 import sys
+from collections.abc import Iterable
 
 import _signal
 
-from . import forkserver, interpreter, linux, root, spare
-from .child import Runner, Start, give_up, run_command
-from .environment import environment, make_home
+from . import forkserver, interpreter, linux, places, spare, tier
+from .child import LISTEN, Runner, Start, give_up, run_command, tell
+from .environment import environment
 from .forkserver import Next
 from .limits import Limits
+from .modes import Listener
 from .mounts import Mount
-from .root import Park, Root
-from .seal import Confinement, Directory, Seal, seal
+from .root import Park
+from .seal import Confinement, Directory, Seal
 from .spare import Spare
 from .step import StepError, step
-from .wire import FIRST_FD, Channel, decode, encode, move_up_front
+from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
 
 def main() -> Next:
@@ -37,17 +40,16 @@ def main() -> Next:
 
 
 class Init:
-    def __init__(self, channel: Channel, tree: Root | None = None, ready: Spare | None = None) -> None:
-        """tree is the one that it was forked in; without one it builds its own."""
+    def __init__(self, channel: Channel, ready: Spare | None = None) -> None:
         self._channel = channel
-        self._tree = tree
-        self._user_limits = -1
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
         self._limits = Limits()
         self._next: Next | None = None
+        self._poll = select.poll()
+        self._listeners: dict[int, Listener] = {}
         self._handlers = {
             "park": self._park,
             "leave": self._leave,
@@ -57,6 +59,8 @@ class Init:
             "start": self._start,
             "signal": self._signal,
             "limits": self._change_limits,
+            "limit": self._limit,
+            "unlinked": self._unlinked,
         }
 
     def serve(self, first: bytes = b"") -> Next:
@@ -64,24 +68,30 @@ class Init:
         try:
             return self._loop(first)
         except BaseException as e:
+            with contextlib.suppress(Exception):
+                tier.current.end(self._children)
             give_up(e)
 
     def _loop(self, first: bytes) -> Next:
         wake = _wake_on_child()
-        poll = select.poll()
-        poll.register(self._channel.fileno(), select.POLLIN)
-        poll.register(wake, select.POLLIN)
+        self._poll.register(self._channel.fileno(), select.POLLIN)
+        self._poll.register(wake, select.POLLIN)
         if first:
             self._handle(first, [])
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = dict(self._poll.poll())
             if wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
                 self._reap()
+            for fd in ready.keys() & self._listeners.keys():
+                self._answer(fd, ready[fd])
             if self._channel.fileno() in ready:
                 received = self._channel.receive()
                 if received is None:
+                    tier.current.end(self._children)
+                    with contextlib.suppress(OSError):
+                        self._channel.send(encode(op="ended"))  # of its own accord, with nothing left
                     os._exit(0)
                 self._handle(*received)
                 if self._next:
@@ -103,8 +113,9 @@ class Init:
 
     def _park(self, id: int, body: dict, fds: list[int]) -> None:
         interpreter.engine = body.pop("engine")
-        self._user_limits = root.park(Park(**body))
-        sys.path[0] = root.LIBRARY
+        tier.use(body.pop("tier"))
+        tier.current.park(Park(**body))
+        sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
         # Nobody waits for it now. If it fails, the runner tries again and says why.
         with contextlib.suppress(Exception):
@@ -113,7 +124,7 @@ class Init:
 
     def _leave(self, id: int, body: dict, fds: list[int]) -> None:
         """Park, for what a fork server made and has namespaces of its own already."""
-        self._user_limits = root.settle(self._tree)
+        tier.current.settle()
         self._channel.send(encode(op="done", id=id))
 
     def _make_spare(self) -> None:
@@ -129,32 +140,32 @@ class Init:
     def _keep(self, id: int, body: dict, fds: list[int]) -> None:
         linux.set_name("talaria-keeper")
         interpreter.engine = body.pop("engine")
-        self._tree = root.build(Park(**body))
-        root.share(self._tree)
-        sys.path[0] = root.LIBRARY
-        with step("home"):
-            make_home()
+        tier.use(body.pop("tier"))
+        tier.current.keep(Park(**body))
+        sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
 
     def _serve(self, id: int, body: dict, fds: list[int]) -> None:
         """Starts a fork server."""
-        self._started(id, forkserver.start(fds[0], body["modules"], self._tree))
+        self._started(id, forkserver.start(fds[0], body["modules"]))
 
     def _seal(self, id: int, body: dict, fds: list[int]) -> None:
-        for name in ("workspace", "packages"):
-            body[name] = Directory(**body[name])
+        for name in ("workspace", "packages", "scratch"):
+            body[name] = Directory(**body[name]) if body[name] else None
         body["mounts"] = [Mount(**m) for m in body["mounts"]]
         self._limits = body["limits"] = Limits(**body["limits"])
         body["confinement"] = Confinement(**body["confinement"])
         variables = body.pop("environment")
+        spec = Seal(**body)
+        tier.current.place(spec)
         self._environment = environment(**variables)
         self._session = list(variables["session"])
-        spec = Seal(**body)
         self._dress_spare(spec)
-        seal(spec, self._user_limits, self._spare.join if self._spare else lambda: None, fds)
+        tier.current.seal(spec, self._spare.join if self._spare else lambda: None, fds)
         if self._spare:
             with step("runner"):
-                self._spare.sealed()
+                self._listen(self._spare.sealed())
+            tier.current.follow(self._spare.pid)
         self._channel.send(encode(op="done", id=id))
 
     def _dress_spare(self, spec: Seal) -> None:
@@ -167,6 +178,7 @@ class Init:
     def _discard_spare(self) -> None:
         if self._spare:
             self._spare.discard()
+            tier.current.forget(self._spare.pid)
             self._spare = None
 
     def _start(self, id: int, body: dict, fds: list[int]) -> None:
@@ -184,42 +196,71 @@ class Init:
             ready.start(start, fds)
             self._started(id, ready.pid)
             return
+        ours, theirs = map(Channel, pair())
         pid = linux.fork()
         if pid:
+            theirs.close()
+            self._hear(ours)
             self._started(id, pid)
             return
         self._channel.forget()
+        ours.close()
         try:
             runner = Runner()
             runner.prepare()
             runner.dress(self._environment)
+            tell(theirs, tier.current.enter())
+            theirs.close()
             runner.bound(self._session, self._limits)
             self._next = runner.begin(start, fds)
         except BaseException as e:
             give_up(e)
 
     def _start_command(self, id: int, start: Start, fds: list[int]) -> None:
-        read, write = os.pipe()
+        ours, theirs = map(Channel, pair())
         try:
             pid = linux.fork()
             if not pid:
-                run_command(start, self._environment, self._limits, fds, write)
+                run_command(start, self._environment, self._limits, fds, theirs)
         except OSError:
-            os.close(read)
+            ours.close()
             raise
         finally:
-            os.close(write)
-        # It ends when the command replaces the child.
-        with open(read, "rb") as f:
-            failure = f.read()
+            theirs.close()
+        failure = self._hear(ours)
         if not failure:
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
         raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
 
+    def _hear(self, channel: Channel) -> bytes:
+        """What a child says until it is a command, or has ended: the number of an error, or nothing."""
+        failure = b""
+        while received := channel.receive():
+            said, listeners = received
+            self._listen(listeners)
+            if said != LISTEN:
+                failure = said
+        channel.close()
+        return failure
+
+    def _listen(self, fds: Iterable[int]) -> None:
+        for fd in fds:
+            self._listeners[fd] = tier.current.listener(fd)
+            self._poll.register(fd, select.POLLIN)
+
+    def _answer(self, fd: int, events: int) -> None:
+        if events & select.POLLIN:
+            self._listeners[fd].answer()
+        else:  # all who could ask are gone
+            self._poll.unregister(fd)
+            del self._listeners[fd]
+            os.close(fd)
+
     def _started(self, id: int, pid: int) -> None:
         self._children[pid] = id
+        tier.current.follow(pid)
         self._channel.send(encode(op="started", id=id, pid=pid))
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
@@ -232,6 +273,15 @@ class Init:
         self._limits = Limits(**body["limits"])
         self._channel.send(encode(op="done", id=id))
 
+    def _limit(self, id: int, body: dict, fds: list[int]) -> None:
+        """For those that run, where the host may not change them itself."""
+        tier.current.limit(body["pids"], {resource.RLIMIT_DATA: body["data"], resource.RLIMIT_FSIZE: body["file_size"]})
+        self._channel.send(encode(op="done", id=id))
+
+    def _unlinked(self, id: int, body: dict, fds: list[int]) -> None:
+        taken, inodes, hidden = tier.current.unlinked(body["pids"], body["device"])
+        self._channel.send(encode(op="done", id=id, bytes=taken, inodes=inodes, hidden=hidden))
+
     def _reap(self) -> None:
         while True:
             try:
@@ -240,6 +290,7 @@ class Init:
                 return
             if pid == 0:
                 return
+            tier.current.forget(pid)
             if self._spare and pid == self._spare.pid:
                 self._spare = None
             id = self._children.pop(pid, None)
@@ -249,7 +300,7 @@ class Init:
             self._channel.send(encode(op="exited", id=id, code=max(code, 0), signal=max(-code, 0)))
 
 
-def begin(fd: int, tree: Root) -> Next:
+def begin(fd: int) -> Next:
     """What a fork server forks: pid 1, which makes itself known, and does nothing until it is answered. Then it forks
     the spare before anything else: what it has written to by then, both have to copy."""
     move_up_front(fd)
@@ -257,12 +308,12 @@ def begin(fd: int, tree: Root) -> Next:
     answer = os.read(FIRST_FD, 4096)
     if not answer:
         os._exit(0)
-    root.leave()
+    tier.current.leave()
     made = spare.fork()
     if not isinstance(made, Spare):
         return made
     linux.set_name("talaria-init")
-    init = Init(Channel(FIRST_FD), tree, made)
+    init = Init(Channel(FIRST_FD), made)
     return lambda: init.serve(answer)
 
 

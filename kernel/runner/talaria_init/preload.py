@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 import _random
 
-from . import holes, linux, root
+from . import holes, linux, places
 from .interpreter import Serve, make_ordinary
 from .limits import Limits
 
@@ -72,7 +72,7 @@ def conflicts(session: Iterable[str], limits: Limits) -> bool:
         return False
     if limits.data and limits.data < _LEAST_ROOM * _data:
         return True
-    return any(map(_READ_AT_IMPORT.match, session)) or any(map(_shadows, (root.WORKSPACE, root.PACKAGES)))
+    return any(map(_READ_AT_IMPORT.match, session)) or any(map(_shadows, (places.workspace, places.packages)))
 
 
 def renew() -> None:
@@ -107,7 +107,7 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
     _data = int(linux.read("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGESIZE")
     _find_thread_setters()
     # What was looked up for the last time, and what a session is to find anew.
-    sys.path_importer_cache.pop(root.PACKAGES, None)
+    sys.path_importer_cache.pop(places.packages, None)
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = sys.modules["tempfile"]._name_sequence = None
     if "uuid" in sys.modules:

@@ -7,17 +7,18 @@ import functools
 import glob
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from . import linux
+from . import linux, places
 from .step import step
 
-LIBRARY = "/opt/talaria/lib"
-CACHE = "/opt/talaria/cache"
-WORKSPACE = "/workspace"
-PACKAGES = "/packages"
-HOME = "/home/user"
+# Here, all sandboxes have the same.
+LIBRARY = places.library
+CACHE = places.cache
+WORKSPACE = places.workspace
+PACKAGES = places.packages
+HOME = places.home
 # The directory of all sessions lies here until a sandbox is sealed, and is covered before any other code runs.
 SESSIONS = "/opt/talaria/sessions"
 WRITABLE = ("/tmp", "/dev/shm", HOME)
@@ -37,7 +38,7 @@ _OWN_NAMESPACES = (
 _OOM_SCORE = 300  # a sandbox goes before the host when the machine is out of memory
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 _TMPFS = linux.MS_NOSUID | linux.MS_NODEV
-_TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
     "fonts", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic",
@@ -79,6 +80,7 @@ class Park:
     cache: str  # read-only caches of the environment, or ""
     prefixes: list[str]  # directories outside /usr that the interpreter needs
     roots: list[str]  # directories that sessions may mount folders of
+    scratch: str = ""  # the directory of its own that a keeper without a tree has
 
 
 @dataclass
@@ -93,7 +95,7 @@ def park(spec: Park) -> int:
     with step("new cgroup namespace"):
         linux.unshare(linux.CLONE_NEWCGROUP)
     with step("raise oom score"):
-        _raise_oom_score()
+        raise_oom_score()
     return _furnish(build(spec))
 
 
@@ -101,8 +103,7 @@ def build(spec: Park) -> Root:
     """Moves this process into a fresh tree. Nothing of the old one but the allow-list is reachable afterwards. What
     each sandbox has for itself is not in it yet, so that sandboxes can have the tree in common."""
     with step("check threads"):
-        if linux.lines_missing("/proc/self/status", (b"Threads:\t1",)):
-            raise RuntimeError("the interpreter has started threads")
+        check_threads()
     with step("private mounts"):
         linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
     with step("open sources"):
@@ -162,7 +163,7 @@ def settle(root: Root) -> int:
         # On top of the one of the process it was forked from, which nobody inside has the right to uncover.
         _mount_proc("")
     with step("raise oom score"):
-        _raise_oom_score()
+        raise_oom_score()
     return _furnish(root)
 
 
@@ -210,7 +211,17 @@ def _mount_proc(new: str) -> None:
     linux.mount("proc", new + "/proc", "proc", _TMPFS | linux.MS_NOEXEC)
 
 
-def _raise_oom_score() -> None:
+def etc() -> Iterator[str]:
+    """What is there of the allowed files of /etc."""
+    return (f for name in _ETC for f in glob.iglob("/etc/" + name))
+
+
+def check_threads() -> None:
+    if linux.lines_missing("/proc/self/status", (b"Threads:\t1",)):
+        raise RuntimeError("the interpreter has started threads")
+
+
+def raise_oom_score() -> None:
     path = "/proc/self/oom_score_adj"
     if int(linux.read(path)) < _OOM_SCORE:
         linux.write(path, str(_OOM_SCORE).encode())
@@ -227,8 +238,7 @@ def _open_sources(spec: Park) -> tuple[dict[str, int], dict[str, str]]:
         trees[target] = tree
 
     take("/usr", "/usr")
-    etc = [f for name in _ETC for f in glob.iglob("/etc/" + name)]
-    for path in (*_TOP, *etc):
+    for path in (*TOP, *etc()):
         if os.path.islink(path):
             links[path] = os.readlink(path)
         elif os.path.exists(path):

@@ -39,6 +39,7 @@ class Confinement:
 
     landlock: int  # the version to use, or 0 for none
     calls: str  # the filter of system calls, or none
+    modes: str  # the one that hands changes of modes to pid 1, or none
     writable: list[str]  # mounts that may be written to
 
 
@@ -51,6 +52,7 @@ class Seal:
     hostname: str
     limits: Limits
     confinement: Confinement
+    scratch: Directory | None = None  # for temporary files, where there is no tmpfs
 
 
 def seal(spec: Seal, user_limits: int, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:

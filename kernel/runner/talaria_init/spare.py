@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import _signal
 
-from . import child, linux
+from . import child, linux, tier
 from .limits import Limits
-from .seal import Confinement, join
+from .seal import Confinement
+from .step import StepError
 from .wire import Channel, pair
 
 _GO = b"go"
@@ -32,20 +33,22 @@ class Spare:
     ) -> None:
         """Has it do what can be done before there is a nested user namespace to join. Raises OSError where the
         environment is too large."""
-        self._channel.send(marshal.dumps((uid, vars(limits), vars(confinement), environment, session)))
+        packed = (uid, vars(limits), vars(confinement), environment, session, tier.current.baggage())
+        self._channel.send(marshal.dumps(packed))
 
     def join(self) -> None:
         """Has it join that and give up all privileges."""
         self._channel.send(_GO)
 
-    def sealed(self) -> None:
-        """Waits until it has done that."""
+    def sealed(self) -> list[int]:
+        """Waits until it has done that. The descriptors are to be listened to."""
         received = self._channel.receive()
         if received is None:
             raise RuntimeError("it ended")
-        problem, _ = received
+        problem, listeners = received
         if problem != _OK:
-            raise RuntimeError(problem.decode())
+            raise StepError.told(*marshal.loads(problem))
+        return listeners
 
     def start(self, start: child.Start, fds: list[int]) -> None:
         """Has it become the runner. Raises OSError where it is gone."""
@@ -76,14 +79,16 @@ def _serve(channel: Channel) -> Callable[[], None]:
         received = channel.receive()
         if received is None:
             os._exit(0)
-        uid, limits, confinement, environment, session = marshal.loads(received[0])
+        uid, limits, confinement, environment, session, baggage = marshal.loads(received[0])
         limits = Limits(**limits)
         runner.dress(environment)
         if channel.receive() is None:
             os._exit(0)
-        join(uid, limits, Confinement(**confinement))
+        listeners = tier.current.join(uid, limits, Confinement(**confinement), baggage)
         runner.bound(session, limits)
-        channel.send(_OK)
+        channel.send(_OK, listeners)
+        for fd in listeners:
+            os.close(fd)
         received = channel.receive()
         if received is None:
             os._exit(0)
@@ -92,5 +97,6 @@ def _serve(channel: Channel) -> Callable[[], None]:
         return runner.begin(child.Start(**marshal.loads(packet)), fds)
     except BaseException as e:
         with contextlib.suppress(OSError):
-            channel.send(f"{type(e).__name__}: {e}".encode())
+            said = (e.step, e.errno, str(e)) if isinstance(e, StepError) else ("runner", 0, f"runner: {type(e).__name__}: {e}")
+            channel.send(marshal.dumps(said))
         child.give_up(e)

@@ -44,7 +44,17 @@ SEAL = (
     "runner",
 )
 NETWORK = ("join network namespace", "network device", "listen in network namespace")
-_NUMBERS = {name: number for number, name in enumerate(PARK + SEAL + NETWORK, 1)}
+# Those of the tier without namespaces, beside some of the above.
+FENCE = (
+    "outer fence",
+    "adopt orphans",
+    "bound signals",
+    "check signals",
+    "scratch",
+    "limits",
+    "filter of modes",
+)
+_NUMBERS = {name: number for number, name in enumerate(PARK + SEAL + NETWORK + FENCE, 1)}
 
 
 class StepError(Exception):
@@ -60,6 +70,14 @@ class StepError(Exception):
         self.step = name
         self.errno = cause.errno if isinstance(cause, OSError) else 0
 
+    @classmethod
+    def told(cls, name: str, number: int, text: str) -> "StepError":
+        """One that another process has met and told of."""
+        error = cls.__new__(cls)
+        Exception.__init__(error, text)
+        error.step, error.errno = name, number
+        return error
+
 
 class step:
     """A context that makes an exception in it that step's."""
@@ -73,5 +91,5 @@ class step:
         pass
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, StepError):
             raise StepError(self._name, error) from error

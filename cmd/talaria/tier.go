@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"talaria/kernel"
+	"talaria/kernel/landlock"
+	"talaria/kernel/namespace"
+)
+
+// tiers are the tiers of isolation, the best first.
+var tiers = []string{namespace.Tier, landlock.Tier}
+
+// errNoIsolation tells that no tier that the operator allows works on this machine.
+var errNoIsolation = errors.New("this machine cannot isolate sessions; see above, and talaria doctor")
+
+// allows reports whether a tier is at least the configured minimum.
+func (c config) allows(tier string) bool {
+	if c.Tier != "" {
+		return tier == c.Tier
+	}
+	return slices.Index(tiers, tier) <= slices.Index(tiers, c.MinTier)
+}
+
+func (c config) checkTiers() error {
+	if c.Tier != "" && !slices.Contains(tiers, c.Tier) {
+		return fmt.Errorf("configuration: tier must be one of %v, or empty for the best that works, not %q", tiers, c.Tier)
+	}
+	if !slices.Contains(tiers, c.MinTier) {
+		return fmt.Errorf("configuration: min-tier must be one of %v, not %q", tiers, c.MinTier)
+	}
+	return nil
+}
+
+// isolate makes the backend of the best tier that works and is allowed. What it has found out is for people, also
+// beside an error. The backend is the caller's to close.
+func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (*namespace.Backend, []kernel.Finding, error) {
+	var found []kernel.Finding
+	better := "" // what to do for a better tier
+	for _, tier := range tiers {
+		if c.Tier != "" && !c.allows(tier) {
+			continue
+		}
+		backend, err := newBackend(c, tier, instance, log)
+		if err != nil {
+			return nil, found, err
+		}
+		probe := backend.Probe(ctx)
+		probe.Findings[0].Name += " of tier " + tier
+		switch {
+		case probe.OK && c.allows(tier):
+			return backend, append(append([]kernel.Finding{tierFinding(c, tier, better)}, found...), probe.Findings...), nil
+		case probe.OK:
+			found = append(found, kernel.Finding{
+				Name: "tier", Detail: tier + " works here, and is less than the minimum, " + c.MinTier,
+				Remedy: "see below for the better one; to be content with this one, start with --min-tier " + tier +
+					" (docs/security.md says what it lacks)",
+			}, probe.Findings[0])
+		case better == "":
+			better = probe.Findings[0].Remedy
+			found = probe.Findings
+		default:
+			found = append(found, probe.Findings[0])
+		}
+		if err := backend.Close(); err != nil {
+			return nil, found, err
+		}
+	}
+	return nil, found, errNoIsolation
+}
+
+// tierFinding says which tier sessions have, and why it is not a better one.
+func tierFinding(c config, tier, better string) kernel.Finding {
+	f := kernel.Finding{Name: "tier", OK: true, Detail: tier}
+	switch {
+	case tier == tiers[0]:
+	case c.Tier != "":
+		f.Detail += ", as configured"
+	default:
+		f.Detail += fmt.Sprintf(", since %s does not work here (see below) and min-tier allows it", tiers[0])
+		f.Remedy = "for tier " + tiers[0] + ": " + first(better, "see below")
+	}
+	return f
+}
+
+func newBackend(c config, tier, instance string, log *slog.Logger) (*namespace.Backend, error) {
+	for _, dir := range []string{"sessions", "lib", "cache"} {
+		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
+			return nil, fmt.Errorf("make the state directory: %w", err)
+		}
+	}
+	roots, err := c.mountRoots()
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, r := range roots {
+		paths = append(paths, r.Path)
+	}
+	cfg := namespace.Config{
+		Root: sessionsDir(c), MountRoots: paths,
+		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
+		Instance: instance, OwnUID: c.UIDBase - 1, Python: c.Python, Log: log,
+	}
+	if tier != landlock.Tier {
+		return namespace.New(cfg)
+	}
+	// The users of sessions pass through to what is theirs. What is here and not theirs they cannot open.
+	if os.Geteuid() == 0 {
+		if err := os.Chmod(c.StateDir, 0o711); err != nil {
+			return nil, fmt.Errorf("let the users of sessions pass to their directories: %w", err)
+		}
+	}
+	return landlock.New(cfg)
+}

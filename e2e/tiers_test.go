@@ -1,0 +1,34 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// tierVariable has all servers of a run of these tests in one tier.
+const tierVariable = "TALARIA_E2E_TIER"
+
+// journeys are the tests of what people do with sessions, in whichever tier: they run cells, interrupt and reset them,
+// move files, hit limits, and lose servers and hosts.
+const journeys = "^(TestTheDataJourney|TestAnInterruptEndsWhatItMeans|TestFilesOverREST|TestArtifactsAreFor.*|" +
+	"TestResetEndsWhatRuns.*|TestOutputKeepsItsOrder.*|TestLimitsChange.*|TestNothingThatAnybodySawIsLost.*|" +
+	"TestACrashOfTheHost.*|TestSIG.*|TestTheHostIsStopped.*|TestAnUpdateLosesNothing|TestAStrictSession.*|" +
+	"TestFilesThatAreMany.*|TestAChildThatTakesTooMuch.*|" +
+	"TestAPidOfBeforeAReboot.*)$"
+
+func TestTheJourneysInTierLandlock(t *testing.T) {
+	if os.Getenv(tierVariable) != "" {
+		t.Skip("this is that run")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), self, "-test.run="+journeys, "-test.v", "-test.timeout=10m", "-test.parallel=2")
+	again.Env = append(os.Environ(), tierVariable+"=landlock", "TALARIA_BIN="+binary)
+	again.Stdout, again.Stderr = t.Output(), t.Output()
+	if err := again.Run(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,120 @@
+package landlock_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+	"talaria/kernel/landlock"
+)
+
+func TestOrdinaryUsersNeedBoundsForSignals(t *testing.T) {
+	for _, c := range []struct {
+		root    bool
+		version int
+		enough  bool
+	}{{true, 0, false}, {true, 1, false}, {true, 2, true}, {true, 6, true}, {false, 2, false}, {false, 5, false}, {false, 6, true}, {false, 7, true}} {
+		if err := landlock.Enough(c.root, c.version); (err == nil) != c.enough {
+			t.Errorf("root %v, ABI %d: %v", c.root, c.version, err)
+		}
+	}
+}
+
+func TestStepsThatAContainerForbidsHaveARemedy(t *testing.T) {
+	for step, word := range map[string]string{
+		"outer fence": "seccomp profile", "user id": "SETUID", "bounding set": "SETPCAP", "check signals": "ABI 6",
+	} {
+		if remedy := landlock.Remedy(step, unix.EPERM); !strings.Contains(remedy, word) {
+			t.Errorf("%s: %q", step, remedy)
+		}
+	}
+}
+
+func TestTasksOfTheUserAreCounted(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root's come and go; the ordinary user of these tests runs nothing else")
+	}
+	const count = 20
+	before := landlock.UserTasks()
+	for range count {
+		sleeper := exec.Command("sleep", "1000")
+		if err := sleeper.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer sleeper.Wait()
+		defer sleeper.Process.Kill()
+	}
+	if now := landlock.UserTasks(); before < 2 || now < before+count-2 { // threads of this process may end
+		t.Errorf("%d, and with %d more %d", before, count, now)
+	}
+}
+
+// What pid 1 cannot do itself any more, Close does by the session's user id.
+func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("what an ordinary user runs is not to be told apart")
+	}
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	spec := newSpec(t, dir)
+	if err := s.Seal(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c",
+		"setsid sh -c 'exec 9>lock; flock 9; echo held; trap \"\" TERM HUP INT; while :; do sleep 100; done' & wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout().Close()
+	defer p.Stderr().Close()
+	buffer := make([]byte, 5)
+	if _, err := p.Stdout().Read(buffer); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(s.Handle().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if exit := p.Exit(); !exit.Lost {
+		t.Errorf("%+v", exit)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.OpenFile(filepath.Join(spec.Workspace.Name(), "lock"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	// The dying hold it for a moment; this waits until none does.
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Error(err)
+	}
+}
+
+// Its network namespace is the machine's, where nothing is to be made.
+func TestThereIsNoWayOutToBeMade(t *testing.T) {
+	dir := kerneltest.StateDir(t)
+	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.(kernel.Exiter).MakeExit(t.Context()); err == nil || !strings.Contains(err.Error(), "the machine's") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,99 @@
+"""Work that a process of the session's user has to do, since root in a container may not.
+
+Only a process with the same user id may change the limits of another, or look at what it has open, without capabilities
+that a container's root has not.
+"""
+
+import marshal
+import os
+import resource
+import stat
+from collections.abc import Callable, Iterable
+
+import _signal
+
+from . import linux
+
+
+def as_user(uid: int, work: Callable[[], object]) -> object:
+    """The result of work, done in a child that has become this user. Raises OSError or RuntimeError for it."""
+    read, write = os.pipe()
+    pid = linux.fork()
+    if not pid:
+        try:
+            _signal.set_wakeup_fd(-1)
+            become(uid)
+            said = (0, work())
+        except OSError as e:
+            said = (e.errno or 1, e.strerror)
+        except BaseException as e:
+            said = (-1, f"{type(e).__name__}: {e}")
+        try:
+            os.write(write, marshal.dumps(said))
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as f:
+        answer = f.read()
+    os.waitpid(pid, 0)
+    if not answer:
+        raise RuntimeError("a helper ended")
+    number, result = marshal.loads(answer)
+    if number > 0:
+        raise OSError(number, result)
+    if number:
+        raise RuntimeError(result)
+    return result
+
+
+def become(uid: int) -> None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    linux.set_dumpable(True)
+
+
+def kill_all() -> None:
+    """Kills every process that this one may signal, at one moment, so that none can fork in between."""
+    try:
+        os.kill(-1, _signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # there is none
+
+
+def limit(pids: Iterable[int], soft: dict[int, int]) -> None:
+    """Changes soft limits, as far as the hard ones allow; -1 is none."""
+    for pid in pids:
+        try:
+            for kind, value in soft.items():
+                _, hard = resource.prlimit(pid, kind)
+                if hard != resource.RLIM_INFINITY and (value < 0 or value > hard):
+                    value = hard
+                resource.prlimit(pid, kind, (value, hard))
+        except ProcessLookupError:
+            continue
+
+
+def unlinked(pids: Iterable[int], device: int) -> tuple[int, int, int]:
+    """The bytes and number of files that are open and have no name any more, and how many processes hide theirs."""
+    taken = hidden = 0
+    seen = set()
+    for pid in pids:
+        folder = f"/proc/{pid}/fd"
+        try:
+            names = os.listdir(folder)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError:
+            hidden += 1
+            continue
+        for name in names:
+            try:
+                found = os.stat(f"{folder}/{name}")
+            except OSError:
+                continue
+            if found.st_nlink or found.st_dev != device or not stat.S_ISREG(found.st_mode) or found.st_ino in seen:
+                continue
+            seen.add(found.st_ino)
+            taken += found.st_blocks * 512
+    return taken, len(seen), hidden

@@ -1,0 +1,94 @@
+//go:build amd64 || arm64
+
+package seccomp
+
+import "golang.org/x/sys/unix"
+
+// outward are calls that reach what a namespace would hold apart: memory and queues by System V and POSIX names. They do
+// not exist for those inside.
+var outward = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SHMDT,
+	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL, unix.SYS_SEMTIMEDOP,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+	unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK, unix.SYS_MQ_TIMEDSEND, unix.SYS_MQ_TIMEDRECEIVE, unix.SYS_MQ_NOTIFY,
+	unix.SYS_MQ_GETSETATTR,
+}
+
+// addressed are calls of sockets that have an address, which none inside has.
+var addressed = []uint32{unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4}
+
+// byOwner are calls that go by the user of a process or file, whatever Landlock says: with a user in common they reach
+// the processes and files of others.
+var byOwner = []uint32{
+	unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
+	unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
+}
+
+// modes are calls that change the modes of files, which go by the owner as well, and which programs cannot do without.
+var modes = []uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2}
+
+// attributes are calls for extended attributes, which go by the owner too. Programs do without.
+var attributes = []uint32{
+	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
+}
+
+// FencedCalls is the filter for all processes of a sandbox without namespaces: beside what [Calls] refuses, it refuses
+// all sockets but pairs that are connected, and what System V and POSIX have names for. Where sandboxes have their user
+// in common with others, it also refuses what goes by the owner of a process or file.
+func FencedCalls(shared bool) Filter {
+	rules := callRules()
+	eperm, none := fail(unix.EPERM), fail(unix.EAFNOSUPPORT)
+	add := func(numbers []uint32, v verdict) {
+		for _, number := range numbers {
+			rules[number] = v
+		}
+	}
+	add(outward, just(fail(unix.ENOSYS)))
+	add(addressed, just(eperm))
+	rules[unix.SYS_SOCKET] = just(none)
+	rules[unix.SYS_SOCKETPAIR] = connectedPair(none)
+	if shared {
+		add(byOwner, just(eperm))
+		add(byOwnerHere, just(eperm))
+		add(attributes, just(fail(unix.EOPNOTSUPP)))
+		const ofProcess = 1 // the same number means one process for ioprio_set, and 0 does for setpriority
+		rules[unix.SYS_SETPRIORITY] = both(0, unix.PRIO_PROCESS, 1, 0, allow, eperm)
+		rules[unix.SYS_IOPRIO_SET] = both(0, ofProcess, 1, 0, allow, eperm)
+		add([]uint32{
+			unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
+		}, oneOf(0, []uint32{0}, allow, eperm))
+	}
+	return newFilter(rules, lastSpans()...)
+}
+
+// ModeCalls is a filter, beside that of [FencedCalls], that hands changes of modes to whoever listens.
+func ModeCalls() Filter {
+	rules := map[uint32]verdict{}
+	for _, number := range append(modes, modesHere...) {
+		rules[number] = just(unix.SECCOMP_RET_USER_NOTIF)
+	}
+	return newFilter(rules)
+}
+
+// connectedPair allows those pairs of which neither end can talk to anybody else: a datagram's could, by address.
+func connectedPair(otherwise uint32) verdict {
+	var kinds []uint32
+	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
+		for _, flags := range []uint32{0, unix.SOCK_CLOEXEC, unix.SOCK_NONBLOCK, unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK} {
+			kinds = append(kinds, kind|flags)
+		}
+	}
+	rest := oneOf(1, kinds, allow, fail(unix.ESOCKTNOSUPPORT))
+	return append(verdict{low(0), jump(ifEqual, unix.AF_UNIX, 1, 0), do(give, otherwise)}, rest...)
+}
+
+// both decides by the low words of two arguments.
+func both(first int, a uint32, second int, b uint32, then, otherwise uint32) verdict {
+	return verdict{
+		low(first), jump(ifEqual, a, 0, 3),
+		low(second), jump(ifEqual, b, 0, 1),
+		do(give, then),
+		do(give, otherwise),
+	}
+}
