@@ -54,6 +54,8 @@ class Children:
 
         disguise(write, os.write)
         disguise(exit_at_once, os._exit)
+        # Under this name they can be pickled: it is where they are found.
+        write.__module__ = exit_at_once.__module__ = "os"
         os.write, os._exit = write, exit_at_once
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:

@@ -70,6 +70,27 @@ def follow_threads(threading: object) -> None:
     threading.Thread.start = start_in
 
 
+def follow_pools(module: object) -> None:
+    """Has what a ThreadPoolExecutor is given be of the execution that gave it, whichever started the thread. module
+    is concurrent.futures.thread."""
+    make, run = module._WorkItem.__init__, module._WorkItem.run
+
+    def make_in(self: object, *args: object, **kwargs: object) -> None:
+        self._started_in = owner()
+        make(self, *args, **kwargs)
+
+    def run_in(self: object, *args: object) -> None:
+        before = current.set(self._started_in)
+        try:
+            run(self, *args)
+        finally:
+            current.reset(before)
+
+    disguise(make_in, make)
+    disguise(run_in, run)
+    module._WorkItem.__init__, module._WorkItem.run = make_in, run_in
+
+
 def disguise(function: object, original: object) -> None:
     """Gives function the name and documentation of what it replaces."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):

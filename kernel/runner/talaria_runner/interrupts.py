@@ -39,6 +39,7 @@ class Interrupts:
         self.idle: FrameType | None = None  # below this frame background tasks run while no cell does
         self.cancel: Callable[[], bool] | None = None  # cancels what is awaited; False when it did before
         self.waiting: set[CodeType] = set()  # functions of ours that may be interrupted while they wait
+        self.nested: set[CodeType] = set()  # functions of ours below which user code runs a loop of its own
         self.children = False  # some were started: they get the signal as well
         self.limited: FrameType | None = None  # below this frame user code has a deadline; None when none has
         self._late: FrameType | None = None  # limited, when the deadline has passed
@@ -174,4 +175,4 @@ class Interrupts:
             if "/asyncio/" not in name and not name.endswith("/selectors.py"):
                 return False
             frame = frame.f_back
-        return True
+        return frame.f_code not in self.nested

@@ -13,7 +13,7 @@ from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, shim, thirdparty, workspace
+from talaria_runner import frames, shim, thirdparty, warned, workspace
 from talaria_runner.children import Children
 from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
@@ -69,11 +69,13 @@ class _Kernel:
     """Its methods run in the main thread, but for accept."""
 
     def __init__(self, main: ModuleType, make_engine: type[PlainEngine]) -> None:
+        self._given = allocate_lock()
+        self._given.acquire()
         self._descriptors = Descriptors()
         self._outbox = Outbox(self._descriptors)
         self._interrupts = Interrupts()
         self._guard = Guard(self._interrupts)
-        self._loop = EventLoop(self._interrupts)
+        self._loop = EventLoop(self._interrupts, self._kick)
         self._stdin = Stdin(self._outbox, self._interrupts)
         self._sources = Sources()
         deadline = Deadline(self._interrupts)
@@ -82,8 +84,6 @@ class _Kernel:
         self._figures = Figures(self._display)
         self._flush_c = flusher()
         self._job: Execution | None = None
-        self._given = allocate_lock()
-        self._given.acquire()
         self._forked = False
         self._namespace = vars(main)
         self._streams = (
@@ -123,6 +123,8 @@ class _Kernel:
         self._interrupts.keep_unraisable()
         hooks = Hooks()
         hooks.after("threading", executions.follow_threads)
+        hooks.after("warnings", warned.adopt)
+        hooks.after("concurrent.futures.thread", executions.follow_pools)
         hooks.after("asyncio", self._loop.adopt)
         hooks.after("getpass", self._stdin.adopt_getpass)
         hooks.after("linecache", self._sources.fill)
@@ -143,11 +145,15 @@ class _Kernel:
         """Takes the next execution. Called by the reader."""
         self._interrupts.execution = execution
         self._job = execution
+        self._kick()
+        self._loop.wake()
+
+    def _kick(self) -> None:
+        """Has the main thread, if it waits, look for what is to be done. Called in any thread."""
         try:
             self._given.release()
         except RuntimeError:
             pass  # it is awake
-        self._loop.wake()
 
     def serve(self) -> NoReturn:
         """Runs what is given, one after another. Signal handlers of user code may raise anywhere in here, so each
