@@ -19,6 +19,7 @@ from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
 from talaria_runner.cstdio import flusher
 from talaria_runner.deadline import Deadline
+from talaria_runner.debugger import Debugger
 from talaria_runner.descriptors import Descriptors
 from talaria_runner.display import Display
 from talaria_runner.engine import PlainEngine
@@ -126,6 +127,9 @@ class _Kernel:
         hooks.after("warnings", warned.adopt)
         hooks.after("concurrent.futures.thread", executions.follow_pools)
         hooks.after("asyncio", self._loop.adopt)
+        debugger = Debugger(self._interrupts)
+        hooks.after("bdb", debugger.adopt_bdb)
+        hooks.after("pdb", debugger.adopt_pdb)
         hooks.after("getpass", self._stdin.adopt_getpass)
         hooks.after("linecache", self._sources.fill)
         hooks.after("inspect", self._sources.find_classes)

@@ -20,6 +20,7 @@ _NOT_ALLOWED = (
 )
 _REFUSED = "nobody is there to answer input(): attach a client to the session, or put the value into the code"
 _NOT_RUNNING = "input() works only while a cell runs"
+_END = "\x04"  # an answer that means the end of the input, as Ctrl-D does in a terminal
 _IN_CHILD = "input() works only in the kernel itself, not in a process that it started"
 
 
@@ -52,7 +53,7 @@ class Stdin:
         interrupts.waiting.update((_wait.__code__,))
 
     def ask(self, prompt: str, password: bool) -> str:
-        """The line that is answered. Raises StdinNotImplementedError where nobody can."""
+        """The line that is answered. Raises StdinNotImplementedError where nobody can, EOFError at the end."""
         execution = self._interrupts.execution
         if self._forked:
             raise StdinNotImplementedError(_IN_CHILD)
@@ -75,6 +76,8 @@ class Stdin:
             turn.release()
         if question.problem:
             raise StdinNotImplementedError(question.problem)
+        if question.value == _END:
+            raise EOFError("EOF when reading a line")
         return question.value
 
     def answer(self, request_id: str, value: str) -> None:
@@ -174,5 +177,5 @@ class _RawStdin(RawIOBase):
     def _line(self) -> bytes:
         try:
             return (self._stdin.ask("", False) + "\n").encode("utf-8", "surrogateescape")
-        except StdinNotImplementedError:
+        except (StdinNotImplementedError, EOFError):
             return b""
