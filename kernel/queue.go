@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -24,8 +25,9 @@ const (
 )
 
 // queue numbers the records of one key and keeps them in a spool until they are acknowledged. Adjacent text is joined
-// on the way in: it is handed out at once after a quiet window, else collected to the end of the window. Everything
-// else ends the collecting, so that the order stays. It is safe for concurrent use.
+// on the way in: it is handed out at once after a quiet window, else collected to the end of the window, and what it
+// overwrote itself meanwhile is left out. Everything else ends the collecting, so that the order stays. It is safe for
+// concurrent use.
 //
 // A record is had by readers once it is in the spool. Who adds one calls flush soon after, holding no lock; add and
 // text themselves never wait.
@@ -60,9 +62,11 @@ type queue struct {
 		execution, name string
 		since           time.Time
 		text            []byte // from pieces
+		atStart         bool   // text begins in the first column
 	}
-	quiet time.Time // the end of the window of the last piece of text
-	timer *time.Timer
+	atStart bool      // the newest text ended a line, or returned to its start
+	quiet   time.Time // the end of the window of the last piece of text
+	timer   *time.Timer
 }
 
 // pieces are buffers for what is on its way, so that an idle kernel has none.
@@ -134,26 +138,58 @@ func (q *queue) text(execution, name string, b []byte) {
 	for len(b) > 0 {
 		if len(j.text) == 0 && (len(b) >= maxPiece || !now.Before(q.quiet)) {
 			n := cut(b, maxPiece)
-			q.append(appendStream(q.buffer(), q.last+1, now, execution, name, b[:n]))
-			q.printing, q.lone = true, false
+			q.piece(now, execution, name, b[:n], q.atStart)
+			q.atStart = startsNext(b[:n])
 			q.quiet = now.Add(q.window)
 			b = b[n:]
 			continue
 		}
 		n := cut(b, maxPiece-len(j.text))
 		if len(j.text) == 0 {
-			j.execution, j.name, j.since = execution, name, now
+			j.execution, j.name, j.since, j.atStart = execution, name, now, q.atStart
 			if j.text == nil {
 				j.text = pieces.Get().([]byte)
 			}
 			q.wake(q.quiet.Sub(now))
 		}
 		j.text = append(j.text, b[:n]...)
+		q.atStart = startsNext(j.text)
 		b = b[n:]
 		if len(b) > 0 || len(j.text) == maxPiece {
-			q.release()
+			q.squeeze()
 		}
 	}
+}
+
+// startsNext tells whether what follows text begins in the first column.
+func startsNext(text []byte) bool {
+	last := text[len(text)-1]
+	return last == '\n' || last == '\r'
+}
+
+// squeeze makes room in the joined text: what was overwritten goes, and where that is not much, all of it is released.
+// The caller holds mu.
+func (q *queue) squeeze() {
+	j := &q.joined
+	if bytes.IndexByte(j.text, '\r') >= 0 {
+		rest := appendVisible(pieces.Get().([]byte), j.text, j.atStart)
+		recyclePiece(j.text)
+		j.text = rest
+	}
+	if len(j.text) > maxPiece/2 {
+		q.release()
+	}
+}
+
+// piece gives text a number, without what it overwrites itself. The caller holds mu.
+func (q *queue) piece(at time.Time, execution, name string, text []byte, atStart bool) {
+	if bytes.IndexByte(text, '\r') >= 0 {
+		visible := appendVisible(pieces.Get().([]byte), text, atStart)
+		defer recyclePiece(visible)
+		text = visible
+	}
+	q.append(appendStream(q.buffer(), q.last+1, at, execution, name, text))
+	q.printing, q.lone = true, false
 }
 
 // cut is the length of the longest prefix of valid UTF-8 that has at most size bytes and ends with a whole rune.
@@ -381,8 +417,7 @@ func (q *queue) release() {
 	if len(j.text) == 0 {
 		return
 	}
-	q.append(appendStream(q.buffer(), q.last+1, j.since, j.execution, j.name, j.text))
-	q.printing, q.lone = true, false
+	q.piece(j.since, j.execution, j.name, j.text, j.atStart)
 	recyclePiece(j.text)
 	j.text = nil
 	q.quiet = time.Now().Add(q.window)
