@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -29,10 +30,18 @@ type savedTranscript struct {
 type savedClass struct {
 	Raw     string         `json:"raw,omitzero"`
 	Held    string         `json:"held,omitzero"`
+	Screen  *savedScreen   `json:"screen,omitzero"`
 	Head    []savedSegment `json:"head,omitzero"`
 	Tail    []savedSegment `json:"tail,omitzero"`
 	Room    int            `json:"room"`
 	Dropped int64          `json:"dropped,omitzero"`
+}
+
+type savedScreen struct {
+	Rows   []string `json:"rows"`
+	Row    int      `json:"row,omitzero"`
+	Column int      `json:"column,omitzero"`
+	Out    int      `json:"out,omitzero"`
 }
 
 type savedSegment struct {
@@ -145,6 +154,9 @@ func (t *transcript) save() savedTranscript {
 			Raw: c.clean.raw, Held: c.clean.held, Head: saveSegments(c.head), Tail: saveSegments(c.tail),
 			Room: c.room, Dropped: c.dropped,
 		}
+		if on := c.clean.screen; len(on.rows) > 0 {
+			s.Classes[i].Screen = &savedScreen{slices.Clone(on.rows), on.row, on.column, on.out}
+		}
 	}
 	return s
 }
@@ -162,6 +174,9 @@ func (t *transcript) restore(s savedTranscript) {
 	for i, saved := range s.Classes {
 		c := &t.classes[i]
 		c.clean.raw, c.clean.held, c.room, c.dropped = saved.Raw, saved.Held, saved.Room, saved.Dropped
+		if on := saved.Screen; on != nil && on.Row < len(on.Rows) {
+			c.clean.screen = screen{on.Rows, on.Row, on.Column, on.Out}
+		}
 		c.head, _ = restoreSegments(saved.Head)
 		c.tail, c.held = restoreSegments(saved.Tail)
 	}

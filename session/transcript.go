@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -55,15 +56,26 @@ func (t *transcript) write(stderr bool, text string) {
 	if stderr {
 		c = &t.classes[1]
 	}
+	t.settle(c)
 	t.order++
 	c.add(t.order, c.clean.write(text))
 }
 
+// settle ends what the other class writes over: something comes below it.
+func (t *transcript) settle(but *class) {
+	for i := range t.classes {
+		if c := &t.classes[i]; c != but {
+			c.add(t.order, c.clean.settle())
+		}
+	}
+}
+
 // line writes text that starts on a line of its own.
 func (t *transcript) line(text string) {
+	t.settle(nil)
 	c := &t.classes[0]
 	t.order++
-	text = c.clean.flush() + c.clean.write(text) + c.clean.flush()
+	text = c.clean.flush() + c.clean.redact.all(escapes.ReplaceAllString(text, ""))
 	if s := t.String(); s != "" && !strings.HasSuffix(s, "\n") {
 		text = "\n" + text
 	}
@@ -170,12 +182,13 @@ var unfinished = regexp.MustCompile("(?:(?:\x1b\\[|\u009b)[0-?]*[ -/]*" +
 	"|(?:\x1b[\\]PX^_]|[\u0090\u0098\u009d-\u009f])[^\x07\x1b\u009c]*\x1b?" +
 	"|\x1b[ -/]*)$")
 
-// cleaner takes escape sequences and secrets out of a text that comes in pieces. What may be the beginning of one is
-// held back until the next piece.
+// cleaner takes escape sequences, what was written over, and secrets out of a text that comes in pieces. What may be
+// the beginning of one is held back until the next piece.
 type cleaner struct {
 	redact *redactor
 	raw    string // ends in the middle of an escape sequence
-	held   string // free of escapes, may end in the middle of a secret
+	screen screen // free of escapes, may be written over
+	held   string // cannot change any more, may end in the middle of a secret
 }
 
 func (c *cleaner) write(text string) string {
@@ -187,18 +200,53 @@ func (c *cleaner) write(text string) string {
 			end = from + at[0]
 		}
 	}
-	c.held += strip(c.raw[:end])
+	final := c.screen.write(strip(c.raw[:end]))
 	c.raw = c.raw[end:]
-	var out string
-	out, c.held = c.redact.split(c.held)
+	return c.take(final)
+}
+
+// take takes text that cannot change any more, and returns what of it is surely complete.
+func (c *cleaner) take(final string) (out string) {
+	out, c.held = c.redact.split(c.held + final)
 	return out
 }
 
+// settle has nothing written over what there is.
+func (c *cleaner) settle() string {
+	if len(c.screen.rows) == 0 {
+		return ""
+	}
+	return c.take(c.screen.flush())
+}
+
+// The sequences that a screen obeys, in the one form that strip leaves them in.
+const (
+	eraseRight = "\x1b[K"
+	eraseAll   = "\x1b[2K"
+	moveUp     = "\x1b[A"
+)
+
+// strip leaves no escape sequences but those of a screen.
 func strip(s string) string {
 	if !obeyed(s) {
 		return s
 	}
-	return escapes.ReplaceAllString(s, "")
+	return escapes.ReplaceAllStringFunc(s, func(sequence string) string {
+		switch body := strings.TrimPrefix(strings.TrimPrefix(sequence, "\x1b["), "\u009b"); body {
+		case "K", "0K":
+			return eraseRight
+		case "2K":
+			return eraseAll
+		default:
+			if rows, ok := strings.CutSuffix(body, "A"); ok && len(body) < 4 {
+				n, err := strconv.Atoi(cmp.Or(rows, "1"))
+				if err == nil {
+					return strings.Repeat(moveUp, min(max(n, 1), screenRows))
+				}
+			}
+			return ""
+		}
+	})
 }
 
 // obeyed reports whether s has a control that escapes could match.
@@ -220,15 +268,15 @@ func obeyed(s string) bool {
 
 // pending is what write holds back, as it would come out at the end.
 func (c *cleaner) pending() string {
-	if c.raw == "" && c.held == "" {
-		return ""
-	}
-	return c.redact.all(c.held + strip(c.raw))
+	screen := c.screen
+	screen.rows = slices.Clone(screen.rows)
+	final := screen.write(strip(c.raw))
+	return c.redact.all(c.held + final + screen.flush())
 }
 
 // flush ends the text.
 func (c *cleaner) flush() string {
 	out := c.pending()
-	c.raw, c.held = "", ""
+	c.raw, c.screen, c.held = "", screen{}, ""
 	return out
 }
