@@ -11,6 +11,8 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
 TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython
+# What the acceptance cells of progress bars use.
+CELL_PACKAGES   := python3-tqdm python3-rich
 
 export CGO_ENABLED := 1
 
@@ -64,6 +66,7 @@ setup: ## Install Python and the data libraries if they are missing
 test-setup:
 	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import IPython, redis, websockets' ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
+	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
 
 .PHONY: install
 install:

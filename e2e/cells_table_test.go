@@ -243,7 +243,7 @@ func (tb *table) next(t *testing.T, ctx context.Context, r row, id string, h *ha
 		e, err := tb.socket.Next(ctx)
 		if errors.Is(err, context.DeadlineExceeded) {
 			tb.hangs = true
-			t.Fatalf("%s: it hangs after %v and %q", r.where, h.kinds(), h.streams())
+			t.Fatalf("%s: it hangs after %v and %.2000q", r.where, h.kinds(), strings.Join(h.streams(), ""))
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", r.where, err)
