@@ -28,7 +28,7 @@ var libraries = map[string]string{
 }
 
 // cellPatience is how long one cell of a table may take, late output included. None needs more than a few seconds.
-const cellPatience = 10 * time.Second
+const cellPatience = 60 * time.Second
 
 // TestCells runs the rows of cells/ in each engine, over the native protocol.
 func TestCells(t *testing.T) {

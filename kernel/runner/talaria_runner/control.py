@@ -5,7 +5,10 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from _json import make_scanner
-from posix import _exit, read
+from _thread import LockType, allocate_lock
+from posix import _exit, readv
+
+from select import POLLIN, poll
 
 from talaria_runner.descriptors import wait_for
 from talaria_runner.execution import Execution
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250
+_CATCH_UP = 0.5  # s at most
+_BUFFER = 32 << 10
 
 
 class Reader:
@@ -37,6 +42,23 @@ class Reader:
         self._requests = requests
         self._accept = accept
         self._rest = bytearray()
+        # Made ahead, since user code may take all memory.
+        self._buffers = [bytearray(_BUFFER)]
+        self._ready = poll()
+        self._ready.register(fd, POLLIN)
+        self._never = allocate_lock()
+        self._never.acquire()
+        self._at_work = False
+        self._waiter: LockType | None = None  # released when what had come is handled
+
+    def catch_up(self) -> None:
+        """Returns when what the host has said by now is handled. Called by the main thread, after C code that let no
+        other thread run."""
+        waiter = allocate_lock()
+        waiter.acquire()
+        self._waiter = waiter
+        if self._at_work or wait_for(self._fd, timeout_ms=0):
+            waiter.acquire(True, _CATCH_UP)
 
     def run(self) -> None:
         """The reading thread. Never returns; ends the process when the host is gone."""
@@ -44,29 +66,48 @@ class Reader:
         while True:
             execution = self._interrupts.execution
             if execution is not None and execution.interrupts:
-                if not wait_for(self._fd, timeout_ms=repeat):
+                if not self._ready.poll(repeat):
                     # Read again, since the execution may have ended in the meantime.
-                    if execution.interrupt_requested and self._interrupts.execution is execution:
-                        self._interrupts.repeat()
+                    if self._interrupts.execution is execution:
+                        self._interrupts.repeat(execution)
                     repeat = min(2 * repeat, _LAST_REPEAT_MS)
                     continue
             try:
-                data = read(self._fd, 1 << 18)
+                self._ready.poll()
+                self._at_work = True
+                size = readv(self._fd, self._buffers)
+                if not size:
+                    _exit(GONE)
+                self._take(size)
+                for line in self._lines(size):
+                    self._handle(line)
+                    repeat = _FIRST_REPEAT_MS
             except BlockingIOError:
-                wait_for(self._fd)
-                continue
+                pass
             except OSError:
-                data = b""
-            if not data:
                 _exit(GONE)
-            for line in self._lines(data):
-                self._handle(line)
-                repeat = _FIRST_REPEAT_MS
+            except MemoryError:
+                self._rest_a_while()
+            self._at_work = False
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None:
+                waiter.release()
 
-    def _lines(self, data: bytes) -> list[bytearray]:
-        start = len(self._rest)
-        self._rest += data
-        last = self._rest.rfind(b"\n", start)
+    def _take(self, size: int) -> None:
+        """Takes what was read. User code that took all memory gets the exception as well, and gives some back."""
+        while True:
+            try:
+                self._rest += memoryview(self._buffers[0])[:size]
+                return
+            except MemoryError:
+                self._rest_a_while()
+
+    def _rest_a_while(self) -> None:
+        self._never.acquire(True, 0.05)
+
+    def _lines(self, size: int) -> list[bytearray]:
+        """The lines that are whole with the last so many bytes."""
+        last = self._rest.rfind(b"\n", len(self._rest) - size)
         if last < 0:
             return []
         lines = self._rest[:last].split(b"\n")

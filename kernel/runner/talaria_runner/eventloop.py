@@ -39,6 +39,7 @@ class EventLoop:
         self._kick = kick
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.AbstractEventLoop | None = None  # the loop, while it runs between cells
+        self._stopped: asyncio.Task | None = None  # the task for which the loop stands still
         self._main = get_ident()
         self._run_forever: Callable[[asyncio.AbstractEventLoop], None] | None = None  # that of asyncio
         self._module: ModuleType | None = None  # asyncio, once it is imported
@@ -90,9 +91,11 @@ class EventLoop:
             if task is not None:
                 asyncio.tasks._leave_task(loop, task)
             asyncio._set_running_loop(None)
+            before, self._stopped = self._stopped, task
             try:
                 return function(*args, **kwargs)
             finally:
+                self._stopped = before
                 asyncio.set_event_loop(loop)
                 asyncio._set_running_loop(loop)
                 if task is not None:
@@ -141,19 +144,29 @@ class EventLoop:
         task = loop.create_task(coroutine)
         task.add_done_callback(lambda _: loop.stop())
         cancelled = False
+        execution = interrupts.execution
 
         def cancel() -> bool:
             nonlocal cancelled
             if cancelled:
                 return False
             cancelled = True
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(reach)
             return True
+
+        def reach() -> None:
+            if execution is not None:
+                interrupts.delivered(execution)
+            task.cancel()
+
+        def elsewhere() -> bool:
+            return self._stopped is not task and asyncio.current_task(loop) is not task
 
         stray: BaseException | None = None
         failures = 0
         while not task.done():
             try:
+                interrupts.elsewhere = elsewhere
                 interrupts.cancel = cancel
                 self._forever(loop)
             except BaseException as e:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import _getframe, getprofile, getrecursionlimit, gettrace, setprofile, setrecursionlimit, settrace
+from time import monotonic
 
 from talaria_runner.execution import Execution
 from talaria_runner.interrupts import Interrupts
@@ -12,6 +13,9 @@ from talaria_runner.interrupts import Interrupts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+_LONG = 0.02  # s after which an interrupt may have come that C code kept the reader from seeing
 
 
 class Guard:
@@ -37,6 +41,7 @@ class Guard:
         one and clearing guard: an interrupt comes before, inside or after, and never in between.
         """
         error = None
+        began = monotonic()
         interrupts = self._interrupts
         self._enter()
         try:
@@ -52,6 +57,12 @@ class Guard:
             if last is not None:
                 show(last())
             interrupts.guard = None
+            if monotonic() - began > _LONG:
+                interrupts.catch_up()
+            if execution.interrupt_requested:
+                execution.interrupt_requested = False
+                execution.interrupted = True
+                raise KeyboardInterrupt
         except BaseException as e:
             interrupts.guard = None
             error = e

@@ -4,6 +4,9 @@ The thread that reads the host's frames marks the execution and sends SIGINT. Th
 where it landed: inside the guard and in user code, it raises. Anywhere else it raises nothing; the request stays
 with the execution, and the reader sends the signal again, ever more slowly, until it is delivered or the execution
 has ended. What is left of it then goes with the execution.
+
+Child processes get the signal as well, when the cell has ended or had some time to end them itself: a pool whose
+workers die of it while they hold its lock would never come to its end.
 """
 
 from __future__ import annotations
@@ -32,21 +35,29 @@ class Overdue(BaseException):
 Overdue.__module__ = "builtins"
 
 
+_REPEATS = 7  # after which children get the signal, and tasks that do not let go: 127 ms, as the pauses are
+
+
 class Interrupts:
     def __init__(self) -> None:
         self.execution: Execution | None = None  # the one that was given and has not ended
         self.guard: FrameType | None = None  # below this frame is user code; None when none runs
         self.idle: FrameType | None = None  # below this frame background tasks run while no cell does
         self.cancel: Callable[[], bool] | None = None  # cancels what is awaited; False when it did before
+        self.catch_up: Callable[[], None] = lambda: None  # has the reader handle what the host has said
+        self.elsewhere: Callable[[], bool] | None = None  # whether other code than the cell's runs, while it awaits
         self.waiting: set[CodeType] = set()  # functions of ours that may be interrupted while they wait
         self.nested: set[CodeType] = set()  # functions of ours below which user code runs a loop of its own
         self.children = False  # some were started: they get the signal as well
         self.limited: FrameType | None = None  # below this frame user code has a deadline; None when none has
         self._late: FrameType | None = None  # limited, when the deadline has passed
         self._nudges = self._nudged = 0  # signals sent for deadlines; of these, how many the handler knows of
+        self._children_wait = False  # for the signal
+        self._repeats = 0  # since the last request
         self._main = get_ident()
         self._sent = 0  # signals that we sent
         self._seen = 0  # of these, how many the handler knows of
+        self._cancelling = False
         self._forked = False
         self._handler = self._on_signal
 
@@ -64,19 +75,35 @@ class Interrupts:
     def request(self, execution: Execution) -> None:
         """Interrupts this execution. Called by the reader, which also reads what may come after it."""
         execution.interrupts += 1
-        if getsignal(SIGINT) is self._handler:
-            execution.interrupt_requested = True
-            self._sent += 1
-        # Else user code handles it by itself, once for each request.
-        if self.children and getpgrp() == getpid():
-            killpg(getpid(), SIGINT)
-        else:
-            pthread_kill(self._main, SIGINT)
-
-    def repeat(self) -> None:
-        """Sends the signal again, for a request that could not be delivered yet. Called by the reader."""
+        grouped = self.children and getpgrp() == getpid()
+        if getsignal(SIGINT) is not self._handler:
+            # User code handles it by itself, once for each request.
+            if grouped:
+                killpg(getpid(), SIGINT)
+            else:
+                pthread_kill(self._main, SIGINT)
+            return
+        execution.interrupt_requested = True
         self._sent += 1
+        self._repeats = 0
+        self._children_wait = grouped
         pthread_kill(self._main, SIGINT)
+
+    def repeat(self, execution: Execution) -> None:
+        """Called by the reader after pauses that grow, while an execution runs on that was to be interrupted."""
+        if execution.interrupt_requested:
+            self._sent += 1
+            pthread_kill(self._main, SIGINT)
+        self._repeats += 1
+        if self._repeats == _REPEATS:
+            self.reach_children()
+
+    def reach_children(self) -> None:
+        """Sends the signal to child processes that wait for it."""
+        if self._children_wait:
+            self._children_wait = False
+            self._sent += 1
+            killpg(getpid(), SIGINT)
 
     def deliver(self) -> None:
         """Raises what could not be raised while code of ours ran. Called by it on the way back to user code."""
@@ -108,12 +135,15 @@ class Interrupts:
 
     def become_child(self) -> None:
         self._forked = True
+        self.catch_up = lambda: None
         if getsignal(SIGINT) is self._handler:
             signal(SIGINT, default_int_handler)
 
     def _on_signal(self, number: int, frame: object) -> None:
         if self._forked:
             raise KeyboardInterrupt
+        if self._cancelling:
+            return  # it came while the one before is handled, and comes again if there is more to it
         ours = self._sent != self._seen or self._nudges != self._nudged
         self._seen = self._sent
         self._nudged = self._nudges
@@ -137,15 +167,29 @@ class Interrupts:
             self._raise(execution)
         if not self._is_user_code(landed):
             return
-        if self.cancel is not None and self._awaits(landed) and self.cancel():
-            execution.interrupt_requested = False
-            execution.interrupted = True
+        if self.cancel is not None and self._awaits(landed):
+            self.delivered(execution)
+            if self._cancel():
+                return
+            raise KeyboardInterrupt
+        if self.cancel is not None and self.elsewhere() and self._repeats < _REPEATS:
+            self._cancel()  # a background task goes on, unless it does not let go
             return
         self._raise(execution)
 
-    def _raise(self, execution: Execution) -> None:
+    def _cancel(self) -> bool:
+        self._cancelling = True
+        try:
+            return self.cancel()
+        finally:
+            self._cancelling = False
+
+    def delivered(self, execution: Execution) -> None:
         execution.interrupt_requested = False
         execution.interrupted = True
+
+    def _raise(self, execution: Execution) -> None:
+        self.delivered(execution)
         raise KeyboardInterrupt
 
     def _on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:

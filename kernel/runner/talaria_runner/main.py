@@ -108,6 +108,7 @@ class _Kernel:
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
         reader = Reader(self._descriptors.control, self._interrupts, self._stdin, requests, self.accept)
+        self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
         _start(self._outbox.run)
         _start(reader.run)
@@ -193,6 +194,7 @@ class _Kernel:
         self._descriptors.restore_standard()
         self._restore_streams(job)
         self._interrupts.install()
+        self._interrupts.reach_children()
         # From here on no interrupt means this execution, and the host may give the next one.
         if self._interrupts.execution is job:
             self._interrupts.execution = None
