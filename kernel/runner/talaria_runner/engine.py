@@ -81,6 +81,7 @@ class PlainEngine:
         self._history = History(builtins, self._namespace)
         self.futures = 0
         self._execution: Execution | None = None
+        self._at_end = False  # the value of the last expression is being shown
         sys.displayhook = self.show
         self.shell = self._make_shell(
             Tools(main, self, commands, display, figures, Inspector(self._namespace, sources))
@@ -323,12 +324,19 @@ class PlainEngine:
 
     def _show_last(self, value: object) -> None:
         if not self._execution.silent:
-            sys.displayhook(value)
+            self._at_end = True
+            try:
+                sys.displayhook(value)
+            finally:
+                self._at_end = False
 
     def show(self, value: object) -> None:
         """sys.displayhook, unless user code has its own."""
         execution = self._execution
         if value is None:
+            return
+        if not self._at_end:
+            self._display.display(value)  # it is not the cell's result: of a console inside it, or of run_cell
             return
         self._display.show_result(value)
         self._history.add_result(execution.count, value)

@@ -364,7 +364,9 @@ class Settings(RunnerCase):
     def test_of_values(self) -> None:
         self.assertEqual(self.run_cell("from IPython.core.interactiveshell import InteractiveShell as S\n"
                                        "S.ast_node_interactivity = 'all'").status, "ok")  # fmt: skip
-        self.assertEqual([f["data"]["text/plain"] for f in self.run_cell("1\n2;\n3").of("result")], ["1", "3"])
+        outcome = self.run_cell("1\n2;\n3")
+        # A cell has one result: what comes before it is displayed.
+        self.assertEqual(([data["text/plain"] for data in outcome.displays], outcome.text), (["1"], "3"))
         self.run_cell("S.ast_node_interactivity = 'last_expr_or_assign'")
         self.assertEqual(self.run_cell("y = 7").text, "7")
         self.run_cell("S.ast_node_interactivity = 'none'")

@@ -117,7 +117,7 @@ class Libraries(RunnerCase):
 
     def test_run_cells_inside_of_cells(self) -> None:
         outcome = self.run_cell("r = get_ipython().run_cell('q = 5\\nq + 1')\nr.success, r.result, q")
-        self.assertEqual([frame["data"]["text/plain"] for frame in outcome.of("result")], ["6", "(True, 6, 5)"])
+        self.assertEqual(([data["text/plain"] for data in outcome.displays], outcome.text), (["6"], "(True, 6, 5)"))
         outcome = self.run_cell("get_ipython().run_cell('1/0').success")
         self.assertEqual(outcome.text, "False")
         self.assertIn("ZeroDivisionError", outcome.stderr)
