@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -58,7 +57,7 @@ func TestCells(t *testing.T) {
 }
 
 func runTables(t *testing.T, engine string, tables map[string][]row) {
-	s := start(t, options{args: engineArgs(t, engine)})
+	s := start(t, options{args: []string{"--engine", engine}})
 	missing := missingLibraries(t, s.Client())
 	var mu sync.Mutex
 	var ran int
@@ -283,20 +282,4 @@ func (tb *table) compareWithLog(t *testing.T) {
 			t.Fatalf("event %d of %d came live as %+v, the log of %d has another", i+1, len(tb.seen), e, len(log))
 		}
 	}
-}
-
-// engineArgs are the flags of a server whose kernels have that engine.
-func engineArgs(t *testing.T, engine string) []string {
-	t.Helper()
-	out, err := exec.Command(binary, "serve", "--help").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(out), "--engine") {
-		if engine != "stdlib" {
-			t.Skip("not run: this program has one engine")
-		}
-		return nil
-	}
-	return []string{"--engine", engine}
 }
