@@ -38,6 +38,15 @@ class Await(RunnerCase):
         self.assertEqual(self.run_cell("asyncio.get_event_loop().run_until_complete(z())").text, "1")
 
 
+    def test_leaves_asyncio_run_to_cells_that_await(self) -> None:
+        code = "import asyncio\nasync def z(): return 1\nasync def outer(): return asyncio.run(z())\n"
+        self.assertEqual(self.run_cell(code + "await outer()").text, "1")
+        code = "await asyncio.sleep(0)\nwith asyncio.Runner() as r: print(r.run(z()))"
+        self.assertEqual(self.run_cell(code).stdout, "1\n")
+        self.assertEqual(self.run_cell("t = asyncio.create_task(z()); asyncio.run(z()), await t").text, "(1, 1)")
+        self.assertEqual(self.run_cell("asyncio.get_running_loop() is t.get_loop()").text, "True")
+
+
 class Tasks(RunnerCase):
     def test_survive_the_cell(self) -> None:
         code = (
@@ -90,6 +99,29 @@ class Tasks(RunnerCase):
         outcome = self.runner.finish(id)
         self.assertTrue(outcome.interrupted or outcome.status == "ok")
         self.assert_alive(self.runner)
+
+    def test_are_reported_once_where_they_fail_unseen(self) -> None:
+        self.run_cell("import asyncio\nasync def fails(): await asyncio.sleep(.01); 1/0")
+        self.run_cell("t = asyncio.create_task(fails())")
+        outcome = self.run_cell("await asyncio.sleep(.05); t = None")
+        self.assertEqual(outcome.stderr, "")
+        report = "".join(o.stderr for o in self.runner.executions.values())
+        self.assertEqual(report.count("never retrieved"), 1)
+        self.assertNotIn("talaria_runner", report)
+
+    def test_of_an_executor_are_of_the_cell_that_gave_them(self) -> None:
+        self.run_cell("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)")
+        for word in ("first", "second"):
+            self.assertEqual(self.run_cell(f"pool.submit(print, {word!r}).result()").stdout, f"{word}\n")
+
+    def test_wake_the_idle_loop_from_threads(self) -> None:
+        code = (
+            "import asyncio, threading\nloop = asyncio.get_event_loop()\n"
+            "threading.Timer(0.05, lambda: loop.call_soon_threadsafe(print, 'woken')).start()"
+        )
+        starter = self.run_cell(code)
+        frame = self.runner.next_frame()
+        self.assertEqual((frame["text"].rstrip(), frame["id"]), ("woken", starter.frames[-1]["id"]))
 
     def test_whose_loop_is_closed_by_user_code_do_no_harm(self) -> None:
         self.run_cell("import asyncio\nasyncio.get_event_loop().close()")

@@ -88,6 +88,20 @@ class Interrupts(RunnerCase):
         self.assert_interrupted(outcome)
         self.assertEqual(self.run_cell("await asyncio.sleep(0, 3)").text, "3")
 
+    def test_leave_background_tasks_alone(self) -> None:
+        self.run_cell(
+            "import asyncio\nasync def works():\n    while True:\n        for _ in range(1000): pass\n"
+            "        await asyncio.sleep(0)\nbackground = asyncio.create_task(works())"
+        )
+        for _ in range(5):
+            self.assert_interrupted(self.interrupt(_BEGUN + "await asyncio.sleep(20)"))
+        self.assertEqual(self.run_cell("background.done(), background.cancel()").text, "(False, True)")
+
+    def test_break_loops_inside_the_loop(self) -> None:
+        code = _BEGUN + "import asyncio\nawait asyncio.sleep(0)\nasyncio.run(asyncio.sleep(20))"
+        self.assert_interrupted(self.interrupt(code))
+        self.assertEqual(self.run_cell("await asyncio.sleep(0, 5)").text, "5")
+
     def test_break_asyncio_run(self) -> None:
         outcome = self.interrupt(_BEGUN + "import asyncio\nasyncio.run(asyncio.sleep(20))")
         self.assert_interrupted(outcome)

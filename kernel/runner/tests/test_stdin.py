@@ -76,3 +76,33 @@ class Input(RunnerCase):
         else:
             self.runner.finish(id)
             self.assertEqual(self.run_cell("t.join(); said").text, "['StdinNotImplementedError']")
+
+    def test_ends_with_ctrl_d(self) -> None:
+        outcome = self.run_cell("try: input()\nexcept EOFError: print('end')", "\x04", allow_stdin=True)
+        self.assertEqual(outcome.stdout, "end\n")
+        outcome = self.run_cell("import sys; list(sys.stdin)", "one", "two", "\x04", allow_stdin=True)
+        self.assertEqual(outcome.text, r"['one\n', 'two\n']")
+
+
+class Debugger(RunnerCase):
+    def test_sees_user_code_only(self) -> None:
+        code = "def inner():\n    breakpoint()\n    print('shown')\n    return 1\ninner()"
+        outcome = self.run_cell(code, "w", "u", "u", "d", "s", "s", "s", "s", "s", "c", allow_stdin=True)
+        self.assertIn("inner()", outcome.stdout)
+        self.assertIn("shown", outcome.stdout)
+        self.assertNotIn("talaria_runner", outcome.stdout)
+        self.assertEqual(outcome.text, "1")
+
+    def test_ends_with_the_cell(self) -> None:
+        self.run_cell("breakpoint()\nx = 1", "n", "n", allow_stdin=True)
+        self.assertEqual(self.run_cell("for i in range(3): pass\ni").text, "2")
+
+    def test_raises_where_nobody_answers(self) -> None:
+        self.fail_cell("breakpoint()\nx = 1", "StdinNotImplementedError")
+
+    def test_is_left_by_an_interrupt(self) -> None:
+        id = self.runner.start("breakpoint()\nx = 1", allow_stdin=True)
+        self.runner.finish(id, until="input")
+        self.runner.interrupt(id)
+        outcome = self.runner.finish(id)
+        self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
