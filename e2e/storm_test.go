@@ -49,6 +49,15 @@ while not os.path.exists("enough"):
     print("parent", n)
     n += 1
     time.sleep(0.01)`
+	// progressLines writes over each of its lines many times.
+	progressLines = `import os, time
+n = 0
+while not os.path.exists("enough"):
+    for i in range(30):
+        print(f"\r{n} {i:2}", end="")
+    print()
+    n += 1
+    time.sleep(0.01)`
 	// charts shows charts between its lines.
 	charts = `import os, time
 import matplotlib.pyplot as plt
@@ -128,7 +137,7 @@ func TestAStormOfKillsLosesNothing(t *testing.T) {
 	s.up = sync.NewCond(&s.mu)
 	s.set(true)
 	c := s.Client()
-	cells := map[string]string{"lines": hashedLines, "flood": fastLines, "child": parentAndChild, "charts": charts}
+	cells := map[string]string{"lines": hashedLines, "flood": fastLines, "child": parentAndChild, "progress": progressLines, "charts": charts}
 	ids, executions := map[string]string{}, map[string]string{}
 	var kernels []process
 	var followers []*follower
@@ -188,7 +197,8 @@ func TestAStormOfKillsLosesNothing(t *testing.T) {
 		sameLog(t, "a follower", f.seen, s.log(t, f.session))
 	}
 	for name, check := range map[string]func(*testing.T, api.Execution, int){
-		"lines": wantHashedLines, "flood": s.wantFlood, "child": wantChildLines, "charts": wantCharts,
+		"lines": wantHashedLines, "flood": s.wantFlood, "child": wantChildLines, "progress": wantProgress,
+		"charts": wantCharts,
 	} {
 		e := s.ended(t, ids[name], executions[name])
 		if e.Status != api.StatusOK || e.State != api.VariablesKept || e.Generation != 1 {
@@ -295,6 +305,31 @@ func wantChildLines(t *testing.T, e api.Execution, n int) {
 	}
 	if got := printed(e); got != want.String() {
 		t.Errorf("child: the log has %d bytes, want %d, or another order", len(got), want.Len())
+	}
+}
+
+// wantProgress checks that each line has its last state, and that of the earlier ones none came twice.
+func wantProgress(t *testing.T, e api.Execution, n int) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(printed(e), "\n"), "\n")
+	if len(lines) != n {
+		t.Errorf("progress: there are %d lines, want %d", len(lines), n)
+	}
+	for i, line := range lines {
+		last := -1
+		for state := range strings.SplitSeq(strings.TrimPrefix(line, "\r"), "\r") {
+			var number, at int
+			if _, err := fmt.Sscan(state, &number, &at); err != nil || number != i || at <= last {
+				t.Fatalf("progress: line %d is %q", i, line)
+			}
+			last = at
+		}
+		if last != 29 {
+			t.Fatalf("progress: line %d is %q", i, line)
+		}
+	}
+	if !strings.HasPrefix(e.Text, "0 29\n1 29\n2 29\n") {
+		t.Errorf("progress: the text begins with %.100q", e.Text)
 	}
 }
 
