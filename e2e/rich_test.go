@@ -18,7 +18,7 @@ const (
 )
 
 // shown are the bundles that an execution showed, its result included.
-func shown(e api.Execution) []api.Output {
+func shownIn(e api.Execution) []api.Output {
 	var list []api.Output
 	for _, o := range e.Outputs {
 		if o.OutputType == "display_data" || o.OutputType == "execute_result" {
@@ -34,7 +34,7 @@ func TestFramesComeAsHTMLAndAsData(t *testing.T) {
 	id := session(t, c, api.SessionRequest{})
 	e := run(t, c, id, "import pandas as pd, numpy as np\n"+
 		"pd.DataFrame({'city': ['Lund', 'Oslo'], 'rain': [1.5, np.nan], 'day': pd.to_datetime(['2024-05-01', None])})")
-	list := shown(e)
+	list := shownIn(e)
 	if len(list) != 1 {
 		t.Fatalf("%d outputs: %.500s", len(list), e.Text)
 	}
@@ -56,11 +56,11 @@ func TestFramesComeAsHTMLAndAsData(t *testing.T) {
 	}
 
 	long := run(t, c, id, "pd.DataFrame({'i': np.arange(10_000_000)})")
-	got = decode[table](t, string(shown(long)[0].Data[tableType]))
+	got = decode[table](t, string(shownIn(long)[0].Data[tableType]))
 	if len(got.Data) != 1000 || got.TotalRows != 10_000_000 || !got.Truncated {
 		t.Errorf("of a long frame came %d rows of %d, truncated %v", len(got.Data), got.TotalRows, got.Truncated)
 	}
-	if size := len(shown(long)[0].Data[tableType]); size > 600<<10 {
+	if size := len(shownIn(long)[0].Data[tableType]); size > 600<<10 {
 		t.Errorf("a long frame costs %d bytes", size)
 	}
 }
@@ -78,7 +78,7 @@ func TestEveryKindOfChartComesWithItsData(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?s)```python\n(.*?)```\n").FindAllStringSubmatch(string(document), -1) {
 		e := run(t, c, id, m[1])
 		var charts []api.Output
-		for _, o := range shown(e) {
+		for _, o := range shownIn(e) {
 			if o.Data[chartType] != nil {
 				charts = append(charts, o)
 			}
@@ -107,7 +107,7 @@ func TestEveryKindOfChartComesWithItsData(t *testing.T) {
 	}
 
 	svg := run(t, c, id, "from IPython.display import set_matplotlib_formats\nset_matplotlib_formats('svg')\nplt.plot([1, 2]);")
-	list := shown(svg)
+	list := shownIn(svg)
 	if len(list) != 1 || list[0].Data["image/png"] != nil || !strings.Contains(text(t, list[0].Data, "image/svg+xml"), "<svg") {
 		t.Errorf("as SVG came %d outputs", len(list))
 	}
