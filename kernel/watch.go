@@ -76,10 +76,11 @@ func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*
 	if err != nil {
 		return nil, errors.Join(err, own.Close())
 	}
-	w := &watcher{
-		k: k, hold: hold, sandbox: watched, dir: own, scratch: scratch, ended: make(chan struct{}),
-		timer: time.NewTimer(maxLookPause),
+	if scratch != nil {
+		hold = DiskWatched // nothing else counts both
 	}
+	w := &watcher{k: k, hold: hold, sandbox: watched, dir: own, scratch: scratch, ended: make(chan struct{}),
+		timer: time.NewTimer(maxLookPause)}
 	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
 	w.pause.Store(int64(minLookPause))
 	w.ctx, w.cancel = context.WithCancel(context.Background())

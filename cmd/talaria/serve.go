@@ -24,7 +24,6 @@ import (
 	"talaria/kernel/disk"
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
-	"talaria/kernel/namespace"
 	"talaria/server"
 	"talaria/session"
 	"talaria/store"
@@ -103,7 +102,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	workspaces, err := openDisk(ctx, c, tier == namespace.Tier, log)
+	workspaces, err := openDisk(ctx, c, tier != landlock.Tier, log)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func newBackend(t *testing.T, dir string, changes ...func(*namespace.Config)) *n
 
 func environment(t *testing.T) kernel.Environment {
 	t.Helper()
-	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{})
+	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Engine: kernel.EngineStdlib})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,9 @@ var writableFolders = []string{"/tmp", "/dev/shm", "/home/user"}
 
 // TmpFree is the least room that is left in one of /tmp, /dev/shm and the home directory. It takes a root host.
 func (s *Sandbox) TmpFree() (int64, error) {
+	if !s.backend.isolation.Contained() {
+		return 0, fmt.Errorf("they have no file systems of their own: %w", errors.ErrUnsupported)
+	}
 	least := int64(math.MaxInt64)
 	for _, folder := range writableFolders {
 		var st unix.Statfs_t

@@ -95,7 +95,7 @@ def start_over() -> Callable[[], None]:
     """The runner, in an interpreter of its own that has replaced a child."""
     control = limits.max_control_fd()
     with open(control - 1, "rb") as f:
-        variables, tier_name, where, interpreter.engine = marshal.load(f)
+        variables, interpreter.engine, tier_name, where = marshal.load(f)
     tier.use(tier_name)
     tier.current.hide()
     places.change(**where)
@@ -168,7 +168,7 @@ def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
 
 def _replace(environment: dict[str, str], control: int) -> NoReturn:
     with open(os.dup2(os.memfd_create("environment"), control - 1), "wb", closefd=False) as f:
-        marshal.dump((environment, tier.current.name, places.all(), interpreter.engine), f)
+        marshal.dump((environment, interpreter.engine, tier.current.name, places.all()), f)
     os.lseek(control - 1, 0, os.SEEK_SET)
     os.closerange(3, control - 1)
     os.set_inheritable(control, True)

@@ -9,7 +9,7 @@ kill of its sandbox. What runs inside has the system, its own directories, and n
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import _signal
 
@@ -87,7 +87,9 @@ class Fenced:
         sessions = self._said.sessions
         self._place(*(f"{sessions}/{d.path}" for d in (spec.scratch, spec.workspace, spec.packages)))
 
-    def seal(self, spec: Seal, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:
+    def seal(self, spec: Seal, nested: Callable[[], None], mounted: list[int]) -> None:
+        if mounted:
+            raise RuntimeError("a workspace without a path cannot be had without namespaces")
         with step("check signals"):
             self._bounded = self._check_signals()
         with step("scratch"):

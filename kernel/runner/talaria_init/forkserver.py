@@ -32,12 +32,14 @@ def start(channel: int, modules: list[str]) -> int:
         variables = {
             **VARIABLES,
             _LIBRARY: places.library,
-            _SETTINGS: json.dumps({
-                "modules": modules,
-                "tier": tier.current.name,
-                "own": tier.current.settings(),
-                "engine": interpreter.engine,
-            }),
+            _SETTINGS: json.dumps(
+                {
+                    "modules": modules,
+                    "tier": tier.current.name,
+                    "own": tier.current.settings(),
+                    "engine": interpreter.engine,
+                }
+            ),
         }
         move_up_front(channel)
         os.set_inheritable(FIRST_FD, True)

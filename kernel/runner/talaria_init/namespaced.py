@@ -1,7 +1,7 @@
 """The tier of namespaces: each sandbox has a tree of its own, and its pid 1 is the first process of a pid namespace."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from . import linux, root
 from .environment import make_home
@@ -60,7 +60,7 @@ class Namespaced:
     def place(self, spec: Seal) -> None:
         """Everything is where it always is."""
 
-    def seal(self, spec: Seal, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:
+    def seal(self, spec: Seal, nested: Callable[[], None], mounted: list[int]) -> None:
         seal(spec, self._user_limits, nested, mounted)
 
     def baggage(self) -> object:

@@ -1,6 +1,6 @@
 """The tier of isolation of this process, and of what is forked from it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from .fenced import Fenced
@@ -44,9 +44,9 @@ class Tier(Protocol):
     def place(self, spec: Seal) -> None:
         """Finds out where things will be for those inside."""
 
-    def seal(self, spec: Seal, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:
-        """Makes the sandbox one session's. nested is called when processes that were forked before can join. mounted is
-        the workspace where it has no path; it stays the caller's."""
+    def seal(self, spec: Seal, nested: Callable[[], None], mounted: list[int]) -> None:
+        """Makes the sandbox one session's. nested is called when processes that were forked before can join; mounted
+        is the workspace where it has no path."""
 
     def baggage(self) -> object:
         """What join needs to know beside the rest; marshalled."""
