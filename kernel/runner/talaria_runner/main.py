@@ -165,6 +165,13 @@ class _Kernel:
         step is one that can be done again, except running the code."""
         while True:
             try:
+                self._serve_on()
+            except BaseException:
+                pass  # raised while one was being survived
+
+    def _serve_on(self) -> NoReturn:
+        while True:
+            try:
                 self._serve_one()
             except BaseException as e:
                 self._survive(e)
