@@ -34,6 +34,7 @@ const (
 	CodeNotAFile           Code = "not_a_file"
 	CodeEventsExpired      Code = "events_expired"
 	CodePreconditionFailed Code = "precondition_failed"
+	CodeRevisionConflict   Code = "revision_conflict"
 	CodePayloadTooLarge    Code = "payload_too_large"
 	CodeUnsupportedMedia   Code = "unsupported_media_type"
 	CodeNotAcceptable      Code = "not_acceptable"
@@ -75,6 +76,7 @@ var statuses = map[Code]int{
 	CodeNotAFile:           http.StatusConflict,
 	CodeEventsExpired:      http.StatusGone,
 	CodePreconditionFailed: http.StatusPreconditionFailed,
+	CodeRevisionConflict:   http.StatusPreconditionFailed,
 	CodePayloadTooLarge:    http.StatusRequestEntityTooLarge,
 	CodeUnsupportedMedia:   http.StatusUnsupportedMediaType,
 	CodeRangeInvalid:       http.StatusRequestedRangeNotSatisfiable,
@@ -105,6 +107,9 @@ type Error struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	Code   Code   `json:"code"`
+
+	// Document is the present one, where another revision was to be replaced.
+	Document *Document `json:"document,omitzero"`
 }
 
 // Errorf makes the error of that code, with its status and title.

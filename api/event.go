@@ -104,6 +104,10 @@ type (
 		Reason     string `json:"reason"`
 		Generation int64  `json:"generation"`
 	}
+	// DocumentChanged tells that the notebook page's document has a new revision.
+	DocumentChanged struct {
+		Revision int64 `json:"revision"`
+	}
 	// RawEvent is an event that is not decoded: as the log keeps it, or of a type that this program does not know.
 	// JSON is the whole event, head included; it is shared and must not be changed.
 	RawEvent struct {
@@ -141,6 +145,7 @@ func (InputClosed) EventType() string       { return "input_closed" }
 func (ArtifactEvent) EventType() string     { return "artifact" }
 func (KernelDied) EventType() string        { return "kernel_died" }
 func (KernelReset) EventType() string       { return "kernel_reset" }
+func (DocumentChanged) EventType() string   { return "document_changed" }
 func (e RawEvent) EventType() string        { return e.Type }
 
 type eventHead struct {
@@ -214,6 +219,7 @@ var eventBodies = map[string]func([]byte) (EventBody, error){
 	"artifact":            decodeBody[ArtifactEvent],
 	"kernel_died":         decodeBody[KernelDied],
 	"kernel_reset":        decodeBody[KernelReset],
+	"document_changed":    decodeBody[DocumentChanged],
 }
 
 func decodeBody[T EventBody](data []byte) (EventBody, error) {

@@ -294,8 +294,13 @@ func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.
 
 // OpenArtifact opens bytes that one of the owner's sessions refers to; the caller closes them.
 func (m *Manager) OpenArtifact(ctx context.Context, owner, sha256 string) (*os.File, string, error) {
-	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
 	mediaType, err := m.cfg.Store.PublicRef(ctx, owner, sha256)
+	return m.openRef(mediaType, sha256, err)
+}
+
+// openRef opens what a reference was found to, or not: err is the look-up's.
+func (m *Manager) openRef(mediaType, sha256 string, err error) (*os.File, string, error) {
+	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, "", missing
 	}

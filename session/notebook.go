@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -28,6 +29,13 @@ type codeCell struct {
 	Source         string       `json:"source"`
 }
 
+type textCell struct {
+	CellType string   `json:"cell_type"`
+	ID       string   `json:"id"`
+	Metadata struct{} `json:"metadata"`
+	Source   string   `json:"source"`
+}
+
 type cellMetadata struct {
 	Talaria *cellOrigin `json:"talaria,omitzero"`
 }
@@ -38,11 +46,17 @@ type cellOrigin struct {
 	Status      api.ExecutionStatus `json:"status"`
 }
 
-// Notebook is the session as an .ipynb: the imported cells, then each execution that came later and was not silent.
+// Notebook is the session as an .ipynb: the cells of its document, each with the outputs of its last execution, then
+// each execution that the document does not know and that was not silent. Without a document that was saved these are
+// all executions after the imported notebook, which comes first.
 func (s *Session) Notebook(ctx context.Context) ([]byte, error) {
 	imported, hides, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
 		return nil, s.readError(ctx, err)
+	}
+	doc, err := s.Document(ctx)
+	if err != nil {
+		return nil, err
 	}
 	nb := notebook{Cells: []api.Raw{}, NBFormat: 4, NBFormatMinor: 5}
 	nb.Metadata, err = api.Marshal(map[string]any{
@@ -52,35 +66,49 @@ func (s *Session) Notebook(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids := map[string]bool{}
+	var came []api.Raw // the imported cells, as they are kept
 	if imported != nil {
 		if err := jsonv2.Unmarshal(imported, &nb); err != nil {
 			return nil, err
 		}
-		for i, cell := range nb.Cells {
-			if nb.Cells[i], err = withCellID(cell, ids); err != nil {
-				return nil, err
-			}
-		}
+		came, nb.Cells = nb.Cells, []api.Raw{}
 		nb.NBFormatMinor = max(nb.NBFormatMinor, 5)
 	}
 	rows, err := s.m.cfg.Store.NotebookExecutions(ctx, s.n, hides)
 	if err != nil {
 		return nil, s.readError(ctx, err)
 	}
+	b := notebookBuilder{s: s, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]store.Execution{}}
+	for _, cell := range came {
+		id, err := idOf(cell)
+		if err != nil {
+			return nil, err
+		}
+		b.came[id] = cell
+	}
 	for _, row := range rows {
-		e, err := s.withOutputs(ctx, s.execution(row))
-		if err != nil {
+		b.last[api.CellOf(row.ID)] = row
+	}
+	late, err := s.m.cfg.Store.QueuedAfter(ctx, s.n, doc.Through)
+	if err != nil {
+		return nil, s.readError(ctx, err)
+	}
+	arranged := map[string]bool{}
+	for _, cell := range doc.Cells {
+		arranged[cell.ID] = true
+		if err := b.add(ctx, &nb, cell); err != nil {
 			return nil, err
 		}
-		cell, err := api.Marshal(codeCell{
-			CellType: "code", ExecutionCount: e.ExecutionCount, ID: cellID(e.ID, ids), Outputs: e.Outputs, Source: e.Code,
-			Metadata: cellMetadata{&cellOrigin{e.ID, e.Status}},
-		})
-		if err != nil {
+	}
+	for _, row := range rows {
+		id := api.CellOf(row.ID)
+		if arranged[id] || doc.Revision > 0 && (!late[row.ID] || b.last[id].ID != row.ID) {
+			continue
+		}
+		b.last[id] = row
+		if err := b.add(ctx, &nb, api.DocumentCell{ID: id, CellType: "code", Source: row.Code}); err != nil {
 			return nil, err
 		}
-		nb.Cells = append(nb.Cells, cell)
 	}
 	out, err := api.Marshal(nb)
 	if err != nil {
@@ -89,6 +117,81 @@ func (s *Session) Notebook(ctx context.Context) ([]byte, error) {
 	pretty := jsontext.Value(out)
 	err = pretty.Indent(jsontext.WithIndent(" "))
 	return append(pretty, '\n'), err
+}
+
+// notebookBuilder makes the cells of a notebook file.
+type notebookBuilder struct {
+	s    *Session
+	ids  map[string]bool            // taken
+	came map[string]api.Raw         // imported cells by id
+	last map[string]store.Execution // by cell
+}
+
+// add appends a cell: with what its last execution made, or as it was imported, or new.
+func (b *notebookBuilder) add(ctx context.Context, nb *notebook, cell api.DocumentCell) error {
+	row, ran := b.last[cell.ID]
+	var file any
+	switch came, imported := b.came[cell.ID]; {
+	case cell.CellType == "code" && ran:
+		e, err := b.s.withOutputs(ctx, b.s.execution(row))
+		if err != nil {
+			return err
+		}
+		file = codeCell{
+			CellType: "code", ExecutionCount: e.ExecutionCount, ID: cellID(cell.ID, b.ids), Outputs: e.Outputs, Source: cell.Source,
+			Metadata: cellMetadata{&cellOrigin{e.ID, e.Status}},
+		}
+	case imported:
+		kept, err := withSource(came, cell)
+		if err != nil {
+			return err
+		}
+		if file, err = withCellID(kept, b.ids); err != nil {
+			return err
+		}
+	case cell.CellType == "code":
+		file = codeCell{CellType: "code", ID: cellID(cell.ID, b.ids), Outputs: []api.Output{}, Source: cell.Source}
+	default:
+		file = textCell{CellType: cell.CellType, ID: cellID(cell.ID, b.ids), Source: cell.Source}
+	}
+	raw, err := api.Marshal(file)
+	if err == nil {
+		nb.Cells = append(nb.Cells, raw)
+	}
+	return err
+}
+
+func idOf(cell api.Raw) (string, error) {
+	var fields struct {
+		ID    string  `json:"id"`
+		Other api.Raw `json:",unknown"`
+	}
+	err := jsonv2.Unmarshal(cell, &fields)
+	return fields.ID, err
+}
+
+// withSource is an imported cell as the document has it now. One that became another kind loses what the old one had.
+func withSource(came api.Raw, cell api.DocumentCell) (api.Raw, error) {
+	var fields map[string]api.Raw
+	if err := jsonv2.Unmarshal(came, &fields); err != nil {
+		return nil, err
+	}
+	var kind string
+	_ = jsonv2.Unmarshal(fields["cell_type"], &kind) // it was checked at the import
+	if kind != cell.CellType {
+		fields["cell_type"] = api.Text(cell.CellType)
+		delete(fields, "outputs")
+		delete(fields, "execution_count")
+		if cell.CellType == "code" {
+			fields["outputs"], fields["execution_count"] = api.Raw("[]"), api.Raw("null")
+		} else {
+			delete(fields, "attachments")
+		}
+	}
+	if joinedSource(fields["source"]) != cell.Source {
+		fields["source"] = api.Text(cell.Source)
+	}
+	return api.Marshal(fields)
 }
 
 // cellID maps an id to what nbformat allows ([A-Za-z0-9_-]{1,64}), and makes it the only one of its kind.
@@ -100,6 +203,9 @@ func cellID(id string, taken map[string]bool) string {
 		}
 		return '-'
 	}, id)
+	if mapped != "" && strings.ContainsRune("-_", rune(mapped[0])) { // an id of ours begins otherwise
+		mapped = "c" + mapped
+	}
 	mapped = mapped[:min(len(mapped), 64)]
 	for mapped == "" || taken[mapped] {
 		mapped = newID()
@@ -134,8 +240,13 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	if nb.NBFormat != 4 {
 		return invalid("nbformat is %d; notebooks of nbformat 4 can be imported (convert it with jupyter nbconvert)", nb.NBFormat)
 	}
+	ids := map[string]bool{}
 	for i, cell := range nb.Cells {
-		if err := checkCell(cell); err != nil {
+		err := checkCell(cell)
+		if err == nil { // the document and later exports call it the same
+			nb.Cells[i], err = withCellID(cell, ids)
+		}
+		if err != nil {
 			return invalid("cells[%d]: %v", i, err)
 		}
 	}
@@ -146,11 +257,21 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
-	err = s.commit(ctx, change{also: func(tx *store.Tx) error { return tx.PutNotebook(s.n, kept) }})
+	cells, err := documentCells(kept)
 	if err != nil {
 		return err
 	}
-	return s.touch(ctx)
+	for {
+		before, err := s.m.cfg.Store.Document(ctx, s.n)
+		if err != nil {
+			return s.readError(ctx, err)
+		}
+		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: s.journal.lastSeq(), Cells: cells}
+		err = s.saveDocument(ctx, doc, func(tx *store.Tx) error { return tx.PutNotebook(s.n, kept) })
+		if !errors.Is(err, store.ErrNotFound) { // else somebody saved it in between
+			return err
+		}
+	}
 }
 
 func checkCell(raw api.Raw) error {

@@ -1,0 +1,156 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+const (
+	maxCells = 10_000
+	maxTitle = 1024
+)
+
+// Document is the arrangement of the notebook page. One that was never saved is made of an imported notebook.
+func (s *Session) Document(ctx context.Context) (api.Document, error) {
+	doc, err := s.m.cfg.Store.Document(ctx, s.n)
+	if err != nil {
+		return doc, s.readError(ctx, err)
+	}
+	through, imported, err := s.m.cfg.Store.HiddenThrough(ctx, s.n)
+	if err != nil {
+		return doc, s.readError(ctx, err)
+	}
+	doc.Imported = imported
+	if doc.Revision == 0 {
+		doc.Cells = []api.DocumentCell{}
+		if imported {
+			doc.Through = through
+			if doc.Cells, err = s.importedCells(ctx); err != nil {
+				return doc, err
+			}
+		}
+	}
+	return doc, nil
+}
+
+// importedCells are the cells of the imported notebook.
+func (s *Session) importedCells(ctx context.Context) ([]api.DocumentCell, error) {
+	data, _, err := s.m.cfg.Store.Notebook(ctx, s.n)
+	if err != nil {
+		return nil, s.readError(ctx, err)
+	}
+	return documentCells(data)
+}
+
+// documentCells are the cells of a notebook file.
+func documentCells(data []byte) ([]api.DocumentCell, error) {
+	var nb struct {
+		Cells []struct {
+			ID       string  `json:"id"`
+			CellType string  `json:"cell_type"`
+			Source   api.Raw `json:"source"`
+			Other    api.Raw `json:",unknown"`
+		} `json:"cells"`
+		Other api.Raw `json:",unknown"`
+	}
+	if err := jsonv2.Unmarshal(data, &nb); err != nil {
+		return nil, err
+	}
+	cells := make([]api.DocumentCell, len(nb.Cells))
+	for i, cell := range nb.Cells {
+		cells[i] = api.DocumentCell{ID: cell.ID, CellType: cell.CellType, Source: joinedSource(cell.Source)}
+	}
+	return cells, nil
+}
+
+// joinedSource is a cell's source, which nbformat has as a text or as a list of lines.
+func joinedSource(raw api.Raw) string {
+	var text string
+	if jsonv2.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var lines []string
+	if jsonv2.Unmarshal(raw, &lines) == nil {
+		return strings.Join(lines, "")
+	}
+	return ""
+}
+
+// PutDocument saves the document in place of the revision that r names, and returns it with its new revision.
+// [api.CodeRevisionConflict] where another one is there. Readers of the log are told.
+func (s *Session) PutDocument(ctx context.Context, revision int64, r api.DocumentRequest) (api.Document, error) {
+	if err := checkDocument(r); err != nil {
+		return api.Document{}, err
+	}
+	doc := api.Document{Revision: revision, Title: r.Title, Cells: r.Cells}
+	if doc.Cells == nil {
+		doc.Cells = []api.DocumentCell{}
+	}
+	last := s.journal.lastSeq()
+	switch {
+	case r.Through == nil:
+		doc.Through = last
+	case *r.Through < 0 || *r.Through > last:
+		return doc, invalid("field \"through\" must be a seq of the log, 0 to %d", last)
+	default:
+		doc.Through = *r.Through
+	}
+	err := s.saveDocument(ctx, doc, nil)
+	if errors.Is(err, store.ErrNotFound) {
+		return doc, api.Errorf(api.CodeRevisionConflict, "the document was saved by somebody else; read it, merge, and save again")
+	}
+	if err != nil {
+		return doc, err
+	}
+	if _, doc.Imported, err = s.m.cfg.Store.HiddenThrough(ctx, s.n); err != nil {
+		return doc, s.readError(ctx, err)
+	}
+	doc.Revision++
+	return doc, nil
+}
+
+// saveDocument writes the revision after doc.Revision, what also does, and the event that tells of it.
+func (s *Session) saveDocument(ctx context.Context, doc api.Document, also func(*store.Tx) error) error {
+	c := s.touched()
+	c.before = func(tx *store.Tx) error {
+		if also != nil {
+			if err := also(tx); err != nil {
+				return err
+			}
+		}
+		return tx.PutDocument(s.n, doc)
+	}
+	c.drafts = []draft{{body: api.DocumentChanged{Revision: doc.Revision + 1}}}
+	return s.commit(ctx, c)
+}
+
+func checkDocument(r api.DocumentRequest) error {
+	if len(r.Title) > maxTitle {
+		return invalid("field \"title\" is longer than %d bytes", maxTitle)
+	}
+	if len(r.Cells) > maxCells {
+		return invalid("there are %d cells; a document may have %d", len(r.Cells), maxCells)
+	}
+	seen := make(map[string]bool, len(r.Cells))
+	for i, cell := range r.Cells {
+		switch {
+		case !api.ValidID(cell.ID):
+			return invalid("cells[%d].id %.40q is no id: [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", i, cell.ID)
+		case seen[cell.ID]:
+			return invalid("cells[%d].id %q is there twice", i, cell.ID)
+		case cell.CellType != "code" && cell.CellType != "markdown" && cell.CellType != "raw":
+			return invalid("cells[%d].cell_type %.40q is none of code, markdown, raw", i, cell.CellType)
+		case !utf8.ValidString(cell.Source):
+			return invalid("cells[%d].source is not UTF-8", i)
+		}
+		seen[cell.ID] = true
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// Share is a token that may only read one session.
+type Share struct {
+	ID        string
+	CreatedAt int64
+}
+
+// InsertShare makes token good for reading the session.
+func (t *Tx) InsertShare(n int64, token string, share Share) error {
+	hash := sha256.Sum256([]byte(token))
+	return t.exec(`INSERT INTO shares (hash, id, session, created_at) VALUES (?, ?, ?, ?)`,
+		hash[:], share.ID, n, share.CreatedAt)
+}
+
+// DeleteShare makes the share's token good for nothing. [ErrNotFound] where the session has no such share.
+func (t *Tx) DeleteShare(n int64, id string) error {
+	return t.one(`DELETE FROM shares WHERE session = ? AND id = ?`, n, id)
+}
+
+// Shares are the session's, newest first.
+func (s *Store) Shares(ctx context.Context, n int64) ([]Share, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT id, created_at FROM shares WHERE session = ? ORDER BY created_at DESC, id DESC`, n)
+	if err != nil {
+		return nil, fmt.Errorf("read shares: %w", err)
+	}
+	defer rows.Close()
+	var list []Share
+	for rows.Next() {
+		var one Share
+		if err := rows.Scan(&one.ID, &one.CreatedAt); err != nil {
+			return nil, fmt.Errorf("read shares: %w", err)
+		}
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}
+
+// SharedBy is the share of a token, and the session that it reads. [ErrNotFound] for a token that is none.
+func (s *Store) SharedBy(ctx context.Context, token string) (id, owner, clientID string, err error) {
+	hash := sha256.Sum256([]byte(token))
+	err = s.ro.QueryRowContext(ctx, `SELECT sh.id, s.owner, s.client_id FROM shares sh JOIN sessions s ON s.n = sh.session
+		WHERE sh.hash = ?`, hash[:]).Scan(&id, &owner, &clientID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return id, owner, clientID, err
+}
+
+// SessionRef is the media type of a digest that the session refers to. [ErrNotFound] where it does not.
+func (s *Store) SessionRef(ctx context.Context, n int64, digest string) (mediaType string, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT media_type FROM refs WHERE digest = ? AND session = ? AND kind = ?`,
+		digest, n, RefPublic).Scan(&mediaType)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return mediaType, err
+}
