@@ -122,7 +122,7 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 			refusal{put(all+"/fresh", "{"+field+"}"), 501, api.CodeNotImplemented})
 	}
 	for _, later := range []call{post(runs, `{"code":"1","checkpoint":true}`), post(one+"/packages", `{"requirements":["x"]}`),
-		get(one + "/document"), put(one+"/document", `{}`), post(one+"/shares", `{}`), post(one+"/terminals", `{}`),
+		post(one+"/terminals", `{}`),
 		get(one + "/terminals"), del(one + "/terminals/t"), get(one + "/terminals/t/ws"),
 		patch(one, `{"network":{"mode":"full"}}`)} {
 		list = append(list, refusal{later, 501, api.CodeNotImplemented})

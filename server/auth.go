@@ -11,13 +11,18 @@ import (
 	"talaria/api"
 )
 
-const cookieName = "talaria_token"
+// The cookies of an owner, and of who came with a share's link.
+const (
+	cookieName  = "talaria_token"
+	shareCookie = "talaria_share"
+)
 
 // credential is a token and how it came.
 type credential struct {
 	token  string
 	cookie bool
 	given  bool
+	share  string // of the share's cookie, which comes beside an owner's or alone
 }
 
 // credentials finds the token of a request: an Authorization header decides alone where there is one, then ?token=
@@ -36,19 +41,31 @@ func credentials(r *http.Request, query map[string][]string) credential {
 	if tokens, ok := query["token"]; ok && safeMethod(r.Method) {
 		return credential{token: tokens[0], given: true}
 	}
-	if cookie, err := r.Cookie(cookieName); err == nil {
-		if token, err := base64.RawURLEncoding.DecodeString(cookie.Value); err == nil {
-			return credential{token: string(token), cookie: true, given: true}
-		}
+	own, share := fromCookie(r, cookieName), fromCookie(r, shareCookie)
+	if own == "" && share == "" {
+		return credential{}
 	}
-	return credential{}
+	return credential{token: own, share: share, cookie: true, given: true}
+}
+
+// fromCookie is the token in a cookie, "" for none.
+func fromCookie(r *http.Request, name string) string {
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	token, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	return string(token)
 }
 
 func safeMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-func (s *Server) setCookie(c *gin.Context, token string) {
+func (s *Server) setCookie(c *gin.Context, name, token string) {
 	http.SetCookie(c.Writer, &http.Cookie{
-		Name:     cookieName,
+		Name:     name,
 		Value:    base64.RawURLEncoding.EncodeToString([]byte(token)),
 		Path:     "/",
 		HttpOnly: true,
@@ -79,12 +96,31 @@ func (s *Server) authenticate(c *call) error {
 	return nil
 }
 
-// identify sets who calls.
+// identify sets who calls: an owner, or a visitor who came with a share's token. Where both cookies are there the
+// owner's counts, unless the request is about the session that somebody else shared.
 func (s *Server) identify(c *call, cred credential) (ok bool) {
-	if cred.token == "" {
-		return false
+	if cred.token != "" {
+		if c.owner, c.first, ok = s.tokens.Owner(c.ctx(), cred.token); !ok && !cred.cookie {
+			return s.admit(c, cred.token)
+		}
 	}
-	c.owner, c.first, ok = s.tokens.Owner(c.ctx(), cred.token)
+	if cred.share == "" {
+		return ok
+	}
+	visit, shared := s.sessions.Visit(c.ctx(), cred.share)
+	if !shared || ok && (visit.Owner == c.owner || !c.about(visit.Session)) {
+		return ok
+	}
+	c.owner, c.first, c.visit = visit.Owner, false, &visit
+	return true
+}
+
+// admit lets the token of a share in.
+func (s *Server) admit(c *call, token string) bool {
+	visit, ok := s.sessions.Visit(c.ctx(), token)
+	if ok {
+		c.owner, c.visit = visit.Owner, &visit
+	}
 	return ok
 }
 

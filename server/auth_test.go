@@ -61,7 +61,7 @@ func TestTokenDecidesWhoCalls(t *testing.T) {
 		{"health", request{path: "/healthz", token: "-"}, 200},
 		{"readiness", request{path: "/readyz", token: "-"}, 200},
 		{"page", request{path: "/", token: "-"}, 200},
-		{"script", request{path: "/static/app.js", token: "-"}, 200},
+		{"script", request{path: "/static/assets/app.js", token: "-"}, 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := test.request

@@ -15,7 +15,8 @@ import (
 type call struct {
 	*gin.Context
 	owner string
-	first bool // the caller is the first owner
+	first bool           // the caller is the first owner
+	visit *session.Visit // who came with a share's token; nil for an owner
 	query url.Values
 }
 

@@ -66,7 +66,7 @@ func (s *Server) getEvents(c *call, sess *session.Session) error {
 	if !follow {
 		return s.stream(ctx, c, answer, upTo(sess.Events(ctx, after), after, sess.LastSeq()), nil)
 	}
-	detach := sess.Attach()
+	detach := c.attach(sess)
 	defer detach()
 	reader := sess.Follow(after)
 	return s.stream(ctx, c, answer, reader.Events(ctx), reader.Lagged())

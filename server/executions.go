@@ -24,7 +24,7 @@ func (s *Server) postExecution(c *call, sess *session.Session) error {
 	streams := answer != formatJSON
 	waits := !bounded || wait > 0
 	if streams || waits && req.AllowStdin != nil && *req.AllowStdin {
-		detach := sess.Attach() // before the cell can ask
+		detach := c.attach(sess) // before the cell can ask
 		defer detach()
 	}
 	over := !waits && isOver(c.ctx(), sess, req.ID)
@@ -98,7 +98,7 @@ func (s *Server) getExecution(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	detach := sess.Attach()
+	detach := c.attach(sess)
 	defer detach()
 	return s.streamExecution(c, sess, answer, id, after, execution.Status.Final())
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"os"
 
 	"talaria/api"
 	"talaria/session"
@@ -84,9 +85,20 @@ func (s *Server) listArtifacts(c *call, sess *session.Session) error {
 	return c.answer(http.StatusOK, list)
 }
 
+func (s *Server) openArtifact(c *call, digest string) (*os.File, string, error) {
+	if c.visit == nil {
+		return s.sessions.OpenArtifact(c.ctx(), c.owner, digest)
+	}
+	sess, err := s.sessions.Get(c.owner, c.visit.Session)
+	if err != nil {
+		return nil, "", err
+	}
+	return sess.OpenArtifact(c.ctx(), digest)
+}
+
 func (s *Server) getArtifact(c *call) error {
 	digest := c.param("sha256")
-	file, media, err := s.sessions.OpenArtifact(c.ctx(), c.owner, digest)
+	file, media, err := s.openArtifact(c, digest)
 	if err != nil {
 		return err
 	}

@@ -1,14 +1,13 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"net/url"
 	"path"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -16,28 +15,22 @@ import (
 	"talaria/web"
 )
 
-// pagePolicy is for the notebook page: its own files only, no script in the text. Styles may stand in the text since
-// the script-free frames that show HTML of cells inherit it.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
-	"img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'"
+// pagePolicy is for the notebook page: its own files only, no script in the text; %s is the nonce of the styles that
+// the editor makes.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; " +
+	"img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'none'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// asset is one file of the page.
-type asset struct {
-	data  []byte
-	media string
-	tag   string
-}
-
-// page is the embedded notebook page: index.html, login.html, and static files.
+// page is the embedded notebook page: index.html, login.html, frames, and static files.
 type page struct {
-	index  asset
-	login  asset
-	static map[string]asset
+	index  []byte
+	login  *asset
+	frames map[string]*asset
+	static map[string]*asset
 }
 
 func newPage() (*page, error) {
-	p := &page{static: map[string]asset{}}
+	p := &page{static: map[string]*asset{}, frames: map[string]*asset{}}
 	files := web.FS()
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -47,51 +40,32 @@ func newPage() (*page, error) {
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(data)
-		a := asset{data: data, media: mediaOf(name), tag: `"` + hex.EncodeToString(sum[:16]) + `"`}
-		switch name {
-		case "index.html":
-			p.index = a
-		case "login.html":
+		a := newAsset(name, data)
+		switch {
+		case name == "index.html":
+			p.index = data
+		case name == "login.html":
+			a.policy = fmt.Sprintf(pagePolicy, nonce()) // it has no styles of its own: nobody needs to know this one
 			p.login = a
+		case path.Dir(name) == "sandbox" && path.Ext(name) == ".html":
+			frame := strings.TrimSuffix(path.Base(name), ".html")
+			if a.policy, err = framePolicy(frame, data); err != nil {
+				return err
+			}
+			p.frames[frame] = a
 		default:
 			p.static[name] = a
 		}
 		return nil
 	})
-	if err == nil && (p.index.data == nil || p.login.data == nil) {
-		err = fmt.Errorf("index.html or login.html is missing: %w", fs.ErrNotExist)
+	if err == nil && (p.index == nil || p.login == nil || len(p.frames) != 3) {
+		err = fmt.Errorf("index.html, login.html or a frame is missing; make web builds them: %w", fs.ErrNotExist)
 	}
 	return p, err
 }
 
-// mediaOf is fixed for the page's own files: the host's tables must not decide whether the page works.
-func mediaOf(name string) string {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8"
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	}
-	return mime.TypeByExtension(path.Ext(name))
-}
-
-func (a asset) send(c *gin.Context, status int, cache string) {
-	c.Header("Content-Security-Policy", pagePolicy)
-	c.Header("Cache-Control", cache)
-	if status == http.StatusOK && cache != "no-store" {
-		c.Header("ETag", a.tag)
-		if c.GetHeader("If-None-Match") == a.tag {
-			c.Status(http.StatusNotModified)
-			return
-		}
-	}
-	c.Data(status, a.media, a.data)
-}
+// nonce is a fresh one for each page that is sent.
+func nonce() string { return rand.Text() }
 
 // getPage is GET /: the notebook, or the login form for who has no token. A token in the address becomes a cookie,
 // and goes away from the address.
@@ -102,23 +76,42 @@ func (s *Server) getPage(c *call) error {
 		if cred.given && !cred.cookie {
 			status = http.StatusUnauthorized
 		}
-		s.page.login.send(c.Context, status, "no-store")
+		s.page.login.send(c, status, "no-store")
 		return nil
 	}
 	if c.query.Has("token") {
-		s.setCookie(c.Context, cred.token)
 		rest := url.Values{}
 		for key, values := range c.query {
 			if key != "token" {
 				rest[key] = values
 			}
 		}
-		target := url.URL{Path: "/", RawQuery: rest.Encode()}
-		seeOther(c.Context, target.String())
+		s.enter(c, cred.token, rest)
 		return nil
 	}
-	s.page.index.send(c.Context, http.StatusOK, "no-store")
+	s.page.sendIndex(c)
 	return nil
+}
+
+// sendIndex sends the page with a nonce of its own.
+func (p *page) sendIndex(c *call) {
+	n := nonce()
+	c.Header("Content-Security-Policy", fmt.Sprintf(pagePolicy, n))
+	c.Header("Cache-Control", "no-store")
+	c.Data(http.StatusOK, "text/html; charset=utf-8",
+		[]byte(strings.NewReplacer("%%NONCE%%", n, "%%SHARE%%", c.visited()).Replace(string(p.index))))
+}
+
+// enter sets the cookie of a token that is good, and leads to the page: with a share's to the session that it shows.
+func (s *Server) enter(c *call, token string, query url.Values) {
+	name := cookieName
+	if c.visit != nil {
+		name = shareCookie
+		query.Set("session", c.visit.Session)
+	}
+	s.setCookie(c.Context, name, token)
+	target := url.URL{Path: "/", RawQuery: query.Encode()}
+	seeOther(c.Context, target.String())
 }
 
 func seeOther(c *gin.Context, target string) {
@@ -135,11 +128,10 @@ func (s *Server) login(c *call) error {
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 64<<10)
 	token := c.Request.PostFormValue("token")
 	if !s.identify(c, credential{token: token}) {
-		s.page.login.send(c.Context, http.StatusUnauthorized, "no-store")
+		s.page.login.send(c, http.StatusUnauthorized, "no-store")
 		return nil
 	}
-	s.setCookie(c.Context, token)
-	seeOther(c.Context, "/")
+	s.enter(c, token, url.Values{})
 	return nil
 }
 
@@ -158,6 +150,9 @@ func (s *Server) getStatic(c *call) error {
 	if !ok {
 		return api.Errorf(api.CodeNotFound, "there is nothing at this path")
 	}
-	file.send(c.Context, http.StatusOK, "no-cache")
+	if strings.HasPrefix(c.filePath(), "sandbox/") { // loaded by a frame, which has an origin of its own
+		c.Header("Cross-Origin-Resource-Policy", "cross-origin")
+	}
+	file.send(c, http.StatusOK, "no-cache")
 	return nil
 }

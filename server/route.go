@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"talaria/api"
 )
 
 // route is one endpoint: what answers it, and what the API's description says of it.
@@ -13,6 +15,7 @@ type route struct {
 	handle func(*call) error
 	open   bool // needs no token
 	socket bool // a WebSocket
+	shared bool // a share's token is enough
 	doc    doc
 }
 
@@ -50,6 +53,16 @@ func (s *Server) serve(r route, c *call) error {
 	if !r.open {
 		if err := s.authenticate(c); err != nil {
 			return err
+		}
+	}
+	if c.visit != nil && !r.open {
+		leave, err := s.host(r, c)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		if _, ok := s.sessions.Visit(c.ctx(), c.visit.Token); !ok { // revoked before this visit could be ended with it
+			return api.Errorf(api.CodeUnauthorized, "the link was revoked")
 		}
 	}
 	return r.handle(c)

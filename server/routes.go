@@ -15,6 +15,8 @@ func (s *Server) routes() []route {
 			id: "getPage", summary: "The notebook page, or its login form", answers: answers{200: html}}).opened(),
 		get("/static/{path}", s.getStatic, doc{
 			id: "getStatic", summary: "The page's files", answers: answers{200: bytesOf("*/*")}}).opened(),
+		get("/sandbox/{frame}", s.getFrame, doc{
+			id: "getFrame", summary: "A frame of the page for output that is not trusted", answers: answers{200: html}}).opened(),
 		post("/login", s.login, doc{
 			id: "login", summary: "Set the page's cookie", body: form(loginForm{}),
 			answers: answers{303: nothing, 401: html}}).opened(),
@@ -36,7 +38,7 @@ func (s *Server) routes() []route {
 			id: "listSessions", summary: "List sessions, newest first", query: "state metadata.KEY limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Session]]()}}),
 		get(one, with(s.getSession), doc{
-			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}),
+			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}).readable(),
 		put(one, s.ensureSession, doc{
 			id: "ensureSession", summary: "Get or make the session with this id", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{200: jsonOf[api.Session](), 201: jsonOf[api.Session]()}}),
@@ -68,24 +70,24 @@ func (s *Server) routes() []route {
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
-			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}),
+			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable(),
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
 			id: "getExecution", summary: "One execution, or its events", query: "after log_id Last-Event-ID",
-			answers: answers{200: streamed[api.Execution]()}}),
+			answers: answers{200: streamed[api.Execution]()}}).readable(),
 		get(one+"/events", with(s.getEvents), doc{
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
-			answers: answers{200: events()}}),
+			answers: answers{200: events()}}).readable(),
 		get(one+"/ws", with(s.serveSocket), doc{
 			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id usage",
-			answers: answers{101: nothing}}).socketed(),
+			answers: answers{101: nothing}}).socketed().readable(),
 
 		get(one+"/files", with(s.getFiles), doc{
-			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}),
+			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}).readable(),
 		post(one+"/files", with(s.postFiles), doc{
 			id: "uploadFiles", summary: "Upload several files; a file name may hold folders", body: multipartFiles(),
 			answers: answers{201: jsonOf[fileList]()}}),
 		get(one+"/files/{path}", with(s.getFile), doc{
-			id: "getFile", summary: "Download a file", answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}),
+			id: "getFile", summary: "Download a file", answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable(),
 		put(one+"/files/{path}", with(s.putFile), doc{
 			id: "putFile", summary: "Upload a file", body: bytesOf("*/*"),
 			answers: answers{200: jsonOf[api.File](), 201: jsonOf[api.File]()}}),
@@ -95,19 +97,28 @@ func (s *Server) routes() []route {
 			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}),
 		get(one+"/artifacts", with(s.listArtifacts), doc{
 			id: "listArtifacts", summary: "What executions made, newest first", query: "limit cursor",
-			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}),
+			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}).readable(),
 		get("/v1/artifacts/{sha256}", s.getArtifact, doc{
 			id: "getArtifact", summary: "The bytes of an artifact",
-			answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}),
+			answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable(),
 		get(one+"/notebook", with(s.getNotebook), doc{
-			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}),
+			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}).readable(),
 		post(one+"/notebook", with(s.postNotebook), doc{
 			id: "postNotebook", summary: "Import a notebook file; runs nothing", body: notebook,
 			answers: answers{200: jsonOf[api.Session]()}}),
 
-		get(one+"/document", with(s.notYet), later("getDocument", "The notebook page's cells")),
-		put(one+"/document", with(s.notYet), later("putDocument", "Save the notebook page's cells")),
-		post(one+"/shares", with(s.notYet), later("createShare", "Make a read-only link")),
+		get(one+"/document", with(s.getDocument), doc{
+			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable(),
+		put(one+"/document", with(s.putDocument), doc{
+			id: "putDocument", summary: "Save the notebook page's cells in place of the revision of If-Match",
+			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}),
+		post(one+"/shares", with(s.createShare), doc{
+			id: "createShare", summary: "Make a read-only link", body: optional(jsonOf[struct{}]()),
+			answers: answers{201: jsonOf[api.Share]()}}),
+		get(one+"/shares", with(s.listShares), doc{
+			id: "listShares", summary: "Read-only links, newest first", answers: answers{200: jsonOf[shareList]()}}),
+		del(one+"/shares/{share}", with(s.deleteShare), doc{
+			id: "deleteShare", summary: "Revoke a read-only link", answers: answers{204: nothing}}),
 		post(one+"/terminals", with(s.notYet), later("createTerminal", "Open a shell")),
 		get(one+"/terminals", with(s.notYet), later("listTerminals", "List shells")),
 		del(one+"/terminals/{tid}", with(s.notYet), later("deleteTerminal", "Close a shell")),
@@ -137,3 +148,4 @@ func del(path string, handle func(*call) error, d doc) route {
 
 func (r route) opened() route   { r.open = true; return r }
 func (r route) socketed() route { r.socket = true; return r }
+func (r route) readable() route { r.shared = true; return r }

@@ -77,9 +77,6 @@ func TestRequestsThatFailAreProblems(t *testing.T) {
 		{"terminals", request{method: "POST", path: one + "/terminals", body: `{"rows":1,"cols":1}`}, 501, "not_implemented"},
 		{"terminal list", request{path: one + "/terminals"}, 501, "not_implemented"},
 		{"terminal", request{method: "DELETE", path: one + "/terminals/t"}, 501, "not_implemented"},
-		{"document", request{path: one + "/document"}, 501, "not_implemented"},
-		{"document to save", request{method: "PUT", path: one + "/document", body: `{}`}, 501, "not_implemented"},
-		{"shares", request{method: "POST", path: one + "/shares"}, 501, "not_implemented"},
 		{"packages of no session", request{method: "POST", path: "/v1/sessions/none/packages"}, 404, "session_not_found"},
 		{"packages without a token", request{method: "POST", path: one + "/packages", token: "-"}, 401, "unauthorized"},
 	} {
@@ -161,7 +158,7 @@ func TestCreateAnswersWithLocation(t *testing.T) {
 
 func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 	h := start(t)
-	for _, path := range []string{"/", "/static/app.js", "/nothing", "/v1/sessions", "/healthz"} {
+	for _, path := range []string{"/", "/static/assets/app.js", "/nothing", "/v1/sessions", "/healthz"} {
 		r := h.do(request{method: "GET", path: path})
 		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff",
 			"Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"} {

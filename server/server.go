@@ -51,6 +51,7 @@ type Server struct {
 	page     *page
 	openapi  []byte
 	sockets  crowd
+	visitors visitors
 
 	drainOnce sync.Once
 	draining  chan struct{}

@@ -35,8 +35,9 @@ type socket struct {
 	wire    *wire
 	reader  *session.Reader
 	usage   bool
-	frames  chan frame  // closed by read
-	replies chan []byte // from work
+	revoked <-chan struct{} // of a share, which may only read; nil for an owner
+	frames  chan frame      // closed by read
+	replies chan []byte     // from work
 	over    chan struct{}
 	readEnd chan struct{}
 	readErr error // valid once readEnd is closed
@@ -83,7 +84,7 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	}
 	s.metrics.sockets.Inc()
 	defer s.metrics.sockets.Dec()
-	detach := sess.Attach()
+	detach := c.attach(sess)
 	defer detach()
 	info := sess.Info(c.command())
 	if !given {
@@ -100,6 +101,9 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 		replies: make(chan []byte),
 		over:    make(chan struct{}),
 		readEnd: make(chan struct{}),
+	}
+	if c.visit != nil {
+		k.revoked = c.ctx().Done()
 	}
 	k.run(c.command(), info)
 	return nil
@@ -197,6 +201,7 @@ var (
 	gone     = farewell{}
 	deleted  = farewell{websocket.CloseNormalClosure, "session_deleted"}
 	shutdown = farewell{websocket.CloseGoingAway, "shutting_down"}
+	revoked  = farewell{websocket.ClosePolicyViolation, "share_revoked"}
 	lagging  = farewell{websocket.CloseTryAgainLater, "lagging; resume with after"}
 	broken   = farewell{websocket.CloseInternalServerErr, "internal_error"}
 	expired  = farewell{websocket.CloseInternalServerErr, "events_expired"}
@@ -251,6 +256,8 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 			return deleted
 		case <-ctx.Done():
 			return k.ending(ctx, ctx.Err())
+		case <-k.revoked:
+			return revoked
 		case <-k.readEnd:
 			return gone
 		}

@@ -1,4 +1,4 @@
-// Package web embeds the page: hand-written HTML, CSS and JavaScript, served as they are.
+// Package web embeds the page as it was built. Its sources are beside it; `make web` builds dist anew.
 package web
 
 import (
@@ -6,12 +6,13 @@ import (
 	"io/fs"
 )
 
-//go:embed static
-var static embed.FS
+//go:embed all:dist
+var dist embed.FS
 
-// FS is the page's files: index.html for who is known, login.html for who is not, and what they load.
+// FS is what was built: index.html for who is known, login.html for who is not, assets with what they load, and
+// sandbox with the frames for output that is not trusted.
 func FS() fs.FS {
-	files, err := fs.Sub(static, "static")
+	files, err := fs.Sub(dist, "dist")
 	if err != nil { // the directory is embedded
 		panic(err)
 	}

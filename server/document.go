@@ -1,0 +1,74 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// getDocument is the arrangement of the notebook page; its ETag is the revision.
+func (s *Server) getDocument(c *call, sess *session.Session) error {
+	doc, err := sess.Document(c.ctx())
+	if err != nil {
+		return err
+	}
+	return answerDocument(c, http.StatusOK, doc)
+}
+
+func answerDocument(c *call, status int, doc api.Document) error {
+	c.Header("ETag", revisionTag(doc.Revision))
+	return c.answer(status, doc)
+}
+
+func revisionTag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
+
+// putDocument saves the document in place of the revision that If-Match names. Without one, and without a revision in
+// the body, only a document that was never saved is replaced.
+func (s *Server) putDocument(c *call, sess *session.Session) error {
+	var req api.DocumentRequest
+	if err := readJSON(c, &req, false); err != nil {
+		return err
+	}
+	revision, err := s.wantedRevision(c, sess, req)
+	if err != nil {
+		return err
+	}
+	doc, err := sess.PutDocument(c.command(), revision, req)
+	var refused *api.Error
+	if errors.As(err, &refused) && refused.Code == api.CodeRevisionConflict {
+		now, readErr := sess.Document(c.ctx())
+		if readErr != nil {
+			return readErr
+		}
+		c.Header("ETag", revisionTag(now.Revision))
+		conflict := *refused
+		conflict.Document = &now
+		return &conflict
+	}
+	if err != nil {
+		return err
+	}
+	return answerDocument(c, http.StatusOK, doc)
+}
+
+func (s *Server) wantedRevision(c *call, sess *session.Session, req api.DocumentRequest) (int64, error) {
+	match := strings.TrimSpace(c.GetHeader("If-Match"))
+	switch {
+	case match == "*":
+		now, err := sess.Document(c.ctx())
+		return now.Revision, err
+	case match != "":
+		revision, ok := parseSeq(strings.Trim(strings.TrimPrefix(match, "W/"), `"`))
+		if !ok {
+			return -1, nil // of something else: it cannot be the present one
+		}
+		return revision, nil
+	case req.Revision != nil:
+		return *req.Revision, nil
+	}
+	return 0, nil
+}

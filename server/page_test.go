@@ -1,0 +1,97 @@
+package server_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestThePagesFilesAreThereAndCompressed(t *testing.T) {
+	h := start(t)
+	index := h.do(request{method: "GET", path: "/", token: "-", header: map[string]string{"Cookie": h.cookie()}})
+	login := h.do(request{method: "GET", path: "/", token: "-"})
+	found := regexp.MustCompile(`(?:src|href)="(/static/[^"]+)"`).FindAllStringSubmatch(string(index.body)+string(login.body), -1)
+	if len(found) < 5 {
+		t.Fatalf("the pages name %d files", len(found))
+	}
+	script := 0
+	for _, m := range found {
+		plain := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "identity"}})
+		if plain.status != 200 || plain.header.Get("ETag") == "" {
+			t.Errorf("%s: status %d, ETag %q", m[1], plain.status, plain.header.Get("ETag"))
+		}
+		packed := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "br, gzip;q=0.9"}})
+		if packed.header.Get("Content-Encoding") != "gzip" {
+			continue
+		}
+		r, err := gzip.NewReader(bytes.NewReader(packed.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(r); err != nil || !bytes.Equal(data, plain.body) {
+			t.Errorf("%s is another one when compressed: %v", m[1], err)
+		}
+		if packed.header.Get("ETag") == plain.header.Get("ETag") {
+			t.Errorf("%s has one ETag for two encodings", m[1])
+		}
+		again := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{
+			"Accept-Encoding": "gzip", "If-None-Match": packed.header.Get("ETag")}})
+		if again.status != 304 || len(again.body) > 0 {
+			t.Errorf("%s again: %d", m[1], again.status)
+		}
+		if strings.HasSuffix(m[1], ".js") {
+			script += len(packed.body)
+		}
+	}
+	if script == 0 || script > 220<<10 {
+		t.Errorf("the first load takes %d bytes of compressed scripts, want at most %d", script, 220<<10)
+	}
+	t.Logf("first load: %d bytes of compressed scripts", script)
+}
+
+func TestThePageHasAPolicyWithAFreshNonce(t *testing.T) {
+	h := start(t)
+	seen := map[string]bool{}
+	for range 3 {
+		page := h.do(request{method: "GET", path: "/", token: "-", header: map[string]string{"Cookie": h.cookie()}})
+		policy := page.header.Get("Content-Security-Policy")
+		m := regexp.MustCompile(`'nonce-([^']+)'`).FindStringSubmatch(policy)
+		if m == nil || !strings.Contains(string(page.body), `content="`+m[1]+`"`) {
+			t.Fatalf("the policy %q has no nonce that the page knows", policy)
+		}
+		seen[m[1]] = true
+		for _, want := range []string{"default-src 'none'", "script-src 'self';", "frame-ancestors 'none'", "connect-src 'self'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("the policy %q lacks %s", policy, want)
+			}
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("%d nonces for 3 pages", len(seen))
+	}
+}
+
+func TestFramesAreSandboxedByTheirHeader(t *testing.T) {
+	h := start(t)
+	for frame, want := range map[string]string{
+		"static": "script-src 'sha256-", "live": "script-src 'unsafe-inline' 'unsafe-eval' blob: data:", "data": "'strict-dynamic'",
+	} {
+		r := h.do(request{method: "GET", path: "/sandbox/" + frame, token: "-"})
+		policy := r.header.Get("Content-Security-Policy")
+		for _, part := range []string{want, "sandbox allow-scripts;", "default-src 'none'", "connect-src 'none'", "frame-src 'none'",
+			"form-action 'none'", "frame-ancestors 'self'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%s: the policy %q lacks %s", frame, policy, part)
+			}
+		}
+		if strings.Contains(policy, "allow-same-origin") || r.status != 200 {
+			t.Errorf("%s: %d, %q", frame, r.status, policy)
+		}
+	}
+	if r := h.do(request{method: "GET", path: "/sandbox/other", token: "-"}); r.status != 404 {
+		t.Errorf("another frame: %d", r.status)
+	}
+}

@@ -1,0 +1,71 @@
+// What the log says about a session. Values are never changed: what an event does not touch stays the same object.
+
+import type { Bundle, Limit, SessionState, Status, Truncated } from "../proto/types";
+import type { Rope } from "./rope";
+
+export interface StreamOutput { kind: "stream"; name: "stdout" | "stderr"; text: Rope; truncated?: Truncated }
+export interface DataOutput { kind: "data"; data: Bundle; metadata: Bundle; displayID?: string; count?: number }
+export interface ErrorOutput { kind: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit }
+export interface InputOutput { kind: "input"; requestID: string; prompt: string; password: boolean; how?: string }
+export type Output = StreamOutput | DataOutput | ErrorOutput | InputOutput;
+
+export interface MadeFile { path: string; change: string; size?: number; mediaType?: string; url?: string }
+
+// Run is one execution.
+export interface Run {
+  id: string;
+  code: string;
+  status: Status;
+  reason?: string;
+  lost: boolean; // its variables went
+  silent: boolean;
+  count: number | null;
+  generation: number;
+  queuedSeq: number;
+  queuedAt: string;
+  startedAt?: string;
+  durationMs?: number;
+  peakMemory?: number;
+  truncatedBytes: number;
+  outputs: readonly Output[];
+  clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
+  files: readonly MadeFile[];
+}
+
+export interface KernelNote {
+  seq: number;
+  time: string;
+  kind: "died" | "reset";
+  reason: string;
+  generation: number;
+  signal?: string;
+  exitCode?: number;
+  limit?: Limit;
+}
+
+export interface LogState {
+  seq: number; // of the last event; 0: none
+  state: SessionState;
+  reason?: string;
+  generation: number;
+  runs: ReadonlyMap<string, Run>; // in the order they were queued
+  open: readonly string[]; // ids of runs that are queued or running, oldest first
+  displays: ReadonlyMap<string, readonly string[]>; // display id to ids of runs that show it
+  notes: readonly KernelNote[];
+  asked?: InputOutput & { runID: string };
+  documentRevision: number; // the last one that the log told of; 0: none
+}
+
+export const empty: LogState = {
+  seq: 0,
+  state: "starting",
+  generation: 1,
+  runs: new Map(),
+  open: [],
+  displays: new Map(),
+  notes: [],
+  documentRevision: 0,
+};
+
+export const running = (run: Run | undefined): boolean => run?.status === "running";
+export const ended = (run: Run): boolean => run.status !== "queued" && run.status !== "running";

@@ -1,0 +1,75 @@
+// The HTTP API, as far as the page uses it. Every failure is a Refused with a sentence for people.
+
+import type { Document, FileEntry, Problem, Session } from "./types";
+
+export class Refused extends Error {
+  constructor(readonly status: number, readonly code: string, detail: string) {
+    super(detail);
+  }
+}
+
+export const sessionPath = (id: string, rest = ""): string => `/v1/sessions/${encodeURIComponent(id)}${rest}`;
+
+export const filePath = (id: string, path: string): string =>
+  sessionPath(id, `/files/${path.split("/").map(encodeURIComponent).join("/")}`);
+
+export async function refusal(answer: Response): Promise<Refused> {
+  try {
+    const problem = (await answer.json()) as Problem;
+    return new Refused(answer.status, problem.code, problem.detail);
+  } catch {
+    return new Refused(answer.status, "", `The server answered ${answer.status} ${answer.statusText}.`);
+  }
+}
+
+async function send(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(path, {
+      method,
+      headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
+      body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
+    });
+  } catch {
+    throw new Refused(0, "unreachable", "The server cannot be reached. Nothing is lost; try again in a moment.");
+  }
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+export async function call<T>(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<T> {
+  const answer = await send(method, path, body, headers);
+  return (answer.status === 204 ? undefined : await answer.json()) as T;
+}
+
+export const listSessions = async (): Promise<Session[]> =>
+  (await call<{ items: Session[] }>("GET", "/v1/sessions?limit=200")).items;
+
+export const listFiles = async (id: string, folder: string): Promise<FileEntry[]> =>
+  (await call<{ items: FileEntry[] }>("GET", sessionPath(id, `/files${folder ? `?path=${encodeURIComponent(folder)}` : ""}`))).items;
+
+export const getDocument = (id: string): Promise<Document> => call("GET", sessionPath(id, "/document"));
+
+export const putDocument = (id: string, doc: Document): Promise<Document> => {
+  const { title, through, cells } = doc;
+  return call("PUT", sessionPath(id, "/document"), { title, through, cells }, { "If-Match": `"${doc.revision}"` });
+};
+
+// upload sends one file and tells how far it is, from 0 to 1. fetch cannot tell that.
+export function upload(id: string, path: string, file: Blob, progress: (part: number) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("PUT", filePath(id, path));
+    request.upload.onprogress = (e) => progress(e.total ? e.loaded / e.total : 0);
+    request.onerror = () => reject(new Refused(0, "unreachable", `The upload of ${path} broke off; the server cannot be reached.`));
+    request.onload = () => {
+      if (request.status < 300) return resolve();
+      let problem: Partial<Problem> = {};
+      try {
+        problem = JSON.parse(request.responseText) as Problem;
+      } catch { /* no problem document: the status has to do */ }
+      reject(new Refused(request.status, problem.code ?? "", problem.detail ?? `The upload of ${path} was refused (${request.status}).`));
+    };
+    request.send(file);
+  });
+}

@@ -1,0 +1,183 @@
+// A session's WebSocket that connects again by itself and goes on where the log was left.
+
+import { Refused } from "./rest";
+import type { Event, Hello, Problem, Reply, Session, UsageFrame } from "./types";
+
+const firstDelay = 250;
+const lastDelay = 10_000;
+
+export type Link = "connecting" | "up" | "down";
+
+export interface Listener {
+  hello(session: Session): void;
+  event(event: Event): void;
+  usage(frame: UsageFrame): void;
+  link(link: Link): void;
+  changed(): void; // the log is another one: forget what came from it
+  gone(): void; // the session was deleted
+  refused(status: number): void; // 401: the token is not valid (any more)
+}
+
+// Host is what the socket needs of the browser, so that it can be tested without one.
+export interface Host {
+  open(after: number, logID: string | undefined): WebSocket;
+  probe(): Promise<{ status: number; logID?: string }>;
+  later(work: () => void, ms: number): () => void;
+}
+
+interface Asked { text: string; again: boolean; resolve(result: unknown): void; reject(error: Error): void }
+
+export class SessionSocket {
+  private socket: WebSocket | undefined;
+  private logID: string | undefined;
+  private delay = firstDelay;
+  private serial = 0;
+  private ended = false;
+  private cancel: () => void = () => {};
+  private readonly waiting = new Map<string, Asked>();
+
+  // position is the last seq that the page has; 0 begins at the log's start.
+  constructor(private readonly host: Host, private readonly position: () => number, private readonly on: Listener) {}
+
+  start(): void {
+    if (this.ended) return;
+    this.on.link("connecting");
+    const socket = this.host.open(this.position(), this.logID);
+    this.socket = socket;
+    socket.onmessage = (message) => this.take(JSON.parse(String(message.data)) as Hello | Reply | UsageFrame | Event);
+    socket.onclose = (close) => this.closed(close.code, close.reason);
+  }
+
+  // hurry connects at once, when the browser says that it is online again or the page is looked at.
+  hurry(): void {
+    if (this.ended || !this.socket || this.socket.readyState < 2) return;
+    this.cancel();
+    this.delay = firstDelay;
+    void this.again();
+  }
+
+  end(): void {
+    this.ended = true;
+    this.cancel();
+    this.socket?.close();
+    this.rejectAll(() => true);
+  }
+
+  // ask sends a frame and resolves with its reply. A frame that may come twice survives a lost connection: the server
+  // knows it by its id.
+  ask<T = unknown>(fields: object, options: { id?: string; again?: boolean } = {}): Promise<T> {
+    const { id = `f${++this.serial}`, again = false } = options;
+    return new Promise<T>((resolve, reject) => {
+      const up = this.socket?.readyState === 1;
+      if (!up && (!again || this.ended)) {
+        reject(new Refused(0, "unreachable", "There is no connection to the server; try again in a moment."));
+        return;
+      }
+      const text = JSON.stringify({ id, ...fields });
+      this.waiting.set(id, { text, again, resolve: resolve as (result: unknown) => void, reject });
+      if (up) this.socket?.send(text);
+    });
+  }
+
+  private take(frame: Hello | Reply | UsageFrame | Event): void {
+    if ("seq" in frame) {
+      this.on.event(frame);
+      return;
+    }
+    switch (frame.type) {
+      case "hello":
+        this.delay = firstDelay;
+        this.logID = frame.session.log_id;
+        this.on.hello(frame.session);
+        this.on.link("up");
+        for (const asked of this.waiting.values()) this.socket?.send(asked.text); // only those that may come twice
+        return;
+      case "reply":
+        this.answer(frame);
+        return;
+      case "usage":
+        this.on.usage(frame);
+    }
+  }
+
+  private answer(reply: Reply): void {
+    const asked = this.waiting.get(reply.id ?? "");
+    if (!asked) return;
+    this.waiting.delete(reply.id ?? "");
+    if (reply.ok) {
+      asked.resolve(reply.result);
+      return;
+    }
+    const problem: Partial<Problem> = reply.error ?? {};
+    asked.reject(new Refused(problem.status ?? 500, problem.code ?? "", problem.detail ?? "The server refused this."));
+  }
+
+  private rejectAll(which: (asked: Asked) => boolean): void {
+    for (const [id, asked] of this.waiting) {
+      if (!which(asked)) continue;
+      this.waiting.delete(id);
+      asked.reject(new Refused(0, "unreachable", "The connection was lost; try again in a moment."));
+    }
+  }
+
+  private closed(code: number, reason: string): void {
+    if (this.ended) return;
+    this.on.link("down");
+    this.rejectAll((asked) => !asked.again);
+    if (code === 1000 && reason === "session_deleted") {
+      this.end();
+      this.on.gone();
+      return;
+    }
+    this.cancel = this.host.later(() => void this.again(), this.delay * (0.75 + Math.random() / 2));
+    this.delay = Math.min(this.delay * 2, lastDelay);
+  }
+
+  // again asks first what a browser does not tell of a failed handshake.
+  private async again(): Promise<void> {
+    try {
+      const { status, logID } = await this.host.probe();
+      if (this.ended) return;
+      if (status === 401) {
+        this.end();
+        this.on.refused(status);
+        return;
+      }
+      if (status === 404) {
+        this.end();
+        this.on.gone();
+        return;
+      }
+      if (logID && this.logID && logID !== this.logID) {
+        this.logID = undefined;
+        this.on.changed();
+      }
+    } catch {
+      // The server is not there; the attempt below fails alike, and is made again later.
+    }
+    this.start();
+  }
+}
+
+// browserHost is the real one.
+export function browserHost(id: string): Host {
+  const path = `/v1/sessions/${encodeURIComponent(id)}`;
+  return {
+    open(after, logID) {
+      const url = new URL(`${path}/ws`, location.href);
+      url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+      url.searchParams.set("after", String(after));
+      if (logID) url.searchParams.set("log_id", logID);
+      url.searchParams.set("usage", "1");
+      return new WebSocket(url, "talaria.v1");
+    },
+    async probe() {
+      const answer = await fetch(path);
+      return { status: answer.status, logID: answer.ok ? ((await answer.json()) as Session).log_id : undefined };
+    },
+    later(work, ms) {
+      const timer = setTimeout(work, ms);
+      return () => clearTimeout(timer);
+    },
+  };
+}

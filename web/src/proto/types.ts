@@ -1,0 +1,115 @@
+// The words on the wire that the page uses; docs/api.md has them all. Fields that the page does not read are left out.
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type Bundle = { [mime: string]: Json };
+
+export interface Limit { name: string; value: number; used: number }
+
+export interface Limits {
+  memory_bytes: number;
+  cpus: number;
+  pids: number;
+  disk_bytes: number;
+  execution_timeout_s: number;
+  output_bytes: number;
+}
+
+export interface Usage {
+  memory_bytes: number;
+  peak_memory_bytes?: number;
+  cpu_seconds: number;
+  disk_bytes: number;
+  pids: number;
+  processes: { pid: number; name: string }[];
+}
+
+export type SessionState = "starting" | "idle" | "busy" | "hibernated" | "dead";
+
+export interface Session {
+  id: string;
+  name: string;
+  state: SessionState;
+  reason?: string;
+  environment: string;
+  isolation: { tier: string; layers: string[] };
+  limits: Limits;
+  network: { mode: "none" | "allow" | "full"; allow?: string[] };
+  idle_timeout_s: number;
+  reap_at?: string;
+  metadata: { [key: string]: string };
+  execution_count: number;
+  log_id: string;
+  first_seq: number;
+  last_seq: number;
+  kernel: { generation: number; python: string; started_at: string | null };
+  usage: Usage;
+  created_at: string;
+  last_active_at: string;
+}
+
+export type Status = "queued" | "running" | "ok" | "error" | "timeout" | "interrupted" | "cancelled" | "died";
+
+export interface Execution {
+  id: string;
+  execution_count: number | null;
+  code: string;
+  status: Status;
+  reason?: string;
+  state: "kept" | "lost";
+  generation: number;
+  usage: { duration_ms: number; cpu_ms: number; peak_memory_bytes: number };
+  truncated_bytes: number;
+  started_at: string | null;
+  finished_at: string | null;
+}
+
+export interface Truncated { bytes: number; sha256: string; url: string }
+
+interface Head { seq: number; time: string; execution_id?: string }
+
+export type Event = Head & (
+  | { type: "session_state"; state: SessionState; reason?: string }
+  | { type: "execution_queued"; code: string }
+  | { type: "execution_started"; code: string; execution_count: number | null }
+  | { type: "execution_finished"; execution: Execution }
+  | { type: "stream"; name: "stdout" | "stderr"; text: string; truncated?: Truncated }
+  | { type: "display_data" | "update_display_data"; data: Bundle; metadata: Bundle; display_id?: string }
+  | { type: "execute_result"; data: Bundle; metadata: Bundle; execution_count: number }
+  | { type: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit }
+  | { type: "clear_output"; wait: boolean }
+  | { type: "input_request"; request_id: string; prompt: string; password: boolean }
+  | { type: "input_closed"; request_id: string; how: string }
+  | { type: "artifact"; path: string; change: string; size?: number; media_type?: string; url?: string }
+  | { type: "kernel_died"; reason: string; generation: number; exit_code?: number; signal?: string; limit?: Limit }
+  | { type: "kernel_reset"; reason: string; generation: number }
+  | { type: "document_changed"; revision: number }
+);
+
+export interface UsageFrame { type: "usage"; usage: Usage; limits: Limits; reap_at?: string }
+
+export interface Problem { type: string; title: string; status: number; detail: string; code: string }
+
+export interface Reply { type: "reply"; id: string | null; ok: boolean; result?: unknown; error?: Problem }
+
+export interface Hello { type: "hello"; protocol: number; session: Session }
+
+export interface FileEntry {
+  name: string;
+  path: string;
+  kind: "file" | "directory" | "symlink" | "other";
+  size: number;
+  modified_at: string;
+  media_type?: string;
+}
+
+export interface Variable { name: string; type: string; shape?: number[] | string; size_bytes?: number; preview: string }
+
+export interface Completion { matches: string[]; cursor_start: number; cursor_end: number }
+
+export interface Inspection { found: boolean; data: Bundle }
+
+// One cell of the notebook page. id is unique in its document.
+export interface Cell { id: string; cell_type: "code" | "markdown" | "raw"; source: string }
+
+// The page's arrangement. Executions that were queued up to `through` are in it, or were taken out of it on purpose.
+export interface Document { revision: number; title: string; through: number; imported: boolean; cells: Cell[] }

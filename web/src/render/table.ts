@@ -1,0 +1,80 @@
+// A table as a cell shows it: bounded rows of a DataFrame, with their types and the true number of rows.
+
+import type { Json } from "../proto/types";
+
+export interface Field { name: string; type: string; dtype?: string; nulls?: number; index: boolean }
+export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean }
+
+const maxFields = 500;
+
+type Obj = { [key: string]: Json };
+const isObject = (value: Json | undefined): value is Obj => typeof value === "object" && value !== null && !Array.isArray(value);
+const number = (value: Json | undefined): number | undefined => (typeof value === "number" && Number.isFinite(value) ? value : undefined);
+
+// parseTable reads application/vnd.dataresource+json. Rows are objects by field name, or lists in the fields' order.
+export function parseTable(value: Json): Table | undefined {
+  if (!isObject(value) || !Array.isArray(value["data"])) return undefined;
+  const schema = isObject(value["schema"]) ? value["schema"] : {};
+  const given = Array.isArray(schema["fields"]) ? schema["fields"] : [];
+  const keys = [schema["primaryKey"] ?? []].flat().filter((k): k is string => typeof k === "string");
+  const dtypes = isObject(value["dtypes"]) ? value["dtypes"] : {};
+  const nulls = isObject(value["null_counts"]) ? value["null_counts"] : isObject(value["nulls"]) ? value["nulls"] : {};
+  const fields: Field[] = given.filter(isObject).slice(0, maxFields).map((f) => {
+    const name = String(f["name"] ?? "");
+    const dtype = f["dtype"] ?? dtypes[name];
+    return {
+      name, type: String(f["type"] ?? "any"), index: keys.includes(name),
+      dtype: typeof dtype === "string" ? dtype : undefined,
+      nulls: number(f["null_count"]) ?? number(f["nulls"]) ?? number(nulls[name]),
+    };
+  });
+  const rows: Json[][] = [];
+  for (const row of value["data"]) {
+    if (Array.isArray(row)) rows.push(row.slice(0, maxFields));
+    else if (isObject(row)) {
+      if (!fields.length) fields.push(...Object.keys(row).slice(0, maxFields).map((name) => ({ name, type: "any", index: false })));
+      rows.push(fields.map((f) => row[f.name] ?? null));
+    }
+  }
+  if (!fields.length && rows.length) return undefined;
+  const total = number(value["total_rows"]) ?? number(value["total"]) ?? number(value["row_count"]) ?? rows.length;
+  return { fields, rows, total: Math.max(total, rows.length), cut: total > rows.length || value["truncated"] === true };
+}
+
+export interface Order { column: number; down: boolean }
+
+// sorted puts rows in order, by the first column first. Empty values come last either way; equal rows keep their places.
+export function sorted(rows: readonly Json[][], orders: readonly Order[]): Json[][] {
+  if (!orders.length) return [...rows];
+  return [...rows].sort((a, b) => {
+    for (const { column, down } of orders) {
+      const order = compare(a[column] ?? null, b[column] ?? null, down);
+      if (order) return order;
+    }
+    return 0;
+  });
+}
+
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+function compare(a: Json, b: Json, down: boolean): number {
+  if (a === null || b === null) return Number(a === null) - Number(b === null);
+  const order = typeof a === "number" && typeof b === "number" ? a - b : collator.compare(show(a), show(b));
+  return down ? -order : order;
+}
+
+export const numeric = (field: Field): boolean => field.type === "integer" || field.type === "number";
+
+export function show(value: Json | undefined): string {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "string") return value;
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(7)));
+  return typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value);
+}
+
+export function toCSV(table: Table): string {
+  const quote = (text: string) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const full = (value: Json | undefined) => (typeof value === "number" ? String(value) : show(value));
+  return [table.fields.map((f) => quote(f.name)), ...table.rows.map((row) => row.map((v) => quote(full(v))))]
+    .map((line) => line.join(",")).join("\r\n") + "\r\n";
+}

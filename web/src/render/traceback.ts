@@ -1,0 +1,60 @@
+// A traceback as parts: the user's own frames stay open, runs of library frames fold.
+
+import { settled } from "../ansi/screen";
+
+export interface Frame { file: string; line: number; name: string; text: string; mine: boolean; cell?: number }
+export interface Part { kind: "text" | "frames"; text: string; frames: Frame[]; mine: boolean; library: string }
+
+const plainFrame = /^ {2}File "([^"\n]+)", line (\d+)(?:, in (.*))?$/;
+const ipythonFrame = /^(?:Cell In\s?\[(\d+)\], line (\d+)|File (\S+?):(\d+), in (.+)|Input In \[(\d+)\], in .*)/;
+
+function frameOf(line: string): Frame | undefined {
+  const p = plainFrame.exec(line);
+  if (p) {
+    const file = p[1] ?? "";
+    const cell = /^<cell (\d+)>$/.exec(file) ?? /^<ipython-input-(\d+)-/.exec(file);
+    const mine = /^</.test(file) && !/^<frozen/.test(file) || file.startsWith("/workspace");
+    return { file, line: Number(p[2]), name: p[3] ?? "", text: line, mine, cell: cell ? Number(cell[1]) : undefined };
+  }
+  const i = ipythonFrame.exec(line);
+  if (!i) return undefined;
+  if (i[1] ?? i[6]) return { file: "", line: Number(i[2] ?? 0), name: "", text: line, mine: true, cell: Number(i[1] ?? i[6]) };
+  return { file: i[3] ?? "", line: Number(i[4]), name: i[5] ?? "", text: line, mine: (i[3] ?? "").includes("/workspace") };
+}
+
+export function parts(traceback: readonly string[]): Part[] {
+  const out: Part[] = [];
+  let frame: Frame | undefined;
+  for (const line of traceback.flatMap((piece) => settled(piece).split("\n"))) {
+    const found = frameOf(line);
+    if (found) {
+      frame = found;
+      const last = out.at(-1);
+      if (last?.kind === "frames" && last.mine === found.mine) last.frames.push(frame);
+      else out.push({ kind: "frames", text: "", frames: [frame], mine: found.mine, library: "" });
+      continue;
+    }
+    if (frame && /^\s|^$|^-+>/.test(line)) {
+      frame.text += `\n${line}`;
+      continue;
+    }
+    frame = undefined;
+    const last = out.at(-1);
+    if (last?.kind === "text") last.text += `\n${line}`;
+    else out.push({ kind: "text", text: line, frames: [], mine: true, library: "" });
+  }
+  for (const part of out) part.library = libraryOf(part.frames);
+  return out;
+}
+
+// libraryOf names the library of folded frames, where they are of one.
+function libraryOf(frames: readonly Frame[]): string {
+  const names = new Set(frames.map((f) => /\/(?:site|dist)-packages\/([^/]+)/.exec(f.file)?.[1] ?? /\/python3[^/]*\/([^/]+?)(?:\.py|\/)/.exec(f.file)?.[1] ?? "").filter(Boolean));
+  return names.size === 1 ? [...names][0] ?? "" : names.size ? "libraries" : "Python";
+}
+
+// lineIn is the last line of a run's own cell that the traceback names, for a mark beside it.
+export function lineIn(traceback: readonly string[], cell: number | null): number | undefined {
+  if (cell === null) return undefined;
+  return parts(traceback).flatMap((part) => part.frames).findLast((f) => f.cell === cell)?.line;
+}

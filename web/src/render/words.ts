@@ -1,0 +1,73 @@
+// What a state means, in plain sentences.
+
+import type { Limit, Session, Status } from "../proto/types";
+import type { Run } from "../log/state";
+import { bytes, count, duration } from "./format";
+
+const limitNames: Record<string, string> = {
+  memory_bytes: "memory", disk_bytes: "disk space", disk_inodes: "the number of files", pids: "processes and threads",
+  tmp_bytes: "temporary space", execution_timeout_s: "time",
+};
+
+export function limitWords(limit: Limit): string {
+  const amount = limit.name.endsWith("_bytes") ? bytes : count;
+  return `the limit of ${limitNames[limit.name] ?? limit.name} (${amount(limit.value)}; ${amount(limit.used)} used)`;
+}
+
+// whyWords says why a kernel went.
+export function whyWords(reason: string | undefined, exitCode?: number): string {
+  const [kind = "", detail = ""] = (reason ?? "").split(/:(.*)/s);
+  switch (kind) {
+    case "memory_limit": return "it used all of its memory";
+    case "disk_limit": return "it wrote far past its disk space";
+    case "out_of_memory": return "the machine ran out of memory";
+    case "timeout": return "it ran past its time-out and ignored the interrupt";
+    case "idle_timeout": return "it was idle for long; files are kept";
+    case "reset": return "it was reset";
+    case "deleted": return "the session was deleted";
+    case "exit": return `its process ended by itself (exit code ${detail || exitCode})`;
+    case "signal": return `its process was ended by ${detail}`;
+    case "server_shutdown": return "the operator ended it";
+    case "server_crash": return "the server crashed";
+    case "host_crash": return "the process that runs kernels went away, or the machine did";
+    case "start_failed": return "its sandbox could not be started";
+    case "control_closed":
+    case "sandbox_lost": return "the cell broke its own sandbox";
+    case "restart": return "the server was started anew";
+    case "died": return "the last one had died";
+    case "": return "for no known reason";
+  }
+  return kind.replaceAll("_", " ");
+}
+
+export interface Told { word: string; sentence: string; tone: "quiet" | "running" | "bad" | "waiting" }
+
+const kept = (run: Run): string => (run.lost ? "Variables are lost; files are kept." : "Variables are kept.");
+
+// runWords tells how a run went, and what became of the variables wherever that is in question.
+export function runWords(run: Run, asked: boolean, ahead: number): Told {
+  const limit = run.outputs.find((o) => o.kind === "error" && o.limit);
+  switch (run.status as Status) {
+    case "queued": return { word: "queued", sentence: ahead > 0 ? `Waits for ${ahead === 1 ? "one cell" : `${ahead} cells`} before it.` : "Waits for its turn.", tone: "waiting" };
+    case "running": return asked
+      ? { word: "needs input", sentence: "Waits for your answer.", tone: "waiting" }
+      : { word: "running", sentence: "Running.", tone: "running" };
+    case "ok": return { word: "done", sentence: run.durationMs === undefined ? "Done." : `Ran in ${duration(run.durationMs)}.`, tone: "quiet" };
+    case "error": return limit?.kind === "error" && limit.limit
+      ? { word: "limit", sentence: `Stopped at ${limitWords(limit.limit)}. ${kept(run)}`, tone: "bad" }
+      : { word: "error", sentence: "Ended with an error.", tone: "bad" };
+    case "timeout": return { word: "timed out", sentence: `Stopped: it ran past its time-out. ${kept(run)}`, tone: "bad" };
+    case "interrupted": return { word: "stopped", sentence: `Stopped on request. ${kept(run)}`, tone: "bad" };
+    case "cancelled": return { word: "not run", sentence: `Never started: ${cancelWords(run.reason)}.${run.lost ? " Variables are lost." : ""}`, tone: "quiet" };
+    case "died": return { word: "died", sentence: `Python ended: ${whyWords(run.reason)}. ${kept(run)}`, tone: "bad" };
+  }
+}
+
+function cancelWords(reason: string | undefined): string {
+  if (reason === "interrupted") return "the queue was stopped";
+  if (reason === "stop_on_error") return "a cell before it failed";
+  return `Python ended before its turn, because ${whyWords(reason)}`;
+}
+
+export const networkWords = (network: Session["network"]): string =>
+  network.mode === "none" ? "no network" : network.mode === "full" ? "full network" : `network: ${(network.allow ?? []).join(", ") || "nothing allowed"}`;

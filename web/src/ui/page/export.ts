@@ -1,0 +1,93 @@
+// The notebook as one HTML file without any script, to be read anywhere. All of it is built as elements and text.
+
+import { settled } from "../../ansi/screen";
+import type { Output } from "../../log/state";
+import { describe, view } from "../../render/mime";
+import { parseTable, show } from "../../render/table";
+import type { Notebook } from "./notebook.svelte";
+
+const style = `body{max-width:860px;margin:48px auto;padding:0 24px;font:17px/1.6 "Source Serif 4",Georgia,serif;color:#1b1a17;background:#fbfaf7}
+pre{font:13px/20px "JetBrains Mono",ui-monospace,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:8px 0}
+.code{border-left:1px solid #dcd8cc;padding-left:12px}.stderr{color:#6a665c}.error{color:#a3201d}img{max-width:100%}
+table{border-collapse:collapse;font:13px/20px system-ui,sans-serif}td,th{padding:2px 12px 2px 0;text-align:right}thead{border-bottom:1px solid #dcd8cc}
+iframe{width:100%;height:420px;border:0}`;
+
+export async function toPage(nb: Notebook): Promise<string> {
+  const { render } = await import("../../render/markdown");
+  const page = document.implementation.createHTMLDocument(nb.title);
+  const make = (tag: string, className = "", text = ""): HTMLElement => {
+    const element = page.createElement(tag);
+    if (className) element.className = className;
+    if (text) element.textContent = text;
+    return element;
+  };
+  const policy = page.createElement("meta");
+  policy.httpEquiv = "Content-Security-Policy";
+  policy.content = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-src 'self'";
+  const charset = page.createElement("meta");
+  charset.setAttribute("charset", "utf-8");
+  page.head.prepend(charset, policy);
+  page.head.append(make("style", "", style));
+  page.body.append(make("h1", "", nb.title));
+  for (const cell of nb.view.cells) {
+    if (cell.cell_type === "markdown") {
+      const prose = make("div");
+      prose.append(page.importNode(render(cell.source, (tex, display, into) => (into.textContent = display ? `$$${tex}$$` : `$${tex}$`)), true));
+      page.body.append(prose);
+      continue;
+    }
+    page.body.append(make("pre", "code", cell.source));
+    const run = nb.lastRun(cell.id);
+    for (const output of run?.outputs ?? nb.imported.get(cell.id)?.outputs ?? []) {
+      const shown = outputOf(output, make, `cell ${run?.count ?? ""}`);
+      if (shown) page.body.append(shown);
+    }
+  }
+  return `<!doctype html>\n${page.documentElement.outerHTML}\n`;
+}
+
+type Make = (tag: string, className?: string, text?: string) => HTMLElement;
+
+function outputOf(output: Output, make: Make, where: string): HTMLElement | undefined {
+  if (output.kind === "stream") return make("pre", output.name, settled(output.text.toString()));
+  if (output.kind === "error") return make("pre", "error", settled(output.traceback.join("\n")) || `${output.ename}: ${output.evalue}`);
+  if (output.kind === "input") return undefined;
+  const shown = view(output.data);
+  switch (shown.kind) {
+    case "image": {
+      const image = make("img") as HTMLImageElement;
+      image.src = shown.svg ? `data:image/svg+xml;base64,${base64(shown.data)}` : `data:${shown.mime};base64,${shown.data}`;
+      image.alt = describe(output.data, output.metadata, where);
+      return image;
+    }
+    case "table": {
+      const table = parseTable(shown.value);
+      if (!table) return undefined;
+      const element = make("table");
+      const head = make("tr");
+      head.append(...table.fields.map((f) => make("th", "", f.name)));
+      const thead = make("thead");
+      thead.append(head);
+      const body = make("tbody");
+      for (const row of table.rows.slice(0, 100)) {
+        const line = make("tr");
+        line.append(...row.map((value) => make("td", "", show(value))));
+        body.append(line);
+      }
+      element.append(thead, body);
+      return element;
+    }
+    case "html": {
+      const frame = make("iframe") as HTMLIFrameElement;
+      frame.setAttribute("sandbox", "");
+      frame.srcdoc = shown.html;
+      return frame;
+    }
+  }
+  const plain = output.data["text/plain"];
+  return make("pre", "", typeof plain === "string" ? settled(plain) : "");
+}
+
+function base64(text: string): string {
+  return btoa(String.fromCodePoint(...new TextEncoder().encode(text)));
+}

@@ -1,0 +1,454 @@
+// One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
+
+import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
+import { reduceAll } from "../../log/reduce";
+import { empty, type LogState, type Run } from "../../log/state";
+import { DocumentSync } from "../../log/sync";
+import { restored, Undo } from "../../log/undo";
+import { importedOutputs, type Imported, type Notebook as NotebookFile } from "../../ipynb/nbformat";
+import { call, getDocument, putDocument, Refused, sessionPath } from "../../proto/rest";
+import { browserHost, SessionSocket, type Link } from "../../proto/socket";
+import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Usage, UsageFrame, Variable } from "../../proto/types";
+import { duration } from "../../render/format";
+import { runWords, whyWords } from "../../render/words";
+import { withUsage, type CPU } from "./usage";
+
+export type Drawer = "" | "files" | "variables" | "timeline" | "about";
+export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
+
+const sliceMs = 8; // how long events are taken in before a frame is drawn
+
+export class Notebook {
+  log = $state.raw<LogState>(empty);
+  doc = $state.raw<Document>(noDocument);
+  session = $state.raw<Session>();
+  usage = $state.raw<Usage>();
+  limits = $state.raw<Limits>();
+  reapAt = $state<number>();
+  cpu = $state.raw<CPU>();
+  link = $state<Link>("connecting");
+  saved = $state<"saved" | "saving" | "unsaved">("saved");
+  loaded = $state(false);
+  gone = $state(false);
+  stopping = $state(0); // when an interrupt was asked for and nothing has stopped yet
+  caughtUp = $state(0); // lines that came after a lost connection
+
+  selected = $state("");
+  mode = $state<"command" | "edit">("command");
+  drawer = $state<Drawer>("");
+  dialog = $state<Dialog>("");
+  folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
+  said = $state("");
+  saidTone = $state<"quiet" | "bad">("quiet");
+  announced = $state(""); // for screen readers only
+  imported = $state.raw<ReadonlyMap<string, Imported>>(new Map());
+  filesChanged = $state(0);
+  clip = $state.raw<Cell[]>([]);
+
+  readonly view = $derived.by(() => withRuns(this.doc, this.log));
+  readonly runs = $derived.by(() => runsByCell(this.log));
+  readonly title = $derived.by(() => this.session?.name || this.session?.id || this.id);
+  readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
+
+  private readonly sync: DocumentSync;
+  private readonly socket: SessionSocket;
+  private readonly undoing = new Undo();
+  private pending: Event[] = [];
+  private scheduled = false;
+  private documentReady = false;
+  private helloSeq = -1;
+  private lostAt = 0; // seq when the connection was lost; 0: it was not
+  private saying: ReturnType<typeof setTimeout> | undefined;
+  private readonly ending = new AbortController();
+
+  constructor(readonly id: string, readonly readOnly: boolean) {
+    this.sync = new DocumentSync(
+      { get: () => getDocument(id), put: (doc) => putDocument(id, doc), later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
+      {
+        document: (doc) => (this.doc = doc),
+        saved: (state) => (this.saved = state),
+        conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
+      },
+    );
+    this.socket = new SessionSocket(browserHost(id), () => this.pending.at(-1)?.seq ?? this.log.seq, {
+      hello: (session) => this.hello(session),
+      event: (event) => this.take(event),
+      usage: (frame) => this.takeUsage(frame),
+      link: (link) => this.setLink(link),
+      changed: () => this.forget(),
+      gone: () => (this.gone = true),
+      refused: () => location.reload(),
+    });
+  }
+
+  start(): void {
+    this.socket.start();
+    void this.loadDocument();
+    const { signal } = this.ending;
+    addEventListener("online", () => this.socket.hurry(), { signal });
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "visible") this.socket.hurry();
+      else void this.sync.save();
+    }, { signal });
+    addEventListener("beforeunload", (event) => {
+      if (!this.readOnly && this.sync.dirty) event.preventDefault();
+    }, { signal });
+  }
+
+  end(): void {
+    void this.sync.save();
+    this.ending.abort();
+    this.socket.end();
+    this.sync.end();
+    clearTimeout(this.saying);
+  }
+
+  // What comes from the server
+
+  private hello(session: Session): void {
+    this.session = session;
+    this.helloSeq = session.last_seq;
+    this.usage = session.usage;
+    this.limits = session.limits;
+    this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
+    this.log = { ...this.log, state: session.state, reason: session.reason, generation: session.kernel.generation };
+    this.settle();
+  }
+
+  private take(event: Event): void {
+    this.pending.push(event);
+    if (this.scheduled) return;
+    this.scheduled = true;
+    if (document.visibilityState === "visible") requestAnimationFrame(() => this.flush());
+    else setTimeout(() => this.flush(), 200);
+  }
+
+  // flush takes events in for a moment, so that a flood of them does not hold up drawing.
+  private flush(): void {
+    this.scheduled = false;
+    const before = this.log;
+    const end = performance.now() + sliceMs;
+    let taken = 0;
+    let state = before;
+    while (taken < this.pending.length && (taken === 0 || performance.now() < end)) {
+      const batch = this.pending.slice(taken, taken + 200);
+      let size = 0;
+      let n = 0;
+      while (n < batch.length && size < 1 << 18) {
+        const event = batch[n++];
+        size += event?.type === "stream" ? event.text.length : 100;
+      }
+      state = reduceAll(state, batch.slice(0, n));
+      for (const event of batch.slice(0, n)) this.notice(event);
+      taken += n;
+    }
+    this.pending = this.pending.slice(taken);
+    this.log = state;
+    if (this.pending.length && !this.scheduled) {
+      this.scheduled = true;
+      requestAnimationFrame(() => this.flush());
+    }
+    if (state.documentRevision > before.documentRevision) this.sync.remote(state.documentRevision);
+    this.settle();
+  }
+
+  // notice does what an event means beside the picture, unless it is history.
+  private notice(event: Event): void {
+    if (this.lostAt && event.type === "stream") this.caughtUp += event.text.split("\n").length - 1;
+    if (event.seq <= this.helloSeq) return;
+    switch (event.type) {
+      case "execution_finished": {
+        this.stopping = 0;
+        if (event.execution.status !== "ok") break;
+        this.announce(`Cell ${event.execution.execution_count ?? ""} done in ${duration(event.execution.usage.duration_ms)}`);
+        break;
+      }
+      case "error": this.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
+      case "input_request": this.announce(`Input needed: ${event.prompt}`); break;
+      case "kernel_died": this.say(`Python ended: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
+      case "kernel_reset": this.say("Python was started anew. Variables are gone; files and outputs are kept."); break;
+      case "artifact": this.filesChanged++; break;
+    }
+  }
+
+  private settle(): void {
+    if (this.helloSeq < 0 || this.log.seq < this.helloSeq) return;
+    if (this.lostAt) {
+      const lines = this.caughtUp;
+      this.lostAt = 0;
+      this.caughtUp = 0;
+      this.say(lines ? `Connected again, and caught up: ${lines} ${lines === 1 ? "line" : "lines"} came meanwhile.` : "Connected again. Nothing was lost.");
+    }
+    if (this.loaded || !this.documentReady) return;
+    if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
+    this.selected = this.view.cells[0]?.id ?? "";
+    this.loaded = true;
+  }
+
+  private takeUsage(frame: UsageFrame): void {
+    this.usage = frame.usage;
+    this.limits = frame.limits;
+    this.reapAt = frame.reap_at ? Date.parse(frame.reap_at) : undefined;
+    this.cpu = withUsage(this.cpu, frame, performance.now());
+  }
+
+  private setLink(link: Link): void {
+    if (link === "down" && this.link === "up") this.lostAt = Math.max(1, this.log.seq);
+    if (link === "up") void this.sync.save();
+    if (link !== "connecting" || this.link !== "down") this.link = link;
+  }
+
+  private forget(): void {
+    this.pending = [];
+    this.helloSeq = -1;
+    this.log = empty;
+  }
+
+  private async loadDocument(): Promise<void> {
+    try {
+      this.doc = await this.sync.load();
+      if (this.doc.imported) {
+        this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+      }
+    } catch (err) {
+      if (!(err instanceof Refused) || err.status !== 501) {
+        if (err instanceof Refused && err.status === 404) return;
+        setTimeout(() => void this.loadDocument(), 1000);
+        return;
+      }
+    }
+    this.documentReady = true;
+    this.settle();
+  }
+
+  // Cells
+
+  private edit(cells: Cell[], title = this.doc.title): void {
+    if (this.readOnly) return;
+    this.doc = { ...this.doc, cells, title, through: this.log.seq };
+    this.sync.edit(this.doc);
+  }
+
+  // arrange is an edit that undo takes back.
+  private arrange(said: string, cells: Cell[]): void {
+    this.undoing.did(this.view.cells, said);
+    this.edit(cells);
+  }
+
+  cell(id: string): Cell | undefined {
+    return this.view.cells.find((cell) => cell.id === id);
+  }
+
+  lastRun(id: string): Run | undefined {
+    return this.runs.get(id)?.at(-1);
+  }
+
+  type(id: string, source: string): void {
+    if (this.cell(id)?.source !== source) this.edit(change(this.view.cells, id, { source }));
+  }
+
+  setSource(id: string, source: string): void {
+    this.arrange("restoring code", change(this.view.cells, id, { source }));
+  }
+
+  setKind(id: string, cell_type: Cell["cell_type"]): void {
+    this.arrange("a change of kind", change(this.view.cells, id, { cell_type }));
+  }
+
+  heading(id: string, level: number): void {
+    const cell = this.cell(id);
+    if (!cell) return;
+    const source = `${"#".repeat(level)} ${cell.source.replace(/^#+\s*/, "")}`;
+    this.arrange("a heading", change(this.view.cells, id, { cell_type: "markdown", source }));
+  }
+
+  add(where: "above" | "below", id: string, cell: Cell = newCell()): string {
+    const at = indexOf(this.view.cells, id);
+    this.arrange("an insertion", insert(this.view.cells, at < 0 ? this.view.cells.length : at + (where === "below" ? 1 : 0), cell));
+    this.selected = cell.id;
+    return cell.id;
+  }
+
+  delete(id: string): void {
+    const { cells } = this.view;
+    const at = indexOf(cells, id);
+    if (at < 0) return;
+    const rest = remove(cells, [id]);
+    if (!rest.length) rest.push(newCell());
+    this.arrange("deleting a cell", rest);
+    this.selected = (rest[at] ?? rest.at(-1))?.id ?? "";
+    this.say("The cell is deleted. Z brings it back.");
+  }
+
+  copy(id: string): void {
+    const cell = this.cell(id);
+    if (cell) this.clip = [cell];
+  }
+
+  paste(id: string): void {
+    for (const cell of this.clip) this.add("below", id, newCell(cell.cell_type, cell.source));
+  }
+
+  move(id: string, by: number): void {
+    this.arrange("a move", move(this.view.cells, id, by));
+  }
+
+  split(id: string, at: number): void {
+    const done = split(this.view.cells, id, at);
+    if (!done) return;
+    this.arrange("a split", done.cells);
+    this.selected = done.added;
+  }
+
+  merge(id: string): void {
+    const merged = merge(this.view.cells, id);
+    if (merged) this.arrange("a merge", merged);
+  }
+
+  undo(forward = false): void {
+    const step = forward ? this.undoing.redo(this.view.cells) : this.undoing.undo(this.view.cells);
+    if (!step) {
+      this.say(forward ? "There is nothing to redo." : "There is nothing to undo. Typing is undone inside of the editor.");
+      return;
+    }
+    this.edit(restored(step.cells, this.view.cells));
+    if (!this.cell(this.selected)) this.selected = this.view.cells[0]?.id ?? "";
+    this.say(`${forward ? "Done again" : "Undone"}: ${step.said}.`);
+  }
+
+  select(id: string, mode: "command" | "edit" = "command"): void {
+    this.selected = id;
+    this.mode = mode;
+  }
+
+  // step selects the cell that many places further, and tells whether there is one.
+  step(by: number): boolean {
+    const { cells } = this.view;
+    const next = cells[indexOf(cells, this.selected) + by];
+    if (!next) return false;
+    this.select(next.id);
+    return true;
+  }
+
+  toggleOutput(id: string): void {
+    const folded = new Set(this.folded);
+    if (!folded.delete(id)) folded.add(id);
+    this.folded = folded;
+  }
+
+  // Python
+
+  async run(id: string, options: { stopOnError?: boolean } = {}): Promise<void> {
+    const cell = this.cell(id);
+    if (!cell || cell.cell_type !== "code" || !cell.source.trim() || this.readOnly) return;
+    void this.sync.save();
+    await this.attempt(() => this.socket.ask(
+      { type: "execute", code: cell.source, ...(options.stopOnError ? { stop_on_error: true } : {}) },
+      { id: runID(cell.id), again: true },
+    ));
+  }
+
+  async runMany(which: (index: number, here: number) => boolean): Promise<void> {
+    const { cells } = this.view;
+    const here = indexOf(cells, this.selected);
+    await Promise.all(cells.filter((_, i) => which(i, here)).map((cell) => this.run(cell.id, { stopOnError: true })));
+  }
+
+  runAll(): Promise<void> {
+    return this.runMany(() => true);
+  }
+
+  async interrupt(): Promise<void> {
+    if (!this.log.open.length) return;
+    this.stopping = Date.now();
+    await this.attempt(() => this.socket.ask({ type: "interrupt" }));
+  }
+
+  async reset(keepFiles: boolean): Promise<boolean> {
+    return this.attempt(async () => {
+      this.say("Starting Python anew…");
+      await call("POST", sessionPath(this.id, "/reset"), { keep_files: keepFiles });
+      this.filesChanged++;
+    });
+  }
+
+  answer(requestID: string, value: string): Promise<boolean> {
+    return this.attempt(() => this.socket.ask({ type: "input_reply", request_id: requestID, value }));
+  }
+
+  async keep(): Promise<void> {
+    await this.attempt(async () => {
+      const session = await call<Session>("POST", sessionPath(this.id, "/keep"));
+      this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
+    });
+  }
+
+  async rename(name: string): Promise<void> {
+    await this.attempt(async () => {
+      this.session = await call<Session>("PATCH", sessionPath(this.id), { name });
+    });
+  }
+
+  complete(code: string, cursor: number): Promise<Completion> {
+    return this.socket.ask({ type: "complete", code, cursor_pos: cursor });
+  }
+
+  inspect(code: string, cursor: number): Promise<Inspection> {
+    return this.socket.ask({ type: "inspect", code, cursor_pos: cursor, detail_level: 0 });
+  }
+
+  async variables(): Promise<Variable[]> {
+    return (await this.socket.ask<{ items: Variable[] }>({ type: "variables" })).items;
+  }
+
+  async import(file: string): Promise<void> {
+    await this.attempt(async () => {
+      await this.sync.save();
+      await call("POST", sessionPath(this.id, "/notebook"), file);
+      this.doc = await this.sync.load();
+      this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+      this.selected = this.view.cells[0]?.id ?? "";
+      this.say("The notebook is here. Nothing of it has run yet.");
+    });
+  }
+
+  save(): void {
+    void this.sync.save().then(() => {
+      if (!this.sync.dirty) this.say("All is saved, as it always is.");
+    });
+  }
+
+  // What is said to people
+
+  // attempt does something that the server may refuse, says so then, and tells whether it worked.
+  async attempt(work: () => Promise<unknown>): Promise<boolean> {
+    try {
+      await work();
+      return true;
+    } catch (err) {
+      this.say(err instanceof Error ? err.message : String(err), "bad");
+      return false;
+    }
+  }
+
+  say(text: string, tone: "quiet" | "bad" = "quiet"): void {
+    clearTimeout(this.saying);
+    this.said = text;
+    this.saidTone = tone;
+    this.saying = setTimeout(() => (this.said = ""), tone === "bad" ? 12_000 : 6000);
+  }
+
+  private announce(text: string): void {
+    this.announced = text;
+  }
+
+  // told is how the last run of a cell went, in words.
+  told(run: Run): ReturnType<typeof runWords> {
+    const ahead = run.status === "queued" ? this.log.open.indexOf(run.id) : 0;
+    return runWords(run, this.log.asked?.runID === run.id, ahead);
+  }
+
+  cellOfRun(run: string): string {
+    return cellOf(run);
+  }
+}

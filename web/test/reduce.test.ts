@@ -1,0 +1,123 @@
+import { describe, expect, test } from "vitest";
+import { Rope } from "../src/log/rope";
+import { reduce, reduceAll } from "../src/log/reduce";
+import { empty, type LogState } from "../src/log/state";
+import type { Event, Execution } from "../src/proto/types";
+import { goldenEvents } from "./golden";
+
+let seq = 0;
+const at = "2026-01-01T00:00:00.000Z";
+const event = (fields: object): Event => ({ seq: ++seq, time: at, ...fields }) as Event;
+const on = (id: string, fields: object): Event => event({ execution_id: id, ...fields });
+
+function finished(id: string, part: Partial<Execution> = {}): Event {
+  const execution = {
+    id, execution_count: 1, code: "", status: "ok", state: "kept", generation: 1, truncated_bytes: 0, started_at: at, finished_at: at,
+    usage: { duration_ms: 5, cpu_ms: 1, peak_memory_bytes: 9 }, ...part,
+  };
+  return on(id, { type: "execution_finished", execution });
+}
+
+// A session in which most things happen.
+function story(): Event[] {
+  seq = 0;
+  return [
+    event({ type: "session_state", state: "starting" }),
+    event({ type: "session_state", state: "idle" }),
+    on("a", { type: "execution_queued", code: "1" }),
+    on("a", { type: "execution_started", code: "1", execution_count: 1 }),
+    on("b", { type: "execution_queued", code: "2" }),
+    on("a", { type: "stream", name: "stdout", text: "x" }),
+    on("a", { type: "stream", name: "stdout", text: "y\n" }),
+    on("a", { type: "stream", name: "stderr", text: "oh" }),
+    on("a", { type: "stream", name: "stdout", text: "z" }),
+    on("a", { type: "display_data", data: { "text/plain": "old" }, metadata: {}, display_id: "d" }),
+    on("a", { type: "input_request", request_id: "q", prompt: "Who? ", password: false }),
+    on("a", { type: "input_closed", request_id: "q", how: "answered" }),
+    on("a", { type: "artifact", path: "f", change: "created", size: 1, media_type: "text/plain", url: "/v1/artifacts/1" }),
+    on("a", { type: "artifact", path: "f", change: "modified", size: 2, media_type: "text/plain", url: "/v1/artifacts/2" }),
+    finished("a"),
+    on("b", { type: "execution_started", code: "2", execution_count: 2 }),
+    on("b", { type: "update_display_data", data: { "text/plain": "new" }, metadata: {}, display_id: "d" }),
+    on("b", { type: "stream", name: "stdout", text: "gone" }),
+    on("b", { type: "clear_output", wait: true }),
+    on("b", { type: "execute_result", data: { "text/plain": "2" }, metadata: {}, execution_count: 2 }),
+    on("b", { type: "error", ename: "E", evalue: "v", traceback: ["E: v"] }),
+    event({ type: "kernel_died", reason: "signal:SIGKILL", generation: 1, signal: "SIGKILL" }),
+    finished("b", { status: "died", state: "lost", execution_count: 2 }),
+    event({ type: "kernel_reset", reason: "died", generation: 2 }),
+    event({ type: "document_changed", revision: 3 }),
+    event({ type: "something_new", of: "the future" }),
+    on("a", { type: "stream", name: "stdout", text: "late" }),
+  ];
+}
+
+// plainly is a state without what only makes it fast.
+const plainly = (state: LogState) => ({
+  ...state,
+  displays: [...state.displays],
+  runs: [...state.runs.values()].map((run) => ({ ...run, outputs: run.outputs.map((o) => (o.kind === "stream" ? { ...o, text: o.text.toString() } : o)) })),
+});
+
+describe("the log as a state", () => {
+  test("says what happened", () => {
+    const state = reduceAll(empty, story());
+    expect(state).toMatchObject({ state: "idle", generation: 2, documentRevision: 3, open: [], asked: undefined });
+    const [a, b] = plainly(state).runs;
+    expect(a?.outputs).toMatchObject([
+      { kind: "stream", name: "stdout", text: "xy\n" },
+      { kind: "stream", name: "stderr", text: "oh" },
+      { kind: "stream", name: "stdout", text: "z" },
+      { kind: "data", data: { "text/plain": "new" } },
+      { kind: "input", prompt: "Who? ", how: "answered" },
+      { kind: "stream", name: "stdout", text: "late" },
+    ]);
+    expect(a?.files).toMatchObject([{ path: "f", change: "modified", url: "/v1/artifacts/2" }]);
+    expect(b).toMatchObject({ status: "died", lost: true, outputs: [{ kind: "data", count: 2 }, { kind: "error" }] });
+    expect(state.notes.map((n) => n.kind)).toEqual(["died", "reset"]);
+  });
+
+  test("is the same for any batches and any cut", () => {
+    const events = story();
+    const whole = plainly(reduceAll(empty, events));
+    expect(plainly(events.reduce(reduce, empty))).toEqual(whole);
+    for (let cut = 0; cut <= events.length; cut++) {
+      // What was seen before the cut comes again, as it may after a reconnect.
+      const before = reduceAll(empty, events.slice(0, cut));
+      expect(plainly(reduceAll(before, events.slice(Math.max(0, cut - 3))))).toEqual(whole);
+    }
+  });
+
+  test("does not change the states before", () => {
+    const events = story();
+    const states: LogState[] = [empty];
+    for (const e of events) states.push(reduce(states.at(-1) ?? empty, e));
+    for (const [i, state] of states.entries()) expect(plainly(state)).toEqual(plainly(reduceAll(empty, events.slice(0, i))));
+    const fork = reduce(states[6] ?? empty, { ...events[6], text: "other" } as Event);
+    expect([...fork.runs.values()][0]?.outputs[0]).toMatchObject({ kind: "stream" });
+    expect(plainly(states[7] ?? empty)).toEqual(plainly(reduceAll(empty, events.slice(0, 7))));
+  });
+
+  test("keeps what an event does not touch", () => {
+    const events = story();
+    const before = reduceAll(empty, events.slice(0, 15));
+    const after = reduceAll(before, events.slice(15, 17));
+    expect(after.notes).toBe(before.notes);
+    expect(reduceAll(after, events.slice(0, 10))).toBe(after);
+  });
+
+  test("takes every kind of event that the server has", () => {
+    for (const e of goldenEvents()) expect(() => reduce(empty, e)).not.toThrow();
+  });
+});
+
+describe("a rope", () => {
+  test("is its pieces, and forks do not meet", () => {
+    const one = Rope.of("a").append("b");
+    const left = one.append("L");
+    const right = one.append("R");
+    expect([one, left, right].map(String)).toEqual(["ab", "abL", "abR"]);
+    expect([left.length, left.piece(2), right.piece(2), one.piece(2)]).toEqual([3, "L", "R", ""]);
+    expect([Rope.empty.append("x"), Rope.empty.append("y")].map(String)).toEqual(["x", "y"]);
+  });
+});
