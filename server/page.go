@@ -16,8 +16,8 @@ import (
 )
 
 // pagePolicy is for the notebook page: its own files only, no script in the text; %s is the nonce of the styles that
-// the editor makes.
-const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; " +
+// the editor makes. Style attributes are allowed, since browsers make some while text is edited.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; " +
 	"img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'none'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 

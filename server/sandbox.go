@@ -25,7 +25,7 @@ var frameRules = map[string]string{
 // commonRules hold every frame in an origin of its own, also when it is opened by itself, and away from the network.
 const commonRules = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; " +
 	"media-src data: blob:; font-src data:; connect-src 'none'; frame-src 'none'; form-action 'none'; base-uri 'none'; " +
-	"frame-ancestors 'self'; webrtc 'block'; "
+	"frame-ancestors 'self'; "
 
 func framePolicy(name string, html []byte) (string, error) {
 	rule, ok := frameRules[name]

@@ -25,12 +25,22 @@ export function takeMath(source: string): { text: string; math: MathSpan[] } {
   return { text, math };
 }
 
+// withoutHandlers takes event handlers out of tags. DOMPurify would too, but the browser complains of each one that it
+// parses, also in a document that is never shown.
+export function withoutHandlers(html: string): string {
+  const handler = /(<[a-z][^>]*?)[\s/]on[a-z]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*)/gi;
+  let before = "";
+  let after = html;
+  while (before !== after) [before, after] = [after, after.replace(handler, "$1 ")];
+  return after;
+}
+
 export type Typeset = (tex: string, display: boolean, into: HTMLElement) => void;
 
 // render is the text as elements. Links open beside the page, images come from data: and this server only.
 export function render(source: string, typeset: Typeset): DocumentFragment {
   const { text, math } = takeMath(source);
-  const html = marked.parse(text, { async: false, gfm: true });
+  const html = withoutHandlers(marked.parse(text, { async: false, gfm: true }));
   const fragment = DOMPurify.sanitize(html, {
     RETURN_DOM_FRAGMENT: true,
     USE_PROFILES: { html: true },

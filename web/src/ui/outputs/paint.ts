@@ -15,6 +15,7 @@ export class TextPainter {
 
   constructor(private readonly place: HTMLElement) {}
 
+  // lines is how many there are; one that nothing was written to yet is none.
   get lines(): number {
     const { lines } = this.screen;
     return lines.length - (lines.at(-1)?.text === "" ? 1 : 0);
@@ -41,7 +42,8 @@ export class TextPainter {
 
   private draw(first: number): void {
     const { lines } = this.screen;
-    const count = Math.ceil(lines.length / blockLines);
+    const end = this.lines;
+    const count = Math.ceil(end / blockLines);
     while (this.blocks.length > count) this.blocks.pop()?.remove();
     for (let i = Math.floor(first / blockLines); i < count; i++) {
       let block = this.blocks[i];
@@ -51,7 +53,7 @@ export class TextPainter {
         this.blocks.push(block);
         this.place.append(block);
       }
-      const part = lines.slice(i * blockLines, (i + 1) * blockLines);
+      const part = lines.slice(i * blockLines, Math.min(end, (i + 1) * blockLines));
       fill(block, part, i === count - 1);
     }
   }

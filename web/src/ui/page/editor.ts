@@ -1,6 +1,6 @@
 // The editor of a cell: CodeMirror 6 with Python or Markdown, completion and inspection from the live kernel.
 
-import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import { acceptCompletion, autocompletion, moveCompletionSelection, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
@@ -21,7 +21,7 @@ export interface EditorIO {
   say(text: string): void;
 }
 
-export interface EditorLook { kind: "code" | "markdown" | "raw"; numbers: boolean; label: string; readOnly: boolean; hint: string }
+export interface EditorLook { kind: "code" | "markdown" | "raw"; numbers: boolean; label: string; readOnly: boolean; hint: string; active: boolean }
 
 const fromOutside = StateEffect.define<null>();
 const setTip = StateEffect.define<Tooltip | null>();
@@ -95,7 +95,8 @@ const importLines = (context: CompletionContext): CompletionResult | null => {
 };
 
 function tab(view: EditorView): boolean {
-  if (completionStatus(view.state) === "active" && acceptCompletion(view)) return true;
+  if (view.state.readOnly) return false; // and the browser moves on
+  if (completionStatus(view.state) === "active") return acceptCompletion(view) || (moveCompletionSelection(true)(view) && acceptCompletion(view));
   const { from, to } = view.state.selection.main;
   const line = view.state.doc.lineAt(from);
   if (from !== to || /^\s*$/.test(line.text.slice(0, from - line.from))) return indentMore(view);
@@ -104,6 +105,7 @@ function tab(view: EditorView): boolean {
 
 function shiftTab(io: EditorIO) {
   return (view: EditorView): boolean => {
+    if (view.state.readOnly) return false;
     const { from, to } = view.state.selection.main;
     const line = view.state.doc.lineAt(from);
     if (from !== to || /^\s*$/.test(line.text.slice(0, from - line.from))) return indentLess(view);
@@ -193,7 +195,7 @@ export class CellEditor {
 
   private extensions(look: EditorLook): Extension {
     return [
-      look.kind === "code" ? [python(), autocompletion({ override: [fromKernel(this.io), importLines], icons: false, activateOnTypingDelay: 250 })]
+      look.kind === "code" ? [python(), autocompletion({ override: [fromKernel(this.io), importLines], icons: false, activateOnTypingDelay: 250, selectOnOpen: false })]
         : [],
       look.kind === "markdown" ? this.markdown : [],
       look.numbers && look.kind === "code" ? lineNumbers() : [],
@@ -203,7 +205,7 @@ export class CellEditor {
       EditorView.contentAttributes.of({
         "aria-label": look.label, spellcheck: String(look.kind === "markdown"), autocapitalize: look.kind === "markdown" ? "sentences" : "off",
         "aria-description": look.readOnly ? "Read-only" : "Escape leaves the editor, Shift+Enter runs",
-        ...(look.readOnly ? { tabindex: "0" } : {}),
+        tabindex: look.readOnly || look.active ? "0" : "-1", // Tab goes past an editor that nobody types in
       }),
     ];
   }

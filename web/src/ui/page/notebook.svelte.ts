@@ -77,7 +77,7 @@ export class Notebook {
       link: (link) => this.setLink(link),
       changed: () => this.forget(),
       gone: () => (this.gone = true),
-      refused: () => location.reload(),
+      refused: () => (readOnly ? (this.gone = true) : location.reload()),
     });
   }
 

@@ -1,0 +1,228 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Document } from "../src/proto/types";
+import { closeBrowser, Server, Tab } from "./rig";
+
+let server: Server;
+const tabs: Tab[] = [];
+const open = async (...args: Parameters<typeof Tab.open> extends [Server, ...infer R] ? R : never): Promise<Tab> => {
+  const tab = await Tab.open(server, ...args);
+  tabs.push(tab);
+  return tab;
+};
+beforeAll(async () => { server = await Server.start(); });
+afterAll(async () => {
+  await closeBrowser();
+  await server.close();
+});
+afterEach(async () => {
+  const complaints = tabs.flatMap((tab) => tab.complaints);
+  for (const tab of tabs.splice(0)) await tab.close();
+  // A server that is away is what some of these tests are about; the browser itself tells of each try.
+  expect(complaints.filter((c) => !/ERR_CONNECTION_(REFUSED|RESET)|WebSocket connection to .* failed/.test(c))).toEqual([]);
+});
+
+const counting = "import time\nfor i in range(60):\n    print('line', i, flush=True)\n    time.sleep(0.05)";
+const counted = Array.from({ length: 60 }, (_, i) => `line ${i}`).join("\n");
+
+describe("nothing is lost", () => {
+  test("by a reload while a cell runs, nor in a second tab", async () => {
+    const id = await server.session("Reload", [counting]);
+    const tab = await open();
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.page.waitForSelector("text=line 5");
+    const other = await tab.another();
+    tabs.push(other);
+    await other.show(id);
+    await tab.page.reload();
+    await Promise.all([tab.ran("c-1"), other.ran("c-1")]);
+    expect(await tab.text("c-1")).toBe(counted);
+    expect(await other.text("c-1")).toBe(counted);
+  });
+
+  test("by a server that is killed and started again while a cell runs", async () => {
+    const id = await server.session("Killed", [counting, "x = 1"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await page.waitForSelector("text=line 5");
+    await server.end("SIGKILL");
+    await page.waitForSelector("text=Reconnecting, nothing is lost");
+    await tab.type("c-2", "x = 2 # typed while the server was away");
+    await server.launch();
+    await page.waitForSelector("text=/Connected again/");
+    await tab.ran("c-1");
+    expect(await tab.text("c-1")).toBe(counted);
+    await page.keyboard.press("Shift+Enter");
+    await tab.ran("c-2");
+    const doc = await server.call<Document>("GET", `/v1/sessions/${id}/document`);
+    expect(doc.cells[1]?.source).toBe("x = 2 # typed while the server was away");
+  });
+
+  test("of what two tabs write into one notebook", async () => {
+    const id = await server.session("Two", ["a = 1", "b = 2", "c = 3"]);
+    const one = await open();
+    await one.show(id);
+    const two = await one.another();
+    tabs.push(two);
+    await two.show(id);
+    await one.type("c-1", "a = 'one'");
+    await two.page.waitForFunction(() => document.querySelector(".cell[data-id=c-1]")?.textContent?.includes("'one'"));
+    await two.type("c-3", "c = 'two'");
+    await one.page.waitForFunction(() => document.querySelector(".cell[data-id=c-3]")?.textContent?.includes("'two'"));
+
+    // Both change one cell before either hears of the other.
+    await one.context.setOffline(true);
+    await one.type("c-2", "b = 'by one'");
+    await two.type("c-2", "b = 'by two'");
+    await one.context.setOffline(false);
+    const both = () => {
+      const text = [...document.querySelectorAll(".cell")].map((cell) => cell.textContent).join("\n");
+      return text.includes("'by one'") && text.includes("'by two'");
+    };
+    await one.page.waitForFunction(both);
+    await two.page.waitForFunction(both);
+    await two.page.click(".cell[data-id=c-1] .tools >> role=button[name='Delete cell 1']", { force: true });
+    await one.cell("c-1").waitFor({ state: "detached" });
+    await two.page.keyboard.press("z");
+    await one.cell("c-1").waitFor();
+  });
+
+  test("when a chat runs cells beside the page, and a phone looks on", async () => {
+    const id = await server.session("Chat", ["a = 1"]);
+    const tab = await open();
+    await tab.show(id);
+    const phone = await open({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    await phone.show(id);
+    await server.run(id, "print('from a chat')", "chat-1");
+    await tab.ran("chat-1");
+    await phone.ran("chat-1");
+    expect(await phone.text("chat-1")).toBe("from a chat");
+  });
+});
+
+describe("honest states", () => {
+  test("a limit, a death, a time-out and a queue say what happened", async () => {
+    const id = await server.session("States", [
+      "x = 1\nb = bytearray(10**9)", "import os\nos._exit(7)", "import time\ntime.sleep(60)", "1/0", "2",
+    ], { limits: { memory_bytes: 256 << 20, execution_timeout_s: 2 } });
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.ran("c-1", "error");
+    expect(await tab.text("c-1")).toMatch(/memory \(256 MB/);
+    await tab.cell("c-2").locator("button.number").click();
+    await tab.ran("c-2", "died");
+    await tab.cell("c-2").locator("text=Python ended: its process ended by itself (exit code 7). Variables are lost; files are kept.").waitFor();
+    await tab.cell("c-3").locator("button.number").click();
+    await tab.ran("c-3", "timeout");
+    await tab.cell("c-3").locator("text=Stopped: it ran past its time-out. Variables are kept.").waitFor();
+    await tab.cell("c-1").and(page.locator(".stale")).waitFor();
+
+    await tab.type("c-3", "input('Go on? ')");
+    await tab.cell("c-3").locator("button.number").click();
+    await page.waitForSelector(".question input");
+    for (const cell of ["c-4", "c-5"]) await tab.cell(cell).locator("button.number").click();
+    await tab.cell("c-5").locator("text=Waits for 2 cells before it.").waitFor();
+    await page.click(".topline >> text=Stop");
+    await tab.ran("c-5", "cancelled");
+    await tab.cell("c-5").locator("text=Never started: the queue was stopped.").waitFor();
+    await page.click(".rail >> role=button[name='About this session']");
+    await page.waitForSelector(".drawer >> text=no network");
+  });
+
+  test("an idle kernel says when it ends, and can be kept", async () => {
+    const id = await server.session("Idle", ["1"], { idle_timeout_s: 60 });
+    const tab = await open();
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.ran("c-1");
+    await tab.page.waitForSelector("text=/Idle, ends in \\d+ s/");
+    await tab.page.click(".topline >> text=Keep");
+    await tab.page.waitForSelector("text=/Idle, ends in (60|59) s/");
+  });
+
+  test("a session that is deleted elsewhere says so", async () => {
+    const id = await server.session("Gone", ["1"]);
+    const tab = await open();
+    await tab.show(id);
+    await server.call("DELETE", `/v1/sessions/${id}`);
+    await tab.page.waitForSelector("text=This session is gone");
+  });
+});
+
+describe("a shared link", () => {
+  test("shows all and changes nothing, until it is revoked", async () => {
+    const id = await server.session("Shared", ["# Words", "print('seen')"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await page.click("role=button[name='Share a read-only link']");
+    await page.click("text=Make a link");
+    const url = await page.inputValue("#share-url");
+    const guest = await open({ signedIn: false });
+    await guest.page.goto(url);
+    await guest.page.waitForSelector("main[aria-busy=false] .cell");
+    expect(await guest.page.locator(".run-buttons, .tools, .inserter, .phone-bar").count()).toBe(0);
+    await page.keyboard.press("Escape");
+    await tab.cell("c-2").locator("button.number").click();
+    await guest.ran("c-2");
+    expect(await guest.text("c-2")).toBe("seen");
+    await guest.cell("c-2").locator(".cm-content").click();
+    await guest.page.keyboard.type("changed");
+    await guest.page.keyboard.press("Shift+Enter");
+    expect(await guest.cell("c-2").locator(".cm-content").innerText()).toBe("print('seen')");
+    const status = await guest.page.evaluate((session) => fetch(`/v1/sessions/${session}/interrupt`, { method: "POST" }).then((r) => r.status), id);
+    expect(status).toBe(403);
+    guest.complaints.splice(0); // of the 403
+
+    await page.click("role=button[name='Share a read-only link']");
+    await page.click("text=Revoke");
+    await guest.page.waitForSelector("text=This session is gone");
+    guest.complaints.splice(0); // of the 401
+  });
+});
+
+describe("notebook files", () => {
+  test("go in and out", async () => {
+    const id = await server.session("Exchange", ["1"]);
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    const file = {
+      nbformat: 4, nbformat_minor: 5, metadata: {},
+      cells: [
+        { id: "t", cell_type: "markdown", metadata: {}, source: ["# Imported\n", "text"] },
+        { id: "k", cell_type: "code", metadata: {}, execution_count: 5, source: "6 * 7", outputs: [{ output_type: "execute_result", execution_count: 5, data: { "text/plain": "42 of old" }, metadata: {} }] },
+      ],
+    };
+    const command = async (words: string) => {
+      await page.keyboard.press("Control+k");
+      await page.fill(".palette-input", words);
+      await page.keyboard.press("Enter");
+    };
+    const chooser = page.waitForEvent("filechooser");
+    await command("Import a notebook");
+    await (await chooser).setFiles({ name: "x.ipynb", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(file)) });
+    await page.waitForSelector("h1 >> text=Imported");
+    expect(await tab.text("k")).toBe("42 of old");
+    await page.reload();
+    await tab.cell("k").locator("text=42 of old").waitFor();
+    await tab.cell("k").locator("button.number").click();
+    await tab.ran("k");
+    expect(await tab.text("k")).toBe("42");
+
+    for (const [words, ending, contains] of [["script", "py", "# %% [markdown]"], ["page (.html)", "html", "<h1>Imported</h1>"], ["(.ipynb)", "ipynb", "\"6 * 7\""]] as const) {
+      const download = page.waitForEvent("download");
+      await command(`Export ${words}`);
+      const saved = await download;
+      expect(saved.suggestedFilename()).toBe(`Exchange.${ending}`);
+      const stream = await saved.createReadStream();
+      let text = "";
+      for await (const chunk of stream) text += String(chunk);
+      expect(text).toContain(contains);
+    }
+  });
+});
