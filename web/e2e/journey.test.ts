@@ -85,10 +85,11 @@ describe("a journey with the mouse", () => {
     await tab.ran(gone, "error");
     expect(await tab.text(gone)).toContain("NameError");
 
-    const before = await page.innerText("main");
+    const outputs = () => page.locator(".cell .outputs").allInnerTexts();
+    const before = await outputs();
     await page.reload();
     await tab.ran(gone, "error");
-    expect(await page.innerText("main")).toBe(before);
+    expect(await outputs()).toEqual(before);
   });
 
   test("renaming, files and the timeline", async () => {

@@ -179,7 +179,7 @@ describe("a shared link", () => {
     guest.complaints.splice(0); // of the 403
 
     await page.click("role=button[name='Share a read-only link']");
-    await page.click("text=Revoke");
+    await page.click("dialog >> role=button[name='Revoke']");
     await guest.page.waitForSelector("text=This session is gone");
     guest.complaints.splice(0); // of the 401
   });

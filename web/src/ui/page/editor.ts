@@ -138,6 +138,11 @@ async function showInspection(view: EditorView, io: EditorIO): Promise<void> {
   }
 }
 
+// What CodeMirror binds itself, without keys that run cells or are the page's.
+const editingKeys = defaultKeymap
+  .filter((b) => b.key !== "Mod-Enter" && b.key !== "Shift-Mod-k")
+  .map((b) => (b.key === "Enter" ? { key: b.key, run: b.run } : b));
+
 const edge = (view: EditorView, by: -1 | 1): boolean => {
   const { main } = view.state.selection;
   if (!main.empty || completionStatus(view.state)) return false;
@@ -180,7 +185,7 @@ export class CellEditor {
           EditorView.lineWrapping,
           tipField,
           errorField,
-          keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...searchKeymap, ...defaultKeymap.filter((b) => b.key !== "Mod-Enter" && b.key !== "Shift-Mod-k")]),
+          keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...searchKeymap, ...editingKeys]),
           this.look.of(this.extensions(look)),
           EditorView.updateListener.of((update) => {
             if (update.focusChanged && update.view.hasFocus) io.focused();

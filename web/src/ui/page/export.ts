@@ -27,7 +27,6 @@ export async function toPage(nb: Notebook): Promise<string> {
   const charset = page.createElement("meta");
   charset.setAttribute("charset", "utf-8");
   page.head.prepend(charset, policy);
-  page.head.append(make("style", "", style));
   page.body.append(make("h1", "", nb.title));
   for (const cell of nb.view.cells) {
     if (cell.cell_type === "markdown") {
@@ -43,7 +42,8 @@ export async function toPage(nb: Notebook): Promise<string> {
       if (shown) page.body.append(shown);
     }
   }
-  return `<!doctype html>\n${page.documentElement.outerHTML}\n`;
+  // The styles come in last: this page's own policy would complain of them.
+  return `<!doctype html>\n${page.documentElement.outerHTML.replace("</head>", () => `<style>${style}</style></head>`)}\n`;
 }
 
 type Make = (tag: string, className?: string, text?: string) => HTMLElement;

@@ -383,6 +383,11 @@ export class Notebook {
     });
   }
 
+  // refresh asks again for what the log does not tell of, such as the isolation in force.
+  async refresh(): Promise<void> {
+    await this.attempt(async () => (this.session = await call<Session>("GET", sessionPath(this.id))));
+  }
+
   async rename(name: string): Promise<void> {
     await this.attempt(async () => {
       this.session = await call<Session>("PATCH", sessionPath(this.id), { name });
