@@ -35,6 +35,7 @@ build: ## Build bin/talaria
 test: setup test-setup build lint ## Install what the tests need, and run all of them
 	cd kernel/runner && for engine in stdlib ipython; do RUNNER_ENGINE=$$engine $(PYTHON) -m unittest discover -s tests -t . || exit; done
 	$(GO) test -p 1 -timeout 40m ./...
+	@$(MAKE) -s test-web
 
 .PHONY: race
 race: ## Run the tests of everything but e2e with the race detector

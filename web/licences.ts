@@ -6,7 +6,7 @@ interface Lock { packages: Record<string, { version?: string; license?: string; 
 const fonts = ["node_modules/@fontsource-variable/jetbrains-mono", "node_modules/@fontsource-variable/source-serif-4"];
 
 // licences writes the licences of all that is in dist into one file, as most of them ask for.
-export function licences(): Plugin {
+export function licences(dist: string): Plugin {
   return {
     name: "licences",
     closeBundle() {
@@ -18,8 +18,8 @@ export function licences(): Plugin {
         const text = file ? readFileSync(`${path}/${file}`, "utf8").replaceAll("\r\n", "\n").trim() : `License: ${about.license ?? "see its package"}`;
         parts.push(`${path.replace(/^.*node_modules\//, "")} ${about.version ?? ""}\n\n${text}`);
       }
-      mkdirSync("dist", { recursive: true });
-      writeFileSync("dist/licences.txt", `${parts.join(`\n\n${"-".repeat(80)}\n\n`)}\n`);
+      mkdirSync(dist, { recursive: true });
+      writeFileSync(`${dist}/licences.txt`, `${parts.join(`\n\n${"-".repeat(80)}\n\n`)}\n`);
     },
   };
 }

@@ -25,7 +25,7 @@ export default defineConfig({
   publicDir: "public",
   plugins: [woff2Only(), svelte()],
   build: {
-    outDir: "dist",
+    outDir: process.env["TALARIA_DIST"] ?? "dist", // make test builds it elsewhere, to compare
     emptyOutDir: true,
     target: "es2022",
     assetsInlineLimit: 0,

@@ -102,7 +102,7 @@ export interface FileEntry {
   media_type?: string;
 }
 
-export interface Variable { name: string; type: string; shape?: number[] | string; size_bytes?: number; preview: string }
+export interface Variable { name: string; type: string; shape?: number[] | string; dtype?: string; size_bytes?: number; preview: string }
 
 export interface Completion { matches: string[]; cursor_start: number; cursor_end: number }
 

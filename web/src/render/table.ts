@@ -2,7 +2,7 @@
 
 import type { Json } from "../proto/types";
 
-export interface Field { name: string; type: string; dtype?: string; nulls?: number; index: boolean }
+export interface Field { name: string; title?: string; type: string; dtype?: string; nulls?: number; index: boolean }
 export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean }
 
 const maxFields = 500;
@@ -23,7 +23,8 @@ export function parseTable(value: Json): Table | undefined {
     const name = String(f["name"] ?? "");
     const dtype = f["dtype"] ?? dtypes[name];
     return {
-      name, type: String(f["type"] ?? "any"), index: keys.includes(name),
+      name, type: String(f["type"] ?? "any"), index: f["index"] === true || keys.includes(name),
+      title: typeof f["title"] === "string" ? f["title"] : undefined,
       dtype: typeof dtype === "string" ? dtype : undefined,
       nulls: number(f["null_count"]) ?? number(f["nulls"]) ?? number(nulls[name]),
     };
@@ -75,6 +76,6 @@ export function show(value: Json | undefined): string {
 export function toCSV(table: Table): string {
   const quote = (text: string) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const full = (value: Json | undefined) => (typeof value === "number" ? String(value) : show(value));
-  return [table.fields.map((f) => quote(f.name)), ...table.rows.map((row) => row.map((v) => quote(full(v))))]
+  return [table.fields.map((f) => quote(f.title ?? f.name)), ...table.rows.map((row) => row.map((v) => quote(full(v))))]
     .map((line) => line.join(",")).join("\r\n") + "\r\n";
 }

@@ -65,7 +65,7 @@ function outputOf(output: Output, make: Make, where: string): HTMLElement | unde
       if (!table) return undefined;
       const element = make("table");
       const head = make("tr");
-      head.append(...table.fields.map((f) => make("th", "", f.name)));
+      head.append(...table.fields.map((f) => make("th", "", f.title ?? f.name)));
       const thead = make("thead");
       thead.append(head);
       const body = make("tbody");

@@ -402,8 +402,8 @@ export class Notebook {
     return this.socket.ask({ type: "inspect", code, cursor_pos: cursor, detail_level: 0 });
   }
 
-  async variables(): Promise<Variable[]> {
-    return (await this.socket.ask<{ items: Variable[] }>({ type: "variables" })).items;
+  variables(): Promise<{ items: Variable[]; total?: number }> {
+    return this.socket.ask({ type: "variables" });
   }
 
   async import(file: string): Promise<void> {

@@ -1,0 +1,148 @@
+import { describe, expect, test } from "vitest";
+import { diff } from "../src/render/diff";
+import { ago, bytes, clock, duration, until } from "../src/render/format";
+import { takeMath, withoutHandlers } from "../src/render/markdown";
+import { withoutDollars } from "../src/render/math";
+import { describe as describeImage, view } from "../src/render/mime";
+import { parseTable, sorted, toCSV } from "../src/render/table";
+import { lineIn, parts } from "../src/render/traceback";
+import { runWords, whyWords } from "../src/render/words";
+import { golden } from "./golden";
+import type { Run } from "../src/log/state";
+import { Rope } from "../src/log/rope";
+import { importedOutputs, outputsOf, toFile, toNotebook } from "../src/ipynb/nbformat";
+import { toScript } from "../src/ipynb/script";
+
+describe("the richest form", () => {
+  test("is taken, and what is not as its type says is passed over", () => {
+    expect(view({ "text/plain": "x", "text/html": "<b>x</b>" })).toEqual({ kind: "html", html: "<b>x</b>", scripts: false });
+    expect(view({ "text/plain": "x", "application/vnd.dataresource+json": { data: [] } }).kind).toBe("table");
+    expect(view({ "text/plain": "x", "application/vnd.dataresource+json": "no", "application/vnd.plotly.v1+json": [] })).toEqual({ kind: "text", text: "x" });
+    expect(view({ "image/png": "aGk=\n", "text/plain": "x" })).toMatchObject({ kind: "image", data: "aGk=" });
+    expect(view({ "image/png": 7, "text/plain": ["x", "y"] })).toEqual({ kind: "text", text: "xy" });
+    expect(view({ "application/vnd.vegalite.v5.1+json": {} })).toMatchObject({ kind: "chart", library: "vega-lite" });
+    expect(view({ "application/x-unknown": "?" })).toEqual({ kind: "text", text: "(application/x-unknown)" });
+    expect(view({})).toEqual({ kind: "text", text: "" });
+  });
+  test("tells of scripts", () => {
+    for (const html of ["<script>1</script>", "<b onclick=x>", "<a href='javascript:x'>", "<SCRIPT src=x>"]) expect(view({ "text/html": html })).toMatchObject({ scripts: true });
+    expect(view({ "text/html": "<table><tr><td>one</td></tr></table>" })).toMatchObject({ scripts: false });
+  });
+  test("names a figure for who cannot see it", () => {
+    expect(describeImage({}, {}, "cell 3")).toBe("Figure, output of cell 3");
+    expect(describeImage({ "application/vnd.talaria.chart+json": { axes: [{ title: "Rain" }] } }, {}, "cell 3")).toContain("Rain");
+    expect(describeImage({}, { alt: "A cat" }, "cell 3")).toBe("A cat");
+  });
+});
+
+describe("tables", () => {
+  const table = parseTable({
+    schema: { fields: [{ name: "i", type: "integer", index: true }, { name: "c", type: "string", dtype: "object", null_count: 1, title: "City" }] },
+    data: [{ i: 0, c: "b" }, { i: 1, c: null }, { i: 2, c: "a10" }, { i: 3, c: "a9" }], total_rows: 9, truncated: true,
+  });
+  test("are read with their types and true size", () => {
+    expect(table).toMatchObject({ total: 9, cut: true, fields: [{ index: true }, { title: "City", nulls: 1, dtype: "object" }] });
+    expect(parseTable({ data: "x" })).toBeUndefined();
+    expect(parseTable({ data: [{ a: 1 }] })).toMatchObject({ fields: [{ name: "a" }], rows: [[1]], total: 1, cut: false });
+    expect(parseTable([])).toBeUndefined();
+  });
+  test("are sorted as people count, with empty values last", () => {
+    const rows = table?.rows ?? [];
+    expect(sorted(rows, [{ column: 1, down: false }]).map((r) => r[1])).toEqual(["a9", "a10", "b", null]);
+    expect(sorted(rows, [{ column: 1, down: true }]).map((r) => r[1])).toEqual(["b", "a10", "a9", null]);
+    expect(sorted(rows, [{ column: 0, down: true }]).map((r) => r[0])).toEqual([3, 2, 1, 0]);
+  });
+  test("go out as CSV", () => {
+    expect(toCSV({ fields: [{ name: "a,b", type: "any", index: false }], rows: [["x\"y"], [1.5], [null]], total: 3, cut: false })).toBe('"a,b"\r\n"x""y"\r\n1.5\r\n\r\n');
+  });
+});
+
+describe("Markdown", () => {
+  test("leaves formulas to KaTeX, but not those in code, nor prices", () => {
+    expect(takeMath("a $x^2$ b $$y$$ \\(z\\) \\[w\\]").math).toEqual([
+      { tex: "x^2", display: false }, { tex: "y", display: true }, { tex: "z", display: false }, { tex: "w", display: true }]);
+    for (const none of ["`$x$`", "```\n$x$\n```", "costs $5 and $6", "\\$x\\$", "~~~\n$$x$$\n~~~", "``a ` $x$``"]) expect(takeMath(none)).toEqual({ text: none, math: [] });
+    expect(takeMath("$a$\n```\nopen fence $b$").math).toHaveLength(1);
+  });
+  test("has no handlers in tags, and text stays text", () => {
+    expect(withoutHandlers(`<img src=x onerror="a()" onload='b'><b onclick=c>t onclick=d</b>`)).toBe("<img src=x  ><b >t onclick=d</b>");
+    expect(withoutHandlers("<code>&lt;img onerror=x&gt;</code>")).toBe("<code>&lt;img onerror=x&gt;</code>");
+    expect(withoutHandlers("<img/onerror=x/onload=y>")).not.toMatch(/on(error|load)/);
+  });
+  test("takes formulas out of their delimiters", () => {
+    expect(withoutDollars("$\\displaystyle \\frac{a}{b}$")).toEqual({ tex: "\\frac{a}{b}", display: true });
+    expect(withoutDollars("$$x$$")).toEqual({ tex: "x", display: true });
+    expect(withoutDollars("$x$")).toEqual({ tex: "x", display: false });
+  });
+});
+
+describe("tracebacks", () => {
+  const lines = [
+    "Traceback (most recent call last):", "  File \"<cell 3>\", line 4, in <module>", "    f()",
+    "  File \"/usr/lib/python3/dist-packages/pandas/core/frame.py\", line 10, in apply", "    op()",
+    "  File \"/usr/lib/python3/dist-packages/pandas/core/apply.py\", line 11, in run", "    x", "  File \"<cell 2>\", line 2, in f", "    1/0", "    ~^~",
+    "ZeroDivisionError: division by zero"];
+  test("fold frames of libraries and keep the user's open", () => {
+    const found = parts(lines);
+    expect(found.map((p) => [p.kind, p.mine, p.frames.length, p.library])).toEqual([
+      ["text", true, 0, "Python"], ["frames", true, 1, "Python"], ["frames", false, 2, "pandas"], ["frames", true, 1, "Python"], ["text", true, 0, "Python"]]);
+    expect(found.flatMap((p) => (p.kind === "text" ? p.text : p.frames.map((f) => f.text))).join("\n")).toBe(lines.join("\n"));
+  });
+  test("know the line of their own cell", () => {
+    expect(lineIn(lines, 3)).toBe(4);
+    expect(lineIn(lines, 2)).toBe(2);
+    expect(lineIn(lines, 9)).toBeUndefined();
+    expect(lineIn(["\u001b[0;31mE\u001b[0m", "Cell \u001b[0;32mIn[7], line 2\u001b[0m", "----> 2 x"], 7)).toBe(2);
+  });
+  test("of any kind are shown whole", () => {
+    const event = golden<{ traceback: string[] }>("event_error");
+    expect(parts(event.traceback).length).toBeGreaterThan(0);
+  });
+});
+
+describe("words", () => {
+  test("of numbers", () => {
+    expect([0, 999, 1000, 4096, 536870912, 1073741824, 2147483648].map(bytes)).toEqual(["0 B", "999 B", "1 KB", "4 KB", "512 MB", "1 GB", "2 GB"]);
+    expect([0.2, 12, 3450, 61_000, 3_700_000].map(duration)).toEqual(["<1 ms", "12 ms", "3.45 s", "1 min 1 s", "1 h 2 min"]);
+    expect([clock(14_000), clock(3_723_000), until(89_000), until(1_440_000), ago(1000)]).toEqual(["00:14", "1:02:03", "89 s", "24 min", "just now"]);
+  });
+  test("of every end are sentences", () => {
+    const run = { outputs: [], files: [], lost: false, count: 1, durationMs: 5 } as unknown as Run;
+    for (const status of ["queued", "running", "ok", "error", "timeout", "interrupted", "cancelled", "died"] as const) {
+      const told = runWords({ ...run, status, reason: "memory_limit" }, false, 0);
+      expect(told.sentence).toMatch(/^[A-Z].*\.$/);
+      expect(told.sentence).not.toMatch(/undefined|_|null/);
+    }
+    expect(runWords({ ...run, status: "died", lost: true, reason: "signal:SIGSEGV" }, false, 0).sentence).toContain("SIGSEGV");
+    for (const reason of ["memory_limit", "exit:7", "host_crash", "start_failed", "something_new", undefined]) expect(whyWords(reason)).not.toMatch(/undefined|_/);
+  });
+});
+
+test("a diff is both texts", () => {
+  const lines = diff("a\nb\nc\nd", "a\nx\nc\nd\ne");
+  expect(lines.map((l) => l.kind[0] + l.text)).toEqual(["sa", "rb", "ax", "sc", "sd", "ae"]);
+});
+
+describe("notebook files", () => {
+  test("come back as they went out", () => {
+    const outputs = [
+      { kind: "stream", name: "stdout", text: Rope.of("a").append("b") }, { kind: "data", data: { "text/plain": "1" }, metadata: {}, count: 3 },
+      { kind: "data", data: { "text/plain": "2" }, metadata: { a: 1 } }, { kind: "error", ename: "E", evalue: "v", traceback: ["t"] },
+    ] as const;
+    const file = toFile(outputs as never);
+    expect(toFile(outputsOf({ cell_type: "code", source: "", outputs: file }))).toEqual(file);
+  });
+  test("give outputs to cells that did not run here", () => {
+    const found = importedOutputs({ nbformat: 4, nbformat_minor: 5, metadata: {}, cells: [
+      { id: "a", cell_type: "code", source: "", outputs: [{ output_type: "stream", name: "stdout", text: ["x", "y"] }], execution_count: 4 },
+      { id: "b", cell_type: "code", source: "", metadata: { talaria: { execution_id: "b" } }, outputs: [{ output_type: "stream", name: "stdout", text: "z" }] },
+      { id: "c", cell_type: "code", source: "", outputs: ["junk", { output_type: "odd" }] }] });
+    expect([...found.keys()]).toEqual(["a"]);
+    expect(String((found.get("a")?.outputs[0] as { text: Rope }).text)).toBe("xy");
+  });
+  test("and scripts have every cell", () => {
+    const cells = [{ id: "a", cell_type: "markdown", source: "# T\n\nx" }, { id: "b", cell_type: "code", source: "1\n" }] as const;
+    expect(toScript("N", cells)).toBe("# N\n\n# %% [markdown]\n# # T\n#\n# x\n\n# %%\n1\n");
+    expect(toNotebook(cells, () => undefined).cells[1]).toMatchObject({ outputs: [], execution_count: null });
+  });
+});

@@ -1,0 +1,190 @@
+import { describe, expect, test } from "vitest";
+import { change, noDocument } from "../src/log/cells";
+import { DocumentSync, type DocumentIO } from "../src/log/sync";
+import { SessionSocket, type Host, type Listener } from "../src/proto/socket";
+import type { Document, Event } from "../src/proto/types";
+
+// A server's document, and the timers of whoever uses it.
+class Fake {
+  doc: Document = { ...noDocument, cells: [{ id: "a", cell_type: "code", source: "1" }, { id: "b", cell_type: "code", source: "2" }] };
+  down = false;
+  timers: (() => void)[] = [];
+  puts = 0;
+
+  io(): DocumentIO {
+    return {
+      get: async () => this.doc,
+      put: async (doc) => {
+        this.puts++;
+        if (this.down) throw Object.assign(new Error("away"), { code: "unreachable" });
+        if (doc.revision !== this.doc.revision) throw Object.assign(new Error("conflict"), { code: "revision_conflict" });
+        this.doc = { ...doc, revision: doc.revision + 1 };
+        return this.doc;
+      },
+      later: (work) => {
+        this.timers.push(work);
+        return () => (this.timers = this.timers.filter((t) => t !== work));
+      },
+    };
+  }
+
+  async rest(): Promise<void> {
+    for (let round = 0; round < 20; round++) {
+      for (const timer of this.timers.splice(0)) timer();
+      for (let i = 0; i < 20; i++) await Promise.resolve();
+    }
+  }
+}
+
+function tab(server: Fake) {
+  const told = { docs: [] as Document[], saved: [] as string[], conflicts: 0 };
+  const sync = new DocumentSync(server.io(), {
+    document: (doc) => told.docs.push(doc), saved: (state) => told.saved.push(state), conflicts: (n) => (told.conflicts += n),
+  });
+  const type = (id: string, source: string) => sync.edit({ ...sync.mine, cells: change(sync.mine.cells, id, { source }) });
+  return { sync, told, type };
+}
+
+const sources = (doc: Document) => doc.cells.map((c) => c.source).join("|");
+
+describe("the document of two tabs", () => {
+  test("is saved after a rest, once", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    one.type("a", "10");
+    one.type("a", "100");
+    await server.rest();
+    expect([sources(server.doc), server.puts, one.told.saved.at(-1)]).toEqual(["100|2", 1, "saved"]);
+  });
+  test("has what both wrote, whoever was first", async () => {
+    const server = new Fake();
+    const [one, two] = [tab(server), tab(server)];
+    await Promise.all([one.sync.load(), two.sync.load()]);
+    one.type("a", "one");
+    two.type("b", "two");
+    await server.rest();
+    expect(sources(server.doc)).toBe("one|two");
+    one.sync.remote(server.doc.revision);
+    await server.rest();
+    expect(sources(one.sync.mine)).toBe("one|two");
+  });
+  test("keeps both texts of one cell", async () => {
+    const server = new Fake();
+    const [one, two] = [tab(server), tab(server)];
+    await Promise.all([one.sync.load(), two.sync.load()]);
+    one.type("a", "one");
+    await server.rest();
+    two.type("a", "two");
+    await server.rest();
+    expect(sources(server.doc)).toBe("two|one|2");
+    expect(two.told.conflicts).toBe(1);
+  });
+  test("is saved when the server comes back", async () => {
+    const server = new Fake();
+    const one = tab(server);
+    await one.sync.load();
+    server.down = true;
+    one.type("a", "kept");
+    for (const timer of server.timers.splice(0)) timer();
+    for (let i = 0; i < 20; i++) await Promise.resolve();
+    expect(one.told.saved.at(-1)).toBe("unsaved");
+    server.down = false;
+    await server.rest();
+    expect(sources(server.doc)).toBe("kept|2");
+  });
+});
+
+class FakeSocket {
+  readyState = 0;
+  sent: string[] = [];
+  onmessage: (m: { data: string }) => void = () => {};
+  onclose: (c: { code: number; reason: string }) => void = () => {};
+  send(text: string): void { this.sent.push(text); }
+  close(): void { this.readyState = 3; }
+  hello(last: number, log = "log"): void {
+    this.readyState = 1;
+    this.onmessage({ data: JSON.stringify({ type: "hello", protocol: 1, session: { log_id: log, last_seq: last } }) });
+  }
+  drop(code = 1006, reason = ""): void {
+    this.readyState = 3;
+    this.onclose({ code, reason });
+  }
+}
+
+function connection(answers: { status: number; logID?: string }[] = []) {
+  const sockets: FakeSocket[] = [];
+  const opened: [number, string | undefined][] = [];
+  const timers: (() => void)[] = [];
+  const told: string[] = [];
+  let seq = 0;
+  const host: Host = {
+    open: (after, logID) => {
+      opened.push([after, logID]);
+      const socket = new FakeSocket();
+      sockets.push(socket);
+      return socket as unknown as WebSocket;
+    },
+    probe: async () => answers.shift() ?? { status: 200 },
+    later: (work) => {
+      timers.push(work);
+      return () => {};
+    },
+  };
+  const on: Listener = {
+    hello: () => told.push("hello"), event: (e: Event) => (seq = e.seq), usage: () => told.push("usage"), link: (l) => told.push(l),
+    changed: () => { seq = 0; told.push("changed"); }, gone: () => told.push("gone"), refused: (s) => told.push(`refused ${s}`),
+  };
+  const socket = new SessionSocket(host, () => seq, on);
+  socket.start();
+  const again = async () => {
+    for (const timer of timers.splice(0)) timer();
+    for (let i = 0; i < 10; i++) await Promise.resolve();
+  };
+  return { socket, sockets, opened, told, again };
+}
+
+describe("the socket", () => {
+  test("goes on after the last event", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(9);
+    c.sockets[0]?.onmessage({ data: JSON.stringify({ seq: 7, time: "", type: "session_state", state: "idle" }) });
+    c.sockets[0]?.drop();
+    await c.again();
+    expect(c.opened).toEqual([[0, undefined], [7, "log"]]);
+    expect(c.told).toEqual(["connecting", "hello", "up", "down", "connecting"]);
+  });
+  test("sends what may come twice again, and refuses what may not", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(0);
+    const run = c.socket.ask({ type: "execute", code: "1" }, { id: "r", again: true });
+    const ping = c.socket.ask({ type: "ping" });
+    c.sockets[0]?.drop();
+    await expect(ping).rejects.toThrow("connection was lost");
+    await c.again();
+    c.sockets[1]?.hello(0);
+    expect(c.sockets[1]?.sent).toEqual(['{"id":"r","type":"execute","code":"1"}']);
+    c.sockets[1]?.onmessage({ data: '{"type":"reply","id":"r","ok":true,"result":{"execution_id":"r"}}' });
+    await expect(run).resolves.toEqual({ execution_id: "r" });
+  });
+  test("tells of refusals, deletions and other logs", async () => {
+    const c = connection([{ status: 200, logID: "new" }, { status: 404 }]);
+    c.sockets[0]?.hello(3);
+    c.sockets[0]?.drop();
+    await c.again();
+    expect(c.told).toContain("changed");
+    expect(c.opened[1]).toEqual([0, undefined]);
+    c.sockets[1]?.drop();
+    await c.again();
+    expect(c.told.at(-1)).toBe("gone");
+
+    const deleted = connection();
+    deleted.sockets[0]?.hello(0);
+    deleted.sockets[0]?.drop(1000, "session_deleted");
+    expect(deleted.told.at(-1)).toBe("gone");
+    const out = connection([{ status: 401 }]);
+    out.sockets[0]?.drop();
+    await out.again();
+    expect(out.told.at(-1)).toBe("refused 401");
+  });
+});
