@@ -8,6 +8,7 @@ import { parseTable, sorted, toCSV } from "../src/render/table";
 import { lineIn, parts } from "../src/render/traceback";
 import { runWords, whyWords } from "../src/render/words";
 import { golden } from "./golden";
+import type { ErrorFrame } from "../src/proto/types";
 import type { Run } from "../src/log/state";
 import { Rope } from "../src/log/rope";
 import { importedOutputs, outputsOf, toFile, toNotebook } from "../src/ipynb/nbformat";
@@ -89,14 +90,21 @@ describe("tracebacks", () => {
     expect(found.flatMap((p) => (p.kind === "text" ? p.text : p.frames.map((f) => f.text))).join("\n")).toBe(lines.join("\n"));
   });
   test("know the line of their own cell", () => {
-    expect(lineIn(lines, 3)).toBe(4);
-    expect(lineIn(lines, 2)).toBe(2);
-    expect(lineIn(lines, 9)).toBeUndefined();
-    expect(lineIn(["\u001b[0;31mE\u001b[0m", "Cell \u001b[0;32mIn[7], line 2\u001b[0m", "----> 2 x"], 7)).toBe(2);
+    expect(lineIn({ traceback: lines }, "r", 3)).toBe(4);
+    expect(lineIn({ traceback: lines }, "r", 2)).toBe(2);
+    expect(lineIn({ traceback: lines }, "r", 9)).toBeUndefined();
+    expect(lineIn({ traceback: ["\u001b[0;31mE\u001b[0m", "Cell \u001b[0;32mIn[7], line 2\u001b[0m", "----> 2 x"] }, "r", 7)).toBe(2);
+    const told = golden<{ traceback: string[]; frames: ErrorFrame[] }>("event_error_frames");
+    expect(lineIn(told, "cell-1", 99)).toBe(1);
+    expect(lineIn(told, "cell-2", 1)).toBeUndefined();
   });
-  test("of any kind are shown whole", () => {
-    const event = golden<{ traceback: string[] }>("event_error");
-    expect(parts(event.traceback).length).toBeGreaterThan(0);
+  test("of any kind are shown whole, whatever is said of their frames", () => {
+    const event = golden<{ traceback: string[]; frames: ErrorFrame[] }>("event_error_frames");
+    const frame = event.frames[0] as ErrorFrame;
+    for (const frames of [event.frames, [], [{ ...frame, traceback_start: 3, traceback_end: 1 }], [{ ...frame, traceback_end: 99 }], [frame, frame]]) {
+      const shown = parts(event.traceback, frames).flatMap((p) => (p.kind === "text" ? [p.text] : p.frames.map((f) => f.text))).filter(Boolean).join("\n");
+      expect(shown).toBe(event.traceback.join("\n"));
+    }
   });
 });
 

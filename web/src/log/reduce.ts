@@ -106,7 +106,7 @@ class Draft {
         return;
       case "error":
         this.outputs(run).push({
-          kind: "error", ename: event.ename, evalue: event.evalue, traceback: event.traceback, limit: event.limit,
+          kind: "error", ename: event.ename, evalue: event.evalue, traceback: event.traceback, limit: event.limit, hint: event.hint, frames: event.frames,
         });
         return;
       case "clear_output":

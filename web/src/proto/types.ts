@@ -63,6 +63,17 @@ export interface Execution {
   finished_at: string | null;
 }
 
+// ErrorFrame is a frame of a traceback: whose it is, and which of its lines.
+export interface ErrorFrame {
+  file: string;
+  line: number;
+  function: string;
+  user: boolean;
+  cell?: string; // the execution whose cell it is
+  traceback_start: number;
+  traceback_end: number;
+}
+
 export interface Truncated { bytes: number; sha256: string; url: string }
 
 interface Head { seq: number; time: string; execution_id?: string }
@@ -75,7 +86,7 @@ export type Event = Head & (
   | { type: "stream"; name: "stdout" | "stderr"; text: string; truncated?: Truncated }
   | { type: "display_data" | "update_display_data"; data: Bundle; metadata: Bundle; display_id?: string }
   | { type: "execute_result"; data: Bundle; metadata: Bundle; execution_count: number }
-  | { type: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit }
+  | { type: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit; hint?: string; frames?: ErrorFrame[] }
   | { type: "clear_output"; wait: boolean }
   | { type: "input_request"; request_id: string; prompt: string; password: boolean }
   | { type: "input_closed"; request_id: string; how: string }

@@ -1,8 +1,9 @@
 // A traceback as parts: the user's own frames stay open, runs of library frames fold.
 
 import { settled } from "../ansi/screen";
+import type { ErrorFrame } from "../proto/types";
 
-export interface Frame { file: string; line: number; name: string; text: string; mine: boolean; cell?: number }
+export interface Frame { file: string; line: number; name: string; text: string; mine: boolean; cell?: number; run?: string }
 export interface Part { kind: "text" | "frames"; text: string; frames: Frame[]; mine: boolean; library: string }
 
 const plainFrame = /^ {2}File "([^"\n]+)", line (\d+)(?:, in (.*))?$/;
@@ -22,7 +23,34 @@ function frameOf(line: string): Frame | undefined {
   return { file: i[3] ?? "", line: Number(i[4]), name: i[5] ?? "", text: line, mine: (i[3] ?? "").includes("/workspace") };
 }
 
-export function parts(traceback: readonly string[]): Part[] {
+// parts folds by what the server says of the frames; what it says nothing of, such as an imported notebook, is read.
+export function parts(traceback: readonly string[], frames: readonly ErrorFrame[] = []): Part[] {
+  return frames.length ? told(traceback, frames) : read(traceback);
+}
+
+function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part[] {
+  const out: Part[] = [];
+  let at = 0;
+  const text = (until: number) => {
+    const lines = traceback.slice(at, until).map(settled).join("\n");
+    at = Math.max(at, until);
+    return lines;
+  };
+  for (const f of frames) {
+    const before = text(f.traceback_start);
+    if (before) out.push({ kind: "text", text: before, frames: [], mine: true, library: "" });
+    const frame: Frame = { file: f.file, line: f.line, name: f.function, text: text(f.traceback_end), mine: f.user, run: f.cell };
+    const last = out.at(-1);
+    if (last?.kind === "frames" && last.mine === f.user) last.frames.push(frame);
+    else out.push({ kind: "frames", text: "", frames: [frame], mine: f.user, library: "" });
+  }
+  const rest = text(traceback.length);
+  if (rest) out.push({ kind: "text", text: rest, frames: [], mine: true, library: "" });
+  for (const part of out) part.library = libraryOf(part.frames);
+  return out;
+}
+
+function read(traceback: readonly string[]): Part[] {
   const out: Part[] = [];
   let frame: Frame | undefined;
   for (const line of traceback.flatMap((piece) => settled(piece).split("\n"))) {
@@ -54,7 +82,7 @@ function libraryOf(frames: readonly Frame[]): string {
 }
 
 // lineIn is the last line of a run's own cell that the traceback names, for a mark beside it.
-export function lineIn(traceback: readonly string[], cell: number | null): number | undefined {
-  if (cell === null) return undefined;
-  return parts(traceback).flatMap((part) => part.frames).findLast((f) => f.cell === cell)?.line;
+export function lineIn(error: { traceback: readonly string[]; frames?: readonly ErrorFrame[] }, run: string, cell: number | null): number | undefined {
+  const all = parts(error.traceback, error.frames).flatMap((part) => part.frames);
+  return all.findLast((f) => (f.run ? f.run === run : cell !== null && f.cell === cell))?.line;
 }
