@@ -144,6 +144,29 @@ describe("a journey with the mouse", () => {
     expect((await server.call<{ items: unknown[] }>("GET", `/v1/sessions/${id}/files`)).items).toHaveLength(2);
   });
 
+  test("the live kernel completes, explains and lists", async () => {
+    const id = await server.session("Live", ["rain_in_lund = [1, 2, 3]", ""]);
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.ran("c-1");
+    await tab.cell("c-2").locator(".cm-content").click();
+    await page.keyboard.type("rain_in");
+    await page.keyboard.press("Tab");
+    await page.waitForSelector(".cm-tooltip-autocomplete >> text=rain_in_lund");
+    await page.keyboard.press("Tab");
+    await page.waitForFunction(() => document.querySelector(".cell[data-id=c-2] .cm-content")?.textContent === "rain_in_lund");
+    await page.keyboard.press("Shift+Tab");
+    await page.waitForSelector(".inspection >> text=list");
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".inspection", { state: "detached" });
+    await page.waitForSelector(".cell[data-id=c-2].editing"); // the first Escape closes, the second leaves
+    await page.click(".rail >> role=button[name='Variables']");
+    await page.click(".variable >> text=rain_in_lund");
+    await page.waitForSelector(".variables .about >> text=list");
+  });
+
   test("Markdown, formulas and data", async () => {
     const bundle = (data: object) => `class R:\n    def _repr_mimebundle_(self, **k): return ${JSON.stringify(data).replaceAll("null", "None").replaceAll("true", "True").replaceAll("false", "False")}\nR()`;
     const rows = Array.from({ length: 60 }, (_, i) => ({ index: i, city: i % 7 ? `c${i}` : null, n: (i * 37) % 60 }));

@@ -4,7 +4,7 @@ import { ago, bytes, clock, duration, until } from "../src/render/format";
 import { takeMath, withoutHandlers } from "../src/render/markdown";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
-import { parseTable, sorted, toCSV } from "../src/render/table";
+import { decimals, parseTable, shown, sorted, toCSV } from "../src/render/table";
 import { lineIn, parts } from "../src/render/traceback";
 import { runWords, whyWords } from "../src/render/words";
 import { golden } from "./golden";
@@ -52,6 +52,11 @@ describe("tables", () => {
     expect(sorted(rows, [{ column: 1, down: false }]).map((r) => r[1])).toEqual(["a9", "a10", "b", null]);
     expect(sorted(rows, [{ column: 1, down: true }]).map((r) => r[1])).toEqual(["b", "a10", "a9", null]);
     expect(sorted(rows, [{ column: 0, down: true }]).map((r) => r[0])).toEqual([3, 2, 1, 0]);
+  });
+  test("have points below each other", () => {
+    const rows = [[1.5, 1], [654, 2], [0.25, null], [null, 3]];
+    expect([decimals(rows, 0), decimals(rows, 1), decimals([[1e-9]], 0)]).toEqual([2, 0, -1]);
+    expect([shown(654, 2), shown(3, 0), shown(null, 2), shown("x", 2), shown(1e-9, -1)]).toEqual(["654.00", "3", "", "x", "1e-9"]);
   });
   test("go out as CSV", () => {
     expect(toCSV({ fields: [{ name: "a,b", type: "any", index: false }], rows: [["x\"y"], [1.5], [null]], total: 3, cut: false })).toBe('"a,b"\r\n"x""y"\r\n1.5\r\n\r\n');

@@ -66,6 +66,26 @@ function compare(a: Json, b: Json, down: boolean): number {
 
 export const numeric = (field: Field): boolean => field.type === "integer" || field.type === "number";
 
+const mostDecimals = 6;
+
+// decimals is how many a column of numbers is shown with, so that its points stand below each other.
+export function decimals(rows: readonly Json[][], column: number): number {
+  let most = 0;
+  for (const row of rows) {
+    const value = row[column];
+    if (typeof value !== "number" || Number.isInteger(value)) continue;
+    const text = String(Number(value.toPrecision(7)));
+    if (text.includes("e")) return -1;
+    most = Math.max(most, text.length - text.indexOf(".") - 1);
+  }
+  return Math.min(most, mostDecimals);
+}
+
+// shown is a value in a column with that many decimals; -1 leaves each number as it is.
+export function shown(value: Json | undefined, places: number): string {
+  return typeof value === "number" && places > 0 ? value.toFixed(places) : show(value);
+}
+
 export function show(value: Json | undefined): string {
   if (value === null || value === undefined) return "";
   if (typeof value === "string") return value;

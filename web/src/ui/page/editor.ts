@@ -96,7 +96,10 @@ const importLines = (context: CompletionContext): CompletionResult | null => {
 
 function tab(view: EditorView): boolean {
   if (view.state.readOnly) return false; // and the browser moves on
-  if (completionStatus(view.state) === "active") return acceptCompletion(view) || (moveCompletionSelection(true)(view) && acceptCompletion(view));
+  if (completionStatus(view.state) === "active") {
+    if (!acceptCompletion(view) && moveCompletionSelection(true)(view)) acceptCompletion(view); // none is chosen: the first
+    return true;
+  }
   const { from, to } = view.state.selection.main;
   const line = view.state.doc.lineAt(from);
   if (from !== to || /^\s*$/.test(line.text.slice(0, from - line.from))) return indentMore(view);
@@ -200,7 +203,7 @@ export class CellEditor {
 
   private extensions(look: EditorLook): Extension {
     return [
-      look.kind === "code" ? [python(), autocompletion({ override: [fromKernel(this.io), importLines], icons: false, activateOnTypingDelay: 250, selectOnOpen: false })]
+      look.kind === "code" ? [python(), autocompletion({ override: [fromKernel(this.io), importLines], icons: false, activateOnTypingDelay: 250, selectOnOpen: false, interactionDelay: 0 })]
         : [],
       look.kind === "markdown" ? this.markdown : [],
       look.numbers && look.kind === "code" ? lineNumbers() : [],
