@@ -60,6 +60,23 @@ describe("nothing is lost", () => {
     expect(doc.cells[1]?.source).toBe("x = 2 # typed while the server was away");
   });
 
+  test("of what was typed before a tab closed while the server was away", async () => {
+    const id = await server.session("Draft", ["a = 1"]);
+    const tab = await open();
+    await tab.show(id);
+    await server.end("SIGKILL");
+    await tab.page.waitForSelector("text=Reconnecting, nothing is lost");
+    await tab.type("c-1", "a = 'typed in vain?'");
+    const other = await tab.another();
+    tabs.push(other);
+    await tab.page.close();
+    await server.launch();
+    await other.show(id);
+    await other.page.waitForFunction(() => document.querySelector(".cell[data-id=c-1]")?.textContent?.includes("typed in vain?"));
+    await other.page.waitForFunction(() => !Object.keys(localStorage).some((k) => k.startsWith("talaria.draft.")));
+    expect((await server.call<Document>("GET", `/v1/sessions/${id}/document`)).cells[0]?.source).toBe("a = 'typed in vain?'");
+  });
+
   test("of what two tabs write into one notebook", async () => {
     const id = await server.session("Two", ["a = 1", "b = 2", "c = 3"]);
     const one = await open();

@@ -56,7 +56,7 @@ export const actions: readonly Action[] = [
   { id: "last", title: "Select the last cell", group: "Move", keys: [command("Shift-g"), command("Mod-End")] },
   { id: "running", title: "Go to the cell that runs", group: "Move", keys: [command("g r")] },
 
-  { id: "palette", title: "All commands", group: "Notebook", keys: [any("Mod-k"), any("Mod-Shift-p")] },
+  { id: "palette", title: "All commands", group: "Notebook", keys: [any("Mod-k")] },
   { id: "keys", title: "Keys", group: "Notebook", keys: [command("?"), command("h")] },
   { id: "save", title: "Save now", group: "Notebook", keys: [any("Mod-s")], needs: "write" },
   { id: "rename", title: "Rename the session", group: "Notebook", needs: "write" },

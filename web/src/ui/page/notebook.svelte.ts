@@ -11,6 +11,7 @@ import { browserHost, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Usage, UsageFrame, Variable } from "../../proto/types";
 import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
+import { dropDraft, keepDraft, withDraft } from "./draft";
 import { withUsage, type CPU } from "./usage";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
@@ -66,7 +67,7 @@ export class Notebook {
       { get: () => getDocument(id), put: (doc) => putDocument(id, doc), later: (work, ms) => { const t = setTimeout(work, ms); return () => clearTimeout(t); } },
       {
         document: (doc) => (this.doc = doc),
-        saved: (state) => (this.saved = state),
+        saved: (state) => this.setSaved(state),
         conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
       },
     );
@@ -198,6 +199,12 @@ export class Notebook {
     if (link !== "connecting" || this.link !== "down") this.link = link;
   }
 
+  private setSaved(state: "saved" | "saving" | "unsaved"): void {
+    this.saved = state;
+    if (state === "unsaved") keepDraft(this.id, this.sync.base, this.sync.mine);
+    else if (state === "saved" && !this.sync.dirty) dropDraft(this.id);
+  }
+
   private forget(): void {
     this.pending = [];
     this.helloSeq = -1;
@@ -207,6 +214,10 @@ export class Notebook {
   private async loadDocument(): Promise<void> {
     try {
       this.doc = await this.sync.load();
+      if (!this.readOnly) {
+        this.doc = withDraft(this.id, this.doc);
+        this.sync.edit(this.doc);
+      }
       if (this.doc.imported) {
         this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
       }
