@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
-import { licences } from "./licences";
+import { licences } from "./licences.ts";
 
 const dist = process.env["TALARIA_DIST"] ?? "dist";
 

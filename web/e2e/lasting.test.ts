@@ -69,6 +69,7 @@ describe("nothing is lost", () => {
     await tab.type("c-1", "a = 'typed in vain?'");
     const other = await tab.another();
     tabs.push(other);
+    await tab.page.waitForFunction(() => Object.values(localStorage).some((v) => String(v).includes("typed in vain?")));
     await tab.page.close();
     await server.launch();
     await other.show(id);

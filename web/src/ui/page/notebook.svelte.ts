@@ -201,6 +201,7 @@ export class Notebook {
 
   private setSaved(state: "saved" | "saving" | "unsaved"): void {
     this.saved = state;
+    if (!this.documentReady) return; // what an earlier visit left has not been looked at yet
     if (state === "unsaved") keepDraft(this.id, this.sync.base, this.sync.mine);
     else if (state === "saved" && !this.sync.dirty) dropDraft(this.id);
   }
@@ -216,6 +217,7 @@ export class Notebook {
       this.doc = await this.sync.load();
       if (!this.readOnly) {
         this.doc = withDraft(this.id, this.doc);
+        this.documentReady = true;
         this.sync.edit(this.doc);
       }
       if (this.doc.imported) {
