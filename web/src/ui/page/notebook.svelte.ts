@@ -1,7 +1,7 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
 import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
-import { reduceAll } from "../../log/reduce";
+import { Intake } from "../../log/intake";
 import { empty, type LogState, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
@@ -13,11 +13,10 @@ import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { withUsage, type CPU } from "./usage";
+import { Voice } from "./voice.svelte";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
 export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
-
-const sliceMs = 8; // how long events are taken in before a frame is drawn
 
 export class Notebook {
   log = $state.raw<LogState>(empty);
@@ -39,9 +38,7 @@ export class Notebook {
   drawer = $state<Drawer>("");
   dialog = $state<Dialog>("");
   folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
-  said = $state("");
-  saidTone = $state<"quiet" | "bad">("quiet");
-  announced = $state(""); // for screen readers only
+  readonly voice = new Voice();
   imported = $state.raw<ReadonlyMap<string, Imported>>(new Map());
   filesChanged = $state(0);
   clip = $state.raw<Cell[]>([]);
@@ -54,12 +51,14 @@ export class Notebook {
   private readonly sync: DocumentSync;
   private readonly socket: SessionSocket;
   private readonly undoing = new Undo();
-  private pending: Event[] = [];
-  private scheduled = false;
+  private readonly intake = new Intake(
+    (work) => (document.visibilityState === "visible" ? requestAnimationFrame(work) : setTimeout(work, 200)),
+    () => this.log,
+    (state, events) => this.take(state, events),
+  );
   private documentReady = false;
   private helloSeq = -1;
   private lostAt = 0; // seq when the connection was lost; 0: it was not
-  private saying: ReturnType<typeof setTimeout> | undefined;
   private readonly ending = new AbortController();
 
   constructor(readonly id: string, readonly readOnly: boolean) {
@@ -71,9 +70,9 @@ export class Notebook {
         conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
       },
     );
-    this.socket = new SessionSocket(browserHost(id), () => this.pending.at(-1)?.seq ?? this.log.seq, {
+    this.socket = new SessionSocket(browserHost(id), () => this.intake.seq, {
       hello: (session) => this.hello(session),
-      event: (event) => this.take(event),
+      event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
       link: (link) => this.setLink(link),
       changed: () => this.forget(),
@@ -101,7 +100,7 @@ export class Notebook {
     this.ending.abort();
     this.socket.end();
     this.sync.end();
-    clearTimeout(this.saying);
+    this.voice.end();
   }
 
   // What comes from the server
@@ -116,39 +115,10 @@ export class Notebook {
     this.settle();
   }
 
-  private take(event: Event): void {
-    this.pending.push(event);
-    if (this.scheduled) return;
-    this.scheduled = true;
-    if (document.visibilityState === "visible") requestAnimationFrame(() => this.flush());
-    else setTimeout(() => this.flush(), 200);
-  }
-
-  // flush takes events in for a moment, so that a flood of them does not hold up drawing.
-  private flush(): void {
-    this.scheduled = false;
+  private take(state: LogState, events: readonly Event[]): void {
     const before = this.log;
-    const end = performance.now() + sliceMs;
-    let taken = 0;
-    let state = before;
-    while (taken < this.pending.length && (taken === 0 || performance.now() < end)) {
-      const batch = this.pending.slice(taken, taken + 200);
-      let size = 0;
-      let n = 0;
-      while (n < batch.length && size < 1 << 18) {
-        const event = batch[n++];
-        size += event?.type === "stream" ? event.text.length : 100;
-      }
-      state = reduceAll(state, batch.slice(0, n));
-      for (const event of batch.slice(0, n)) this.notice(event);
-      taken += n;
-    }
-    this.pending = this.pending.slice(taken);
     this.log = state;
-    if (this.pending.length && !this.scheduled) {
-      this.scheduled = true;
-      requestAnimationFrame(() => this.flush());
-    }
+    for (const event of events) this.notice(event);
     if (state.documentRevision > before.documentRevision) this.sync.remote(state.documentRevision);
     this.settle();
   }
@@ -161,11 +131,11 @@ export class Notebook {
       case "execution_finished": {
         this.stopping = 0;
         if (event.execution.status !== "ok") break;
-        this.announce(`Cell ${event.execution.execution_count ?? ""} done in ${duration(event.execution.usage.duration_ms)}`);
+        this.voice.announce(`Cell ${event.execution.execution_count ?? ""} done in ${duration(event.execution.usage.duration_ms)}`);
         break;
       }
-      case "error": this.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
-      case "input_request": this.announce(`Input needed: ${event.prompt}`); break;
+      case "error": this.voice.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
+      case "input_request": this.voice.announce(`Input needed: ${event.prompt}`); break;
       case "kernel_died": this.say(`Python ended: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
       case "kernel_reset": this.say("Python was started anew. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
@@ -207,7 +177,7 @@ export class Notebook {
   }
 
   private forget(): void {
-    this.pending = [];
+    this.intake.forget();
     this.helloSeq = -1;
     this.log = empty;
   }
@@ -450,14 +420,7 @@ export class Notebook {
   }
 
   say(text: string, tone: "quiet" | "bad" = "quiet"): void {
-    clearTimeout(this.saying);
-    this.said = text;
-    this.saidTone = tone;
-    this.saying = setTimeout(() => (this.said = ""), tone === "bad" ? 12_000 : 6000);
-  }
-
-  private announce(text: string): void {
-    this.announced = text;
+    this.voice.say(text, tone);
   }
 
   // told is how the last run of a cell went, in words.
