@@ -30,7 +30,9 @@ describe("nothing is lost", () => {
     const tab = await open();
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
-    await tab.page.waitForSelector("text=line 5");
+    await tab.page.waitForSelector("text=line 50");
+    const box = tab.cell("c-1").locator(".scroll.tall"); // long output follows its end while the cell runs
+    await tab.page.waitForFunction((e) => e && e.scrollHeight > e.clientHeight && e.scrollHeight - e.scrollTop - e.clientHeight < 60, await box.elementHandle());
     const other = await tab.another();
     tabs.push(other);
     await other.show(id);
