@@ -37,6 +37,35 @@ test: setup test-setup build lint ## Install what the tests need, and run all of
 	$(GO) test -p 1 -timeout 40m ./...
 	@$(MAKE) -s test-web
 
+# The page: Go embeds web/dist, which is committed, so only who changes the page needs Node.
+NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
+WEB_MODULES := web/node_modules/.package-lock.json
+
+.PHONY: web
+web: $(WEB_MODULES) ## Build the page anew: web/dist (needs Node 20.19 or newer)
+	cd web && npm run --silent build
+
+$(WEB_MODULES): web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: test-web
+test-web: build ## Check the page: its types, its tests, that web/dist is what its sources build, and all of it in a browser
+ifeq ($(NODE_OK),yes)
+	@$(MAKE) -s $(WEB_MODULES)
+	cd web && npm run --silent check && npm test --silent
+	rm -rf web/dist-check && cd web && TALARIA_DIST=dist-check npm run --silent build >/dev/null
+	diff -r web/dist web/dist-check || { echo "web/dist is not what the sources build; run make web and commit it"; exit 1; }
+	rm -rf web/dist-check
+	cd web && npm run --silent e2e
+else
+	@echo "SKIP: the page is not tested: node 20.19 or newer is not installed (Debian 12 has an older one)"
+endif
+
+.PHONY: screenshots
+screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images anew
+	cd web && npm run --silent screenshots
+
 .PHONY: race
 race: ## Run the tests of everything but e2e with the race detector
 	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)
