@@ -82,6 +82,9 @@ type Command struct {
 	Args []string
 	Env  map[string]string // beside the sandbox's own
 	Dir  string            // default: the workspace
+	// Terminal is the inner end of a terminal, which takes the place of all three standard streams; the process is
+	// its foreground. nil: none. It stays the caller's.
+	Terminal *os.File
 }
 
 // Environment is a configured Python, as found by the environment's discovery.
@@ -165,6 +168,13 @@ type NetworkExit struct {
 	HTTP, SOCKS *os.File
 	Env         map[string]string
 	Why         string
+}
+
+// TerminalMaker is implemented by sandboxes that may have terminals of their own.
+type TerminalMaker interface {
+	// MakeTerminal makes one whose inner end has a name inside. Reading the master can be ended by closing it. It is
+	// errors.ErrUnsupported where the machine's terminals are to be used.
+	MakeTerminal() (master, slave *os.File, err error)
 }
 
 // PeakResetter is implemented by sandboxes that can restart the measurement of peak memory.

@@ -99,12 +99,17 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, er
 	}()
 	for _, read := range []**os.File{&p.stdout, &p.stderr} {
 		var write *os.File
-		if *read, write, err = outputPipe(); err != nil {
+		if cmd.Terminal != nil {
+			write, err = duplicate(cmd.Terminal)
+		} else {
+			*read, write, err = outputPipe()
+		}
+		if err != nil {
 			return nil, err
 		}
 		inside = append(inside, write)
 	}
-	if len(cmd.Args) == 0 {
+	if len(cmd.Args) == 0 && cmd.Terminal == nil {
 		var control *os.File
 		if p.control, control, err = controlPair(); err != nil {
 			return nil, err
@@ -127,7 +132,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, er
 		return nil, s.lost()
 	}
 
-	body := startRequest{Args: cmd.Args, Environment: cmd.Env, Directory: cmd.Dir}
+	body := startRequest{Args: cmd.Args, Environment: cmd.Env, Directory: cmd.Dir, Terminal: cmd.Terminal != nil}
 	if body.Args == nil {
 		body.Args = []string{}
 	}
@@ -174,6 +179,14 @@ func closeAll(files []*os.File) {
 			f.Close()
 		}
 	}
+}
+
+func duplicate(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate a descriptor: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // outputPipe makes a pipe whose read end does not block and whose write end does.

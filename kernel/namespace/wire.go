@@ -84,6 +84,7 @@ type startRequest struct {
 	Args        []string          `json:"args"`
 	Environment map[string]string `json:"environment"`
 	Directory   string            `json:"directory"`
+	Terminal    bool              `json:"terminal"` // the descriptors are of one
 }
 
 type signalRequest struct {

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import gc
 import marshal
 import os
@@ -21,6 +22,7 @@ from .limits import Limits
 from .step import StepError
 from .wire import Channel
 
+_TIOCSCTTY = 0x540E
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
 _START_OVER = "import sys; sys.path.insert(0, {!r}); from talaria_init.child import start_over; start_over()()"
 LISTEN = b"listen"
@@ -35,6 +37,7 @@ class Start:
     args: list[str]
     environment: dict[str, str]  # beside the sandbox's own
     directory: str
+    terminal: bool  # it is the foreground of the terminal that both descriptors are of
 
 
 class Runner:
@@ -130,6 +133,9 @@ def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds:
         number = _take_descriptors(*fds, report.fileno())
         report.forget()
         report = Channel(number)
+        if start.terminal:
+            os.dup2(1, 0)
+            fcntl.ioctl(0, _TIOCSCTTY, 0)
         for name in _RESET_FOR_COMMANDS:
             _signal.signal(getattr(_signal, name), _signal.SIG_DFL)
         os.execvpe(start.args[0], start.args, {**environment, **start.environment})
