@@ -3,6 +3,7 @@ module talaria
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/danielgtaylor/huma/v2 v2.37.0
 	github.com/gabriel-vasile/mimetype v1.4.16
 	github.com/gin-gonic/gin v1.12.0

@@ -42,10 +42,11 @@ type interpreter struct {
 	records *queue
 	abort   context.CancelCauseFunc // ends the start
 
-	sandbox Sandbox      // set before the goroutines start
-	frames  *frameWriter // the same
-	watch   *watcher     // the same; nil where there is nothing to watch
-	taps    []*tap       // the same; what is in them is under mu
+	sandbox Sandbox           // set before the goroutines start
+	frames  *frameWriter      // the same
+	watch   *watcher          // the same; nil where there is nothing to watch
+	taps    []*tap            // the same; what is in them is under mu
+	proxies map[string]string // the same; variables for what runs inside
 
 	forgotten    func() // called at the end when forget is set
 	forget       atomic.Bool
@@ -60,24 +61,27 @@ type interpreter struct {
 
 	handing chan struct{} // holds one while an execution is handed over, its measurements included
 
-	mu       sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
-	phase    phase
-	started  time.Time
-	way      *network.Network // out of the sandbox; nil without
-	wayMode  string
-	wayHow   string  // for people
-	process  Process // nil until launched
-	limits   Limits
-	cause    *ending // why we end it; nil when it ended by itself
-	marks    marks
-	dropped  uint64              // frames that were not valid here
-	given    map[uint64]struct{} // the ids of all executions so far, as hashID makes them
-	reserved string              // the execution that is about to run
-	early    bool                // reserved was interrupted already
-	run      *running            // the execution that runs
-	lastID   string              // the execution that ran last, or runs
-	queries  map[string]query    // those that wait, by request id
-	posed    uint64              // queries so far
+	mu           sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
+	phase        phase
+	started      time.Time
+	terminals    []*terminal
+	opening      int // terminals that are not among them yet
+	lastTerminal int
+	way          *network.Network // out of the sandbox; nil without
+	wayMode      string
+	wayHow       string  // for people
+	process      Process // nil until launched
+	limits       Limits
+	cause        *ending // why we end it; nil when it ended by itself
+	marks        marks
+	dropped      uint64              // frames that were not valid here
+	given        map[uint64]struct{} // the ids of all executions so far, as hashID makes them
+	reserved     string              // the execution that is about to run
+	early        bool                // reserved was interrupted already
+	run          *running            // the execution that runs
+	lastID       string              // the execution that ran last, or runs
+	queries      map[string]query    // those that wait, by request id
+	posed        uint64              // queries so far
 }
 
 type phase int
@@ -159,11 +163,10 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk); err != nil {
 		return err
 	}
-	proxies, err := k.connect(ctx, spec.Network)
-	if err != nil {
+	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
 		return err
 	}
-	process, err := k.sandbox.Start(ctx, Command{Env: proxies})
+	process, err := k.sandbox.Start(ctx, Command{Env: k.proxies})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -300,6 +303,7 @@ func (k *interpreter) supervise() {
 		k.log.Error("close sandbox", "error", err)
 	}
 	k.disconnect()
+	k.closeTerminals()
 	if k.watch != nil {
 		<-k.watch.ended
 	}

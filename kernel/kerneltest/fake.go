@@ -34,6 +34,8 @@ type Fake struct {
 	OnCreate func(context.Context)
 	// OnClose is called by a sandbox's first Close, when its processes are dead; it may block.
 	OnClose func()
+	// Shell is what its sandboxes run on terminals, in the place of every command; nil: it runs none.
+	Shell Shell
 	// LayerNames are the layers of its sandboxes once they are sealed.
 	LayerNames []string
 
@@ -106,6 +108,7 @@ type fakeSandbox struct {
 	spec      *kernel.Spec
 	isClosed  bool
 	processes []*fakeProcess
+	shells    []*fakeShell
 }
 
 func (s *fakeSandbox) Handle() kernel.Handle { return s.handle }
@@ -136,13 +139,21 @@ func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Command) (kernel.Proce
 	if s.fake.StartErr != nil {
 		return nil, s.fake.StartErr
 	}
-	if len(cmd.Args) > 0 {
-		return nil, errors.New("the fake runs no commands")
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.spec == nil || s.isClosed {
 		return nil, errors.New("the sandbox is not sealed, or closed")
+	}
+	if cmd.Terminal != nil && s.fake.Shell != nil {
+		shell, err := startShell(s.fake.Shell, cmd.Terminal)
+		if err != nil {
+			return nil, err
+		}
+		s.shells = append(s.shells, shell)
+		return shell, nil
+	}
+	if len(cmd.Args) > 0 {
+		return nil, errors.New("the fake runs no commands")
 	}
 	p, err := newFakeProcess(s.fake.Pipes)
 	if err != nil {
@@ -174,9 +185,12 @@ func (s *fakeSandbox) ChangeLimits(_ context.Context, limits kernel.Limits) erro
 
 func (s *fakeSandbox) kill(exit kernel.Exit) {
 	s.mu.Lock()
-	processes := s.processes
+	processes, shells := s.processes, s.shells
 	s.mu.Unlock()
 	for _, p := range processes {
+		p.end(exit)
+	}
+	for _, p := range shells {
 		p.end(exit)
 	}
 }
@@ -194,6 +208,9 @@ func (s *fakeSandbox) close() {
 	for _, p := range s.processes {
 		p.release()
 		p.scripts.Wait()
+	}
+	for _, p := range s.shells {
+		<-p.returned
 	}
 	if s.fake.OnClose != nil {
 		s.fake.OnClose()

@@ -86,11 +86,19 @@ func (c *Client) ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Net
 
 // Ask asks the kernel about its names, as [kernel.Host.Ask] does. It is ErrTooOld where the host cannot do that.
 func (c *Client) Ask(ctx context.Context, key kernel.Key, q kernel.Query) (answer kernel.Answer, err error) {
-	if k := c.known(key); k != nil && k.host != nil && k.host.protocol < askVersion {
-		return answer, kernel.ErrTooOld
+	if err := c.younger(key); err != nil {
+		return answer, err
 	}
 	_, err = c.command(ctx, key, opAsk, q, &answer)
 	return answer, err
+}
+
+// younger is ErrTooOld where the kernel's host does not know the later requests.
+func (c *Client) younger(key kernel.Key) error {
+	if k := c.known(key); k != nil && k.host != nil && k.host.protocol < laterRequests {
+		return kernel.ErrTooOld
+	}
+	return nil
 }
 
 // command sends a request to the kernel. Where the connection breaks and is made again it is sent again, and again is
@@ -117,6 +125,20 @@ func (c *Client) command(ctx context.Context, key kernel.Key, op string, in, out
 		}
 	}
 	return again, kernel.ErrNoKernel
+}
+
+// once sends a request that must not be obeyed twice. Where the connection breaks, it is an error, and the request may
+// have been obeyed.
+func (c *Client) once(ctx context.Context, key kernel.Key, op string, in, out any) error {
+	k := c.known(key)
+	if k == nil {
+		return kernel.ErrNoKernel
+	}
+	call, err := k.connection(ctx)
+	if err != nil {
+		return err
+	}
+	return call.call(ctx, op, in, out)
 }
 
 // connection waits while the connection is made again. It is ErrNoKernel when that will not be.

@@ -271,6 +271,8 @@ func (k *kernelConn) slow(r request) (out any, err error) {
 			return nil, err
 		}
 		return k.s.host.Ask(ctx, k.key, q)
+	case opOpenTerminal, opTerminals, opReadTerminal, opWriteTerminal, opResizeTerminal, opCloseTerminal:
+		return k.terminals(ctx, r)
 	case opAbort:
 		if k.start.done == nil {
 			return nil, errors.New("this connection started no kernel")

@@ -49,11 +49,11 @@ type Versions struct {
 }
 
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; version 2 adds the
-// request "ask".
+// requests of [Client.Ask] and of terminals.
 var supported = Versions{Min: 1, Max: 2}
 
-// askVersion is the first version with the request "ask".
-const askVersion = 2
+// laterRequests is the first version with the requests that version 1 has not.
+const laterRequests = 2
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
 var _ = [1]struct{}{}[kernel.RecordEncoding-1]

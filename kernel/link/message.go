@@ -32,6 +32,13 @@ const (
 	opChangeLimits = "change_limits"
 	opChangeNet    = "change_network"
 	opAsk          = "ask"
+
+	opOpenTerminal   = "open_terminal"
+	opTerminals      = "terminals"
+	opReadTerminal   = "read_terminal"
+	opWriteTerminal  = "write_terminal"
+	opResizeTerminal = "resize_terminal"
+	opCloseTerminal  = "close_terminal"
 )
 
 type request struct {
@@ -130,6 +137,8 @@ var codes = []struct {
 	{"no_input_pending", kernel.ErrNoInputPending},
 	{"host_closed", kernel.ErrHostClosed},
 	{"needs_reset", kernel.ErrNeedsReset},
+	{"no_terminal", kernel.ErrNoTerminal},
+	{"too_many_terminals", kernel.ErrTooManyTerminals},
 	{"deadline", context.DeadlineExceeded},
 	{"cancelled", context.Canceled},
 }

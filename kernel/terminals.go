@@ -1,0 +1,210 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// What terminals may take.
+const (
+	MaxTerminals  = 8       // of one kernel whose shells run
+	TerminalBytes = 1 << 20 // of output that is kept of each
+)
+
+// What callers of terminals branch on.
+var (
+	ErrNoTerminal       = errors.New("no such terminal")
+	ErrTooManyTerminals = fmt.Errorf("a session may have %d terminals", MaxTerminals)
+)
+
+// shells are tried in this order. They are no login shells: those would put a PATH of the system's in place of the
+// sandbox's.
+var shells = []string{"/bin/bash", "/bin/sh"}
+
+// OpenTerminal starts a shell inside the kernel's sandbox, on a terminal of its own, and returns its id. Where there are
+// MaxTerminals, the oldest one whose shell has ended is forgotten; ErrTooManyTerminals where all run.
+func (h *Host) OpenTerminal(ctx context.Context, key Key, size TerminalSize) (id string, err error) {
+	k := h.kernel(key)
+	if k == nil {
+		return "", ErrNoKernel
+	}
+	return k.openTerminal(ctx, size)
+}
+
+// Terminals are the ids of the kernel's terminals, those included whose shell has ended.
+func (h *Host) Terminals(_ context.Context, key Key) (ids []string, err error) {
+	k := h.kernel(key)
+	if k == nil {
+		return nil, ErrNoKernel
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ids = []string{}
+	for _, t := range k.terminals {
+		ids = append(ids, t.id)
+	}
+	return ids, nil
+}
+
+// ReadTerminal waits for output behind an offset, the first byte's being 0. Where output is kept no longer, what it
+// returns begins later; an offset beyond the end is the end. ctx bounds the wait.
+func (h *Host) ReadTerminal(ctx context.Context, key Key, id string, after int64) (TerminalOutput, error) {
+	t, err := h.terminal(key, id)
+	if err != nil {
+		return TerminalOutput{}, err
+	}
+	return t.next(ctx, after)
+}
+
+// WriteTerminal types as much of data as the terminal takes within a second, and returns how much that was. What is
+// typed when the shell has ended goes nowhere.
+func (h *Host) WriteTerminal(ctx context.Context, key Key, id string, data []byte) (n int, err error) {
+	t, err := h.terminal(key, id)
+	if err != nil {
+		return 0, err
+	}
+	return t.typeIn(ctx, data)
+}
+
+// ResizeTerminal changes the size, and tells what runs on the terminal.
+func (h *Host) ResizeTerminal(_ context.Context, key Key, id string, size TerminalSize) error {
+	t, err := h.terminal(key, id)
+	if err != nil {
+		return err
+	}
+	if err := resize(t.master, size); err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("resize a terminal: %w", err)
+	}
+	return nil
+}
+
+// CloseTerminal ends a terminal's shell, waits for that, and forgets the terminal. ctx bounds the wait; the shell is
+// ended all the same.
+func (h *Host) CloseTerminal(ctx context.Context, key Key, id string) error {
+	t, err := h.terminal(key, id)
+	if err != nil {
+		return err
+	}
+	if err := t.hangUp(ctx); err != nil {
+		return fmt.Errorf("close a terminal: %w", err)
+	}
+	if k := h.kernel(key); k != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.forgetTerminal(t)
+	}
+	return nil
+}
+
+func (h *Host) terminal(key Key, id string) (*terminal, error) {
+	k := h.kernel(key)
+	if k == nil {
+		return nil, ErrNoKernel
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase >= leaving {
+		return nil, ErrNoKernel
+	}
+	for _, t := range k.terminals {
+		if t.id == id {
+			return t, nil
+		}
+	}
+	return nil, ErrNoTerminal
+}
+
+func (k *interpreter) openTerminal(ctx context.Context, size TerminalSize) (string, error) {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return "", ErrNoKernel
+	}
+	id, err := k.admitTerminal()
+	if err != nil {
+		return "", err
+	}
+	t, err := k.startShell(ctx, sandbox, id, size)
+	if err == nil {
+		go t.run()
+	}
+	k.mu.Lock()
+	k.opening--
+	late := k.phase >= leaving
+	if err == nil && !late {
+		k.terminals = append(k.terminals, t)
+	}
+	k.mu.Unlock()
+	switch {
+	case late && err == nil: // its shell ends with the sandbox
+		<-t.done
+		return "", ErrNoKernel
+	case late:
+		return "", ErrNoKernel
+	case err != nil:
+		return "", err
+	}
+	return id, nil
+}
+
+// admitTerminal makes room for one more and gives it an id. The caller counts opening down when it is open, or not.
+func (k *interpreter) admitTerminal() (id string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.terminals)+k.opening >= MaxTerminals {
+		over := slices.IndexFunc(k.terminals, (*terminal).isOver)
+		if over < 0 {
+			return "", ErrTooManyTerminals
+		}
+		k.forgetTerminal(k.terminals[over])
+	}
+	k.opening++
+	k.lastTerminal++
+	return strconv.Itoa(k.lastTerminal), nil
+}
+
+// forgetTerminal forgets one. The caller holds k.mu.
+func (k *interpreter) forgetTerminal(t *terminal) {
+	k.terminals = slices.DeleteFunc(k.terminals, func(other *terminal) bool { return other == t })
+}
+
+// startShell starts the first shell that there is on a new terminal.
+func (k *interpreter) startShell(ctx context.Context, s Sandbox, id string, size TerminalSize) (*terminal, error) {
+	master, slave, err := makeTerminal(s)
+	if err != nil {
+		return nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	defer slave.Close()
+	if err := resize(master, size); err != nil {
+		return nil, errors.Join(fmt.Errorf("size a terminal: %w", err), master.Close())
+	}
+	env := map[string]string{"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+	maps.Copy(env, k.proxies)
+	var process Process
+	for _, shell := range shells {
+		process, err = s.Start(ctx, Command{Args: []string{shell}, Terminal: slave, Env: env})
+		if !errors.Is(err, syscall.ENOENT) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a shell: %w", err), master.Close())
+	}
+	return newTerminal(id, process, master), nil
+}
+
+// closeTerminals waits until nothing of them runs. The sandbox has been closed.
+func (k *interpreter) closeTerminals() {
+	k.mu.Lock()
+	all := k.terminals
+	k.terminals = nil
+	k.mu.Unlock()
+	for _, t := range all {
+		<-t.done
+	}
+}
