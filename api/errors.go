@@ -22,6 +22,7 @@ const (
 	CodeExecutionNotFound  Code = "execution_not_found"
 	CodeArtifactNotFound   Code = "artifact_not_found"
 	CodeFileNotFound       Code = "file_not_found"
+	CodeTerminalNotFound   Code = "terminal_not_found"
 	CodeMethodNotAllowed   Code = "method_not_allowed"
 	CodeSessionExists      Code = "session_exists"
 	CodeSessionConflict    Code = "session_conflict"
@@ -63,6 +64,7 @@ var statuses = map[Code]int{
 	CodeExecutionNotFound:  http.StatusNotFound,
 	CodeArtifactNotFound:   http.StatusNotFound,
 	CodeFileNotFound:       http.StatusNotFound,
+	CodeTerminalNotFound:   http.StatusNotFound,
 	CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
 	CodeNotAcceptable:      http.StatusNotAcceptable,
 	CodeSessionExists:      http.StatusConflict,

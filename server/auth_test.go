@@ -147,6 +147,7 @@ func TestSocketHasOneGate(t *testing.T) {
 	h.session("s")
 	cookie := h.cookie()
 	bearer := "Bearer " + firstToken
+	terminal := h.terminal() + "/ws"
 	for _, test := range []struct {
 		name   string
 		path   string
@@ -165,7 +166,14 @@ func TestSocketHasOneGate(t *testing.T) {
 		{"bad after", "/v1/sessions/s/ws?after=x", http.Header{"Authorization": {bearer}}, 400},
 		{"after beyond the log", "/v1/sessions/s/ws?after=999999", http.Header{"Authorization": {bearer}}, 400},
 		{"other log", "/v1/sessions/s/ws?log_id=other", http.Header{"Authorization": {bearer}}, 409},
-		{"terminal", "/v1/sessions/s/terminals/t/ws", http.Header{"Authorization": {bearer}}, 501},
+		{"terminal", terminal, http.Header{"Authorization": {bearer}}, 101},
+		{"terminal, cookie and own origin", terminal, http.Header{"Cookie": {cookie}, "Origin": {h.url}}, 101},
+		{"terminal, no token", terminal, nil, 401},
+		{"terminal, foreign origin", terminal, http.Header{"Authorization": {bearer}, "Origin": {"http://evil.example"}}, 403},
+		{"terminal, null origin", terminal, http.Header{"Cookie": {cookie}, "Origin": {"null"}}, 403},
+		{"terminal, bad after", terminal + "?after=x", http.Header{"Authorization": {bearer}}, 400},
+		{"no terminal", "/v1/sessions/s/terminals/t/ws", http.Header{"Authorization": {bearer}}, 404},
+		{"terminal of no session", "/v1/sessions/none/terminals/1-1/ws", http.Header{"Authorization": {bearer}}, 404},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			conn, resp, err := h.dial(test.path, test.header)

@@ -36,6 +36,7 @@ func newSessions(t *testing.T) *session.Manager {
 		t.Fatal(err)
 	}
 	fake := kerneltest.NewFake(kerneltest.Cells(runCell))
+	fake.Shell = kerneltest.Lines
 	host := kernel.NewHost(kernel.HostConfig{Backend: fake, Log: log})
 	limits := session.DefaultLimits
 	limits.OutputBytes = 64 << 20

@@ -119,10 +119,16 @@ func (s *Server) routes() []route {
 			id: "listShares", summary: "Read-only links, newest first", answers: answers{200: jsonOf[shareList]()}}),
 		del(one+"/shares/{share}", with(s.deleteShare), doc{
 			id: "deleteShare", summary: "Revoke a read-only link", answers: answers{204: nothing}}),
-		post(one+"/terminals", with(s.notYet), later("createTerminal", "Open a shell")),
-		get(one+"/terminals", with(s.notYet), later("listTerminals", "List shells")),
-		del(one+"/terminals/{tid}", with(s.notYet), later("deleteTerminal", "Close a shell")),
-		get(one+"/terminals/{tid}/ws", with(s.notYet), later("attachTerminal", "A WebSocket on a shell")).socketed(),
+		post(one+"/terminals", with(s.createTerminal), doc{
+			id: "createTerminal", summary: "Open a shell in the sandbox", body: optional(jsonOf[api.TerminalRequest]()),
+			answers: answers{201: jsonOf[api.Terminal]()}}),
+		get(one+"/terminals", with(s.listTerminals), doc{
+			id: "listTerminals", summary: "List shells", answers: answers{200: jsonOf[terminalList]()}}),
+		del(one+"/terminals/{tid}", with(s.deleteTerminal), doc{
+			id: "deleteTerminal", summary: "End a shell", answers: answers{204: nothing}}),
+		get(one+"/terminals/{tid}/ws", with(s.serveTerminal), doc{
+			id: "attachTerminal", summary: "A WebSocket on a shell: raw bytes", query: "after",
+			answers: answers{101: nothing}}).socketed(),
 	}
 }
 

@@ -61,29 +61,11 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	if !websocket.IsWebSocketUpgrade(c.Request) {
-		return api.Errorf(api.CodeInvalidRequest, "this is a WebSocket: the request must be an upgrade")
+	conn, wire, leave, err := s.upgrade(c, api.Subprotocol)
+	if conn == nil {
+		return err
 	}
-	if !s.sockets.enter() {
-		return api.Errorf(api.CodeShuttingDown, "the server shuts down")
-	}
-	defer s.sockets.leave()
-	hijacker := &wireHijacker{ResponseWriter: c.Writer}
-	upgrader := websocket.Upgrader{
-		Subprotocols:    []string{api.Subprotocol},
-		ReadBufferSize:  4 << 10,
-		WriteBufferSize: 16 << 10,
-		CheckOrigin:     func(*http.Request) bool { return true },
-		Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
-			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "no WebSocket handshake: %v", reason))
-		},
-	}
-	conn, err := upgrader.Upgrade(hijacker, c.Request, nil)
-	if err != nil {
-		return nil // answered by Error
-	}
-	s.metrics.sockets.Inc()
-	defer s.metrics.sockets.Dec()
+	defer leave()
 	detach := c.attach(sess)
 	defer detach()
 	info := sess.Info(c.command())
@@ -94,7 +76,7 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 		srv:     s,
 		sess:    sess,
 		conn:    conn,
-		wire:    hijacker.wire,
+		wire:    wire,
 		reader:  sess.Follow(after),
 		usage:   usage,
 		frames:  make(chan frame, backlog),
@@ -107,6 +89,36 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	}
 	k.run(c.command(), info)
 	return nil
+}
+
+// upgrade makes a request a WebSocket. Without a connection the answer is the error, or was given already; else leave is
+// to be called when the connection has ended.
+func (s *Server) upgrade(c *call, subprotocols ...string) (conn *websocket.Conn, w *wire, leave func(), err error) {
+	if !websocket.IsWebSocketUpgrade(c.Request) {
+		return nil, nil, nil, api.Errorf(api.CodeInvalidRequest, "this is a WebSocket: the request must be an upgrade")
+	}
+	if !s.sockets.enter() {
+		return nil, nil, nil, api.Errorf(api.CodeShuttingDown, "the server shuts down")
+	}
+	hijacker := &wireHijacker{ResponseWriter: c.Writer}
+	upgrader := websocket.Upgrader{
+		Subprotocols:    subprotocols,
+		ReadBufferSize:  4 << 10,
+		WriteBufferSize: 16 << 10,
+		CheckOrigin:     func(*http.Request) bool { return true },
+		Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
+			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "no WebSocket handshake: %v", reason))
+		},
+	}
+	if conn, err = upgrader.Upgrade(hijacker, c.Request, nil); err != nil {
+		s.sockets.leave()
+		return nil, nil, nil, nil // answered by Error
+	}
+	s.metrics.sockets.Inc()
+	return conn, hijacker.wire, func() {
+		s.metrics.sockets.Dec()
+		s.sockets.leave()
+	}, nil
 }
 
 // run serves the socket until either side ends it; nothing of it is left then.

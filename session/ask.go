@@ -29,8 +29,7 @@ func (s *Session) Ask(ctx context.Context, q kernel.Query) (kernel.Answer, error
 	answer, err := s.m.cfg.Host.Ask(ctx, key, q)
 	switch {
 	case errors.Is(err, kernel.ErrTooOld):
-		return answer, api.Errorf(api.CodeNotImplemented,
-			"this session's kernel was started by an earlier version, which cannot do this; reset the session")
+		return answer, errTooOld()
 	case errors.Is(err, kernel.ErrNoKernel) && state != api.StateStarting:
 		return answer, errNoKernel()
 	case errors.Is(err, kernel.ErrNoKernel), errors.Is(err, kernel.ErrKernelBusy), errors.Is(err, context.DeadlineExceeded):
@@ -38,6 +37,11 @@ func (s *Session) Ask(ctx context.Context, q kernel.Query) (kernel.Answer, error
 			"the kernel did not answer within 200 ms: it starts, or is in code that lets nothing else run; try again")
 	}
 	return answer, err
+}
+
+func errTooOld() error {
+	return api.Errorf(api.CodeNotImplemented,
+		"this session's kernel was started by an earlier version, which cannot do this; reset the session")
 }
 
 func errNoKernel() error {

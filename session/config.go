@@ -29,6 +29,12 @@ type Host interface {
 	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
 	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
 	ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Network) (layers []string, err error)
+	OpenTerminal(ctx context.Context, key kernel.Key, size kernel.TerminalSize) (id string, err error)
+	Terminals(ctx context.Context, key kernel.Key) (ids []string, err error)
+	ReadTerminal(ctx context.Context, key kernel.Key, id string, after int64) (kernel.TerminalOutput, error)
+	WriteTerminal(ctx context.Context, key kernel.Key, id string, data []byte) (n int, err error)
+	ResizeTerminal(ctx context.Context, key kernel.Key, id string, size kernel.TerminalSize) error
+	CloseTerminal(ctx context.Context, key kernel.Key, id string) error
 	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
 	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
 	Kernels(ctx context.Context) ([]kernel.Key, error)

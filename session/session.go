@@ -78,6 +78,7 @@ type Session struct {
 	logID          string
 	firstSeq       int64
 	lastActive     int64
+	typedAt        time.Time // when typing on a terminal was last written down
 	queue          []*run
 	reserved       int // submissions on their way into the queue
 	current        *run

@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// terminalClosed is the farewell of a terminal that somebody has closed.
+var terminalClosed = farewell{websocket.CloseNormalClosure, "terminal_closed"}
+
+func (s *Server) createTerminal(c *call, sess *session.Session) error {
+	var req api.TerminalRequest
+	if err := readJSON(c, &req, true); err != nil {
+		return err
+	}
+	made, err := sess.OpenTerminal(c.command(), req)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusCreated, made)
+}
+
+type terminalList struct {
+	Items []api.Terminal `json:"items"`
+}
+
+func (s *Server) listTerminals(c *call, sess *session.Session) error {
+	list, err := sess.Terminals(c.ctx())
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, terminalList{list})
+}
+
+func (s *Server) deleteTerminal(c *call, sess *session.Session) error {
+	if err := sess.CloseTerminal(c.command(), c.param("tid")); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// serveTerminal is GET /v1/sessions/{id}/terminals/{tid}/ws. Token and Origin were checked by the gate.
+func (s *Server) serveTerminal(c *call, sess *session.Session) error {
+	text, given, err := c.value("after")
+	if err != nil {
+		return err
+	}
+	after, err := strconv.ParseInt(text, 10, 64)
+	if given && (err != nil || after < 0) {
+		return badQuery("after", "no offset: a number from 0 on")
+	}
+	id := c.param("tid")
+	if err := sess.HasTerminal(c.ctx(), id); err != nil {
+		return err
+	}
+	conn, wire, leave, err := s.upgrade(c, api.Subprotocol)
+	if conn == nil {
+		return err
+	}
+	defer leave()
+	ctx, cancel := s.untilDrain(c.command())
+	defer cancel()
+	t := &terminalSocket{srv: s, sess: sess, id: id, conn: conn, wire: wire, position: after}
+	t.run(ctx, cancel)
+	return nil
+}
+
+// terminalSocket is one client on one terminal: read types what it sends, write shows what comes.
+type terminalSocket struct {
+	srv      *Server
+	sess     *session.Session
+	id       string
+	conn     *websocket.Conn
+	wire     *wire
+	position int64 // offset of the next byte to send
+
+	readErr error // valid once read has returned
+
+	sending sync.Mutex // serialises frames
+
+	mu      sync.Mutex // guards closing, and the order of read deadlines
+	closing bool
+}
+
+// run serves the socket until either side ends it; nothing of it is left then.
+func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
+	unblock := context.AfterFunc(ctx, func() { // a write that waits does not hold up the end
+		_ = t.wire.SetWriteDeadline(time.Now().Add(goodbye))
+	})
+	defer unblock()
+	var others sync.WaitGroup
+	others.Go(func() {
+		defer cancel()
+		t.read(ctx)
+	})
+	others.Go(func() {
+		defer cancel()
+		t.ping(ctx)
+	})
+	if f := t.write(ctx); f != gone {
+		message := websocket.FormatCloseMessage(f.code, f.text)
+		_ = t.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(goodbye)) // a try
+	}
+	t.endReading()
+	cancel()
+	others.Wait()
+	if errors.Is(t.readErr, websocket.ErrReadLimit) { // the peer sees our close frame only when it may send on
+		_, _ = io.Copy(io.Discard, io.LimitReader(t.wire, rest))
+	}
+	_ = t.conn.Close() // nothing to do about a connection that does not close
+}
+
+// read carries frames out until the connection ends, or ctx while one waits for the shell.
+func (t *terminalSocket) read(ctx context.Context) {
+	t.conn.SetReadLimit(api.MaxBody)
+	t.conn.SetPongHandler(func(string) error { return t.heard() })
+	for t.heard() == nil {
+		kind, data, err := t.conn.ReadMessage()
+		if err != nil {
+			t.readErr = err
+			return
+		}
+		if kind == websocket.BinaryMessage {
+			err = t.sess.WriteTerminal(ctx, t.id, data)
+		} else {
+			err = t.obey(ctx, data)
+		}
+		if err != nil && ctx.Err() == nil && t.refuse(ctx, err) != nil {
+			return
+		}
+	}
+}
+
+// heard moves the read deadline, but not once the socket is being closed, which has one of its own.
+func (t *terminalSocket) heard() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closing {
+		return nil
+	}
+	return t.conn.SetReadDeadline(time.Now().Add(hush))
+}
+
+func (t *terminalSocket) endReading() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing = true
+	_ = t.conn.SetReadDeadline(time.Now().Add(goodbye)) // fails only when the connection is gone
+}
+
+// obey carries out a text frame.
+func (t *terminalSocket) obey(ctx context.Context, data []byte) error {
+	var frame api.TerminalResize
+	if err := api.Unmarshal(data, &frame); err != nil {
+		return err
+	}
+	if frame.Type != "resize" {
+		return api.Errorf(api.CodeInvalidRequest, "unknown type %.40q: text frames are of type resize", frame.Type)
+	}
+	return t.sess.ResizeTerminal(ctx, t.id, frame.Rows, frame.Cols)
+}
+
+// refuse tells the client what was not done. For a terminal that has gone that is the writer's to tell.
+func (t *terminalSocket) refuse(ctx context.Context, err error) error {
+	problem := t.srv.problem(ctx, err, "a frame of a terminal")
+	if problem.Code == api.CodeTerminalNotFound {
+		return nil
+	}
+	return t.sendJSON(api.TerminalError{Type: "error", Error: problem})
+}
+
+// write shows what comes until the shell ends, the client goes or the server shuts down.
+func (t *terminalSocket) write(ctx context.Context) farewell {
+	if err := t.sendOffset(t.position); err != nil {
+		return gone
+	}
+	for {
+		out, err := t.sess.ReadTerminal(ctx, t.id, t.position)
+		if err != nil {
+			return t.ending(ctx, err)
+		}
+		if out.Offset != t.position {
+			if err := t.sendOffset(out.Offset); err != nil {
+				return gone
+			}
+		}
+		if len(out.Data) > 0 {
+			if err := t.send(websocket.BinaryMessage, out.Data); err != nil {
+				return gone
+			}
+			t.position += int64(len(out.Data))
+		}
+		if out.Ended {
+			if err := t.sendJSON(api.TerminalExit{Type: "exit", Code: out.Code}); err != nil {
+				return gone
+			}
+			return farewell{websocket.CloseNormalClosure, "exit"}
+		}
+	}
+}
+
+func (t *terminalSocket) ending(ctx context.Context, err error) farewell {
+	var known *api.Error
+	switch {
+	case errors.Is(context.Cause(ctx), errDraining):
+		return shutdown
+	case ctx.Err() != nil:
+		return gone
+	case errors.As(err, &known) && known.Code == api.CodeTerminalNotFound:
+		return terminalClosed
+	}
+	t.srv.log.Error("terminal failed", slog.Any("error", err))
+	return broken
+}
+
+// ping finds out whether the client is still there, which says nothing while its shell does not.
+func (t *terminalSocket) ping(ctx context.Context) {
+	every := time.NewTicker(pingEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+			if t.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(stall)) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (t *terminalSocket) sendOffset(offset int64) error {
+	t.position = offset
+	return t.sendJSON(api.TerminalOffset{Type: "offset", Offset: offset})
+}
+
+func (t *terminalSocket) sendJSON(v any) error {
+	data, err := api.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return t.send(websocket.TextMessage, data)
+}
+
+func (t *terminalSocket) send(kind int, data []byte) error {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	return t.conn.WriteMessage(kind, data)
+}
