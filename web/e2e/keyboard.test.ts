@@ -79,10 +79,14 @@ describe("with the keyboard alone", () => {
     await press("?");
     await page.waitForSelector("dialog >> text=Keys");
     await press("Escape");
+    await page.waitForSelector("dialog", { state: "detached" });
     await press("Control+k");
+    await page.waitForSelector(".palette-input:focus");
     await page.keyboard.type("line num");
     await press("Enter");
     await page.waitForSelector(".cm-lineNumbers");
+    await page.waitForSelector("dialog", { state: "detached" });
+    await page.waitForSelector(".cell.selected:focus");
     await press("0", "0");
     await page.waitForSelector("dialog >> text=Python starts anew");
     await press("Shift+Tab"); // past the checkbox, whichever way round

@@ -222,6 +222,7 @@ describe("notebook files", () => {
       await page.keyboard.press("Control+k");
       await page.fill(".palette-input", words);
       await page.keyboard.press("Enter");
+      await page.waitForSelector("dialog", { state: "detached" });
     };
     const chooser = page.waitForEvent("filechooser");
     await command("Import a notebook");

@@ -1,6 +1,6 @@
 // The editor of a cell: CodeMirror 6 with Python or Markdown, completion and inspection from the live kernel.
 
-import { acceptCompletion, autocompletion, moveCompletionSelection, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
+import { acceptCompletion, autocompletion, moveCompletionSelection, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult, type CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
@@ -156,11 +156,13 @@ const edge = (view: EditorView, by: -1 | 1): boolean => {
 export class CellEditor {
   readonly view: EditorView;
   private readonly look = new Compartment();
+  private kind: EditorLook["kind"];
   private markdown: Extension = []; // loaded with the first text that is edited
   private asked = false;
   private destroyed = false;
 
   constructor(parent: HTMLElement, source: string, look: EditorLook, private readonly io: EditorIO) {
+    this.kind = look.kind;
     const keys = Prec.high(keymap.of([
       { key: "Tab", run: tab },
       { key: "Shift-Tab", run: shiftTab(io) },
@@ -188,6 +190,11 @@ export class CellEditor {
           EditorView.lineWrapping,
           tipField,
           errorField,
+          // Always there: taking it out while it waits for an answer would leave it without its state.
+          autocompletion({
+            override: [this.whereCode(fromKernel(io)), this.whereCode(importLines)],
+            icons: false, activateOnTypingDelay: 250, selectOnOpen: false, interactionDelay: 0,
+          }),
           keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...searchKeymap, ...editingKeys]),
           this.look.of(this.extensions(look)),
           EditorView.updateListener.of((update) => {
@@ -201,10 +208,13 @@ export class CellEditor {
     });
   }
 
+  private whereCode(source: CompletionSource): CompletionSource {
+    return (context) => (this.kind === "code" ? source(context) : null);
+  }
+
   private extensions(look: EditorLook): Extension {
     return [
-      look.kind === "code" ? [python(), autocompletion({ override: [fromKernel(this.io), importLines], icons: false, activateOnTypingDelay: 250, selectOnOpen: false, interactionDelay: 0 })]
-        : [],
+      look.kind === "code" ? python() : [],
       look.kind === "markdown" ? this.markdown : [],
       look.numbers && look.kind === "code" ? lineNumbers() : [],
       look.hint ? placeholder(look.hint) : [],
@@ -220,6 +230,7 @@ export class CellEditor {
 
   // setLook also loads what Markdown needs, once there is some.
   setLook(look: EditorLook): void {
+    this.kind = look.kind;
     if (look.kind === "markdown" && !this.asked) {
       this.asked = true;
       void import("@codemirror/lang-markdown").then(({ markdown }) => {
