@@ -116,17 +116,18 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 		{call{method: "POST", path: all, body: `{}`, kind: "application/x-www-form-urlencoded"}, 415, api.CodeUnsupportedMedia},
 		{post(runs, `{"code":"`+strings.Repeat("x", 16<<20)+`"}`), 413, api.CodePayloadTooLarge},
 	}
-	for _, field := range []string{`"packages":["x"]`, `"tools":[{"name":"f"}]`, `"network":{"mode":"full"}`,
-		`"network":{"mode":"allow","allow":["example.org"]}`} {
+	for _, field := range []string{`"packages":["x"]`, `"tools":[{"name":"f"}]`} {
 		list = append(list, refusal{post(all, "{"+field+"}"), 501, api.CodeNotImplemented},
 			refusal{put(all+"/fresh", "{"+field+"}"), 501, api.CodeNotImplemented})
 	}
-	for _, later := range []call{post(runs, `{"code":"1","checkpoint":true}`), post(one+"/packages", `{"requirements":["x"]}`),
-		post(one+"/terminals", `{}`),
-		get(one + "/terminals"), del(one + "/terminals/t"), get(one + "/terminals/t/ws"),
-		patch(one, `{"network":{"mode":"full"}}`)} {
+	for _, later := range []call{post(runs, `{"code":"1","checkpoint":true}`), post(one+"/packages", `{"requirements":["x"]}`)} {
 		list = append(list, refusal{later, 501, api.CodeNotImplemented})
 	}
+	for _, missing := range []call{del(one + "/terminals/t"), get(one + "/terminals/t/ws")} {
+		list = append(list, refusal{missing, 404, api.CodeTerminalNotFound})
+	}
+	const private = `{"network":{"mode":"allow","allow":["10.0.0.1"]}}`
+	list = append(list, refusal{post(all, private), 422, api.CodeLimitExceeded}, refusal{patch(one, private), 422, api.CodeLimitExceeded})
 	for _, r := range list {
 		s.want(t, r.call, r.status, r.code)
 	}
