@@ -96,7 +96,7 @@ func isHeld(t *testing.T, c *client.Client, session string, who identity) (held 
 	}
 	layers := strings.Join(info.Isolation.Layers, "\n")
 	held = strings.Contains(layers, "disk: loop image, ") || strings.Contains(layers, "disk: project quota, ")
-	if !held && !strings.Contains(layers, "disk: watched, ") || !held && who == asRoot && imagesHere(t) {
+	if !held && !strings.Contains(layers, "disk: watched, ") || !held && who == asRoot && info.Isolation.Tier == "namespace" && imagesHere(t) {
 		t.Errorf("the layers are %q", info.Isolation.Layers)
 	}
 	return held
@@ -122,7 +122,8 @@ for i in range(1000):
 		if limit.Value != 32<<20 || limit.Used < least || held && limit.Used > 32<<20 {
 			t.Errorf("the limit is told as %+v", limit)
 		}
-		if used, _ := workspaceUse(t, s); used > (32+64)<<20 {
+		// 64 MiB more, or what a busy machine writes in a second.
+		if used, _ := workspaceUse(t, s); used > (32+256)<<20 {
 			t.Errorf("the workspace has %d MiB", used>>20)
 		}
 		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")

@@ -90,7 +90,7 @@ func TestEveryRowCanBeMeasuredHere(t *testing.T) {
 			if l.Reached == nil || !*l.Reached {
 				t.Errorf("%s: %v, want %s", l.What, f.Samples, l.Goal)
 			}
-		} else if f.Min <= 0 && l.Unit != "MiB" {
+		} else if f.Min <= 0 && l.Unit != "MiB" && l.Unit != "ms/s" { // an idle session may take no time at all
 			t.Errorf("%s: %v %s cannot be", l.What, f.Min, l.Unit)
 		}
 	}

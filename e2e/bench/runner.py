@@ -17,12 +17,13 @@ BATCHES = 20  # of which the quickest counts: what else the machine does is not 
 def main(rounds: int) -> None:
     real = os.dup(1)
     from talaria_runner import execution
+    from talaria_runner.engine import PlainEngine
     from talaria_runner.execution import Execution
     from talaria_runner.main import _Kernel, _make_main, _prepare_interpreter
 
     module = _make_main()
     _prepare_interpreter()
-    kernel = _Kernel(module)
+    kernel = _Kernel(module, PlainEngine)
     queue = kernel._outbox._queue
     count = 0
 
