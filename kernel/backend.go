@@ -198,8 +198,9 @@ type Watched interface {
 	// MemoryUnheld reports whether nothing bounds the memory of all processes together.
 	MemoryUnheld() bool
 	// KillLargest kills the process that takes the most memory, but for the interpreter and what keeps the sandbox, and
-	// returns its name; "" where there is none.
-	KillLargest(ctx context.Context) (name string, err error)
+	// returns its name; "" where there is none. It kills none, and over is false, where all together take no more than
+	// limit by now.
+	KillLargest(ctx context.Context, limit int64) (name string, over bool, err error)
 }
 
 // TmpMeter is implemented by sandboxes that can tell the least room that is left in one of /tmp, /dev/shm and the home

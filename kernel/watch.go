@@ -264,8 +264,9 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 		return reach(limit-usage.MemoryBytes, fastestAllocating)
 	}
 	hit := LimitHit{Name: "memory_bytes", Value: limit, Used: usage.MemoryBytes}
-	name, err := w.sandbox.KillLargest(w.ctx)
+	name, over, err := w.sandbox.KillLargest(w.ctx, limit)
 	switch {
+	case err == nil && !over: // what took it has ended meanwhile
 	case err != nil:
 		w.k.log.Warn("kill a process for its memory", "error", err)
 	case name != "":

@@ -310,14 +310,17 @@ time.sleep(1000)
 	if cpu, err := w.CPU(t.Context()); err != nil || cpu <= 0 {
 		t.Errorf("CPU %v, %v", cpu, err)
 	}
-	if name, err := w.KillLargest(t.Context()); err != nil || !strings.HasPrefix(name, "python") {
+	if name, over, err := w.KillLargest(t.Context(), 1<<40); err != nil || over || name != "" {
+		t.Errorf("killed %q where nothing is over, %v", name, err)
+	}
+	if name, over, err := w.KillLargest(t.Context(), 0); err != nil || !over || !strings.HasPrefix(name, "python") {
 		t.Errorf("killed %q, %v", name, err)
 	}
 	wait(t, p)
 	if exit := p.Exit(); exit.Signal != syscall.SIGKILL {
 		t.Errorf("the largest process ended with %+v", exit)
 	}
-	if name, err := w.KillLargest(t.Context()); err != nil || name != "" {
+	if name, _, err := w.KillLargest(t.Context(), 0); err != nil || name != "" {
 		t.Errorf("of none, killed %q, %v", name, err)
 	}
 }

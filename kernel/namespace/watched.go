@@ -134,30 +134,39 @@ func openFiles(pid int, visit func(*unix.Stat_t)) error {
 	return nil
 }
 
-// KillLargest kills the process that takes the most memory, but for pid 1 and the runner.
-func (s *Sandbox) KillLargest(context.Context) (name string, err error) {
+// KillLargest kills the process that takes the most memory, but for pid 1 and the runner, if all together still take more
+// than limit.
+func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
 	pids, err := s.pids()
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	s.mu.Lock()
-	runner := s.runner
+	runner, shared := s.runner, s.shared
 	s.mu.Unlock()
 	var largest process
-	victim := 0
+	victim, total := 0, int64(0)
 	for _, pid := range pids {
 		p, err := readProcess(pid)
-		if err != nil || pid == s.handle.PID || p.insidePID == runner {
+		if err != nil {
 			continue
 		}
+		if pid == s.handle.PID || p.insidePID == runner {
+			total += max(0, p.memory-shared)
+			continue
+		}
+		total += p.memory
 		if victim == 0 || p.memory > largest.memory {
 			victim, largest = pid, p
 		}
 	}
-	if victim == 0 {
-		return "", nil
+	if total <= limit {
+		return "", false, nil
 	}
-	return largest.name, killProcess(victim, largest.startTime)
+	if victim == 0 {
+		return "", true, nil
+	}
+	return largest.name, true, killProcess(victim, largest.startTime)
 }
 
 // killProcess kills the process of that pid which started then, and no other.
