@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 
@@ -135,24 +134,4 @@ func (f *fields) shape(name string) []int64 {
 		shape = append(shape, int64(n))
 	})
 	return shape
-}
-
-// each calls do for each element of an array. The values alias the line.
-func (f *fields) each(name string, do func(jsontext.Value)) {
-	v, ok := f.take(name)
-	if !ok || v.Kind() != '[' {
-		f.fail(name, "not an array")
-		return
-	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(v))
-	_, _ = d.ReadToken()
-	for d.PeekKind() != ']' && f.err == nil {
-		value, err := d.ReadValue()
-		if err != nil {
-			f.fail(name, "not an array")
-			return
-		}
-		end := int(d.InputOffset())
-		do(v[end-len(value) : end : end])
-	}
 }

@@ -29,13 +29,7 @@ func (k *interpreter) watchCPU(run *running, used time.Duration) {
 		case used < run.CPUTime:
 			k.watchCPU(run, used)
 		case run.grace == nil:
-			run.grace = time.AfterFunc(k.cfg.InterruptGrace, func() {
-				k.mu.Lock()
-				defer k.mu.Unlock()
-				if k.run == run {
-					k.killLocked(ending{reason: LimitCPU, limit: &hit})
-				}
-			})
+			k.killAfterGrace(run, ending{reason: LimitCPU, limit: &hit})
 		}
 	})
 }

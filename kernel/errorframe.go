@@ -1,43 +1,25 @@
 package kernel
 
-import (
-	"bytes"
-
-	"github.com/go-json-experiment/json/jsontext"
-)
+import "github.com/go-json-experiment/json/jsontext"
 
 // errorFrames is the optional array of the frames of a traceback that has that many lines. A frame whose lines were cut
 // off, or which comes after maxErrFrames others, is left out.
 func (f *fields) errorFrames(name string, lines int) []ErrorFrame {
-	v, ok := f.take(name)
-	if !ok {
-		return nil
-	}
-	if v.Kind() != '[' {
-		f.fail(name, "not an array")
+	if _, ok := f.take(name); !ok {
 		return nil
 	}
 	var frames []ErrorFrame
-	d := jsontext.NewDecoder(bytes.NewBuffer(v))
-	_, _ = d.ReadToken()
-	for d.PeekKind() != ']' {
-		value, err := d.ReadValue()
-		if err != nil {
-			f.fail(name, "not an array")
-			break
-		}
+	f.each(name, func(value jsontext.Value) {
 		if len(frames) == maxErrFrames {
-			continue
+			return
 		}
 		frame, err := decodeErrorFrame(value)
 		if err != nil {
 			f.fail(name, err.Error())
-			break
-		}
-		if frame.Start <= frame.End && frame.End <= lines {
+		} else if frame.Start <= frame.End && frame.End <= lines {
 			frames = append(frames, frame)
 		}
-	}
+	})
 	return frames
 }
 

@@ -212,11 +212,16 @@ func (k *interpreter) timeOut() {
 	run.stopClock()
 	run.timedOut = true
 	k.sendInterrupt()
+	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
+}
+
+// killAfterGrace kills the kernel when an interrupt has not ended the execution in time. The caller holds mu.
+func (k *interpreter) killAfterGrace(run *running, why ending) {
 	run.grace = time.AfterFunc(k.cfg.InterruptGrace, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		if k.run == run {
-			k.killLocked(ending{reason: "timeout", timedOut: true})
+			k.killLocked(why)
 		}
 	})
 }

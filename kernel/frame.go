@@ -415,31 +415,39 @@ func isJSONType(mime string) bool {
 
 // lines is an array of strings, cut where all of it, lineCost included, would be more than size bytes.
 func (f *fields) lines(name string, size int) []string {
-	v, ok := f.take(name)
-	if !ok || v.Kind() != '[' {
-		f.fail(name, "not an array")
-		return nil
-	}
 	lines, taken := []string{}, 0
-	d := jsontext.NewDecoder(bytes.NewBuffer(v))
-	_, _ = d.ReadToken()
-	for d.PeekKind() != ']' {
-		value, err := d.ReadValue()
-		if err != nil {
-			f.fail(name, "not an array")
-			break
-		}
+	f.each(name, func(value jsontext.Value) {
 		if taken+lineCost >= size {
 			if value.Kind() != '"' {
 				f.fail(name, "not a string")
 			}
-			continue
+			return
 		}
 		line := truncate(string(f.unquote(name, value, nil)), size-taken-lineCost)
 		lines = append(lines, line)
 		taken += len(line) + lineCost
-	}
+	})
 	return lines
+}
+
+// each calls do for each element of an array. The values alias the line.
+func (f *fields) each(name string, do func(jsontext.Value)) {
+	v, ok := f.take(name)
+	if !ok || v.Kind() != '[' {
+		f.fail(name, "not an array")
+		return
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(v))
+	_, _ = d.ReadToken()
+	for d.PeekKind() != ']' && f.err == nil {
+		value, err := d.ReadValue()
+		if err != nil {
+			f.fail(name, "not an array")
+			return
+		}
+		end := int(d.InputOffset())
+		do(v[end-len(value) : end : end])
+	}
 }
 
 // truncate cuts s to at most size bytes and whole runes.

@@ -55,6 +55,7 @@ type Config struct {
 	Environments []kernel.Environment // the first is the default
 	Tier         string               // of isolation, of new kernels
 	NoMounts     string               // why sessions can mount nothing; "": they can
+	NoNetwork    string               // why no session can have a network; "": they can
 	UIDBase      int                  // first user id of sessions' files and processes; 0: all belong to the server's user
 	TZ           string               // of kernels
 	BootID       string               // of the machine

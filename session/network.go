@@ -58,8 +58,8 @@ func (m *Manager) permitNetwork(n api.Network) error {
 	if n.Mode == api.NetworkNone {
 		return nil
 	}
-	if m.cfg.Tier == tierWithoutNetwork {
-		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: tier %s has no network to give", n.Mode, m.cfg.Tier)
+	if m.cfg.NoNetwork != "" {
+		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: %s", n.Mode, m.cfg.NoNetwork)
 	}
 	b := m.cfg.Network
 	what, err := kernel.PermitsNetwork(m.kernelNetwork(n), string(b.MaxMode), b.Allowed)
@@ -73,8 +73,6 @@ func (m *Manager) permitNetwork(n api.Network) error {
 	}
 	return nil
 }
-
-const tierWithoutNetwork = "landlock"
 
 func (m *Manager) kernelNetwork(n api.Network) kernel.Network {
 	b := m.cfg.Network

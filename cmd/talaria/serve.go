@@ -269,8 +269,9 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 	if err != nil {
 		return nil, err
 	}
-	noMounts := ""
+	noMounts, noNetwork := "", ""
 	if tier == landlock.Tier {
+		noNetwork = "tier " + tier + " has no network to give"
 		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
 	}
 	return session.Open(ctx, session.Config{
@@ -278,7 +279,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
-		MountRoots: mountRoots, NoMounts: noMounts, Network: c.Network.bounds(),
+		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }

@@ -64,8 +64,7 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 		c.peer = to.Addr().Unmap()
 	}
 	if n.policy().permits(t) != "" || c.ended.Load() { // it was changed, or closed, meanwhile
-		c.abort()
-		n.forget(c)
+		c.drop()
 		return nil, errForbidden
 	}
 	return c, nil
@@ -96,6 +95,12 @@ func (c *connection) abort() {
 			reset(*inner)
 		}
 	})
+}
+
+// drop is abort for a connection that is not spliced: nothing of it is left.
+func (c *connection) drop() {
+	c.abort()
+	c.n.forget(c)
 }
 
 func reset(h half) {

@@ -84,16 +84,6 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	return conn, err
 }
 
-// listsAddress reports whether a rule has the address itself, so that even this host may be reached at it.
-func (p Policy) listsAddress(addr netip.Addr, port uint16) bool {
-	for _, r := range p.Rules {
-		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && (r.Port == 0 || r.Port == port) {
-			return true
-		}
-	}
-	return false
-}
-
 // ownAddresses are those of this host.
 func ownAddresses() map[netip.Addr]bool {
 	own := map[netip.Addr]bool{}

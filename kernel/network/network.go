@@ -89,13 +89,6 @@ func (n *Network) TellAgain() { n.denials.again() }
 // Bytes is what has gone through in both directions.
 func (n *Network) Bytes() int64 { return n.bytes.Load() }
 
-// Connections is how many are open.
-func (n *Network) Connections() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.open)
-}
-
 // Close ends everything and waits until nothing runs. It is idempotent.
 func (n *Network) Close() {
 	n.mu.Lock()

@@ -147,7 +147,7 @@ func canonicalName(name string) string {
 	return ascii
 }
 
-// Names reports whether the policy lets that canonical name be looked up.
+// names reports whether the policy lets that canonical name be looked up.
 func (p Policy) names(name string) bool {
 	if name == "" {
 		return false
@@ -180,12 +180,17 @@ func (p Policy) address(addr netip.Addr, port uint16, named bool) bool {
 	if p.Mode != Allow && p.Mode != Full {
 		return false
 	}
+	return p.listsAddress(addr, port) || (p.Mode == Full || named) && isPublic(addr)
+}
+
+// listsAddress reports whether a rule has the address itself, so that even this host may be reached at it.
+func (p Policy) listsAddress(addr netip.Addr, port uint16) bool {
 	for _, r := range p.Rules {
 		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && (r.Port == 0 || r.Port == port) {
 			return true
 		}
 	}
-	return (p.Mode == Full || named) && isPublic(addr)
+	return false
 }
 
 func (p Policy) lists(name string, port uint16) bool {

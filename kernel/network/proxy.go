@@ -114,16 +114,14 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 		return refuse(http.StatusBadGateway, to.String()+" cannot be reached")
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
-		c.abort()
-		n.forget(c)
+		c.drop()
 		return err
 	}
 	if plain {
 		return n.forward(c, conn, request)
 	}
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		c.abort()
-		n.forget(c)
+		c.drop()
 		return err
 	}
 	c.splice(bufferedHalf{conn.(*net.TCPConn), reader})
@@ -213,8 +211,7 @@ func (n *Network) serveSOCKS(conn net.Conn) error {
 		return answer(socksRefused)
 	}
 	if err := errors.Join(conn.SetDeadline(time.Time{}), answer(socksOK)); err != nil {
-		c.abort()
-		n.forget(c)
+		c.drop()
 		return err
 	}
 	c.splice(bufferedHalf{conn.(*net.TCPConn), reader})

@@ -95,8 +95,7 @@ func (t *netstack) accept(r *tcp.ForwarderRequest) {
 		endpoint, failed := r.CreateEndpoint(&queue)
 		r.Complete(failed != nil)
 		if failed != nil {
-			c.abort()
-			t.n.forget(c)
+			c.drop()
 			return
 		}
 		watch(endpoint)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from talaria_runner.display import Display
+    from talaria_runner.shell import Cells
 
 _NAMES = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell_initialized")
 
@@ -41,6 +46,22 @@ class Result:
         error = self.error_before_exec or self.error_in_exec
         if error is not None:
             raise error
+
+
+def run_into(result: Result, cells: Cells, display: Display, code: str, silent: bool) -> Result:
+    """Runs code inside of the cell that runs now, and shows the value of its last expression. result, which may be
+    IPython's, gets the value or the error."""
+    try:
+        result.result = cells.run_inside(code)
+        if result.result is not None and not silent:
+            sys.displayhook(result.result)
+    except SyntaxError as e:
+        result.error_before_exec = e
+    except Exception as e:
+        result.error_in_exec = e
+    if not result.success:
+        display.report(result.error_before_exec or result.error_in_exec)
+    return result
 
 
 class EventManager:

@@ -8,7 +8,6 @@ import builtins
 import os
 import sys
 from fnmatch import fnmatchcase
-from sys import _getframe
 
 import IPython
 import IPython.core.interactiveshell as interactiveshell
@@ -23,13 +22,13 @@ from IPython.utils.text import LSString, SList
 from traitlets.config import Config
 
 from talaria_runner import magics
+from talaria_runner.events import run_into
 from talaria_runner.expansion import expand
-from talaria_runner.ours import OURS
+from talaria_runner.ours import calling_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
     from talaria_runner.display import Display
     from talaria_runner.shell import Tools
@@ -295,11 +294,11 @@ class ZMQInteractiveShell(InteractiveShell):
         return SList(text.splitlines()) if split else LSString(text)
 
     def var_expand(self, cmd: str, depth: int = 0, formatter: object = None) -> str:
-        frame = _calling_frame()
+        frame = calling_frame(_PACKAGE)
         return expand(cmd, self.user_ns, frame.f_locals if frame is not None else {})
 
     def get_local_scope(self, stack_depth: int) -> dict[str, object]:
-        frame = _calling_frame()
+        frame = calling_frame(_PACKAGE)
         return frame.f_locals if frame is not None else {}
 
     def install(self, tool: str, line: str) -> None:
@@ -312,17 +311,7 @@ class ZMQInteractiveShell(InteractiveShell):
     ) -> ExecutionResult:
         """Runs code inside of the cell that runs now, and shows the value of its last expression."""
         result = ExecutionResult(_info(raw_cell, store_history, silent))
-        try:
-            result.result = self.cells.run_inside(raw_cell)
-            if result.result is not None and not silent:
-                sys.displayhook(result.result)
-        except SyntaxError as e:
-            result.error_before_exec = e
-        except Exception as e:
-            result.error_in_exec = e
-        if not result.success:
-            self.display.report(result.error_before_exec or result.error_in_exec)
-        return result
+        return run_into(result, self.cells, self.display, raw_cell, silent)
 
     def showtraceback(self, exc_tuple: tuple | None = None, *args: object, **kwargs: object) -> None:
         """Writes the traceback of an exception, or of the one that is handled, to stderr."""
@@ -389,14 +378,6 @@ def _info(raw_cell: str, store_history: bool, silent: bool) -> ExecutionInfo:
         return ExecutionInfo(raw_cell, store_history, silent, True, None)
     except TypeError:
         return ExecutionInfo(raw_cell, store_history, silent, True)
-
-
-def _calling_frame() -> FrameType | None:
-    """The innermost frame that is neither the runner's nor IPython's."""
-    frame = _getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((OURS, _PACKAGE)):
-        frame = frame.f_back
-    return frame
 
 
 ZMQInteractiveShell.__module__ = "ipykernel.zmqshell"

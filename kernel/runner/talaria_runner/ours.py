@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
+from sys import _getframe
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 OURS = __file__.rpartition("/")[0] + "/"  # where its files are
+
+
+def calling_frame(*others: str) -> FrameType | None:
+    """The innermost frame that is not the runner's, nor of a file below one of the others."""
+    frame = _getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((OURS, *others)):
+        frame = frame.f_back
+    return frame
 
 
 def without_ours(traceback: TracebackType | None) -> TracebackType | None:

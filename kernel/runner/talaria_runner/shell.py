@@ -11,17 +11,17 @@ from sys import _getframe
 from talaria_runner import magics
 from talaria_runner.commands import Commands
 from talaria_runner.display import Display
-from talaria_runner.events import EventManager, Info, Result
+from talaria_runner.events import EventManager, Info, Result, run_into
 from talaria_runner.expansion import expand
 from talaria_runner.formatters import DisplayFormatter
-from talaria_runner.ours import OURS
+from talaria_runner.ours import calling_frame
 from talaria_runner.lists import LSString, SList
 from talaria_runner.magics.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType, ModuleType
+    from types import ModuleType
     from typing import Protocol
 
     from talaria_runner.figures import Figures
@@ -240,17 +240,7 @@ class InteractiveShell:
     def run_cell(self, raw_cell: str, store_history: bool = False, silent: bool = False, **further: object) -> Result:
         """Runs code inside of the cell that runs now, and shows the value of its last expression."""
         result = Result(Info(raw_cell, store_history, silent), self.execution_count)
-        try:
-            result.result = self.cells.run_inside(raw_cell)
-            if result.result is not None and not silent:
-                sys.displayhook(result.result)
-        except SyntaxError as e:
-            result.error_before_exec = e
-        except Exception as e:
-            result.error_in_exec = e
-        if not result.success:
-            self.display.report(result.error_before_exec or result.error_in_exec)
-        return result
+        return run_into(result, self.cells, self.display, raw_cell, silent)
 
     def ex(self, cmd: str) -> None:
         exec(cmd, self.user_ns)
@@ -416,14 +406,6 @@ class MagicsManager:
 
 def _local_scope(function: Callable, names: dict[str, object]) -> dict[str, object]:
     return {"local_ns": names} if getattr(function, "needs_local_scope", False) else {}
-
-
-def calling_frame() -> FrameType | None:
-    """The innermost frame that is not the runner's."""
-    frame = _getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
-        frame = frame.f_back
-    return frame
 
 
 def calling_place(below: int = 0) -> tuple[str, int, dict[str, object] | None]:
