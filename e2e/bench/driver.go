@@ -17,8 +17,9 @@ var errNotInstalled = errors.New("not found on this machine")
 
 // flavour is what is configured otherwise than by default.
 type flavour struct {
-	noPool   bool // no kernels are kept ready
-	noLimits bool // the rate of output is not limited
+	noPool   bool   // no kernels are kept ready
+	noLimits bool   // the rate of output is not limited
+	names    string // HOST:PORT of a name server; sessions may reach this machine's loopback then
 }
 
 // server is one running server. It is used by one goroutine at a time, its sessions by several.

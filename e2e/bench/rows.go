@@ -162,6 +162,14 @@ var rows = []row{
 		measure: besideAbusers,
 	},
 	{
+		id: "network", n: 10, few: 2, warmUp: 2, only: talariaName,
+		metrics: []metric{
+			{what: "session with a network: look a name up, connect, fetch one byte", unit: "ms", p50: 2},
+			{what: "session with a network: download of 400 MB", unit: "MB/s", rate: true, p50: 400},
+		},
+		measure: throughNetwork,
+	},
+	{
 		id: "scale", n: 1000, few: 0, only: talariaName,
 		metrics: []metric{
 			{what: "many sessions: create with the libraries and a variable", unit: "ms"},

@@ -99,6 +99,9 @@ func (s *talariaServer) environment() []string {
 	if s.flavour.noPool {
 		env = append(env, "TALARIA_POOL=-1")
 	}
+	if s.flavour.names != "" {
+		env = append(env, "TALARIA_NETWORK__NAME_SERVER="+s.flavour.names, "TALARIA_NETWORK__ALLOWED=127.0.0.0/8")
+	}
 	return env
 }
 
