@@ -174,6 +174,7 @@ func (t *transcript) restore(s savedTranscript) {
 	for i, saved := range s.Classes {
 		c := &t.classes[i]
 		c.clean.raw, c.clean.held, c.room, c.dropped = saved.Raw, saved.Held, saved.Room, saved.Dropped
+		c.clean.screen = screen{} // not what the events have left there
 		if on := saved.Screen; on != nil && on.Row < len(on.Rows) {
 			c.clean.screen = screen{on.Rows, on.Row, on.Column, on.Out}
 		}

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/session"
@@ -110,6 +112,38 @@ func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
 						t.Fatalf("output %d is\n%.300s\nand was\n%.300s", i, o.Text, want.Outputs[i].Text)
 					}
 				}
+			}
+		})
+	}
+}
+
+// What came on stderr when stdout was past its limit is in the text once, whoever was the server meanwhile.
+func TestTheTextOfACappedCellIsTheSameUnderTheNextServer(t *testing.T) {
+	for name, end := range endings {
+		t.Run(name, func(t *testing.T) {
+			r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = 20_000 })
+			s := r.session(api.SessionRequest{ID: ptr("x")})
+			texts := map[bool]string{}
+			for _, ends := range []bool{false, true} {
+				detach := s.Attach()
+				id := submit(t, s, "flood 3000\nerr half\nflood 100\nask go?\nflood 100", allowStdin)
+				waitFor(t, s, id, "input_request")
+				detach()
+				if ends {
+					end(r)
+					r.open()
+					var err error
+					if s, err = r.Get("ann", "x"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := s.Input(t.Context(), api.InputRequest{Value: "yes"}); err != nil {
+					t.Fatal(err)
+				}
+				texts[ends] = wait(t, s, id).Text
+			}
+			if diff := cmp.Diff(texts[false], texts[true]); diff != "" || !strings.Contains(texts[true], "half") {
+				t.Error(diff)
 			}
 		})
 	}
