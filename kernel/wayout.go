@@ -16,6 +16,9 @@ type Network struct {
 	MaxConnections int      // open at a time; 0: network.DefaultMaxConnections
 	MaxBytes       int64    // in both directions, over the life of the kernel; 0: any number
 	NameServer     string   // HOST:PORT that names are looked up at; "": as this machine does
+	// Hosts are names that stand for a socket of the host's machine, "unix:" and its absolute path. They are reached by
+	// exactly these names, at every port, unless nothing is. They are ours to set, and never a client's.
+	Hosts map[string]string `json:",omitempty"`
 }
 
 // wanted reports whether anything may be reached.
@@ -23,7 +26,11 @@ func (n Network) wanted() bool { return n.Mode != "" && n.Mode != string(network
 
 func (n Network) policy() (network.Policy, error) {
 	rules, err := network.ParseRules(n.Allow)
-	return network.Policy{Mode: network.Mode(n.Mode), Rules: rules}, err
+	if err != nil {
+		return network.Policy{}, err
+	}
+	hosts, err := network.ParseHosts(n.Hosts)
+	return network.Policy{Mode: network.Mode(n.Mode), Rules: rules, Hosts: hosts}, err
 }
 
 // resolver looks names up at a name server of its own.

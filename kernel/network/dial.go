@@ -50,7 +50,11 @@ func (p Policy) permits(t target) (why string) {
 func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	policy, own := n.policy(), ownAddresses()
+	policy := n.policy()
+	if t.name != "" && policy.hosts(t.name) {
+		return dialSocket(ctx, policy.Hosts[t.name])
+	}
+	own := ownAddresses()
 	var refused netip.Addr
 	dialer := net.Dialer{
 		Resolver: n.cfg.Resolver,

@@ -25,6 +25,9 @@ const (
 type Policy struct {
 	Mode  Mode
 	Rules []Rule
+	// Hosts are reached by exactly these names, at every port and in every mode but None: sockets of this machine, as
+	// [ParseHosts] gives them. Nobody looks such a name up.
+	Hosts map[string]string
 }
 
 // Rule lists one thing: a name, all names below one, or a range of addresses, at one port or at any.
@@ -156,6 +159,9 @@ func (p Policy) names(name string) bool {
 	case Full:
 		return true
 	case Allow:
+		if p.hosts(name) {
+			return true
+		}
 		for _, r := range p.Rules {
 			if r.hasName(name) {
 				return true
@@ -170,7 +176,7 @@ func (p Policy) name(name string, port uint16) bool {
 	if p.Mode == Full {
 		return name != ""
 	}
-	return p.Mode == Allow && p.lists(name, port)
+	return p.Mode == Allow && (p.hosts(name) || p.lists(name, port))
 }
 
 // address reports whether the policy lets an address be dialled. named tells that a permitted name stands for it: then

@@ -61,7 +61,7 @@ func policy(t *testing.T, mode Mode, entries ...string) Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Policy{mode, rules}
+	return Policy{Mode: mode, Rules: rules}
 }
 
 func TestNamesAreComparedByWholeLabels(t *testing.T) {
