@@ -168,6 +168,9 @@ func (ix *Index) sendKept(ctx context.Context, w http.ResponseWriter, sum, at st
 	if size >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	}
+	if err := http.NewResponseController(w).Flush(); err != nil { // so that it is seen how much is to come
+		return errGone
+	}
 	return sent(d.copyTo(ctx, toClient{w}))
 }
 
