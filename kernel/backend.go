@@ -116,6 +116,8 @@ type Spec struct {
 	Strict   bool // a fresh sandbox, as Backend.Create has it
 	Mounts   []Mount
 	Network  Network
+	// NoInstalls is why nobody inside may ask for packages, as a phrase for people; "" where they may.
+	NoInstalls string
 }
 
 // Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one

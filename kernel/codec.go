@@ -54,6 +54,8 @@ const (
 	kindInputClosed
 	kindFinished
 	kindDied
+	kindInstallRequest
+	kindInstallClosed
 )
 
 const displayUpdate = 1 // flag of a Display
@@ -155,6 +157,10 @@ func kindOf(body RecordBody) byte {
 		return kindFinished
 	case Died:
 		return kindDied
+	case InstallRequest:
+		return kindInstallRequest
+	case InstallClosed:
+		return kindInstallClosed
 	}
 	return kindSegment
 }
@@ -261,6 +267,10 @@ func (r rawRecord) decode() (RecordBody, error) {
 		return decodeJSON[Finished](r.body)
 	case kindDied:
 		return decodeJSON[Died](r.body)
+	case kindInstallRequest:
+		return decodeJSON[InstallRequest](r.body)
+	case kindInstallClosed:
+		return decodeJSON[InstallClosed](r.body)
 	default:
 		return nil, fmt.Errorf("kind %d: %w", r.kind, ErrUnknownRecord)
 	}

@@ -41,6 +41,10 @@ func sampleRecords(key Key) []Record {
 		Raised{Error: ErrorInfo{Ename: "E", Traceback: []string{"a"}, Hint: "h", Frames: []ErrorFrame{
 			{File: "f", Line: 1, Function: "g", User: true, Cell: "e1", Start: 0, End: 1},
 		}}},
+		InstallRequest{RequestID: "q2", Change: PackageChange{
+			Remove: true, Requirements: []string{"a", "b>=1"}, Upgrade: true, Reinstall: true, NoDeps: true, Pre: true, Quiet: true,
+		}},
+		InstallClosed{RequestID: "q2", How: "timeout"},
 	}
 	records := make([]Record, len(bodies))
 	for i, body := range bodies {
@@ -98,13 +102,16 @@ func TestTheEncodingIsThatOfVersion1(t *testing.T) {
 			`"Usage":{"Duration":1,"CPU":0,"PeakMemory":0},"TimedOut":true,"Limit":{"Name":"memory_bytes","Value":1,"Used":2}}`,
 		`{"Error":{"Ename":"E","Evalue":"","Traceback":["a"],"Hint":"h","Frames":[` +
 			`{"File":"f","Line":1,"Function":"g","User":true,"Cell":"e1","Start":0,"End":1}]}}`,
+		`{"RequestID":"q2","Change":{"Remove":true,"Requirements":["a","b\u003e=1"],"Upgrade":true,"Reinstall":true,` +
+			`"NoDeps":true,"Pre":true,"Quiet":true}}`,
+		`{"RequestID":"q2","How":"timeout"}`,
 	} {
 		raw, _, err := cutRecord(encodeAll(t, sampleRecords(Key{})[i:i+1]))
 		if err != nil || string(raw.body) != want {
 			t.Errorf("body %d is %q, %v, want %q", i, raw.body, err, want)
 		}
 	}
-	for i, kind := range []byte{1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 5} {
+	for i, kind := range []byte{1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 5, 11, 12} {
 		if got := kindOf(sampleRecords(Key{})[i].Body); got != kind {
 			t.Errorf("kind of body %d is %d, want %d", i, got, kind)
 		}

@@ -87,6 +87,10 @@ func (k *interpreter) handleFrame(f frame) error {
 		k.records.add(f.id, Raised{Error: f.info, Limit: limit})
 	case inputFrame:
 		return k.question(f)
+	case installFrame:
+		return k.askInstall(f)
+	case installEndFrame:
+		return k.withdrawInstall(f)
 	case answerFrame:
 		return k.answered(f)
 	}
@@ -140,6 +144,7 @@ func (k *interpreter) done(f doneFrame) error {
 	run.stopTimers()
 	k.settle((*tap).flush)
 	k.closeRequest("interrupted")
+	k.closeInstallOf(run, "interrupted")
 	if run.limit != nil && run.raised == nil {
 		k.tellLocked(fmt.Sprintf("[%v; %s]", run.limit, kept))
 	}

@@ -20,6 +20,7 @@ type running struct {
 	started     time.Time
 	before      Usage
 	request     string     // the open question, or ""
+	standstills int        // installations for which the clock stood still
 	resulted    bool       // its one result came
 	raised      *ErrorInfo // its one exception
 	interrupted bool       // on request
@@ -179,6 +180,7 @@ func (k *interpreter) interruptRun() {
 	k.run.interrupted = true
 	k.sendInterrupt()
 	k.closeRequest("interrupted")
+	k.closeInstallOf(k.run, "interrupted")
 	k.startClock(k.run)
 }
 
@@ -189,9 +191,11 @@ func (k *interpreter) sendInterrupt() {
 	}
 }
 
-// startClock lets the time of an execution run, unless it runs, has no end or is past it. The caller holds mu.
+// startClock lets the time of an execution run, unless it runs, has no end or is past it, or the execution waits for
+// others still. The caller holds mu.
 func (k *interpreter) startClock(run *running) {
-	if run.clock != nil || run.Timeout <= 0 || run.timedOut || k.phase != serving {
+	waits := run.request != "" || k.install != nil && k.install.execution == run.ID && run.standstills <= maxStandstills
+	if run.clock != nil || run.Timeout <= 0 || run.timedOut || waits || k.phase != serving {
 		return
 	}
 	run.resumed = time.Now()
@@ -212,6 +216,7 @@ func (k *interpreter) timeOut() {
 	run.stopClock()
 	run.timedOut = true
 	k.sendInterrupt()
+	k.closeInstallOf(run, "timeout")
 	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
 }
 

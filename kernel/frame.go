@@ -140,6 +140,10 @@ func decodeAnyFrame(line []byte) (frame, error) {
 			Prompt:    truncate(f.text("prompt"), maxPrompt),
 			Password:  f.flag("password"),
 		}}
+	case "install":
+		out = decodeInstall(f)
+	case "install_end":
+		out = installEndFrame{requestID: f.matching("request_id", hexPattern.MatchString)}
 	case "done":
 		failed := f.oneOf("status", "ok", "error") == "error"
 		out = doneFrame{id: f.name("id"), failed: failed, interrupted: f.flag("interrupted")}

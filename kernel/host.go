@@ -251,6 +251,9 @@ type Attachment struct {
 	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
 	// it runs, or its Finished record is among the records up to Last.
 	Given string
+	// Installing is the id of the change of packages that somebody inside waits for, or "". Its request is among the
+	// records up to Last.
+	Installing string
 }
 
 // Attach tells what a new consumer of a kernel must know; of one that starts, when it can execute. It is ErrNoKernel

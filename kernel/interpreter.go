@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -48,6 +49,8 @@ type interpreter struct {
 	taps    []*tap            // the same; what is in them is under mu
 	proxies map[string]string // the same; variables for what runs inside
 
+	noInstalls string // the same; why packages cannot be installed, or ""
+
 	forgotten    func() // called at the end when forget is set
 	forget       atomic.Bool
 	neverStarted atomic.Bool
@@ -80,6 +83,7 @@ type interpreter struct {
 	early        bool                // reserved was interrupted already
 	run          *running            // the execution that runs
 	lastID       string              // the execution that ran last, or runs
+	install      *installation       // the change of packages that is open; nil without
 	queries      map[string]query    // those that wait, by request id
 	posed        uint64              // queries so far
 }
@@ -166,7 +170,8 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
 		return err
 	}
-	process, err := k.sandbox.Start(ctx, Command{Env: k.proxies})
+	k.noInstalls = spec.NoInstalls
+	process, err := k.sandbox.Start(ctx, Command{Env: k.runnerEnv()})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -186,6 +191,16 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 		k.readers.Go(func() { k.readTap(t) })
 	}
 	return nil
+}
+
+// runnerEnv are the variables of the runner alone and those of all that runs inside.
+func (k *interpreter) runnerEnv() map[string]string {
+	if k.noInstalls == "" {
+		return k.proxies
+	}
+	env := map[string]string{noInstallsVariable: k.noInstalls}
+	maps.Copy(env, k.proxies)
+	return env
 }
 
 // seal gets a sandbox that is sealed for the session. One of the pool that is of no use is replaced by a new one.
@@ -407,6 +422,10 @@ func (k *interpreter) finish(ended time.Time, after Usage, full *LimitHit) {
 			how = "timeout"
 		}
 		k.closeRequest(how)
+		k.closeInstallOf(run, how)
+	}
+	if k.install != nil {
+		k.dropInstall("interrupted")
 	}
 	k.records.add(execution, died)
 	k.records.end()
@@ -459,6 +478,9 @@ func (k *interpreter) attachment(ctx context.Context) (Attachment, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a.Last, a.Given = k.records.newest(), k.lastID
+	if k.install != nil {
+		a.Installing = k.install.requestID
+	}
 	return a, nil
 }
 

@@ -191,6 +191,7 @@ func (k *interpreter) reached(hit LimitHit, advice string) {
 	k.run.limit, k.run.advice = &hit, advice
 	k.sendInterrupt()
 	k.closeRequest("interrupted")
+	k.closeInstallOf(k.run, "interrupted")
 	k.startClock(k.run)
 }
 

@@ -142,6 +142,10 @@ func word(rec kernel.Record) string {
 		what = fmt.Sprintf("input %s %q %v", b.RequestID, b.Prompt, b.Password)
 	case kernel.InputClosed:
 		what = fmt.Sprintf("closed %s %s", b.RequestID, b.How)
+	case kernel.InstallRequest:
+		what = fmt.Sprintf("install %s %v", strings.TrimLeft(b.RequestID, "0"), b.Change.Requirements)
+	case kernel.InstallClosed:
+		what = fmt.Sprintf("install %s %s", strings.TrimLeft(b.RequestID, "0"), b.How)
 	case kernel.Finished:
 		what = fmt.Sprintf("finished %s", b.Status)
 		if b.Error != nil {

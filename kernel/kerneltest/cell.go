@@ -56,7 +56,7 @@ func Cells(run func(c *Cell)) Script {
 				if current != nil && current.ID == f.ID {
 					current.interrupt()
 				}
-			case "input", "input_refused":
+			case "input", "input_refused", "install_output", "installed":
 				if current != nil {
 					current.answers <- f
 				}
@@ -184,6 +184,51 @@ func (c *Cell) Input(prompt string) (string, bool) {
 			runtime.Goexit()
 		}
 	}
+}
+
+// Install asks for packages and waits. output is what their installer printed and failure what it ended with; ok is
+// false when the cell was interrupted.
+func (c *Cell) Install(requirements ...string) (output, failure string, ok bool) {
+	id := c.AskInstall(c.ID, requirements...)
+	for {
+		select {
+		case f := <-c.answers:
+			switch {
+			case f.RequestID != id:
+			case f.Type == "installed":
+				return output, f.Error, true
+			default:
+				output += f.Text
+			}
+		case <-c.interrupts:
+			return output, "", false
+		case <-c.Runner.ctx.Done():
+			runtime.Goexit()
+		}
+	}
+}
+
+// AskInstall asks for packages for an execution, or none, and returns the id of the request.
+func (c *Cell) AskInstall(execution string, requirements ...string) (requestID string) {
+	c.questions++
+	requestID = fmt.Sprintf("%032x", c.questions)
+	frame := map[string]any{"type": "install", "request_id": requestID, "requirements": requirements}
+	if execution != "" {
+		frame["id"] = execution
+	}
+	c.Runner.Send(frame)
+	return requestID
+}
+
+// Answer waits for the next frame that answers a question or a request for packages.
+func (c *Cell) Answer() Frame {
+	select {
+	case f := <-c.answers:
+		return f
+	case <-c.Runner.ctx.Done():
+		runtime.Goexit()
+	}
+	panic("unreachable")
 }
 
 // Stuck waits for the death of the process and nothing else.

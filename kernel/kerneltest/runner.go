@@ -34,16 +34,19 @@ type Runner struct {
 
 // Frame is a frame from the host.
 type Frame struct {
-	Type       string `json:"type"`
-	ID         string `json:"id"`
-	Code       string `json:"code"`
-	Count      int64  `json:"count"`
-	Silent     bool   `json:"silent"`
-	AllowStdin bool   `json:"allow_stdin"`
-	RequestID  string `json:"request_id"`
-	Value      string `json:"value"`
-	Cursor     int64  `json:"cursor"`
-	Detail     int64  `json:"detail"`
+	Type       string           `json:"type"`
+	ID         string           `json:"id"`
+	Code       string           `json:"code"`
+	Count      int64            `json:"count"`
+	Silent     bool             `json:"silent"`
+	AllowStdin bool             `json:"allow_stdin"`
+	RequestID  string           `json:"request_id"`
+	Value      string           `json:"value"`
+	Cursor     int64            `json:"cursor"`
+	Detail     int64            `json:"detail"`
+	Text       string           `json:"text"`
+	Error      string           `json:"error"`
+	Packages   []kernel.Package `json:"packages"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

@@ -86,16 +86,38 @@ func (c *Client) ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Net
 
 // Ask asks the kernel about its names, as [kernel.Host.Ask] does. It is ErrTooOld where the host cannot do that.
 func (c *Client) Ask(ctx context.Context, key kernel.Key, q kernel.Query) (answer kernel.Answer, err error) {
-	if err := c.younger(key); err != nil {
+	if err := c.younger(key, withQueries); err != nil {
 		return answer, err
 	}
 	_, err = c.command(ctx, key, opAsk, q, &answer)
 	return answer, err
 }
 
-// younger is ErrTooOld where the kernel's host does not know the later requests.
-func (c *Client) younger(key kernel.Key) error {
-	if k := c.known(key); k != nil && k.host != nil && k.host.protocol < laterRequests {
+// InstallOutput shows what an installer printed, as [kernel.Host.InstallOutput] does. Where the connection to the host
+// breaks meanwhile it may be shown twice.
+func (c *Client) InstallOutput(key kernel.Key, requestID, text string) error {
+	if err := c.younger(key, withInstalls); err != nil {
+		return err
+	}
+	_, err := c.command(c.ctx, key, opInstallOutput, inputBody{requestID, text}, nil)
+	return err
+}
+
+// Installed answers a request for a change of packages, as [kernel.Host.Installed] does.
+func (c *Client) Installed(key kernel.Key, requestID string, r kernel.InstallResult) error {
+	if err := c.younger(key, withInstalls); err != nil {
+		return err
+	}
+	again, err := c.command(c.ctx, key, opInstalled, installedBody{requestID, r}, nil)
+	if again && errors.Is(err, kernel.ErrNoInstallPending) {
+		return nil
+	}
+	return err
+}
+
+// younger is ErrTooOld where the kernel's host speaks no version that has what is asked of it.
+func (c *Client) younger(key kernel.Key, version int) error {
+	if k := c.known(key); k != nil && k.host != nil && k.host.protocol < version {
 		return kernel.ErrTooOld
 	}
 	return nil

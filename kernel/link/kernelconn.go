@@ -222,6 +222,20 @@ func (k *kernelConn) obey(r request) error {
 			err = host.Input(k.key, in.RequestID, in.Value)
 		}
 		return k.answer(r.N, nil, err)
+	case opInstallOutput:
+		var in inputBody
+		err := r.decode(&in)
+		if err == nil {
+			err = host.InstallOutput(k.key, in.RequestID, in.Value)
+		}
+		return k.answer(r.N, nil, err)
+	case opInstalled:
+		var in installedBody
+		err := r.decode(&in)
+		if err == nil {
+			err = host.Installed(k.key, in.RequestID, in.Result)
+		}
+		return k.answer(r.N, nil, err)
 	case opRefuse:
 		var in idBody
 		err := r.decode(&in)

@@ -23,15 +23,17 @@ const (
 	opStop    = "stop" // of the host on a control connection, of the kernel on its own
 	opStats   = "stats"
 
-	opAbort        = "abort" // a start: nothing of it stays
-	opExecute      = "execute"
-	opInterrupt    = "interrupt"
-	opInput        = "input"
-	opRefuse       = "refuse"
-	opUsage        = "usage"
-	opChangeLimits = "change_limits"
-	opChangeNet    = "change_network"
-	opAsk          = "ask"
+	opAbort         = "abort" // a start: nothing of it stays
+	opExecute       = "execute"
+	opInterrupt     = "interrupt"
+	opInput         = "input"
+	opRefuse        = "refuse"
+	opInstallOutput = "install_output"
+	opInstalled     = "installed"
+	opUsage         = "usage"
+	opChangeLimits  = "change_limits"
+	opChangeNet     = "change_network"
+	opAsk           = "ask"
 
 	opOpenTerminal   = "open_terminal"
 	opTerminals      = "terminals"
@@ -99,6 +101,10 @@ type (
 		RequestID string `json:"request_id"`
 		Value     string `json:"value,omitempty"`
 	}
+	installedBody struct {
+		RequestID string               `json:"request_id"`
+		Result    kernel.InstallResult `json:"result"`
+	}
 	idBody struct {
 		ID string `json:"id"` // of an execution or a question
 	}
@@ -135,6 +141,7 @@ var codes = []struct {
 	{"kernel_busy", kernel.ErrKernelBusy},
 	{"repeated", kernel.ErrRepeated},
 	{"no_input_pending", kernel.ErrNoInputPending},
+	{"no_install_pending", kernel.ErrNoInstallPending},
 	{"host_closed", kernel.ErrHostClosed},
 	{"needs_reset", kernel.ErrNeedsReset},
 	{"no_terminal", kernel.ErrNoTerminal},

@@ -34,6 +34,9 @@ func (s *server) start(c *conn, first request) {
 		return
 	}
 	defer s.release()
+	if in.Protocol < withInstalls { // its server would not know what to do about a request
+		in.Spec.NoInstalls = "the server is of a version that cannot do that"
+	}
 	took := c.files
 	if in.Workspace {
 		in.Spec.Workspace, took = took[0], took[1:]

@@ -17,7 +17,7 @@ type terminalBody struct {
 // OpenTerminal starts a shell, as [kernel.Host.OpenTerminal] does. Like all requests about terminals it is ErrTooOld
 // where the host cannot do that.
 func (c *Client) OpenTerminal(ctx context.Context, key kernel.Key, size kernel.TerminalSize) (id string, err error) {
-	if err := c.younger(key); err != nil {
+	if err := c.younger(key, withQueries); err != nil {
 		return "", err
 	}
 	err = c.once(ctx, key, opOpenTerminal, terminalBody{Size: size}, &id)
@@ -41,7 +41,7 @@ func (c *Client) ReadTerminal(
 // WriteTerminal types, as [kernel.Host.WriteTerminal] does. Nothing is typed twice: where the connection to the host
 // breaks meanwhile, it is an error.
 func (c *Client) WriteTerminal(ctx context.Context, key kernel.Key, id string, data []byte) (n int, err error) {
-	if err := c.younger(key); err != nil {
+	if err := c.younger(key, withQueries); err != nil {
 		return 0, err
 	}
 	err = c.once(ctx, key, opWriteTerminal, terminalBody{ID: id, Data: data}, &n)
@@ -60,7 +60,7 @@ func (c *Client) CloseTerminal(ctx context.Context, key kernel.Key, id string) e
 
 // terminal sends a request that may be obeyed twice.
 func (c *Client) terminal(ctx context.Context, key kernel.Key, op string, in terminalBody, out any) error {
-	if err := c.younger(key); err != nil {
+	if err := c.younger(key, withQueries); err != nil {
 		return err
 	}
 	_, err := c.command(ctx, key, op, in, out)

@@ -13,6 +13,9 @@
 //	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
 //	{"type":"input","request_id":RID,"value":TEXT}       the answer to an input frame
 //	{"type":"input_refused","request_id":RID}            nobody can answer: input() raises StdinNotImplementedError
+//	{"type":"install_output","request_id":RID,"text":TEXT}   what the installer printed
+//	{"type":"installed","request_id":RID,"error":TEXT,"packages":[{"name":NAME,"version":TEXT},…]}
+//	    the answer to an install frame: error is "" where it was done, a version "" where the package is gone
 //	{"type":"complete","request_id":QID,"code":SOURCE,"cursor":N}
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
@@ -28,6 +31,9 @@
 //	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
 //	{"type":"input","id":ID,"request_id":RID,"prompt":TEXT,"password":BOOL}
 //	    FRAME is {"file":NAME,"line":N,"function":NAME,"user":BOOL,"cell":ID,"traceback_start":N,"traceback_end":N}
+//	{"type":"install","id":ID,"request_id":HEX,"remove":BOOL,"requirements":[TEXT,…],"upgrade":BOOL,"reinstall":BOOL,
+//	    "no_deps":BOOL,"pre":BOOL,"quiet":BOOL}          without ID where no cell asks
+//	{"type":"install_end","request_id":HEX}              whoever asked is gone
 //	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
 //	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}

@@ -1,0 +1,196 @@
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+)
+
+const one = "00000000000000000000000000000001"
+
+// install is a cell that asks for a package and prints what comes of it.
+func install(c *kerneltest.Cell) {
+	switch output, failure, ok := c.Install("a>=1"); {
+	case !ok:
+		c.Raise("KeyboardInterrupt", "")
+	case failure != "":
+		c.Raise("InstallError", failure)
+	default:
+		c.Print(output)
+	}
+}
+
+func isEnd(rec kernel.Record) bool { return is[kernel.Finished](rec) || is[kernel.Died](rec) }
+
+func TestInstall(t *testing.T) {
+	asked := []string{"e1: started", "e1: install 1 [a>=1]"}
+	for _, c := range []struct {
+		name string
+		do   func(r *rig) error
+		want []string
+	}{
+		{"done", func(r *rig) error {
+			return errors.Join(r.host.InstallOutput(r.key, one, "Collecting a\n"),
+				r.host.Installed(r.key, one, kernel.InstallResult{Packages: []kernel.Package{{Name: "a", Version: "1"}}}))
+		}, []string{"e1: install 1 answered", `e1: stdout "Collecting a\n"`, "e1: finished ok"}},
+		{"failed", func(r *rig) error { return r.host.Installed(r.key, one, kernel.InstallResult{Error: "there is no a"}) },
+			[]string{"e1: install 1 answered", "e1: raised InstallError there is no a", "e1: finished error InstallError"}},
+		{"interrupted", func(r *rig) error { return r.host.Interrupt(r.key, "e1") },
+			[]string{"e1: install 1 interrupted", "e1: raised KeyboardInterrupt ", "e1: finished interrupted KeyboardInterrupt"}},
+		{"stopped", func(r *rig) error { return r.host.Stop(context.Background(), r.key, "reset") },
+			[]string{"e1: install 1 interrupted", "e1: died reset"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, kerneltest.Cells(install))
+			r.execute(kernel.Execution{ID: "e1"})
+			r.expect(r.until(is[kernel.InstallRequest]), asked...)
+			if a, err := r.host.Attach(t.Context(), r.key); err != nil || a.Installing != one {
+				t.Errorf("attached while it is open: %+v, %v", a, err)
+			}
+			for _, err := range []error{
+				r.host.InstallOutput(r.key, "2", "x"), r.host.Installed(r.key, "2", kernel.InstallResult{}),
+			} {
+				if !errors.Is(err, kernel.ErrNoInstallPending) {
+					t.Errorf("an answer to another request: %v", err)
+				}
+			}
+			if err := c.do(r); err != nil {
+				t.Fatal(err)
+			}
+			got := r.until(isEnd)
+			if c.name == "interrupted" { // which of the two the cell notices first is open
+				got = slices.DeleteFunc(got, is[kernel.Raised])
+				c.want = slices.Delete(c.want, 1, 2)
+				if got[1].Body.(kernel.Finished).Status != kernel.Interrupted {
+					c.want[1] = "e1: finished error InstallError"
+				}
+			}
+			r.expect(got, c.want...)
+			err := r.host.Installed(r.key, one, kernel.InstallResult{})
+			if !errors.Is(err, kernel.ErrNoInstallPending) && !errors.Is(err, kernel.ErrNoKernel) {
+				t.Errorf("an answer after the end: %v", err)
+			}
+			if a, err := r.host.Attach(t.Context(), r.key); a.Installing != "" {
+				t.Errorf("attached after the end: %+v, %v", a, err)
+			}
+		})
+	}
+}
+
+func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			time.Sleep(4 * time.Second)
+			c.Install("a")
+			time.Sleep(4 * time.Second)
+			c.AskInstall(c.ID, "b")
+			c.Runner.Send(map[string]any{"type": "install_end", "request_id": "00000000000000000000000000000002"})
+			c.Sleep()
+		}))
+		began := time.Now()
+		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
+		r.until(is[kernel.InstallRequest])
+		time.Sleep(time.Hour)
+		if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+			t.Fatal(err)
+		}
+		r.until(is[kernel.InstallRequest])
+		got := r.untilFinished()
+		r.expect(got[:1], "e1: install 2 interrupted")
+		r.expect(got[len(got)-1:], "e1: finished timeout KeyboardInterrupt")
+		if took, want := time.Since(began), time.Hour+10*time.Second; took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
+}
+
+func TestACellCannotStandStillForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			for {
+				if _, _, ok := c.Install("a"); !ok {
+					c.Raise("KeyboardInterrupt", "")
+					return
+				}
+			}
+		}))
+		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
+		asked := 0
+		for {
+			got := r.until(func(rec kernel.Record) bool { return is[kernel.InstallRequest](rec) || isEnd(rec) })
+			last := got[len(got)-1]
+			if isEnd(last) {
+				r.expect([]kernel.Record{last}, "e1: finished timeout KeyboardInterrupt")
+				break
+			}
+			asked++
+			time.Sleep(6 * time.Second)
+			id := last.Body.(kernel.InstallRequest).RequestID
+			if err := r.host.Installed(r.key, id, kernel.InstallResult{}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
+				t.Fatal(err)
+			}
+		}
+		if asked != 18 {
+			t.Errorf("it asked %d times", asked)
+		}
+	})
+}
+
+func TestASecondInstallationIsRefusedInside(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskInstall("", "a")
+		c.AskInstall(c.ID, "b")
+		c.Print(c.Answer().Error)
+		c.AskInstall("another", "b")
+		c.Print(c.Answer().Error)
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	got := r.untilFinished()
+	if said := text(got, "stdout"); strings.Count(said, "another installation of this session is under way") != 2 {
+		t.Errorf("said %q", said)
+	}
+	r.expect(slices.DeleteFunc(got, is[kernel.Stream]), "e1: started", ": install 1 [a]", "e1: finished ok")
+	if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+		t.Errorf("what no cell asked for ended with one: %v", err)
+	}
+	r.expect(r.until(is[kernel.InstallClosed]), ": install 1 answered")
+}
+
+func TestAnInstallationEndsWithItsCell(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		if c.ID == "e1" {
+			c.AskInstall(c.ID, "a")
+			return
+		}
+		c.AskInstall("e1", "a")
+		c.Print(c.Answer().Error)
+		c.AskInstall("", "a")
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started", "e1: install 1 [a]", "e1: install 1 interrupted", "e1: finished ok")
+	r.execute(kernel.Execution{ID: "e2"})
+	r.expect(r.untilFinished(), "e2: started", `e2: stdout "the cell that asked for it has ended"`,
+		": install 3 [a]", "e2: finished ok")
+	if err := r.host.Stop(context.Background(), r.key, "reset"); err != nil {
+		t.Fatal(err)
+	}
+	r.expect(r.untilDied(), ": install 3 interrupted", ": died reset")
+}
+
+func TestNobodyInstallsWhereThatIsOff(t *testing.T) {
+	fake := kerneltest.NewFake(kerneltest.Cells(install))
+	r := &rig{T: t, host: kernel.NewHost(kernel.HostConfig{Backend: fake}), fake: fake, key: kernel.Key{Session: "s", Generation: 1}}
+	t.Cleanup(func() { _ = r.host.Close(context.Background()) })
+	if _, err := r.host.Start(t.Context(), r.key, kernel.Environment{}, kernel.Spec{NoInstalls: "the operator said no"}); err != nil {
+		t.Fatal(err)
+	}
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started", "e1: raised InstallError the operator said no", "e1: finished error InstallError")
+}

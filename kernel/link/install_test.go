@@ -1,0 +1,73 @@
+package link_test
+
+import (
+	"errors"
+	"testing"
+
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+	"talaria/kernel/link"
+)
+
+// installers is a fake whose cells ask for a package and print what comes of it.
+func installers() *kerneltest.Fake {
+	return kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) {
+		output, failure, _ := c.Install("a")
+		c.Print(output + failure)
+	}))
+}
+
+func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
+	dir := t.TempDir()
+	serveOn(t, dir, installers())
+	c := open(t, dir, noSpawn)
+	begin(t, c, "a")
+	r := &reader{T: t, client: c, key: key("a")}
+	r.execute("e1", "")
+	asked := r.until(is[kernel.InstallRequest]).Body.(kernel.InstallRequest)
+	if err := c.InstallOutput(r.key, asked.RequestID, "one\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+
+	c = open(t, dir, noSpawn)
+	a, err := c.Attach(t.Context(), r.key)
+	if err != nil || a.Installing != asked.RequestID {
+		t.Fatalf("attached %+v, %v", a, err)
+	}
+	if err := c.Installed(r.key, "other", kernel.InstallResult{}); !errors.Is(err, kernel.ErrNoInstallPending) {
+		t.Errorf("an answer to another request: %v", err)
+	}
+	if err := c.InstallOutput(r.key, asked.RequestID, "two\n"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Installed(r.key, asked.RequestID, kernel.InstallResult{Error: "no"}); err != nil {
+		t.Error(err)
+	}
+	r.client = c
+	r.until(is[kernel.Finished])
+	if got := r.text(); got != "one\ntwo\nno" {
+		t.Errorf("text %q", got)
+	}
+	if err := c.InstallOutput(r.key, asked.RequestID, "late"); !errors.Is(err, kernel.ErrNoInstallPending) {
+		t.Errorf("output after the end: %v", err)
+	}
+}
+
+func TestAServerOfAnEarlierProtocolIsAskedForNoPackages(t *testing.T) {
+	dir := t.TempDir()
+	serveOn(t, dir, installers(), func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, 2) })
+	c := open(t, dir, noSpawn)
+	begin(t, c, "a")
+	r := &reader{T: t, client: c, key: key("a")}
+	r.execute("e1", "")
+	r.until(is[kernel.Finished])
+	if got := r.text(); got != "the server is of a version that cannot do that" {
+		t.Errorf("text %q", got)
+	}
+	for _, err := range []error{c.InstallOutput(r.key, "1", ""), c.Installed(r.key, "1", kernel.InstallResult{})} {
+		if !errors.Is(err, kernel.ErrTooOld) {
+			t.Errorf("an older host: %v", err)
+		}
+	}
+}
