@@ -343,6 +343,9 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(batch) == 0 { // though there was more: it was taken away with the session
+		return nil, nil, r.s.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n := len(batch); n > 0 && batch[n-1].event.Seq == j.last {

@@ -469,7 +469,7 @@ func TestPutIsGetOrMake(t *testing.T) {
 		"a network":           {api.SessionRequest{Network: &api.Network{Mode: api.NetworkFull}}, api.CodeLimitExceeded},
 		"no such network":     {api.SessionRequest{Network: &api.Network{Mode: "some"}}, api.CodeInvalidRequest},
 		"the same network":    {api.SessionRequest{Network: &api.Network{Mode: api.NetworkNone}}, ""},
-		"packages":            {api.SessionRequest{Packages: &[]string{"x"}}, api.CodeNotImplemented},
+		"packages":            {api.SessionRequest{Packages: &[]string{"x"}}, api.CodeForbidden},
 		"no packages":         {api.SessionRequest{Packages: &[]string{}, Mounts: &[]api.Mount{}, Tools: &[]api.Tool{}}, ""},
 		"another id":          {api.SessionRequest{ID: ptr("chat:2")}, api.CodeInvalidRequest},
 	} {
@@ -497,6 +497,21 @@ func TestPutIsGetOrMake(t *testing.T) {
 	wg.Wait()
 	if n := len(slices.DeleteFunc(made, func(b bool) bool { return !b })); n != 1 {
 		t.Errorf("%d of 20 made it", n)
+	}
+}
+
+// Who begins to read when the session is on its way out is told so, though the log is no longer where it was.
+func TestAReaderThatComesTooLateIsTold(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	execute(t, s, "print 1")
+	if err := r.Delete(t.Context(), "ann", "x"); err != nil {
+		t.Fatal(err)
+	}
+	for event, err := range s.Events(t.Context(), 0) {
+		if err != session.ErrDeleted {
+			t.Errorf("%+v, %v", event, err)
+		}
 	}
 }
 
