@@ -92,7 +92,7 @@ func (t *Trial) inside(session, code string) ([]string, error) {
 	if !t.Server.ownFiles || !named {
 		return nil, nil
 	}
-	const ask = `import os; print(*(os.environ[n] for n in ("TALARIA_WORKSPACE", "PYTHONPATH", "HOME", "TMPDIR")), sep="\n")`
+	const ask = `import os; print(*(os.environ[n] for n in ("TALARIA_WORKSPACE", "TALARIA_PACKAGES", "HOME", "TMPDIR")), sep="\n")`
 	e, err := t.Server.Client.Execute(t.ctx, session, api.ExecutionRequest{Code: new(ask), TimeoutS: new(cellTimeout)})
 	lines := strings.Fields(stdout(e))
 	if err != nil || len(lines) != len(ownPlaces) {

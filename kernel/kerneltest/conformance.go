@@ -77,6 +77,8 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"the runner is an ordinary interpreter", runnerIsOrdinary},
 		{"the runner has room for sixty threads in 512 MiB", runnerThreads},
 		{"a runner that dies is reported", runnerDies},
+		{"packages of the session are found", packagesAreFound},
+		{"programs ask the runner for packages", programsAskForPackages},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, r) })
 	}

@@ -47,7 +47,7 @@ tried |= {attempt(open, theirs), attempt(open, theirs, "w"), attempt(os.unlink, 
 tried |= {attempt(os.rename, theirs, "stolen"), attempt(os.link, theirs, "stolen")} - {"OSError"} # to another device, as it were
 tried |= {attempt(os.listdir, workspace), attempt(os.mkdir, workspace + "/made"), attempt(os.symlink, "x", workspace + "/made")}
 tried |= {attempt(os.chmod, workspace, 0), attempt(os.chmod, theirs, 0), attempt(os.chmod, "../../../sessions", 0),
-    attempt(os.fchmod, os.open(workspace, os.O_PATH), 0), attempt(os.fchmod, os.open(os.environ["PYTHONPATH"], 0), 0), attempt(os.setxattr, theirs, "user.x", b"y")} - {"OSError"}
+    attempt(os.fchmod, os.open(workspace, os.O_PATH), 0), attempt(os.fchmod, os.open(os.environ["TALARIA_PACKAGES"], 0), 0), attempt(os.setxattr, theirs, "user.x", b"y")} - {"OSError"}
 tried |= {attempt(os.sched_setaffinity, pid, [0])}
 print(tried)
 `, pid, temporary, hostPath(t, spec.Workspace))

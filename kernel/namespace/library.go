@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"talaria/kernel"
@@ -24,6 +25,9 @@ type library struct {
 	mu       sync.Mutex // guards compiled, and held while compiling so that it is done once
 	compiled map[string]bool
 }
+
+// programs is the beginning of the names of what is to be executable.
+const programs = "programs/bin/"
 
 // writeLibrary writes the embedded Python below parent unless it is there already, and returns its directory.
 func writeLibrary(parent string) (string, error) {
@@ -45,7 +49,11 @@ func writeLibrary(parent string) (string, error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return "", fmt.Errorf("write embedded Python: %w", err)
 		}
-		if err := writeSynced(path, content); err != nil {
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(name, programs) {
+			mode = 0o755
+		}
+		if err := writeSynced(path, content, mode); err != nil {
 			return "", fmt.Errorf("write embedded Python: %w", err)
 		}
 	}
@@ -74,8 +82,8 @@ func sources() (files map[string][]byte, hash string, err error) {
 	return files, hex.EncodeToString(sum.Sum(nil)[:8]), err
 }
 
-func writeSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+func writeSynced(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // Package runner embeds the Python that runs inside a sandbox: talaria_init, which seals the sandbox and is its
-// pid 1, and talaria_runner, the interpreter that executes cells. It needs the standard library only.
+// pid 1, and talaria_runner, the interpreter that executes cells. It needs the standard library only. In programs is
+// what other processes of the session find in place of pip.
 //
 // # Control frames
 //
@@ -57,8 +58,9 @@ import (
 	"io/fs"
 )
 
-//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py
+//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py programs/bin/* programs/python/*/*.py
 var sources embed.FS
 
-// Sources is the tree of both packages, to be put on the module path of an interpreter.
+// Sources is the tree of both packages, to be put on the module path of an interpreter, and of the programs, those in
+// programs/bin to be executable.
 func Sources() fs.FS { return sources }

@@ -17,7 +17,7 @@ _THREAD_VARIABLES = (
 def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> dict[str, str]:
     """What every process inside gets; the session's variables win. threads is 0 where CPUs are not limited."""
     binaries = os.path.dirname(python)
-    path = [places.packages + "/bin", binaries, "/usr/local/bin", "/usr/bin", "/bin"]
+    path = [places.programs() + "/bin", places.packages + "/current/bin", binaries, "/usr/local/bin", "/usr/bin", "/bin"]
     count = str(threads or min(_DEFAULT_THREADS, len(os.sched_getaffinity(0))))
     return {
         "PATH": ":".join(dict.fromkeys(path)),
@@ -33,12 +33,37 @@ def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> 
         "XDG_CACHE_HOME": places.home + "/.cache",
         # Not PYTHONPYCACHEPREFIX: with it, Python passes over the compiled files of the environment.
         "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": places.packages,
         "TALARIA_WORKSPACE": places.workspace,
+        "TALARIA_PACKAGES": places.packages,
+        "TALARIA_INSTALLS": places.installs(),
+        "TALARIA_PYTHON": python,
         "MALLOC_ARENA_MAX": "2",
         **dict.fromkeys(_THREAD_VARIABLES, count),
+        "PYTHONUSERBASE": places.packages + "/current",
         **session,
+        "PYTHONPATH": _module_path(python, session.get("PYTHONPATH", "")),
     }
+
+
+def _module_path(python: str, session: str) -> str:
+    """Where other interpreters than the kernel's find modules before all others: our pip, and what the session says. Its
+    packages come behind the standard library as those of the user, and in front of it where there are no such."""
+    path = [places.programs() + "/python", *filter(None, [session])]
+    if not _has_user_packages(python):
+        path.append(places.layer())
+    return ":".join(path)
+
+
+def _has_user_packages(python: str) -> bool:
+    """Virtual environments have none, unless they have the system's packages too."""
+    for directory in (os.path.dirname(python), os.path.dirname(os.path.dirname(python))):
+        try:
+            with open(directory + "/pyvenv.cfg", encoding="utf-8", errors="replace") as f:
+                settings = dict(line.partition("=")[::2] for line in f.read().lower().replace(" ", "").splitlines())
+        except OSError:
+            continue
+        return settings.get("include-system-site-packages") == "true"
+    return True
 
 
 def make_home() -> None:

@@ -8,7 +8,6 @@ kill of its sandbox. What runs inside has the system, its own directories, and n
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 
 import _signal
@@ -101,9 +100,7 @@ class Fenced:
         return {"places": places.all(), **directories}
 
     def join(self, uid: int, limits: Limits, confinement: Confinement, baggage: object) -> list[int]:
-        placeholder = places.packages
         places.change(**baggage["places"])
-        _move_packages(placeholder)
         return self._join(uid, limits, confinement, *(Directory(**baggage[n]) for n in ("workspace", "packages", "scratch")))
 
     def enter(self) -> list[int]:
@@ -264,10 +261,6 @@ def _own_view(terminals: bool) -> Iterator[tuple[str, int]]:
     for path in (*devices, *(_TERMINALS if terminals else ())):
         if os.path.exists(path):
             yield path, landlock.CHANGE
-
-
-def _move_packages(placeholder: str) -> None:
-    sys.path[:] = [places.packages if entry == placeholder else entry for entry in sys.path]
 
 
 def _verify(uid: int, privileged: bool) -> None:

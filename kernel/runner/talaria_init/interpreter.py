@@ -21,8 +21,6 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
 
     sys.path.remove(places.library)
     site.main()
-    first = next((i for i, p in enumerate(sys.path) if p.endswith(("site-packages", "dist-packages"))), len(sys.path))
-    sys.path.insert(first, places.packages)
     sys.argv[:] = [""]
     sys.orig_argv[:] = [sys.executable]
     sys.dont_write_bytecode = True

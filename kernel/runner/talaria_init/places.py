@@ -1,6 +1,8 @@
 """Where things are, as those inside see them. In a tree of our own that is always the same; without one, it is said
 when the sandbox is made and when it is sealed."""
 
+import sys
+
 library = "/opt/talaria/lib"  # this package and the runner
 cache = "/opt/talaria/cache"
 workspace = "/workspace"
@@ -9,6 +11,22 @@ home = "/home/user"
 temporary = "/tmp"
 
 _NAMES = ("library", "cache", "workspace", "packages", "home", "temporary")
+
+
+def layer() -> str:
+    """The modules of the session's packages; the directory may be missing."""
+    version = sys.version_info
+    return f"{packages}/current/lib/python{version.major}.{version.minor}/site-packages"
+
+
+def installs() -> str:
+    """Where programs ask the runner for packages."""
+    return home + "/.talaria"
+
+
+def programs() -> str:
+    """What stands in for programs of the environment."""
+    return library + "/programs"
 
 
 def all() -> dict[str, str]:

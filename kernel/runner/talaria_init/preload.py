@@ -72,7 +72,7 @@ def conflicts(session: Iterable[str], limits: Limits) -> bool:
         return False
     if limits.data and limits.data < _LEAST_ROOM * _data:
         return True
-    return any(map(_READ_AT_IMPORT.match, session)) or any(map(_shadows, (places.workspace, places.packages)))
+    return any(map(_READ_AT_IMPORT.match, session)) or any(map(_shadows, (places.workspace, places.layer())))
 
 
 def renew() -> None:
@@ -107,7 +107,6 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
     _data = int(linux.read("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGESIZE")
     _find_thread_setters()
     # What was looked up for the last time, and what a session is to find anew.
-    sys.path_importer_cache.pop(places.packages, None)
     if "tempfile" in sys.modules:
         sys.modules["tempfile"].tempdir = sys.modules["tempfile"]._name_sequence = None
     if "uuid" in sys.modules:
@@ -181,7 +180,11 @@ def _find_thread_setters() -> None:
 
 def _shadows(directory: str) -> bool:
     """Whether the directory, which comes first on the path, has another module of a name that was imported."""
-    for entry in os.listdir(directory):
+    try:
+        entries = os.listdir(directory)
+    except FileNotFoundError:
+        return False
+    for entry in entries:
         name, dot, rest = entry.partition(".")
         if name not in _names:
             continue

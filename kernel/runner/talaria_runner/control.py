@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
-from _json import make_scanner
 from _thread import LockType, allocate_lock
 from posix import _exit, readv
 
 from select import POLLIN, poll
 
+from talaria_runner import frames
 from talaria_runner.descriptors import wait_for
 from talaria_runner.execution import Execution
+from talaria_runner.installs import Installs
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import GONE
+from talaria_runner.programs import Programs
 from talaria_runner.requests import Requests
 from talaria_runner.stdin import Stdin
 
@@ -34,18 +36,26 @@ class Reader:
         interrupts: Interrupts,
         stdin: Stdin,
         requests: Requests,
+        installs: Installs,
+        programs: Programs,
+        asks: int,
         accept: Callable[[Execution], None],
     ) -> None:
         self._fd = fd
         self._interrupts = interrupts
         self._stdin = stdin
         self._requests = requests
+        self._installs = installs
+        self._programs = programs
+        self._asks = asks  # what programs ask comes here; -1 where nothing does
         self._accept = accept
         self._rest = bytearray()
         # Made ahead, since user code may take all memory.
         self._buffers = [bytearray(_BUFFER)]
         self._ready = poll()
         self._ready.register(fd, POLLIN)
+        if asks >= 0:
+            self._ready.register(asks, POLLIN)
         self._never = allocate_lock()
         self._never.acquire()
         self._at_work = False
@@ -73,7 +83,8 @@ class Reader:
                     repeat = min(2 * repeat, _LAST_REPEAT_MS)
                     continue
             try:
-                self._ready.poll()
+                if not self._is_called():
+                    continue
                 self._at_work = True
                 size = readv(self._fd, self._buffers)
                 if not size:
@@ -92,6 +103,16 @@ class Reader:
             waiter, self._waiter = self._waiter, None
             if waiter is not None:
                 waiter.release()
+
+    def _is_called(self) -> bool:
+        """Waits, and serves programs. True is that the host says something."""
+        called = False
+        for fd, events in self._ready.poll():
+            if fd == self._fd:
+                called = True
+            elif not self._programs.hear(events):
+                self._ready.unregister(fd)
+        return called
 
     def _take(self, size: int) -> None:
         """Takes what was read. User code that took all memory gets the exception as well, and gives some back."""
@@ -116,7 +137,7 @@ class Reader:
 
     def _handle(self, line: bytearray) -> None:
         try:
-            frame = _decode(line)
+            frame = frames.decode(line)
             kind = frame["type"]
             if kind == "execute":
                 execution = Execution(
@@ -131,29 +152,11 @@ class Reader:
                 self._stdin.answer(frame["request_id"], frame["value"])
             elif kind == "input_refused":
                 self._stdin.refuse(frame["request_id"])
+            elif kind == "install_output":
+                self._installs.output(frame["request_id"], frame["text"])
+            elif kind == "installed":
+                self._installs.answer(frame["request_id"], frame["error"], frame["packages"])
             else:
                 self._requests.put(kind, frame)
         except (KeyError, TypeError, ValueError, StopIteration):
             pass  # no frame of this contract
-
-
-class _Settings:
-    """What the scanner asks for."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    parse_constant = float
-    memo: dict[str, str] = {}
-
-
-_scan = make_scanner(_Settings)
-
-
-def _decode(line: bytearray) -> dict[str, object]:
-    value, _ = _scan(line.decode("utf-8").strip(), 0)
-    if not isinstance(value, dict):
-        raise TypeError("a frame is an object")
-    return value

@@ -15,15 +15,20 @@ _LOWEST = 900
 
 
 class Descriptors:
-    """Control socket, and copies of the pipes on fd 1 and 2 that user code does not redirect."""
+    """Control socket, named pipe of programs, and copies of the pipes on fd 1 and 2 that user code does not redirect."""
 
     def __init__(self) -> None:
         self.control = -1
         self.pipes = (-1, -1)
+        self.asks = -1
 
     def take(self, control: int) -> None:
         self.control = _move_up(control)
         self.pipes = (_copy_up(1), _copy_up(2))
+
+    def take_asks(self, fd: int) -> None:
+        """What programs of the session write to."""
+        self.asks = _move_up(fd)
 
     def restore_standard(self) -> None:
         """Opens 0, 1 and 2 again where they are closed. Where user code redirected them they stay redirected."""
@@ -46,7 +51,7 @@ class Descriptors:
 
     def close_private(self) -> None:
         """For a forked child, which speaks to nobody."""
-        for fd in (self.control, *self.pipes):
+        for fd in (self.control, self.asks, *self.pipes):
             try:
                 close(fd)
             except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from _json import encode_basestring_ascii as quoted
-from _json import make_encoder
+from _json import make_encoder, make_scanner
 
 from talaria_runner.execution import Execution
 
@@ -77,6 +77,16 @@ def input_request(execution: Execution, request_id: str, prompt: str, password: 
     )
 
 
+def install(execution: Execution | None, request_id: str, change: dict[str, object]) -> str:
+    """change is of builtin types."""
+    of = "" if execution is None else f'"id":{quoted(execution.id)},'
+    return f'{{"type":"install",{of}"request_id":{quoted(request_id)},{encode(change)[1:-1]}'
+
+
+def install_end(request_id: str) -> str:
+    return f'{{"type":"install_end","request_id":{quoted(request_id)}'
+
+
 def done(execution: Execution) -> str:
     return (
         f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'
@@ -91,3 +101,26 @@ def answer(request_id: str, kind: str, fields: dict[str, object]) -> str:
 
 def _flag(value: object) -> str:
     return "true" if value else "false"
+
+
+class _Settings:
+    """What the scanner asks for."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    memo: dict[str, str] = {}
+
+
+_scan = make_scanner(_Settings)
+
+
+def decode(line: bytes | bytearray) -> dict[str, object]:
+    """The object that a line of JSON is. Raises TypeError, ValueError or StopIteration for all else."""
+    value, _ = _scan(line.decode("utf-8").strip(), 0)
+    if not isinstance(value, dict):
+        raise TypeError("a frame is an object")
+    return value

@@ -12,7 +12,7 @@ import sys
 from posix import listdir
 from sys import modules
 
-from talaria_runner import filehints, networkhints, tablehints
+from talaria_runner import filehints, installs, networkhints, tablehints
 from talaria_runner.closest import closest
 from talaria_runner.packages import PACKAGES, SHORT_NAMES
 from talaria_runner.sizes import biggest, readable
@@ -74,7 +74,8 @@ def _module(error: ImportError) -> str | None:
     names = _importable()
     near = [] if name in PACKAGES or top in PACKAGES else closest(top, names, far=1 / 4)
     package = PACKAGES.get(name) or PACKAGES.get(top) or top.replace("_", "-")
-    install = f"install it with: %pip install {package}"
+    off = installs.shared[0].off if installs.shared else ""
+    install = f"packages cannot be installed here: {off}" if off else f"install it with: %pip install {package}"
     if near:
         return f"did you mean {near[0]!r}? Else {install}"
     return install

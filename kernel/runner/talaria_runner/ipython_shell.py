@@ -301,9 +301,6 @@ class ZMQInteractiveShell(InteractiveShell):
         frame = calling_frame(_PACKAGE)
         return frame.f_locals if frame is not None else {}
 
-    def install(self, tool: str, line: str) -> None:
-        magics.install(tool, line)
-
     # Code and output.
 
     def run_cell(

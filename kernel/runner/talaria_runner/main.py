@@ -13,7 +13,7 @@ from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, shim, thirdparty, warned, workspace
+from talaria_runner import frames, installs, layer, shim, thirdparty, warned, workspace
 from talaria_runner.children import Children
 from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
@@ -28,8 +28,10 @@ from talaria_runner.execution import Execution
 from talaria_runner.figures import Figures
 from talaria_runner.guard import Guard
 from talaria_runner.imports import Hooks
+from talaria_runner.installs import Installs
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
+from talaria_runner.programs import Programs, pass_by
 from talaria_runner.requests import Requests
 from talaria_runner.sources import Sources
 from talaria_runner.stdin import Stdin
@@ -46,7 +48,9 @@ if TYPE_CHECKING:
 
 _STACK = 1 << 20  # bytes for each of our threads: the memory limit counts all of a stack
 _INTERNAL = "TALARIA_INTERNAL_"
-_PACKAGES = "TALARIA_PACKAGES"
+_NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
+_PACKAGES = "TALARIA_PACKAGES"  # where those of the session are
+_INSTALLS = "TALARIA_INSTALLS"  # where programs ask for some
 
 
 def run(control_fd: int, engine: str = "stdlib") -> NoReturn:
@@ -59,7 +63,9 @@ def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
     called in a process that was forked in between. What is printed between the two is lost."""
     main = _make_main()
     _prepare_interpreter()
+    before = set(sys.modules)
     make_engine = _engine(engine)
+    layer.keep(sys.modules.keys() - before)
     if "" not in sys.path:
         # After all that we import: the workspace may have files of the same names.
         sys.path.insert(0, "")
@@ -78,6 +84,8 @@ class _Kernel:
         self._guard = Guard(self._interrupts)
         self._loop = EventLoop(self._interrupts, self._kick)
         self._stdin = Stdin(self._outbox, self._interrupts)
+        self._installs = Installs(self._outbox, self._interrupts)
+        installs.shared.append(self._installs)
         self._sources = Sources()
         deadline = Deadline(self._interrupts)
         self._tracebacks = Tracebacks(self._sources, deadline)
@@ -99,15 +107,24 @@ class _Kernel:
         )  # fmt: skip
 
     def begin(self, control_fd: int) -> NoReturn:
+        self._installs.off = os.environ.get(_NO_INSTALLS, "")
         for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
             del os.environ[name]
         workspace.remember()
         self._descriptors.take(control_fd)
         self._interrupts.install()
+        layer.begin(os.environ.get(_PACKAGES, ""))
+        programs = Programs(self._installs, self._interrupts, self._descriptors, _start)
+        programs.begin(os.environ.get(_INSTALLS, ""))
+        if self._installs.off:
+            pass_by()
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
-        reader = Reader(self._descriptors.control, self._interrupts, self._stdin, requests, self.accept)
+        reader = Reader(
+            self._descriptors.control, self._interrupts, self._stdin, requests, self._installs, programs,
+            self._descriptors.asks, self.accept,
+        )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
         _start(self._outbox.run)
@@ -240,6 +257,7 @@ class _Kernel:
         self._outbox.become_child()
         self._interrupts.become_child()
         self._stdin.become_child()
+        self._installs.become_child()
         self._loop.become_child()
 
     def _leave(self, error: BaseException | None) -> NoReturn:
@@ -277,9 +295,6 @@ def _make_main() -> ModuleType:
 
 
 def _prepare_interpreter() -> None:
-    packages = os.environ.get(_PACKAGES)
-    if packages and packages not in sys.path:
-        sys.path.append(packages)
     if not hasattr(builtins, "quit"):
         import site
 

@@ -286,10 +286,6 @@ class InteractiveShell:
     def show_usage_error(self, error: BaseException) -> None:
         print(f"UsageError: {error}", file=sys.stderr)
 
-    def install(self, tool: str, line: str) -> None:
-        """%pip and its like."""
-        magics.install(tool, line)
-
     def magic_names(self, kind: str) -> list[str]:
         """The names of all magics of that kind, "line" or "cell"."""
         return magics.names(self, kind)

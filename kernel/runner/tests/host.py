@@ -167,6 +167,8 @@ class Runner:
         self._serial = 0
         self.mark = ""
         self.executions: dict[str, Outcome] = {}
+        self.installs: list[dict] = []  # frames about packages
+        self.installer = lambda frame: None  # called for each of them
         self.mark = self.next_frame()["mark"]
 
     def __enter__(self) -> Runner:
@@ -241,6 +243,12 @@ class Runner:
         deadline = time.monotonic() + within
         while True:
             frame = self.next_frame(min(PATIENCE, deadline - time.monotonic()))
+            if frame["type"].startswith("install"):
+                self.installs.append(frame)
+                self.installer(frame)
+                if frame.get("id") == id and until == "install":
+                    return self.executions[id]
+                continue
             outcome = self.executions[frame["id"]]
             outcome.frames.append(frame)
             self._place(outcome, frame)

@@ -7,7 +7,6 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 from sys import modules
 
 from talaria_runner.library import load
-from talaria_runner.magics.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ _LINE = {
     "listing": "lsmagic magic history hist pinfo pinfo2 psearch pdoc psource",
     "programs": "sx system sc cat cp ll ls mkdir mv rm rmdir",
     "folders": "cd pwd pushd popd dirs bookmark",
-    "environment": "env set_env pip conda mamba uv",
+    "environment": "env set_env",
+    "installing": "pip conda mamba uv",
     "timing": "time timeit prun",
     "variables": "who who_ls whos reset xdel",
     "scripts": "run load",
@@ -93,14 +93,6 @@ def as_it_is(function: Callable) -> Callable:
     """Marks a magic that gets its text without $name and {expression} replaced."""
     function.takes_text_as_it_is = True
     return function
-
-
-def install(tool: str, line: str) -> None:
-    """%pip and its like, in both engines."""
-    raise UsageError(
-        f"%{tool} {line}: packages cannot be installed into sessions of this server; "
-        "ask its operator to add them to the environment"
-    )
 
 
 def unknown(shell: InteractiveShell, name: str, kind: str) -> str:

@@ -1,4 +1,4 @@
-"""Environment variables, and installing packages."""
+"""Environment variables."""
 
 from __future__ import annotations
 
@@ -39,26 +39,6 @@ def line_set_env(shell: InteractiveShell, line: str) -> None:
         raise UsageError(f"the name of a variable has no blanks: {name!r}")
     os.environ[name] = value
     print(f"env: {name}={value}")
-
-
-def line_pip(shell: InteractiveShell, line: str) -> None:
-    """Installs packages into this session."""
-    shell.install("pip", line)
-
-
-def line_conda(shell: InteractiveShell, line: str) -> None:
-    """Installs packages into this session."""
-    shell.install("conda", line)
-
-
-def line_mamba(shell: InteractiveShell, line: str) -> None:
-    """Installs packages into this session."""
-    shell.install("mamba", line)
-
-
-def line_uv(shell: InteractiveShell, line: str) -> None:
-    """Installs packages into this session."""
-    shell.install("uv", line)
 
 
 def _is_secret(name: str) -> bool:

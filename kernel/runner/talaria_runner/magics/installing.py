@@ -1,0 +1,63 @@
+"""%pip and its like."""
+
+from __future__ import annotations
+
+from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+
+import sys
+
+from talaria_runner import installs
+from talaria_runner.commands import redirected
+from talaria_runner.library import load
+from talaria_runner.magics.errors import UsageError
+from talaria_runner.piparguments import Refused, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from talaria_runner.shell import InteractiveShell
+
+
+def line_pip(shell: InteractiveShell, line: str) -> None:
+    """%pip install NAME …: installs packages into this session; %pip uninstall NAME … removes them. What else pip can do,
+    as %pip list, is done by the pip of the environment."""
+    _pip(shell, "pip", _words("pip", line))
+
+
+def line_uv(shell: InteractiveShell, line: str) -> None:
+    """%uv pip install NAME …: the same as %pip install NAME …"""
+    words = _words("uv", line)
+    if words[:1] != ["pip"]:
+        raise UsageError(f"%uv {line}: a session has no project; install packages with %pip install NAME")
+    _pip(shell, "uv pip", words[1:])
+
+
+def line_conda(shell: InteractiveShell, line: str) -> None:
+    """There is no conda: %pip installs packages."""
+    raise UsageError(f"%conda {line}: there is no conda in a session; install packages with %pip install NAME")
+
+
+def line_mamba(shell: InteractiveShell, line: str) -> None:
+    """There is no mamba: %pip installs packages."""
+    raise UsageError(f"%mamba {line}: there is no mamba in a session; install packages with %pip install NAME")
+
+
+def _words(tool: str, line: str) -> list[str]:
+    try:
+        return load("shlex").split(line, comments=True)
+    except ValueError as e:
+        raise UsageError(f"%{tool} {line}: {e}") from None
+
+
+def _pip(shell: InteractiveShell, tool: str, words: list[str]) -> None:
+    try:
+        change = parse(words)
+    except Refused as e:
+        raise UsageError(f"%{tool}: {e}") from None
+    if change is not None:
+        installs.shared[0].install(change, _show)
+        return
+    shell.user_ns["_exit_code"] = shell.commands.run([sys.executable, "-m", "pip", *words], None, *redirected())
+
+
+def _show(text: str) -> None:
+    print(text, end="", flush=True)
