@@ -65,6 +65,9 @@ func TestProjectsAreServedInBothFormats(t *testing.T) {
 		}
 		g.want("/simple/future/", 200, `data-requires-python="&gt;=4"`)
 		g.want("/simple/recalled/", 200, `data-yanked="it is wrong"`)
+		if page := g.want("/simple/parcel/", 200, "core-metadata", "Accept", asJSON); strings.Contains(page, "dist-info-metadata") {
+			t.Errorf("the page has what pip 23.0 cannot read: %s", page)
+		}
 		if strings.Contains(html, from.Host()) {
 			t.Errorf("the page says where the index is: %s", html)
 		}

@@ -24,9 +24,10 @@ type jsonFile struct {
 	Hashes         map[string]string `json:"hashes"`
 	Size           int64             `json:"size,omitempty"`
 	RequiresPython *string           `json:"requires-python,omitempty"`
-	Yanked         any               `json:"yanked,omitempty"`             // a bool or the reason
-	Metadata       any               `json:"core-metadata,omitempty"`      // a bool or hashes
-	OldMetadata    any               `json:"dist-info-metadata,omitempty"` // the same by its first name
+	Yanked         any               `json:"yanked,omitempty"`        // a bool or the reason
+	Metadata       any               `json:"core-metadata,omitempty"` // a bool or hashes
+	// OldMetadata is the same by its first name, which is only read: some installers stumble over it. Source: PEP 714.
+	OldMetadata any `json:"dist-info-metadata,omitempty"`
 }
 
 // checkVersion refuses pages that mean something else than they did. Source: PEP 629.
@@ -102,7 +103,6 @@ func (p *page) json(project, prefix string) ([]byte, error) {
 			if f.metadataSHA256 != "" {
 				to.Metadata = map[string]string{"sha256": f.metadataSHA256}
 			}
-			to.OldMetadata = to.Metadata
 		}
 		out.Files = append(out.Files, to)
 	}

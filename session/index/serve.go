@@ -251,7 +251,7 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	case errors.As(err, &answer):
 		return fmt.Sprintf("%s: the package index answers %v", what, answer), http.StatusBadGateway
 	case errors.Is(err, errTooBig):
-		return fmt.Sprintf("%s is bigger than the %d MB that a file may have here", what, ix.cfg.FileBytes/1e6), http.StatusForbidden
+		return fmt.Sprintf("%s is bigger than the %.1f MB that a file may have here", what, float64(ix.cfg.FileBytes)/1e6), http.StatusForbidden
 	case errors.Is(err, errWrongHash):
 		return what + " is not what the package index says: its SHA-256 is another one; nothing of it is installed", http.StatusForbidden
 	case errors.Is(err, network.ErrNotPublic):

@@ -1,0 +1,480 @@
+"""The one cell of an installer: it makes the next layer of a session's packages.
+
+ORDER, a dictionary, is assigned before it: "index" is the URL of a simple index with the token of this installation,
+"requirements" a list of names with versions, and "remove", "upgrade", "reinstall", "no_deps", "pre" and "quiet" are flags.
+
+The present layer is PRESENT, which may be missing and is only read. The working directory is an empty stage. Afterwards
+"layer" in it is the complete new layer; there is none where nothing was to do. What fails ends with SystemExit and one
+line, and what is in the stage then means nothing.
+"""
+
+import contextlib
+import errno
+import importlib.metadata
+import importlib.util
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+
+PRESENT = "/packages/current"
+SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+PYTHON = "Python " + ".".join(map(str, sys.version_info[:2]))
+OLDEST_PIP = (22, 2)  # the first that tells what it would install
+LONGEST_LINE = 4000
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_ROOM_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
+UNCHANGED = "nothing was changed"
+
+# pip with the layer where the kernels of the session have it: behind the standard library, ahead of the environment.
+START_PIP = """import runpy, sys
+site, sys.argv = sys.argv[1], ["pip", *sys.argv[2:]]
+ends = ("site-packages", "dist-packages")
+sys.path.insert(next((i for i, p in enumerate(sys.path) if p.endswith(ends)), len(sys.path)), site)
+runpy.run_module("pip", run_name="__main__", alter_sys=True)"""
+
+# --- requirements ---------------------------------------------------------------------------------------------------
+
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+VERSIONS = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
+REQUIREMENT = re.compile(
+    rf"({NAME})\s*(?:\[\s*(?:{NAME}\s*(?:,\s*{NAME}\s*)*)?\])?\s*"
+    rf"(?:{VERSIONS}(?:\s*,\s*{VERSIONS})*|\(\s*{VERSIONS}(?:\s*,\s*{VERSIONS})*\s*\))?\s*(?:;[^\n\r@]*)?"
+)
+ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".egg")
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def check(requirements: list[str]) -> list[str]:
+    """The requirements, each of which is a name of the index with versions at most."""
+    for text in requirements:
+        match = REQUIREMENT.fullmatch(text.strip())
+        if match is None or match[1].lower().endswith(ARCHIVES):
+            raise SystemExit(f"{text[:100]!r} is no name of a package with versions, such as 'pandas>=2'; {UNCHANGED}")
+    return [text.strip() for text in requirements]
+
+
+def name_of(requirement: str) -> str:
+    match = re.match(NAME, requirement)
+    return match[0] if match else requirement
+
+
+# --- layers ---------------------------------------------------------------------------------------------------------
+
+
+def distributions(site: str) -> dict[str, importlib.metadata.Distribution]:
+    """What is installed in a directory, by canonical name."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    for one in importlib.metadata.distributions(path=[site]):
+        with contextlib.suppress(Exception):  # what was installed may be broken
+            found.setdefault(canonical(one.metadata["Name"]), one)
+    return found
+
+
+def versions(installed: dict[str, importlib.metadata.Distribution]) -> dict[str, str]:
+    return {name: str(one.version) for name, one in installed.items()}
+
+
+def copy_tree(source: str, target: str) -> None:
+    """Copies files, folders and links; no link is followed, and what is none of these is left out."""
+    os.makedirs(target, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            to = os.path.join(target, entry.name)
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), to)
+            elif entry.is_dir(follow_symlinks=False):
+                copy_tree(entry.path, to)
+            elif entry.is_file(follow_symlinks=False):
+                shutil.copy2(entry.path, to, follow_symlinks=False)
+
+
+def discard(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+
+
+def move_tree(source: str, target: str, rename: Callable[[str], str] = lambda name: name) -> None:
+    """Moves what is in a folder into another one, over what is there."""
+    if os.path.islink(target) or not os.path.isdir(target):
+        discard(target)
+        os.makedirs(target)
+    for name in os.listdir(source):
+        here, there = os.path.join(source, name), os.path.join(target, rename(name))
+        if os.path.isdir(here) and not os.path.islink(here):
+            move_tree(here, there)
+        else:
+            discard(there)
+            os.replace(here, there)
+
+
+def adopt(prefix: str, layer: str) -> None:
+    """Moves what was installed below a prefix into a layer, from wherever this Python's installer has put it."""
+    for top in (os.path.join(prefix, "local"), prefix):  # the first is Debian's
+        for library in ("lib64", "lib"):
+            versioned = os.path.join(top, library, os.path.dirname(SITE).partition("/")[2])
+            for packages in ("dist-packages", "site-packages"):
+                if os.path.isdir(os.path.join(versioned, packages)):
+                    move_tree(os.path.join(versioned, packages), os.path.join(layer, SITE))
+                    shutil.rmtree(os.path.join(versioned, packages))
+        if os.path.isdir(top):
+            move_tree(top, layer, lambda name: "lib" if name == "lib64" else name)
+            shutil.rmtree(top)
+
+
+def take_away(layer: str, one: importlib.metadata.Distribution, name: str) -> None:
+    """Removes the files of a distribution from a layer, and the folders that are empty then."""
+    site, folders = os.path.join(layer, SITE), set()
+    with contextlib.suppress(OSError, UnicodeError, ValueError):
+        for file in one.files or []:
+            path = os.path.normpath(os.path.join(site, str(file)))
+            folder = os.path.realpath(os.path.dirname(path))
+            if (folder + "/").startswith(layer + "/") and (os.path.islink(path) or os.path.isfile(path)):
+                os.unlink(os.path.join(folder, os.path.basename(path)))
+                folders.add(folder)
+    for entry in os.listdir(site):
+        stem, dot, kind = entry.rpartition(".")
+        if dot and kind in ("dist-info", "egg-info") and canonical(stem.partition("-")[0]) == name:
+            discard(os.path.join(site, entry))
+    for folder in sorted(folders, key=len, reverse=True):
+        with contextlib.suppress(OSError):  # it is not empty
+            while folder not in (layer, site):
+                os.rmdir(folder)
+                folder = os.path.dirname(folder)
+
+
+def next_layer(gone: set[str], prefix: str | None = None) -> None:
+    """Makes the layer: the present one without the distributions of these names, and what is installed below prefix."""
+    layer = os.path.join(os.getcwd(), "layer")
+    os.mkdir(layer)
+    if os.path.isdir(PRESENT):
+        copy_tree(os.path.realpath(PRESENT), layer)
+    if os.path.isdir(os.path.join(layer, SITE)):
+        for name, one in distributions(os.path.join(layer, SITE)).items():
+            if name in gone:
+                take_away(layer, one, name)
+    if prefix is not None:
+        adopt(prefix, layer)
+    os.makedirs(os.path.join(layer, SITE), exist_ok=True)
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+class Programs:
+    """Runs other programs, shows what they print as far as a user wants to see it, and remembers what went wrong."""
+
+    def __init__(self, order: dict) -> None:
+        self.order = order
+        index = urllib.parse.urlsplit(order["index"])
+        self.root = order["index"].rpartition("/simple")[0]  # of all that the gateway answers
+        self.folder = os.path.join(os.getcwd(), "tmp")
+        self.shown: set[str] = set()
+        self.errors: list[str] = []
+        self.subject = ""  # what was looked at last
+        os.makedirs(os.path.join(self.folder, "home"))
+        kept = {k: v for k, v in os.environ.items() if not k.upper().startswith(("PYTHON", "PIP_", "UV_", "VIRTUAL_ENV"))}
+        self.environment = kept | {
+            "HOME": os.path.join(self.folder, "home"), "TMPDIR": self.folder, "COLUMNS": "200", "NO_COLOR": "1",
+            "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": order["index"], "PIP_TRUSTED_HOST": index.hostname or "",
+            "PIP_NO_CACHE_DIR": "1", "PIP_NO_INPUT": "1", "PIP_PROGRESS_BAR": "off", "PIP_TIMEOUT": "120", "PIP_RETRIES": "2",
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_WARN_SCRIPT_LOCATION": "1",
+            "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_PYTHON_VERSION_WARNING": "1",
+            "UV_INDEX_URL": order["index"], "UV_DEFAULT_INDEX": order["index"], "UV_INSECURE_HOST": index.hostname or "",
+            "UV_NO_CONFIG": "1", "UV_NO_CACHE": "1", "UV_NO_PROGRESS": "1", "UV_BREAK_SYSTEM_PACKAGES": "1",
+            "UV_PYTHON_DOWNLOADS": "never", "UV_LINK_MODE": "copy",
+        }  # fmt: skip
+
+    def run(self, command: list[str], again: bool = False, hidden: bool = False) -> tuple[int, list[str]]:
+        """Runs a program to its end, whoever may still hold its output then, and returns its status and its lines."""
+        lines: list[str] = []
+        ended, end = os.pipe()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.folder,
+            env=self.environment, start_new_session=True,
+        )  # fmt: skip
+        waiter = threading.Thread(target=lambda: (process.wait(), os.close(end)))
+        try:
+            waiter.start()
+            for line in lines_until(process.stdout.fileno(), ended):
+                lines.append(line)
+                if not hidden:
+                    self.show(line, again)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            waiter.join()
+            process.stdout.close()
+            os.close(ended)
+        return process.returncode, lines
+
+    def show(self, line: str, again: bool) -> None:
+        line = line.replace(self.root, "").rstrip()
+        line = re.sub(r"^( *Downloading )/files/\S*/(\S+)", r"\1\2", line)
+        word = line.split(maxsplit=1)[0] if line.strip() else ""
+        if line.startswith(("ERROR:", "error:", "  × ", "× ")):
+            self.errors.append(line.partition(":")[2].strip() or line)
+        if match := re.match(rf"Collecting ({NAME})|Building wheel for ({NAME})", line.strip()):
+            self.subject = match[1] or match[2]
+        if word in ("Looking", "Would", "Successfully") or line.startswith(("[notice]", "DEPRECATION:")) or "HTTP error" in line:
+            return  # which is said better at the end, or not at all
+        if again and (word in ("Collecting", "Requirement", "Using", "Obtaining") or line in self.shown):
+            return
+        self.shown.add(line)
+        if not self.order["quiet"] or line.startswith("ERROR:"):
+            print(line, flush=True)
+
+    def reasons(self) -> list[str]:
+        """What the gateway to the index refused, or could not get."""
+        try:
+            with urllib.request.urlopen(self.root + "/reasons", timeout=30) as answer:
+                return [str(one) for one in json.load(answer)]
+        except (OSError, ValueError):
+            return []
+
+    def fail(self, status: int, lines: list[str], requirements: list[str]) -> SystemExit:
+        """Why a program failed and what to do, in one line."""
+        text = "\n".join(lines[-200:])
+        if any(one in text for one in NO_ROOM_TEXTS):
+            return no_room()
+        if status < 0:
+            return SystemExit(f"the installer was ended by {signal.Signals(-status).name}, as one is that takes more memory "
+                              f"than the session may; raise limits.memory_bytes; {UNCHANGED}")  # fmt: skip
+        if reasons := self.reasons():
+            return SystemExit("; ".join([*reasons[:4], UNCHANGED]))
+        if match := re.search(rf"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", text):
+            asked = match[1].replace(self.root, "")
+            there = [one for one in match[2].split(", ") if one and one != "none"]
+            if not there:
+                return SystemExit(f"{asked}: the package index has no file of it that {PYTHON} can use; {UNCHANGED}")
+            few = ", ".join((["…"] if len(there) > 10 else []) + there[-10:])
+            return SystemExit(f"{asked}: there is no such version for {PYTHON}; there are {few}; {UNCHANGED}")
+        if "conflicting dependencies" in text or "ResolutionImpossible" in text or "No solution found" in text:
+            return SystemExit(f"{', '.join(requirements)} cannot be installed together: what they need excludes each other, as "
+                              f"is said above; ask for other versions; {UNCHANGED}")  # fmt: skip
+        if match := re.search(rf"Failed building wheel for ({NAME})|Failed to build `?({NAME})", text):
+            self.subject = match[1] or match[2]
+        if re.search("did not run successfully|Failed building|Failed to build|metadata-generation-failed|build backend", text):
+            return SystemExit(f"{self.subject} could not be built; what its build said is above; ask for a version that has "
+                              f"a wheel for {PYTHON}, or for another package; {UNCHANGED}")  # fmt: skip
+        why = self.errors[-1] if self.errors else f"the installer ended with status {status}"
+        if why == "Exception:":
+            why = f"the environment's pip has failed: {lines[-1].strip()}"
+        return SystemExit(f"{why}; {UNCHANGED}")
+
+
+def lines_until(source: int, ended: int) -> Iterator[str]:
+    """The lines of a pipe until it ends, or the other one has ended and nothing more is in this one."""
+    os.set_blocking(source, False)
+    rest = b""
+    while True:
+        ready = select.select([source, ended], [], [])[0]
+        try:
+            chunk = os.read(source, 1 << 16)
+        except BlockingIOError:
+            if ended in ready:
+                break
+            continue
+        if not chunk:
+            break
+        *whole, rest = (rest + chunk).replace(b"\r", b"\n").split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            whole, rest = [*whole, rest], b""
+        for line in whole:
+            yield line[:LONGEST_LINE].decode(errors="replace")
+    if rest:
+        yield rest[:LONGEST_LINE].decode(errors="replace")
+
+
+def no_room() -> SystemExit:
+    return SystemExit("there is no room: the packages take more than the operator's packages.max_bytes or the session's "
+                      f"limits.disk_bytes; {UNCHANGED}")  # fmt: skip
+
+
+# --- pip and uv -----------------------------------------------------------------------------------------------------
+
+
+class Pip:
+    """The environment's pip."""
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
+        site = os.path.join(os.path.realpath(PRESENT), SITE)
+        self.command = [sys.executable, "-I", "-c", START_PIP, site]
+        try:
+            version = importlib.metadata.version("pip")
+        except importlib.metadata.PackageNotFoundError:
+            version = "0"
+        numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+        if numbers < OLDEST_PIP:
+            raise SystemExit(f"pip {version} of this environment is older than 22.2; the operator installs a newer one there")
+        self.options = []
+        if numbers < (23, 1) and importlib.util.find_spec("wheel") is None:  # else nothing says what it installed
+            self.options.append("--use-pep517")
+
+    def resolve(self, requirements: list[str]) -> dict[str, str]:
+        order, report = self.programs.order, os.path.join(self.programs.folder, "report.json")
+        flags = {"upgrade": "--upgrade", "reinstall": "--force-reinstall", "no_deps": "--no-deps", "pre": "--pre"}
+        chosen = [flag for name, flag in flags.items() if order[name]]
+        status, lines = self.programs.run(
+            [*self.command, "install", "--dry-run", "--report", report, *self.options, *chosen, "--", *requirements]
+        )
+        if status != 0:
+            raise self.programs.fail(status, lines, requirements)
+        with open(report, encoding="utf-8") as file:
+            return {one["metadata"]["name"]: one["metadata"]["version"] for one in json.load(file)["install"]}
+
+    def install(self, chosen: dict[str, str], prefix: str) -> None:
+        pins = [f"{name}=={version}" for name, version in chosen.items()]
+        status, lines = self.programs.run(
+            [*self.command, "install", "--no-deps", "--ignore-installed", "--prefix", prefix, *self.options, "--", *pins], again=True
+        )
+        if status != 0:
+            raise self.programs.fail(status, lines, pins)
+
+
+class Uv:
+    """uv, which looks at the environment only: what the layer has is told to it."""
+
+    def __init__(self, programs: Programs, command: list[str]) -> None:
+        self.programs = programs
+        self.command = [*command, "pip", "install", "--python", sys.executable]
+
+    def resolve(self, requirements: list[str]) -> dict[str, str] | None:
+        """None where this uv does not understand us."""
+        order = self.programs.order
+        present = versions(distributions(os.path.join(os.path.realpath(PRESENT), SITE)))
+        asked = {canonical(name_of(one)) for one in requirements}
+        kept = {} if order["upgrade"] or order["reinstall"] else {n: v for n, v in present.items() if n not in asked}
+        pins = os.path.join(self.programs.folder, "present.txt")
+        with open(pins, "w", encoding="utf-8") as file:
+            file.writelines(f"{name}=={version}\n" for name, version in kept.items())
+        flags = {"upgrade": "--upgrade", "reinstall": "--reinstall", "no_deps": "--no-deps", "pre": "--prerelease=allow"}
+        chosen = [flag for name, flag in flags.items() if order[name]]
+        begin = [*self.command, "--dry-run", *chosen]
+        status, lines = self.programs.run([*begin, "--constraints", pins, "--", *requirements], hidden=True)
+        if status == 1 and kept:  # then they need other versions of what is there
+            status, lines = self.programs.run([*begin, "--", *requirements], hidden=True)
+        if status == 2:
+            return None
+        for line in lines if status != 0 else []:
+            self.programs.show(line, False)
+        if status != 0:
+            raise self.programs.fail(status, lines, requirements)
+        wanted = dict(re.findall(rf"^ \+ ({NAME})==(\S+)", "\n".join(lines), re.MULTILINE))
+        if order["reinstall"]:
+            return wanted
+        return {name: version for name, version in wanted.items() if present.get(canonical(name)) != version}
+
+    def install(self, chosen: dict[str, str], prefix: str) -> None:
+        pins = [f"{name}=={version}" for name, version in chosen.items()]
+        status, lines = self.programs.run([*self.command, "--no-deps", "--reinstall", "--prefix", prefix, "--", *pins])
+        if status != 0:
+            raise self.programs.fail(status, lines, pins)
+
+
+def choose(programs: Programs, requirements: list[str]) -> tuple["Pip | Uv", dict[str, str]]:
+    """What installs, and what it is to install."""
+    uv = shutil.which("uv")
+    if uv or importlib.util.find_spec("uv"):
+        tool = Uv(programs, [uv] if uv else [sys.executable, "-I", "-m", "uv"])
+        chosen = tool.resolve(requirements)
+        if chosen is not None:
+            return tool, chosen
+    if importlib.util.find_spec("pip") is None:
+        raise SystemExit("this environment has no pip; the operator installs it there (Debian: python3-pip; elsewhere: "
+                         f"python -m ensurepip); {UNCHANGED}")  # fmt: skip
+    tool = Pip(programs)
+    return tool, tool.resolve(requirements)
+
+
+# --- orders ---------------------------------------------------------------------------------------------------------
+
+
+def environment_has(name: str) -> str | None:
+    """The version of a distribution that the environment itself has."""
+    present = os.path.realpath(PRESENT)
+    paths = [p for p in sys.path if p and not os.path.realpath(p).startswith(present)]
+    for one in importlib.metadata.distributions(path=paths):
+        with contextlib.suppress(Exception):
+            if canonical(one.metadata["Name"]) == name:
+                return str(one.version)
+    return None
+
+
+def install(order: dict) -> None:
+    requirements = check(order["requirements"])
+    programs = Programs(order)
+    tool, chosen = choose(programs, requirements)
+    if not chosen:
+        print("All of it is installed already.")
+        return
+    prefix = os.path.join(programs.folder, "new")
+    tool.install(chosen, prefix)
+    before = versions(distributions(os.path.join(os.path.realpath(PRESENT), SITE)))
+    names = {canonical(name) for name in chosen}
+    next_layer(names, prefix)
+    for text in conflicts(programs, names) if names & before.keys() or any(map(environment_has, names)) else []:
+        print("WARNING:", text)
+    print("Successfully installed", " ".join(f"{name}-{version}" for name, version in sorted(chosen.items())))
+
+
+def conflicts(programs: Programs, changed: set[str]) -> list[str]:
+    """What is there and does not go together with what was changed."""
+    if importlib.util.find_spec("pip") is None:
+        return []
+    site = os.path.join(os.getcwd(), "layer", SITE)
+    _, lines = programs.run([sys.executable, "-I", "-c", START_PIP, site, "check"], hidden=True)
+    return [one for one in lines if changed & {canonical(word) for word in re.findall(NAME, one)}][:20]
+
+
+def remove(order: dict) -> None:
+    names = {canonical(name_of(one)): one for one in check(order["requirements"])}
+    present = distributions(os.path.join(os.path.realpath(PRESENT), SITE))
+    for name, asked in names.items():
+        if name not in present and (version := environment_has(name)) is not None:
+            raise SystemExit(f"{asked} {version} belongs to the environment, which sessions cannot change; only what was "
+                             f"installed in this session can be uninstalled; {UNCHANGED}")  # fmt: skip
+        if name not in present:
+            print(f"{asked} is not installed.")
+    gone = names.keys() & present.keys()
+    if not gone:
+        return
+    next_layer(set(gone))
+    print("Successfully uninstalled", " ".join(f"{name}-{present[name].version}" for name in sorted(gone)))
+    left = {name: one for name, one in present.items() if name not in gone}
+    for name in sorted(gone):
+        needing = sorted(other for other, one in left.items() if name in needs(one))
+        if needing and environment_has(name) is None:
+            print(f"WARNING: {', '.join(needing)} needs {name}.")
+
+
+def needs(one: importlib.metadata.Distribution) -> set[str]:
+    return {canonical(name_of(text)) for text in one.requires or [] if "extra ==" not in text}
+
+
+def main(order: dict) -> None:
+    try:
+        (remove if order["remove"] else install)(order)
+    except OSError as e:
+        if e.errno in NO_ROOM:
+            raise no_room() from None
+        raise
+    finally:
+        shutil.rmtree("tmp", ignore_errors=True)
+
+
+main(ORDER)
