@@ -79,6 +79,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"a runner that dies is reported", runnerDies},
 		{"packages of the session are found", packagesAreFound},
 		{"programs ask the runner for packages", programsAskForPackages},
+		{"packages are installed through the host", installsThroughItsHost},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, r) })
 	}

@@ -274,14 +274,23 @@ func TestForkedKernelsHeedPackagesFilesVariablesAndSmallLimits(t *testing.T) {
 	if skipped := b.Skipped(env); len(skipped) > 0 {
 		t.Skipf("%+v", skipped)
 	}
+	layer := "current/lib/python" + env.Version[:strings.LastIndex(env.Version, ".")] + "/site-packages/"
 	for name, c := range map[string]struct {
 		change func(*kernel.Spec)
 		code   string
 		want   string
 	}{
 		"a package": {
-			func(spec *kernel.Spec) { writeIn(t, spec.Packages, "six.py", "mine = 1") },
+			func(spec *kernel.Spec) { writeIn(t, spec.Packages, layer+"six.py", "mine = 1") },
 			"import six; print(six.mine)", "1",
+		},
+		"another version of a library": {
+			func(spec *kernel.Spec) { writeIn(t, spec.Packages, layer+"numpy/__init__.py", "__version__ = '99'") },
+			"import numpy; print(numpy.__version__)", "99",
+		},
+		"other packages": {
+			func(spec *kernel.Spec) { writeIn(t, spec.Packages, layer+"newcomer.py", "mine = 4") },
+			"import newcomer, sys; print(newcomer.mine, 'numpy' in sys.modules)", "4 True",
 		},
 		"a file": {
 			func(spec *kernel.Spec) { writeIn(t, spec.Workspace, "calendar.py", "mine = 2") },
@@ -329,7 +338,8 @@ func writeIn(t *testing.T, dir *os.File, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(path, name), []byte(text), 0o644); err != nil {
+	path = filepath.Join(path, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 }

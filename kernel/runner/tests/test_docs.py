@@ -7,11 +7,21 @@ import re
 
 from tests.case import RunnerCase
 from tests.host import RUNNER
+from tests.packages import Packages
 
 _FILE = os.path.join(os.path.dirname(os.path.dirname(RUNNER)), "docs", "cells.md")
 
 
 class Cells(RunnerCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        packages = Packages()
+        cls.addClassCleanup(packages.folder.cleanup)
+        packages.files = {"humanize.py": "def naturalsize(size):\n    return f'{size / 1000:.1f} kB'\n"}
+        cls.env = packages.env()
+        super().setUpClass()
+        cls.runner.installer = lambda frame: packages.install(cls.runner, frame)
+
     def test_work_one_after_another(self) -> None:
         with open(_FILE, encoding="utf-8") as file:
             cells = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
