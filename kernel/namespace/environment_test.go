@@ -55,6 +55,42 @@ open("/tmp/mine", "w")
 	}
 }
 
+// A virtual environment has no place for packages of a user, so that they are found in another way.
+func TestAVirtualEnvironmentHasTheSessionsPackagesInAllItsProcesses(t *testing.T) {
+	dir := stateDir(t)
+	venv := filepath.Join(dir, "venv")
+	out, err := exec.Command(environment(t).Python, "-I", "-m", "venv", "--without-pip", venv).CombinedOutput()
+	if err != nil {
+		t.Skipf("no virtual environment can be made: %s", out)
+	}
+	env, _, err := kernel.DiscoverEnvironment(t.Context(),
+		kernel.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBackend(t, dir)
+	spec := newSpec(t, dir)
+	spec.Env = map[string]string{"PYTHONPATH": "/workspace/own"}
+	version := env.Version[:strings.LastIndex(env.Version, ".")]
+	writeIn(t, spec.Packages, "current/lib/python"+version+"/site-packages/newcomer.py", "V = 1")
+	writeIn(t, spec.Workspace, "own/mine.py", "V = 2")
+	s, err := b.Create(t.Context(), env, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	k := interpret(t, s, spec)
+	const found = `import sys, newcomer; print(newcomer.V, sys.prefix)`
+	if got := k.run(found); got != "1 "+venv {
+		t.Errorf("the kernel: %q", got)
+	}
+	got := k.run(`import subprocess, sys; print(subprocess.run([sys.executable, "-c", "import mine; ` + found +
+		`"], capture_output=True, text=True).stdout)`)
+	if got != "1 "+venv {
+		t.Errorf("another process: %q", got)
+	}
+}
+
 func TestEnvironmentThatHoldsTheSessionsIsRefused(t *testing.T) {
 	dir := stateDir(t)
 	env := environment(t)

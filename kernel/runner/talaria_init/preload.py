@@ -182,8 +182,8 @@ def _shadows(directory: str) -> bool:
     """Whether the directory, which comes first on the path, has another module of a name that was imported."""
     try:
         entries = os.listdir(directory)
-    except FileNotFoundError:
-        return False
+    except OSError:
+        return False  # there is nothing, or nothing that could be imported
     for entry in entries:
         name, dot, rest = entry.partition(".")
         if name not in _names:

@@ -39,7 +39,10 @@ def begin(packages: str) -> None:
         place = next((i for i, path in enumerate(sys.path) if path.endswith(_SITE)), len(sys.path))
         sys.path.insert(place, folder)
     sys.path_importer_cache.pop(folder, None)
-    _follow_paths()
+    try:
+        _follow_paths()
+    except KeyboardInterrupt:
+        pass  # nobody has interrupted anything yet
 
 
 def renew() -> None:
@@ -134,6 +137,8 @@ def _follow_paths() -> None:
             if _done.get(name) != content:
                 _done[name] = content
                 load("site").addpackage(folder, name, None)
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             pass  # a file that nobody can follow
     added = [path for path in sys.path if path not in before]

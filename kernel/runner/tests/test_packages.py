@@ -28,7 +28,10 @@ class Installing(PackagesCase):
     def test_without_a_percent_sign_and_with_variables(self) -> None:
         self.cell("pip install newcomer")
         self.cell("name = 'x'\n%pip install {name}==1 # a comment\n%uv pip install --system y")
-        self.assertEqual([f["requirements"] for f in self.runner.installs], [["newcomer"], ["x==1"], ["y"]])
+        self.cell("%pip install 'a; python_version<\"4\"' \\\n  \"b>=1\" c;\nfor x in 'de':\n    %pip install {x}")
+        self.cell("%%bash\npip install f")
+        self.assertEqual([f["requirements"] for f in self.runner.installs],
+                         [["newcomer"], ["x==1"], ["y"], ['a; python_version<"4"', "b>=1", "c"], ["d"], ["e"], ["f"]])
 
     def test_that_fails_fails_the_cell(self) -> None:
         self.packages.error, self.packages.output = "there is no newcomer", ["Looking for it\n"]
@@ -141,7 +144,7 @@ class Present(PackagesCase):
     def before(self) -> None:
         self.packages.files = {
             "early.py": "V = 1\n", "early.pth": "import builtins, sys; builtins.early = 1; print('lost')\n",
-            "exits.pth": "import sys; sys.exit(3)\n", "colorsys.py": "raise ValueError\n",
+            "exits.pth": "import sys; sys.exit(3)\n", "stops.pth": "import sys; raise KeyboardInterrupt\n", "colorsys.py": "raise ValueError\n",
         }  # fmt: skip
         self.packages.change()
 
@@ -265,7 +268,7 @@ print(ask(good).count("Collecting"))
         code += "import select; p = select.poll(); [p.register(x.stderr) for x in all]; p.poll()\n"
         code += "[x.kill() for x in all]; b'too many programs' in b''.join(x.stderr.read() for x in all)"
         self.assertEqual(self.cell(code).text, "True")
-        self.assertEqual(sum(f["type"] == "install" for f in self.runner.installs), 8)
+        self.assertLessEqual(sum(f["type"] == "install" for f in self.runner.installs), 8)
 
     def test_survives_a_kernel_that_closes_what_is_not_its_own(self) -> None:
         before = time.process_time()

@@ -43,7 +43,8 @@ def line_mamba(shell: InteractiveShell, line: str) -> None:
 
 def _words(tool: str, line: str) -> list[str]:
     try:
-        return load("shlex").split(line, comments=True)
+        # A semicolon at the end is a habit of cells.
+        return load("shlex").split(line.rstrip(" ;"), comments=True)
     except ValueError as e:
         raise UsageError(f"%{tool} {line}: {e}") from None
 
