@@ -104,6 +104,11 @@ type (
 		Reason     string `json:"reason"`
 		Generation int64  `json:"generation"`
 	}
+	// PackageInstalled tells that an installation has ended. Where it is not OK, nothing has changed.
+	PackageInstalled struct {
+		Requirements []string `json:"requirements"`
+		OK           bool     `json:"ok"`
+	}
 	// DocumentChanged tells that the notebook page's document has a new revision.
 	DocumentChanged struct {
 		Revision int64 `json:"revision"`
@@ -145,6 +150,7 @@ func (InputClosed) EventType() string       { return "input_closed" }
 func (ArtifactEvent) EventType() string     { return "artifact" }
 func (KernelDied) EventType() string        { return "kernel_died" }
 func (KernelReset) EventType() string       { return "kernel_reset" }
+func (PackageInstalled) EventType() string  { return "package_installed" }
 func (DocumentChanged) EventType() string   { return "document_changed" }
 func (e RawEvent) EventType() string        { return e.Type }
 
@@ -219,6 +225,7 @@ var eventBodies = map[string]func([]byte) (EventBody, error){
 	"artifact":            decodeBody[ArtifactEvent],
 	"kernel_died":         decodeBody[KernelDied],
 	"kernel_reset":        decodeBody[KernelReset],
+	"package_installed":   decodeBody[PackageInstalled],
 	"document_changed":    decodeBody[DocumentChanged],
 }
 

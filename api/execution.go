@@ -38,6 +38,13 @@ type ExecutionRequest struct {
 	Checkpoint  Raw      `json:"checkpoint,omitzero"`
 }
 
+// PackagesRequest is the body of POST packages. A nil field was not given.
+type PackagesRequest struct {
+	Requirements []string `json:"requirements"`
+	ID           *string  `json:"id,omitzero"` // of the execution that installs
+	TimeoutS     *float64 `json:"timeout_s,omitzero"`
+}
+
 // Execution is one numbered run of a cell.
 type Execution struct {
 	ID             string          `json:"id"`

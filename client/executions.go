@@ -33,6 +33,14 @@ func (c *Client) execute(
 	return e, err
 }
 
+// InstallPackages installs packages into the session and returns the execution that did, once it is over. Where they could
+// not be installed its status is error, and nothing has changed.
+func (c *Client) InstallPackages(ctx context.Context, session string, req api.PackagesRequest) (api.Execution, error) {
+	var e api.Execution
+	_, err := c.call(ctx, http.MethodPost, path("sessions", session, "packages"), nil, req, &e)
+	return e, err
+}
+
 // ExecuteStream runs a cell and gives its events as they happen, the last one being execution_finished. The cell
 // gets an id if the request has none, so that a connection that breaks is taken up again, each event coming once,
 // until the outage lasts longer than the client allows. Leaving the loop stops nothing on the server.

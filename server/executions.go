@@ -9,6 +9,25 @@ import (
 )
 
 func (s *Server) postExecution(c *call, sess *session.Session) error {
+	return s.execute(c, sess, func() (req api.ExecutionRequest, err error) {
+		err = readJSON(c, &req, false)
+		return req, err
+	})
+}
+
+// postPackages installs packages by an execution.
+func (s *Server) postPackages(c *call, sess *session.Session) error {
+	return s.execute(c, sess, func() (api.ExecutionRequest, error) {
+		var req api.PackagesRequest
+		if err := readJSON(c, &req, false); err != nil {
+			return api.ExecutionRequest{}, err
+		}
+		return s.sessions.InstallRequest(req)
+	})
+}
+
+// execute runs what a request asks for, and answers as it is to be answered.
+func (s *Server) execute(c *call, sess *session.Session, read func() (api.ExecutionRequest, error)) error {
 	answer, err := negotiate(c, formatJSON, formatSSE, formatNDJSON)
 	if err != nil {
 		return err
@@ -17,8 +36,8 @@ func (s *Server) postExecution(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	var req api.ExecutionRequest
-	if err := readJSON(c, &req, false); err != nil {
+	req, err := read()
+	if err != nil {
 		return err
 	}
 	streams := answer != formatJSON

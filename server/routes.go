@@ -63,7 +63,9 @@ func (s *Server) routes() []route {
 		post(one+"/inspect", with(s.postInspect), doc{
 			id: "inspect", summary: "What a name in the kernel stands for", body: jsonOf[api.InspectRequest](),
 			answers: answers{200: jsonOf[api.InspectReply]()}}),
-		post(one+"/packages", with(s.notYet), later("installPackages", "Install packages into the session")),
+		post(one+"/packages", with(s.postPackages), doc{
+			id: "installPackages", summary: "Install packages into the session", query: "wait_s",
+			body: jsonOf[api.PackagesRequest](), answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
 
 		post(one+"/executions", with(s.postExecution), doc{
 			id: "execute", summary: "Run a cell", query: "wait_s", body: jsonOf[api.ExecutionRequest](),

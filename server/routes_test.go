@@ -73,7 +73,7 @@ func TestRequestsThatFailAreProblems(t *testing.T) {
 		{"input without value", request{method: "POST", path: one + "/input", body: `{}`}, 400, "invalid_request"},
 		{"no artifact", request{path: "/v1/artifacts/" + strings.Repeat("0", 64)}, 404, "artifact_not_found"},
 		{"artifact that is no digest", request{path: "/v1/artifacts/..%2f..%2fetc%2fpasswd"}, 404, "artifact_not_found"},
-		{"packages", request{method: "POST", path: one + "/packages", body: `{"requirements":["x"]}`}, 501, "not_implemented"},
+		{"packages", request{method: "POST", path: one + "/packages", body: `{"requirements":["x"]}`}, 403, "forbidden"},
 		{"terminal of no height", request{method: "POST", path: one + "/terminals", body: `{"rows":0}`}, 400, "invalid_request"},
 		{"terminal of another shell", request{method: "POST", path: one + "/terminals", body: `{"shell":"sh"}`}, 400, "invalid_request"},
 		{"terminals of no session", request{path: "/v1/sessions/none/terminals"}, 404, "session_not_found"},

@@ -36,6 +36,8 @@ type Host interface {
 	ResizeTerminal(ctx context.Context, key kernel.Key, id string, size kernel.TerminalSize) error
 	CloseTerminal(ctx context.Context, key kernel.Key, id string) error
 	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
+	InstallOutput(key kernel.Key, requestID, text string) error
+	Installed(key kernel.Key, requestID string, r kernel.InstallResult) error
 	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
 	Kernels(ctx context.Context) ([]kernel.Key, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
@@ -67,6 +69,7 @@ type Config struct {
 	InlineBytes int64 // largest file whose bytes travel in its artifact event
 	Redact      []*regexp.Regexp
 	Network     NetworkBounds                  // optional: no session may have one
+	Packages    Packages                       // optional: as if Off said so
 	MountRoots  []MountRoot                    // whose folders sessions may mount; optional
 	Pool        func(context.Context) api.Pool // counts ready kernels; optional
 }

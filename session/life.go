@@ -249,6 +249,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
+		NoInstalls: s.m.cfg.Packages.Off,
 	})
 	if err != nil {
 		return err
@@ -391,6 +392,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 			return ctx.Err()
 		}
 	}
+	s.endInstall(errInstallStopped)
 	return nil
 }
 
@@ -404,6 +406,12 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		} else {
 			s.mustCommit(own, s.cancelQueue(reasonReset))
 			s.mustCommit(own, s.died(reasonReset))
+		}
+		if r.KeepPackages != nil && !*r.KeepPackages {
+			s.endInstall(errInstallStopped)
+			if err := s.clearPackages(own); err != nil {
+				return err
+			}
 		}
 		if r.KeepFiles != nil && !*r.KeepFiles {
 			if err := s.clearFiles(own); err != nil {
@@ -464,6 +472,7 @@ func (s *Session) detach(context.Context) error {
 	s.begin()
 	s.cancel(ErrClosing)
 	<-s.stopped
+	s.endInstall(errInstallCut)
 	return s.letGo()
 }
 

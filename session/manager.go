@@ -46,6 +46,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 			return nil, err
 		}
 	}
+	if cfg.Packages.Index == nil && cfg.Packages.Off == "" {
+		cfg.Packages.Off = "it has no package index"
+	}
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
@@ -174,7 +177,8 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
+		Packages: set.packages,
+		State:    api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}
 	row.LastActiveAt = row.CreatedAt
@@ -191,15 +195,25 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	m.mu.Lock()
 	m.sessions[row.ID] = s // before anybody can find the row
 	m.mu.Unlock()
-	err = s.commit(context.WithoutCancel(ctx), change{
+	c := change{
 		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
 		drafts: []draft{{body: api.SessionStateEvent{State: api.StateStarting}}},
-	})
-	if err != nil {
+	}
+	if len(set.packages) > 0 { // the first execution installs them
+		code, silent := installCode(set.packages), true
+		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
+		if err != nil {
+			return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+		}
+		c.add(s.queued(r))
+	}
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
 		return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
 	}
 	s.begin()
-	s.commands <- s.firstKernel
+	if len(set.packages) == 0 {
+		s.commands <- s.firstKernel
+	}
 	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
 	return s, nil
 }

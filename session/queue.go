@@ -39,12 +39,27 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 		}
 		return "", err
 	}
+	err = s.commit(ctx, s.queued(r))
+	s.mu.Lock()
+	s.reserved--
+	s.mu.Unlock()
+	switch {
+	case errors.Is(err, store.ErrExists):
+		_, err = s.known(ctx, r.row)
+	case err != nil && s.isGone():
+		err = ErrDeleted
+	}
+	return r.row.ID, err
+}
+
+// queued makes the change that puts an execution into the queue.
+func (s *Session) queued(r *run) change {
 	now := time.Now().UnixMilli()
 	r.row.CreatedAt = now
-	err = s.commit(ctx, change{
+	return change{
 		drafts: []draft{{executionID: r.row.ID, body: api.ExecutionQueued{Code: r.row.Code}}},
 		also: func(tx *store.Tx) (err error) {
-			r.row.QueuedSeq, _ = s.journal.place()
+			_, r.row.QueuedSeq = s.journal.place()
 			r.row.N, err = tx.InsertExecution(r.row)
 			return err
 		},
@@ -57,17 +72,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 			s.used(now)
 			s.wakeUp()
 		},
-	})
-	s.mu.Lock()
-	s.reserved--
-	s.mu.Unlock()
-	switch {
-	case errors.Is(err, store.ErrExists):
-		_, err = s.known(ctx, r.row)
-	case err != nil && s.isGone():
-		err = ErrDeleted
 	}
-	return r.row.ID, err
 }
 
 // newRun checks the request.

@@ -209,6 +209,11 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 	if err := s.ready(ctx, a.Info); err != nil {
 		return err
 	}
+	if a.Installing != "" {
+		if err := s.m.cfg.Host.Installed(key, a.Installing, kernel.InstallResult{Error: errInstallCut.Error()}); err != nil {
+			s.log.Debug("answer an installation of the last server", "error", err)
+		}
+	}
 	go s.pump(ctx, key, row.KSeq)
 	return nil
 }

@@ -22,6 +22,7 @@ type settings struct {
 	metadata    map[string]string
 	mounts      []api.Mount
 	network     api.Network
+	packages    []string
 }
 
 const (
@@ -50,6 +51,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		env:         map[string]string{},
 		secrets:     map[string]string{},
 		metadata:    map[string]string{},
+		packages:    []string{},
 	}
 	if req.ID != nil && !api.ValidID(*req.ID) {
 		return s, invalidID("id", *req.ID)
@@ -91,9 +93,16 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 			return s, err
 		}
 	}
+	if req.Packages != nil && len(*req.Packages) > 0 {
+		if err := m.installs(); err != nil {
+			return s, err
+		}
+		if err := checkRequirements("packages", *req.Packages); err != nil {
+			return s, err
+		}
+		s.packages = *req.Packages
+	}
 	switch {
-	case req.Packages != nil && len(*req.Packages) > 0:
-		return s, notImplemented("packages")
 	case req.Tools != nil && len(*req.Tools) > 0:
 		return s, notImplemented("tools")
 	}
@@ -235,6 +244,8 @@ func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
+	case req.Packages != nil && !slices.Equal(asked.packages, s.requirements):
+		return "packages"
 	}
 	if l := req.Limits; l != nil {
 		switch {

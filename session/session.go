@@ -41,8 +41,10 @@ type Session struct {
 	redact    *redactor
 	dir       *disk.Workspace
 	packages  *workspace.Dir
-	journal   *journal
-	log       *slog.Logger
+	// requirements are those of its creation.
+	requirements []string
+	journal      *journal
+	log          *slog.Logger
 
 	commands chan func(context.Context)
 	wake     chan struct{}
@@ -85,6 +87,7 @@ type Session struct {
 	runs           map[string]*run // those that have not ended, by id
 	tmpBytes       int64           // the present or last kernel's limit of temporary files
 	pending        *api.PendingInput
+	installing     *installation // the last one, which may have ended
 	attached       int
 	reaper         *time.Timer
 	gone           bool // deleted
@@ -128,7 +131,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
-		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages,
+		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
 		stopped: make(chan struct{}), deleted: make(chan struct{}),

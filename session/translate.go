@@ -96,6 +96,18 @@ func (t *translation) record(r kernel.Record) {
 		t.died(run, died)
 		return
 	}
+	switch b := r.Body.(type) { // which may come from outside of a cell
+	case kernel.InstallRequest:
+		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
+			t.s.beginInstall(r.Key, r.ExecutionID, b)
+		}
+		return
+	case kernel.InstallClosed:
+		if b.How != "answered" {
+			t.s.cancelInstall(b.RequestID)
+		}
+		return
+	}
 	if run == nil {
 		t.lateOutput(r)
 		return
@@ -209,6 +221,7 @@ func (t *translation) finished(run *run, b kernel.Finished) {
 func (t *translation) died(run *run, b kernel.Died) {
 	s := t.s
 	s.running = false
+	s.cancelInstall("")
 	if run == nil { // it was given, but never reported as started
 		s.mu.Lock()
 		if c := s.current; c != nil && c.given {

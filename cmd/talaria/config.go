@@ -49,6 +49,7 @@ type config struct {
 	UIDBase        int           `koanf:"uid-base"`
 	MountRoots     []string      `koanf:"mount-roots"` // directories whose folders sessions may mount
 	Network        network       `koanf:"network"`
+	Packages       packages      `koanf:"packages"`
 	Disk           string        `koanf:"disk"`     // what holds workspaces to limits.disk_bytes
 	Tier           string        `koanf:"tier"`     // of isolation; "": the best that works
 	MinTier        string        `koanf:"min-tier"` // the least that is allowed then
@@ -122,6 +123,7 @@ func defaults() config {
 		Ceilings:       limits(session.DefaultCeilings),
 		UIDBase:        1_900_000_000,
 		Network:        network{MaxMode: "full"},
+		Packages:       defaultPackages(),
 		Disk:           string(disk.Auto),
 		MinTier:        tiers[0],
 	}
@@ -241,6 +243,9 @@ func (c config) check() error {
 		return err
 	}
 	if err := c.Network.bounds().Check(); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if err := c.Packages.check(); err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
 	if err := c.checkTiers(); err != nil {

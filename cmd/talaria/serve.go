@@ -107,7 +107,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, workspaces.Close)
-	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, log)
+	packages := &packageIndex{c: c, env: environments[0], log: log}
+	defer closing(&err, packages.close)
+	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), log)
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,7 @@ func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environ
 }
 
 func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store, tier string,
-	environments []kernel.Environment, log *slog.Logger) (*session.Manager, error) {
+	environments []kernel.Environment, packages session.Packages, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
 		return nil, err
@@ -280,7 +282,8 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
-		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
+		Packages: packages,
+		Pool:     func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }
 

@@ -126,6 +126,22 @@ func (s *fakeSandbox) Seal(_ context.Context, spec kernel.Spec) error {
 	return nil
 }
 
+// MakeExit makes proxies that nobody connects to.
+func (s *fakeSandbox) MakeExit(context.Context) (exit kernel.NetworkExit, err error) {
+	for _, into := range []**os.File{&exit.HTTP, &exit.SOCKS} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return exit, err
+		}
+		*into, err = l.(*net.TCPListener).File()
+		if err := errors.Join(err, l.Close()); err != nil {
+			return exit, err
+		}
+	}
+	exit.Why = "it is a fake"
+	return exit, nil
+}
+
 func (s *fakeSandbox) Layers() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

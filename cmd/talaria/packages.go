@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/landlock"
+	"talaria/session"
+	"talaria/session/index"
+)
+
+// packages is how sessions install packages.
+type packages struct {
+	Enabled      bool     `koanf:"enabled"`
+	Index        string   `koanf:"index"` // "": the one that the default environment's pip takes
+	Username     string   `koanf:"username"`
+	PasswordFile string   `koanf:"password_file"`
+	Hosts        []string `koanf:"hosts"` // further ones that files may come from, though they are not public
+	Allow        []string `koanf:"allow"`
+	Deny         []string `koanf:"deny"`
+	MaxBytes     int64    `koanf:"max_bytes"`
+	CacheBytes   int64    `koanf:"cache_bytes"`
+	TimeoutS     float64  `koanf:"timeout_s"`
+}
+
+func defaultPackages() packages {
+	return packages{
+		Enabled: true, MaxBytes: session.DefaultPackageBytes, CacheBytes: index.DefaultCacheBytes, TimeoutS: session.DefaultPackageTimeout.Seconds(),
+	}
+}
+
+func (p packages) check() error {
+	if p.MaxBytes <= 0 || p.CacheBytes < 0 || p.TimeoutS <= 0 {
+		return errors.New("packages.max_bytes and packages.timeout_s must be above 0, and packages.cache_bytes not below")
+	}
+	if p.PasswordFile != "" && p.Username == "" {
+		return errors.New("packages.password_file goes with packages.username")
+	}
+	_, err := index.New(p.config(first(p.Index, "http://to.be.asked/"), "", "unused"))
+	return err
+}
+
+// config is what the index at an address is given.
+func (p packages) config(url, password, stateDir string) index.Config {
+	return index.Config{
+		URL: url, Username: p.Username, Password: password, Hosts: p.Hosts, Allow: p.Allow, Deny: p.Deny,
+		CacheDir: filepath.Join(stateDir, "packages"), CacheBytes: p.CacheBytes, FileBytes: p.MaxBytes,
+	}
+}
+
+// packageIndex opens the way to the package index when it is needed, and serves it to installers.
+type packageIndex struct {
+	c   config
+	env kernel.Environment
+	log *slog.Logger
+
+	mu     sync.Mutex
+	opened *index.Index
+	serves sync.WaitGroup
+}
+
+// session is the sessions' part of the configuration.
+func (p *packageIndex) session(tier string) session.Packages {
+	s := session.Packages{
+		Index: p.open, Socket: p.socket(), MaxBytes: p.c.Packages.MaxBytes,
+		Timeout: time.Duration(p.c.Packages.TimeoutS * float64(time.Second)),
+	}
+	switch {
+	case !p.c.Packages.Enabled:
+		s.Off = "its operator has switched that off (packages.enabled)"
+	case tier == landlock.Tier:
+		s.Off = "in tier " + tier + " an installer could be given no network"
+	}
+	return s
+}
+
+func (p *packageIndex) socket() string { return filepath.Join(p.c.StateDir, "packages.sock") }
+
+// open is the index, which is asked for its address the first time.
+func (p *packageIndex) open(ctx context.Context) (session.PackageIndex, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opened != nil {
+		return p.opened, nil
+	}
+	from := p.c.Packages
+	if from.Index == "" {
+		var err error
+		if from.Index, err = kernel.PackageIndex(ctx, p.env); err != nil {
+			return nil, err
+		}
+	}
+	password := ""
+	if from.PasswordFile != "" {
+		b, err := os.ReadFile(from.PasswordFile)
+		if err != nil {
+			return nil, fmt.Errorf("read packages.password_file: %w", err)
+		}
+		password = strings.TrimRight(string(b), "\r\n")
+	}
+	c := from.config(from.Index, password, p.c.StateDir)
+	c.Log = p.log
+	ix, err := index.New(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the last server
+		return nil, err
+	}
+	l, err := listenPrivate(p.socket())
+	if err != nil {
+		return nil, err
+	}
+	p.serves.Go(func() {
+		if err := ix.Serve(l); err != nil {
+			p.log.Error("serve the package index", "error", err)
+		}
+	})
+	p.opened = ix
+	return ix, nil
+}
+
+// close ends what open began.
+func (p *packageIndex) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opened == nil {
+		return nil
+	}
+	p.opened.Close()
+	p.serves.Wait()
+	return nil
+}
+
+// listenPrivate listens at a path of any length, for this user only: the state directory is nobody else's.
+func listenPrivate(path string) (net.Listener, error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false) // its name is gone with dir
+	return l, nil
+}

@@ -1,0 +1,385 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "embed"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/workspace"
+	"talaria/session/index"
+)
+
+// Packages says how sessions install packages.
+type Packages struct {
+	// Off is why they cannot; "": they can.
+	Off string
+	// Index opens the way to the package index, when it is needed for the first time and after an error.
+	Index func(context.Context) (PackageIndex, error)
+	// Socket is where that index is served, for installers.
+	Socket   string
+	MaxBytes int64         // of all of a session's packages
+	Timeout  time.Duration // of one installation
+}
+
+// PackageIndex serves the packages that sessions may have to their installers. [index.Index] is one.
+type PackageIndex interface {
+	// Admit gives one installation a token, the first element of its paths, until it is released.
+	Admit() (token string, release func())
+}
+
+// The defaults of an operator who configures nothing.
+const (
+	DefaultPackageBytes   = 4 << 30
+	DefaultPackageTimeout = 10 * time.Minute
+)
+
+const (
+	currentLayer = "current" // the link to the layer in force, in the packages folder
+	stagedLayer  = "layer"   // the new one, in the stage
+	// relayedBytes are shown of what one installer prints.
+	relayedBytes = 256 << 10
+	installerTmp = 512 << 20
+)
+
+//go:embed installer.py
+var installer string
+
+var (
+	errInstallStopped = errors.New("it was interrupted; nothing was changed")
+	errInstallCut     = errors.New("the server is being restarted; nothing was changed: run it again")
+)
+
+// installation is one that runs, for a kernel that waits for it.
+type installation struct {
+	key     kernel.Key
+	request kernel.InstallRequest
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+}
+
+// beginInstall installs what a kernel asks for, in the background. On the session's goroutine.
+func (s *Session) beginInstall(key kernel.Key, executionID string, request kernel.InstallRequest) {
+	s.mu.Lock()
+	before := s.installing
+	ctx, cancel := context.WithCancelCause(context.Background())
+	i := &installation{key: key, request: request, cancel: cancel, done: make(chan struct{})}
+	s.installing = i
+	s.mu.Unlock()
+	go func() {
+		defer close(i.done)
+		defer cancel(nil)
+		if before != nil {
+			<-before.done // nobody waits for it any more
+		}
+		s.installFor(ctx, i, executionID)
+	}()
+}
+
+// cancelInstall stops the installation of that request, or any where request is "": nobody waits for it any longer.
+func (s *Session) cancelInstall(request string) {
+	s.mu.Lock()
+	i := s.installing
+	s.mu.Unlock()
+	if i != nil && (request == "" || i.request.RequestID == request) {
+		i.cancel(errInstallStopped)
+	}
+}
+
+// endInstall stops the installation that runs, if one does, and returns when nothing of it is left.
+func (s *Session) endInstall(cause error) {
+	s.mu.Lock()
+	i := s.installing
+	s.mu.Unlock()
+	if i != nil {
+		i.cancel(cause)
+		<-i.done
+	}
+}
+
+// installFor installs, writes down how that ended, and answers the kernel.
+func (s *Session) installFor(ctx context.Context, i *installation, executionID string) {
+	changed, err := s.install(ctx, i)
+	result := kernel.InstallResult{Packages: changed}
+	if err != nil {
+		result.Error = s.installError(ctx, err)
+	}
+	written := s.commit(context.WithoutCancel(ctx), change{drafts: []draft{{executionID: executionID, body: api.PackageInstalled{
+		Requirements: append([]string{}, i.request.Change.Requirements...), OK: err == nil,
+	}}}})
+	if written != nil {
+		s.log.Error("write down an installation", "error", written)
+	}
+	if err := s.m.cfg.Host.Installed(i.key, i.request.RequestID, result); err != nil {
+		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
+	}
+}
+
+// installError is err as the one who asked sees it.
+func (s *Session) installError(ctx context.Context, err error) string {
+	var told *api.Error
+	switch cause := context.Cause(ctx); {
+	case cause != nil:
+		return cause.Error()
+	case errors.As(err, &told):
+		return told.Detail
+	case errors.Is(err, kernel.ErrNoPip):
+		return err.Error()
+	}
+	s.log.Error("install packages", "error", err)
+	return "the installer could not be run; the operator finds the cause in the server's log"
+}
+
+// install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
+func (s *Session) install(ctx context.Context, i *installation) ([]kernel.Package, error) {
+	asked := i.request.Change
+	if err := s.m.installs(); err != nil {
+		return nil, err
+	}
+	if err := checkRequirements("this", asked.Requirements); err != nil {
+		return nil, err
+	}
+	from, err := s.m.cfg.Packages.Index(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token, release := from.Admit()
+	defer release()
+	if err := s.clearStage(); err != nil {
+		return nil, err
+	}
+	stage, err := workspace.CreateStage(s.m.cfg.SessionsDir, s.id, s.uid)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := errors.Join(stage.Close(), s.clearStage()); err != nil {
+			s.log.Warn("remove a stage", "error", err)
+		}
+	}()
+	code, err := installerCode(index.URL(token), asked)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.runInstaller(ctx, i, stage, code); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return s.putInForce(ctx)
+}
+
+// installerCode is the cell that an installer runs.
+func installerCode(index string, c kernel.PackageChange) (string, error) {
+	order, err := api.Marshal(map[string]any{
+		"index": index, "remove": c.Remove, "requirements": append([]string{}, c.Requirements...), "upgrade": c.Upgrade,
+		"reinstall": c.Reinstall, "no_deps": c.NoDeps, "pre": c.Pre, "quiet": c.Quiet,
+	})
+	if err != nil {
+		return "", err
+	}
+	return "import json\nORDER = json.loads(" + strconv.QuoteToASCII(string(order)) + ")\n" + installer, nil
+}
+
+// runInstaller runs the code in a kernel of its own, which has nothing of the session but its packages and its limits,
+// and can reach nothing but the index. It returns when no process of it is left.
+func (s *Session) runInstaller(ctx context.Context, i *installation, stage *workspace.Dir, code string) (err error) {
+	s.mu.Lock()
+	limits := kernelLimits(s.limits)
+	s.mu.Unlock()
+	limits.DiskBytes = min(limits.DiskBytes, s.m.cfg.Packages.MaxBytes)
+	limits.TmpBytes = installerTmp
+	host, key := s.m.cfg.Host, kernel.Key{Session: newID(), Generation: 1}
+	_, err = host.Start(ctx, key, s.env, kernel.Spec{
+		UID: s.uid, Workspace: stage.File(), Packages: s.packages.File(), TZ: s.m.cfg.TZ, Limits: limits, Hostname: "talaria",
+		Strict: true, NoInstalls: "this is an installer", Network: kernel.Network{
+			Mode: string(api.NetworkAllow), Hosts: map[string]string{index.Name: "unix:" + s.m.cfg.Packages.Socket},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, host.Stop(context.WithoutCancel(ctx), key, "installed"))
+		host.Ack(key, ^uint64(0))
+	}()
+	run := kernel.Execution{ID: newID(), Code: code, Silent: true, Timeout: s.m.cfg.Packages.Timeout}
+	if err := host.Execute(key, run); err != nil {
+		return err
+	}
+	return s.followInstaller(ctx, i, key, limits)
+}
+
+// followInstaller relays what an installer prints until it has ended, and returns how.
+func (s *Session) followInstaller(ctx context.Context, i *installation, key kernel.Key, limits kernel.Limits) error {
+	host, relayed, last := s.m.cfg.Host, 0, uint64(0)
+	var failure error
+	for {
+		batch, err := host.Next(ctx, key, last)
+		if err != nil {
+			return fmt.Errorf("follow the installer: %w", err)
+		}
+		for _, r := range batch {
+			last = r.KSeq
+			switch b := r.Body.(type) {
+			case kernel.Stream:
+				text := b.Text
+				if relayed += len(text); relayed > relayedBytes {
+					continue
+				}
+				if err := host.InstallOutput(i.key, i.request.RequestID, text); err != nil {
+					return errInstallStopped
+				}
+			case kernel.Raised:
+				failure = failed("%s", b.Error.Evalue)
+				if b.Error.Ename != "SystemExit" {
+					failure = failed("the installer failed: %s: %s", b.Error.Ename, b.Error.Evalue)
+				}
+				if b.Limit != nil {
+					failure = pastLimit(b.Limit, limits)
+				}
+			case kernel.Finished:
+				switch {
+				case b.Status == kernel.TimedOut:
+					return failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed",
+						s.m.cfg.Packages.Timeout)
+				case b.Status != kernel.OK && failure == nil:
+					return failed("the installer ended as %s", b.Status)
+				}
+				return failure
+			case kernel.Died:
+				if b.Limit != nil {
+					return pastLimit(b.Limit, limits)
+				}
+				return failed("the installer died (%s); nothing was changed", b.Reason)
+			}
+		}
+		host.Ack(key, last)
+	}
+}
+
+func failed(format string, args ...any) error {
+	return api.Errorf(api.CodeInvalidRequest, format, args...)
+}
+
+func pastLimit(hit *kernel.LimitHit, limits kernel.Limits) error {
+	if hit.Name == "disk_bytes" {
+		return failed("the packages take more than %d MiB, the most that a session's packages may (packages.max_bytes of the "+
+			"operator, or disk_bytes of the session); nothing was changed", limits.DiskBytes>>20)
+	}
+	return failed("the installer hit %s (%d, the session's); nothing was changed: raise the limit, or ask for packages that "+
+		"need not be built", hit.Name, hit.Value)
+}
+
+// putInForce makes the staged layer the session's, and tells what changed. Without one there was nothing to do.
+func (s *Session) putInForce(ctx context.Context) ([]kernel.Package, error) {
+	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	before, err := s.packages.Target(currentLayer)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	number, _ := strconv.Atoi(before)
+	layer := fmt.Sprintf("%04d", number+1)
+	if err := s.packages.Remove(ctx, layer); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a server that was killed
+		return nil, err
+	}
+	entry, err := dir.Rename(workspace.StageFolder+"/"+stagedLayer, workspace.PackagesFolder+"/"+layer)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case entry.Kind != workspace.Directory:
+		return nil, failed("the installer left no folder")
+	}
+	changed := difference(s.installed(before), s.installed(layer))
+	if err := s.packages.Point(currentLayer, layer); err != nil {
+		return nil, errors.Join(err, s.packages.Remove(ctx, layer))
+	}
+	if before != "" {
+		if err := s.packages.Remove(ctx, before); err != nil {
+			s.log.Warn("remove the packages that were replaced", "error", err)
+		}
+	}
+	return changed, nil
+}
+
+// distribution is the name of a folder that tells of an installed package.
+var distribution = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9.!+_]*)\.dist-info$`)
+
+// installed are the versions of the packages in a layer, by name.
+func (s *Session) installed(layer string) map[string]string {
+	versions := map[string]string{}
+	if layer == "" {
+		return versions
+	}
+	major, rest, _ := strings.Cut(s.env.Version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	entries, err := s.packages.List(layer + "/lib/python" + major + "." + minor + "/site-packages")
+	if err != nil {
+		s.log.Debug("list a layer", "error", err)
+	}
+	for _, e := range entries {
+		if m := distribution.FindStringSubmatch(e.Path[strings.LastIndexByte(e.Path, '/')+1:]); m != nil {
+			versions[m[1]] = m[2]
+		}
+	}
+	return versions
+}
+
+// difference are the packages that are new, of another version, or gone.
+func difference(before, after map[string]string) []kernel.Package {
+	var changed []kernel.Package
+	for name, version := range after {
+		if before[name] != version {
+			changed = append(changed, kernel.Package{Name: name, Version: version})
+		}
+	}
+	for name := range before {
+		if _, kept := after[name]; !kept {
+			changed = append(changed, kernel.Package{Name: name})
+		}
+	}
+	return changed
+}
+
+// clearPackages takes all packages of the session away. No kernel of it runs.
+func (s *Session) clearPackages(ctx context.Context) error {
+	entries, err := s.packages.List("")
+	if err != nil {
+		return fmt.Errorf("take the packages away: %w", err)
+	}
+	for _, e := range entries {
+		if err := s.packages.Remove(ctx, e.Path); err != nil {
+			return fmt.Errorf("take the packages away: %w", err)
+		}
+	}
+	return nil
+}
+
+// clearStage removes what an installation left.
+func (s *Session) clearStage() error {
+	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.Remove(context.Background(), workspace.StageFolder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package session
+
+import (
+	"regexp"
+	"strings"
+
+	"talaria/api"
+	"talaria/kernel"
+)
+
+// requirementPattern is what packages can be asked for: a name with extras, versions and a marker, as PEP 508 has it,
+// less its direct references. What pip and shells take for something else is not in it.
+var requirementPattern = regexp.MustCompile(
+	`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*(?:\[[A-Za-z0-9._, -]*\])?\s*(?:\(?[<>=!~][<>=!~A-Za-z0-9.*+_, -]*\)?)?\s*(?:;[A-Za-z0-9_.<>=!~'"() ,+*-]*)?$`)
+
+// checkRequirements reports what is wrong with requirements; field names them.
+func checkRequirements(field string, requirements []string) error {
+	if len(requirements) > kernel.MaxRequirements {
+		return invalid("%s has %d requirements; the most is %d at a time", field, len(requirements), kernel.MaxRequirements)
+	}
+	for _, r := range requirements {
+		if len(r) > kernel.MaxRequirementLen || !requirementPattern.MatchString(r) {
+			return invalid("%s: %.140q is no requirement such as %q: a name of the package index, with versions where they matter; "+
+				"options, paths and addresses cannot be installed", field, r, "pandas>=2,<3")
+		}
+	}
+	return nil
+}
+
+// installCode is the cell that installs requirements, all of which are checked.
+func installCode(requirements []string) string {
+	var b strings.Builder
+	b.WriteString("%pip install")
+	for _, r := range requirements {
+		b.WriteByte(' ')
+		if strings.ContainsAny(r, " \t<>=!~;'\"()[]*,") {
+			r = "'" + strings.ReplaceAll(r, "'", `'"'"'`) + "'"
+		}
+		b.WriteString(r)
+	}
+	return b.String()
+}
+
+// InstallRequest is the execution that installs packages.
+func (m *Manager) InstallRequest(r api.PackagesRequest) (api.ExecutionRequest, error) {
+	if err := m.installs(); err != nil {
+		return api.ExecutionRequest{}, err
+	}
+	if len(r.Requirements) == 0 {
+		return api.ExecutionRequest{}, invalid(`requirements is missing or empty; give names such as ["pandas>=2"]`)
+	}
+	if err := checkRequirements("requirements", r.Requirements); err != nil {
+		return api.ExecutionRequest{}, err
+	}
+	code := installCode(r.Requirements)
+	return api.ExecutionRequest{ID: r.ID, Code: &code, TimeoutS: r.TimeoutS}, nil
+}
+
+// installs is nil where sessions can install packages.
+func (m *Manager) installs() error {
+	if why := m.cfg.Packages.Off; why != "" {
+		return api.Errorf(api.CodeForbidden, "packages cannot be installed into sessions of this server: %s", why)
+	}
+	return nil
+}
