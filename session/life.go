@@ -372,6 +372,7 @@ func (s *Session) pump(ctx context.Context, key kernel.Key, after uint64) {
 // goroutine.
 func (s *Session) stop(ctx context.Context, reason string) error {
 	if !s.running {
+		s.endInstall(errInstallStopped) // for a kernel that is gone
 		return nil
 	}
 	s.mu.Lock()
@@ -404,11 +405,11 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 				return err
 			}
 		} else {
+			s.endInstall(errInstallStopped)
 			s.mustCommit(own, s.cancelQueue(reasonReset))
 			s.mustCommit(own, s.died(reasonReset))
 		}
 		if r.KeepPackages != nil && !*r.KeepPackages {
-			s.endInstall(errInstallStopped)
 			if err := s.clearPackages(own); err != nil {
 				return err
 			}
