@@ -8,9 +8,10 @@ SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 
 # What kernels need, and what only the tests need, as Debian names it.
-PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib
+PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib python3-pip
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
-TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython
+TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython \
+  python3-dev python3-setuptools python3-venv python3-wheel
 # What the acceptance cells of progress bars use.
 CELL_PACKAGES   := python3-tqdm python3-rich
 
@@ -90,11 +91,11 @@ microbench: ## Measure the parts (go test -bench)
 .PHONY: setup
 setup: ## Install Python and the data libraries if they are missing
 	@$(PYTHON) -c 'import importlib.util as u, sys; \
-	  sys.exit(any(u.find_spec(m) is None for m in ("numpy", "pandas", "matplotlib")))' 2>/dev/null || $(MAKE) -s install PACKAGES="$(PYTHON_PACKAGES)"
+	  sys.exit(any(u.find_spec(m) is None for m in ("numpy", "pandas", "matplotlib", "pip")))' 2>/dev/null || $(MAKE) -s install PACKAGES="$(PYTHON_PACKAGES)"
 
 .PHONY: test-setup
 test-setup:
-	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import IPython, redis, websockets' ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, websockets' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
 

@@ -8,6 +8,7 @@ The present layer is PRESENT, which may be missing and is only read. The working
 line, and what is in the stage then means nothing.
 """
 
+import collections
 import contextlib
 import errno
 import importlib.metadata
@@ -30,6 +31,8 @@ SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 PYTHON = "Python " + ".".join(map(str, sys.version_info[:2]))
 OLDEST_PIP = (22, 2)  # the first that tells what it would install
 LONGEST_LINE = 4000
+MOST_LINES = 5000  # that are looked at of one program, errors aside
+BUILD_LINES = 40  # the last of a failed build, which are shown
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_ROOM_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
 UNCHANGED = "nothing was changed"
@@ -48,6 +51,11 @@ VERSIONS = r"(?:===|==|~=|!=|<=|>=|<|>)\s*[A-Za-z0-9.*+!_-]+"
 REQUIREMENT = re.compile(
     rf"({NAME})\s*(?:\[\s*(?:{NAME}\s*(?:,\s*{NAME}\s*)*)?\])?\s*"
     rf"(?:{VERSIONS}(?:\s*,\s*{VERSIONS})*|\(\s*{VERSIONS}(?:\s*,\s*{VERSIONS})*\s*\))?\s*(?:;[^\n\r@]*)?"
+)
+# What pip says and nobody needs, or what is said better at the end.
+DULL = re.compile(
+    r"\s*(Looking in|Would install|Successfully|Created wheel|Stored in directory|note: |hint: |\[notice\]|DEPRECATION: )"
+    r"|.*: finished with status 'done'|\s*ERROR: .*HTTP error|.*See above for output"
 )
 ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".egg")
 
@@ -108,7 +116,7 @@ def discard(path: str) -> None:
 
 
 def move_tree(source: str, target: str, rename: Callable[[str], str] = lambda name: name) -> None:
-    """Moves what is in a folder into another one, over what is there."""
+    """Moves the files, folders and links in a folder into another one, over what is there."""
     if os.path.islink(target) or not os.path.isdir(target):
         discard(target)
         os.makedirs(target)
@@ -118,7 +126,8 @@ def move_tree(source: str, target: str, rename: Callable[[str], str] = lambda na
             move_tree(here, there)
         else:
             discard(there)
-            os.replace(here, there)
+            if os.path.islink(here) or os.path.isfile(here):
+                os.replace(here, there)
 
 
 def adopt(prefix: str, layer: str) -> None:
@@ -159,6 +168,7 @@ def take_away(layer: str, one: importlib.metadata.Distribution, name: str) -> No
 def next_layer(gone: set[str], prefix: str | None = None) -> None:
     """Makes the layer: the present one without the distributions of these names, and what is installed below prefix."""
     layer = os.path.join(os.getcwd(), "layer")
+    discard(layer)  # which builds may have left
     os.mkdir(layer)
     if os.path.isdir(PRESENT):
         copy_tree(os.path.realpath(PRESENT), layer)
@@ -183,6 +193,8 @@ class Programs:
         self.root = order["index"].rpartition("/simple")[0]  # of all that the gateway answers
         self.folder = os.path.join(os.getcwd(), "tmp")
         self.shown: set[str] = set()
+        self.log: collections.deque[str] | None = None  # of a failed build, while it is told
+        self.left_out = 0
         self.errors: list[str] = []
         self.subject = ""  # what was looked at last
         os.makedirs(os.path.join(self.folder, "home"))
@@ -195,7 +207,7 @@ class Programs:
             "PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_PYTHON_VERSION_WARNING": "1",
             "UV_INDEX_URL": order["index"], "UV_DEFAULT_INDEX": order["index"], "UV_INSECURE_HOST": index.hostname or "",
             "UV_NO_CONFIG": "1", "UV_NO_CACHE": "1", "UV_NO_PROGRESS": "1", "UV_BREAK_SYSTEM_PACKAGES": "1",
-            "UV_PYTHON_DOWNLOADS": "never", "UV_LINK_MODE": "copy",
+            "UV_PYTHON_DOWNLOADS": "never", "UV_LINK_MODE": "copy", "UV_COMPILE_BYTECODE": "1", "UV_HTTP_TIMEOUT": "120",
         }  # fmt: skip
 
     def run(self, command: list[str], again: bool = False, hidden: bool = False) -> tuple[int, list[str]]:
@@ -210,9 +222,11 @@ class Programs:
         try:
             waiter.start()
             for line in lines_until(process.stdout.fileno(), ended):
-                lines.append(line)
+                if len(lines) < MOST_LINES or line.startswith("ERROR:") and len(lines) < 2 * MOST_LINES:
+                    lines.append(line)
                 if not hidden:
                     self.show(line, again)
+            self.end_log()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -223,19 +237,33 @@ class Programs:
 
     def show(self, line: str, again: bool) -> None:
         line = line.replace(self.root, "").rstrip()
+        if self.log is not None:
+            self.left_out += len(self.log) == BUILD_LINES
+            self.log.append(line)
+            if line.endswith("[end of output]"):
+                self.end_log()
+            return
         line = re.sub(r"^( *Downloading )/files/\S*/(\S+)", r"\1\2", line)
         word = line.split(maxsplit=1)[0] if line.strip() else ""
         if line.startswith(("ERROR:", "error:", "  × ", "× ")):
             self.errors.append(line.partition(":")[2].strip() or line)
         if match := re.match(rf"Collecting ({NAME})|Building wheel for ({NAME})", line.strip()):
             self.subject = match[1] or match[2]
-        if word in ("Looking", "Would", "Successfully") or line.startswith(("[notice]", "DEPRECATION:")) or "HTTP error" in line:
-            return  # which is said better at the end, or not at all
+        if DULL.match(line):
+            return
         if again and (word in ("Collecting", "Requirement", "Using", "Obtaining") or line in self.shown):
             return
         self.shown.add(line)
+        if re.search(r"\[\d+ lines of output\]$", line):
+            self.log, self.left_out = collections.deque(maxlen=BUILD_LINES), 0
         if not self.order["quiet"] or line.startswith("ERROR:"):
             print(line, flush=True)
+
+    def end_log(self) -> None:
+        """Shows the last lines of what a failed build said: the first ones are many, and of little use."""
+        lines, self.log = self.log or (), None
+        if lines and not self.order["quiet"]:
+            print(*([f"      [{self.left_out} lines are left out]"] if self.left_out else []), *lines, sep="\n", flush=True)
 
     def reasons(self) -> list[str]:
         """What the gateway to the index refused, or could not get."""
@@ -247,7 +275,7 @@ class Programs:
 
     def fail(self, status: int, lines: list[str], requirements: list[str]) -> SystemExit:
         """Why a program failed and what to do, in one line."""
-        text = "\n".join(lines[-200:])
+        text = "\n".join(lines)
         if any(one in text for one in NO_ROOM_TEXTS):
             return no_room()
         if status < 0:
@@ -365,23 +393,23 @@ class Uv:
         flags = {"upgrade": "--upgrade", "reinstall": "--reinstall", "no_deps": "--no-deps", "pre": "--prerelease=allow"}
         chosen = [flag for name, flag in flags.items() if order[name]]
         begin = [*self.command, "--dry-run", *chosen]
-        status, lines = self.programs.run([*begin, "--constraints", pins, "--", *requirements], hidden=True)
+        status, lines = self.programs.run([*begin, "-c", pins, "--", *requirements], hidden=True)
         if status == 1 and kept:  # then they need other versions of what is there
             status, lines = self.programs.run([*begin, "--", *requirements], hidden=True)
-        if status == 2:
+        wanted = dict(re.findall(rf"^ [+~] ({NAME})==(\S+)", "\n".join(lines), re.MULTILINE))
+        if status == 2 or not wanted and any(line.startswith("Would install") for line in lines):
             return None
         for line in lines if status != 0 else []:
             self.programs.show(line, False)
         if status != 0:
             raise self.programs.fail(status, lines, requirements)
-        wanted = dict(re.findall(rf"^ \+ ({NAME})==(\S+)", "\n".join(lines), re.MULTILINE))
         if order["reinstall"]:
             return wanted
         return {name: version for name, version in wanted.items() if present.get(canonical(name)) != version}
 
     def install(self, chosen: dict[str, str], prefix: str) -> None:
         pins = [f"{name}=={version}" for name, version in chosen.items()]
-        status, lines = self.programs.run([*self.command, "--no-deps", "--reinstall", "--prefix", prefix, "--", *pins])
+        status, lines = self.programs.run([*self.command, "--no-deps", "--prefix", prefix, "--", *pins])
         if status != 0:
             raise self.programs.fail(status, lines, pins)
 

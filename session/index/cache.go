@@ -14,8 +14,11 @@ import (
 // unfinished begins the names of files that are being written.
 const unfinished = "unfinished-"
 
+// errNoRoom is that what is being written takes all of the cache.
+var errNoRoom = errors.New("there is no room in the package cache")
+
 // cache keeps files by their SHA-256. A file in it is never changed; the ones that were not used for longest go first.
-// It belongs to one process.
+// What is being written counts too. It belongs to one process.
 type cache struct {
 	dir   string
 	limit int64
@@ -105,7 +108,22 @@ func (c *cache) create() (*os.File, error) {
 	return nil, fmt.Errorf("package cache: %w", err)
 }
 
-// commit takes a file whose content was checked.
+// grow makes room for bytes that are about to be written, and counts them until commit or shrink.
+func (c *cache) grow(bytes int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += bytes
+	return c.evict()
+}
+
+// shrink forgets bytes that grow has counted.
+func (c *cache) shrink(bytes int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes -= bytes
+}
+
+// commit takes a file whose content was checked, and for which grow has made room.
 func (c *cache) commit(f *os.File, digest string, size int64) error {
 	path := c.path(digest)
 	err := f.Sync()
@@ -127,14 +145,16 @@ func (c *cache) commit(f *os.File, digest string, size int64) error {
 		c.bytes -= old.bytes
 	}
 	c.files[digest] = &kept{size, time.Now()}
-	c.bytes += size
-	return c.evict()
+	return nil
 }
 
 // evict removes files until the rest is within the limit. Who reads one goes on reading it. c.mu is held.
 func (c *cache) evict() error {
 	for c.bytes > c.limit {
 		oldest := ""
+		if len(c.files) == 0 {
+			return errNoRoom
+		}
 		for digest, entry := range c.files {
 			if oldest == "" || entry.used.Before(c.files[oldest].used) {
 				oldest = digest

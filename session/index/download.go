@@ -88,14 +88,18 @@ func (d *download) run(ctx context.Context, at string, limit int64) error {
 	if resp.ContentLength > limit {
 		return errTooBig
 	}
+	if resp.ContentLength > d.ix.cache.limit {
+		return errNoRoom
+	}
 	f, err := d.ix.cache.create()
 	if err != nil {
 		return err
 	}
-	kept := false
+	kept, grown := false, int64(0)
 	defer func() {
 		if !kept {
 			_ = os.Remove(f.Name())
+			d.ix.cache.shrink(grown)
 		}
 	}()
 	d.change(func() { d.file, d.size = f, resp.ContentLength })
@@ -105,6 +109,10 @@ func (d *download) run(ctx context.Context, at string, limit int64) error {
 		if n > 0 {
 			if written += int64(n); written > limit {
 				return errTooBig
+			}
+			grown = written
+			if err := d.ix.cache.grow(int64(n)); err != nil {
+				return err
 			}
 			hash.Write(buffer[:n])
 			if _, err := f.Write(buffer[:n]); err != nil {

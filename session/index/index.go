@@ -51,6 +51,7 @@ type Index struct {
 	lists  lists
 	up     *upstream
 	pages  pages
+	room   chan struct{} // for reading a page, which may take a lot of memory
 	cache  *cache
 	log    *slog.Logger
 	server *http.Server
@@ -110,6 +111,7 @@ func New(cfg Config) (*Index, error) {
 	ix := &Index{
 		cfg: cfg, base: base, lists: l, log: cfg.Log,
 		up:         newUpstream(base, cfg.Username, cfg.Password, network.Public{Rules: hosts}, cfg.Proxy, cfg.Timeout),
+		room:       make(chan struct{}, 4),
 		cache:      &cache{dir: cfg.CacheDir, limit: cfg.CacheBytes},
 		admissions: map[string]*admission{}, downloads: map[string]*download{},
 	}

@@ -80,6 +80,14 @@ func (ix *Index) page(ctx context.Context, project string, since time.Time) (*pa
 	if kept := ix.pages.get(project, since); kept != nil {
 		return kept, nil
 	}
+	select {
+	case ix.room <- struct{}{}:
+		defer func() { <-ix.room }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 4*ix.cfg.Timeout, errSilent)
+	defer cancel()
 	asked := time.Now()
 	resp, err := ix.up.get(ctx, ix.base.JoinPath(project, "/").String(), acceptPages)
 	if err != nil {

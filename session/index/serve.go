@@ -257,6 +257,9 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	case errors.Is(err, network.ErrNotPublic):
 		return what + " lies at a host that is not part of the public network; the operator may list it in packages.hosts",
 			http.StatusForbidden
+	case errors.Is(err, errNoRoom):
+		return fmt.Sprintf("%s: there is no room for it in the server's package cache of %.1f MB; try again later",
+			what, float64(ix.cfg.CacheBytes)/1e6), http.StatusServiceUnavailable
 	case errors.Is(err, errDowngrade):
 		return what + ": the package index sends from https to http", http.StatusBadGateway
 	case errors.Is(err, errSilent):

@@ -105,6 +105,13 @@ func (ix *Index) Downloads(name string) (n int) {
 	return n
 }
 
+// Forget begins to count anew.
+func (ix *Index) Forget() {
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.asked = map[string]int{}
+}
+
 type hold struct {
 	once    sync.Once
 	reached chan struct{}

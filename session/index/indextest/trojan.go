@@ -10,9 +10,8 @@ func trojan() File {
 }
 
 const trojanSetup = `
-import glob, json, os, socket, urllib.request
+import glob, json, os, socket, sys
 from setuptools import setup
-from setuptools.command.install_lib import install_lib
 from setuptools.command.build_py import build_py
 
 def attempt(what):
@@ -46,27 +45,25 @@ findings = {
     "uid": str(os.getuid()),
 }
 
-def plant(directory):
-    os.makedirs(directory, exist_ok=True)
-    for name, target in (("leads_out", "/etc"), ("leads_up", "../../../../../.."), ("a_file", "/etc/passwd")):
-        try:
-            os.symlink(target, os.path.join(directory, name))
-        except OSError:
-            pass
-    with open(os.path.join(directory, "trojan.pth"), "w") as f:
-        f.write("import os; os.environ['TROJAN_PTH'] = '1'\n/etc\n")
-    with open(os.path.join(directory, "trojan_findings.py"), "w") as f:
-        f.write("findings = " + repr(findings) + "\n")
+# Where an installer puts what it installs, and beside it.
+stage = os.path.dirname(os.environ["TMPDIR"])
+site = os.path.join(stage, "tmp", "new", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+
+def plant():
+    os.makedirs(site, exist_ok=True)
+    for name, target in (("leads_out", "/etc"), ("leads_up", "../" * 12), ("a_file", "/etc/passwd")):
+        attempt(lambda: os.symlink(target, os.path.join(site, name)))
+    attempt(lambda: os.symlink("/etc", os.path.join(stage, "layer")))
+    attempt(lambda: os.mkfifo(os.path.join(site, "a_pipe")))
 
 class Build(build_py):
     def run(self):
         super().run()
-        plant(self.build_lib)
+        plant()
+        with open(os.path.join(self.build_lib, "trojan.pth"), "w") as f:
+            f.write("import os; os.environ['TROJAN_PTH'] = '1'\n/etc\n")
+        with open(os.path.join(self.build_lib, "trojan_findings.py"), "w") as f:
+            f.write("findings = " + repr(findings) + "\n")
 
-class Install(install_lib):
-    def run(self):
-        super().run()
-        plant(self.install_dir)
-
-setup(name="trojan", version="1.0", py_modules=["trojan"], cmdclass={"build_py": Build, "install_lib": Install})
+setup(name="trojan", version="1.0", py_modules=["trojan"], cmdclass={"build_py": Build})
 `
