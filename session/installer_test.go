@@ -184,8 +184,8 @@ func (i *installers) prints(code, want string) {
 	}
 }
 
-// eachPython runs a test with the system's Python, which Debian keeps others from installing into, and with a virtual
-// environment.
+// eachPython runs a test with the system's Python, which Debian keeps others from installing into, with a virtual
+// environment, and with the Python of the path where that is another one.
 func eachPython(t *testing.T, test func(t *testing.T, python string)) {
 	const system = "/usr/bin/python3"
 	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
@@ -200,6 +200,11 @@ func eachPython(t *testing.T, test func(t *testing.T, python string)) {
 		}
 		test(t, filepath.Join(dir, "bin", "python3"))
 	})
+	const described = "import pip, sys; assert sys.version_info >= (3, 11); print(sys.executable)"
+	out, err := exec.Command("python3", "-c", described).Output()
+	if python := strings.TrimSpace(string(out)); err == nil && python != system {
+		t.Run("path", func(t *testing.T) { t.Parallel(); test(t, python) })
+	}
 }
 
 func TestInstallersMakeLayers(t *testing.T) {
@@ -268,5 +273,7 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 			i.fails(order{Requirements: []string{bad}}, "is no name of a package")
 		}
 		i.prints("import parcel; print(parcel.__version__)", "1.5")
+		from.Close()
+		i.fails(order{Requirements: []string{"greet"}}, "the page of greet: the package index cannot be reached")
 	})
 }

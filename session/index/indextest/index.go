@@ -68,6 +68,9 @@ func New(t testing.TB) *Index {
 	return ix
 }
 
+// Close ends it before the test does.
+func (ix *Index) Close() { ix.server.Close() }
+
 // URL is that of the simple index, without a user.
 func (ix *Index) URL() string { return ix.server.URL + "/simple/" }
 
