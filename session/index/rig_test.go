@@ -20,7 +20,7 @@ import (
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
 const patience = 20 * time.Second
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -29,7 +29,7 @@ func within(t *testing.T) context.Context {
 
 // gateway is an index of ours over another one, with one installation admitted.
 type gateway struct {
-	*testing.T
+	testing.TB
 	ix      *index.Index
 	socket  string
 	token   string
@@ -37,7 +37,7 @@ type gateway struct {
 	client  *http.Client
 }
 
-func newGateway(t *testing.T, from *indextest.Index, changes ...func(*index.Config)) *gateway {
+func newGateway(t testing.TB, from *indextest.Index, changes ...func(*index.Config)) *gateway {
 	t.Helper()
 	cfg := index.Config{URL: from.URL(), CacheDir: filepath.Join(t.TempDir(), "cache"), Proxy: noProxy, Timeout: patience}
 	for _, change := range changes {
@@ -47,7 +47,7 @@ func newGateway(t *testing.T, from *indextest.Index, changes ...func(*index.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{T: t, ix: ix, socket: filepath.Join(t.TempDir(), "index.sock")}
+	g := &gateway{TB: t, ix: ix, socket: filepath.Join(t.TempDir(), "index.sock")}
 	l, err := net.Listen("unix", g.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func (g *gateway) get(path string, header ...string) (status int, body string, e
 
 func (g *gateway) fetch(path string, header ...string) (status int, body string, err error) {
 	g.Helper()
-	r, err := http.NewRequestWithContext(within(g.T), http.MethodGet, "http://"+index.Name+path, nil)
+	r, err := http.NewRequestWithContext(within(g.TB), http.MethodGet, "http://"+index.Name+path, nil)
 	if err != nil {
 		g.Fatal(err)
 	}
