@@ -66,6 +66,8 @@ def canonical(name: str) -> str:
 
 def check(requirements: list[str]) -> list[str]:
     """The requirements, each of which is a name of the index with versions at most."""
+    if not requirements:
+        raise SystemExit(f"no package is named; {UNCHANGED}")
     for text in requirements:
         match = REQUIREMENT.fullmatch(text.strip())
         if match is None or match[1].lower().endswith(ARCHIVES):
@@ -191,11 +193,12 @@ class Programs:
         self.order = order
         index = urllib.parse.urlsplit(order["index"])
         self.root = order["index"].rpartition("/simple")[0]  # of all that the gateway answers
+        self.token = "/" + self.root.rpartition("/")[2]
         self.folder = os.path.join(os.getcwd(), "tmp")
         self.shown: set[str] = set()
         self.log: collections.deque[str] | None = None  # of a failed build, while it is told
         self.left_out = 0
-        self.errors: list[str] = []
+        self.errors: collections.deque[str] = collections.deque(maxlen=20)
         self.subject = ""  # what was looked at last
         os.makedirs(os.path.join(self.folder, "home"))
         kept = {k: v for k, v in os.environ.items() if not k.upper().startswith(("PYTHON", "PIP_", "UV_", "VIRTUAL_ENV"))}
@@ -236,7 +239,7 @@ class Programs:
         return process.returncode, lines
 
     def show(self, line: str, again: bool) -> None:
-        line = line.replace(self.root, "").rstrip()
+        line = line.replace(self.root, "").replace(self.token, "").rstrip()
         if self.log is not None:
             self.left_out += len(self.log) == BUILD_LINES
             self.log.append(line)
@@ -253,7 +256,8 @@ class Programs:
             return
         if again and (word in ("Collecting", "Requirement", "Using", "Obtaining") or line in self.shown):
             return
-        self.shown.add(line)
+        if len(self.shown) < MOST_LINES:
+            self.shown.add(line)
         if re.search(r"\[\d+ lines of output\]$", line):
             self.log, self.left_out = collections.deque(maxlen=BUILD_LINES), 0
         if not self.order["quiet"] or line.startswith("ERROR:"):
@@ -436,11 +440,8 @@ def environment_has(name: str) -> str | None:
     """The version of a distribution that the environment itself has."""
     present = os.path.realpath(PRESENT)
     paths = [p for p in sys.path if p and not os.path.realpath(p).startswith(present)]
-    for one in importlib.metadata.distributions(path=paths):
-        with contextlib.suppress(Exception):
-            if canonical(one.metadata["Name"]) == name:
-                return str(one.version)
-    return None
+    one = next(iter(importlib.metadata.distributions(name=name, path=paths)), None)
+    return one and str(one.version)
 
 
 def install(order: dict) -> None:

@@ -22,7 +22,6 @@ type admission struct {
 	mu      sync.Mutex
 	ended   bool
 	work    sync.WaitGroup // its requests
-	refused []string
 	reasons []string
 }
 
@@ -59,7 +58,7 @@ func (a *admission) end() {
 	a.work.Wait()
 }
 
-// tell keeps a reason.
+// tell keeps a reason why something was not to be had, for who asks for the reasons.
 func (a *admission) tell(reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -68,22 +67,8 @@ func (a *admission) tell(reason string) {
 	}
 }
 
-func (a *admission) refuse(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.refused) < maxReasons && !slices.Contains(a.refused, name) {
-		a.refused = append(a.refused, name)
-	}
-}
-
 func (a *admission) told() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.reasons)
-}
-
-func (a *admission) refusedNames() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.refused)
 }

@@ -174,22 +174,6 @@ func (ix *Index) Admit() (token string, release func()) {
 // URL is where the installation with a token finds the index.
 func URL(token string) string { return "http://" + Name + "/" + token + "/simple/" }
 
-// Refused are the projects that the lists kept from the installation with a token, in the order of its requests.
-func (ix *Index) Refused(token string) []string {
-	if a := ix.admission(token); a != nil {
-		return a.refusedNames()
-	}
-	return nil
-}
-
-// Reasons are sentences about what an installation could not have, at most some of them, each once.
-func (ix *Index) Reasons(token string) []string {
-	if a := ix.admission(token); a != nil {
-		return a.told()
-	}
-	return nil
-}
-
 func (ix *Index) admission(token string) *admission {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

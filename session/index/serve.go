@@ -66,7 +66,6 @@ func (ix *Index) project(ctx context.Context, w http.ResponseWriter, a *admissio
 		return nil
 	}
 	if why := ix.lists.refuses(project); why != "" {
-		a.refuse(project)
 		a.tell(why)
 		http.Error(w, why, http.StatusForbidden)
 		return nil
