@@ -184,14 +184,25 @@ func (i *installers) prints(code, want string) {
 	}
 }
 
-// eachPython runs a test with the system's Python, which Debian keeps others from installing into, with a virtual
-// environment, and with the Python of the path where that is another one.
-func eachPython(t *testing.T, test func(t *testing.T, python string)) {
-	const system = "/usr/bin/python3"
+const system = "/usr/bin/python3"
+
+// eachPip runs a test with the system's Python, which Debian keeps others from installing into, and with the Python of the
+// path where that is another one.
+func eachPip(t *testing.T, test func(t *testing.T, python string)) {
 	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", system, out)
 	}
 	t.Run("system", func(t *testing.T) { t.Parallel(); test(t, system) })
+	const described = "import pip, sys; assert sys.version_info >= (3, 11); print(sys.executable)"
+	out, err := exec.Command("python3", "-c", described).Output()
+	if python := strings.TrimSpace(string(out)); err == nil && python != system {
+		t.Run("path", func(t *testing.T) { t.Parallel(); test(t, python) })
+	}
+}
+
+// eachPython is eachPip with a virtual environment too.
+func eachPython(t *testing.T, test func(t *testing.T, python string)) {
+	eachPip(t, test)
 	t.Run("venv", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "venv")
@@ -200,11 +211,6 @@ func eachPython(t *testing.T, test func(t *testing.T, python string)) {
 		}
 		test(t, filepath.Join(dir, "bin", "python3"))
 	})
-	const described = "import pip, sys; assert sys.version_info >= (3, 11); print(sys.executable)"
-	out, err := exec.Command("python3", "-c", described).Output()
-	if python := strings.TrimSpace(string(out)); err == nil && python != system {
-		t.Run("path", func(t *testing.T) { t.Parallel(); test(t, python) })
-	}
 }
 
 func TestInstallersMakeLayers(t *testing.T) {
@@ -256,7 +262,7 @@ func TestInstallersMakeLayers(t *testing.T) {
 }
 
 func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
-	eachPython(t, func(t *testing.T, python string) {
+	eachPip(t, func(t *testing.T, python string) {
 		from := indextest.Standard(t)
 		i := newInstallers(t, python, from, func(c *index.Config) { c.Deny, c.FileBytes = []string{"secret"}, 50_000 })
 		i.ok(order{Requirements: []string{"parcel"}})

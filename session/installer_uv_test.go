@@ -36,11 +36,10 @@ func (i *installers) withUv(script string) (asked string) {
 
 func TestInstallersUseUvWhereItIs(t *testing.T) {
 	t.Parallel()
-	const python = "/usr/bin/python3"
-	if out, err := exec.Command(python, "-c", "import pip").CombinedOutput(); err != nil {
-		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", python, out)
+	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
+		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", system, out)
 	}
-	i := newInstallers(t, python, indextest.Standard(t))
+	i := newInstallers(t, system, indextest.Standard(t))
 	log := i.withUv(uvWords)
 	i.ok(order{Requirements: []string{"greet>=1"}})
 	i.prints("import greet, parcel; print(greet.__version__, parcel.__version__)", "2.0 1.5")
