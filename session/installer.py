@@ -57,6 +57,7 @@ DULL = re.compile(
     r"\s*(Looking in|Would install|Successfully|Created wheel|Stored in directory|note: |hint: |\[notice\]|DEPRECATION: )"
     r"|.*: finished with status 'done'|\s*ERROR: .*HTTP error|.*See above for output"
 )
+BUILD_FAILED = re.compile("did not run successfully|Failed building|Failed to build|metadata-generation-failed|build backend")
 ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".egg")
 
 
@@ -266,7 +267,7 @@ class Programs:
     def end_log(self) -> None:
         """Shows the last lines of what a failed build said: the first ones are many, and of little use."""
         lines, self.log = self.log or (), None
-        if lines and not self.order["quiet"]:
+        if lines:
             print(*([f"      [{self.left_out} lines are left out]"] if self.left_out else []), *lines, sep="\n", flush=True)
 
     def reasons(self) -> list[str]:
@@ -285,23 +286,23 @@ class Programs:
         if status < 0:
             return SystemExit(f"the installer was ended by {signal.Signals(-status).name}, as one is that takes more memory "
                               f"than the session may; raise limits.memory_bytes; {UNCHANGED}")  # fmt: skip
-        if reasons := self.reasons():
-            return SystemExit("; ".join([*reasons[:4], UNCHANGED]))
-        if match := re.search(rf"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", text):
-            asked = match[1].replace(self.root, "")
-            there = [one for one in match[2].split(", ") if one and one != "none"]
-            if not there:
-                return SystemExit(f"{asked}: the package index has no file of it that {PYTHON} can use; {UNCHANGED}")
-            few = ", ".join((["…"] if len(there) > 10 else []) + there[-10:])
-            return SystemExit(f"{asked}: there is no such version for {PYTHON}; there are {few}; {UNCHANGED}")
-        if "conflicting dependencies" in text or "ResolutionImpossible" in text or "No solution found" in text:
-            return SystemExit(f"{', '.join(requirements)} cannot be installed together: what they need excludes each other, as "
-                              f"is said above; ask for other versions; {UNCHANGED}")  # fmt: skip
-        if match := re.search(rf"Failed building wheel for ({NAME})|Failed to build `?({NAME})", text):
-            self.subject = match[1] or match[2]
-        if re.search("did not run successfully|Failed building|Failed to build|metadata-generation-failed|build backend", text):
+        if BUILD_FAILED.search(text) and "install build dependencies did not run" not in text:
+            if match := re.search(rf"Failed building wheel for ({NAME})|Failed to build `?({NAME})", text):
+                self.subject = match[1] or match[2]
             return SystemExit(f"{self.subject} could not be built; what its build said is above; ask for a version that has "
                               f"a wheel for {PYTHON}, or for another package; {UNCHANGED}")  # fmt: skip
+        said = self.reasons()[:4]
+        if "conflicting dependencies" in text or "ResolutionImpossible" in text or "No solution found" in text and not said:
+            said.append(f"{', '.join(requirements)} cannot be installed together: what they need excludes each other, as is "
+                        "said above; ask for other versions")  # fmt: skip
+        if said:
+            return SystemExit("; ".join([*said, UNCHANGED]))
+        if match := re.search(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", text):
+            there = [one for one in match[2].split(", ") if one and one != "none"]
+            if not there:
+                return SystemExit(f"{match[1]}: the package index has no file of it that {PYTHON} can use; {UNCHANGED}")
+            few = ", ".join((["…"] if len(there) > 10 else []) + there[-10:])
+            return SystemExit(f"{match[1]}: there is no such version for {PYTHON}; there are {few}; {UNCHANGED}")
         why = self.errors[-1] if self.errors else f"the installer ended with status {status}"
         if why == "Exception:":
             why = f"the environment's pip has failed: {lines[-1].strip()}"

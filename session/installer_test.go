@@ -261,6 +261,21 @@ func TestInstallersMakeLayers(t *testing.T) {
 	})
 }
 
+func TestManyPackagesCanBeFollowed(t *testing.T) {
+	t.Parallel()
+	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
+		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", system, out)
+	}
+	i := newInstallers(t, system, indextest.Standard(t))
+	out := i.ok(order{Requirements: []string{"bundle"}})
+	if downloads := strings.Count(out, "  Downloading part_"); downloads != 20 || strings.Count(out, "\n") > 45 {
+		t.Errorf("%d downloads are shown:\n%s", downloads, out)
+	}
+	if out := i.ok(order{Requirements: []string{"bundle"}, Reinstall: true, Quiet: true}); strings.Count(out, "\n") != 1 {
+		t.Errorf("quietly it says\n%s", out)
+	}
+}
+
 func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 	eachPip(t, func(t *testing.T, python string) {
 		from := indextest.Standard(t)
@@ -274,7 +289,10 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 		i.fails(order{Requirements: []string{"huge"}}, "is bigger than")
 		i.fails(order{Requirements: []string{"elsewhere"}}, "is not part of the public network")
 		i.fails(order{Requirements: []string{"old-parcel", "greet==2.0"}}, "cannot be installed together")
-		i.fails(order{Requirements: []string{"torn"}}, "torn could not be built")
+		out := i.fails(order{Requirements: []string{"torn"}}, "torn could not be built")
+		if !strings.Contains(out, "the paper is torn") || !strings.Contains(out, "crack 999") || strings.Contains(out, "crack 500") {
+			t.Errorf("of its build is shown\n%s", out)
+		}
 		for _, bad := range []string{"./greet", "greet @ http://x/y.whl", "-r x", "--index-url=x", "git+https://x/y", "greet-1.0.whl", "", "a\nb"} {
 			i.fails(order{Requirements: []string{bad}}, "is no name of a package")
 		}

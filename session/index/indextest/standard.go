@@ -27,6 +27,7 @@ const HugeBytes = 96 << 20
 //	recalled      1.0, and 1.1, which is yanked
 //	future        1.0, and 2.0, which needs Python 4
 //	secret        1.0, for lists of names; needs-secret 1.0 depends on it
+//	bundle        1.0, which needs part-1 to part-20
 //	missing-part  1.0, which needs a project that is not there
 func Standard(t testing.TB) *Index {
 	t.Helper()
@@ -46,7 +47,7 @@ func Standard(t testing.TB) *Index {
 	ix.Add("numpy", module("numpy", "99.0"))
 	ix.Add(Backend, backend())
 	ix.Add("paper", Built("paper", "1.0", "paper", "__version__ = '1.0'\n", ""))
-	ix.Add("torn", Built("torn", "1.0", "torn", "", "raise SystemExit('the paper is torn')"))
+	ix.Add("torn", Built("torn", "1.0", "torn", "", "for i in range(1000): print('crack', i)\nraise SystemExit('the paper is torn')"))
 	ix.Add("trojan", trojan())
 	ix.Add("huge", huge())
 	ix.Add("wrong-hash", withHash(module("wrong-hash", "1.0"), strings.Repeat("0", 64)))
@@ -67,6 +68,12 @@ func Standard(t testing.TB) *Index {
 		Files: map[string]string{"future.py": ""}}.File())
 	ix.Add("secret", module("secret", "1.0"))
 	ix.Add("needs-secret", module("needs-secret", "1.0", "secret"))
+	parts := make([]string, 20)
+	for i := range parts {
+		parts[i] = fmt.Sprint("part-", i+1)
+		ix.Add(parts[i], module(parts[i], "1.0"))
+	}
+	ix.Add("bundle", module("bundle", "1.0", parts...))
 	ix.Add("missing-part", module("missing-part", "1.0", "is-nowhere"))
 	return ix
 }
