@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -10,8 +11,8 @@ import (
 // Bounds of a change of packages, and of what is said about it.
 const (
 	MaxRequirements   = 200
-	MaxRequirementLen = 1 << 10 // bytes
-	maxInstallText    = 64 << 10
+	MaxRequirementLen = 1 << 10  // bytes
+	maxInstallText    = 64 << 10 // in one frame
 	// maxStandstills is for how many installations of one execution its clock stands still: else a cell could ask again
 	// and again, and go on in its threads for ever.
 	maxStandstills = 16
@@ -102,8 +103,8 @@ func (f *fields) requirements(name string) (list []string) {
 	return list
 }
 
-// InstallOutput shows whoever waits for an installation what its installer printed. It does not wait for the kernel;
-// it is ErrNoInstallPending where that request is not open.
+// InstallOutput shows whoever waits for an installation what its installer printed. It is ErrNoInstallPending where that
+// request is not open. It does not wait for the kernel: on any other error that does not read, and the text is lost.
 func (h *Host) InstallOutput(key Key, requestID, text string) error {
 	k := h.kernel(key)
 	if k == nil {
@@ -114,7 +115,14 @@ func (h *Host) InstallOutput(key Key, requestID, text string) error {
 	if err := k.installs(requestID); err != nil {
 		return err
 	}
-	return k.frames.send(installOutputOut{"install_output", requestID, truncate(text, maxInstallText)})
+	for text = strings.ToValidUTF8(text, "\uFFFD"); text != ""; {
+		piece := truncate(text, maxInstallText)
+		if err := k.frames.send(installOutputOut{"install_output", requestID, piece}); err != nil {
+			return err
+		}
+		text = text[len(piece):]
+	}
+	return nil
 }
 
 // Installed answers the request of that id, else it is ErrNoInstallPending. On any other error the request is closed

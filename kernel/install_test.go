@@ -84,6 +84,22 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+func TestLongOutputOfAnInstallerIsWhole(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(install))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.until(is[kernel.InstallRequest])
+	long := strings.Repeat("ß", 70<<10)
+	if err := r.host.InstallOutput(r.key, one, "a"+long+"\xff\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(r.untilFinished(), "stdout"); got != "a"+long+"\ufffd\n" {
+		t.Errorf("%d bytes of %d", len(got), len(long)+5)
+	}
+}
+
 func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
