@@ -18,6 +18,7 @@ _PLACE = "/current/lib/python{0.major}.{0.minor}/site-packages"
 _LONGEST = 8 << 20  # bytes that are read of a list of files
 _SITE = ("site-packages", "dist-packages")
 
+_site: object = None  # the module: what imports it in another thread would have to change sys.path for all
 folder = ""  # of the session's packages, or "" where there is none; it may be missing
 _of_kernel: frozenset[str] = frozenset()  # modules that this kernel itself needs
 _done: dict[str, bytes] = {}  # what was in the .pth files that were followed, by name
@@ -31,9 +32,10 @@ def keep(names: set[str]) -> None:
 
 def begin(packages: str) -> None:
     """Puts the folder on the path, and follows what it has .pth files for. They run code of the session."""
-    global folder
+    global folder, _site
     if not packages:
         return
+    _site = load("site")
     folder = packages + _PLACE.format(sys.version_info)
     if folder not in sys.path:
         place = next((i for i, path in enumerate(sys.path) if path.endswith(_SITE)), len(sys.path))
@@ -47,10 +49,11 @@ def begin(packages: str) -> None:
 
 def renew() -> None:
     """Has the next import look at the folder anew."""
-    try:
-        load("importlib").invalidate_caches()
-    except Exception:
-        pass  # a finder of the user's
+    for finder in list(sys.meta_path):
+        try:
+            finder.invalidate_caches()
+        except Exception:
+            pass  # it has none, or is the user's
     _follow_paths()
 
 
@@ -136,7 +139,7 @@ def _follow_paths() -> None:
             content = _content(f"{folder}/{name}")
             if _done.get(name) != content:
                 _done[name] = content
-                load("site").addpackage(folder, name, None)
+                _site.addpackage(folder, name, None)
         except KeyboardInterrupt:
             raise
         except BaseException:

@@ -64,7 +64,8 @@ class Change:
 
 
 def change_of(fields: object) -> Change:
-    """The change that another program asks for. Raises Refused where it is none."""
+    """The change that another program asks for, which has seen to what the requirements say. Raises Refused where it is
+    none."""
     change = Change()
     if type(fields) is not dict or set(fields) != set(Change.__slots__):
         raise Refused("this is no request for packages")
@@ -74,7 +75,7 @@ def change_of(fields: object) -> Change:
         setattr(change, name, value)
     if any(type(text) is not str for text in change.requirements):
         raise Refused("a requirement is a text")
-    _check_all(change)
+    _check_sizes(change)
     return change
 
 
@@ -102,7 +103,9 @@ def parse(words: list[str]) -> Change | None:
         return None
     if not change.requirements:
         raise Refused(f"pip {command} needs the name of a package: pip {command} NAME")
-    _check_all(change)
+    _check_sizes(change)
+    for text in change.requirements:
+        _check(text, change.remove)
     return change
 
 
@@ -143,16 +146,15 @@ def _next(name: str, rest: Iterator[str]) -> str:
     return value
 
 
-def _check_all(change: Change) -> None:
+def _check_sizes(change: Change) -> None:
     if not 0 < len(change.requirements) <= MOST:
         raise Refused(f"{len(change.requirements)} requirements; there may be 1 to {MOST} at a time")
     for text in change.requirements:
-        _check(text, change.remove)
+        if not 0 < len(text.encode("utf-8", "surrogatepass")) <= LONGEST:
+            raise Refused(f"a requirement has 1 to {LONGEST} bytes")
 
 
 def _check(text: str, remove: bool) -> None:
-    if len(text.encode("utf-8", "surrogatepass")) > LONGEST:
-        raise Refused(f"a requirement is longer than {LONGEST} bytes")
     match = load("re").fullmatch(_NAME if remove else _PATTERN, text)
     if match is not None and not text.lower().endswith(_ARCHIVES):
         return

@@ -21,6 +21,7 @@ from talaria_runner import frames
 from talaria_runner.descriptors import Descriptors, write_all
 from talaria_runner.installs import Installation, InstallError, Installs
 from talaria_runner.interrupts import Interrupts
+from talaria_runner.piparguments import Refused, change_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,8 +123,6 @@ class Programs:
             self._leave()
 
     def _obey(self, path: str, answer: _Answer) -> None:
-        from talaria_runner.piparguments import Refused, change_of
-
         try:
             request = frames.decode(_content(path))
             if request.get("prefix") not in ("", sys.prefix):

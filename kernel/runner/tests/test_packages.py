@@ -5,6 +5,7 @@ import time
 import unittest
 
 from talaria_runner.piparguments import Refused, change_of, parse
+from tests.host import ENGINE
 from tests.packages import VERSION, PackagesCase
 
 _ALL = {"remove": False, "upgrade": False, "reinstall": False, "no_deps": False, "pre": False, "quiet": False}
@@ -119,6 +120,18 @@ class Installing(PackagesCase):
                 for word in words:
                     self.assertIn(word.strip("'"), error["evalue"])
         self.assertEqual(self.runner.installs, [])
+
+
+@unittest.skipUnless(ENGINE == "ipython", "this is of IPython's engine")
+class OfTheKernel(PackagesCase):
+    def test_packages_are_said_to_stay_what_they_are(self) -> None:
+        self.packages.files = {
+            "traitlets/__init__.py": "__version__ = '99'\n", "traitlets-99.dist-info/RECORD": "traitlets/__init__.py,,\n",
+        }  # fmt: skip
+        self.packages.changed = [{"name": "traitlets", "version": "99"}]
+        self.assertRegex(self.cell("%pip install -U traitlets").stdout,
+                         r"^traitlets \S+ is loaded as a part of this kernel, which goes on using it; 99 is for other processes\n")
+        self.assertNotIn("99", self.cell("import traitlets; traitlets.__version__").text)
 
 
 class Off(PackagesCase):
@@ -252,7 +265,7 @@ ask(None, lambda path: os.symlink("/dev/null", path))
 print([ask(r) for r in (None, "", "[]", "{", "x" * 600000, "[" * 5000)])
 for change in (None, [], {}, {"requirements": ["x"]}, dict(good["change"], requirements="x"), dict(good["change"], quiet=1),
                dict(good["change"], requirements=[1]), dict(good["change"], requirements=["x"] * 300),
-               dict(good["change"], requirements=["-e x"]), dict(good["change"], requirements=["x" * 2000])):
+               dict(good["change"], requirements=[""]), dict(good["change"], requirements=["x" * 2000])):
     print(ask(dict(good, change=change)), end="")
 print(ask(good).count("Collecting"))
 """ % ({k: v for k, v in _ALL.items()},)
@@ -260,7 +273,8 @@ print(ask(good).count("Collecting"))
         self.assertEqual(lines[0], str([""] * 6))
         self.assertTrue(all('"error"' in line for line in lines[1:11]), lines)
         self.assertEqual(lines[11:], ["1"])
-        self.assertEqual([f["requirements"] for f in self.runner.installs], [["x"]])
+        asked = [f["requirements"] for f in self.runner.installs if f["type"] == "install"]
+        self.assertEqual(asked, [["x"]])
 
     def test_may_be_run_a_few_times_at_once(self) -> None:
         self.runner.installer = lambda frame: None
