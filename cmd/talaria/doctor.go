@@ -83,7 +83,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 		findings = append(findings, kernel.Finding{
 			Name: "environment " + w.Name, OK: true,
 			Detail: fmt.Sprintf("Python %s at %s; %s", env.Version, env.Python, first(strings.Join(env.Modules, ", "), "no data libraries")),
-		})
+		}, c.Packages.finding(ctx, env))
 	}
 	held, holds := diskFindings(ctx, c)
 	fit = fit && holds

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,31 @@ func (p packages) check() error {
 	}
 	_, err := index.New(p.config(first(p.Index, "http://to.be.asked/"), "", "unused"))
 	return err
+}
+
+// finding tells whether sessions of an environment can install packages, and from where, without credentials.
+func (p packages) finding(ctx context.Context, env kernel.Environment) kernel.Finding {
+	f := kernel.Finding{Name: "packages in " + env.Name, OK: true}
+	if !p.Enabled {
+		f.Detail = "switched off (packages.enabled)"
+		return f
+	}
+	from, err := kernel.PackageIndex(ctx, env)
+	switch {
+	case errors.Is(err, kernel.ErrNoPip):
+		f.OK, f.Detail, f.Remedy = false, "sessions cannot install any: no pip", "install it there (on Debian: apt-get install python3-pip)"
+		return f
+	case p.Index != "":
+		from = p.Index
+	case err != nil:
+		f.OK, f.Detail, f.Remedy = false, err.Error(), "configure packages.index"
+		return f
+	}
+	f.Detail = "sessions install them from an index"
+	if u, err := url.Parse(from); err == nil {
+		f.Detail = "sessions install them from " + u.Host
+	}
+	return f
 }
 
 // config is what the index at an address is given.
