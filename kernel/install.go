@@ -103,8 +103,9 @@ func (f *fields) requirements(name string) (list []string) {
 	return list
 }
 
-// InstallOutput shows whoever waits for an installation what its installer printed. It is ErrNoInstallPending where that
-// request is not open. It does not wait for the kernel: on any other error that does not read, and the text is lost.
+// InstallOutput shows whoever waits for an installation what its installer printed. It is ErrNoInstallPending where
+// that request is not open. It does not wait for the kernel: on any other error that does not read, and the text is
+// lost.
 func (h *Host) InstallOutput(key Key, requestID, text string) error {
 	k := h.kernel(key)
 	if k == nil {

@@ -78,7 +78,8 @@ func (h *hosted) answer(asked kernel.InstallRequest, result kernel.InstallResult
 // installsThroughItsHost has a kernel ask its host for packages in all ways that there are.
 func installsThroughItsHost(t *testing.T, r *rig) {
 	spec := r.newSpec(t)
-	h := &hosted{T: t, host: kernel.NewHost(kernel.HostConfig{Backend: r.backend, Pool: -1}), key: kernel.Key{Session: "s", Generation: 1}}
+	host := kernel.NewHost(kernel.HostConfig{Backend: r.backend, Pool: -1})
+	h := &hosted{T: t, host: host, key: kernel.Key{Session: "s", Generation: 1}}
 	defer func() {
 		if err := h.host.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -101,7 +102,8 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 	h.execute("e2", "!pip install newcomer\nprint(_exit_code)")
 	h.answer(h.asked("e2"), kernel.InstallResult{Error: "there is none"})
 	end, text := h.finished() // of its two streams one may come before the other
-	if said := strings.Replace(text, "ERROR: there is none\n", "", 1); end.Status != kernel.OK || said == text || said != "Collecting newcomer\n1\n" {
+	said := strings.Replace(text, "ERROR: there is none\n", "", 1)
+	if end.Status != kernel.OK || said == text || said != "Collecting newcomer\n1\n" {
 		t.Errorf("a command that fails: %+v, %q", end, text)
 	}
 

@@ -60,7 +60,8 @@ func programsAskForPackages(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	k := runner(t, s)
 	for _, command := range []string{`["pip", "install", "a"]`, `[sys.executable, "-m", "pip", "install", "a"]`} {
-		k.send(`import subprocess, sys; r = subprocess.run(` + command + `, capture_output=True, text=True); print(r.returncode, r.stdout, r.stderr)`)
+		k.send(`import subprocess, sys; r = subprocess.run(` + command + `, capture_output=True, text=True)
+print(r.returncode, r.stdout, r.stderr)`)
 		k.install(t, "e1", "")
 		if got := k.ends(); got != "0 Collecting a" {
 			t.Errorf("%s printed %q", command, got)

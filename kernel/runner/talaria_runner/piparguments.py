@@ -80,8 +80,8 @@ def change_of(fields: object) -> Change:
 
 
 def parse(words: list[str]) -> Change | None:
-    """What the arguments of pip ask for; None where they ask for nothing that pip in this environment cannot do by itself.
-    Raises Refused."""
+    """What the arguments of pip ask for; None where the pip of the environment can do that by itself. Raises
+    Refused."""
     change = Change()
     command = ""
     rest = iter(words)

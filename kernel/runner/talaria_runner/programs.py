@@ -1,7 +1,7 @@
 """The program pip, as other processes of the session run it, asks here. Its way is a folder with a named pipe that it
 writes an id to. Beside that, ID.request is a file with what it wants, and ID.answer is a named pipe of its own for what
-it gets: lines of JSON, {"text":…} any number of times, then {"error":…} or {"local":true}, which has it run the pip of
-the environment. There may be no sockets here.
+it gets: lines of JSON, {"text":…} any number of times, then {"error":…}, or {"local":true}, which has it run the pip
+of the environment. There may be no sockets here.
 
 Whatever is in the folder may come from anybody inside, and so from code of the user.
 """
@@ -55,7 +55,7 @@ class Programs:
         self._served = 0
 
     def begin(self, folder: str) -> None:
-        """Opens the way, where there is a folder for it. Without one, or where it cannot be, programs are told nothing."""
+        """Opens the way, where there is a folder for it. Without a way programs find nobody to ask."""
         if not folder:
             return
         try:

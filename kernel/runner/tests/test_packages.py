@@ -130,7 +130,7 @@ class OfTheKernel(PackagesCase):
         }  # fmt: skip
         self.packages.changed = [{"name": "traitlets", "version": "99"}]
         self.assertRegex(self.cell("%pip install -U traitlets").stdout,
-                         r"^traitlets \S+ is loaded as a part of this kernel, which goes on using it; 99 is for other processes\n")
+                         r"^traitlets \S+ is a part of this kernel, which goes on using it; 99 is for other processes\n")
         self.assertNotIn("99", self.cell("import traitlets; traitlets.__version__").text)
 
 

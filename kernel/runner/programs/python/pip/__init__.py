@@ -1,10 +1,13 @@
 """pip, as the processes of a session find it. All of it is the pip of the environment, but for what python -m pip runs."""
 
+from __future__ import annotations
+
 import os
 import sys
 
 
-def _find():
+def _find() -> object:
+    """Where the other pip is, or None."""
     from importlib.machinery import PathFinder
 
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,17 +1,23 @@
 """The program pip of a session: it has the kernel install and remove packages. For all else it is the pip of the
 environment. talaria_runner.programs says how the two talk."""
 
+from __future__ import annotations
+
 import json
 import os
 import select
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _PROGRAMS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _NO_WAY = "the kernel of this session cannot be asked for packages from here; use %pip install NAME in a cell"
 _GONE = "the kernel of this session has ended, and the installation with it"
 
 
-def main(words):
+def main(words: list[str]) -> int:
     sys.path.insert(0, os.path.dirname(_PROGRAMS))
     from talaria_runner.piparguments import Refused, parse
 
@@ -30,8 +36,8 @@ def main(words):
         return 130
 
 
-def _ask(words, change):
-    folder = os.environ["TALARIA_INSTALLS"] if "TALARIA_INSTALLS" in os.environ else "/"
+def _ask(words: list[str], change: dict[str, object]) -> int:
+    folder = os.environ.get("TALARIA_INSTALLS", "/nowhere")
     name = f"{folder}/{os.urandom(16).hex()}"
     asks = os.open(folder + "/asks", os.O_WRONLY | os.O_NONBLOCK)
     # Which pip is meant: of a program it is the session's, of a module that of whoever runs it.
@@ -49,7 +55,7 @@ def _ask(words, change):
                 os.unlink(path)
 
 
-def _follow(answer, words):
+def _follow(answer: int, words: list[str]) -> int:
     rest = b""
     poll = select.poll()
     poll.register(answer, select.POLLIN)
@@ -71,7 +77,7 @@ def _follow(answer, words):
                 return 0
 
 
-def _run_other(words):
+def _run_other(words: list[str]) -> NoReturn:
     """Becomes the pip of the environment."""
     environment = dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
     paths = environment.get("PYTHONPATH", "").split(":")
@@ -82,7 +88,7 @@ def _run_other(words):
     os.execve(sys.executable, [sys.executable, "-m", "pip", *words], environment)
 
 
-def _fail(text):
+def _fail(text: str) -> int:
     print(f"ERROR: {text}", file=sys.stderr)
     return 1
 
