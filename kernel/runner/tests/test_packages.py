@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 import unittest
 
 from talaria_runner.piparguments import Refused, change_of, parse
@@ -285,13 +284,11 @@ print(ask(good).count("Collecting"))
         self.assertLessEqual(sum(f["type"] == "install" for f in self.runner.installs), 8)
 
     def test_survives_a_kernel_that_closes_what_is_not_its_own(self) -> None:
-        before = time.process_time()
         self.cell("import os\nfor fd in range(3, 2000):\n    try:\n        t = os.readlink(f'/proc/self/fd/{fd}')\n"
                   "        t.endswith('/asks') and os.close(fd)\n    except OSError:\n        pass")
         self.assertEqual(self.cell("import time; t = time.process_time(); time.sleep(0.2); time.process_time() - t < 0.1").text,
                          "True")
         self.assertIn("%pip install NAME", self.cell("!pip install x").stderr)
-        self.assertLess(time.process_time() - before, 10)
 
 
 class Arguments(unittest.TestCase):
