@@ -40,6 +40,7 @@ export default defineConfig({
         codeSplitting: {
           groups: [
             { name: "codemirror", test: core, priority: 3 },
+            { name: "xterm", test: /node_modules[\\/]@xterm/, priority: 2 },
             { name: "katex", test: /node_modules[\\/]katex/, priority: 2 },
             { name: "prose", test: /node_modules[\\/](marked|dompurify)/, priority: 2 },
             { name: "codemirror-markdown", test: /node_modules[\\/](@codemirror|@lezer)/, priority: 1 },

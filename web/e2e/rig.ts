@@ -170,6 +170,12 @@ export class Tab {
   }
 }
 
+// picture keeps what a test saw, for who wants to look at it: in the folder that TALARIA_PICTURES names.
+export async function picture(page: Page, name: string): Promise<void> {
+  const folder = process.env["TALARIA_PICTURES"];
+  if (folder) await page.screenshot({ path: join(folder, `${name}.png`) });
+}
+
 const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
 
 // faults is what axe finds on a page by the rules of WCAG 2.2 AA.

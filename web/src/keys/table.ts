@@ -72,6 +72,8 @@ export const actions: readonly Action[] = [
   { id: "files", title: "Files", group: "Look", keys: [command("g f")] },
   { id: "variables", title: "Variables", group: "Look", keys: [command("g v")] },
   { id: "timeline", title: "Timeline of runs", group: "Look", keys: [command("g t")] },
+  { id: "terminal", title: "Terminal", group: "Look", keys: [command("g c")], needs: "write" },
+  { id: "terminal-reader", title: "Terminal for a screen reader, on or off", group: "Look", needs: "write" },
   { id: "outline", title: "About this session", group: "Look", keys: [command("g i")] },
   { id: "toggle-output", title: "Fold or unfold the output", group: "Look", keys: [command("o")] },
   { id: "toggle-numbers", title: "Line numbers", group: "Look", keys: [command("Shift-l")] },

@@ -12,6 +12,7 @@ import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Us
 import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
 import { Voice } from "./voice.svelte";
 
@@ -39,6 +40,7 @@ export class Notebook {
   dialog = $state<Dialog>("");
   folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
   readonly voice = new Voice();
+  readonly terminals: Terminals;
   imported = $state.raw<ReadonlyMap<string, Imported>>(new Map());
   filesChanged = $state(0);
   clip = $state.raw<Cell[]>([]);
@@ -70,6 +72,7 @@ export class Notebook {
         conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
       },
     );
+    this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
     this.socket = new SessionSocket(browserHost(id), () => this.intake.seq, {
       hello: (session) => this.hello(session),
       event: (event) => this.intake.add(event),
@@ -85,9 +88,13 @@ export class Notebook {
     this.socket.start();
     void this.loadDocument();
     const { signal } = this.ending;
-    addEventListener("online", () => this.socket.hurry(), { signal });
+    const hurry = () => {
+      this.socket.hurry();
+      this.terminals.hurry();
+    };
+    addEventListener("online", hurry, { signal });
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "visible") this.socket.hurry();
+      if (document.visibilityState === "visible") hurry();
       else void this.sync.save();
     }, { signal });
     addEventListener("beforeunload", (event) => {
@@ -99,6 +106,7 @@ export class Notebook {
     void this.sync.save();
     this.ending.abort();
     this.socket.end();
+    this.terminals.end();
     this.sync.end();
     this.voice.end();
   }
@@ -302,6 +310,12 @@ export class Notebook {
   select(id: string, mode: "command" | "edit" = "command"): void {
     this.selected = id;
     this.mode = mode;
+  }
+
+  // toCells gives the keyboard back to the selected cell.
+  toCells(): void {
+    this.select(this.selected);
+    document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
   }
 
   // step selects the cell that many places further, and tells whether there is one.

@@ -2,12 +2,12 @@
 
 type Theme = "system" | "light" | "dark";
 
-interface Kept { theme: Theme; compact: boolean; numbers: boolean }
+interface Kept { theme: Theme; compact: boolean; numbers: boolean; reader: boolean; terminalHeight: number }
 
 const key = "talaria.look";
 
 function read(): Kept {
-  const kept: Kept = { theme: "system", compact: false, numbers: false };
+  const kept: Kept = { theme: "system", compact: false, numbers: false, reader: false, terminalHeight: 320 };
   try {
     return { ...kept, ...(JSON.parse(localStorage.getItem(key) ?? "{}") as Partial<Kept>) };
   } catch {
@@ -21,6 +21,8 @@ class Settings {
   theme = $state<Theme>("system");
   compact = $state(false);
   numbers = $state(false);
+  reader = $state(false); // terminals are read out
+  terminalHeight = $state(320); // px
   private systemDark = $state(dark.matches);
 
   constructor() {
@@ -40,8 +42,13 @@ class Settings {
     Object.assign(this, part);
     this.apply();
     try {
-      localStorage.setItem(key, JSON.stringify({ theme: this.theme, compact: this.compact, numbers: this.numbers }));
+      localStorage.setItem(key, JSON.stringify(this.kept()));
     } catch { /* it holds for this visit then */ }
+  }
+
+  private kept(): Kept {
+    const { theme, compact, numbers, reader, terminalHeight } = this;
+    return { theme, compact, numbers, reader, terminalHeight };
   }
 
   private apply(): void {
