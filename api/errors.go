@@ -32,6 +32,8 @@ const (
 	CodeNoInputPending     Code = "no_input_pending"
 	CodeNoKernel           Code = "no_kernel"
 	CodeKernelBusy         Code = "kernel_busy"
+	CodeTableGone          Code = "table_gone"
+	CodeNotSortable        Code = "not_sortable"
 	CodeNotAFile           Code = "not_a_file"
 	CodeEventsExpired      Code = "events_expired"
 	CodePreconditionFailed Code = "precondition_failed"
@@ -74,6 +76,8 @@ var statuses = map[Code]int{
 	CodeNeedsReset:         http.StatusConflict,
 	CodeNoInputPending:     http.StatusConflict,
 	CodeNoKernel:           http.StatusConflict,
+	CodeTableGone:          http.StatusConflict,
+	CodeNotSortable:        http.StatusConflict,
 	CodeKernelBusy:         http.StatusConflict,
 	CodeNotAFile:           http.StatusConflict,
 	CodeEventsExpired:      http.StatusGone,

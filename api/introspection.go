@@ -66,3 +66,26 @@ type Variable struct {
 	SizeBytes *int64  `json:"size_bytes,omitzero"`
 	Preview   string  `json:"preview"`
 }
+
+// TableRequest asks for rows of a table that was shown with this table_id, as it is now: Count of them from Offset on, in
+// the order of the columns in Sort, the most important one first. Without Sort it is the table's own order.
+type TableRequest struct {
+	Table  *string     `json:"table"`
+	Sort   []TableSort `json:"sort,omitzero"`
+	Offset *int64      `json:"offset,omitzero"`
+	Count  *int64      `json:"count,omitzero"`
+}
+
+// TableSort is a column by its place in the schema, the index first.
+type TableSort struct {
+	Column     int64 `json:"column"`
+	Descending bool  `json:"descending"`
+}
+
+// TableReply has rows from Offset on, each a list of cells in the order of the schema's fields. They may be fewer than
+// asked for: Total is how many the table has.
+type TableReply struct {
+	Offset int64   `json:"offset"`
+	Total  int64   `json:"total"`
+	Rows   [][]Raw `json:"rows"`
+}

@@ -18,6 +18,10 @@ const (
 	maxVariables   = 1000
 	maxVariableLen = 1 << 10 // bytes of each text of a variable
 	maxDimensions  = 64
+	maxTableRows   = 500
+	maxTableFields = 128
+	maxTableCell   = 4 << 10 // bytes of JSON
+	maxTableBytes  = 1 << 20 // of all cells
 )
 
 // answerFrame is the runner's answer to a query.
@@ -50,6 +54,8 @@ func answerOf(kind string, f *fields) frame {
 		v := api.VariablesReply{Items: f.variables("items"), Total: f.count("total")}
 		v.Total = max(v.Total, int64(len(v.Items)))
 		a.Variables = &v
+	case "table_page":
+		a.Table = f.tablePage()
 	default:
 		return nil
 	}

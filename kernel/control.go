@@ -10,6 +10,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"talaria/api"
 )
 
 const (
@@ -150,6 +152,14 @@ type (
 		Code      string `json:"code"`
 		Cursor    int64  `json:"cursor"`
 		Detail    int64  `json:"detail"`
+	}
+	tableOut struct {
+		Type      string          `json:"type"`
+		RequestID string          `json:"request_id"`
+		Table     string          `json:"table"`
+		Sort      []api.TableSort `json:"sort"`
+		Offset    int64           `json:"offset"`
+		Count     int64           `json:"count"`
 	}
 )
 

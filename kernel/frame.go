@@ -441,17 +441,29 @@ func (f *fields) each(name string, do func(jsontext.Value)) {
 		f.fail(name, "not an array")
 		return
 	}
-	d := jsontext.NewDecoder(bytes.NewBuffer(v))
+	if !elements(v, func(value jsontext.Value) bool { do(value); return f.err == nil }) {
+		f.fail(name, "not an array")
+	}
+}
+
+// elements hands on the values of an array until do has had enough, and reports whether it is one so far.
+func elements(array jsontext.Value, do func(jsontext.Value) bool) bool {
+	if array.Kind() != '[' {
+		return false
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(array))
 	_, _ = d.ReadToken()
-	for d.PeekKind() != ']' && f.err == nil {
+	for d.PeekKind() != ']' {
 		value, err := d.ReadValue()
 		if err != nil {
-			f.fail(name, "not an array")
-			return
+			return false
 		}
 		end := int(d.InputOffset())
-		do(v[end-len(value) : end : end])
+		if !do(array[end-len(value) : end : end]) {
+			return true
+		}
 	}
+	return true
 }
 
 // truncate cuts s to at most size bytes and whole runes.

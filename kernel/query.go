@@ -34,14 +34,43 @@ const (
 	QueryInspect    QueryKind = "inspect"
 	QueryIsComplete QueryKind = "is_complete"
 	QueryVariables  QueryKind = "variables"
+	QueryTable      QueryKind = "table"
 )
 
-// Query is a question about the names in a kernel. Cursor is a place in Code, in code points.
+// Query is a question about the names in a kernel, or about a table that it has shown. Cursor is a place in Code, in
+// code points.
 type Query struct {
-	Kind   QueryKind `json:"kind"`
-	Code   string    `json:"code,omitzero"`
-	Cursor int64     `json:"cursor,omitzero"`
-	Detail int64     `json:"detail,omitzero"`
+	Kind   QueryKind   `json:"kind"`
+	Code   string      `json:"code,omitzero"`
+	Cursor int64       `json:"cursor,omitzero"`
+	Detail int64       `json:"detail,omitzero"`
+	Table  *TableQuery `json:"table,omitzero"`
+}
+
+// TableQuery asks for rows of a table in an order. Table is the table_id that was shown with it.
+type TableQuery struct {
+	Table  string          `json:"table"`
+	Sort   []api.TableSort `json:"sort"`
+	Offset int64           `json:"offset"`
+	Count  int64           `json:"count"`
+}
+
+// TableState says whether there is a page.
+type TableState string
+
+// The words of TableState.
+const (
+	TableOK         TableState = "ok"
+	TableGone       TableState = "gone"    // the object does not exist any more, or never did
+	TableChanged    TableState = "changed" // it has other rows or columns
+	TableUnsortable TableState = "unsortable"
+)
+
+// TablePage is a page, if State is TableOK. Reason says why a table cannot be sorted so.
+type TablePage struct {
+	State  TableState     `json:"state"`
+	Reason string         `json:"reason,omitzero"`
+	Page   api.TableReply `json:"page,omitzero"`
 }
 
 // Answer is that to a query: the field of its kind is set.
@@ -50,6 +79,7 @@ type Answer struct {
 	Inspection   *api.InspectReply    `json:"inspection,omitzero"`
 	Completeness *api.IsCompleteReply `json:"completeness,omitzero"`
 	Variables    *api.VariablesReply  `json:"variables,omitzero"`
+	Table        *TablePage           `json:"table,omitzero"`
 }
 
 // kind is that of the queries that it answers.
@@ -61,6 +91,8 @@ func (a Answer) kind() QueryKind {
 		return QueryInspect
 	case a.Completeness != nil:
 		return QueryIsComplete
+	case a.Table != nil:
+		return QueryTable
 	default:
 		return QueryVariables
 	}
@@ -117,7 +149,7 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 	}
 	k.posed++
 	id = strconv.FormatUint(k.posed, 10)
-	if err := k.frames.send(queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}); err != nil {
+	if err := k.frames.send(q.out(id)); err != nil {
 		return "", nil, errors.Join(ErrKernelBusy, err)
 	}
 	asked := query{kind: q.Kind, answered: make(chan Answer, 1)}
@@ -126,6 +158,14 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 	}
 	k.queries[id] = asked
 	return id, asked.answered, nil
+}
+
+// out is the frame that asks the runner.
+func (q Query) out(id string) any {
+	if t := q.Table; q.Kind == QueryTable && t != nil {
+		return tableOut{string(q.Kind), id, t.Table, t.Sort, t.Offset, t.Count}
+	}
+	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
 }
 
 func (k *interpreter) withdraw(id string) {

@@ -31,6 +31,9 @@ func TestQueriesAreAnsweredWhileACellRuns(t *testing.T) {
 				kernel.Answer{Completeness: &api.IsCompleteReply{Status: api.SourceIncomplete, Indent: "    "}}},
 			{kernel.Query{Kind: kernel.QueryVariables}, kernel.Answer{Variables: &api.VariablesReply{
 				Items: []api.Variable{{Name: "x", Type: "int", Preview: "5"}}, Total: 7}}},
+			{kernel.Query{Kind: kernel.QueryTable, Table: &kernel.TableQuery{Table: "t", Offset: 4, Count: 1}},
+				kernel.Answer{Table: &kernel.TablePage{State: kernel.TableOK, Page: api.TableReply{
+					Offset: 4, Total: 9, Rows: [][]api.Raw{{api.Raw("4"), api.Raw(`"a"`), api.Raw("null")}}}}}},
 		} {
 			got, err := r.ask(c.q)
 			if err != nil || !reflect.DeepEqual(got, c.want) {

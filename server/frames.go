@@ -22,6 +22,7 @@ var commands = map[string]command{
 	"inspect":     (*socket).inspect,
 	"is_complete": (*socket).isComplete,
 	"variables":   (*socket).variables,
+	"table":       (*socket).table,
 	"tools":       (*socket).later,
 	"tool_result": (*socket).later,
 	"checkpoint":  (*socket).later,
@@ -30,7 +31,7 @@ var commands = map[string]command{
 
 // questions are the commands that only ask the kernel. They are carried out beside the others, so that an interrupt
 // does not wait for their answers.
-var questions = map[string]bool{"complete": true, "inspect": true, "is_complete": true, "variables": true}
+var questions = map[string]bool{"complete": true, "inspect": true, "is_complete": true, "variables": true, "table": true}
 
 // order is one frame that is to be carried out.
 type order struct {

@@ -78,7 +78,7 @@ func TestASharesSocketTakesPingsOnlyAndEndsWithTheShare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"execute", "interrupt", "reset", "input_reply", "complete", "variables", "checkpoint", "rollback", "tools"} {
+	for _, kind := range []string{"execute", "interrupt", "reset", "input_reply", "complete", "variables", "table", "checkpoint", "rollback", "tools"} {
 		if err := conn.WriteJSON(map[string]string{"type": kind, "id": kind, "code": "1", "value": "x"}); err != nil {
 			t.Fatal(err)
 		}

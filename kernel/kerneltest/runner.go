@@ -47,6 +47,8 @@ type Frame struct {
 	Text       string           `json:"text"`
 	Error      string           `json:"error"`
 	Packages   []kernel.Package `json:"packages"`
+	Table      string           `json:"table"`
+	Offset     int64            `json:"offset"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

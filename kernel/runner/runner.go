@@ -21,6 +21,7 @@
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
 //	{"type":"variables","request_id":QID}
+//	{"type":"table","request_id":QID,"table":REFERENCE,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
 // From the runner (count is never sent back, times and exit codes are the operating system's to tell):
 //
@@ -40,8 +41,9 @@
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
 //	{"type":"completeness","request_id":QID,"status":WORD,"indent":SPACES}
 //	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}
+//	{"type":"table_page","request_id":QID,"state":"ok"|"gone"|"changed"|"unsortable","reason":TEXT,"offset":N,"total":N,"rows":[[CELL,…],…]}
 //
-// The last four answer what the host asks about names, also while a cell runs, and within 200 ms or not at all. Places
+// The last five answer what the host asks about names, also while a cell runs, and within 200 ms or not at all. Places
 // in code are counted in code points.
 //
 // # Marks

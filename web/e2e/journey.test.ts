@@ -211,6 +211,63 @@ describe("a journey with the mouse", () => {
   });
 });
 
+describe("tables", () => {
+  test("sort and page over all rows that Python has, also while a cell runs, and say when they are gone", async () => {
+    const id = await server.session("Tables", [
+      "import pandas as pd\nn = 120_000\ndf = pd.DataFrame({'n': range(n), 'city': [f'c{i * 7919 % n:06}' for i in range(n)], 'o': [[i] for i in range(n)]})\ndf",
+      "print('begun')\nwhile True: pass", "df.drop(columns='o', inplace=True)",
+    ]);
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.ran("c-1");
+    const table = tab.cell("c-1");
+    const first = () => table.locator("tbody tr").first().innerText();
+    const says = (text: string) => table.locator(`.foot >> text=${text}`).waitFor();
+    await says("1–25 of 120,000");
+    await table.locator("role=button[name='Last']").click();
+    await says("119,976–120,000 of 120,000");
+    expect(await first()).toMatch(/^119975\s+119975/);
+    expect(await table.locator("role=button[name='Next']").isDisabled()).toBe(true);
+    await tab.cell("c-2").locator("button.number").click();
+    await tab.cell("c-2").locator(".outputs >> text=begun").waitFor();
+    await table.locator("thead button", { hasText: "city" }).click();
+    await table.locator("tbody tr >> nth=0 >> text=c000000").waitFor();
+    await says("1–25 of 120,000");
+    await table.locator("thead button", { hasText: "city" }).click();
+    await table.locator("tbody tr >> nth=0 >> text=c119999").waitFor();
+    await table.locator("role=button[name='Next']").click();
+    await table.locator("tbody tr >> nth=0 >> text=c119974").waitFor();
+    await says("26–50 of 120,000");
+    await page.click(".topline >> text=Stop");
+    await tab.ran("c-2", "interrupted");
+
+    await table.locator("thead button", { hasText: /^o/ }).click();
+    await table.locator("text=sort it in a cell").waitFor();
+    await says("1–25 of 120,000"); // in their own order again
+    expect(await faults(page)).toEqual([]);
+    await table.locator("role=button[name='CSV']").click();
+    await page.waitForSelector("text=and this saves 100,000 at most");
+    await tab.type("c-1", "small = df.head(1500).iloc[::-1]\nsmall");
+    await tab.cell("c-1").locator("button.number").click();
+    await says("1–25 of 1,500");
+    const [download] = await Promise.all([page.waitForEvent("download"), table.locator("role=button[name='CSV']").click()]);
+    let text = "";
+    for await (const chunk of await download.createReadStream()) text += String(chunk);
+    const lines = text.trim().split("\r\n");
+    expect(lines.length).toBe(1501);
+    expect([lines[1], lines[1500]].map((line) => line?.split(",")[0])).toEqual(["1499", "0"]);
+
+    await tab.type("c-3", "small.drop(columns='o', inplace=True)");
+    await tab.cell("c-3").locator("button.number").click();
+    await tab.ran("c-3");
+    await table.locator("role=button[name='Last']").click();
+    await table.locator("text=This table's data is gone: its object was dropped or changed").waitFor();
+    await says("1,000 here");
+  });
+});
+
 describe("what axe finds", () => {
   for (const colorScheme of ["light", "dark"] as const) {
     test(`nothing, ${colorScheme}, desktop and phone`, async () => {

@@ -61,6 +61,7 @@ class Requests:
             "inspect": self._inspect,
             "is_complete": self._is_complete,
             "variables": self._variables,
+            "table": self._table,
         }
 
     def put(self, kind: str, frame: dict[str, object]) -> None:
@@ -115,6 +116,12 @@ class Requests:
     def _variables(self, frame: dict[str, object], budget: Budget) -> tuple[str, dict[str, object]]:
         listed, total = variables(self._namespace, budget)
         return "variables", {"items": [_fields(variable) for variable in listed], "total": total}
+
+    def _table(self, frame: dict[str, object], budget: Budget) -> tuple[str, dict[str, object]]:
+        from talaria_runner import pages, tables
+
+        sort = [(key["column"], key["descending"]) for key in frame["sort"]]
+        return "table_page", pages.page(frame["table"], sort, frame["offset"], frame["count"], tables.COLUMNS, tables.BYTES)
 
 
 def _fields(variable: Variable) -> dict[str, object]:

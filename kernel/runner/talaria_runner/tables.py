@@ -12,6 +12,7 @@ from sys import modules
 from talaria_runner.cells import Cells, cut, size_of
 from talaria_runner.imports import made_by
 from talaria_runner.outbox import printable
+from talaria_runner.pages import remember
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,7 +205,10 @@ def _of_pandas(pandas: object, value: object, is_frame: bool) -> Bundle:
         cells = _cells(table, column.iloc[: table.shown_rows])
         table.add("values" if label is None and not is_frame else label, (*cells, further))
     unique = isinstance(value.index, pandas.RangeIndex) or (rows <= ROWS and value.index.is_unique)
-    return table.describe(keys=unique)
+    described = table.describe(keys=unique)
+    if described["truncated"] and (reference := remember(value)) is not None:
+        described["table_id"] = reference
+    return described
 
 
 def _cells(table: Table, column: object) -> tuple[list[object], str]:

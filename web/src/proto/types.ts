@@ -115,6 +115,10 @@ export interface FileEntry {
 
 export interface Variable { name: string; type: string; shape?: number[] | string; dtype?: string; size_bytes?: number; preview: string }
 
+export interface TableSort { column: number; descending: boolean }
+
+export interface TablePage { offset: number; total: number; rows: Json[][] }
+
 export interface Completion { matches: string[]; cursor_start: number; cursor_end: number }
 
 export interface Inspection { found: boolean; data: Bundle }

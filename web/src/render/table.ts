@@ -3,7 +3,8 @@
 import type { Json } from "../proto/types";
 
 export interface Field { name: string; title?: string; type: string; dtype?: string; nulls?: number; index: boolean }
-export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean }
+// id is what to ask the kernel by for rows beyond those that came.
+export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean; id?: string }
 
 const maxFields = 500;
 
@@ -39,7 +40,11 @@ export function parseTable(value: Json): Table | undefined {
   }
   if (!fields.length && rows.length) return undefined;
   const total = number(value["total_rows"]) ?? number(value["total"]) ?? number(value["row_count"]) ?? rows.length;
-  return { fields, rows, total: Math.max(total, rows.length), cut: total > rows.length || value["truncated"] === true };
+  const id = value["table_id"];
+  return {
+    fields, rows, total: Math.max(total, rows.length), cut: total > rows.length || value["truncated"] === true,
+    id: typeof id === "string" && total > rows.length ? id : undefined,
+  };
 }
 
 export interface Order { column: number; down: boolean }

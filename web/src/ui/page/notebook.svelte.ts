@@ -8,7 +8,7 @@ import { restored, Undo } from "../../log/undo";
 import { importedOutputs, type Imported, type Notebook as NotebookFile } from "../../ipynb/nbformat";
 import { call, getDocument, putDocument, Refused, sessionPath } from "../../proto/rest";
 import { browserHost, SessionSocket, type Link } from "../../proto/socket";
-import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Usage, UsageFrame, Variable } from "../../proto/types";
+import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
 import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
 import { dropDraft, keepDraft, withDraft } from "./draft";
@@ -401,6 +401,11 @@ export class Notebook {
 
   variables(): Promise<{ items: Variable[]; total?: number }> {
     return this.socket.ask({ type: "variables" });
+  }
+
+  // tablePage is rows of a table that was shown, as Python has them now.
+  tablePage(table: string, sort: readonly TableSort[], offset: number, count: number): Promise<TablePage> {
+    return this.socket.ask({ type: "table", table, sort, offset, count });
   }
 
   async import(file: string): Promise<void> {

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/session"
+)
+
+// What a question about a table may ask for.
+const (
+	tableRows     = 500 // of one page
+	tableDefault  = 50
+	tableSorts    = 8
+	tableColumns  = 1 << 20
+	tableIDLength = 64
+)
+
+// tablePage is rows of a table that was shown, from the object itself.
+func tablePage(ctx context.Context, sess *session.Session, req api.TableRequest) (any, error) {
+	q, err := tableQuery(req)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := sess.Ask(ctx, kernel.Query{Kind: kernel.QueryTable, Table: &q})
+	if err != nil {
+		return nil, err
+	}
+	switch t := answer.Table; t.State {
+	case kernel.TableOK:
+		return t.Page, nil
+	case kernel.TableChanged:
+		return nil, api.Errorf(api.CodeTableGone, "this table has other rows or columns by now; show it again to page through it")
+	case kernel.TableUnsortable:
+		return nil, api.Errorf(api.CodeNotSortable, "this table cannot be sorted so: %s", t.Reason)
+	}
+	return nil, api.Errorf(api.CodeTableGone, "this table's data is gone: the object was dropped, or its kernel has ended; show it again")
+}
+
+func tableQuery(req api.TableRequest) (q kernel.TableQuery, err error) {
+	q = kernel.TableQuery{Sort: []api.TableSort{}, Count: tableDefault}
+	if req.Table == nil {
+		return q, missing("table")
+	}
+	if q.Table = *req.Table; len(q.Table) == 0 || len(q.Table) > tableIDLength {
+		return q, api.Errorf(api.CodeInvalidRequest, "field \"table\" must be the table_id that came with a table")
+	}
+	if len(req.Sort) > tableSorts {
+		return q, api.Errorf(api.CodeInvalidRequest, "field \"sort\" has more than %d columns", tableSorts)
+	}
+	for _, s := range req.Sort {
+		if s.Column < 0 || s.Column > tableColumns {
+			return q, api.Errorf(api.CodeInvalidRequest, "field \"column\" must be the place of a column, from 0 on")
+		}
+		q.Sort = append(q.Sort, s)
+	}
+	if req.Offset != nil {
+		if q.Offset = *req.Offset; q.Offset < 0 || q.Offset > 1<<53 {
+			return q, api.Errorf(api.CodeInvalidRequest, "field \"offset\" must be a row, from 0 on")
+		}
+	}
+	if req.Count != nil {
+		if q.Count = *req.Count; q.Count < 1 || q.Count > tableRows {
+			return q, api.Errorf(api.CodeInvalidRequest, "field \"count\" must be between 1 and %d", tableRows)
+		}
+	}
+	return q, nil
+}
+
+func (k *socket) table(ctx context.Context, data []byte) (any, error) {
+	var f struct {
+		head
+		api.TableRequest
+	}
+	if err := api.Unmarshal(data, &f); err != nil {
+		return nil, err
+	}
+	return tablePage(ctx, k.sess, f.TableRequest)
+}
