@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { diff } from "../src/render/diff";
 import { ago, bytes, clock, duration, until } from "../src/render/format";
+import { fileOf, richOf, textOf } from "../src/render/take";
 import { takeMath, withoutHandlers } from "../src/render/markdown";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
@@ -8,7 +9,7 @@ import { decimals, parseTable, shown, sorted, toCSV } from "../src/render/table"
 import { lineIn, parts } from "../src/render/traceback";
 import { runWords, whyWords } from "../src/render/words";
 import { golden } from "./golden";
-import type { ErrorFrame } from "../src/proto/types";
+import type { Bundle, ErrorFrame } from "../src/proto/types";
 import type { Run } from "../src/log/state";
 import { Rope } from "../src/log/rope";
 import { importedOutputs, outputsOf, toFile, toNotebook } from "../src/ipynb/nbformat";
@@ -157,5 +158,20 @@ describe("notebook files", () => {
     const cells = [{ id: "a", cell_type: "markdown", source: "# T\n\nx" }, { id: "b", cell_type: "code", source: "1\n" }] as const;
     expect(toScript("N", cells)).toBe("# N\n\n# %% [markdown]\n# # T\n#\n# x\n\n# %%\n1\n");
     expect(toNotebook(cells, () => undefined).cells[1]).toMatchObject({ outputs: [], execution_count: null });
+  });
+});
+
+describe("what is taken along of an output", () => {
+  const data = (bundle: Bundle) => ({ kind: "data" as const, data: bundle, metadata: {} });
+  test("is text as it was in the end, rows with tabs, and files by their kind", () => {
+    expect(textOf({ kind: "stream", name: "stdout", text: Rope.of("50 %\r\u001b[32m100 %\u001b[0m") })).toBe("100 %");
+    const table = data({ "application/vnd.dataresource+json": { schema: { fields: [{ name: "a", type: "string" }] }, data: [{ a: "x\ty\n<b>" }] }, "text/plain": "t" });
+    expect(textOf(table)).toBe("a\nx y <b>");
+    expect(richOf(table)).toContain("<td>x\ty\n&lt;b&gt;</td>");
+    expect(fileOf(table)).toBeUndefined();
+    expect(fileOf(data({ "image/png": "AAAA", "text/plain": "f" }))).toEqual({ name: "figure.png", type: "image/png", base64: "AAAA" });
+    expect(fileOf(data({ "image/svg+xml": "<svg/>", "text/plain": "f" }))?.name).toBe("figure.svg");
+    expect(fileOf(data({ "application/json": { a: 1 }, "text/plain": "f" }))?.text).toBe('{\n  "a": 1\n}');
+    expect(textOf({ kind: "error", ename: "E", evalue: "v", traceback: [] })).toBe("E: v");
   });
 });

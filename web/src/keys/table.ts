@@ -76,6 +76,7 @@ export const actions: readonly Action[] = [
   { id: "terminal-reader", title: "Terminal for a screen reader, on or off", group: "Look", needs: "write" },
   { id: "outline", title: "About this session", group: "Look", keys: [command("g i")] },
   { id: "toggle-output", title: "Fold or unfold the output", group: "Look", keys: [command("o")] },
+  { id: "copy-output", title: "Copy the output of the cell", group: "Look" },
   { id: "toggle-numbers", title: "Line numbers", group: "Look", keys: [command("Shift-l")] },
   { id: "toggle-density", title: "Comfortable or compact", group: "Look" },
   { id: "toggle-theme", title: "Light or dark", group: "Look" },

@@ -35,6 +35,9 @@ export function withoutHandlers(html: string): string {
   return after;
 }
 
+// sanitized is HTML of an output without what could run or reach anything, for other programs to read.
+export const sanitized = (html: string): string => DOMPurify.sanitize(withoutHandlers(html), { USE_PROFILES: { html: true }, FORBID_TAGS: ["style", "form"], FORBID_ATTR: ["src", "srcset", "background"] });
+
 export type Typeset = (tex: string, display: boolean, into: HTMLElement) => void;
 
 // render is the text as elements. Links open beside the page, images come from data: and this server only.

@@ -4,6 +4,7 @@ import { toNotebook } from "../../ipynb/nbformat";
 import { toScript } from "../../ipynb/script";
 import { newCell } from "../../log/cells";
 import { sessionPath } from "../../proto/rest";
+import { textOf } from "../../render/take";
 import { editors } from "./editors";
 import { toPage } from "./export";
 import { go } from "./navigate.svelte";
@@ -118,11 +119,18 @@ const doings: Record<string, Doing> = {
   "terminal-reader": () => settings.set({ reader: !settings.reader }),
   "outline": (nb) => toggle(nb, "about"),
   "toggle-output": (nb) => nb.toggleOutput(nb.selected),
+  "copy-output": copyOutputs,
   "toggle-numbers": () => settings.set({ numbers: !settings.numbers }),
   "toggle-density": () => settings.set({ compact: !settings.compact }),
   "toggle-theme": () => settings.set({ theme: settings.dark ? "light" : "dark" }),
   "theme-system": () => settings.set({ theme: "system" }),
 };
+
+async function copyOutputs(nb: Notebook): Promise<void> {
+  const text = (nb.lastRun(nb.selected)?.outputs ?? nb.imported.get(nb.selected)?.outputs ?? []).map(textOf).join("\n");
+  if (!text) return nb.say("This cell has no output.");
+  await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow it."));
+}
 
 function toggle(nb: Notebook, drawer: Notebook["drawer"]): void {
   nb.drawer = nb.drawer === drawer ? "" : drawer;

@@ -2,7 +2,7 @@
 
 import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
-import { empty, type LogState, type Run } from "../../log/state";
+import { empty, type LogState, type Output, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
 import { importedOutputs, type Imported, type Notebook as NotebookFile } from "../../ipynb/nbformat";
@@ -38,6 +38,7 @@ export class Notebook {
   mode = $state<"command" | "edit">("command");
   drawer = $state<Drawer>("");
   dialog = $state<Dialog>("");
+  large = $state.raw<{ output: Output; where: string; source: string }>(); // the output that fills the page
   folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
   readonly voice = new Voice();
   readonly terminals: Terminals;

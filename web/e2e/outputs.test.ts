@@ -1,0 +1,122 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Download } from "playwright-core";
+import { closeBrowser, faults, picture, Server, Tab } from "./rig";
+
+let server: Server;
+let tab: Tab;
+beforeAll(async () => { server = await Server.start(); });
+afterAll(async () => {
+  await closeBrowser();
+  await server.close();
+});
+afterEach(async () => {
+  const complaints = tab.complaints.splice(0);
+  await tab.close();
+  expect(complaints).toEqual([]);
+});
+
+async function content(download: Download): Promise<Buffer> {
+  const parts: Buffer[] = [];
+  for await (const part of await download.createReadStream()) parts.push(part as Buffer);
+  return Buffer.concat(parts);
+}
+
+const clipboard = (type: string) => tab.page.evaluate(async (wanted) => {
+  const [item] = await navigator.clipboard.read();
+  return item?.types.includes(wanted) ? (await item.getType(wanted)).text() : undefined;
+}, type);
+
+describe("an output", () => {
+  test("can be copied, wrapped, opened in full and large, and saved", async () => {
+    const id = await server.session("Outputs", [
+      "print('\\x1b[31mred\\x1b[0m', 'x' * 400)\nfor i in range(80): print('line', i)",
+      "import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x\\ty', '<i>']})",
+      "from IPython.display import HTML\nHTML('<b>bold</b><script>1</script>')",
+      "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
+      "print('y' * 30_000_000)",
+    ], { limits: { output_bytes: 1 << 20 } });
+    tab = await Tab.open(server, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = tab;
+    await tab.show(id);
+    await page.click(".topline >> text=Run all");
+    await tab.ran("c-5");
+    const tool = async (cell: string, name: string) => {
+      await tab.cell(cell).locator(".output").first().hover();
+      return tab.cell(cell).locator(`.output-tools >> role=button[name='${name}']`).first();
+    };
+    const use = async (cell: string, name: string) => (await tool(cell, name)).click();
+
+    await use("c-1", "Copy the output");
+    await page.waitForSelector("text=Copied.");
+    expect((await clipboard("text/plain"))?.slice(0, 7)).toBe("red xxx");
+    const text = tab.cell("c-1").locator("pre.text");
+    const height = () => text.evaluate((e) => e.clientHeight);
+    const wrapped = await height();
+    await use("c-1", "Wrap long lines");
+    expect(await height()).toBeLessThan(wrapped);
+    expect(await tab.cell("c-1").locator(".scroll").evaluate((e) => e.scrollWidth > e.clientWidth)).toBe(true);
+    expect(await page.evaluate("document.documentElement.scrollWidth <= innerWidth")).toBe(true);
+    await use("c-1", "Wrap long lines");
+    expect(await tab.cell("c-1").locator(".scroll.tall").count()).toBe(1);
+    await use("c-1", "Full height");
+    expect(await tab.cell("c-1").locator(".scroll.tall").count()).toBe(0);
+    const [saved] = await Promise.all([page.waitForEvent("download"), use("c-1", "Save the output")]);
+    expect(saved.suggestedFilename()).toBe("output.txt");
+    expect((await content(saved)).toString()).toMatch(/^red x+\nline 0\n(.*\n)*line 79\n?$/);
+
+    await use("c-2", "Copy the output");
+    await expect.poll(() => clipboard("text/plain")).toBe("index\ta\tb\n0\t1\tx y\n1\t2\t<i>");
+    expect(await clipboard("text/html")).toMatch(/<td>&lt;i&gt;<\/td>/);
+    await use("c-3", "Copy the output");
+    await expect.poll(() => clipboard("text/html")).toContain("bold");
+    expect(await clipboard("text/html")).not.toContain("script");
+
+    const [image] = await Promise.all([page.waitForEvent("download"), use("c-4", "Save the output")]);
+    expect(image.suggestedFilename()).toBe("figure.png");
+    expect((await content(image)).subarray(1, 4).toString()).toBe("PNG");
+    await use("c-4", "Copy the output");
+    await expect.poll(() => page.evaluate(async () => (await navigator.clipboard.read())[0]?.types)).toEqual(["image/png"]);
+
+    await tab.cell("c-5").locator(".output").first().hover();
+    const [whole] = await Promise.all([page.waitForEvent("download"), tab.cell("c-5").locator(".output-tools >> role=link[name='Save the whole output']").first().click()]);
+    expect((await content(whole)).length).toBe(30_000_001);
+
+    await use("c-1", "Open the output large");
+    await page.waitForSelector("dialog.large[open] >> text=line 79");
+    expect(await faults(page)).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog.large", { state: "detached" });
+    await tab.cell("c-1").locator(".margin").click();
+    await page.keyboard.press("Control+k");
+    await page.fill(".palette-input", "Copy the output");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => clipboard("text/plain")).toMatch(/^red/);
+    expect(await faults(page)).toEqual([]);
+  });
+
+  test("that is wide goes beyond the column of text, as far as the page does", async () => {
+    const id = await server.session("Wide", [
+      "import pandas as pd\npd.DataFrame({f'column {i}': ['some words ' + str(i)] * 3 for i in range(14)})",
+      "from IPython.display import HTML\nHTML('<table><tr>' + ''.join(f'<td style=\"min-width:90px\">cell {i}</td>' for i in range(12)) + '</tr></table>')",
+      "print('narrow ' * 200)", "HTML('<p>narrow</p>')",
+    ]);
+    tab = await Tab.open(server, { viewport: { width: 1700, height: 900 } });
+    const { page } = tab;
+    await tab.show(id);
+    await page.click(".topline >> text=Run all");
+    await tab.ran("c-4");
+    const width = (selector: string) => page.locator(selector).evaluate((e) => e.getBoundingClientRect().width);
+    await page.waitForFunction(() => (document.querySelector(".cell[data-id=c-2] iframe")?.clientWidth ?? 0) > 1000);
+    expect(await width(".cell[data-id=c-1] .sideways")).toBeGreaterThan(1100);
+    expect(await width(".cell[data-id=c-1] .sideways")).toBeLessThanOrEqual(1200);
+    expect(await width(".cell[data-id=c-3] pre.text")).toBeLessThanOrEqual(860);
+    expect(await width(".cell[data-id=c-4] iframe")).toBeLessThanOrEqual(860);
+    const left = (selector: string) => page.locator(selector).first().evaluate((e) => e.getBoundingClientRect().left);
+    expect(Math.abs(await left(".cell[data-id=c-1] .source") + 430 - (1700 + 56 + 76) / 2)).toBeLessThan(40); // still in the middle
+    await picture(page, "wide");
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.waitForSelector(".phone-bar");
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(390);
+    await picture(page, "wide-phone");
+  });
+});
