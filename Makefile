@@ -56,7 +56,7 @@ ifeq ($(NODE_OK),yes)
 	@$(MAKE) -s $(WEB_MODULES)
 	cd web && npm run --silent check && npm test --silent
 	rm -rf web/dist-check && cd web && TALARIA_DIST=dist-check npm run --silent build >/dev/null
-	diff -r web/dist web/dist-check || { echo "web/dist is not what the sources build; run make web and commit it"; exit 1; }
+	diff -r -x '*.br' web/dist web/dist-check || { echo "web/dist is not what the sources build; run make web and commit it"; exit 1; }
 	rm -rf web/dist-check
 	cd web && npm run --silent e2e
 else

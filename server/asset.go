@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -19,6 +20,7 @@ type asset struct {
 	tag    string // without quotes
 	policy string // Content-Security-Policy; "" for what is no document
 
+	brotli []byte        // data compressed when the page was built; nil where there is none
 	packed func() []byte // data, gzipped once; nil where that gains nothing
 }
 
@@ -67,7 +69,11 @@ func (a *asset) send(c *call, status int, cache string) {
 	body, tag := a.data, a.tag
 	if a.packed != nil {
 		header.Set("Vary", "Accept-Encoding")
-		if takesGzip(c.Request) {
+		switch {
+		case a.brotli != nil && takes(c.Request, "br"):
+			body, tag = a.brotli, tag+"-br"
+			header.Set("Content-Encoding", "br")
+		case takes(c.Request, "gzip"):
 			body, tag = a.packed(), tag+"-gz"
 			header.Set("Content-Encoding", "gzip")
 		}
@@ -84,12 +90,16 @@ func (a *asset) send(c *call, status int, cache string) {
 	c.Data(status, a.media, body)
 }
 
-func takesGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, weight, _ := strings.Cut(strings.TrimSpace(coding), ";")
-		if strings.EqualFold(name, "gzip") && strings.ReplaceAll(weight, " ", "") != "q=0" {
-			return true
+// takes reports whether a client says that it takes a coding (RFC 9110, section 12.5.3). What it says of all others by
+// "*" is not counted: who means a coding names it.
+func takes(r *http.Request, wanted string) bool {
+	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
+		name, weight, given := strings.Cut(strings.TrimSpace(coding), ";")
+		if !strings.EqualFold(strings.TrimSpace(name), wanted) {
+			continue
 		}
+		q, err := strconv.ParseFloat(strings.TrimPrefix(strings.ReplaceAll(strings.ToLower(weight), " ", ""), "q="), 64)
+		return !given || err == nil && q > 0
 	}
 	return false
 }

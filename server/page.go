@@ -32,6 +32,7 @@ type page struct {
 func newPage() (*page, error) {
 	p := &page{static: map[string]*asset{}, frames: map[string]*asset{}}
 	files := web.FS()
+	all := map[string]*asset{}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -40,7 +41,15 @@ func newPage() (*page, error) {
 		if err != nil {
 			return err
 		}
+		if of, compressed := strings.CutSuffix(name, ".br"); compressed { // comes behind the file that it is of
+			if all[of] == nil {
+				return fmt.Errorf("%s is a copy of nothing; make web builds the page", name)
+			}
+			all[of].brotli = data
+			return nil
+		}
 		a := newAsset(name, data)
+		all[name] = a
 		switch {
 		case name == "index.html":
 			p.index = data

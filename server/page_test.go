@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"io/fs"
 	"regexp"
 	"strings"
 	"testing"
+
+	"talaria/web"
 )
 
 func TestThePagesFilesAreThereAndCompressed(t *testing.T) {
@@ -17,13 +20,13 @@ func TestThePagesFilesAreThereAndCompressed(t *testing.T) {
 	if len(found) < 5 {
 		t.Fatalf("the pages name %d files", len(found))
 	}
-	script := 0
+	script, brotli := 0, 0
 	for _, m := range found {
 		plain := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "identity"}})
 		if plain.status != 200 || plain.header.Get("ETag") == "" {
 			t.Errorf("%s: status %d, ETag %q", m[1], plain.status, plain.header.Get("ETag"))
 		}
-		packed := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "br, gzip;q=0.9"}})
+		packed := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "br;q=0, gzip;q=0.9"}})
 		if packed.header.Get("Content-Encoding") != "gzip" {
 			continue
 		}
@@ -42,14 +45,28 @@ func TestThePagesFilesAreThereAndCompressed(t *testing.T) {
 		if again.status != 304 || len(again.body) > 0 {
 			t.Errorf("%s again: %d", m[1], again.status)
 		}
+		best := h.do(request{method: "GET", path: m[1], token: "-", header: map[string]string{"Accept-Encoding": "gzip, deflate, BR"}})
+		built, err := fs.ReadFile(web.FS(), strings.TrimPrefix(m[1], "/static/")+".br")
+		if best.header.Get("Content-Encoding") != "br" || err != nil || !bytes.Equal(best.body, built) || len(built) > len(packed.body) {
+			t.Errorf("%s: coding %q, %d bytes, %d gzipped, %v", m[1], best.header.Get("Content-Encoding"), len(best.body), len(packed.body), err)
+		}
+		if tag := best.header.Get("ETag"); tag == packed.header.Get("ETag") || tag == plain.header.Get("ETag") {
+			t.Errorf("%s has one ETag for two encodings", m[1])
+		}
+		for _, r := range []response{plain, packed, best} {
+			if r.header.Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%s: Vary %q", m[1], r.header.Get("Vary"))
+			}
+		}
 		if strings.HasSuffix(m[1], ".js") {
 			script += len(packed.body)
+			brotli += len(best.body)
 		}
 	}
 	if script == 0 || script > 220<<10 {
 		t.Errorf("the first load takes %d bytes of compressed scripts, want at most %d", script, 220<<10)
 	}
-	t.Logf("first load: %d bytes of compressed scripts", script)
+	t.Logf("first load: %d bytes of scripts by gzip, %d by brotli", script, brotli)
 }
 
 func TestThePageHasAPolicyWithAFreshNonce(t *testing.T) {

@@ -1,5 +1,6 @@
 import { copyFileSync, mkdirSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
+import { brotli } from "./brotli.ts";
 import { licences } from "./licences.ts";
 
 const dist = process.env["TALARIA_DIST"] ?? "dist";
@@ -17,7 +18,7 @@ function plotly(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [plotly(), licences(dist)],
+  plugins: [plotly(), licences(dist), brotli(dist)],
   publicDir: false,
   build: {
     outDir: `${dist}/sandbox`,

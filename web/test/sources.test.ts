@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { brotliDecompressSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 
 const root = new URL("..", import.meta.url).pathname;
@@ -46,4 +47,13 @@ describe("colours", () => {
       }
     }
   });
+});
+
+test("each compressed file of dist is its neighbour", () => {
+  const compressed = files("dist").filter((f) => f.endsWith(".br"));
+  expect(compressed.length).toBeGreaterThan(10);
+  for (const file of compressed) {
+    const plain = readFileSync(`${root}${file.slice(0, -3)}`);
+    expect(brotliDecompressSync(readFileSync(`${root}${file}`)).equals(plain), file).toBe(true);
+  }
 });
