@@ -150,7 +150,96 @@ describe("honest states", () => {
     await tab.ran("c-5", "cancelled");
     await tab.cell("c-5").locator("text=Never started: the queue was stopped.").waitFor();
     await page.click(".rail >> role=button[name='About this session']");
-    await page.waitForSelector(".drawer >> text=no network");
+    await page.waitForSelector(".drawer >> text=none: Python reaches nothing");
+  });
+
+  test("from starting to gone, the top line says in words what Python does", async () => {
+    const id = await server.session("Words", ["import time\nprint('on')\ntime.sleep(600)", "input('Who? ')", "x = [1, 2, 3]\ny = 2"], { isolation: "strict", idle_timeout_s: 600 });
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await page.evaluate(() => {
+      const said: string[] = [];
+      Object.assign(globalThis, { said });
+      const word = document.querySelector(".kernel-state .word");
+      if (word) new MutationObserver(() => said.push(word.textContent ?? "")).observe(word, { characterData: true, subtree: true, childList: true });
+    });
+    await page.click("text=Reset…");
+    await page.click("dialog >> role=button[name='Reset']");
+    await page.waitForSelector("text=Python was started anew");
+    await page.waitForSelector(".kernel-state >> text=/^Idle, ends in (10|9) min$/");
+    expect(await page.evaluate("said")).toContain("Starting Python"); // it imports all that it has, and takes its time
+    await tab.cell("c-3").locator("button.number").click();
+    await tab.ran("c-3");
+    await tab.cell("c-1").locator("button.number").click();
+    await page.waitForSelector(".kernel-state.running >> text=/^Running cell 2, 00:0[1-9]$/"); // it ticks
+    await tab.cell("c-1").locator(".note.run >> text=/^00:0[1-9]$/").waitFor();
+    await tab.cell("c-2").locator("button.number").click();
+    await page.waitForSelector(".kernel-state >> text=/, 1 queued$/");
+
+    // What a reset would lose, before it happens.
+    await page.click("text=Reset…");
+    await page.waitForSelector("dialog >> text=/Lost: 2 variables, [\\d.]+ MB of memory, and 2 cells that run or wait\\./");
+    await page.click("dialog >> text=Keep the files");
+    await page.waitForSelector("dialog >> text=and all files of the workspace.");
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog", { state: "detached" });
+    await server.call("POST", `/v1/sessions/${id}/interrupt`, { execution_id: await page.evaluate(async (session) => {
+      const answer = await fetch(`/v1/sessions/${session}/executions?limit=2`);
+      return ((await answer.json()) as { items: { id: string; status: string }[] }).items.find((e) => e.status === "running")?.id;
+    }, id) });
+    await page.waitForSelector(".kernel-state.waiting >> text=Waiting for your input");
+    await page.fill(".question input", "Ada");
+    await page.keyboard.press("Enter");
+    await tab.ran("c-2");
+  });
+
+  test("a kernel that memory ended says which limit, how much, and what is left", async () => {
+    const id = await server.session("Memory", ["import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1"],
+      { limits: { memory_bytes: 256 << 20 } });
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.ran("c-1", "died");
+    await tab.cell("c-1").locator("text=/Python ended: it used all of its memory \\(256 MB; 2\\d\\d MB used\\)\\. Variables are lost; files are kept\\./").waitFor();
+    await page.waitForSelector(".kernel-state.bad >> text=Python ended: it used all of its memory; the next cell starts it anew");
+    await page.click(".rail >> role=button[name='Timeline']");
+    await page.waitForSelector(".kernel-note.died >> text=/the limit of memory \\(256 MB/");
+  });
+
+  test("a kernel that was reaped says so, and the next cell starts another", async () => {
+    const id = await server.session("Reaped", ["x = 1"], { idle_timeout_s: 2 });
+    const tab = await open();
+    const { page } = tab;
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await page.waitForSelector(".kernel-state >> text=Python went after idling; files are kept, the next cell starts it anew");
+    await tab.cell("c-1").locator("button.number").click();
+    await page.waitForSelector("text=Python was started anew. Variables are gone");
+  });
+
+  test("what isolates a session and what it may reach is said, and so is what was refused", async () => {
+    const tries = "import socket\nfor place in [('192.0.2.1', 80)]:\n    try: socket.create_connection(place, 5)\n    except OSError as e: print(type(e).__name__)";
+    const tab = await open();
+    const { page } = tab;
+    const about = async () => {
+      await page.click(".meters .network");
+      return page.locator(".drawer");
+    };
+    await tab.show(await server.session("None", [tries]));
+    expect(await page.innerText(".meters .network")).toBe("no network");
+    await (await about()).locator("text=none: Python reaches nothing, not even this machine").waitFor();
+    await page.waitForSelector(".drawer >> text=/a sandbox with its own file system|rules on files and system calls/");
+    await page.locator(".drawer li").nth(3).waitFor(); // layers
+    await tab.show(await server.session("List", [tries], { network: { mode: "allow", allow: ["example.com:443", "*.example.org"] } }));
+    expect(await page.innerText(".meters .network")).toBe("network: 2 places");
+    await (await about()).locator("li >> text=*.example.org").waitFor();
+    await tab.cell("c-1").locator("button.number").click();
+    await tab.cell("c-1").locator("text=connection to 192.0.2.1:80 refused: not in this session's network.allow").waitFor();
+    await tab.show(await server.session("Full", ["1"], { network: { mode: "full" } }));
+    expect(await page.innerText(".meters .network")).toBe("full network");
+    await (await about()).locator("text=full: the public network, and no private one").waitFor();
   });
 
   test("an idle kernel says when it ends, and can be kept", async () => {

@@ -6,13 +6,15 @@ import { bytes, count, duration } from "./format";
 
 const limitNames: Record<string, string> = {
   memory_bytes: "memory", disk_bytes: "disk space", disk_inodes: "the number of files", pids: "processes and threads",
-  tmp_bytes: "temporary space", execution_timeout_s: "time",
+  tmp_bytes: "temporary space", execution_timeout_s: "time", execution_cpu_s: "processor time",
 };
 
-export function limitWords(limit: Limit): string {
+function amounts(limit: Limit): string {
   const amount = limit.name.endsWith("_bytes") ? bytes : count;
-  return `the limit of ${limitNames[limit.name] ?? limit.name} (${amount(limit.value)}; ${amount(limit.used)} used)`;
+  return `${amount(limit.value)}; ${amount(limit.used)} used`;
 }
+
+export const limitWords = (limit: Limit): string => `the limit of ${limitNames[limit.name] ?? limit.name} (${amounts(limit)})`;
 
 // whyWords says why a kernel went.
 export function whyWords(reason: string | undefined, exitCode?: number): string {
@@ -22,6 +24,7 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "disk_limit": return "it wrote far past its disk space";
     case "out_of_memory": return "the machine ran out of memory";
     case "timeout": return "it ran past its time-out and ignored the interrupt";
+    case "cpu_limit": return "it used up its processor time and ignored that";
     case "idle_timeout": return "it was idle for long; files are kept";
     case "reset": return "it was reset";
     case "deleted": return "the session was deleted";
@@ -45,7 +48,8 @@ export interface Told { word: string; sentence: string; tone: "quiet" | "running
 const kept = (run: Run): string => (run.lost ? "Variables are lost; files are kept." : "Variables are kept.");
 
 // runWords tells how a run went, and what became of the variables wherever that is in question.
-export function runWords(run: Run, asked: boolean, ahead: number): Told {
+// fatal is the limit that its kernel died of.
+export function runWords(run: Run, asked: boolean, ahead: number, fatal?: Limit): Told {
   const limit = run.outputs.find((o) => o.kind === "error" && o.limit);
   switch (run.status as Status) {
     case "queued": return { word: "queued", sentence: ahead > 0 ? `Waits for ${ahead === 1 ? "one cell" : `${ahead} cells`} before it.` : "Waits for its turn.", tone: "waiting" };
@@ -59,7 +63,7 @@ export function runWords(run: Run, asked: boolean, ahead: number): Told {
     case "timeout": return { word: "timed out", sentence: `Stopped: it ran past its time-out. ${kept(run)}`, tone: "bad" };
     case "interrupted": return { word: "stopped", sentence: `Stopped on request. ${kept(run)}`, tone: "bad" };
     case "cancelled": return { word: "not run", sentence: `Never started: ${cancelWords(run.reason)}.${run.lost ? " Variables are lost." : ""}`, tone: "quiet" };
-    case "died": return { word: "died", sentence: `Python ended: ${whyWords(run.reason)}. ${kept(run)}`, tone: "bad" };
+    case "died": return { word: "died", sentence: `Python ended: ${whyWords(run.reason)}${fatal ? ` (${amounts(fatal)})` : ""}. ${kept(run)}`, tone: "bad" };
   }
 }
 
@@ -70,4 +74,17 @@ function cancelWords(reason: string | undefined): string {
 }
 
 export const networkWords = (network: Session["network"]): string =>
-  network.mode === "none" ? "no network" : network.mode === "full" ? "full network" : `network: ${(network.allow ?? []).join(", ") || "nothing allowed"}`;
+  network.mode === "none" ? "no network" : network.mode === "full" ? "full network" : `network: ${allowed(network.allow ?? [])}`;
+
+const allowed = (places: readonly string[]): string =>
+  !places.length ? "nothing allowed" : places.length === 1 ? places[0] ?? "" : `${places.length} places`;
+
+// tierWords says what stands between a session and the machine.
+export function tierWords(tier: string): string {
+  switch (tier) {
+    case "namespace": return "a sandbox with its own file system, processes and network (tier namespace)";
+    case "landlock": return "rules on files and system calls, without a file system or network of its own (tier landlock)";
+    case "": return "known once Python has started";
+  }
+  return `tier ${tier}`;
+}

@@ -446,7 +446,8 @@ export class Notebook {
   // told is how the last run of a cell went, in words.
   told(run: Run): ReturnType<typeof runWords> {
     const ahead = run.status === "queued" ? this.log.open.indexOf(run.id) : 0;
-    return runWords(run, this.log.asked?.runID === run.id, ahead);
+    const death = run.status === "died" ? this.log.notes.find((note) => note.kind === "died" && note.generation === run.generation) : undefined;
+    return runWords(run, this.log.asked?.runID === run.id, ahead, death?.limit);
   }
 
   cellOfRun(run: string): string {
