@@ -68,9 +68,11 @@ type Variable struct {
 }
 
 // TableRequest asks for rows of a table that was shown with this table_id, as it is now: Count of them from Offset on, in
-// the order of the columns in Sort, the most important one first. Without Sort it is the table's own order.
+// the order of the columns in Sort, the most important one first. Without Sort it is the table's own order. With Filter
+// it is only rows that have this text in one of the shown columns, in whatever case.
 type TableRequest struct {
 	Table  *string     `json:"table"`
+	Filter string      `json:"filter,omitzero"`
 	Sort   []TableSort `json:"sort,omitzero"`
 	Offset *int64      `json:"offset,omitzero"`
 	Count  *int64      `json:"count,omitzero"`
@@ -83,7 +85,7 @@ type TableSort struct {
 }
 
 // TableReply has rows from Offset on, each a list of cells in the order of the schema's fields. They may be fewer than
-// asked for: Total is how many the table has.
+// asked for: Total is how many there are, those that the filter lets through.
 type TableReply struct {
 	Offset int64   `json:"offset"`
 	Total  int64   `json:"total"`

@@ -157,6 +157,7 @@ type (
 		Type      string          `json:"type"`
 		RequestID string          `json:"request_id"`
 		Table     string          `json:"table"`
+		Filter    string          `json:"filter"`
 		Sort      []api.TableSort `json:"sort"`
 		Offset    int64           `json:"offset"`
 		Count     int64           `json:"count"`

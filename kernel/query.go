@@ -50,6 +50,7 @@ type Query struct {
 // TableQuery asks for rows of a table in an order. Table is the table_id that was shown with it.
 type TableQuery struct {
 	Table  string          `json:"table"`
+	Filter string          `json:"filter"`
 	Sort   []api.TableSort `json:"sort"`
 	Offset int64           `json:"offset"`
 	Count  int64           `json:"count"`
@@ -163,7 +164,7 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 // out is the frame that asks the runner.
 func (q Query) out(id string) any {
 	if t := q.Table; q.Kind == QueryTable && t != nil {
-		return tableOut{string(q.Kind), id, t.Table, t.Sort, t.Offset, t.Count}
+		return tableOut{string(q.Kind), id, t.Table, t.Filter, t.Sort, t.Offset, t.Count}
 	}
 	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
 }

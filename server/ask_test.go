@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"talaria/api"
@@ -78,17 +79,18 @@ func TestATableThatIsGoneOrCannotBeSortedSaysSo(t *testing.T) {
 	h.session("s")
 	c := h.attach("/v1/sessions/s/ws")
 	for frame, want := range map[string]string{
-		`{"type":"table","id":"t","table":"gone"}`:                                  "table_gone",
-		`{"type":"table","id":"t","table":"changed"}`:                               "table_gone",
-		`{"type":"table","id":"t","table":"unsortable"}`:                            "not_sortable",
-		`{"type":"table","id":"t"}`:                                                 "invalid_request",
-		`{"type":"table","id":"t","table":""}`:                                      "invalid_request",
-		`{"type":"table","id":"t","table":"t","count":0}`:                           "invalid_request",
-		`{"type":"table","id":"t","table":"t","count":501}`:                         "invalid_request",
-		`{"type":"table","id":"t","table":"t","offset":-1}`:                         "invalid_request",
-		`{"type":"table","id":"t","table":"t","sort":[{"column":-1}]}`:              "invalid_request",
-		`{"type":"table","id":"t","table":"t","sort":[{"column":"a"}]}`:             "invalid_request",
-		`{"type":"table","id":"t","table":"t","sort":[{},{},{},{},{},{},{},{},{}]}`: "invalid_request",
+		`{"type":"table","id":"t","table":"gone"}`:                                          "table_gone",
+		`{"type":"table","id":"t","table":"t","filter":"` + strings.Repeat("x", 201) + `"}`: "invalid_request",
+		`{"type":"table","id":"t","table":"changed"}`:                                       "table_gone",
+		`{"type":"table","id":"t","table":"unsortable"}`:                                    "not_sortable",
+		`{"type":"table","id":"t"}`:                                                         "invalid_request",
+		`{"type":"table","id":"t","table":""}`:                                              "invalid_request",
+		`{"type":"table","id":"t","table":"t","count":0}`:                                   "invalid_request",
+		`{"type":"table","id":"t","table":"t","count":501}`:                                 "invalid_request",
+		`{"type":"table","id":"t","table":"t","offset":-1}`:                                 "invalid_request",
+		`{"type":"table","id":"t","table":"t","sort":[{"column":-1}]}`:                      "invalid_request",
+		`{"type":"table","id":"t","table":"t","sort":[{"column":"a"}]}`:                     "invalid_request",
+		`{"type":"table","id":"t","table":"t","sort":[{},{},{},{},{},{},{},{},{}]}`:         "invalid_request",
 	} {
 		problem, _ := c.answer(frame)["error"].(map[string]any)
 		if problem["code"] != want {

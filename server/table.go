@@ -15,6 +15,7 @@ const (
 	tableSorts    = 8
 	tableColumns  = 1 << 20
 	tableIDLength = 64
+	tableFilter   = 200 // bytes
 )
 
 // tablePage is rows of a table that was shown, from the object itself.
@@ -33,7 +34,7 @@ func tablePage(ctx context.Context, sess *session.Session, req api.TableRequest)
 	case kernel.TableChanged:
 		return nil, api.Errorf(api.CodeTableGone, "this table has other rows or columns by now; show it again to page through it")
 	case kernel.TableUnsortable:
-		return nil, api.Errorf(api.CodeNotSortable, "this table cannot be sorted so: %s", t.Reason)
+		return nil, api.Errorf(api.CodeNotSortable, "this table cannot be shown so: %s", t.Reason)
 	}
 	return nil, api.Errorf(api.CodeTableGone, "this table's data is gone: the object was dropped, or its kernel has ended; show it again")
 }
@@ -45,6 +46,9 @@ func tableQuery(req api.TableRequest) (q kernel.TableQuery, err error) {
 	}
 	if q.Table = *req.Table; len(q.Table) == 0 || len(q.Table) > tableIDLength {
 		return q, api.Errorf(api.CodeInvalidRequest, "field \"table\" must be the table_id that came with a table")
+	}
+	if q.Filter = req.Filter; len(q.Filter) > tableFilter {
+		return q, api.Errorf(api.CodeInvalidRequest, "field \"filter\" is longer than %d bytes", tableFilter)
 	}
 	if len(req.Sort) > tableSorts {
 		return q, api.Errorf(api.CodeInvalidRequest, "field \"sort\" has more than %d columns", tableSorts)

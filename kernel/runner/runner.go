@@ -21,7 +21,7 @@
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
 //	{"type":"variables","request_id":QID}
-//	{"type":"table","request_id":QID,"table":REFERENCE,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
+//	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
 // From the runner (count is never sent back, times and exit codes are the operating system's to tell):
 //

@@ -242,6 +242,13 @@ describe("tables", () => {
     await says("26–50 of 120,000");
     await page.click(".topline >> text=Stop");
     await tab.ran("c-2", "interrupted");
+    await table.locator("input[type=search]").fill("C00777");
+    await says("1–10 of 10 with “C00777”");
+    expect(await first()).toContain("c007779"); // sorted as before
+    await table.locator("input[type=search]").fill("no such thing");
+    await says("no rows with");
+    await table.locator("input[type=search]").fill("");
+    await says("1–25 of 120,000");
 
     await table.locator("thead button", { hasText: /^o/ }).click();
     await table.locator("text=sort it in a cell").waitFor();

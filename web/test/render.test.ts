@@ -5,7 +5,7 @@ import { fileOf, richOf, textOf } from "../src/render/take";
 import { takeMath, withoutHandlers } from "../src/render/markdown";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
-import { decimals, parseTable, shown, sorted, toCSV } from "../src/render/table";
+import { decimals, filtered, parseTable, shown, sorted, toCSV } from "../src/render/table";
 import { lineIn, parts } from "../src/render/traceback";
 import { runWords, whyWords } from "../src/render/words";
 import { golden } from "./golden";
@@ -174,4 +174,10 @@ describe("what is taken along of an output", () => {
     expect(fileOf(data({ "application/json": { a: 1 }, "text/plain": "f" }))?.text).toBe('{\n  "a": 1\n}');
     expect(textOf({ kind: "error", ename: "E", evalue: "v", traceback: [] })).toBe("E: v");
   });
+});
+
+test("rows are filtered by what they show", () => {
+  expect(filtered([["Lund", 1.5], [null, 20], ["x", true]], "un")).toEqual([["Lund", 1.5]]);
+  expect(filtered([["Lund", 1.5], [null, 20]], "1.5").length).toBe(1);
+  expect(filtered([[1], [2]], "").length).toBe(2);
 });

@@ -1,6 +1,7 @@
 """Pages of tables that were shown, in any order of their rows, from the objects themselves as long as those live.
 
-Nothing is kept alive for it: what is remembered of a table is a weak reference. Frames and series of pandas only.
+Nothing is kept alive for it: what is remembered of a table is a weak reference. No code of the user runs for it, since it
+would run beside his cell. Frames and series of pandas only.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from sys import modules
 from time import monotonic
 
 from talaria_runner.cells import Cells, size_of
-from talaria_runner.classes import comes_from
+from talaria_runner.classes import comes_from, is_a
 from talaria_runner.tabular import is_genuine
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MOST = 256  # tables that are remembered
 ROWS = 500  # of one page
 SORTABLE = 4_000_000  # rows
+SEARCHED = 4_000_000  # cells
 OBJECTS = 500_000  # rows of a column of Python objects, which lets no other code run while it is sorted
 _LEVELS = 10
 _FRESH = 30.0  # s for which an order holds: values may change under it
@@ -42,6 +44,22 @@ class Busy(Exception):
     """Another one sorts already; what it finds is there for who asks again."""
 
 
+class Wanted:
+    """Which rows of a table, in which order. shown is how many of its columns are."""
+
+    __slots__ = ("reference", "filter", "sort", "shown")
+
+    def __init__(self, reference: str, filter: str, sort: Sort, shown: int) -> None:
+        self.reference = reference
+        self.filter = filter  # in lower case; "" for all rows
+        self.sort = sort
+        self.shown = shown
+
+    @property
+    def key(self) -> tuple[str, str, Sort]:
+        return self.reference, self.filter, self.sort
+
+
 class _Shown:
     __slots__ = ("object", "shape")
 
@@ -52,7 +70,7 @@ class _Shown:
 
 _shown: dict[str, _Shown] = {}
 _sorting = allocate_lock()
-_order: tuple[str, Sort, float, ndarray] | None = None  # the last one that was asked for
+_order: tuple[tuple[str, str, Sort], float, int, ndarray] | None = None  # the last one that was asked for
 
 
 def remember(value: object) -> str | None:
@@ -67,27 +85,28 @@ def remember(value: object) -> str | None:
     return reference
 
 
-def page(reference: str, sort: Sort, offset: int, count: int, shown: int, size: int) -> dict[str, object]:
+def page(wanted: Wanted, offset: int, count: int, size: int) -> dict[str, object]:
     """Rows from offset on, as lists of cells: the index first, then as many columns as are shown of a table; as many rows
     as fit into size bytes. state is "gone" where the object is, and "changed" where it has other rows or columns now."""
-    known = _shown.get(reference)
+    known = _shown.get(wanted.reference)
     value = None if known is None else known.object()
     if value is None:
-        _forget(reference)
+        _forget(wanted.reference)
         return _nothing("gone")
     if _shape(value) != known.shape:
         return _nothing("changed")
     try:
-        order = _ordered(reference, value, sort) if sort else None
+        order = _ordered(wanted, value) if wanted.sort or wanted.filter else None
     except Unsortable as e:
         return {**_nothing("unsortable"), "reason": e.args[0]}
-    offset = min(offset, len(value))
-    end = min(offset + min(count, ROWS), len(value))
+    total = len(value) if order is None else len(order)
+    offset = min(offset, total)
+    end = min(offset + min(count, ROWS), total)
     part = value.iloc[offset:end] if order is None else value.iloc[order[offset:end]]
-    columns = _columns(part, shown)
-    cells = Cells()
+    columns = _columns(part, wanted.shown)
+    cells = Cells(asks=False)
     rows = [list(row) for row in zip(*(_cells(cells, column()) for column in columns))]
-    return {"state": "ok", "offset": offset, "total": len(value), "rows": rows[: _fitting(rows, size)]}
+    return {"state": "ok", "offset": offset, "total": total, "rows": rows[: _fitting(rows, size)]}
 
 
 def _nothing(state: str) -> dict[str, object]:
@@ -98,7 +117,7 @@ def _forget(reference: str) -> None:
     global _order
     _shown.pop(reference, None)
     order = _order
-    if order is not None and order[0] == reference:
+    if order is not None and order[0][0] == reference:
         _order = None
 
 
@@ -133,17 +152,19 @@ def _columns(value: object, shown: int) -> list[Callable[[], object]]:
 
 def _cells(cells: Cells, column: object) -> list[object]:
     dtype = column.dtype
-    if not isinstance(dtype, modules["numpy"].dtype):
+    if not is_a(dtype, modules["numpy"].dtype):
+        if not comes_from(type(dtype), "pandas"):
+            return ["…"] * len(column)  # its array is the user's own
         return cells.column(list(column))[0]
     values = column.to_numpy()
     return cells.numbers(values)[0] if dtype.kind in "iubfMm" else cells.column(values.tolist())[0]
 
 
-def _ordered(reference: str, value: object, sort: Sort) -> ndarray:
-    """The places of the rows in that order. A long sort ends after its asker has given up; the next one finds it."""
+def _ordered(wanted: Wanted, value: object) -> ndarray:
+    """The places of the rows in that order. What takes long ends after its asker has given up; the next one finds it."""
     global _order
     order = _order
-    if order is not None and order[:2] == (reference, sort) and monotonic() - order[2] < _FRESH and len(order[3]) == len(value):
+    if order is not None and order[0] == wanted.key and monotonic() - order[1] < _FRESH and order[2] == len(value):
         return order[3]
     if len(value) > SORTABLE:
         raise Unsortable(f"it has more than {SORTABLE:,} rows; sort it in a cell")
@@ -151,22 +172,43 @@ def _ordered(reference: str, value: object, sort: Sort) -> ndarray:
         raise Busy
     try:
         _order = None  # its memory first
-        columns = _columns(value, value.shape[1] if value.ndim > 1 else 1)
-        if any(number >= len(columns) for number, _ in sort):
-            raise Unsortable("it has no such column")
-        keys = [_key(columns[number](), down) for number, down in sort]
-        found = modules["numpy"].lexsort(keys[::-1])
-        _order = (reference, sort, monotonic(), found)
+        found = _filtered(wanted, value) if wanted.filter else None
+        if wanted.sort:
+            places = _sorted(wanted, value if found is None else value.iloc[found])
+            found = places if found is None else found[places]
+        _order = (wanted.key, monotonic(), len(value), found)
         return found
     finally:
         _sorting.release()
+
+
+def _filtered(wanted: Wanted, value: object) -> ndarray:
+    """The places of the rows that have the text in one of the columns that are shown, as those show it."""
+    numpy = modules["numpy"]
+    columns = _columns(value, wanted.shown)
+    if len(value) * len(columns) > SEARCHED:
+        raise Unsortable(f"it has more than {SEARCHED:,} cells to search; filter it in a cell")
+    matches = numpy.zeros(len(value), dtype=bool)
+    for column in columns:
+        cells = _cells(Cells(asks=False), column())
+        text = wanted.filter
+        matches |= numpy.fromiter((cell is not None and text in str(cell).casefold() for cell in cells), bool, len(cells))
+    return numpy.flatnonzero(matches)
+
+
+def _sorted(wanted: Wanted, value: object) -> ndarray:
+    columns = _columns(value, value.shape[1] if value.ndim > 1 else 1)
+    if any(number >= len(columns) for number, _ in wanted.sort):
+        raise Unsortable("it has no such column")
+    keys = [_key(columns[number](), down) for number, down in wanted.sort]
+    return modules["numpy"].lexsort(keys[::-1])
 
 
 def _key(column: object, down: bool) -> ndarray:
     """Numbers that stand in the order of the values, or against it; what is missing is last in both."""
     numpy = modules["numpy"]
     dtype = column.dtype
-    if isinstance(dtype, numpy.dtype) and dtype.kind in "iubfMm":
+    if is_a(dtype, numpy.dtype) and dtype.kind in "iubfMm":
         values = column.to_numpy()
         if dtype.kind == "f":
             return -values if down else values
@@ -182,6 +224,8 @@ def _key(column: object, down: bool) -> ndarray:
 
 def _ranks(column: object, down: bool) -> ndarray:
     numpy, pandas = modules["numpy"], modules["pandas"]
+    if not is_a(column.dtype, numpy.dtype) and not comes_from(type(column.dtype), "pandas"):
+        raise Unsortable("the column is of a kind of its own; sort it in a cell")
     if hasattr(column.dtype, "categories"):
         column = column if hasattr(column, "cat") else pandas.Series(column)
         codes, uniques = column.cat.codes.to_numpy(), list(column.dtype.categories)

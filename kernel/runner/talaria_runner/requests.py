@@ -121,7 +121,8 @@ class Requests:
         from talaria_runner import pages, tables
 
         sort = [(key["column"], key["descending"]) for key in frame["sort"]]
-        return "table_page", pages.page(frame["table"], sort, frame["offset"], frame["count"], tables.COLUMNS, tables.BYTES)
+        wanted = pages.Wanted(frame["table"], frame.get("filter", "").casefold(), sort, tables.COLUMNS)
+        return "table_page", pages.page(wanted, frame["offset"], frame["count"], tables.BYTES)
 
 
 def _fields(variable: Variable) -> dict[str, object]:

@@ -27,11 +27,12 @@ class TableCase(RunnerCase):
 class Pages(TableCase):
     serial = itertools.count()
 
-    def page(self, reference: str, sort: list = [], offset: int = 0, count: int = 3) -> dict:
+    def page(self, reference: str, sort: list = [], offset: int = 0, count: int = 3, filter: str = "") -> dict:
         """The answer. On a busy machine one may come too late to be given: then it is asked for again."""
         for attempt in itertools.count():
             request = f"page{next(self.serial)}"
-            self.runner.send(type="table", request_id=request, table=reference, sort=sort, offset=offset, count=count)
+            asked = {"table": reference, "filter": filter, "sort": sort, "offset": offset, "count": count}
+            self.runner.send(type="table", request_id=request, **asked)
             try:
                 while True:
                     frame = self.runner.next_frame(1)
@@ -56,6 +57,15 @@ class Pages(TableCase):
         self.assertEqual(self.page(reference, [{"column": 9, "descending": True}])["state"], "unsortable")
         self.run_cell("df.loc[0, 'n'] = -1")
         self.assertEqual(self.page(reference, count=1)["rows"], [[0, -1, "x0"]])
+
+    def test_can_be_of_some_rows_only(self) -> None:
+        code = "df = pd.DataFrame({'s': [f'City {i % 100}' for i in range(5000)], 'n': [None, 1.5] * 2500})\ndf"
+        reference = self.table(code)["table_id"]
+        page = self.page(reference, filter="cITY 77", count=2)
+        self.assertEqual((page["total"], page["rows"]), (50, [[77, "City 77", 1.5], [177, "City 77", 1.5]]))
+        down = [{"column": 0, "descending": True}]
+        self.assertEqual(self.page(reference, down, 49, filter="city 77")["rows"], [[77, "City 77", 1.5]])
+        self.assertEqual(self.page(reference, down, filter="none")["total"], 0)  # that is how nothing is written, not a text
 
     def test_put_what_is_missing_last(self) -> None:
         values = "[2, None, 1] * 500, index=pd.to_datetime(['2021-01-01', None, '2020-01-01'] * 500)"
@@ -83,10 +93,14 @@ class Pages(TableCase):
 
     def test_of_objects_run_no_code_of_the_user(self) -> None:
         code = (
-            "class C:\n    def __lt__(self, o): print('ran')\n    __eq__ = __gt__ = __lt__\n    def __hash__(self): print('ran')\n"
-            "o = pd.Series([C() for _ in range(2000)])\no"
+            "from decimal import Decimal\nclass C:\n    def __lt__(self, o): print('ran')\n    __eq__ = __gt__ = __str__ = __lt__\n"
+            "    def __hash__(self): print('ran')\n    __repr__ = __hash__\n"
+            "o = pd.Series([C(), Decimal('1.5'), [C()]] * 500, name='o')\nframe = o.to_frame()\nframe._repr_html_ = None"
         )
-        reference = self.table(code)["table_id"]
+        self.run_cell(code)
+        reference = self.run_cell("from talaria_runner.pages import remember\nprint(remember(frame))").stdout.strip()
+        self.assertEqual([row[1] for row in self.page(reference)["rows"]], ["<C>", "1.5", "[<C>]"])
+        self.assertEqual(self.page(reference, filter="<c>")["total"], 1000)
         page = self.page(reference, [{"column": 1, "descending": False}])
         self.assertEqual(page["state"], "unsortable")
         self.assertIn("in a cell", page["reason"])

@@ -61,6 +61,12 @@ export function sorted(rows: readonly Json[][], orders: readonly Order[]): Json[
   });
 }
 
+// filtered is the rows that have a text in one of their cells, in whatever case.
+export function filtered(rows: readonly Json[][], text: string): readonly Json[][] {
+  const wanted = text.toLowerCase();
+  return wanted ? rows.filter((row) => row.some((cell) => show(cell).toLowerCase().includes(wanted))) : rows;
+}
+
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 function compare(a: Json, b: Json, down: boolean): number {

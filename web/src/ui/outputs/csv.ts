@@ -9,14 +9,14 @@ import type { LiveTable } from "./live.svelte";
 const most = 100_000; // rows: more are a cell's work
 const piece = 500;
 
-export async function saveTable(table: Table, here: Json[][], live: LiveTable | undefined, orders: readonly Order[],
-  progress: (part: string) => void): Promise<void> {
+export async function saveTable(table: Table, here: Json[][], live: LiveTable | undefined, filter: string,
+  orders: readonly Order[], progress: (part: string) => void): Promise<void> {
   const total = live?.total ?? table.total;
   if (!live) return save("table.csv", "text/csv", toCSV({ ...table, rows: here }));
   if (total > most) throw new Error(`The table has ${count(total)} rows, and this saves ${count(most)} at most. Write it in a cell: df.to_csv("table.csv"), and download that from the files.`);
   const rows: Json[][] = [];
   while (rows.length < total) {
-    const page = await live.ask(orders, rows.length, piece, () => true);
+    const page = await live.ask(filter, orders, rows.length, piece, () => true);
     if (!page.rows.length) break;
     rows.push(...page.rows);
     progress(`${count(rows.length)} of ${count(page.total)}`);

@@ -20,8 +20,8 @@ export class LiveTable {
 
   // want asks for a page, in place of the one before.
   // unsortable is called where the rows have no such order.
-  want(orders: readonly Order[], start: number, rows: number, unsortable: () => void): void {
-    void this.get(++this.serial, orders, start, rows, unsortable);
+  want(filter: string, orders: readonly Order[], start: number, rows: number, unsortable: () => void): void {
+    void this.get(++this.serial, filter, orders, start, rows, unsortable);
   }
 
   rest(): void {
@@ -29,11 +29,11 @@ export class LiveTable {
     this.waiting = "";
   }
 
-  private async get(serial: number, orders: readonly Order[], start: number, rows: number, unsortable: () => void): Promise<void> {
-    if (orders.length || start) this.note = "";
-    this.waiting = orders.length ? "Sorting…" : "Fetching…";
+  private async get(serial: number, filter: string, orders: readonly Order[], start: number, rows: number, unsortable: () => void): Promise<void> {
+    if (filter || orders.length || start) this.note = "";
+    this.waiting = filter ? "Searching…" : orders.length ? "Sorting…" : "Fetching…";
     try {
-      const page = await this.ask(orders, start, rows, () => serial === this.serial);
+      const page = await this.ask(filter, orders, start, rows, () => serial === this.serial);
       if (serial !== this.serial) return;
       this.page = { start: page.offset, rows: page.rows };
       this.total = page.total;
@@ -49,12 +49,12 @@ export class LiveTable {
   }
 
   // ask waits for a Python that is busy. A sort that takes longer than an answer may goes on there meanwhile.
-  async ask(orders: readonly Order[], start: number, rows: number, wanted: () => boolean): Promise<TablePage> {
+  async ask(filter: string, orders: readonly Order[], start: number, rows: number, wanted: () => boolean): Promise<TablePage> {
     const sort = orders.map((o) => ({ column: o.column, descending: o.down }));
     const end = performance.now() + patience;
     for (;;) {
       try {
-        return await this.nb.tablePage(this.id, sort, start, rows);
+        return await this.nb.tablePage(this.id, filter, sort, start, rows);
       } catch (err) {
         if (!(err instanceof Refused) || !["kernel_busy", "unreachable"].includes(err.code) || performance.now() > end || !wanted()) throw err;
         if (err.code === "unreachable") this.waiting = "Reconnecting…";

@@ -405,8 +405,8 @@ export class Notebook {
   }
 
   // tablePage is rows of a table that was shown, as Python has them now.
-  tablePage(table: string, sort: readonly TableSort[], offset: number, count: number): Promise<TablePage> {
-    return this.socket.ask({ type: "table", table, sort, offset, count });
+  tablePage(table: string, filter: string, sort: readonly TableSort[], offset: number, count: number): Promise<TablePage> {
+    return this.socket.ask({ type: "table", table, ...(filter ? { filter } : {}), sort, offset, count });
   }
 
   async import(file: string): Promise<void> {
