@@ -91,7 +91,28 @@ describe("an output", () => {
     await page.fill(".palette-input", "Copy the output");
     await page.keyboard.press("Enter");
     await expect.poll(() => clipboard("text/plain")).toMatch(/^red/);
+    await page.waitForSelector(".toast", { state: "detached" }); // which lies over a cell's tools
     expect(await faults(page)).toEqual([]);
+  });
+
+  test("that is a sound can be played, by any way of showing it", async () => {
+    const sound = "import io, wave, base64\nb = io.BytesIO()\nw = wave.open(b, 'wb')\nw.setparams((1, 1, 8000, 0, 'NONE', ''))\nw.writeframes(bytes(8000))\nw.close()\n";
+    const id = await server.session("Sound", [
+      `${sound}display({'audio/wav': base64.b64encode(b.getvalue()).decode(), 'text/plain': 'a sound'}, raw=True)`,
+      "from IPython.display import Audio\nAudio(b.getvalue())",
+    ]);
+    tab = await Tab.open(server);
+    await tab.show(id);
+    await tab.page.click(".topline >> text=Run all");
+    await tab.ran("c-2");
+    const length = (e: HTMLElement) => new Promise<number>((resolve, reject) => {
+      const audio = e as HTMLAudioElement;
+      if (audio.readyState > 0) return resolve(audio.duration);
+      audio.onloadedmetadata = () => resolve(audio.duration);
+      audio.onerror = () => reject(new Error("it cannot be played"));
+    });
+    expect(await tab.cell("c-1").locator("audio").evaluate(length)).toBe(1);
+    expect(await tab.page.frameLocator(".cell[data-id=c-2] iframe").locator("audio").evaluate(length)).toBe(1);
   });
 
   test("that is wide goes beyond the column of text, as far as the page does", async () => {

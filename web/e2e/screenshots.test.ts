@@ -71,6 +71,16 @@ describe.runIf(process.env["TALARIA_SCREENSHOTS"])("pictures", () => {
         await page.fill(".question input", "1000");
         await page.keyboard.press("Enter");
         await tab.ran("c-6");
+        await page.click(".drawer >> role=button[name='Close']");
+        await page.click(".rail >> role=button[name='Terminal']");
+        await page.waitForSelector(".xterm-helper-textarea:focus");
+        await page.keyboard.type("head -3 rain.csv; ls -l --color; exit 3\n");
+        await page.waitForSelector("text=The shell ended with status 3.");
+        await page.waitForSelector(".xterm-rows >> text=city,year,rain_mm");
+        await page.evaluate("scrollTo(0, 700)");
+        await shot("terminal");
+        await page.click(".terminal-panel >> role=button[name='Close']");
+        await page.waitForSelector(".terminal-panel", { state: "detached" });
         await page.click(".rail >> role=button[name='Timeline']");
         await page.waitForSelector(".timeline .entry");
         await page.keyboard.press("Control+k");
