@@ -18,7 +18,7 @@ func (k *interpreter) readControl() {
 		line, err := reader.next()
 		switch {
 		case errors.Is(err, errFrameTooLong):
-			k.drop(err)
+			k.dropUnread(err)
 			continue
 		case err != nil:
 			return
@@ -26,15 +26,28 @@ func (k *interpreter) readControl() {
 			continue
 		}
 		f, err := decodeFrame(line)
-		if err == nil {
-			err = k.handleFrame(f)
-		}
 		if err != nil {
+			k.dropUnread(err)
+			continue
+		}
+		if err := k.handleFrame(f); err != nil {
 			k.drop(err)
 		}
 		if s, ok := f.(streamFrame); ok {
 			recyclePiece(s.text)
 		}
+	}
+}
+
+// dropUnread drops a frame that cannot be read, and tells the cell that runs, once, since it may have meant something.
+func (k *interpreter) dropUnread(why error) {
+	k.drop(why)
+	defer k.records.flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.run != nil && !k.run.unreadTold {
+		k.run.unreadTold = true
+		k.tellLocked(fmt.Sprintf("[something that this cell showed was left out: %.200v]", why))
 	}
 }
 

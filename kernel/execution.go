@@ -24,6 +24,7 @@ type running struct {
 	resulted    bool       // its one result came
 	raised      *ErrorInfo // its one exception
 	interrupted bool       // on request
+	unreadTold  bool       // that something was left out
 	timedOut    bool
 	limit       *LimitHit // for which it was interrupted
 	advice      string    // what its user can do about that
