@@ -147,4 +147,6 @@ func (k *socket) inputReply(ctx context.Context, data []byte) (any, error) {
 	return struct{}{}, f.send(ctx, k.sess)
 }
 
-func (k *socket) later(context.Context, []byte) (any, error) { return nil, errLater() }
+func (k *socket) later(context.Context, []byte) (any, error) {
+	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server cannot do this yet")
+}

@@ -78,10 +78,6 @@ func multipartFiles() content {
 
 func optional(c content) content { c.optional = true; return c }
 
-func later(id, summary string) doc {
-	return doc{id: id, summary: summary + " (not implemented yet)", answers: answers{501: problemContent}}
-}
-
 var problemContent = content{types: map[string]schemaOf{problemType: schema[api.Error]}}
 
 type loginForm struct {
