@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { diff } from "../src/render/diff";
 import { ago, bytes, clock, duration, until } from "../src/render/format";
-import { fileOf, richOf, textOf } from "../src/render/take";
+import { fileOf, richOf, savable, textOf } from "../src/render/take";
 import { takeMath, withoutHandlers } from "../src/render/markdown";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
@@ -168,7 +168,8 @@ describe("what is taken along of an output", () => {
     const table = data({ "application/vnd.dataresource+json": { schema: { fields: [{ name: "a", type: "string" }] }, data: [{ a: "x\ty\n<b>" }] }, "text/plain": "t" });
     expect(textOf(table)).toBe("a\nx y <b>");
     expect(richOf(table)).toContain("<td>x\ty\n&lt;b&gt;</td>");
-    expect(fileOf(table)).toBeUndefined();
+    expect([fileOf(table), savable(table)]).toEqual([undefined, false]);
+    expect(savable({ kind: "stream", name: "stdout", text: Rope.of("x") })).toBe(true);
     expect(fileOf(data({ "image/png": "AAAA", "text/plain": "f" }))).toEqual({ name: "figure.png", type: "image/png", base64: "AAAA" });
     expect(fileOf(data({ "image/svg+xml": "<svg/>", "text/plain": "f" }))?.name).toBe("figure.svg");
     expect(fileOf(data({ "application/json": { a: 1 }, "text/plain": "f" }))?.text).toBe('{\n  "a": 1\n}');

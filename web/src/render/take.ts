@@ -49,7 +49,10 @@ function tableHTML(table: Table): string {
   return `<table><thead>${line("th", table.fields.map((f) => f.title ?? f.name))}</thead><tbody>${table.rows.map((row) => line("td", row.map(show))).join("")}</tbody></table>`;
 }
 
-// fileOf is an output as a file; none for what has a way of its own to be saved, or nothing to save.
+// savable tells whether there is a file of an output: a table has a way of its own, and a question is none.
+export const savable = (output: Output): boolean => output.kind !== "input" && !(output.kind === "data" && view(output.data).kind === "table");
+
+// fileOf is an output as a file, if it is savable. It takes as long as the output is.
 export function fileOf(output: Output): Taken | undefined {
   if (output.kind === "stream") return { name: `${output.name === "stderr" ? "errors" : "output"}.txt`, type: "text/plain", text: textOf(output) };
   if (output.kind === "error") return { name: "error.txt", type: "text/plain", text: textOf(output) };
