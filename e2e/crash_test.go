@@ -170,7 +170,7 @@ func TestACrashOfTheHostIsToldAndLeavesNothing(t *testing.T) {
 				}
 				e := s.ended(t, id, printing)
 				wantEnd(t, e, api.StatusDied, "host_crash", api.VariablesLost)
-				wantSlowLines(t, "the log", e.Outputs[0].Text)
+				wantBegun(t, "the log", e.Outputs[0].Text)
 				wantEnd(t, s.ended(t, id, waiting), api.StatusCancelled, "host_crash", api.VariablesLost)
 				c = s.Client()
 				events := past(t, c, id)
@@ -295,7 +295,7 @@ func TestTheHostIsStoppedByCommandAndBySignal(t *testing.T) {
 		stop()
 		e := s.ended(t, id, printing)
 		wantEnd(t, e, api.StatusDied, "server_shutdown", api.VariablesLost)
-		wantSlowLines(t, "the log", e.Outputs[0].Text)
+		wantBegun(t, "the log", e.Outputs[0].Text)
 		if next := run(t, c, id, "print('alive' in globals())"); next.Generation != int64(generation+2) || printed(next) != "False\n" {
 			t.Errorf("the next cell: generation %d, %q", next.Generation, next.Text)
 		}

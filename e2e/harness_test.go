@@ -218,7 +218,9 @@ func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, cmp.Or(s.program, binary), args...)
 	cmd.Dir = s.home
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp,
-		"TALARIA_ENGINE=" + cmp.Or(os.Getenv("E2E_ENGINE"), "stdlib")}, s.options.env...)
+		"TALARIA_ENGINE=" + cmp.Or(os.Getenv("E2E_ENGINE"), "stdlib"),
+		"PIP_INDEX_URL=http://127.0.0.1:9/simple/"}, // no test asks an index that it has not made
+		s.options.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	cmd.WaitDelay = ending
 	return cmd

@@ -116,12 +116,16 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 		{call{method: "POST", path: all, body: `{}`, kind: "application/x-www-form-urlencoded"}, 415, api.CodeUnsupportedMedia},
 		{post(runs, `{"code":"`+strings.Repeat("x", 16<<20)+`"}`), 413, api.CodePayloadTooLarge},
 	}
-	for _, field := range []string{`"packages":["x"]`, `"tools":[{"name":"f"}]`} {
-		list = append(list, refusal{post(all, "{"+field+"}"), 501, api.CodeNotImplemented},
-			refusal{put(all+"/fresh", "{"+field+"}"), 501, api.CodeNotImplemented})
-	}
-	for _, later := range []call{post(runs, `{"code":"1","checkpoint":true}`), post(one+"/packages", `{"requirements":["x"]}`)} {
+	const tools = `{"tools":[{"name":"f"}]}`
+	for _, later := range []call{post(all, tools), put(all+"/fresh", tools), post(runs, `{"code":"1","checkpoint":true}`)} {
 		list = append(list, refusal{later, 501, api.CodeNotImplemented})
+	}
+	for _, bad := range []string{`[]`, `["a","-r x"]`, `["./a.whl"]`, `["git+https://host/a"]`, `["a @ file:///a"]`, `[""]`, `[5]`, `"a"`} {
+		list = append(list, refusal{post(one+"/packages", `{"requirements":`+bad+`}`), 400, api.CodeInvalidRequest})
+		if bad != `[]` { // which is none
+			list = append(list, refusal{post(all, `{"packages":`+bad+`}`), 400, api.CodeInvalidRequest},
+				refusal{put(all+"/fresh", `{"packages":`+bad+`}`), 400, api.CodeInvalidRequest})
+		}
 	}
 	for _, missing := range []call{del(one + "/terminals/t"), get(one + "/terminals/t/ws")} {
 		list = append(list, refusal{missing, 404, api.CodeTerminalNotFound})

@@ -369,23 +369,32 @@ func judgeDeleted(path string) func(*Trial) error {
 	}
 }
 
-// judgeFlood checks that the log holds no more of the output than it may, and that it is true what became of the kernel.
+// judgeFlood checks that the log holds no more of the output than it may, that of what comes after the end included, which
+// has a limit of its own, and that it is true what became of the kernel.
 func judgeFlood(t *Trial) error {
 	e := t.Execution
 	if e.Status != api.StatusTimeout {
 		return fmt.Errorf("it ended %s %s", e.Status, e.Reason)
 	}
-	var logged int64
+	var logged, late int64
+	over := false
 	for event, err := range t.Server.Client.Events(t.ctx, t.Session, client.EventsQuery{Past: true}) {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
-		if text, ok := event.Body.(api.Stream); ok {
-			logged += int64(len(text.Text))
+		switch b := event.Body.(type) {
+		case api.ExecutionFinished:
+			over = over || event.ExecutionID == e.ID
+		case api.Stream:
+			if over {
+				late += int64(len(b.Text))
+			} else {
+				logged += int64(len(b.Text))
+			}
 		}
 	}
-	if logged > outputBytes+64<<10 {
-		return fmt.Errorf("the log holds %d bytes of output, the limit is %d", logged, outputBytes)
+	if max(logged, late) > outputBytes+64<<10 {
+		return fmt.Errorf("the log holds %d bytes of output and %d that came late, the limit is %d", logged, late, outputBytes)
 	}
 	return t.goesOn()
 }
