@@ -20,7 +20,7 @@ const (
 	maxIdlePause = 4 * time.Second // where nothing has run since the last look
 	lookShare    = 10              // one part in so many, while something runs
 	idleShare    = 50              // and while nothing does
-	urgentShare  = 1               // and while a workspace that is full still grows
+	urgentShare  = 1               // and while a workspace that is full still grows, or memory rises towards its limit
 
 	fastestWriting    = 2 << 30 // bytes a second
 	fastestMaking     = 1 << 18 // inodes a second
@@ -59,6 +59,8 @@ type watcher struct {
 	inodes                int64
 	lastBytes, lastInodes int64     // and when last looked at, 0 before that
 	growing               bool      // it was more then than before
+	memory                int64     // as last looked at
+	rising                bool      // it is more than it was by a good part of what is left
 	over                  time.Time // since when memory is over its limit with nothing left to kill
 }
 
@@ -164,7 +166,7 @@ func (w *watcher) look() (pause, share time.Duration) {
 	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
 		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
 	}
-	if w.growing {
+	if w.growing || w.rising {
 		return pause, urgentShare
 	}
 	return pause, lookShare
@@ -259,6 +261,8 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	if err != nil {
 		return maxLookPause
 	}
+	w.rising = usage.MemoryBytes-w.memory > (limit-usage.MemoryBytes)/16
+	w.memory = usage.MemoryBytes
 	if usage.MemoryBytes <= limit {
 		w.over = time.Time{}
 		return reach(limit-usage.MemoryBytes, fastestAllocating)

@@ -16,8 +16,9 @@ const (
 	overshootInodes = 12_000
 )
 
-// overshootMemory is what a session may take past its limit where its memory is looked at rather than held.
-const overshootMemory = 256 << 20
+// overshootMemory is what a session may take past its limit where its memory is looked at rather than held: what a tenth of
+// a second is good for, which is how late a busy machine may look.
+const overshootMemory = 448 << 20
 
 // diskInodes: a workspace may hold a file or folder for each 4 KiB of its bytes.
 const diskInodes = diskBytes / 4096
