@@ -19,6 +19,7 @@ type options struct {
 	n       int // samples of each row; 0: as the row says
 	scale   int
 	binary  string
+	engine  string
 	jupyter string
 	user    string
 	json    string
@@ -35,6 +36,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.IntVar(&o.n, "n", 0, "samples of each row (default: as many as the row needs)")
 	f.IntVar(&o.scale, "scale", 1000, "sessions of the row about many of them; 0 leaves it out")
 	f.StringVar(&o.binary, "talaria", "bin/talaria", "the program to measure")
+	f.StringVar(&o.engine, "engine", "stdlib", "what runs the program's cells: stdlib, ipython, or auto")
 	f.StringVar(&o.jupyter, "jupyter", "", "command of the Jupyter Server (default: the first that is found)")
 	f.StringVar(&o.user, "user", "", "run the servers as this user (takes root)")
 	f.StringVar(&o.json, "json", "", "write all samples to this file")
@@ -62,7 +64,7 @@ func (o options) rows() []row {
 func (o options) driver(ctx context.Context, name, temp string, as account) (driver, error) {
 	switch name {
 	case "talaria":
-		return newTalaria(o.binary, temp, as)
+		return newTalaria(o.binary, o.engine, temp, as)
 	case "jupyter":
 		return newJupyter(ctx, o.jupyter, temp, as)
 	}

@@ -21,12 +21,13 @@ const talariaName = "Talaria"
 // talaria starts servers of this repository.
 type talaria struct {
 	binary string // a copy that no build replaces while it runs
+	engine string
 	temp   string
 	as     account
 }
 
 // newTalaria copies the program into temp, where the account can run it.
-func newTalaria(binary, temp string, as account) (*talaria, error) {
+func newTalaria(binary, engine, temp string, as account) (*talaria, error) {
 	bytes, err := os.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w; build it with make build", err)
@@ -35,7 +36,7 @@ func newTalaria(binary, temp string, as account) (*talaria, error) {
 	if err := os.WriteFile(path, bytes, 0o755); err != nil {
 		return nil, err
 	}
-	return &talaria{path, temp, as}, os.Chmod(path, 0o755)
+	return &talaria{path, engine, temp, as}, os.Chmod(path, 0o755)
 }
 
 func (d *talaria) name() string { return talariaName }
@@ -95,7 +96,7 @@ func (s *talariaServer) restart(ctx context.Context) error {
 }
 
 func (s *talariaServer) environment() []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TALARIA_ENGINE=" + s.driver.engine}
 	if s.flavour.noPool {
 		env = append(env, "TALARIA_POOL=-1")
 	}
@@ -114,8 +115,8 @@ func (s *talariaServer) about(ctx context.Context) (string, error) {
 	if os.Getuid() != 0 || s.driver.as.credential != nil {
 		who = "as an ordinary user"
 	}
-	return fmt.Sprintf("Talaria %s, %s, isolation %s, %s", stats.Version, who, stats.Isolation.Tier,
-		poolText(stats.Pool.Target)), nil
+	return fmt.Sprintf("Talaria %s, %s, isolation %s, engine %s, %s", stats.Version, who, stats.Isolation.Tier,
+		stats.Environments[0].Engine, poolText(stats.Pool.Target)), nil
 }
 
 func poolText(target int64) string {
