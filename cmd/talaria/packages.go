@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/landlock"
+	"talaria/kernel/link"
 	"talaria/session"
 	"talaria/session/index"
 )
@@ -143,7 +143,7 @@ func (p *packageIndex) open(ctx context.Context) (session.PackageIndex, error) {
 	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) { // of the last server
 		return nil, err
 	}
-	l, err := listenPrivate(p.socket())
+	l, err := link.Listen(p.socket()) // nobody else gets into the state directory
 	if err != nil {
 		return nil, err
 	}
@@ -166,19 +166,4 @@ func (p *packageIndex) close() error {
 	p.opened.Close()
 	p.serves.Wait()
 	return nil
-}
-
-// listenPrivate listens at a path of any length, for this user only: the state directory is nobody else's.
-func listenPrivate(path string) (net.Listener, error) {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))})
-	if err != nil {
-		return nil, err
-	}
-	l.SetUnlinkOnClose(false) // its name is gone with dir
-	return l, nil
 }

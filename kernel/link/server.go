@@ -145,7 +145,7 @@ func (s *server) open() (*net.UnixListener, Info, error) {
 		ID: s.folder.ID, Protocol: s.cfg.protocol, Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance,
 		PID: os.Getpid(), StartTime: startTime(), BootID: boot, StartedAt: time.Now().UTC().Truncate(time.Millisecond),
 	}
-	listener, err := listen(s.folder.Path)
+	listener, err := Listen(filepath.Join(s.folder.Path, socketName))
 	if err != nil {
 		return nil, info, err
 	}

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listen makes the socket in a host's folder. The path of a socket has at most 107 bytes, which a state directory may
-// exceed, so that it is reached through the descriptor of the folder.
-func listen(folder string) (*net.UnixListener, error) {
-	dir, err := os.Open(folder)
+// Listen makes a socket. Its path may be longer than the 107 bytes that sockets allow, as one in a state directory may be,
+// since it is reached through the descriptor of the folder. Closing the listener leaves the socket where it is.
+func Listen(path string) (*net.UnixListener, error) {
+	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	l, err := net.ListenUnix("unix", through(dir))
+	l, err := net.ListenUnix("unix", through(dir, filepath.Base(path)))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func dial(ctx context.Context, folder string) (c *net.UnixConn, pid int, err err
 	}
 	defer dir.Close()
 	var d net.Dialer
-	plain, err := d.DialContext(ctx, "unix", through(dir).Name)
+	plain, err := d.DialContext(ctx, "unix", through(dir, socketName).Name)
 	if err != nil {
 		return nil, 0, fmt.Errorf("connect to %s: %w", filepath.Join(folder, socketName), err)
 	}
@@ -46,8 +46,8 @@ func dial(ctx context.Context, folder string) (c *net.UnixConn, pid int, err err
 	return c, pid, nil
 }
 
-func through(dir *os.File) *net.UnixAddr {
-	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)}
+func through(dir *os.File, name string) *net.UnixAddr {
+	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)}
 }
 
 // checkPeer refuses peers of another user, and tells the peer's pid, which is 0 where that cannot be seen from here.
