@@ -49,6 +49,8 @@ const (
 	// relayedBytes are shown of what one installer prints.
 	relayedBytes = 256 << 10
 	installerTmp = 512 << 20
+
+	installerTalks = "\n[what the installer prints from here on is left out]\n"
 )
 
 //go:embed installer.py
@@ -233,9 +235,12 @@ func (s *Session) followInstaller(ctx context.Context, i *installation, key kern
 			last = r.KSeq
 			switch b := r.Body.(type) {
 			case kernel.Stream:
-				text := b.Text
+				text, shown := b.Text, relayed <= relayedBytes
 				if relayed += len(text); relayed > relayedBytes {
-					continue
+					if !shown {
+						continue
+					}
+					text = installerTalks
 				}
 				if err := host.InstallOutput(i.key, i.request.RequestID, text); err != nil {
 					return errInstallStopped

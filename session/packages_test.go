@@ -88,6 +88,10 @@ func install(c *kerneltest.Cell, requirement string, stage func(...string) strin
 			c.Raise("OSError", err.Error())
 		}
 	case "present":
+	case "loud":
+		for range 300 {
+			c.Print(strings.Repeat("x", 1023) + "\n")
+		}
 	default:
 		site := stage("layer", "lib", "python3.11", "site-packages")
 		if err := errors.Join(os.MkdirAll(filepath.Join(site, name+"-"+version+".dist-info"), 0o755),
@@ -158,6 +162,18 @@ func TestPackagesAreInstalledIntoASession(t *testing.T) {
 			t.Errorf("%s: %s", step.requirement, diff)
 		}
 		r.tidy(t, index)
+	}
+}
+
+func TestWhatAnInstallerPrintsIsBoundedAndSaidSo(t *testing.T) {
+	r, _ := packaged(t, nil)
+	var text strings.Builder
+	for _, o := range execute(t, r.session(api.SessionRequest{}), "install loud").Outputs {
+		text.WriteString(o.Text)
+	}
+	const notice = "[what the installer prints from here on is left out]"
+	if n := strings.Count(text.String(), notice); n != 1 || text.Len() > 257<<10 || !strings.HasSuffix(text.String(), "failure \n") {
+		t.Errorf("%d notices in %d bytes", n, text.Len())
 	}
 }
 
