@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,10 +17,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"talaria/api"
 	"talaria/client"
+	"talaria/e2e/nameserver"
 )
 
 // world is what a session of these tests may find outside, all of it on this machine's loopback.
@@ -84,40 +82,9 @@ func nameServer(t *testing.T, hosts map[string]string) (address string) {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() {
-		buffer := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			if answer, err := answerFrom(hosts, buffer[:n]); err == nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
-		}
-	})
+	running.Go(func() { nameserver.Serve(conn, hosts) })
 	t.Cleanup(func() { conn.Close(); running.Wait() })
 	return conn.LocalAddr().String()
-}
-
-func answerFrom(hosts map[string]string, query []byte) ([]byte, error) {
-	var m dnsmessage.Message
-	if err := m.Unpack(query); err != nil || len(m.Questions) != 1 {
-		return nil, errors.Join(err, errors.New("no question"))
-	}
-	q := m.Questions[0]
-	m.Response, m.Additionals = true, nil
-	addr, err := netip.ParseAddr(hosts[strings.TrimSuffix(strings.ToLower(q.Name.String()), ".")])
-	head := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type}
-	switch {
-	case err != nil:
-		m.RCode = dnsmessage.RCodeNameError
-	case addr.Is4() && q.Type == dnsmessage.TypeA:
-		m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}}}
-	case addr.Is6() && q.Type == dnsmessage.TypeAAAA:
-		m.Answers = []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}}}
-	}
-	return m.Pack()
 }
 
 // config permits this machine's loopback, which nothing permits by default.

@@ -7,15 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/net/dns/dnsmessage"
-
 	"talaria/api"
+	"talaria/e2e/nameserver"
 )
 
 // worldName is what sessions call the server that they fetch from.
@@ -102,7 +100,7 @@ func openWorld() (*world, error) {
 	}
 	w := &world{listener: listener, names: names}
 	w.running.Go(w.serve)
-	w.running.Go(w.answer)
+	w.running.Go(func() { nameserver.Serve(names, map[string]string{worldName: "127.0.0.1"}) })
 	return w, nil
 }
 
@@ -133,28 +131,3 @@ func (w *world) serve() {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
-// answer answers every question for an IPv4 address with this machine, and all others with nothing.
-func (w *world) answer() {
-	for query := make([]byte, 1500); ; {
-		n, from, err := w.names.ReadFrom(query)
-		if err != nil {
-			return
-		}
-		var m dnsmessage.Message
-		if m.Unpack(query[:n]) != nil || len(m.Questions) != 1 {
-			continue
-		}
-		q := m.Questions[0]
-		m.Response, m.Additionals = true, nil
-		if q.Type == dnsmessage.TypeA {
-			m.Answers = []dnsmessage.Resource{{
-				Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, Type: q.Type},
-				Body:   &dnsmessage.AResource{A: netip.MustParseAddr("127.0.0.1").As4()},
-			}}
-		}
-		if answer, err := m.Pack(); err == nil {
-			_, _ = w.names.WriteTo(answer, from)
-		}
-	}
-}
