@@ -131,7 +131,7 @@ func (w *Writer) Commit() (Blob, error) {
 		return Blob{}, fmt.Errorf("commit spool %s: %w", w.name, fs.ErrClosed)
 	}
 	blob := Blob{hex.EncodeToString(w.hash.Sum(nil)), w.size}
-	if err := w.store.commit(w.file.Name(), blob); err != nil {
+	if err := w.store.commit(w.file.Name(), blob, nil); err != nil {
 		return Blob{}, fmt.Errorf("commit spool %s: %w", w.name, err)
 	}
 	w.closed = true

@@ -19,6 +19,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The folders beside the blobs, which lie in folders of two hexadecimal digits.
@@ -52,6 +54,9 @@ type Store struct {
 	// locks make looking at a blob's name and changing it one step, by the first byte of the digest. They are held
 	// across the few system calls that do so, never across a copy of bytes.
 	locks [256]sync.Mutex
+
+	mu   sync.Mutex     // guards held; taken after one of locks
+	held map[string]int // how many holds keep a digest
 }
 
 // Open makes the directory where it is missing and opens it.
@@ -61,12 +66,17 @@ func Open(dir string) (*Store, error) {
 			return nil, fmt.Errorf("make the folder of artifacts: %w", err)
 		}
 	}
-	return &Store{dir: dir, run: rand.Text()[:10]}, nil
+	return &Store{dir: dir, run: rand.Text()[:10], held: map[string]int{}}, nil
 }
 
 // Put stores what r gives until its end. ctx is checked between two reads; r itself must end when it does. Nothing
 // is stored after an error.
-func (s *Store) Put(ctx context.Context, r io.Reader) (Blob, error) {
+func (s *Store) Put(ctx context.Context, r io.Reader) (Blob, error) { return s.put(ctx, r, nil) }
+
+// PutBytes stores b. Bytes that are already there are not written again.
+func (s *Store) PutBytes(ctx context.Context, b []byte) (Blob, error) { return s.putBytes(ctx, b, nil) }
+
+func (s *Store) put(ctx context.Context, r io.Reader, hold *Hold) (Blob, error) {
 	f, err := s.createTemp()
 	if err != nil {
 		return Blob{}, err
@@ -76,26 +86,44 @@ func (s *Store) Put(ctx context.Context, r io.Reader) (Blob, error) {
 		os.Remove(f.Name()) // gone where commit has moved it
 	}()
 	h := sha256.New()
-	size, err := copyHashing(ctx, f, h, r)
+	var size int64
+	if file, ok := r.(*os.File); ok {
+		size, err = copySparse(ctx, f, h, file)
+	} else {
+		size, err = copyHashing(ctx, f, h, r)
+	}
 	if err != nil {
 		return Blob{}, fmt.Errorf("store an artifact: %w", err)
 	}
 	blob := Blob{hex.EncodeToString(h.Sum(nil)), size}
-	if err := s.commit(f.Name(), blob); err != nil {
+	if err := s.commit(f.Name(), blob, hold); err != nil {
 		return Blob{}, err
 	}
 	return blob, nil
 }
 
-// PutBytes stores b. Bytes that are already there are not written again.
-func (s *Store) PutBytes(ctx context.Context, b []byte) (Blob, error) {
+func (s *Store) putBytes(ctx context.Context, b []byte, hold *Hold) (Blob, error) {
 	sum := sha256.Sum256(b)
 	blob := Blob{hex.EncodeToString(sum[:]), int64(len(b))}
-	known, err := s.renew(blob)
+	known, err := s.renew(blob, hold)
 	if known || err != nil {
 		return blob, err
 	}
-	return s.Put(ctx, bytes.NewReader(b))
+	return s.put(ctx, bytes.NewReader(b), hold)
+}
+
+// Space is the disk space that the bytes of a digest take: less than their size where they have holes. It is 0 for a
+// digest that is not there.
+func (s *Store) Space(sha256 string) int64 {
+	path, err := s.path(sha256)
+	if err != nil {
+		return 0
+	}
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
 }
 
 // Get opens the bytes of a digest, which the caller closes, and tells their size. A digest that is not there, or
@@ -127,10 +155,12 @@ func (s *Store) Has(sha256 string) bool {
 	return err == nil
 }
 
-// Delete removes the bytes of a digest; one that is not there is no error. Whoever has them open reads on. It
-// does not know of a Put of the same bytes that has returned and whose digest is not recorded yet: callers that
-// cannot rule that out leave the bytes to [Store.Sweep].
-func (s *Store) Delete(sha256 string) error {
+// DeleteUnless removes the bytes of a digest, unless a [Hold] keeps them or wanted says that they are referred to. A
+// digest that is not there is no error. Whoever has the bytes open reads on.
+//
+// wanted is called while nobody can put the same bytes, so it must not use the Store. Callers put what they will
+// refer to through a Hold, and release it once wanted knows of the reference.
+func (s *Store) DeleteUnless(sha256 string, wanted func() (bool, error)) error {
 	path, err := s.path(sha256)
 	if err != nil {
 		return nil
@@ -138,6 +168,12 @@ func (s *Store) Delete(sha256 string) error {
 	l := s.lockOf(sha256)
 	l.Lock()
 	defer l.Unlock()
+	if s.isHeld(sha256) {
+		return nil
+	}
+	if yes, err := wanted(); yes || err != nil {
+		return err
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete artifact %s: %w", sha256, withoutPath(err))
 	}
@@ -165,13 +201,14 @@ func (s *Store) Sync(digests ...string) error {
 	return nil
 }
 
-// commit gives the file at temp the name of its blob, or removes it where that is there already.
-func (s *Store) commit(temp string, blob Blob) error {
+// commit gives the file at temp the name of its blob, or removes it where that is there already. hold, which may be
+// nil, keeps the blob.
+func (s *Store) commit(temp string, blob Blob, hold *Hold) error {
 	path, err := s.path(blob.SHA256)
 	if err != nil {
 		return err
 	}
-	known, err := s.renew(blob)
+	known, err := s.renew(blob, hold)
 	if err != nil {
 		return err
 	}
@@ -194,11 +231,13 @@ func (s *Store) commit(temp string, blob Blob) error {
 	if err := os.Rename(temp, path); err != nil {
 		return fmt.Errorf("name artifact %s: %w", blob.SHA256, withoutPath(err))
 	}
+	hold.add(blob.SHA256)
 	return nil
 }
 
-// renew reports whether the blob is there in its full length, and then stamps it as put just now.
-func (s *Store) renew(blob Blob) (bool, error) {
+// renew reports whether the blob is there in its full length, and then stamps it as put just now. hold, which may be
+// nil, keeps it.
+func (s *Store) renew(blob Blob, hold *Hold) (bool, error) {
 	path, err := s.path(blob.SHA256)
 	if err != nil {
 		return false, err
@@ -217,6 +256,7 @@ func (s *Store) renew(blob Blob) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for artifact %s: %w", blob.SHA256, withoutPath(err))
 	}
+	hold.add(blob.SHA256)
 	return true, nil
 }
 

@@ -170,8 +170,8 @@ func TestADigestThatIsNoneIsNotThere(t *testing.T) {
 		if s.Has(bad) {
 			t.Errorf("Has(%q)", bad)
 		}
-		if err := s.Delete(bad); err != nil {
-			t.Errorf("Delete(%q) = %v", bad, err)
+		if err := s.DeleteUnless(bad, unwanted); err != nil {
+			t.Errorf("DeleteUnless(%q) = %v", bad, err)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestDeleteRemovesAndAnOpenReaderReadsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := s.Delete(digest); err != nil {
+	if err := s.DeleteUnless(digest, unwanted); err != nil {
 		t.Fatal(err)
 	}
 	if s.Has(digest) {
@@ -227,6 +227,66 @@ func TestDeleteRemovesAndAnOpenReaderReadsOn(t *testing.T) {
 	}
 	if b, err := io.ReadAll(f); err != nil || string(b) != "still read" {
 		t.Errorf("read %q, %v", b, err)
+	}
+}
+
+func unwanted() (bool, error) { return false, nil }
+
+func TestABlobThatIsWantedOrHeldIsNotDeleted(t *testing.T) {
+	s, _ := open(t)
+	hold := s.Hold()
+	blob, err := hold.PutBytes(t.Context(), []byte("mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := s.Hold()
+	if _, err := again.Put(t.Context(), strings.NewReader("mine")); err != nil { // which is there already
+		t.Fatal(err)
+	}
+	for _, release := range []func(){hold.Release, again.Release} {
+		if err := s.DeleteUnless(blob.SHA256, unwanted); err != nil || !s.Has(blob.SHA256) {
+			t.Fatalf("a held blob was deleted: %v", err)
+		}
+		if _, err := s.Sweep(t.Context(), time.Now().Add(time.Hour), func(string) bool { return false }); err != nil || !s.Has(blob.SHA256) {
+			t.Fatalf("a held blob was swept: %v", err)
+		}
+		release()
+	}
+	if err := s.DeleteUnless(blob.SHA256, func() (bool, error) { return true, nil }); err != nil || !s.Has(blob.SHA256) {
+		t.Fatalf("a wanted blob was deleted: %v", err)
+	}
+	if err := s.DeleteUnless(blob.SHA256, unwanted); err != nil || s.Has(blob.SHA256) {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
+func TestHolesOfAFileTakeNoSpace(t *testing.T) {
+	s, dir := open(t)
+	const size = 64 << 20
+	f, err := os.Create(filepath.Join(dir, "..", "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := sha256.New()
+	content := make([]byte, size)
+	copy(content[5<<20:], "an island")
+	if _, err := f.WriteAt([]byte("an island"), 5<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	want.Write(content)
+	blob, err := s.Put(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if blob.Size != size || blob.SHA256 != hex.EncodeToString(want.Sum(nil)) || get(t, s, blob.SHA256) != string(content) {
+		t.Errorf("%v is not what was put", blob)
+	}
+	if space := s.Space(blob.SHA256); space == 0 || space > 1<<20 {
+		t.Errorf("the artifact takes %d bytes of the disk", space)
 	}
 }
 
@@ -253,7 +313,7 @@ func TestManyAtOnceMayPutAndDeleteTheSameBytes(t *testing.T) {
 					t.Errorf("Get: %v", err)
 				}
 				if i%4 == 0 {
-					if err := s.Delete(blob.SHA256); err != nil {
+					if err := s.DeleteUnless(blob.SHA256, unwanted); err != nil {
 						t.Errorf("Delete: %v", err)
 					}
 				}

@@ -68,7 +68,7 @@ func (s *Store) sweepBlob(digest string, before time.Time, keep func(string) boo
 	l := s.lockOf(digest)
 	l.Lock()
 	defer l.Unlock()
-	if old, err := putBefore(path, before); !old || err != nil { // put again meanwhile
+	if old, err := putBefore(path, before); !old || err != nil || s.isHeld(digest) { // put again meanwhile
 		return false, err
 	}
 	if err := os.Remove(path); err != nil {

@@ -1,0 +1,67 @@
+package artifacts
+
+import (
+	"context"
+	"io"
+	"sync"
+)
+
+// Hold keeps blobs from being removed between their put and the moment when the caller has recorded its reference to
+// them. It is safe for concurrent use. A nil Hold keeps nothing.
+type Hold struct {
+	store *Store
+
+	mu      sync.Mutex // guards digests
+	digests []string
+}
+
+// Hold begins one, which the caller releases.
+func (s *Store) Hold() *Hold { return &Hold{store: s} }
+
+// Put is [Store.Put]. The blob stays until the release.
+func (h *Hold) Put(ctx context.Context, r io.Reader) (Blob, error) { return h.store.put(ctx, r, h) }
+
+// PutBytes is [Store.PutBytes]. The blob stays until the release.
+func (h *Hold) PutBytes(ctx context.Context, b []byte) (Blob, error) {
+	return h.store.putBytes(ctx, b, h)
+}
+
+// Release lets go of everything that was put so far. It may be called again after further puts.
+func (h *Hold) Release() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	digests := h.digests
+	h.digests = nil
+	h.mu.Unlock()
+	if len(digests) == 0 {
+		return
+	}
+	h.store.mu.Lock()
+	defer h.store.mu.Unlock()
+	for _, d := range digests {
+		if h.store.held[d]--; h.store.held[d] == 0 {
+			delete(h.store.held, d)
+		}
+	}
+}
+
+// add keeps a blob. The caller has the lock of its digest.
+func (h *Hold) add(digest string) {
+	if h == nil {
+		return
+	}
+	h.store.mu.Lock()
+	h.store.held[digest]++
+	h.store.mu.Unlock()
+	h.mu.Lock()
+	h.digests = append(h.digests, digest)
+	h.mu.Unlock()
+}
+
+func (s *Store) isHeld(digest string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[digest] > 0
+}

@@ -1,0 +1,74 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"hash"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// copySparse copies a file up to the size that it has now. Its holes stay holes, and are hashed as the zeros that they
+// read as. A file system that knows no holes has one piece of data.
+func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (int64, error) {
+	info, err := from.Stat()
+	if err != nil {
+		return 0, withoutPath(err)
+	}
+	end := info.Size()
+	buf := make([]byte, copySize)
+	zeros := make([]byte, copySize)
+	var at int64
+	for at < end {
+		data, hole, err := nextData(int(from.Fd()), at, end)
+		if err != nil {
+			return at, err
+		}
+		for ; at < data; at += min(data-at, copySize) {
+			if err := context.Cause(ctx); err != nil {
+				return at, err
+			}
+			h.Write(zeros[:min(data-at, copySize)])
+		}
+		for at < hole {
+			if err := context.Cause(ctx); err != nil {
+				return at, err
+			}
+			n, err := from.ReadAt(buf[:min(hole-at, copySize)], at)
+			if n > 0 {
+				if _, err := to.WriteAt(buf[:n], at); err != nil {
+					return at, withoutPath(err)
+				}
+				h.Write(buf[:n])
+				at += int64(n)
+			}
+			if err == io.EOF && n == 0 { // it was shortened meanwhile
+				return at, withoutPath(to.Truncate(at))
+			}
+			if err != nil && err != io.EOF {
+				return at, withoutPath(err)
+			}
+		}
+	}
+	return at, withoutPath(to.Truncate(at))
+}
+
+// nextData is the next piece of data of a file at or behind a position: where it begins, and where it ends. Both are
+// end where only a hole is left.
+func nextData(fd int, at, end int64) (data, hole int64, err error) {
+	data, err = unix.Seek(fd, at, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO):
+		return end, end, nil
+	case errors.Is(err, unix.EINVAL):
+		return at, end, nil
+	case err != nil:
+		return at, at, err
+	}
+	if hole, err = unix.Seek(fd, data, unix.SEEK_HOLE); err != nil {
+		return at, at, err
+	}
+	return min(data, end), min(hole, end), nil
+}
