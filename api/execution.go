@@ -54,7 +54,8 @@ type Execution struct {
 	Status         ExecutionStatus `json:"status"`
 	Reason         string          `json:"reason,omitzero"`
 	State          VariablesState  `json:"state"`
-	Outputs        []Output        `json:"outputs,omitzero"` // nil where outputs are left out
+	Outputs        []Output        `json:"outputs,omitzero"`         // nil where outputs are left out
+	OutputsOmitted bool            `json:"outputs_omitted,omitzero"` // some are missing here; its events have those that the log keeps
 	Text           string          `json:"text"`
 	Error          *ErrorOutput    `json:"error,omitzero"`
 	Artifacts      []Artifact      `json:"artifacts"`
@@ -97,7 +98,7 @@ type ExecutionUsage struct {
 }
 
 // Artifact is a file that an execution created, changed or deleted. All but Path and Change are absent for a
-// deleted one.
+// deleted one. The bytes of an Omitted one were not kept, and it has no SHA256 and no URL.
 type Artifact struct {
 	Path      string `json:"path"`
 	Change    Change `json:"change"`
@@ -105,6 +106,7 @@ type Artifact struct {
 	MediaType string `json:"media_type,omitzero"`
 	SHA256    string `json:"sha256,omitzero"`
 	URL       string `json:"url,omitzero"`
+	Omitted   bool   `json:"omitted,omitzero"`
 }
 
 // SessionArtifact is an artifact in the list of a session: with the execution that made it, and its event.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"math"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -78,20 +79,52 @@ func (o *Output) UnmarshalJSON(data []byte) error {
 type Outputs struct {
 	list     []Output
 	text     []*strings.Builder // beside list: the text of a stream output
+	sizes    []int              // beside list: bytes of the events that it is made of
+	size     int                // the sum of sizes
 	displays map[string][]int   // display id to places in list
 	clear    bool               // empty the list when the next output comes
 }
 
 // Add takes the next event of the execution. Events that are no outputs are passed over.
-func (f *Outputs) Add(body EventBody) {
+func (f *Outputs) Add(body EventBody) { f.AddWithin(body, 0, math.MaxInt) }
+
+// AddWithin takes the next event like Add, unless the events that the list is made of would then have more than limit
+// bytes together; size is that of this one. It reports whether the event was taken.
+func (f *Outputs) AddWithin(body EventBody, size, limit int) bool {
+	before := f.size
+	switch b := body.(type) {
+	case Stream, DisplayData, ExecuteResult, ErrorEvent:
+		if f.clear {
+			before = 0
+		}
+	case UpdateDisplayData:
+		for _, i := range f.displays[b.DisplayID] {
+			before += size - f.sizes[i]
+		}
+		before -= size // added once more below
+		if len(f.displays[b.DisplayID]) == 0 {
+			return true
+		}
+	default:
+		size = 0
+	}
+	if size > limit-before {
+		return false
+	}
+	f.take(body, size)
+	return true
+}
+
+func (f *Outputs) take(body EventBody, size int) {
 	switch b := body.(type) {
 	case Stream:
 		f.beforeOutput()
 		if n := len(f.list); n > 0 && f.list[n-1].OutputType == "stream" && f.list[n-1].Name == b.Name {
 			f.text[n-1].WriteString(b.Text)
+			f.grow(n-1, size)
 			return
 		}
-		f.add(Output{OutputType: "stream", Name: b.Name})
+		f.add(Output{OutputType: "stream", Name: b.Name}, size)
 		f.text[len(f.text)-1].WriteString(b.Text)
 	case DisplayData:
 		f.beforeOutput()
@@ -101,18 +134,19 @@ func (f *Outputs) Add(body EventBody) {
 			}
 			f.displays[b.DisplayID] = append(f.displays[b.DisplayID], len(f.list))
 		}
-		f.add(Output{OutputType: "display_data", Data: b.Data, Metadata: b.Metadata})
+		f.add(Output{OutputType: "display_data", Data: b.Data, Metadata: b.Metadata}, size)
 	case UpdateDisplayData:
 		for _, i := range f.displays[b.DisplayID] {
 			f.list[i].Data, f.list[i].Metadata = b.Data, b.Metadata
+			f.grow(i, size-f.sizes[i])
 		}
 	case ExecuteResult:
 		f.beforeOutput()
-		f.add(Output{OutputType: "execute_result", Data: b.Data, Metadata: b.Metadata, ExecutionCount: b.ExecutionCount})
+		f.add(Output{OutputType: "execute_result", Data: b.Data, Metadata: b.Metadata, ExecutionCount: b.ExecutionCount}, size)
 	case ErrorEvent:
 		f.beforeOutput()
 		plain := ErrorOutput{Ename: b.Ename, Evalue: b.Evalue, Traceback: b.Traceback} // all that nbformat has
-		f.add(Output{OutputType: "error", Error: plain})
+		f.add(Output{OutputType: "error", Error: plain}, size)
 	case ClearOutput:
 		if b.Wait {
 			f.clear = true
@@ -128,9 +162,16 @@ func (f *Outputs) beforeOutput() {
 	}
 }
 
-func (f *Outputs) add(o Output) {
+func (f *Outputs) add(o Output, size int) {
 	f.list = append(f.list, o)
 	f.text = append(f.text, new(strings.Builder))
+	f.sizes = append(f.sizes, 0)
+	f.grow(len(f.list)-1, size)
+}
+
+func (f *Outputs) grow(i, size int) {
+	f.sizes[i] += size
+	f.size += size
 }
 
 func (f *Outputs) empty() { *f = Outputs{} }

@@ -66,6 +66,9 @@ type LimitsRequest struct {
 	ExecutionTimeoutS *float64 `json:"execution_timeout_s,omitzero"`
 	ExecutionCPUS     *int64   `json:"execution_cpu_s,omitzero"`
 	OutputBytes       *int64   `json:"output_bytes,omitzero"`
+	DisplayBytes      *int64   `json:"display_bytes,omitzero"`
+	LogBytes          *int64   `json:"log_bytes,omitzero"`
+	ArtifactBytes     *int64   `json:"artifact_bytes,omitzero"`
 	ToolCalls         *int64   `json:"tool_calls,omitzero"`
 }
 
@@ -77,7 +80,10 @@ type Limits struct {
 	DiskBytes         int64   `json:"disk_bytes"`
 	ExecutionTimeoutS float64 `json:"execution_timeout_s"`
 	ExecutionCPUS     int64   `json:"execution_cpu_s"` // CPU time; 0: any
-	OutputBytes       int64   `json:"output_bytes"`
+	OutputBytes       int64   `json:"output_bytes"`    // printed by one execution, each stream
+	DisplayBytes      int64   `json:"display_bytes"`   // events of one execution's displays, as JSON
+	LogBytes          int64   `json:"log_bytes"`       // events and executions that are kept
+	ArtifactBytes     int64   `json:"artifact_bytes"`  // disk space of the artifacts that are kept
 	ToolCalls         int64   `json:"tool_calls"`
 }
 
@@ -154,6 +160,8 @@ type Usage struct {
 	PeakMemoryBytes int64     `json:"peak_memory_bytes"` // since the last execution began
 	CPUSeconds      float64   `json:"cpu_seconds"`
 	DiskBytes       int64     `json:"disk_bytes"`
+	LogBytes        int64     `json:"log_bytes"`
+	ArtifactBytes   int64     `json:"artifact_bytes"`
 	PIDs            int64     `json:"pids"`
 	Processes       []Process `json:"processes"`
 }

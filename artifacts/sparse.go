@@ -6,8 +6,13 @@ import (
 	"hash"
 	"io"
 	"os"
+	"syscall"
+)
 
-	"golang.org/x/sys/unix"
+// What lseek(2) finds in a file with holes; Linux has them, and Go has no names for them.
+const (
+	seekData = 3
+	seekHole = 4
 )
 
 // copySparse copies a file up to the size that it has now. Its holes stay holes, and are hashed as the zeros that they
@@ -22,7 +27,7 @@ func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (i
 	zeros := make([]byte, copySize)
 	var at int64
 	for at < end {
-		data, hole, err := nextData(int(from.Fd()), at, end)
+		data, hole, err := nextData(from, at, end)
 		if err != nil {
 			return at, err
 		}
@@ -57,18 +62,18 @@ func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (i
 
 // nextData is the next piece of data of a file at or behind a position: where it begins, and where it ends. Both are
 // end where only a hole is left.
-func nextData(fd int, at, end int64) (data, hole int64, err error) {
-	data, err = unix.Seek(fd, at, unix.SEEK_DATA)
+func nextData(f *os.File, at, end int64) (data, hole int64, err error) {
+	data, err = f.Seek(at, seekData)
 	switch {
-	case errors.Is(err, unix.ENXIO):
+	case errors.Is(err, syscall.ENXIO):
 		return end, end, nil
-	case errors.Is(err, unix.EINVAL):
+	case errors.Is(err, syscall.EINVAL):
 		return at, end, nil
 	case err != nil:
-		return at, at, err
+		return at, at, withoutPath(err)
 	}
-	if hole, err = unix.Seek(fd, data, unix.SEEK_HOLE); err != nil {
-		return at, at, err
+	if hole, err = f.Seek(data, seekHole); err != nil {
+		return at, at, withoutPath(err)
 	}
 	return min(data, end), min(hole, end), nil
 }

@@ -18,9 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // The folders beside the blobs, which lie in folders of two hexadecimal digits.
@@ -119,9 +118,13 @@ func (s *Store) Space(sha256 string) int64 {
 	if err != nil {
 		return 0
 	}
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil {
+	info, err := os.Lstat(path)
+	if err != nil {
 		return 0
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return info.Size()
 	}
 	return st.Blocks * 512
 }

@@ -127,9 +127,6 @@ func (s *Server) listExecutions(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	list, err := sess.Executions(c.ctx(), page)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, list)
+	l := newList(c)
+	return l.end(sess.Executions(c.ctx(), page, func(e api.Execution) (bool, error) { return l.add(e) }))
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"strings"
 
 	"talaria/session"
@@ -10,17 +9,13 @@ import (
 const notebookType = "application/x-ipynb+json"
 
 func (s *Server) getNotebook(c *call, sess *session.Session) error {
-	data, err := sess.Notebook(c.ctx())
-	if err != nil {
-		return err
-	}
 	name := c.param("id")
 	if info := sess.Info(c.ctx()); info.Name != "" {
 		name = info.Name
 	}
 	c.Header("Content-Disposition", disposition(notebookType, strings.ReplaceAll(name, "/", "-")+".ipynb"))
-	c.Data(http.StatusOK, notebookType, data)
-	return nil
+	out := &body{c: c, kind: notebookType}
+	return out.ended(sess.Notebook(c.ctx(), out))
 }
 
 func (s *Server) postNotebook(c *call, sess *session.Session) error {

@@ -62,7 +62,7 @@ type Config struct {
 	TZ           string               // of kernels
 	BootID       string               // of the machine
 
-	Defaults    api.Limits
+	Defaults    api.Limits // where ArtifactBytes is 0, it is twice DiskBytes
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
@@ -83,15 +83,20 @@ var (
 		DiskBytes:         2 << 30,
 		ExecutionTimeoutS: 300,
 		OutputBytes:       8 << 20,
+		DisplayBytes:      64 << 20,
+		LogBytes:          1 << 30,
 		ToolCalls:         50,
 	}
 	DefaultCeilings = api.Limits{
-		MemoryBytes: 16 << 30,
-		CPUs:        64,
-		PIDs:        4096,
-		DiskBytes:   64 << 30,
-		OutputBytes: 64 << 20,
-		ToolCalls:   10000,
+		MemoryBytes:   16 << 30,
+		CPUs:          64,
+		PIDs:          4096,
+		DiskBytes:     64 << 30,
+		OutputBytes:   64 << 20,
+		DisplayBytes:  1 << 30,
+		LogBytes:      64 << 30,
+		ArtifactBytes: 128 << 30,
+		ToolCalls:     10000,
 	}
 )
 

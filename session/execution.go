@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -17,14 +18,20 @@ type outcome struct {
 	usage  api.ExecutionUsage
 }
 
-// ended makes the change that ends an execution: its last output, its artifacts, execution_finished, and the row. Once
-// it is committed whoever waits is woken.
+// ended makes the change that ends an execution which ran: its last output, its artifacts, which collect made a change
+// of, and its end.
+func (t *translation) ended(r *run, o outcome, artifacts change) change {
+	var c change
+	c.drafts, c.done = r.out.end(t.ctx)
+	c.add(artifacts)
+	c.add(t.s.ended(r, o))
+	return c
+}
+
+// ended makes the change that ends an execution: execution_finished and the row. Once it is committed whoever waits is
+// woken.
 func (s *Session) ended(r *run, o outcome) change {
 	var c change
-	if r.row.StartedAt != nil {
-		c.drafts, c.done = r.out.end()
-		c.add(s.scan(r))
-	}
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now
@@ -32,6 +39,7 @@ func (s *Session) ended(r *run, o outcome) change {
 	r.final = s.execution(r.row)
 	c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ExecutionFinished{Execution: r.final}})
 	row := r.row
+	c.rowBytes = rowBytes(row)
 	c.also = both(c.also, func(tx *store.Tx) error {
 		row.StartedSeq, row.FinishedSeq = s.journal.place()
 		return tx.FinishExecution(row)
@@ -45,6 +53,21 @@ func (s *Session) ended(r *run, o outcome) change {
 		close(r.done)
 	})
 	return c
+}
+
+// rowBytes is about what the end of an execution adds to its row.
+func rowBytes(r store.Execution) int64 {
+	n := int64(len(r.Text))
+	if r.Error != nil {
+		n += int64(len(r.Error.Evalue))
+		for _, line := range r.Error.Traceback {
+			n += int64(len(line))
+		}
+	}
+	for _, a := range r.Artifacts {
+		n += int64(len(a.Path)) + listedCost/2
+	}
+	return n
 }
 
 // execution is the row as clients see it, without outputs.
@@ -69,24 +92,35 @@ func (s *Session) Execution(ctx context.Context, id string) (api.Execution, erro
 	return s.completed(ctx, row)
 }
 
-// Executions lists the session's executions in full, newest first.
-func (s *Session) Executions(ctx context.Context, q api.PageQuery) (api.Page[api.Execution], error) {
-	return page(q, func(before int64, limit int) ([]api.Execution, []int64, error) {
-		rows, err := s.m.cfg.Store.Executions(ctx, s.n, before, limit)
+// Executions lists the session's executions in full, newest first: it gives one after another to take, up to a page of
+// them, and returns the cursor of the next page, "" where there is none. An execution that take has no room for, as it
+// reports, begins the next page.
+func (s *Session) Executions(ctx context.Context, q api.PageQuery, take func(api.Execution) (bool, error)) (next string, err error) {
+	before, limit, err := position(q)
+	if err != nil {
+		return "", err
+	}
+	for taken := 0; ; taken++ {
+		// One by one: the code of a page of executions may be more than fits into memory.
+		rows, err := s.m.cfg.Store.Executions(ctx, s.n, before, 1)
 		if err != nil {
-			return nil, nil, err
+			return "", s.readError(ctx, err)
 		}
-		var items []api.Execution
-		var numbers []int64
-		for _, row := range rows {
-			e, err := s.completed(ctx, row)
-			if err != nil {
-				return nil, nil, err
-			}
-			items, numbers = append(items, e), append(numbers, row.N)
+		if len(rows) == 0 {
+			return "", nil
 		}
-		return items, numbers, nil
-	})
+		if taken == limit {
+			return cursor(before), nil
+		}
+		e, err := s.completed(ctx, rows[0])
+		if err != nil {
+			return "", err
+		}
+		if fits, err := take(e); err != nil || !fits {
+			return cursor(before), err
+		}
+		before = rows[0].N
+	}
 }
 
 // completed is the row with its outputs and, while it runs, the text so far.
@@ -103,35 +137,53 @@ func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execu
 	return s.withOutputs(ctx, e)
 }
 
-// withOutputs folds the execution's events into its outputs.
+// maxAnswer bounds the JSON of an execution, and of a page of a list, below the 24 MiB that clients take.
+const maxAnswer = 22 << 20
+
+// withOutputs folds the execution's events into its outputs, as far as they fit into an answer.
 func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Execution, error) {
+	bare, err := api.Marshal(e)
+	if err != nil {
+		return e, err
+	}
 	var fold api.Outputs
-	err := s.eachEvent(ctx, e.ID, func(event api.Event) bool {
-		fold.Add(event.Body)
-		return !last(event)
+	begun := false
+	err = s.eachEvent(ctx, e.ID, func(event api.Event, size int) bool {
+		switch event.Body.(type) {
+		case api.ExecutionStarted:
+			begun = true
+		case api.ExecutionFinished:
+			return false
+		}
+		e.OutputsOmitted = !fold.AddWithin(event.Body, size+eventCost, maxAnswer-len(bare))
+		return !e.OutputsOmitted
 	})
 	e.Outputs = fold.List()
+	if e.StartedAt != nil && !begun { // the log does not reach back so far
+		e.OutputsOmitted = true
+	}
 	return e, err
 }
 
-// eachEvent calls do for each event of the execution that the log holds, decoded, until it returns false.
-func (s *Session) eachEvent(ctx context.Context, executionID string, do func(api.Event) bool) error {
+// eachEvent calls do for each event of the execution that the log holds, decoded and with the size of its JSON, until
+// do returns false.
+func (s *Session) eachEvent(ctx context.Context, executionID string, do func(e api.Event, size int) bool) error {
 	after := int64(0)
 	for {
 		rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
 		if err != nil {
 			return s.readError(ctx, err)
 		}
-		batch, err := s.m.entries(rows)
-		if err != nil {
-			return err
-		}
-		for _, e := range batch {
-			event, err := e.event.Decoded()
+		for _, e := range entries(rows) {
+			raw, err := s.m.loadEvent(e)
+			if err != nil {
+				return s.readError(ctx, err)
+			}
+			event, err := raw.Decoded()
 			if err != nil {
 				return err
 			}
-			if !do(event) {
+			if !do(event, e.size) {
 				return nil
 			}
 			after = event.Seq
@@ -144,17 +196,9 @@ func (s *Session) eachEvent(ctx context.Context, executionID string, do func(api
 
 // page makes a page from a query by number, newest first; the cursor is the number of the page's last item.
 func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
-	before := int64(0)
-	if q.Cursor != "" {
-		n, err := strconv.ParseInt(q.Cursor, 36, 64)
-		if err != nil || n <= 0 {
-			return api.Page[T]{}, invalid("cursor %.40q is not one that this server gave", q.Cursor)
-		}
-		before = n
-	}
-	limit := q.Limit
-	if limit == 0 {
-		limit = api.DefaultPage
+	before, limit, err := position(q)
+	if err != nil {
+		return api.Page[T]{}, err
 	}
 	items, numbers, err := list(before, limit+1)
 	if err != nil {
@@ -163,7 +207,20 @@ func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int
 	p := api.Page[T]{Items: items}
 	if len(items) > limit {
 		p.Items = items[:limit]
-		p.NextCursor = strconv.FormatInt(numbers[limit-1], 36)
+		p.NextCursor = cursor(numbers[limit-1])
 	}
 	return p, nil
 }
+
+// position is below which number a page begins, 0 for the newest, and how many items it has at the most.
+func position(q api.PageQuery) (before int64, limit int, err error) {
+	if q.Cursor != "" {
+		before, err = strconv.ParseInt(q.Cursor, 36, 64)
+		if err != nil || before <= 0 {
+			return 0, 0, invalid("cursor %.40q is not one that this server gave", q.Cursor)
+		}
+	}
+	return before, cmp.Or(q.Limit, api.DefaultPage), nil
+}
+
+func cursor(number int64) string { return strconv.FormatInt(number, 36) }

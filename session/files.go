@@ -19,40 +19,6 @@ import (
 	"talaria/store"
 )
 
-// scan makes the change that records what an execution did to the workspace: artifact events and the new snapshot.
-func (s *Session) scan(r *run) change {
-	s.files.Lock()
-	defer s.files.Unlock()
-	ctx := context.Background()
-	var c change
-	next, changes, err := s.dir.Scan(ctx, s.snapshot)
-	if err != nil {
-		s.log.Warn("look for artifacts", "error", err)
-		if !errors.Is(err, workspace.ErrTruncated) {
-			return c
-		}
-		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.Stream{Name: "stderr", Text: "\n[the workspace holds" +
-			" too many files or is too deep: not all of what this cell changed is listed; all of it is still there]\n"}})
-	}
-	if len(changes) == 0 {
-		return c
-	}
-	for _, ch := range changes {
-		a, err := s.artifact(ctx, ch)
-		if err != nil {
-			if !errors.Is(err, fs.ErrNotExist) { // gone again: what was there for a moment is no artifact
-				s.log.Warn("keep an artifact", "error", err)
-			}
-			continue
-		}
-		r.row.Artifacts = append(r.row.Artifacts, a.Artifact)
-		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: a})
-	}
-	s.snapshot = next
-	c.add(s.saveSnapshot(ctx))
-	return c
-}
-
 // saveSnapshot makes the change that writes the snapshot. The caller holds s.files.
 func (s *Session) saveSnapshot(ctx context.Context) change {
 	encoded, err := s.snapshot.MarshalBinary()
@@ -68,37 +34,6 @@ func (s *Session) saveSnapshot(ctx context.Context) change {
 		also: func(tx *store.Tx) error { return tx.UpdateSnapshot(s.n, encoded, used) },
 		done: func() { s.mu.Lock(); s.diskBytes = used; s.mu.Unlock() },
 	}
-}
-
-// artifact keeps the bytes of a changed file.
-func (s *Session) artifact(ctx context.Context, ch workspace.Change) (api.ArtifactEvent, error) {
-	event := api.ArtifactEvent{Artifact: api.Artifact{Path: ch.Path, Change: api.Change(ch.Kind)}}
-	if ch.Kind == workspace.Deleted {
-		return event, nil
-	}
-	f, _, err := s.dir.Open(ch.Path)
-	if err != nil {
-		return event, err
-	}
-	defer f.Close()
-	s.mu.Lock()
-	most := s.limits.DiskBytes
-	s.mu.Unlock()
-	blob, err := s.m.cfg.Artifacts.Put(ctx, io.LimitReader(f, most))
-	if err != nil {
-		return event, err
-	}
-	event.Size, event.SHA256, event.URL = &blob.Size, blob.SHA256, api.ArtifactURL(blob.SHA256)
-	event.MediaType = mediaType(ch.Path, f)
-	if blob.Size <= s.m.cfg.InlineBytes {
-		if event.Data, err = s.m.blob(blob.SHA256, blob.Size); err != nil {
-			return event, err
-		}
-		if event.Data == nil {
-			event.Data = []byte{}
-		}
-	}
-	return event, nil
 }
 
 // mediaType is what the name says, else what the first bytes say.
@@ -283,7 +218,8 @@ func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.
 				Artifact:    api.Artifact{Path: r.Path, Change: r.Change, Size: r.Size, MediaType: r.MediaType, SHA256: r.SHA256},
 				ExecutionID: r.ExecutionID, Seq: r.Seq, Time: api.Millis(r.Time),
 			}
-			if r.SHA256 != "" {
+			a.Omitted = r.Change != api.Deleted && !r.Kept
+			if r.Kept {
 				a.URL = api.ArtifactURL(r.SHA256)
 			}
 			items, numbers = append(items, a), append(numbers, r.Seq)

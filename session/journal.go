@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"sync"
 	"sync/atomic"
 
 	"talaria/api"
+	"talaria/artifacts"
 	"talaria/store"
 )
 
@@ -21,6 +23,8 @@ const (
 	maxLag = 8 << 20
 	// replayBatch is how many events one query reads.
 	replayBatch = 128
+	// eventCost is what an event counts for in the log beside its body.
+	eventCost = store.EventCost
 )
 
 // The ends of a log that is being read.
@@ -34,7 +38,21 @@ var (
 type draft struct {
 	executionID string
 	body        api.EventBody
-	refs        []ref // blobs that the event's text names
+	encoded     []byte // the body as JSON, where that is known already
+	refs        []ref  // blobs that the event's text names
+}
+
+// encode makes the body's JSON, once.
+func (d *draft) encode() error {
+	if d.encoded != nil {
+		return nil
+	}
+	_, encoded, err := api.EncodeBody(d.body)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", d.body.EventType(), err)
+	}
+	d.encoded = encoded
+	return nil
 }
 
 // change is what happens to a session at once: events, and what else is written with them.
@@ -42,6 +60,9 @@ type change struct {
 	before func(*store.Tx) error // optional; before the events are written
 	drafts []draft
 	also   func(*store.Tx) error // optional; after them
+	// rowBytes is what the change adds to the session's executions, which counts for the log too.
+	rowBytes int64
+	drops    []string // digests of artifacts that the session keeps no longer
 	// progress is written last. The place of the log's end in it is the journal's to set.
 	progress store.Progress
 	done     func() // optional; after the commit and before readers are woken; must not block
@@ -54,7 +75,11 @@ type row struct {
 	refs     []ref
 }
 
-type ref struct{ digest, kind, mediaType string }
+// ref is a reference to a blob. bytes is the disk space of a public one.
+type ref struct {
+	digest, kind, mediaType string
+	bytes                   int64
+}
 
 // journal is the log of one session. The store's writer gives seq; readers see what is committed.
 type journal struct {
@@ -71,9 +96,11 @@ type journal struct {
 	end     error         // set once when no more will come
 }
 
+// entry is an event of the log: as it is published, or a row of the database whose body is still to be read.
 type entry struct {
 	event api.Event
 	size  int
+	row   store.Event
 }
 
 func newJournal(last int64) *journal {
@@ -83,25 +110,37 @@ func newJournal(last int64) *journal {
 // commit writes the change and returns when it is committed and published. Changes of one session take effect in the
 // order of their commits. ctx bounds the waiting only.
 func (s *Session) commit(ctx context.Context, c change) error {
+	hold := s.m.cfg.Artifacts.Hold()
+	defer hold.Release()
 	rows := make([]row, len(c.drafts))
-	for i, d := range c.drafts {
-		r, err := s.prepare(ctx, d)
+	p := c.progress
+	p.LogBytes = c.rowBytes
+	for i := range c.drafts {
+		r, err := s.prepare(ctx, &c.drafts[i], hold)
 		if err != nil {
 			return err
 		}
 		rows[i] = r
+		p.LogBytes += r.Size + eventCost
 	}
 	j := s.journal
 	return s.m.cfg.Store.Do(ctx, store.Write{
-		Apply: func(tx *store.Tx) error {
+		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
 				if err := c.before(tx); err != nil {
 					return err
 				}
 			}
 			j.next = j.tail + int64(len(rows))
-			if err := insert(tx, s.n, j.tail, rows); err != nil {
+			if p.ArtifactBytes, err = insert(tx, s.n, j.tail, rows); err != nil {
 				return err
+			}
+			for _, digest := range c.drops {
+				freed, err := tx.DropRef(s.n, digest, store.RefPublic)
+				if err != nil {
+					return fmt.Errorf("drop reference: %w", err)
+				}
+				p.ArtifactBytes -= freed
 			}
 			if c.also != nil {
 				if err := c.also(tx); err != nil {
@@ -109,7 +148,6 @@ func (s *Session) commit(ctx context.Context, c change) error {
 				}
 			}
 			tail := j.next
-			p := c.progress
 			if len(rows) > 0 {
 				p.LastSeq = &tail
 			}
@@ -123,6 +161,9 @@ func (s *Session) commit(ctx context.Context, c change) error {
 		},
 		Aborted: func() { j.tail = j.last },
 		Committed: func() {
+			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
+				s.keeps(p.LogBytes, p.ArtifactBytes)
+			}
 			if c.done != nil {
 				c.done()
 			}
@@ -136,35 +177,36 @@ func (s *Session) commit(ctx context.Context, c change) error {
 func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.
-func (s *Session) prepare(ctx context.Context, d draft) (row, error) {
-	typ, body, err := api.EncodeBody(d.body)
-	if err != nil {
-		return row{}, fmt.Errorf("encode event %s: %w", d.body.EventType(), err)
+func (s *Session) prepare(ctx context.Context, d *draft, hold *artifacts.Hold) (row, error) {
+	if err := d.encode(); err != nil {
+		return row{}, err
 	}
+	body := d.encoded
 	r := row{Event: store.Event{
-		Time: api.Now().UnixMilli(), Type: typ, ExecutionID: d.executionID, Body: body, Size: int64(len(body)),
+		Time: api.Now().UnixMilli(), Type: d.body.EventType(), ExecutionID: d.executionID, Body: body, Size: int64(len(body)),
 	}, refs: d.refs}
 	if b, ok := d.body.(api.ArtifactEvent); ok {
 		r.artifact = &store.Artifact{
 			ExecutionID: d.executionID, Path: b.Path, Change: b.Change, Size: b.Size, MediaType: b.MediaType, SHA256: b.SHA256,
 		}
 		if b.SHA256 != "" {
-			r.refs = append(r.refs, ref{b.SHA256, store.RefPublic, b.MediaType})
+			r.refs = append(r.refs, ref{b.SHA256, store.RefPublic, b.MediaType, s.m.cfg.Artifacts.Space(b.SHA256)})
 		}
 	}
 	if r.Size <= inlineBody {
 		return r, nil
 	}
-	blob, err := s.m.cfg.Artifacts.PutBytes(context.WithoutCancel(ctx), body)
+	blob, err := hold.PutBytes(context.WithoutCancel(ctx), body)
 	if err != nil {
 		return row{}, fmt.Errorf("store the body of an event: %w", err)
 	}
 	r.Digest = blob.SHA256
-	r.refs = append(r.refs, ref{blob.SHA256, store.RefEvent, ""})
+	r.refs = append(r.refs, ref{digest: blob.SHA256, kind: store.RefEvent})
 	return r, nil
 }
 
-func insert(tx *store.Tx, session, tail int64, rows []row) error {
+// insert writes the rows behind tail, and returns the disk space of the artifacts that the session did not keep before.
+func insert(tx *store.Tx, session, tail int64, rows []row) (kept int64, err error) {
 	for i := range rows {
 		r := &rows[i]
 		r.Seq = tail + int64(i) + 1
@@ -173,21 +215,27 @@ func insert(tx *store.Tx, session, tail int64, rows []row) error {
 			inDatabase.Body = nil
 		}
 		if err := tx.InsertEvent(session, inDatabase); err != nil {
-			return fmt.Errorf("insert event: %w", err)
+			return kept, fmt.Errorf("insert event: %w", err)
 		}
 		if r.artifact != nil {
 			r.artifact.Seq, r.artifact.Time = r.Seq, r.Time
 			if err := tx.InsertArtifact(session, *r.artifact); err != nil {
-				return fmt.Errorf("insert artifact: %w", err)
+				return kept, fmt.Errorf("insert artifact: %w", err)
 			}
 		}
 		for _, ref := range r.refs {
-			if err := tx.InsertRef(session, ref.digest, ref.kind, ref.mediaType); err != nil {
-				return fmt.Errorf("insert reference: %w", err)
+			isNew, err := tx.InsertRef(session, store.Ref{
+				Digest: ref.digest, Kind: ref.kind, MediaType: ref.mediaType, Bytes: ref.bytes, Seq: r.Seq,
+			})
+			if err != nil {
+				return kept, fmt.Errorf("insert reference: %w", err)
+			}
+			if isNew {
+				kept += ref.bytes
 			}
 		}
 	}
-	return nil
+	return kept, nil
 }
 
 func joined(e store.Event) api.Event {
@@ -211,7 +259,7 @@ func (j *journal) publish(rows []row) {
 		j.last = r.Seq
 		j.written += r.Size
 		if len(j.readers) > 0 {
-			j.ring = append(j.ring, entry{joined(r.Event), int(r.Size)})
+			j.ring = append(j.ring, entry{event: joined(r.Event), size: int(r.Size)})
 			j.held += int(r.Size)
 		}
 	}
@@ -295,10 +343,14 @@ func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 					return
 				default:
 				}
-				if !yield(e.event, nil) {
+				event, err := r.s.m.loadEvent(e)
+				if err != nil {
+					err = r.s.readError(ctx, err)
+				}
+				if !yield(event, err) || err != nil {
 					return
 				}
-				r.after = e.event.Seq
+				r.after = event.Seq
 				r.read.Add(int64(e.size))
 			}
 			if wait == nil {
@@ -339,16 +391,16 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	if err != nil {
 		return nil, nil, r.s.readError(ctx, err)
 	}
-	batch, err := r.s.m.entries(rows)
-	if err != nil {
-		return nil, nil, err
+	batch := entries(rows)
+	if len(batch) > 0 && batch[0].seq() > r.after+1 {
+		return nil, nil, r.s.expired()
 	}
 	if len(batch) == 0 { // though there was more: it was taken away with the session
 		return nil, nil, r.s.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(batch); n > 0 && batch[n-1].event.Seq == j.last {
+	if n := len(batch); n > 0 && batch[n-1].seq() == j.last {
 		r.reachLive(batch)
 	}
 	return batch, nil, nil
@@ -372,6 +424,9 @@ func (s *Session) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if errors.Is(err, fs.ErrNotExist) { // a body that went with the beginning of the log
+		return s.expired()
+	}
 	s.journal.mu.Lock()
 	defer s.journal.mu.Unlock()
 	if s.journal.end != nil {
@@ -380,20 +435,31 @@ func (s *Session) readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read events: %w", err)
 }
 
-// entries completes rows of the database with the bodies that are blobs.
-func (m *Manager) entries(rows []store.Event) ([]entry, error) {
+// entries are rows of the database. Bodies that are blobs are read one by one when they are needed, since a batch of
+// them may be far more than fits into memory.
+func entries(rows []store.Event) []entry {
 	list := make([]entry, len(rows))
 	for i, row := range rows {
-		if row.Digest != "" {
-			body, err := m.blob(row.Digest, row.Size)
-			if err != nil {
-				return nil, fmt.Errorf("read the body of event %d: %w", row.Seq, err)
-			}
-			row.Body = body
-		}
-		list[i] = entry{joined(row), int(row.Size)}
+		list[i] = entry{size: int(row.Size), row: row}
 	}
-	return list, nil
+	return list
+}
+
+func (e entry) seq() int64 { return max(e.event.Seq, e.row.Seq) }
+
+// loadEvent is the event with its body.
+func (m *Manager) loadEvent(e entry) (api.Event, error) {
+	if e.event.Body != nil {
+		return e.event, nil
+	}
+	if e.row.Digest != "" {
+		body, err := m.blob(e.row.Digest, e.row.Size)
+		if err != nil {
+			return api.Event{}, fmt.Errorf("read the body of event %d: %w", e.row.Seq, err)
+		}
+		e.row.Body = body
+	}
+	return joined(e.row), nil
 }
 
 // ExecutionEvents is the events of one execution after a position, history and then live; it ends after
@@ -407,16 +473,15 @@ func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after
 				yield(api.Event{}, s.readError(ctx, err))
 				return
 			}
-			batch, err := s.m.entries(rows)
-			if err != nil {
-				yield(api.Event{}, err)
-				return
-			}
-			for _, e := range batch {
-				if !yield(e.event, nil) || last(e.event) {
+			for _, e := range entries(rows) {
+				event, err := s.m.loadEvent(e)
+				if err != nil {
+					err = s.readError(ctx, err)
+				}
+				if !yield(event, err) || err != nil || last(event) {
 					return
 				}
-				after = e.event.Seq
+				after = event.Seq
 			}
 			if len(rows) < replayBatch {
 				break

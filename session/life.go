@@ -46,6 +46,9 @@ func (s *Session) live(ctx context.Context) {
 			s.take(ctx, batch)
 		}
 		s.dispatch(ctx)
+		if err := s.trimLog(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("shorten the log", "error", err)
+		}
 	}
 }
 

@@ -363,6 +363,7 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	s.mu.Lock()
 	first := !s.gone
 	s.gone = true
+	s.endCollecting()
 	s.mu.Unlock()
 	if !first {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
@@ -388,12 +389,33 @@ func (s *Session) remove(ctx context.Context) error {
 	<-s.stopped
 	s.journal.finish(ErrDeleted)
 	close(s.deleted)
-	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DeleteSession(s.n) }})
+	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(s.n) }})
 	if err != nil {
 		return err
 	}
 	s.log.Info("session deleted")
-	return s.release(ctx)
+	return errors.Join(s.release(ctx), s.m.forget(ctx, s.n))
+}
+
+// forget removes what the database has of a disowned session, in steps that nobody has to wait for long, and then the
+// blobs that no other session refers to.
+func (m *Manager) forget(ctx context.Context, n int64) error {
+	digests, err := m.cfg.Store.SessionDigests(ctx, n)
+	if err != nil {
+		return fmt.Errorf("list a deleted session's artifacts: %w", err)
+	}
+	for more := true; more; {
+		err := m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) (err error) { more, err = tx.EmptySession(n); return err }})
+		if err != nil {
+			return fmt.Errorf("remove a deleted session's log: %w", err)
+		}
+	}
+	err = m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DeleteSession(n) }})
+	if err != nil {
+		return fmt.Errorf("remove a deleted session: %w", err)
+	}
+	m.removeUnused(ctx, digests)
+	return nil
 }
 
 // Stats is the server in figures.

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -49,14 +51,16 @@ type cellOrigin struct {
 // Notebook is the session as an .ipynb: the cells of its document, each with the outputs of its last execution, then
 // each execution that the document does not know and that was not silent. Without a document that was saved these are
 // all executions after the imported notebook, which comes first.
-func (s *Session) Notebook(ctx context.Context) ([]byte, error) {
+//
+// It is written to w cell by cell, since all of them may be more than fits into memory.
+func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	imported, hides, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return s.readError(ctx, err)
 	}
 	doc, err := s.Document(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	nb := notebook{Cells: []api.Raw{}, NBFormat: 4, NBFormatMinor: 5}
 	nb.Metadata, err = api.Marshal(map[string]any{
@@ -64,78 +68,128 @@ func (s *Session) Notebook(ctx context.Context) ([]byte, error) {
 		"language_info": map[string]string{"name": "python", "version": s.env.Version, "file_extension": ".py", "mimetype": "text/x-python"},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var came []api.Raw // the imported cells, as they are kept
 	if imported != nil {
 		if err := jsonv2.Unmarshal(imported, &nb); err != nil {
-			return nil, err
+			return err
 		}
 		came, nb.Cells = nb.Cells, []api.Raw{}
 		nb.NBFormatMinor = max(nb.NBFormatMinor, 5)
 	}
-	rows, err := s.m.cfg.Store.NotebookExecutions(ctx, s.n, hides)
+	ids, err := s.m.cfg.Store.NotebookExecutions(ctx, s.n, hides)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return s.readError(ctx, err)
 	}
-	b := notebookBuilder{s: s, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]store.Execution{}}
+	b := notebookWriter{s: s, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]string{}}
 	for _, cell := range came {
 		id, err := idOf(cell)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.came[id] = cell
 	}
-	for _, row := range rows {
-		b.last[api.CellOf(row.ID)] = row
+	for _, id := range ids {
+		b.last[api.CellOf(id)] = id
 	}
 	late, err := s.m.cfg.Store.QueuedAfter(ctx, s.n, doc.Through)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return s.readError(ctx, err)
 	}
 	arranged := map[string]bool{}
 	for _, cell := range doc.Cells {
 		arranged[cell.ID] = true
-		if err := b.add(ctx, &nb, cell); err != nil {
-			return nil, err
+		if err := b.add(ctx, cell, true); err != nil {
+			return err
 		}
 	}
-	for _, row := range rows {
-		id := api.CellOf(row.ID)
-		if arranged[id] || doc.Revision > 0 && (!late[row.ID] || b.last[id].ID != row.ID) {
+	for _, execution := range ids {
+		id := api.CellOf(execution)
+		if arranged[id] || doc.Revision > 0 && (!late[execution] || b.last[id] != execution) {
 			continue
 		}
-		b.last[id] = row
-		if err := b.add(ctx, &nb, api.DocumentCell{ID: id, CellType: "code", Source: row.Code}); err != nil {
-			return nil, err
+		b.last[id] = execution
+		if err := b.add(ctx, api.DocumentCell{ID: id, CellType: "code"}, false); err != nil {
+			return err
 		}
 	}
-	out, err := api.Marshal(nb)
+	return b.end(nb)
+}
+
+// notebookWriter writes a notebook file cell by cell, indented by one space for each level.
+type notebookWriter struct {
+	s     *Session
+	w     io.Writer
+	cells int
+	ids   map[string]bool    // taken
+	came  map[string]api.Raw // imported cells by id
+	last  map[string]string  // executions by cell
+}
+
+// cell writes one cell of the file.
+func (b *notebookWriter) cell(file any) error {
+	raw, err := api.Marshal(file)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pretty := jsontext.Value(out)
-	err = pretty.Indent(jsontext.WithIndent(" "))
-	return append(pretty, '\n'), err
+	pretty := jsontext.Value(raw)
+	if err := pretty.Indent(jsontext.WithIndentPrefix("  "), jsontext.WithIndent(" ")); err != nil {
+		return err
+	}
+	before := ",\n  "
+	if b.cells == 0 {
+		before = "{\n \"cells\": [\n  "
+	}
+	b.cells++
+	if _, err := io.WriteString(b.w, before); err != nil {
+		return err
+	}
+	_, err = b.w.Write(pretty)
+	return err
 }
 
-// notebookBuilder makes the cells of a notebook file.
-type notebookBuilder struct {
-	s    *Session
-	ids  map[string]bool            // taken
-	came map[string]api.Raw         // imported cells by id
-	last map[string]store.Execution // by cell
+// end writes what follows the cells.
+func (b *notebookWriter) end(nb notebook) error {
+	cells := "\n ],\n"
+	if b.cells == 0 {
+		cells = "{\n \"cells\": [],\n"
+	}
+	metadata := jsontext.Value(nb.Metadata)
+	if err := metadata.Indent(jsontext.WithIndentPrefix(" "), jsontext.WithIndent(" ")); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(b.w, "%s \"metadata\": %s,\n \"nbformat\": %d,\n \"nbformat_minor\": %d\n}\n",
+		cells, metadata, nb.NBFormat, nb.NBFormatMinor)
+	return err
 }
 
-// add appends a cell: with what its last execution made, or as it was imported, or new.
-func (b *notebookBuilder) add(ctx context.Context, nb *notebook, cell api.DocumentCell) error {
-	row, ran := b.last[cell.ID]
+// ran is the execution with the outputs that a notebook has room for.
+func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, error) {
+	e, err := b.s.Execution(ctx, id)
+	if err == nil && e.OutputsOmitted {
+		e.Outputs = append(e.Outputs, api.Output{OutputType: "stream", Name: "stderr",
+			Text: "\n[outputs are left out here: they are too large, or the log no longer keeps them]\n"})
+	}
+	return e, err
+}
+
+// add appends a cell: with what its last execution made, or as it was imported, or new. One that is not arranged in the
+// document has the code of its execution.
+func (b *notebookWriter) add(ctx context.Context, cell api.DocumentCell, arranged bool) error {
+	id, ran := b.last[cell.ID]
 	var file any
 	switch came, imported := b.came[cell.ID]; {
 	case cell.CellType == "code" && ran:
-		e, err := b.s.withOutputs(ctx, b.s.execution(row))
+		e, err := b.ran(ctx, id)
+		if errors.Is(err, api.Errorf(api.CodeExecutionNotFound, "")) { // forgotten meanwhile
+			return nil
+		}
 		if err != nil {
 			return err
+		}
+		if !arranged {
+			cell.Source = e.Code
 		}
 		file = codeCell{
 			CellType: "code", ExecutionCount: e.ExecutionCount, ID: cellID(cell.ID, b.ids), Outputs: e.Outputs, Source: cell.Source,
@@ -154,11 +208,7 @@ func (b *notebookBuilder) add(ctx context.Context, nb *notebook, cell api.Docume
 	default:
 		file = textCell{CellType: cell.CellType, ID: cellID(cell.ID, b.ids), Source: cell.Source}
 	}
-	raw, err := api.Marshal(file)
-	if err == nil {
-		nb.Cells = append(nb.Cells, raw)
-	}
-	return err
+	return b.cell(file)
 }
 
 func idOf(cell api.Raw) (string, error) {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strconv"
@@ -18,13 +19,18 @@ const pieceBytes = 64 << 10
 // output is what one execution prints: it caps each stream in the log, keeps the whole of a capped one in a spool, and
 // writes the text for models. Only text may be called from other goroutines than the session's own.
 type output struct {
-	s        *Session
-	id       string
-	number   int64 // of the execution, once it is queued
-	limit    int64
-	disk     int64
-	streams  map[string]*stream
-	deferred []draft // result and error, when a stream's tail must come before them
+	s      *Session
+	id     string
+	number int64 // of the execution, once it is queued
+	limit  int64
+	disk   int64
+	// displayLimit bounds what is shown, and shown counts it.
+	displayLimit int64
+	shown        displays
+	events       int64           // of streams that went to the log as they came
+	kept         *artifacts.Hold // what deferred refers to
+	streams      map[string]*stream
+	deferred     []draft // result and error, when a stream's tail must come before them
 
 	mu         sync.Mutex // guards transcript and truncated
 	transcript *transcript
@@ -45,7 +51,8 @@ type stream struct {
 
 func newOutput(s *Session, id string, limits api.Limits) *output {
 	return &output{
-		s: s, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, streams: map[string]*stream{},
+		s: s, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, displayLimit: limits.DisplayBytes,
+		streams: map[string]*stream{}, kept: s.m.cfg.Artifacts.Hold(),
 		transcript: newTranscript(s.redact),
 	}
 }
@@ -57,7 +64,12 @@ func (o *output) add(name, text string) []draft {
 	st.total += int64(len(text))
 	now := text
 	if st.spool == nil && st.failed == nil {
-		if room := o.limit*2/5 - st.logged; int64(len(text)) > room {
+		o.events++
+		room := o.limit*2/5 - st.logged
+		if o.events*eventCost > o.displayLimit { // very many very short ones
+			room = 0
+		}
+		if int64(len(text)) > room {
 			now = cut(text, int(room))
 		}
 	} else {
@@ -139,8 +151,8 @@ func (o *output) last(d draft) []draft {
 }
 
 // end returns what is left to log at the end of the execution, and a change's done that keeps the spools as artifacts.
-func (o *output) end() ([]draft, func()) {
-	var drafts []draft
+func (o *output) end(ctx context.Context) ([]draft, func()) {
+	drafts := o.leftOut()
 	var commits []*artifacts.Writer
 	var aborts []*artifacts.Writer
 	for _, name := range []string{"stdout", "stderr"} {
@@ -153,17 +165,19 @@ func (o *output) end() ([]draft, func()) {
 			aborts = append(aborts, st.spool)
 			continue
 		}
-		drafts = append(drafts, o.truncate(st)...)
-		if st.spool != nil {
+		kept := st.spool != nil && o.s.makeRoom(ctx, st.spool.Size()) == nil
+		drafts = append(drafts, o.truncate(st, kept)...)
+		switch {
+		case kept:
 			commits = append(commits, st.spool)
+		case st.spool != nil:
+			aborts = append(aborts, st.spool)
 		}
 	}
 	drafts = append(drafts, o.deferred...)
 	o.streams, o.deferred = map[string]*stream{}, nil
-	if len(commits)+len(aborts) == 0 {
-		return drafts, nil
-	}
 	return drafts, func() {
+		o.kept.Release()
 		for _, w := range commits {
 			if _, err := w.Commit(); err != nil {
 				o.s.log.Error("keep output as an artifact", "error", err)
@@ -175,14 +189,15 @@ func (o *output) end() ([]draft, func()) {
 	}
 }
 
-// truncate is the notice of a capped stream, and its tail: the last 60 % of the limit.
-func (o *output) truncate(st *stream) []draft {
-	kept := int64(0)
+// truncate is the notice of a capped stream, and its tail: the last 60 % of the limit. kept tells that its spool becomes
+// an artifact.
+func (o *output) truncate(st *stream, kept bool) []draft {
+	end := int64(0)
 	if st.spool != nil {
-		kept = st.spool.Size()
+		end = st.spool.Size()
 	}
-	from := max(kept-o.limit*3/5, st.logged)
-	from = min(from, kept)
+	from := max(end-o.limit*3/5, st.logged)
+	from = min(from, end)
 	tail := o.pieces(st, from)
 	inTail := int64(0)
 	for _, d := range tail {
@@ -195,11 +210,14 @@ func (o *output) truncate(st *stream) []draft {
 	notice := draft{executionID: o.id}
 	t := &api.Truncated{Bytes: lacking}
 	text := fmt.Sprintf("\n[%s: %d bytes are left out here; limits.output_bytes is %d", st.name, lacking, o.limit)
-	if st.spool != nil {
+	switch {
+	case kept:
 		t.SHA256 = st.spool.Blob().SHA256
 		t.URL = api.ArtifactURL(t.SHA256)
-		notice.refs = []ref{{t.SHA256, store.RefPublic, "text/plain; charset=utf-8"}}
+		notice.refs = []ref{{t.SHA256, store.RefPublic, "text/plain; charset=utf-8", end}}
 		text += "; the whole is the artifact " + t.URL
+	case st.spool != nil:
+		text += "; limits.artifact_bytes has no room to keep the whole"
 	}
 	if st.dropped > 0 {
 		text += fmt.Sprintf("; but for %d bytes that limits.disk_bytes of %d left no room for", st.dropped, o.disk)
@@ -268,5 +286,5 @@ func (o *output) text() string {
 func (o *output) lacking() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.truncated
+	return o.truncated + o.shown.Lacking
 }

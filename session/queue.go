@@ -63,6 +63,7 @@ func (s *Session) queued(r *run) change {
 			r.row.N, err = tx.InsertExecution(r.row)
 			return err
 		},
+		rowBytes: int64(len(r.row.Code)),
 		progress: store.Progress{LastActive: &now},
 		done: func() {
 			s.mu.Lock()
@@ -181,6 +182,7 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	if r := s.current; r != nil && meant(r) {
 		if r.given {
 			running = r.row.ID
+			s.endCollecting()
 		} else {
 			r.cancel = "interrupted"
 		}
@@ -211,7 +213,8 @@ func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, st
 
 // add makes the other change part of this one.
 func (c *change) add(o change) {
-	c.drafts = append(c.drafts, o.drafts...)
+	c.drafts, c.drops = append(c.drafts, o.drafts...), append(c.drops, o.drops...)
+	c.rowBytes += o.rowBytes
 	c.also, c.done = both(c.also, o.also), then(c.done, o.done)
 	c.progress.LastActive = cmp.Or(o.progress.LastActive, c.progress.LastActive)
 	c.progress.State = cmp.Or(o.progress.State, c.progress.State)

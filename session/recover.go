@@ -32,6 +32,15 @@ func (m *Manager) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	disowned, err := m.cfg.Store.DisownedSessions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range disowned {
+		if err := m.forget(ctx, n); err != nil {
+			return err
+		}
+	}
 	rows, err := m.cfg.Store.OpenSessions(ctx)
 	if err != nil {
 		return err

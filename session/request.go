@@ -45,7 +45,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	s := settings{
 		environment: m.cfg.Environments[0],
 		isolation:   api.IsolationDefault,
-		limits:      m.cfg.Defaults,
+		limits:      m.complete(m.cfg.Defaults),
 		idleMS:      m.cfg.IdleTimeout.Milliseconds(),
 		network:     api.Network{Mode: api.NetworkNone},
 		env:         map[string]string{},
@@ -174,12 +174,18 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 
 func (m *Manager) checkLimits(r api.LimitsRequest, l *api.Limits) error {
 	c := m.cfg.Ceilings
+	if r.ArtifactBytes == nil && l.ArtifactBytes == m.artifactDefault(*l) { // it follows disk_bytes
+		defer func() { l.ArtifactBytes = m.artifactDefault(*l) }()
+	}
 	return firstError(
 		limit("memory_bytes", r.MemoryBytes, &l.MemoryBytes, minMemory, c.MemoryBytes),
 		limit("cpus", r.CPUs, &l.CPUs, 0.01, c.CPUs),
 		limit("pids", r.PIDs, &l.PIDs, 8, c.PIDs),
 		limit("disk_bytes", r.DiskBytes, &l.DiskBytes, 4096, c.DiskBytes),
 		limit("output_bytes", r.OutputBytes, &l.OutputBytes, 1, c.OutputBytes),
+		limit("display_bytes", r.DisplayBytes, &l.DisplayBytes, 1, c.DisplayBytes),
+		limit("log_bytes", r.LogBytes, &l.LogBytes, 1, c.LogBytes),
+		limit("artifact_bytes", r.ArtifactBytes, &l.ArtifactBytes, 1, c.ArtifactBytes),
 		limit("tool_calls", r.ToolCalls, &l.ToolCalls, 0, c.ToolCalls),
 		checkTime("limits.execution_timeout_s", r.ExecutionTimeoutS, &l.ExecutionTimeoutS, c.ExecutionTimeoutS),
 		checkTime("limits.execution_cpu_s", r.ExecutionCPUS, &l.ExecutionCPUS, c.ExecutionCPUS),
@@ -263,6 +269,12 @@ func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
 			return "limits.execution_cpu_s"
 		case differs(l.OutputBytes, s.limits.OutputBytes):
 			return "limits.output_bytes"
+		case differs(l.DisplayBytes, s.limits.DisplayBytes):
+			return "limits.display_bytes"
+		case differs(l.LogBytes, s.limits.LogBytes):
+			return "limits.log_bytes"
+		case differs(l.ArtifactBytes, s.limits.ArtifactBytes):
+			return "limits.artifact_bytes"
 		case differs(l.ToolCalls, s.limits.ToolCalls):
 			return "limits.tool_calls"
 		}

@@ -1,7 +1,9 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -235,7 +237,8 @@ func wantShape(t *testing.T, s *session.Session, want string) {
 }
 
 // script runs the little language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N,
-// ask, write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, one a line.
+// ask, write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, shows N SIZE, clears N, files N,
+// sparse FILE SIZE, noise FILE SIZE, one a line.
 func script(dir func() string) func(*kerneltest.Cell) {
 	return func(c *kerneltest.Cell) {
 		for line := range strings.Lines(c.Code) {
@@ -288,6 +291,39 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				if err := os.WriteFile(filepath.Join(dir(), name), []byte(text), 0o644); err != nil {
 					c.Raise("OSError", err.Error())
 				}
+			case "shows": // each with a text of eight bytes
+				var n, size int
+				fmt.Sscan(rest, &n, &size)
+				for i := range n {
+					c.Display(map[string]any{"text/plain": fmt.Sprintf("show%04d", i), "text/html": strings.Repeat("h", size)})
+				}
+			case "clears":
+				var n int
+				fmt.Sscan(rest, &n)
+				for range n {
+					c.Clear(true)
+				}
+			case "files":
+				var n int
+				fmt.Sscan(rest, &n)
+				for i := range n {
+					os.WriteFile(filepath.Join(dir(), fmt.Sprintf("file%05d", i)), nil, 0o644)
+				}
+			case "sparse":
+				var name string
+				var size int64
+				fmt.Sscan(rest, &name, &size)
+				if f, err := os.Create(filepath.Join(dir(), name)); err == nil {
+					f.Truncate(size)
+					f.Close()
+				}
+			case "noise":
+				var name string
+				var size int
+				fmt.Sscan(rest, &name, &size)
+				noise := make([]byte, size)
+				rand.Read(noise)
+				os.WriteFile(filepath.Join(dir(), name), noise, 0o644)
 			case "remove":
 				os.Remove(filepath.Join(dir(), rest))
 			case "as": // another execution, whose thread still prints
@@ -335,3 +371,28 @@ func code(err error) api.Code {
 type cell = kerneltest.Cell
 
 func ptr[T any](v T) *T { return &v }
+
+// executions are the session's, newest first.
+func executions(t *testing.T, s *session.Session) (list []api.Execution) {
+	t.Helper()
+	for q := (api.PageQuery{Limit: 1000}); ; {
+		next, err := s.Executions(t.Context(), q, func(e api.Execution) (bool, error) {
+			list = append(list, e)
+			return true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next == "" {
+			return list
+		}
+		q.Cursor = next
+	}
+}
+
+// exported is the session's notebook file.
+func exported(t *testing.T, s *session.Session) ([]byte, error) {
+	var out bytes.Buffer
+	err := s.Notebook(t.Context(), &out)
+	return out.Bytes(), err
+}

@@ -18,6 +18,7 @@ type savedOutput struct {
 	Streams    map[string]savedStream `json:"streams"`
 	Deferred   []savedDraft           `json:"deferred,omitzero"`
 	Transcript savedTranscript        `json:"transcript"`
+	Shown      displays               `json:"shown,omitzero"`
 }
 
 // savedTranscript is the text for models so far: it cannot be made again of streams that the log holds parts of, since
@@ -66,14 +67,15 @@ type savedRef struct {
 	Digest    string `json:"digest"`
 	Kind      string `json:"kind"`
 	MediaType string `json:"media_type"`
+	Bytes     int64  `json:"bytes,omitzero"`
 }
 
 // save is what has to be kept beside the log, nil where the log has it all.
 func (o *output) save() ([]byte, error) {
-	if !o.overflowing() {
+	if !o.overflowing() && !o.shown.Over {
 		return nil, nil
 	}
-	saved := savedOutput{Streams: map[string]savedStream{}, Transcript: o.transcript.save()}
+	saved := savedOutput{Streams: map[string]savedStream{}, Transcript: o.transcript.save(), Shown: o.shown}
 	for name, st := range o.streams {
 		if st.spool == nil && st.failed == nil {
 			continue
@@ -94,7 +96,7 @@ func (o *output) save() ([]byte, error) {
 		}
 		one := savedDraft{Event: api.JoinEvent(0, api.Time{}, typ, d.executionID, body)}
 		for _, r := range d.refs {
-			one.Refs = append(one.Refs, savedRef{r.digest, r.kind, r.mediaType})
+			one.Refs = append(one.Refs, savedRef{r.digest, r.kind, r.mediaType, r.bytes})
 		}
 		saved.Deferred = append(saved.Deferred, one)
 	}
@@ -105,14 +107,17 @@ func (o *output) save() ([]byte, error) {
 // It also finds the question that is open.
 func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
 	o.number = r.row.N
-	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event) bool {
+	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:
 			o.write(b.Name == "stderr", b.Text)
 			st := o.stream(b.Name)
+			o.events++
 			st.head = append(st.head, b.Text)
 			st.logged += int64(len(b.Text))
 			st.total = st.logged
+		case api.DisplayData, api.UpdateDisplayData, api.ClearOutput:
+			o.shown.fits(int64(size), o.displayLimit)
 		case api.ExecuteResult:
 			o.result(b.Data)
 		case api.ErrorEvent:
@@ -135,6 +140,9 @@ func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *ap
 		if err := jsonv2.Unmarshal(saved, &state); err != nil {
 			return nil, fmt.Errorf("read what was saved of the output: %w", err)
 		}
+	}
+	if state.Shown.Over {
+		o.shown = state.Shown
 	}
 	for _, name := range []string{"stdout", "stderr"} {
 		if err := o.reopen(ctx, name, state.Streams); err != nil {
@@ -231,7 +239,7 @@ func (o *output) takeUp(r *run, saved []savedDraft) error {
 		}
 		d := draft{executionID: r.row.ID, body: event.Body}
 		for _, kept := range one.Refs {
-			d.refs = append(d.refs, ref{kept.Digest, kept.Kind, kept.MediaType})
+			d.refs = append(d.refs, ref{kept.Digest, kept.Kind, kept.MediaType, kept.Bytes})
 		}
 		if b, ok := event.Body.(api.ErrorEvent); ok {
 			r.failure = &b.ErrorOutput

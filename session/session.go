@@ -52,10 +52,12 @@ type Session struct {
 	running  bool              // there is a kernel; the goroutine's
 	replayTo uint64            // records up to this one were there when this server came; the goroutine's
 	drafted  store.StateReason // the state with all that is on its way to the log; the goroutine's
-	started  sync.Once
-	cancel   context.CancelCauseFunc
-	stopped  chan struct{} // closed when the goroutine has ended
-	deleted  chan struct{}
+	// pendingArtifacts is disk space of artifacts whose references are on their way to the log; the goroutine's.
+	pendingArtifacts int64
+	started          sync.Once
+	cancel           context.CancelCauseFunc
+	stopped          chan struct{} // closed when the goroutine has ended
+	deleted          chan struct{}
 
 	files sync.Mutex // serialises what changes the workspace from the host, and guards snapshot
 	// snapshot is the workspace as the log knows it.
@@ -77,6 +79,8 @@ type Session struct {
 	executionCount int64
 	lateBytes      int64
 	diskBytes      int64
+	logBytes       int64 // of the events and executions that are kept
+	artifactBytes  int64 // disk space of the artifacts that are kept
 	logID          string
 	firstSeq       int64
 	lastActive     int64
@@ -90,7 +94,8 @@ type Session struct {
 	installing     *installation // the last one, which may have ended
 	attached       int
 	reaper         *time.Timer
-	gone           bool // deleted
+	gone           bool                    // deleted
+	stopCollecting context.CancelCauseFunc // of files that are being copied; nil for none
 }
 
 // newSession makes the session of a row, without a goroutine.
@@ -135,10 +140,10 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
 		stopped: make(chan struct{}), deleted: make(chan struct{}),
-		name: r.Name, metadata: r.Metadata, limits: r.Limits, idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
+		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
 		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
 		tier:           m.tierOf(r.Handle),
-		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logID: r.LogID,
+		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes, logID: r.LogID,
 		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
 		snapshot: snapshot, drafted: store.StateReason{State: r.State, Reason: r.Reason},
 	}
@@ -175,8 +180,10 @@ func (s *Session) summary() api.Session {
 		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
-		Kernel:    api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
-		Usage:     api.Usage{DiskBytes: s.diskBytes, Processes: []api.Process{}},
+		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
+		Usage: api.Usage{
+			DiskBytes: s.diskBytes, LogBytes: s.logBytes, ArtifactBytes: s.artifactBytes, Processes: []api.Process{},
+		},
 		CreatedAt: api.Millis(s.createdAt), LastActiveAt: api.Millis(s.lastActive),
 	}
 	return info

@@ -93,12 +93,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	if e := wait(t, s, first); e.Status != api.StatusInterrupted {
 		t.Errorf("the running one is %s", e.Status)
 	}
-	page, err := s.Executions(t.Context(), api.PageQuery{Limit: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range page.Items {
-		if e.Status != api.StatusCancelled || e.Reason != "interrupted" || e.State != api.VariablesKept {
+	for _, e := range executions(t, s) {
+		if e.ID != first && (e.Status != api.StatusCancelled || e.Reason != "interrupted" || e.State != api.VariablesKept) {
 			t.Fatalf("a waiting one is %s, %s, %s", e.Status, e.Reason, e.State)
 		}
 	}
@@ -727,11 +723,11 @@ func TestNothingIsLostWhileTheDiskFails(t *testing.T) {
 }
 
 func TestLateOutputIsLoggedUpToItsLimitAndChangesNothingThatEnded(t *testing.T) {
-	r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = 25 })
+	r := scripted(t, func(c *session.Config) { c.Defaults.OutputBytes = 150 })
 	s := r.session(api.SessionRequest{})
 	first := execute(t, s, "print x")
 	var late []string
-	for _, text := range []string{"one 56789", "two 56789", "three6789", "four 6789"} { // 10 bytes each, with the newline
+	for _, text := range []string{"one 56789", "two 56789", "three6789", "four 6789"} { // each counts as 64 bytes
 		execute(t, s, "as "+first.ID+" "+text)
 	}
 	for _, e := range now(t, s) {
@@ -768,7 +764,7 @@ func TestNotebooksGoOutAndIn(t *testing.T) {
 	s := r.session(api.SessionRequest{})
 	execute(t, s, "print one\nresult 1", func(r *api.ExecutionRequest) { r.ID = ptr("a:b.c") })
 	execute(t, s, "print hidden", func(r *api.ExecutionRequest) { r.Silent = ptr(true) })
-	out, err := s.Notebook(t.Context())
+	out, err := exported(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -782,7 +778,7 @@ func TestNotebooksGoOutAndIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, s, "print after")
-	out, err = s.Notebook(t.Context())
+	out, err = exported(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}

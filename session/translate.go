@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,12 +10,10 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"talaria/api"
+	"talaria/artifacts"
 	"talaria/kernel"
 	"talaria/store"
 )
-
-// maxDisplay is the largest value of a display that the log takes; a larger one becomes an artifact.
-const maxDisplay = 16 << 20
 
 // take turns records of the kernel into events, commits them with the position, and acknowledges. On the
 // session's goroutine.
@@ -48,14 +45,22 @@ type translation struct {
 	kseq uint64
 	// count and late are the session's execution count and late bytes after the records so far.
 	count, late int64
-	failed      bool // the store takes nothing any more
+	failed      bool            // the store takes nothing any more
+	hold        *artifacts.Hold // of what the change refers to
 }
 
 // translation begins one where the session stands. On the session's goroutine.
 func (s *Session) translation(ctx context.Context) *translation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &translation{s: s, ctx: ctx, count: s.executionCount, late: s.lateBytes}
+	return &translation{s: s, ctx: ctx, count: s.executionCount, late: s.lateBytes, hold: s.m.cfg.Artifacts.Hold()}
+}
+
+// flushBefore commits what the records before the present one made.
+func (t *translation) flushBefore() {
+	t.kseq--
+	t.flush()
+	t.kseq++
 }
 
 func (t *translation) flush() {
@@ -73,6 +78,8 @@ func (t *translation) flush() {
 		},
 	})
 	t.failed = !s.mustCommit(t.ctx, t.c)
+	t.hold.Release()
+	s.pendingArtifacts = 0
 	t.c = change{}
 }
 
@@ -118,15 +125,15 @@ func (t *translation) record(r kernel.Record) {
 	case kernel.Stream:
 		t.c.drafts = append(t.c.drafts, run.out.add(b.Name, b.Text)...)
 	case kernel.Display:
-		t.c.drafts = append(t.c.drafts, t.s.display(r.ExecutionID, b))
+		t.showDisplay(run, b)
 	case kernel.Result:
 		if run.row.Silent {
 			return
 		}
-		data, refs := t.s.bundle(b.Data)
+		data, meta, refs := t.s.bundle(t.ctx, b.Data, b.Metadata, run.out.kept)
 		run.out.result(data)
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
-			Data: data, Metadata: metadata(b.Metadata), ExecutionCount: *run.row.ExecutionCount,
+			Data: data, Metadata: meta, ExecutionCount: *run.row.ExecutionCount,
 		}})...)
 	case kernel.Raised:
 		failure := errorOutput(b.Error)
@@ -136,7 +143,7 @@ func (t *translation) record(r kernel.Record) {
 			ErrorOutput: failure, Limit: limitOf(b.Limit),
 		}})...)
 	case kernel.Clear:
-		t.log(r.ExecutionID, api.ClearOutput{Wait: b.Wait})
+		t.showClear(run, b)
 	case kernel.InputRequest:
 		t.input(r, b)
 	case kernel.InputClosed:
@@ -197,7 +204,11 @@ func (t *translation) finished(run *run, b kernel.Finished) {
 	case api.StatusTimeout, api.StatusInterrupted:
 		o.reason = string(o.status)
 	}
-	t.c.add(s.ended(run, o))
+	artifacts := t.collect(run)
+	if t.failed {
+		return
+	}
+	t.c.add(t.ended(run, o, artifacts))
 	if o.status != api.StatusOK && run.row.StopOnError {
 		s.mu.Lock()
 		waiting := s.queue
@@ -234,11 +245,17 @@ func (t *translation) died(run *run, b kernel.Died) {
 		if b.TimedOut {
 			o.status = api.StatusTimeout
 		}
+		var artifacts change
+		if run.row.StartedAt != nil {
+			if artifacts = t.collect(run); t.failed {
+				return
+			}
+		}
 		failure := deathError(b, run)
 		run.failure = &failure
 		run.out.traceback(failure)
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})...)
-		t.c.add(s.ended(run, o))
+		t.c.add(t.ended(run, o, artifacts))
 		t.c.add(s.cancelQueue(b.Reason))
 	} else if slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
 		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel, and not told so
@@ -304,48 +321,53 @@ func deathError(b kernel.Died, run *run) api.ErrorOutput {
 	return e
 }
 
+// cutJSON is a text whose JSON is bounded, with a note where that is not all of it.
+func cutJSON(text string) string {
+	if len(text) <= maxErrorJSON/6 {
+		return text
+	}
+	encoded := len(api.Text(text))
+	if encoded <= maxErrorJSON {
+		return text
+	}
+	kept := cut(text, int(int64(len(text))*maxErrorJSON/int64(encoded))) // near enough where escapes are spread evenly
+	if len(api.Text(kept)) > 2*maxErrorJSON {
+		kept = cut(text, maxErrorJSON/6)
+	}
+	return kept + fmt.Sprintf(" [%d bytes are left out]", len(text)-len(kept))
+}
+
 // lateOutput takes what comes after its execution's end: the log only, up to a limit for each generation.
 func (t *translation) lateOutput(r kernel.Record) {
 	s := t.s
-	var d draft
-	size := 0
-	switch b := r.Body.(type) {
-	case kernel.Stream:
-		size = len(b.Text)
-		d = draft{executionID: r.ExecutionID, body: api.Stream{Name: b.Name, Text: b.Text}}
-	case kernel.Display:
-		for _, v := range b.Data {
-			size += len(v)
-		}
-		d = s.display(r.ExecutionID, b)
-	case kernel.Clear:
-		d = draft{executionID: r.ExecutionID, body: api.ClearOutput{Wait: b.Wait}}
-	default:
-		return
-	}
 	s.mu.Lock()
 	limit := s.limits.OutputBytes
 	s.mu.Unlock()
 	before := t.late
-	t.late += int64(size)
-	switch {
-	case t.late <= limit:
+	if before > limit {
+		return
+	}
+	d := draft{executionID: r.ExecutionID}
+	switch b := r.Body.(type) {
+	case kernel.Stream:
+		t.late += max(int64(len(b.Text)), eventCost)
+		d.body = api.Stream{Name: b.Name, Text: b.Text}
+	case kernel.Display:
+		if t.late += max(rawSize(b.Data, b.Metadata), eventCost); t.late <= limit { // else it makes no artifact
+			d = s.display(t.ctx, r.ExecutionID, b, t.hold)
+		}
+	case kernel.Clear:
+		t.late += eventCost
+		d.body = api.ClearOutput{Wait: b.Wait}
+	default:
+		return
+	}
+	if t.late <= limit {
 		t.c.drafts = append(t.c.drafts, d)
-	case before <= limit:
+	} else {
 		t.log(r.ExecutionID, api.Stream{Name: "stderr", Text: fmt.Sprintf(
 			"\n[output after the end of its cell reached limits.output_bytes (%d) of this kernel; what follows is dropped]\n", limit)})
 	}
-}
-
-func (s *Session) display(executionID string, b kernel.Display) draft {
-	data, refs := s.bundle(b.Data)
-	d := draft{executionID: executionID, refs: refs}
-	if b.Update {
-		d.body = api.UpdateDisplayData{Data: data, Metadata: metadata(b.Metadata), DisplayID: b.DisplayID}
-	} else {
-		d.body = api.DisplayData{Data: data, Metadata: metadata(b.Metadata), DisplayID: b.DisplayID}
-	}
-	return d
 }
 
 func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
@@ -354,53 +376,21 @@ func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
 	}
 }
 
+// maxErrorJSON bounds the JSON of an exception's value, and of its traceback: an execution holds both twice.
+const maxErrorJSON = 2 << 20
+
 func errorOutput(e kernel.ErrorInfo) api.ErrorOutput {
-	out := api.ErrorOutput{Ename: e.Ename, Evalue: e.Evalue, Traceback: e.Traceback, Hint: e.Hint}
+	lines := strings.Join(e.Traceback, "\n")
+	if cut := cutJSON(lines); len(cut) < len(lines) {
+		e.Traceback, e.Frames = strings.Split(cut, "\n"), nil
+	}
+	out := api.ErrorOutput{Ename: e.Ename, Evalue: cutJSON(e.Evalue), Traceback: e.Traceback, Hint: e.Hint}
 	for _, f := range e.Frames {
 		out.Frames = append(out.Frames, api.ErrorFrame{
 			File: f.File, Line: f.Line, Function: f.Function, User: f.User, Cell: f.Cell, TracebackStart: f.Start, TracebackEnd: f.End,
 		})
 	}
 	return out
-}
-
-func metadata(m map[string]json.RawMessage) map[string]api.Raw {
-	out := make(map[string]api.Raw, len(m))
-	for k, v := range m {
-		out[k] = api.Raw(v)
-	}
-	return out
-}
-
-// bundle is the data for an event. Values that are too large together become artifacts, the largest first, and a
-// notice in text/plain names them.
-func (s *Session) bundle(data map[string]json.RawMessage) (api.MIMEBundle, []ref) {
-	out := make(api.MIMEBundle, len(data))
-	size := 0
-	for mime, v := range data {
-		out[mime] = api.Raw(v)
-		size += len(v)
-	}
-	var refs []ref
-	for size > maxDisplay && len(out) > 0 {
-		mime := largest(out)
-		value := out[mime]
-		size -= len(value)
-		delete(out, mime)
-		blob, err := s.m.cfg.Artifacts.PutBytes(context.Background(), decoded(mime, value))
-		if err != nil {
-			s.log.Error("store a large display", "error", err)
-			continue
-		}
-		refs = append(refs, ref{blob.SHA256, store.RefPublic, mime})
-		var plain string
-		if raw, ok := out["text/plain"]; ok && jsonv2.Unmarshal(raw, &plain) == nil && plain != "" {
-			plain += "\n"
-		}
-		out["text/plain"] = api.Text(fmt.Sprintf("%s[%s of %d bytes is too large to show; it is the artifact %s]",
-			plain, mime, blob.Size, api.ArtifactURL(blob.SHA256)))
-	}
-	return out, refs
 }
 
 func largest(data api.MIMEBundle) string {

@@ -112,6 +112,7 @@ type Artifact struct {
 	MediaType   string
 	SHA256      string
 	Time        int64
+	Kept        bool // read, not written: the session still refers to its bytes
 }
 
 // InsertArtifact records what an execution did to a file.
@@ -124,7 +125,8 @@ func (t *Tx) InsertArtifact(session int64, a Artifact) error {
 // Artifacts lists what the session's executions made, newest first, from below the position before (0: from the
 // newest).
 func (s *Store) Artifacts(ctx context.Context, session, before int64, limit int) ([]Artifact, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT seq, execution_id, path, change, size, media_type, sha256, time
+	rows, err := s.ro.QueryContext(ctx, `SELECT seq, execution_id, path, change, size, media_type, sha256, time,
+			EXISTS (SELECT 1 FROM refs r WHERE r.digest = sha256 AND r.session = artifacts.session AND r.kind = 'public')
 		FROM artifacts WHERE session = ? AND (? = 0 OR seq < ?) ORDER BY seq DESC LIMIT ?`,
 		session, before, before, limit)
 	if err != nil {
@@ -134,7 +136,7 @@ func (s *Store) Artifacts(ctx context.Context, session, before int64, limit int)
 	var list []Artifact
 	for rows.Next() {
 		var a Artifact
-		err := rows.Scan(&a.Seq, &a.ExecutionID, &a.Path, &a.Change, &a.Size, &a.MediaType, &a.SHA256, &a.Time)
+		err := rows.Scan(&a.Seq, &a.ExecutionID, &a.Path, &a.Change, &a.Size, &a.MediaType, &a.SHA256, &a.Time, &a.Kept)
 		if err != nil {
 			return nil, err
 		}
@@ -149,11 +151,75 @@ const (
 	RefEvent  = "event"  // the body of an event
 )
 
-// InsertRef records that the session refers to the digest.
-func (t *Tx) InsertRef(session int64, digest, kind, mediaType string) error {
-	return t.exec(`INSERT INTO refs (digest, session, kind, media_type) VALUES (?, ?, ?, ?)
-		ON CONFLICT (digest, session, kind) DO UPDATE SET media_type = excluded.media_type`,
-		digest, session, kind, mediaType)
+// Ref is a row of refs: a session's reference to a digest.
+type Ref struct {
+	Digest    string
+	Kind      string
+	MediaType string
+	Bytes     int64 // disk space of a public one
+	Seq       int64 // of the event that refers to it
+}
+
+// InsertRef records that the session refers to the digest. It reports whether that is new.
+func (t *Tx) InsertRef(session int64, r Ref) (isNew bool, err error) {
+	res, err := t.result(`INSERT INTO refs (digest, session, kind, media_type, bytes, seq) VALUES (?, ?, ?, ?, ?, ?)
+		ON CONFLICT (digest, session, kind) DO NOTHING`, r.Digest, session, r.Kind, r.MediaType, r.Bytes, r.Seq)
+	if err != nil {
+		return false, err
+	}
+	if n, err := res.RowsAffected(); err != nil || n > 0 {
+		return n > 0, err
+	}
+	return false, t.exec(`UPDATE refs SET media_type = ?, uses = uses + 1 WHERE digest = ? AND session = ? AND kind = ?`,
+		r.MediaType, r.Digest, session, r.Kind)
+}
+
+// DropRef records that the session no longer refers to the digest, and returns the disk space that it counted for: 0
+// where it did not refer to it.
+func (t *Tx) DropRef(session int64, digest, kind string) (bytes int64, err error) {
+	row, err := t.row(`DELETE FROM refs WHERE digest = ? AND session = ? AND kind = ? RETURNING bytes`, digest, session, kind)
+	if err != nil {
+		return 0, err
+	}
+	if err := row.Scan(&bytes); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	return bytes, nil
+}
+
+// OldVersions lists the session's public references that are not the newest version of a file, oldest first. found
+// returns false where that is enough.
+func (s *Store) OldVersions(ctx context.Context, session int64, found func(Ref) bool) error {
+	rows, err := s.ro.QueryContext(ctx, `SELECT r.digest, r.bytes, r.seq FROM refs r
+		WHERE r.session = ? AND r.kind = ? AND NOT EXISTS (
+			SELECT 1 FROM artifacts a WHERE a.session = r.session AND a.sha256 = r.digest AND a.seq =
+				(SELECT max(b.seq) FROM artifacts b WHERE b.session = a.session AND b.path = a.path))
+		ORDER BY r.seq`, session, RefPublic)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		r := Ref{Kind: RefPublic}
+		if err := rows.Scan(&r.Digest, &r.Bytes, &r.Seq); err != nil {
+			return err
+		}
+		if !found(r) {
+			return nil
+		}
+	}
+	return rows.Err()
+}
+
+// Referenced reports whether any session refers to the digest.
+func (s *Store) Referenced(ctx context.Context, digest string) (yes bool, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM refs WHERE digest = ?)`, digest).Scan(&yes)
+	return yes, err
+}
+
+// SessionDigests lists what the session refers to.
+func (s *Store) SessionDigests(ctx context.Context, session int64) ([]string, error) {
+	return s.texts(ctx, `SELECT DISTINCT digest FROM refs WHERE session = ?`, session)
 }
 
 // PublicRef is the media type under which one of the owner's sessions refers to the digest.
@@ -172,7 +238,11 @@ func (s *Store) PublicRef(ctx context.Context, owner, digest string) (mediaType 
 
 // AllDigests lists every digest that any session refers to.
 func (s *Store) AllDigests(ctx context.Context) ([]string, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT DISTINCT digest FROM refs`)
+	return s.texts(ctx, `SELECT DISTINCT digest FROM refs`)
+}
+
+func (s *Store) texts(ctx context.Context, query string, args ...any) ([]string, error) {
+	rows, err := s.ro.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -106,10 +106,10 @@ func (s *Store) OpenExecutions(ctx context.Context, session int64) ([]Execution,
 	return s.executions(ctx, `WHERE session = ? AND finished_at IS NULL ORDER BY n`, session)
 }
 
-// NotebookExecutions lists the session's executions that a notebook shows, oldest first: after the number after, and
-// not silent.
-func (s *Store) NotebookExecutions(ctx context.Context, session, after int64) ([]Execution, error) {
-	return s.executions(ctx, `WHERE session = ? AND n > ? AND silent = 0 ORDER BY n`, session, after)
+// NotebookExecutions lists the ids of the session's executions that a notebook shows, oldest first: after the number
+// after, and not silent.
+func (s *Store) NotebookExecutions(ctx context.Context, session, after int64) ([]string, error) {
+	return s.texts(ctx, `SELECT id FROM executions WHERE session = ? AND n > ? AND silent = 0 ORDER BY n`, session, after)
 }
 
 func (s *Store) executions(ctx context.Context, rest string, args ...any) ([]Execution, error) {

@@ -44,6 +44,8 @@ type Session struct {
 	LateBytes      int64
 	Output         api.Raw // JSON that the store does not look into; nil for none
 	DiskBytes      int64
+	LogBytes       int64 // of events and executions
+	ArtifactBytes  int64
 	NotebookN      int64
 	CreatedAt      int64
 	LastActiveAt   int64
@@ -51,7 +53,7 @@ type Session struct {
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
-	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, notebook_n, created_at, last_active_at`
+	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -59,7 +61,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network),
 		asJSON(&s.Packages), &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
-		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
+		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -127,6 +129,8 @@ type Progress struct {
 	LastActive *int64
 	State      *StateReason
 	Cursor     *Cursor
+	// LogBytes and ArtifactBytes are added to what the session keeps.
+	LogBytes, ArtifactBytes int64
 }
 
 // StateReason is a session's state and its reason.
@@ -157,8 +161,9 @@ func (t *Tx) Advance(n int64, p Progress) error {
 	}
 	return t.one(`UPDATE sessions SET last_seq = coalesce(?, last_seq), last_active_at = coalesce(?, last_active_at),
 		state = coalesce(?, state), reason = coalesce(?, reason), output = iif(?5 IS NULL, output, ?8),
-		kseq = coalesce(?5, kseq), execution_count = coalesce(?6, execution_count), late_bytes = coalesce(?7, late_bytes)
-		WHERE n = ?9`, p.LastSeq, p.LastActive, state, reason, kseq, count, late, output, n)
+		kseq = coalesce(?5, kseq), execution_count = coalesce(?6, execution_count), late_bytes = coalesce(?7, late_bytes),
+		log_bytes = log_bytes + ?9, artifact_bytes = artifact_bytes + ?10
+		WHERE n = ?11`, p.LastSeq, p.LastActive, state, reason, kseq, count, late, output, p.LogBytes, p.ArtifactBytes, n)
 }
 
 // UpdateSnapshot writes the workspace as the log now knows it.
@@ -183,6 +188,29 @@ func (t *Tx) TruncateLog(n, last int64) error {
 func (t *Tx) PutNotebook(n int64, notebook []byte) error {
 	return t.one(`UPDATE sessions SET notebook = ?,
 		notebook_n = (SELECT coalesce(max(n), 0) FROM executions WHERE session = ?) WHERE n = ?`, notebook, n, n)
+}
+
+// DisownSession makes the session nobody's, as the first step of its deletion: nobody finds it, and its id is free.
+func (t *Tx) DisownSession(n int64) error {
+	return t.one(`UPDATE sessions SET owner = '', client_id = id, state = ? WHERE n = ?`, api.StateDead, n)
+}
+
+// DisownedSessions lists the numbers of sessions whose deletion has begun.
+func (s *Store) DisownedSessions(ctx context.Context) ([]int64, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT n FROM sessions WHERE owner = '' ORDER BY n`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []int64
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, rows.Err()
 }
 
 // DeleteSession drops the session and all that belongs to it.
@@ -221,13 +249,13 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 
 // OpenSessions lists the sessions that had a kernel, or executions that had not ended, when the last server ended.
 func (s *Store) OpenSessions(ctx context.Context) ([]Session, error) {
-	return s.sessions(ctx, `WHERE state NOT IN ('dead', 'hibernated')
-		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL) ORDER BY n`)
+	return s.sessions(ctx, `WHERE owner <> '' AND (state NOT IN ('dead', 'hibernated')
+		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL)) ORDER BY n`)
 }
 
 // AllSessions lists every session of every owner.
 func (s *Store) AllSessions(ctx context.Context) ([]Session, error) {
-	return s.sessions(ctx, `ORDER BY n`)
+	return s.sessions(ctx, `WHERE owner <> '' ORDER BY n`)
 }
 
 func (s *Store) sessions(ctx context.Context, rest string, args ...any) ([]Session, error) {
@@ -249,7 +277,7 @@ func (s *Store) sessions(ctx context.Context, rest string, args ...any) ([]Sessi
 
 // SessionStates counts all owners' sessions by state.
 func (s *Store) SessionStates(ctx context.Context) (map[api.SessionState]int64, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT state, count(*) FROM sessions GROUP BY state`)
+	rows, err := s.ro.QueryContext(ctx, `SELECT state, count(*) FROM sessions WHERE owner <> '' GROUP BY state`)
 	if err != nil {
 		return nil, err
 	}

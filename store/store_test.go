@@ -278,6 +278,11 @@ func TestSessionsAreListedByStateAndMetadataNewestFirst(t *testing.T) {
 	}
 }
 
+func insertRef(tx *store.Tx, session int64, digest, kind string) error {
+	_, err := tx.InsertRef(session, store.Ref{Digest: digest, Kind: kind, MediaType: "text/plain"})
+	return err
+}
+
 func TestDeletingASessionTakesAllOfItAndNothingElse(t *testing.T) {
 	s := open(t, t.TempDir())
 	do(t, s, func(tx *store.Tx) error {
@@ -287,12 +292,12 @@ func TestDeletingASessionTakesAllOfItAndNothingElse(t *testing.T) {
 			}
 			_, err := tx.InsertExecution(store.Execution{Session: n, ID: "e", Status: api.StatusQueued, State: api.VariablesKept})
 			err = errors.Join(err, tx.InsertEvent(n, store.Event{Seq: 1, Type: "t", ExecutionID: "e", Body: []byte("{}")}),
-				tx.InsertRef(n, "both", store.RefPublic, "text/plain"), tx.InsertArtifact(n, store.Artifact{Seq: 1, Path: "p", Change: api.Created}))
+				insertRef(tx, n, "both", store.RefPublic), tx.InsertArtifact(n, store.Artifact{Seq: 1, Path: "p", Change: api.Created}))
 			if err != nil {
 				return err
 			}
 		}
-		return tx.InsertRef(1, "mine", store.RefEvent, "")
+		return insertRef(tx, 1, "mine", store.RefEvent)
 	})
 	do(t, s, func(tx *store.Tx) error { return tx.DeleteSession(1) })
 	if e, err := s.Events(t.Context(), 1, 0, 10); len(e) > 0 || err != nil {

@@ -258,6 +258,22 @@ func (t *Tx) result(query string, args ...any) (sql.Result, error) {
 	return s.Exec(args...)
 }
 
+func (t *Tx) rows(query string, args ...any) (*sql.Rows, error) {
+	s, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	return s.Query(args...)
+}
+
+func (t *Tx) row(query string, args ...any) (*sql.Row, error) {
+	s, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryRow(args...), nil
+}
+
 func (t *Tx) exec(query string, args ...any) error {
 	_, err := t.result(query, args...)
 	return err

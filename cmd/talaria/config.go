@@ -103,6 +103,9 @@ type limits struct {
 	ExecutionTimeoutS float64 `koanf:"execution_timeout_s"`
 	ExecutionCPUS     int64   `koanf:"execution_cpu_s"`
 	OutputBytes       int64   `koanf:"output_bytes"`
+	DisplayBytes      int64   `koanf:"display_bytes"`
+	LogBytes          int64   `koanf:"log_bytes"`
+	ArtifactBytes     int64   `koanf:"artifact_bytes"` // 0: twice disk_bytes
 	ToolCalls         int64   `koanf:"tool_calls"`
 }
 

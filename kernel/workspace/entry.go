@@ -28,6 +28,7 @@ type Entry struct {
 	Path    string // relative to the workspace
 	Kind    Kind
 	Size    int64
+	Space   int64 // on the disk: less than Size where the file has holes; 0 where it was not looked at
 	ModTime time.Time
 	Inode   uint64
 }
@@ -137,7 +138,7 @@ func (d *Dir) Stat(name string) (Entry, error) {
 
 func entryOf(where string, st *unix.Stat_t) Entry {
 	return Entry{
-		Name: path.Base(where), Path: where, Kind: kindOf(st.Mode), Size: st.Size,
+		Name: path.Base(where), Path: where, Kind: kindOf(st.Mode), Size: st.Size, Space: st.Blocks * 512,
 		ModTime: time.Unix(st.Mtim.Sec, st.Mtim.Nsec), Inode: st.Ino,
 	}
 }

@@ -35,14 +35,18 @@ type Change struct {
 // inode is another one. Special files and unfinished uploads are passed over.
 //
 // What lies more than [MaxDepth] folders deep, in folders that do not fit into [MaxEntries] or in folders that the
-// server may not read is taken over from the previous scan as it was, and the Snapshot is Truncated.
+// server may not read is taken over from the previous scan as it was, and so are the files behind those whose paths
+// have [MaxPathBytes] together; then the Snapshot is Truncated.
 //
 // Where the file system's clock is so coarse that a further change could go unnoticed, Scan waits for its next
 // tick, a few milliseconds. ctx bounds the work and that wait.
 func (d *Dir) Scan(ctx context.Context, previous Snapshot) (Snapshot, []Change, error) {
 	s := scanner{ctx: ctx, previous: previous.Files, left: MaxEntries}
 	s.files = make([]FileState, 0, len(previous.Files))
-	if err := d.use(func(root int) error { return s.folder(root, ".", "", 0) }); err != nil {
+	err := d.use(func(root int) error { return s.folder(root, ".", "", 0) })
+	if errors.Is(err, errPathsFull) {
+		s.takeRest()
+	} else if err != nil {
 		return Snapshot{}, nil, fmt.Errorf("scan the workspace: %w", translate(err))
 	}
 	changes := s.compare()
@@ -51,7 +55,7 @@ func (d *Dir) Scan(ctx context.Context, previous Snapshot) (Snapshot, []Change, 
 			return Snapshot{}, nil, fmt.Errorf("scan the workspace: %w", err)
 		}
 	}
-	return Snapshot{Files: s.files, Truncated: len(s.unseen) > 0}, changes, nil
+	return Snapshot{Files: s.files, Truncated: len(s.unseen) > 0 || s.rest != ""}, changes, nil
 }
 
 type scanner struct {
@@ -60,7 +64,14 @@ type scanner struct {
 	files    []FileState // by path, like previous
 	unseen   []string    // what was not looked at: files, and folders with a slash at the end, in the same order
 	left     int         // how many entries may still be looked at
+	paths    int         // bytes of the paths in files
+	rest     string      // nothing from this path on was looked at; "" where everything was
 }
+
+// MaxPathBytes bounds the paths of the files that one scan finds, all together.
+const MaxPathBytes = 16 << 20
+
+var errPathsFull = errors.New("the paths of the workspace's files are too long together")
 
 // folder scans the folder that is called name in the folder at; its files' paths start with prefix.
 func (s *scanner) folder(at int, name, prefix string, depth int) error {
@@ -103,6 +114,10 @@ func (s *scanner) folder(at int, name, prefix string, depth int) error {
 		case errors.Is(err, fs.ErrPermission):
 			s.takeOver(path)
 		case err == nil && kindOf(st.Mode) == File:
+			if s.paths += len(path); s.paths > MaxPathBytes {
+				s.rest = path
+				return errPathsFull
+			}
 			s.files = append(s.files, FileState{path, st.Size, st.Mtim.Nano(), st.Ino})
 		case err != nil && !gone(err):
 			return err
@@ -121,6 +136,17 @@ func (s *scanner) takeOver(unseen string) {
 	}
 	if len(s.files)+to-from <= 2*MaxEntries { // or else user code could make it grow without end
 		s.files = append(s.files, s.previous[from:to]...)
+	}
+}
+
+// takeRest keeps what the previous scan knew of the files from rest on.
+func (s *scanner) takeRest() {
+	from := sort.Search(len(s.previous), func(i int) bool { return s.previous[i].Path >= s.rest })
+	for _, f := range s.previous[from:] {
+		if s.paths += len(f.Path); s.paths > 2*MaxPathBytes { // or else user code could make it grow without end
+			return
+		}
+		s.files = append(s.files, f)
 	}
 }
 
@@ -149,7 +175,8 @@ func (s *scanner) compare() (changes []Change) {
 			for len(unseen) > 0 && unseen[0] < path && !covers(unseen[0], path) {
 				unseen = unseen[1:]
 			}
-			if len(unseen) == 0 || !covers(unseen[0], path) {
+			behind := s.rest != "" && path >= s.rest
+			if !behind && (len(unseen) == 0 || !covers(unseen[0], path)) {
 				changes = append(changes, Change{Path: path, Kind: Deleted})
 			}
 			old = old[1:]

@@ -315,3 +315,47 @@ func benchmarkScan(b *testing.B, files int) {
 		}
 	}
 }
+
+func TestAScanBoundsThePathsThatItFinds(t *testing.T) {
+	d, dir := create(t)
+	long := dir
+	for range 15 { // 3,800 characters
+		long = filepath.Join(long, strings.Repeat("d", 250))
+	}
+	if err := os.MkdirAll(long, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const files = 6000 // which have 23 MB of paths
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(long, fmt.Sprintf("%05d", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "z"), nil, 0o644); err != nil { // behind all of them
+		t.Fatal(err)
+	}
+	first, changes, err := d.Scan(t.Context(), workspace.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := 0
+	for _, f := range first.Files {
+		paths += len(f.Path)
+	}
+	if !first.Truncated || len(changes) != len(first.Files) || paths > workspace.MaxPathBytes || paths < workspace.MaxPathBytes-4096 {
+		t.Errorf("%d files with paths of %d bytes, truncated %v, %d changes", len(first.Files), paths, first.Truncated, len(changes))
+	}
+	second, changes, err := d.Scan(t.Context(), first)
+	if err != nil || len(changes) != 0 || len(second.Files) != len(first.Files) {
+		t.Errorf("a second scan finds %d files and %d changes, %v", len(second.Files), len(changes), err)
+	}
+	for i := range files { // what was not looked at is found once there is room
+		if err := os.Remove(filepath.Join(long, fmt.Sprintf("%05d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	third, changes, err := d.Scan(t.Context(), second)
+	if err != nil || third.Truncated || len(third.Files) != 1 || len(changes) != len(first.Files)+1 {
+		t.Errorf("%d files, truncated %v, %d changes, %v", len(third.Files), third.Truncated, len(changes), err)
+	}
+}

@@ -23,7 +23,7 @@ type FileState struct {
 
 // Entry is the file as [Dir.Stat] told it at the time of the scan.
 func (f FileState) Entry() Entry {
-	return Entry{path.Base(f.Path), f.Path, File, f.Size, time.Unix(0, f.ModTime), f.Inode}
+	return Entry{Name: path.Base(f.Path), Path: f.Path, Kind: File, Size: f.Size, ModTime: time.Unix(0, f.ModTime), Inode: f.Inode}
 }
 
 const snapshotVersion = 1

@@ -1,0 +1,90 @@
+package server
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+
+	"talaria/api"
+)
+
+// maxPage bounds the JSON of a page, below the 24 MiB that clients take. One item alone may be as large.
+const maxPage = 22 << 20
+
+// body is the body of an answer that is written while it is made. Until its first byte is written the handler may
+// still answer with an error.
+type body struct {
+	c     *call
+	kind  string
+	begun bool
+}
+
+// Write implements [io.Writer].
+func (b *body) Write(p []byte) (int, error) {
+	if !b.begun {
+		b.begun = true
+		b.c.Header("Content-Type", b.kind)
+		b.c.Status(http.StatusOK)
+	}
+	return b.c.Writer.Write(p)
+}
+
+// ended is what a handler returns after err: once the body has begun it can only be broken off, so that a client can
+// tell.
+func (b *body) ended(err error) error {
+	if err != nil && b.begun {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// list writes a page of a list, item by item, so that no page is ever in memory as a whole.
+type list struct {
+	body body
+	out  *bufio.Writer
+	size int
+}
+
+func newList(c *call) *list {
+	l := &list{body: body{c: c, kind: "application/json"}}
+	l.out = bufio.NewWriterSize(&l.body, piece)
+	return l
+}
+
+// add writes an item. It reports false, and writes nothing, where the page has no room for it.
+func (l *list) add(item any) (bool, error) {
+	encoded, err := api.Marshal(item)
+	if err != nil {
+		return false, err
+	}
+	before := `{"items":[`
+	if l.size > 0 {
+		before = ","
+		if l.size+len(encoded) > maxPage {
+			return false, nil
+		}
+	}
+	l.size += len(before) + len(encoded)
+	_, err = l.out.WriteString(before)
+	if err == nil {
+		_, err = l.out.Write(encoded)
+	}
+	return true, err
+}
+
+// end ends the page, with the cursor of the next one or "".
+func (l *list) end(next string, err error) error {
+	if err != nil {
+		return l.body.ended(err)
+	}
+	rest := "]"
+	if l.size == 0 {
+		rest = `{"items":[]`
+	}
+	if next != "" {
+		rest += `,"next_cursor":` + string(api.Text(next))
+	}
+	_, err = io.WriteString(l.out, rest+"}")
+	return l.body.ended(errors.Join(err, l.out.Flush()))
+}

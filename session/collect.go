@@ -1,0 +1,210 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel/workspace"
+)
+
+const (
+	// maxArtifacts is how many files one execution lists.
+	maxArtifacts = 1000
+	// maxListed bounds the JSON of that list.
+	maxListed = 6 << 20
+	// listedCost is what a file takes in it beside its path.
+	listedCost = 512
+	// maxInlined bounds the bytes of files that travel in the events of one execution.
+	maxInlined = 16 << 20
+	// maxPath is the longest path that can be opened.
+	maxPath = 4095
+	// A collection of more files or bytes than these takes a while, so what came before it is logged first.
+	quickFiles = 64
+	quickBytes = 1 << 20
+)
+
+// errCollectionStopped tells that an interrupt or a delete does not wait for files to be copied.
+var errCollectionStopped = errors.New("the files are not copied: it was interrupted")
+
+// collector keeps the files that one execution created or changed, as far as the session's limits go.
+type collector struct {
+	s      *Session
+	r      *run
+	hold   *artifacts.Hold
+	drafts []draft
+
+	toRead    int64 // bytes that may still be read: holes take no space, but time
+	toInline  int64
+	listed    int // bytes of the list
+	unlisted  int // files that are not in it
+	omitted   int // files in it whose bytes are not kept
+	failed    int // files that could not be read
+	firstFail error
+}
+
+// collect makes the change that records what an execution did to the workspace: artifact events and the new snapshot.
+// What it has to tell goes to the execution's stderr. It comes before the end of the output.
+func (t *translation) collect(r *run) change {
+	s := t.s
+	if s.isGone() {
+		return change{}
+	}
+	ctx, done := s.collecting(t.ctx)
+	defer done()
+	s.files.Lock()
+	defer s.files.Unlock()
+	next, changes, err := s.dir.Scan(ctx, s.snapshot)
+	if err != nil {
+		s.log.Warn("look for artifacts", "error", err)
+		if context.Cause(ctx) != nil {
+			t.c.drafts = append(t.c.drafts, r.out.notice(
+				"\n[the interrupt ended the search for changed files; the next cell lists what this one changed]\n")...)
+		}
+		return change{}
+	}
+	if next.Truncated && len(changes) > 0 {
+		t.c.drafts = append(t.c.drafts, r.out.notice("\n[the workspace holds too many files, too long paths or too deep"+
+			" folders: not all of what this cell changed is listed; all of it is still there]\n")...)
+	}
+	if len(changes) == 0 {
+		return change{}
+	}
+	if takesLong(changes) {
+		if t.flushBefore(); t.failed {
+			return change{}
+		}
+	}
+	s.mu.Lock()
+	limit := s.limits.ArtifactBytes
+	s.mu.Unlock()
+	c := collector{s: s, r: r, hold: t.hold, toRead: limit, toInline: maxInlined}
+	for _, ch := range changes {
+		c.add(ctx, ch)
+	}
+	if t.ctx.Err() != nil { // the next server collects them
+		t.failed = true
+		return change{}
+	}
+	for _, notice := range c.notices() {
+		t.c.drafts = append(t.c.drafts, r.out.notice(notice)...)
+	}
+	s.snapshot = next
+	out := change{drafts: c.drafts}
+	out.add(s.saveSnapshot(t.ctx))
+	return out
+}
+
+// collecting is a context for copying files: an interrupt and a delete end it.
+func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopCollecting = cancel
+	if s.gone {
+		cancel(errCollectionStopped)
+	}
+	return ctx, func() {
+		s.mu.Lock()
+		s.stopCollecting = nil
+		s.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// endCollecting has files that are being copied given up. The caller holds s.mu.
+func (s *Session) endCollecting() {
+	if s.stopCollecting != nil {
+		s.stopCollecting(errCollectionStopped)
+	}
+}
+
+func takesLong(changes []workspace.Change) bool {
+	var bytes int64
+	for _, ch := range changes {
+		bytes += ch.Entry.Size
+	}
+	return len(changes) > quickFiles || bytes > quickBytes
+}
+
+// add lists one change.
+func (c *collector) add(ctx context.Context, ch workspace.Change) {
+	cost := len(api.Text(ch.Path)) + listedCost
+	if len(c.drafts) == maxArtifacts || len(ch.Path) > maxPath || c.listed+cost > maxListed {
+		c.unlisted++
+		return
+	}
+	event, err := c.keep(ctx, ch)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // gone again: what was there for a moment is no artifact
+		return
+	case err != nil:
+		if c.failed++; c.firstFail == nil {
+			c.firstFail = err
+		}
+		return
+	}
+	c.listed += cost
+	c.r.row.Artifacts = append(c.r.row.Artifacts, event.Artifact)
+	c.drafts = append(c.drafts, draft{executionID: c.r.row.ID, body: event})
+}
+
+// keep stores the bytes of a changed file, or says that there is no room for them.
+func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.ArtifactEvent, error) {
+	event := api.ArtifactEvent{Artifact: api.Artifact{Path: ch.Path, Change: api.Change(ch.Kind)}}
+	if ch.Kind == workspace.Deleted {
+		return event, nil
+	}
+	f, entry, err := c.s.dir.Open(ch.Path)
+	if err != nil {
+		return event, err
+	}
+	defer f.Close()
+	event.Size, event.MediaType = &entry.Size, mediaType(ch.Path, f)
+	if entry.Size > c.toRead || c.s.makeRoom(ctx, entry.Space) != nil {
+		return c.omit(event), nil
+	}
+	c.toRead -= entry.Size
+	blob, err := c.hold.Put(ctx, f)
+	if errors.Is(err, errCollectionStopped) {
+		return c.omit(event), nil
+	}
+	if err != nil {
+		return event, err
+	}
+	event.Size, event.SHA256, event.URL = &blob.Size, blob.SHA256, api.ArtifactURL(blob.SHA256)
+	if blob.Size > min(c.s.m.cfg.InlineBytes, c.toInline) {
+		return event, nil
+	}
+	c.toInline -= blob.Size
+	if event.Data, err = c.s.m.blob(blob.SHA256, blob.Size); err == nil && event.Data == nil {
+		event.Data = []byte{}
+	}
+	return event, err
+}
+
+func (c *collector) omit(event api.ArtifactEvent) api.ArtifactEvent {
+	c.omitted++
+	event.Omitted = true
+	return event
+}
+
+// notices tells the user what is not listed or not kept, and the operator what could not be read.
+func (c *collector) notices() (list []string) {
+	if c.unlisted > 0 {
+		list = append(list, fmt.Sprintf("\n[%d more files were created, changed or deleted than the %d that are listed; they are in the workspace]\n",
+			c.unlisted, len(c.drafts)))
+	}
+	if c.omitted > 0 {
+		list = append(list, fmt.Sprintf("\n[%d changed files are listed without their bytes: limits.artifact_bytes has no room for them,"+
+			" or they were being copied at an interrupt; they are in the workspace]\n", c.omitted))
+	}
+	if c.failed > 0 {
+		c.s.log.Warn("keep artifacts", "files", c.failed, "first", c.firstFail)
+		list = append(list, fmt.Sprintf("\n[%d changed files could not be read and are not listed; they are in the workspace]\n", c.failed))
+	}
+	return list
+}
