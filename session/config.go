@@ -66,12 +66,14 @@ type Config struct {
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
-	InlineBytes int64 // largest file whose bytes travel in its artifact event
-	Redact      []*regexp.Regexp
-	Network     NetworkBounds                  // optional: no session may have one
-	Packages    Packages                       // optional: as if Off said so
-	MountRoots  []MountRoot                    // whose folders sessions may mount; optional
-	Pool        func(context.Context) api.Pool // counts ready kernels; optional
+	// OwnerSessions and OwnerKernels bound what one owner has; 0: no limit.
+	OwnerSessions, OwnerKernels int64
+	InlineBytes                 int64 // largest file whose bytes travel in its artifact event
+	Redact                      []*regexp.Regexp
+	Network                     NetworkBounds                  // optional: no session may have one
+	Packages                    Packages                       // optional: as if Off said so
+	MountRoots                  []MountRoot                    // whose folders sessions may mount; optional
+	Pool                        func(context.Context) api.Pool // counts ready kernels; optional
 }
 
 // The defaults of an operator who configures nothing.
@@ -104,4 +106,7 @@ var (
 const (
 	DefaultIdleTimeout = 30 * time.Minute
 	DefaultInlineBytes = 1 << 20
+	// DefaultOwnerSessions and DefaultOwnerKernels are far more than people need, and less than breaks a server.
+	DefaultOwnerSessions = 10_000
+	DefaultOwnerKernels  = 2_000
 )

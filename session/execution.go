@@ -48,7 +48,10 @@ func (s *Session) ended(r *run, o outcome) change {
 	c.done = then(c.done, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.runs, row.ID)
+		if s.runs[row.ID] != nil {
+			delete(s.runs, row.ID)
+			s.freeQueued(int64(len(row.Code)))
+		}
 		s.used(now)
 		close(r.done)
 	})

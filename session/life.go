@@ -201,6 +201,7 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			s.countState(s.state, state)
 			s.state, s.reason = state, reason
 			s.armReaper()
 		},
@@ -210,8 +211,13 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 // startKernel starts a kernel: the first one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	s.mu.Lock()
-	generation, reason, limits := s.generation, s.restartReason, kernelLimits(s.limits)
+	generation, reason, limits, state := s.generation, s.restartReason, kernelLimits(s.limits), s.state
 	s.mu.Unlock()
+	if !hasKernel(state) {
+		if err := s.m.owners.take(s.owner, ownerUse{}, s.m.kernelAllowed); err != nil {
+			return err
+		}
+	}
 	var c change
 	if reason != "" {
 		generation++

@@ -24,7 +24,8 @@ type Manager struct {
 	tasks     sync.WaitGroup
 	closing   chan struct{}
 	events    atomic.Int64 // committed since the start
-	crashed   bool         // the server before did not end in order
+	owners    *owners
+	crashed   bool // the server before did not end in order
 	closeOnce sync.Once
 	closeErr  error
 
@@ -52,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
-		sessions: map[string]*Session{}, uids: map[int]bool{},
+		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(),
 	}
 	if err := m.recover(ctx); err != nil {
 		cancel()
@@ -174,6 +175,17 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	if _, err := m.findMounts(set.mounts); err != nil {
 		return nil, err
 	}
+	if err := m.takeSession(owner); err != nil {
+		return nil, err
+	}
+	s, err := m.makeCounted(ctx, owner, clientID, set)
+	if err != nil {
+		m.owners.add(owner, ownerUse{sessions: -1, kernels: -1})
+	}
+	return s, err
+}
+
+func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
@@ -202,6 +214,9 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 	if len(set.packages) > 0 { // the first execution installs them
 		code, silent := installCode(set.packages), true
 		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
+		if err == nil {
+			err = s.takeQueued(int64(len(code)))
+		}
 		if err != nil {
 			return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
 		}
@@ -394,6 +409,10 @@ func (s *Session) remove(ctx context.Context) error {
 		return err
 	}
 	s.log.Info("session deleted")
+	s.mu.Lock()
+	s.countState(s.state, api.StateDead)
+	s.mu.Unlock()
+	s.m.owners.add(s.owner, ownerUse{sessions: -1})
 	return errors.Join(s.release(ctx), s.m.forget(ctx, s.n))
 }
 

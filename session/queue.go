@@ -33,7 +33,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	if err != nil {
 		return "", err
 	}
-	if err := s.reserve(); err != nil {
+	if err := s.reserve(int64(len(r.row.Code))); err != nil {
 		if known, conflict := s.known(ctx, r.row); known || conflict != nil {
 			return r.row.ID, conflict
 		}
@@ -42,6 +42,9 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	err = s.commit(ctx, s.queued(r))
 	s.mu.Lock()
 	s.reserved--
+	if err != nil {
+		s.freeQueued(int64(len(r.row.Code)))
+	}
 	s.mu.Unlock()
 	switch {
 	case errors.Is(err, store.ErrExists):
@@ -139,8 +142,21 @@ func (s *Session) known(ctx context.Context, row store.Execution) (bool, error) 
 	return true, nil
 }
 
-// reserve takes a place in the queue.
-func (s *Session) reserve() error {
+// reserve takes a place in the queue for so much code.
+func (s *Session) reserve(bytes int64) error {
+	if err := s.takeQueued(bytes); err != nil {
+		return err
+	}
+	err := s.reservePlace()
+	if err != nil {
+		s.mu.Lock()
+		s.freeQueued(bytes)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *Session) reservePlace() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

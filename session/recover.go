@@ -41,6 +41,9 @@ func (m *Manager) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := m.countOwners(ctx); err != nil {
+		return err
+	}
 	rows, err := m.cfg.Store.OpenSessions(ctx)
 	if err != nil {
 		return err
@@ -93,6 +96,17 @@ func (m *Manager) recover(ctx context.Context) error {
 		return err
 	}
 	return m.leftFolders(ctx)
+}
+
+// countOwners counts what each owner has, as the last server left it.
+func (m *Manager) countOwners(ctx context.Context) error {
+	return m.cfg.Store.OwnerStates(ctx, func(owner string, state api.SessionState, n int64) {
+		use := ownerUse{sessions: n}
+		if hasKernel(state) {
+			use.kernels = n
+		}
+		m.owners.add(owner, use)
+	})
 }
 
 // endStrangers ends kernels that are no session's: of starts that were not recorded, and dead ones.
@@ -199,11 +213,12 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current, s.queue, s.pending = current, queue, pending
+	if current != nil {
+		queue = append(queue, current)
+	}
 	for _, r := range queue {
 		s.runs[r.row.ID] = r
-	}
-	if current != nil {
-		s.runs[current.row.ID] = current
+		s.freeQueued(-int64(len(r.row.Code)))
 	}
 	return current, nil
 }

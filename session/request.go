@@ -30,6 +30,8 @@ const (
 	maxMetadata = 64 << 10
 	maxIdleS    = 10 * 365 * 24 * 3600
 	minMemory   = 64 << 20
+	// maxVariables is what fits beside a program's arguments.
+	maxVariables = 1 << 20
 )
 
 func invalid(format string, args ...any) error {
@@ -76,6 +78,9 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	if err := checkVariables("secrets", req.Secrets, &s.secrets); err != nil {
 		return s, err
 	}
+	if size := variableBytes(s.env) + variableBytes(s.secrets); size > maxVariables {
+		return s, invalid("env and secrets hold %d bytes together, %d is the most", size, maxVariables)
+	}
 	for name := range s.secrets {
 		if _, both := s.env[name]; both {
 			return s, invalid("%q is both in env and in secrets", name)
@@ -119,6 +124,13 @@ func (m *Manager) environmentNames() string {
 		names = append(names, e.Name)
 	}
 	return strings.Join(names, ", ")
+}
+
+func variableBytes(variables map[string]string) (n int) {
+	for name, value := range variables {
+		n += len(name) + len(value) + 2
+	}
+	return n
 }
 
 func checkVariables(field string, given *map[string]string, into *map[string]string) error {

@@ -86,7 +86,8 @@ type Session struct {
 	lastActive     int64
 	typedAt        time.Time // when typing on a terminal was last written down
 	queue          []*run
-	reserved       int // submissions on their way into the queue
+	reserved       int   // submissions on their way into the queue
+	queuedBytes    int64 // code of the executions that have not ended
 	current        *run
 	runs           map[string]*run // those that have not ended, by id
 	tmpBytes       int64           // the present or last kernel's limit of temporary files

@@ -294,6 +294,25 @@ func (s *Store) SessionStates(ctx context.Context) (map[api.SessionState]int64, 
 	return counts, rows.Err()
 }
 
+// OwnerStates counts each owner's sessions by state.
+func (s *Store) OwnerStates(ctx context.Context, found func(owner string, state api.SessionState, n int64)) error {
+	rows, err := s.ro.QueryContext(ctx, `SELECT owner, state, count(*) FROM sessions WHERE owner <> '' GROUP BY owner, state`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var owner string
+		var state api.SessionState
+		var n int64
+		if err := rows.Scan(&owner, &state, &n); err != nil {
+			return err
+		}
+		found(owner, state, n)
+	}
+	return rows.Err()
+}
+
 // Snapshot is the workspace as the log knows it, nil where nothing is known.
 func (s *Store) Snapshot(ctx context.Context, n int64) ([]byte, error) {
 	var b []byte

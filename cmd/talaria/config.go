@@ -42,6 +42,8 @@ type config struct {
 	OrphanTTL      time.Duration `koanf:"orphan-ttl"`
 	Preload        []string      `koanf:"preload"` // of the default environment
 	MaxSessions    int64         `koanf:"max-sessions"`
+	OwnerSessions  int64         `koanf:"owner-sessions"`
+	OwnerKernels   int64         `koanf:"owner-kernels"`
 	InlineBytes    int64         `koanf:"inline-bytes"`
 	Redact         []string      `koanf:"redact"`
 	Limits         limits        `koanf:"limits"`
@@ -122,6 +124,8 @@ func defaults() config {
 		Preload:        preload,
 		Engine:         kernel.EngineAuto,
 		InlineBytes:    session.DefaultInlineBytes,
+		OwnerSessions:  session.DefaultOwnerSessions,
+		OwnerKernels:   session.DefaultOwnerKernels,
 		Limits:         limits(session.DefaultLimits),
 		Ceilings:       limits(session.DefaultCeilings),
 		UIDBase:        1_900_000_000,
@@ -239,8 +243,8 @@ func (c config) check() error {
 	if !slices.Contains(disk.Modes, disk.Mode(c.Disk)) {
 		return fmt.Errorf("configuration: disk is auto, quota, image or watched, not %q", c.Disk)
 	}
-	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 {
-		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes and max-sessions cannot be negative")
+	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 || c.OwnerSessions < 0 || c.OwnerKernels < 0 {
+		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes, max-sessions, owner-sessions and owner-kernels cannot be negative")
 	}
 	if _, err := c.mountRoots(); err != nil {
 		return err

@@ -280,7 +280,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
-		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, InlineBytes: c.InlineBytes, Redact: redact,
+		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes, Redact: redact,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Packages: packages,
 		Pool:     func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"sync"
+
+	"talaria/api"
+)
+
+// maxQueuedBytes bounds the code that waits in one session, and maxOwnerQueued that of all of an owner's sessions.
+const (
+	maxQueuedBytes = 64 << 20
+	maxOwnerQueued = 256 << 20
+)
+
+// owners counts what each owner has. It is safe for concurrent use.
+type owners struct {
+	mu   sync.Mutex // guards what is below
+	uses map[string]*ownerUse
+}
+
+type ownerUse struct {
+	sessions int64
+	kernels  int64 // sessions that have one, or are about to
+	queued   int64 // bytes of code that waits or runs
+}
+
+func newOwners() *owners { return &owners{uses: map[string]*ownerUse{}} }
+
+// add changes what an owner has.
+func (o *owners) add(owner string, change ownerUse) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.of(owner).add(change)
+	if *o.uses[owner] == (ownerUse{}) {
+		delete(o.uses, owner)
+	}
+}
+
+// take changes what an owner has, unless allowed says why not.
+func (o *owners) take(owner string, change ownerUse, allowed func(now ownerUse) error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	use := o.of(owner)
+	if err := allowed(*use); err != nil {
+		return err
+	}
+	use.add(change)
+	return nil
+}
+
+// of is the owner's use. The caller holds mu.
+func (o *owners) of(owner string) *ownerUse {
+	use := o.uses[owner]
+	if use == nil {
+		use = &ownerUse{}
+		o.uses[owner] = use
+	}
+	return use
+}
+
+func (u *ownerUse) add(c ownerUse) {
+	u.sessions += c.sessions
+	u.kernels += c.kernels
+	u.queued += c.queued
+}
+
+// takeSession counts a new session, which is about to have a kernel, unless its owner has too many.
+func (m *Manager) takeSession(owner string) error {
+	return m.owners.take(owner, ownerUse{sessions: 1, kernels: 1}, func(now ownerUse) error {
+		if most := m.cfg.OwnerSessions; most > 0 && now.sessions >= most {
+			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the operator's most for one owner (owner-sessions); delete some", most)
+		}
+		return m.kernelAllowed(now)
+	})
+}
+
+func (m *Manager) kernelAllowed(now ownerUse) error {
+	if most := m.cfg.OwnerKernels; most > 0 && now.kernels >= most {
+		return api.Errorf(api.CodeSessionLimit,
+			"%d of your sessions have a kernel, the operator's most for one owner (owner-kernels); delete one, or wait for an idle one to be reaped", most)
+	}
+	return nil
+}
+
+// takeQueued counts code that is about to wait, unless too much waits already.
+func (s *Session) takeQueued(bytes int64) error {
+	s.mu.Lock()
+	waiting := s.queuedBytes
+	s.mu.Unlock()
+	if waiting+bytes > maxQueuedBytes && waiting > 0 {
+		return api.Errorf(api.CodeQueueFull, "%d bytes of code wait in this session, %d is the most; wait for some to end, or interrupt",
+			waiting, maxQueuedBytes)
+	}
+	err := s.m.owners.take(s.owner, ownerUse{queued: bytes}, func(now ownerUse) error {
+		if now.queued+bytes > maxOwnerQueued {
+			return api.Errorf(api.CodeQueueFull, "%d bytes of code wait in your sessions, %d is the most; wait for some to end, or interrupt",
+				now.queued, maxOwnerQueued)
+		}
+		return nil
+	})
+	if err == nil {
+		s.mu.Lock()
+		s.queuedBytes += bytes
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// freeQueued undoes takeQueued. The caller holds s.mu.
+func (s *Session) freeQueued(bytes int64) {
+	s.queuedBytes -= bytes
+	s.m.owners.add(s.owner, ownerUse{queued: -bytes})
+}
+
+// hasKernel reports whether a session in this state counts as one with a kernel.
+func hasKernel(state api.SessionState) bool {
+	return state == api.StateStarting || state == api.StateIdle || state == api.StateBusy
+}
+
+// countState keeps the number of the owner's kernels. The caller holds s.mu.
+func (s *Session) countState(from, to api.SessionState) {
+	switch was, is := hasKernel(from), hasKernel(to); {
+	case is && !was:
+		s.m.owners.add(s.owner, ownerUse{kernels: 1})
+	case was && !is:
+		s.m.owners.add(s.owner, ownerUse{kernels: -1})
+	}
+}
