@@ -13,16 +13,25 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	items, err := sess.ListFiles(c.ctx(), dir)
+	items, truncated, err := sess.ListFiles(c.ctx(), dir)
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, fileList{items})
+	l := newList(c)
+	fits := true
+	for i := 0; i < len(items) && fits && err == nil; i++ {
+		fits, err = l.add(items[i])
+	}
+	if truncated || !fits {
+		return l.close(`,"truncated":true`, err)
+	}
+	return l.end("", err)
 }
 
 // fileList is a folder, or what an upload stored.
 type fileList struct {
-	Items []api.File `json:"items"`
+	Items     []api.File `json:"items"`
+	Truncated bool       `json:"truncated,omitzero"` // there are more files than a list can have
 }
 
 func (s *Server) getFile(c *call, sess *session.Session) error {

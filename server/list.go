@@ -75,16 +75,22 @@ func (l *list) add(item any) (bool, error) {
 
 // end ends the page, with the cursor of the next one or "".
 func (l *list) end(next string, err error) error {
+	rest := ""
+	if next != "" {
+		rest = `,"next_cursor":` + string(api.Text(next))
+	}
+	return l.close(rest, err)
+}
+
+// close ends the page with further members.
+func (l *list) close(rest string, err error) error {
 	if err != nil {
 		return l.body.ended(err)
 	}
-	rest := "]"
+	before := "]"
 	if l.size == 0 {
-		rest = `{"items":[]`
+		before = `{"items":[]`
 	}
-	if next != "" {
-		rest += `,"next_cursor":` + string(api.Text(next))
-	}
-	_, err = io.WriteString(l.out, rest+"}")
+	_, err = io.WriteString(l.out, before+rest+"}")
 	return l.body.ended(errors.Join(err, l.out.Flush()))
 }

@@ -84,17 +84,19 @@ func fileError(err error, name string) error {
 	return err
 }
 
-// ListFiles lists a folder of the workspace, one level, by name. "" is the workspace itself.
-func (s *Session) ListFiles(_ context.Context, folder string) ([]api.File, error) {
+// ListFiles lists a folder of the workspace, one level, by name. "" is the workspace itself. truncated tells that there
+// are more files than can be listed.
+func (s *Session) ListFiles(_ context.Context, folder string) (list []api.File, truncated bool, err error) {
 	entries, err := s.dir.List(folder)
-	if err != nil && !errors.Is(err, workspace.ErrTruncated) {
-		return nil, fileError(err, folder)
+	truncated = errors.Is(err, workspace.ErrTruncated)
+	if err != nil && !truncated {
+		return nil, false, fileError(err, folder)
 	}
 	files := make([]api.File, len(entries))
 	for i, e := range entries {
 		files[i] = file(e, nil)
 	}
-	return files, nil
+	return files, truncated, nil
 }
 
 func file(e workspace.Entry, f io.ReaderAt) api.File {

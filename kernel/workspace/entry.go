@@ -35,8 +35,8 @@ type Entry struct {
 
 // List tells what is in a folder, one level, by name; "" and "." are the workspace itself. Links are listed as
 // such and never followed; unfinished uploads are left out. A name that is not UTF-8 on the disk is listed with
-// U+FFFD in it, and cannot be addressed by what the list says. With more than [MaxEntries] some of them come with
-// [ErrTruncated].
+// U+FFFD in it, and cannot be addressed by what the list says. With more than [MaxEntries], or paths of more than
+// [MaxPathBytes] together, some of them come with [ErrTruncated].
 func (d *Dir) List(folder string) ([]Entry, error) {
 	where, err := folderPath(folder)
 	if err != nil {
@@ -56,7 +56,12 @@ func (d *Dir) List(folder string) ([]Entry, error) {
 	}
 	entries := make([]Entry, 0, len(names))
 	var st unix.Stat_t
+	paths := 0
 	for _, n := range names {
+		if paths += len(where) + len(n.name) + 1; paths > MaxPathBytes {
+			err = ErrTruncated
+			break
+		}
 		if isUpload(n.name) || unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // ours, or gone meanwhile
 		}
