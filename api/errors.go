@@ -51,6 +51,7 @@ const (
 	CodeShuttingDown       Code = "shutting_down"
 	CodeNotReady           Code = "not_ready"
 	CodeDiskLimit          Code = "disk_limit"
+	CodeDiskFull           Code = "disk_full"
 )
 
 var statuses = map[Code]int{
@@ -95,6 +96,7 @@ var statuses = map[Code]int{
 	CodeShuttingDown:       http.StatusServiceUnavailable,
 	CodeNotReady:           http.StatusServiceUnavailable,
 	CodeDiskLimit:          http.StatusInsufficientStorage,
+	CodeDiskFull:           http.StatusInsufficientStorage,
 }
 
 // Status is the HTTP status that goes with the code, 500 for a code that is not listed.

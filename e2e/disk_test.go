@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -155,4 +157,95 @@ func TestADiskThatCannotBeHadIsRefused(t *testing.T) {
 		}
 		s.stopHosts(t)
 	}
+}
+
+// free is what the disk of a directory has for everybody.
+func free(t *testing.T, dir string) int64 {
+	t.Helper()
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	return int64(st.Bavail) * st.Bsize
+}
+
+// awaitCode asks until the answer has the code, "" for none: the server looks at its disk every now and then.
+func awaitCode(t *testing.T, code api.Code, ask func() error) {
+	t.Helper()
+	for ctx := within(t); ; {
+		err := ask()
+		var refused *api.Error
+		if code == "" && err == nil || errors.As(err, &refused) && refused.Code == code {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("still %v, not %q", err, code)
+		}
+	}
+}
+
+func TestAServerWhoseDiskIsNearlyFullTakesNoNewWorkAndRecovers(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		const margin = 2 << 30
+		s := start(t, options{as: who, args: []string{"--disk-reserve", fmt.Sprint(free(t, t.TempDir()) - margin)}})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(64 << 20))}})
+		runOK(t, c, id, "_ = open('kept', 'w').write('kept')")
+		_, err := c.ExecuteWait(within(t), id, api.ExecutionRequest{ID: new("waits"), Code: new(`
+import os, time
+try: time.sleep(100)
+except KeyboardInterrupt: pass
+try:
+    with open("large", "wb") as f:
+        f.write(bytes(8 << 20)); f.flush(); os.fsync(f.fileno())
+    print("written")
+except OSError as e: print("errno", e.errno)
+`)}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filler, err := os.Create(filepath.Join(s.StateDir, "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer filler.Close()
+		if err := syscall.Fallocate(int(filler.Fd()), 0, 0, margin+(1<<30)); err != nil {
+			t.Skipf("SKIP: the disk takes no file of 3 GiB: %v", err)
+		}
+		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
+		awaitCode(t, api.CodeDiskFull, func() error { _, _, err := c.PutFile(within(t), id, "up", strings.NewReader("x")); return err })
+		awaitCode(t, api.CodeDiskFull, func() error {
+			_, err := c.Execute(within(t), id, api.ExecutionRequest{Code: new("1")})
+			return err
+		})
+		if got := content(t, c, id, "kept"); got != "kept" {
+			t.Errorf("a file that was there says %q", got)
+		}
+		if err := c.Interrupt(within(t), id, "waits"); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range c.ExecutionEvents(within(t), id, "waits", 0) { // to its end
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := c.Execution(within(t), id, "waits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[identity]string{asRoot: "errno 28\n", asUser: "written\n"}[who]; !strings.HasPrefix(e.Text, want) {
+			t.Errorf("a cell that wrote meanwhile says %q", e.Text)
+		}
+		for _, a := range e.Artifacts {
+			if !a.Omitted {
+				t.Errorf("%s was kept as an artifact", a.Path)
+			}
+		}
+		if err := os.Remove(filler.Name()); err != nil {
+			t.Fatal(err)
+		}
+		filler.Close()
+		awaitCode(t, "", func() error { _, _, err := c.PutFile(within(t), id, "go", strings.NewReader("x")); return err })
+		runOK(t, c, id, "_ = open('more', 'wb').write(bytes(8 << 20)); f = open('more', 'rb'); assert len(f.read()) == 8 << 20")
+	})
 }

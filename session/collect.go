@@ -164,7 +164,7 @@ func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.Artifact
 	}
 	defer f.Close()
 	event.Size, event.MediaType = &entry.Size, mediaType(ch.Path, f)
-	if entry.Size > c.toRead || c.s.makeRoom(ctx, entry.Space) != nil {
+	if entry.Size > c.toRead || c.s.m.spare() != nil || c.s.makeRoom(ctx, entry.Space) != nil {
 		return c.omit(event), nil
 	}
 	c.toRead -= entry.Size
@@ -199,8 +199,8 @@ func (c *collector) notices() (list []string) {
 			c.unlisted, len(c.drafts)))
 	}
 	if c.omitted > 0 {
-		list = append(list, fmt.Sprintf("\n[%d changed files are listed without their bytes: limits.artifact_bytes has no room for them,"+
-			" or they were being copied at an interrupt; they are in the workspace]\n", c.omitted))
+		list = append(list, fmt.Sprintf("\n[%d changed files are listed without their bytes: limits.artifact_bytes or the server's disk has no room"+
+			" for them, or they were being copied at an interrupt; they are in the workspace]\n", c.omitted))
 	}
 	if c.failed > 0 {
 		c.s.log.Warn("keep artifacts", "files", c.failed, "first", c.firstFail)

@@ -65,6 +65,7 @@ type Config struct {
 	Defaults    api.Limits // where ArtifactBytes is 0, it is twice DiskBytes
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
+	DiskReserve int64 // of the state disk, that new work may not take; 0: a twentieth, 64 MiB to 1 GiB
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
 	// OwnerSessions and OwnerKernels bound what one owner has; 0: no limit.
 	OwnerSessions, OwnerKernels int64

@@ -206,7 +206,10 @@ func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMess
 // keepLarge makes an artifact of a value that is too large to show, and returns the notice that takes its place.
 func (s *Session) keepLarge(ctx context.Context, mime string, value api.Raw, hold *artifacts.Hold, refs *[]ref) string {
 	content := decoded(mime, value)
-	blob, err := artifacts.Blob{}, s.makeRoom(ctx, int64(len(content)))
+	blob, err := artifacts.Blob{}, s.m.spare()
+	if err == nil {
+		err = s.makeRoom(ctx, int64(len(content)))
+	}
 	if err == nil {
 		blob, err = hold.PutBytes(ctx, content)
 	}

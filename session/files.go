@@ -128,6 +128,9 @@ func (s *Session) OpenFile(_ context.Context, name string) (*os.File, api.File, 
 
 // PutFile writes a file of the workspace in one step; a reader that fails leaves the old one. It counts as use.
 func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (created bool, f api.File, err error) {
+	if err := s.m.spare(); err != nil {
+		return false, f, err
+	}
 	s.mu.Lock()
 	quota := s.limits.DiskBytes
 	s.mu.Unlock()

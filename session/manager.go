@@ -25,6 +25,7 @@ type Manager struct {
 	closing   chan struct{}
 	events    atomic.Int64 // committed since the start
 	owners    *owners
+	reserve   reserve
 	crashed   bool // the server before did not end in order
 	closeOnce sync.Once
 	closeErr  error
@@ -59,6 +60,8 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cancel()
 		return nil, fmt.Errorf("take over the sessions of the last server: %w", err)
 	}
+	m.lookAtReserve()
+	m.tasks.Go(func() { m.watchReserve(background) })
 	m.tasks.Go(func() { m.sweepArtifacts(background) })
 	return m, nil
 }
@@ -167,6 +170,9 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 // make makes the session's folder, row and first event. [store.ErrExists] where the owner has one of that id.
 func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
 	if err := m.Ready(); err != nil {
+		return nil, err
+	}
+	if err := m.spare(); err != nil {
 		return nil, err
 	}
 	if err := m.room(ctx); err != nil {

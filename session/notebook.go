@@ -280,6 +280,9 @@ func withCellID(cell api.Raw, taken map[string]bool) (api.Raw, error) {
 
 // ImportNotebook makes the notebook what the session shows in place of its cells so far. It runs nothing.
 func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
+	if err := s.m.spare(); err != nil {
+		return err
+	}
 	var nb struct {
 		notebook
 		Other api.Raw `json:",unknown"`

@@ -106,11 +106,19 @@ func (o *output) hold(st *stream, now, rest string) {
 			o.s.log.Error("spool of output", "error", st.failed)
 		}
 		for _, part := range append(st.head, now) {
-			st.keep(part, o.disk)
+			st.keep(part, o.room(st))
 		}
 		st.head = nil
 	}
-	st.keep(rest, o.disk)
+	st.keep(rest, o.room(st))
+}
+
+// room is how long the spool of a stream may get.
+func (o *output) room(st *stream) int64 {
+	if st.spool != nil && o.s.m.spare() != nil {
+		return st.spool.Size()
+	}
+	return o.disk
 }
 
 func (st *stream) keep(text string, disk int64) {
@@ -220,7 +228,7 @@ func (o *output) truncate(st *stream, kept bool) []draft {
 		text += "; limits.artifact_bytes has no room to keep the whole"
 	}
 	if st.dropped > 0 {
-		text += fmt.Sprintf("; but for %d bytes that limits.disk_bytes of %d left no room for", st.dropped, o.disk)
+		text += fmt.Sprintf("; but for %d bytes that limits.disk_bytes of %d or the server's disk left no room for", st.dropped, o.disk)
 	}
 	notice.body = api.Stream{Name: st.name, Text: text + "]\n", Truncated: t}
 	return append([]draft{notice}, tail...)

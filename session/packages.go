@@ -144,6 +144,9 @@ func (s *Session) installError(ctx context.Context, err error) string {
 // install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
 func (s *Session) install(ctx context.Context, i *installation) ([]kernel.Package, error) {
 	asked := i.request.Change
+	if err := s.m.spare(); err != nil {
+		return nil, err
+	}
 	if err := s.m.installs(); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,11 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	if err != nil {
 		return "", err
 	}
-	if err := s.reserve(int64(len(r.row.Code))); err != nil {
+	err = s.m.spare()
+	if err == nil {
+		err = s.reserve(int64(len(r.row.Code)))
+	}
+	if err != nil {
 		if known, conflict := s.known(ctx, r.row); known || conflict != nil {
 			return r.row.ID, conflict
 		}

@@ -96,6 +96,7 @@ type Session struct {
 	attached       int
 	reaper         *time.Timer
 	gone           bool                    // deleted
+	frozen         bool                    // its workspace takes nothing more, since the state disk is nearly full
 	stopCollecting context.CancelCauseFunc // of files that are being copied; nil for none
 }
 

@@ -42,6 +42,7 @@ type config struct {
 	OrphanTTL      time.Duration `koanf:"orphan-ttl"`
 	Preload        []string      `koanf:"preload"` // of the default environment
 	MaxSessions    int64         `koanf:"max-sessions"`
+	DiskReserve    int64         `koanf:"disk-reserve"`
 	OwnerSessions  int64         `koanf:"owner-sessions"`
 	OwnerKernels   int64         `koanf:"owner-kernels"`
 	InlineBytes    int64         `koanf:"inline-bytes"`
@@ -243,8 +244,8 @@ func (c config) check() error {
 	if !slices.Contains(disk.Modes, disk.Mode(c.Disk)) {
 		return fmt.Errorf("configuration: disk is auto, quota, image or watched, not %q", c.Disk)
 	}
-	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 || c.OwnerSessions < 0 || c.OwnerKernels < 0 {
-		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes, max-sessions, owner-sessions and owner-kernels cannot be negative")
+	if c.IdleTimeout < 0 || c.InterruptGrace < 0 || c.InlineBytes < 0 || c.MaxSessions < 0 || c.OwnerSessions < 0 || c.OwnerKernels < 0 || c.DiskReserve < 0 {
+		return fmt.Errorf("configuration: idle-timeout, interrupt-grace, inline-bytes, max-sessions, owner-sessions, owner-kernels and disk-reserve cannot be negative")
 	}
 	if _, err := c.mountRoots(); err != nil {
 		return err

@@ -56,6 +56,7 @@ func serveCommand() *cobra.Command {
 	f.String("engine", d.Engine, "what executes cells: ipython, stdlib, or auto: ipython where the environment has it")
 	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
 	addHostFlags(f)
+	f.Int64("disk-reserve", 0, "bytes of the state disk that new work may not take; 0: a twentieth, 64 MiB to 1 GiB")
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
 	f.String("disk", d.Disk, "what holds workspaces to their limit: auto, quota, image or watched")
 	f.String("tz", d.TZ, "time zone of kernels")
@@ -280,7 +281,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
-		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes, Redact: redact,
+		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes, Redact: redact,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Packages: packages,
 		Pool:     func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },

@@ -20,7 +20,9 @@ type image struct {
 	path  string
 	uid   int
 	limit int64 // bytes
-	first *os.File
+	// frozen tells that nothing more may be written, whatever the limit.
+	frozen bool
+	first  *os.File
 }
 
 // makeImage makes an image that is mounted and nobody's. After an error nothing is left.
@@ -123,7 +125,7 @@ func (i *image) open() (*os.File, error) {
 		return nil, err
 	}
 	// A power failure may have taken the first change of the owner.
-	if err := errors.Join(own(f, i.uid), setAvailable(f, i.limit)); err != nil {
+	if err := errors.Join(own(f, i.uid), setAvailable(f, i.available())); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -163,10 +165,12 @@ func (i *image) setLimit(bytes int64) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if err := setAvailable(f, bytes); err != nil {
+	before := i.limit
+	i.limit = bytes
+	if err := setAvailable(f, i.available()); err != nil {
+		i.limit = before
 		return err
 	}
-	i.limit = bytes
 	return nil
 }
 

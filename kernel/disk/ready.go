@@ -51,7 +51,10 @@ func (r *ready) take(ctx context.Context, bytes int64) (*image, error) {
 			case r.taken <- struct{}{}:
 			default:
 			}
-			return i, nil
+			if i.healthy() {
+				return i, nil
+			}
+			r.log.Warn("take an image for a workspace", "error", errors.Join(errReadOnly, i.discard()))
 		}
 	}
 	return newImage(ctx, r.dir, bytes, r.cfg.MaxBytes)

@@ -1,0 +1,140 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"talaria/api"
+)
+
+const (
+	// The reserve where none is configured is a twentieth of the disk, within these bounds.
+	leastReserve = 64 << 20
+	mostReserve  = 1 << 30
+	// A disk is looked at as often as one that fills at fillRate needs, within these bounds.
+	fillRate    = 2 << 30 // bytes a second
+	leastLook   = 50 * time.Millisecond
+	mostLook    = time.Second
+	// The reserve is there again when a fifth of it more is free, and no more than this.
+	reserveBack = 256 << 20
+)
+
+// reserve is the part of the state disk that new work may not take. Below it, sessions, executions, uploads and
+// installations are refused, artifacts are not kept, and workspaces that the operating system holds are frozen; what
+// exists can be read, what runs can write its log, and deletes give space back.
+type reserve struct {
+	low atomic.Bool
+}
+
+// watchReserve looks at the state disk until ctx ends.
+func (m *Manager) watchReserve(ctx context.Context) {
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			m.freeze(false) // the next server looks for itself
+			return
+		}
+		look.Reset(m.lookAtReserve())
+	}
+}
+
+// lookAtReserve compares the free space with the reserve, and says when to look again.
+func (m *Manager) lookAtReserve() time.Duration {
+	free, size, err := m.cfg.Disk.Room()
+	if err != nil {
+		m.cfg.Log.Warn("look at the state disk", "error", err)
+		return mostLook
+	}
+	reserve := m.cfg.DiskReserve
+	if reserve == 0 {
+		reserve = min(max(size/20, leastReserve), mostReserve)
+	}
+	wait := lookAgain(free - reserve)
+	if wait < mostLook || m.reserve.low.Load() {
+		free -= m.pending()
+		wait = lookAgain(free - reserve)
+	}
+	switch low := m.reserve.low.Load(); {
+	case !low && free < reserve:
+		m.reserve.low.Store(true)
+		m.cfg.Log.Warn("the state disk is nearly full: no new work is taken until there is space again", "free", free, "reserve", reserve)
+		m.freeze(true)
+	case low && free >= reserve+min(reserve/5, reserveBack):
+		m.reserve.low.Store(false)
+		m.cfg.Log.Info("the state disk has space again", "free", free, "reserve", reserve)
+		m.freeze(false)
+	}
+	return wait
+}
+
+func lookAgain(left int64) time.Duration {
+	if left > 2*fillRate {
+		return mostLook
+	}
+	return max(time.Duration(left)*mostLook/fillRate/2, leastLook)
+}
+
+// pending is what the workspaces will still take of the disk when they write back.
+func (m *Manager) pending() (bytes int64) {
+	for _, s := range m.withKernels() {
+		bytes += s.dir.Pending()
+	}
+	return bytes
+}
+
+// freeze freezes the workspaces of all sessions that have a kernel, or thaws those that are frozen.
+func (m *Manager) freeze(frozen bool) {
+	for _, s := range m.withKernels() {
+		if err := s.freeze(frozen); err != nil {
+			s.log.Warn("freeze or thaw a workspace", "frozen", frozen, "error", err)
+		}
+	}
+}
+
+func (s *Session) freeze(frozen bool) error {
+	s.mu.Lock()
+	was, gone := s.frozen, s.gone
+	s.mu.Unlock()
+	if was == frozen || gone {
+		return nil
+	}
+	now, err := frozen, error(nil)
+	if frozen {
+		now, err = s.dir.Freeze()
+	} else {
+		err = s.dir.Thaw()
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.frozen = now
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// withKernels are the sessions that have a kernel, and those that are frozen.
+func (m *Manager) withKernels() (list []*Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.sessions {
+		s.mu.Lock()
+		if hasKernel(s.state) || s.frozen {
+			list = append(list, s)
+		}
+		s.mu.Unlock()
+	}
+	return list
+}
+
+// spare refuses new work while the state disk is down to its reserve.
+func (m *Manager) spare() error {
+	if m.reserve.low.Load() {
+		return api.Errorf(api.CodeDiskFull, "the server's disk is nearly full, so it takes no new work; what exists can be read: "+
+			"delete files or sessions, or ask the operator for space")
+	}
+	return nil
+}
