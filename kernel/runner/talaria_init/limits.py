@@ -8,6 +8,9 @@ from . import linux
 _FILES_SOFT = 1024
 _FILES_HARD = 4096
 _LOCKED_MEMORY = 64 << 10
+# These two count for the session's user, and for that of the server too.
+_PENDING_SIGNALS = 1024  # queued signals and POSIX timers
+_MESSAGE_QUEUES = 128 << 10  # bytes of POSIX queues, of which one of the usual size takes 80 KiB
 # Counted against RLIMIT_DATA for each thread: the usual 8 MiB would leave room for few threads.
 _THREAD_STACK = 2 << 20
 _MAIN_STACK = 8 << 20
@@ -29,6 +32,8 @@ class Limits:
         _limit(resource.RLIMIT_CORE, 0, 0)
         _limit(resource.RLIMIT_NOFILE, _FILES_SOFT, _FILES_HARD)
         _limit(resource.RLIMIT_MEMLOCK, _LOCKED_MEMORY, _LOCKED_MEMORY)
+        _limit(resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS, _PENDING_SIGNALS)
+        _limit(resource.RLIMIT_MSGQUEUE, _MESSAGE_QUEUES, _MESSAGE_QUEUES)
         _limit(resource.RLIMIT_NICE, 0, 0)
         _limit(resource.RLIMIT_RTPRIO, 0, 0)
         _limit(resource.RLIMIT_STACK, _MAIN_STACK)
