@@ -10,15 +10,16 @@ import (
 // exhaustionCounts are attempts to take all of what the kernel counts for a user with all its namespaces, or for the whole
 // machine. What a session has taken must be missing neither to this machine's processes nor to another session.
 var exhaustionCounts = []Check{
-	counted("exhaustion/inotify", "", `libc.inotify_init1(0)`, 64, hostWatches, "EMFILE", "EPERM"),
+	counted("exhaustion/inotify", "", `libc.inotify_init1(0)`, 16, hostWatches, "EMFILE", "EPERM"),
 	counted("exhaustion/inotify-watches", `
 fd = libc.inotify_init1(0)
-paths = (os.path.join(p, n).encode() for p, _, names in os.walk("/usr") for n in names)
-`, `libc.inotify_add_watch(fd, next(paths), 2)`, 8192, hostWatches, "ENOSPC", "EBADF"),
-	counted("exhaustion/timers", "", `libc.syscall(NR["timer_create"], 0, None, ctypes.byref(ctypes.c_int()))`, 2048, hostTimer, "EAGAIN"),
+paths = (os.path.join(p, n).encode() for p, _, names in os.walk("/usr") for n in names if os.path.isfile(os.path.join(p, n)))
+`, `libc.inotify_add_watch(fd, next(paths), 2)`, 4096, hostWatches, "ENOSPC", "EBADF"),
+	counted("exhaustion/timers", "", `libc.syscall(NR["timer_create"], 0, None, ctypes.byref(ctypes.c_int()))`, 1024, hostTimer, "EAGAIN"),
 	counted("exhaustion/aio", "", `libc.syscall(NR["io_setup"], 1024, ctypes.byref(ctypes.c_ulong()))`, 0, hostAIO, "ENOSYS"),
+	// Landlock refuses all of these, where the machine has it.
 	counted("exhaustion/message-queues", "", `libc.syscall(NR["mq_open"], b"talaria-%d" % held, os.O_CREAT | os.O_RDWR, 0o600, None)`,
-		4, hostQueue, "EMFILE", "ENOSYS"),
+		1, hostQueue, "EMFILE", "EACCES", "ENOSYS"),
 }
 
 // counted is a check of a thing that is taken until that fails, with one of the errors and after so many at the most. free
