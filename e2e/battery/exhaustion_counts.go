@@ -13,7 +13,8 @@ var exhaustionCounts = []Check{
 	counted("exhaustion/inotify", "", `libc.inotify_init1(0)`, 16, hostWatches, "EMFILE", "EPERM"),
 	counted("exhaustion/inotify-watches", `
 fd = libc.inotify_init1(0)
-paths = (os.path.join(p, n).encode() for p, _, names in os.walk("/usr") for n in names if os.path.isfile(os.path.join(p, n)))
+paths = (path.encode() for p, _, names in os.walk("/usr") for n in names for path in [os.path.join(p, n)]
+    for found in [os.lstat(path)] if stat.S_ISREG(found.st_mode) and found.st_nlink == 1) # each is watched once
 `, `libc.inotify_add_watch(fd, next(paths), 2)`, 4096, hostWatches, "ENOSPC", "EBADF"),
 	counted("exhaustion/timers", "", `libc.syscall(NR["timer_create"], 0, None, ctypes.byref(ctypes.c_int()))`, 1024, hostTimer, "EAGAIN"),
 	counted("exhaustion/aio", "", `libc.syscall(NR["io_setup"], 1024, ctypes.byref(ctypes.c_ulong()))`, 0, hostAIO, "ENOSYS"),
