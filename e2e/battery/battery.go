@@ -75,7 +75,7 @@ var groups = []struct {
 	{"paths", paths},
 	{"output", output},
 	{"network", network},
-	{"sessions", slices.Concat(crossSession, sessionWatches)},
+	{"sessions", slices.Concat(crossSession, sessionShared)},
 }
 
 // Checks are all checks, group by group. The slice is the caller's.

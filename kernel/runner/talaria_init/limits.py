@@ -8,7 +8,7 @@ from . import linux
 _FILES_SOFT = 1024
 _FILES_HARD = 4096
 _LOCKED_MEMORY = 64 << 10
-# These two count for the session's user, and for that of the server too.
+# Both are also charged to the users around the session's, up to the server's.
 _PENDING_SIGNALS = 1024  # queued signals and POSIX timers
 _MESSAGE_QUEUES = 128 << 10  # bytes of POSIX queues, of which one of the usual size takes 80 KiB
 # Counted against RLIMIT_DATA for each thread: the usual 8 MiB would leave room for few threads.
@@ -48,6 +48,13 @@ class Limits:
         """Bounds the user namespace that is made next: its users cannot raise what is soft here."""
         if self.processes:
             _limit(resource.RLIMIT_NPROC, self.processes)
+
+
+def allow_descriptors() -> None:
+    """Raises pid 1's limit as far as it goes. The kernel refuses to send descriptors once the user has more in flight than
+    the sender may have open: where sessions share a user, one of them could stop pid 1 of all others."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def max_control_fd() -> int:

@@ -6,8 +6,36 @@ import (
 	"talaria/api"
 )
 
-// sessionWatches are attempts to learn what other sessions do with files.
-var sessionWatches = []Check{{Name: "sessions/inotify-others", Quick: true, Alone: true, Judge: judgeWatches}}
+// sessionShared are attempts of one session on another through what the kernel has for both.
+var sessionShared = []Check{
+	{Name: "sessions/inotify-others", Quick: true, Alone: true, Judge: judgeWatches},
+	{Name: "sessions/descriptors-in-flight", Quick: true, Alone: true, Cell: inFlight, Judge: judgeInFlight},
+}
+
+// inFlight leaves as many descriptors in flight through sockets as the limit of open ones allows.
+const inFlight = `
+import array
+pairs = [socket.socketpair() for _ in range(16)]
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 250))]
+errors = [attempt(pair[0].sendmsg, [b"x"], rights) for pair in pairs]
+say(last=errors[-1])`
+
+// judgeInFlight has another session start, which takes sending a few.
+func judgeInFlight(t *Trial) error {
+	if err := saw("last", "ETOOMANYREFS")(t); err != nil {
+		return err
+	}
+	for range 3 { // more than there are ready
+		other, err := t.NewSession(nil)
+		if err != nil {
+			return err
+		}
+		if _, err := t.See(other, "say(saw=subprocess.run(['true']).returncode)"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 const watch = `
 import fcntl
