@@ -66,16 +66,16 @@ var groups = []struct {
 	checks []Check
 }{
 	{"syscalls", syscalls},
-	{"sockets", sockets},
-	{"files", files},
+	{"sockets", slices.Concat(sockets, socketOptions)},
+	{"files", slices.Concat(files, fileFigures)},
 	{"process", processState},
-	{"exhaustion", exhaustion},
+	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts)},
 	{"lifetime", lifetime},
 	{"control", control},
 	{"paths", paths},
 	{"output", output},
 	{"network", network},
-	{"sessions", crossSession},
+	{"sessions", slices.Concat(crossSession, sessionShared)},
 }
 
 // Checks are all checks, group by group. The slice is the caller's.

@@ -12,14 +12,14 @@ def _numbers():
         setdomainname=171, kexec_load=246, kexec_file_load=320, init_module=175, finit_module=313,
         delete_module=176, reboot=169, swapon=167, swapoff=168, acct=163, quotactl=179, iopl=172, ioperm=173,
         vhangup=153, modify_ldt=154, ioctl=16, setrlimit=160, prlimit64=302, getpid=39, nfsservctl=180,
-        lookup_dcookie=212)
+        lookup_dcookie=212, timer_create=222, io_setup=206, mq_open=240)
     aarch64 = dict(ptrace=117, process_vm_readv=270, process_vm_writev=271, kcmp=272, keyctl=219, add_key=217,
         request_key=218, bpf=280, userfaultfd=282, perf_event_open=241, unshare=97, setns=268, clone=220, mount=40,
         umount2=39, pivot_root=41, chroot=51, name_to_handle_at=264, open_by_handle_at=265, personality=92,
         syslog=116, clock_settime=112, settimeofday=170, adjtimex=171, clock_adjtime=266, sethostname=161,
         setdomainname=162, kexec_load=104, kexec_file_load=294, init_module=105, finit_module=273,
         delete_module=106, reboot=142, swapon=224, swapoff=225, acct=89, quotactl=60, vhangup=58, ioctl=29,
-        setrlimit=164, prlimit64=261, getpid=172, nfsservctl=42, lookup_dcookie=18)
+        setrlimit=164, prlimit64=261, getpid=172, nfsservctl=42, lookup_dcookie=18, timer_create=107, io_setup=0, mq_open=180)
     return {**common, **dict(x86_64=x86_64, aarch64=aarch64).get(os.uname().machine, {})}
 
 NR = _numbers()

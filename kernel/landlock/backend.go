@@ -78,11 +78,13 @@ func (i *isolation) Layers() []string {
 		"no namespaces: the machine's system files can be read, its processes and network interfaces are in part visible",
 		"files: by Landlock from an allow-list",
 		"network: none, no sockets but connected pairs",
+		"inotify: none",
 	}
-	if !i.root {
-		layers = append(layers, "modes of the session's own files only can be changed, and no owners")
+	if i.root {
+		return append(layers, "timers and queued signals: RLIMIT_SIGPENDING, 1024")
 	}
-	return layers
+	return append(layers, "modes of the session's own files only can be changed, and no owners",
+		"timers and queued signals: RLIMIT_SIGPENDING, 1024 for all sessions together")
 }
 
 // Processes counts what the user runs where it is everybody's: the limit is for all of that.

@@ -50,8 +50,8 @@ type Config struct {
 	// forked from the same one has the same hash seed and addresses. Defaults 200 and 30 minutes.
 	RenewAfter int
 	RenewEvery time.Duration
-	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches, as root; it must not be
-	// a session's. Default 1899999999.
+	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches, and the outer user namespaces
+	// of all sandboxes, as root; it must not be a session's. Default 1899999999.
 	OwnUID int
 	// Python is the interpreter that Probe tries; default: the first that is found.
 	Python string
@@ -67,6 +67,7 @@ type Backend struct {
 	groups      *groups
 	library     library
 	confinement confinement
+	owned       bool // user namespaces of sandboxes are cfg.OwnUID's
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -134,6 +135,7 @@ func New(cfg Config) (*Backend, error) {
 		isolation:   cfg.Isolation,
 		groups:      groups,
 		confinement: confinement,
+		owned:       ownable(cfg.Isolation),
 		live:        make(map[string]*Sandbox),
 		own:         make(map[string]bool),
 		warm:        make(map[string]*warmth),

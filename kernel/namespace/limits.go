@@ -146,14 +146,16 @@ func (s *Sandbox) limitProcesses(ctx context.Context, pids []int, wanted map[int
 		_, err := s.call(ctx, "limit", body)
 		return err
 	}
-	for _, pid := range pids {
-		for resource, value := range wanted {
-			if err := setSoftLimit(pid, resource, value); err != nil && !errors.Is(err, unix.ESRCH) {
-				return err
+	return s.backend.asOwner(func(bool) error {
+		for _, pid := range pids {
+			for resource, value := range wanted {
+				if err := setSoftLimit(pid, resource, value); err != nil && !errors.Is(err, unix.ESRCH) {
+					return err
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // asksPID1 reports whether this process may not look into those inside, which have another user.

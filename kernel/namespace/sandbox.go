@@ -119,7 +119,7 @@ func (s *Sandbox) launch() (err error) {
 	s.cmd.Stderr = s.stderr
 	s.cmd.ExtraFiles = []*os.File{inside}
 	s.cmd.SysProcAttr = attributes
-	if err := s.cmd.Start(); err != nil {
+	if err := s.backend.startOwned(s.cmd); err != nil {
 		s.conn.Close()
 		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.remove())
 	}

@@ -2,17 +2,17 @@ package network
 
 import "net/netip"
 
-// reserved are the ranges that are not the public network: this host, networks that are private to somebody, metadata
-// services of clouds (which are in these), translations that would lead to any of them, and what is no unicast.
-// Source: the IANA registries of special-purpose IPv4 and IPv6 addresses.
+// reserved are the ranges that are not the public network: this host, private networks, metadata services of clouds,
+// translations that would lead to any of them, and all that is not unicast. Of IPv6 only 2000::/3 is assigned as global
+// unicast. Sources: the IANA registries of special-purpose IPv4 and IPv6 addresses and of the IPv6 address space. Azure's
+// host agent alone has an address that looks public, 168.63.129.16.
 var reserved = func() []netip.Prefix {
 	var all []netip.Prefix
 	for _, p := range []string{
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"224.0.0.0/4", "240.0.0.0/4",
-		"::/127", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
-		"5f00::/16", "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12",
+		"192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
+		"203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+		"::/3", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "4000::/2", "8000::/1",
 	} {
 		all = append(all, netip.MustParsePrefix(p))
 	}

@@ -29,6 +29,10 @@ func TestFencedCallsReachNobodyElse(t *testing.T) {
 		{"pair of TIPC", unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC, unix.SOCK_STREAM, 0}, noFamily},
 		{"connect", unix.SYS_CONNECT, nil, eperm},
 		{"bind", unix.SYS_BIND, nil, eperm},
+		{"inotify_init1", unix.SYS_INOTIFY_INIT1, nil, eperm},
+		{"fanotify_init", unix.SYS_FANOTIFY_INIT, nil, eperm},
+		{"fcntl, watching a directory", unix.SYS_FCNTL, []uint64{3, unix.F_NOTIFY, 1 << 31}, eperm},
+		{"fcntl", unix.SYS_FCNTL, []uint64{3, unix.F_DUPFD_CLOEXEC, unix.F_NOTIFY}, allow},
 		{"shmget", unix.SYS_SHMGET, nil, enosys},
 		{"mq_open", unix.SYS_MQ_OPEN, nil, enosys},
 	}

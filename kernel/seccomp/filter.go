@@ -43,5 +43,5 @@ type span struct {
 // newFilter makes a filter of what is said about single calls and, last of all, about the numbers from some on.
 // Whatever nothing is said about is allowed.
 func newFilter(rules map[uint32]verdict, last ...span) Filter {
-	return Filter{rules: len(rules), program: program(spans(rules, last))}
+	return Filter{rules: len(rules), program: program(spans(rules, just(allow), last...))}
 }

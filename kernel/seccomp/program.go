@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -44,16 +45,25 @@ func just(action uint32) verdict { return verdict{do(give, action)} }
 
 // oneOf decides by the low word of an argument, which is all that the kernel looks at where it is an int.
 func oneOf(argument int, values []uint32, then, otherwise uint32) verdict {
-	v := verdict{low(argument)}
-	for i, value := range values {
-		v = append(v, jump(ifEqual, value, len(values)-i, 0))
+	rules := make(map[uint32]verdict, len(values))
+	for _, value := range values {
+		rules[value] = just(then)
 	}
-	return append(v, do(give, otherwise), do(give, then))
+	return append(verdict{low(argument)}, search(spans(rules, just(otherwise)))...)
 }
 
 // anyOf decides by bits of the low word of an argument.
 func anyOf(argument int, bits, then, otherwise uint32) verdict {
 	return verdict{low(argument), jump(ifAnySet, bits, 0, 1), do(give, then), do(give, otherwise)}
+}
+
+// pairOf decides by the low words of two arguments, of which the second goes with the first.
+func pairOf(first, second int, pairs map[uint32][]uint32, then, otherwise uint32) verdict {
+	rules := make(map[uint32]verdict, len(pairs))
+	for value, values := range pairs {
+		rules[value] = oneOf(second, values, then, otherwise)
+	}
+	return append(verdict{low(first)}, search(spans(rules, just(otherwise)))...)
 }
 
 // null decides by a pointer.
@@ -66,9 +76,10 @@ func null(argument int, then, otherwise uint32) verdict {
 	}
 }
 
-// spans joins neighbours with the same verdict.
-func spans(rules map[uint32]verdict, last []span) []span {
-	all := []span{{0, just(allow)}}
+// spans are the verdicts of all values: those of the rules, otherwise between them, and last at the end. Neighbours with
+// the same verdict are joined.
+func spans(rules map[uint32]verdict, otherwise verdict, last ...span) []span {
+	all := []span{{0, otherwise}}
 	add := func(s span) {
 		if end := &all[len(all)-1]; end.from == s.from {
 			end.verdict = s.verdict
@@ -78,7 +89,9 @@ func spans(rules map[uint32]verdict, last []span) []span {
 	}
 	for _, number := range slices.Sorted(maps.Keys(rules)) {
 		add(span{number, rules[number]})
-		add(span{number + 1, just(allow)})
+		if number < math.MaxUint32 {
+			add(span{number + 1, otherwise})
+		}
 	}
 	for _, s := range last {
 		add(s)

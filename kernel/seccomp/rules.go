@@ -47,6 +47,31 @@ var absent = []uint32{
 	// A second way to make most other calls, which no filter sees.
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_STATMOUNT, unix.SYS_LISTMOUNT, unix.SYS_LISTNS,
+	// Asynchronous I/O of the kernel. Its requests are counted for the whole machine, fs.aio-max-nr.
+	unix.SYS_IO_SETUP, unix.SYS_IO_DESTROY, unix.SYS_IO_SUBMIT, unix.SYS_IO_CANCEL, unix.SYS_IO_GETEVENTS,
+	unix.SYS_IO_PGETEVENTS,
+}
+
+// ioctls are the requests that are refused on any descriptor.
+var ioctls = []uint32{
+	unix.TIOCSTI, unix.TIOCLINUX, // input for the terminal of others, or for the console
+	// The kernel loads a module for these before it checks privileges: for line disciplines, bridges and VLANs.
+	unix.TIOCSETD,
+	unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, unix.SIOCBRADDIF, unix.SIOCBRDELIF,
+	unix.SIOCGIFVLAN, unix.SIOCSIFVLAN,
+	// The UUID and the device of the machine's file systems: FS_IOC_GETFSUUID, FS_IOC_GETFSSYSFSPATH, EXT4_IOC_GETFSUUID.
+	0x80111500, 0x80811501, 0x8008662c,
+}
+
+// optionsRead are socket options, by level, that cannot be read: a pidfd of the peer, which may be outside of the
+// sandbox.
+var optionsRead = map[uint32][]uint32{unix.SOL_SOCKET: {unix.SO_PEERPIDFD}}
+
+// optionsSet are socket options, by level, that cannot be set: pidfds of senders, and rarely used code of the kernel
+// that has been broken before: zero-copy sending, and IPsec and L2TP in UDP.
+var optionsSet = map[uint32][]uint32{
+	unix.SOL_SOCKET:  {unix.SO_PASSPIDFD, unix.SO_ZEROCOPY},
+	unix.IPPROTO_UDP: {unix.UDP_ENCAP},
 }
 
 // Calls is the filter for all processes of a sandbox.
@@ -75,21 +100,28 @@ func byArguments() map[uint32]verdict {
 	return map[uint32]verdict{
 		unix.SYS_CLONE:   anyOf(0, newNamespaces, eperm, allow),
 		unix.SYS_UNSHARE: anyOf(0, newNamespacesAndTime, eperm, allow),
-		// Input for the terminal of others, or of the console; and protocols on terminals, which are modules that the
-		// kernel loads when they are asked for.
-		unix.SYS_IOCTL: oneOf(1, []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD}, eperm, allow),
+		unix.SYS_IOCTL:   oneOf(1, ioctls, eperm, allow),
 		// Linux, also as 32 bits or an old version say it, and the question which it is.
 		unix.SYS_PERSONALITY: oneOf(0, []uint32{0, 0x8, 0x20000, 0x20008, 0xffffffff}, allow, eperm),
 		unix.SYS_SOCKET:      socket(),
 		unix.SYS_SOCKETPAIR:  oneOf(0, []uint32{unix.AF_UNIX}, allow, fail(unix.EAFNOSUPPORT)),
+		unix.SYS_GETSOCKOPT:  pairOf(1, 2, optionsRead, fail(unix.ENOPROTOOPT), allow),
+		unix.SYS_SETSOCKOPT:  pairOf(1, 2, optionsSet, fail(unix.ENOPROTOOPT), allow),
+		// Out-of-band data, which programs hardly use and kernels have been broken with, between Unix sockets.
+		unix.SYS_SENDTO:   anyOf(3, unix.MSG_OOB, fail(unix.EOPNOTSUPP), allow),
+		unix.SYS_SENDMSG:  anyOf(2, unix.MSG_OOB, fail(unix.EOPNOTSUPP), allow),
+		unix.SYS_SENDMMSG: anyOf(3, unix.MSG_OOB, fail(unix.EOPNOTSUPP), allow),
 	}
 }
 
-// socket allows the families that programs talk with, and of the internet's the usual protocols, since the kernel loads
-// modules for the others. Without a network the internet's serve the loopback.
+// socket allows the families that programs talk with, and of the internet's the usual types and protocols, since the
+// kernel loads modules for the others. Without a network the internet's serve the loopback.
 func socket() verdict {
-	protocols := oneOf(2, []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6},
-		allow, fail(unix.EPROTONOSUPPORT))
+	const unusual = 0xc // bits that SOCK_STREAM, SOCK_DGRAM and SOCK_RAW do not have: the other types, as DCCP's
+	protocols := append(
+		verdict{low(1), jump(ifAnySet, unusual, 0, 1), do(give, fail(unix.ESOCKTNOSUPPORT))},
+		oneOf(2, []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6},
+			allow, fail(unix.EPROTONOSUPPORT))...)
 	return append(verdict{
 		low(0),
 		jump(ifEqual, unix.AF_INET, 4, 0),

@@ -14,6 +14,9 @@ var refusedHere = []uint32{
 // byOwnerHere are further calls that go by the user of a file.
 var byOwnerHere = []uint32{unix.SYS_CHOWN, unix.SYS_LCHOWN}
 
+// watchingHere are further calls that watch files.
+var watchingHere = []uint32{unix.SYS_INOTIFY_INIT}
+
 // modesHere are further calls that change modes.
 var modesHere = []uint32{unix.SYS_CHMOD}
 

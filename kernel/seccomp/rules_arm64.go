@@ -10,6 +10,9 @@ var refusedHere []uint32
 // byOwnerHere are further calls that go by the user of a file.
 var byOwnerHere []uint32
 
+// watchingHere are further calls that watch files.
+var watchingHere []uint32
+
 // modesHere are further calls that change modes.
 var modesHere []uint32
 

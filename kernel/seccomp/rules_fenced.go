@@ -33,8 +33,12 @@ var attributes = []uint32{
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
 }
 
+// watching are calls that report what others do with files. Landlock does not check them. fanotify_init is refused in every
+// sandbox.
+var watching = []uint32{unix.SYS_INOTIFY_INIT1}
+
 // FencedCalls is the filter for all processes of a sandbox without namespaces: beside what [Calls] refuses, it refuses
-// all sockets but pairs that are connected, and what System V and POSIX have names for. Where sandboxes have their user
+// all sockets but pairs that are connected, what System V and POSIX have names for, and watches on files. Where sandboxes have their user
 // in common with others, it also refuses what goes by the owner of a process or file.
 func FencedCalls(shared bool) Filter {
 	rules := callRules()
@@ -46,6 +50,9 @@ func FencedCalls(shared bool) Filter {
 	}
 	add(outward, just(fail(unix.ENOSYS)))
 	add(addressed, just(eperm))
+	add(watching, just(eperm))
+	add(watchingHere, just(eperm))
+	rules[unix.SYS_FCNTL] = oneOf(1, []uint32{unix.F_NOTIFY}, eperm, allow)
 	rules[unix.SYS_SOCKET] = just(none)
 	rules[unix.SYS_SOCKETPAIR] = connectedPair(none)
 	if shared {
@@ -53,8 +60,8 @@ func FencedCalls(shared bool) Filter {
 		add(byOwnerHere, just(eperm))
 		add(attributes, just(fail(unix.EOPNOTSUPP)))
 		const ofProcess = 1 // the same number means one process for ioprio_set, and 0 does for setpriority
-		rules[unix.SYS_SETPRIORITY] = both(0, unix.PRIO_PROCESS, 1, 0, allow, eperm)
-		rules[unix.SYS_IOPRIO_SET] = both(0, ofProcess, 1, 0, allow, eperm)
+		rules[unix.SYS_SETPRIORITY] = pairOf(0, 1, map[uint32][]uint32{unix.PRIO_PROCESS: {0}}, allow, eperm)
+		rules[unix.SYS_IOPRIO_SET] = pairOf(0, 1, map[uint32][]uint32{ofProcess: {0}}, allow, eperm)
 		add([]uint32{
 			unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR,
 		}, oneOf(0, []uint32{0}, allow, eperm))
@@ -81,14 +88,4 @@ func connectedPair(otherwise uint32) verdict {
 	}
 	rest := oneOf(1, kinds, allow, fail(unix.ESOCKTNOSUPPORT))
 	return append(verdict{low(0), jump(ifEqual, unix.AF_UNIX, 1, 0), do(give, otherwise)}, rest...)
-}
-
-// both decides by the low words of two arguments.
-func both(first int, a uint32, second int, b uint32, then, otherwise uint32) verdict {
-	return verdict{
-		low(first), jump(ifEqual, a, 0, 3),
-		low(second), jump(ifEqual, b, 0, 1),
-		do(give, then),
-		do(give, otherwise),
-	}
 }

@@ -8,6 +8,9 @@ from . import linux
 _FILES_SOFT = 1024
 _FILES_HARD = 4096
 _LOCKED_MEMORY = 64 << 10
+# Both are also charged to the users around the session's, up to the server's.
+_PENDING_SIGNALS = 1024  # queued signals and POSIX timers
+_MESSAGE_QUEUES = 128 << 10  # bytes of POSIX queues, of which one of the usual size takes 80 KiB
 # Counted against RLIMIT_DATA for each thread: the usual 8 MiB would leave room for few threads.
 _THREAD_STACK = 2 << 20
 _MAIN_STACK = 8 << 20
@@ -29,6 +32,8 @@ class Limits:
         _limit(resource.RLIMIT_CORE, 0, 0)
         _limit(resource.RLIMIT_NOFILE, _FILES_SOFT, _FILES_HARD)
         _limit(resource.RLIMIT_MEMLOCK, _LOCKED_MEMORY, _LOCKED_MEMORY)
+        _limit(resource.RLIMIT_SIGPENDING, _PENDING_SIGNALS, _PENDING_SIGNALS)
+        _limit(resource.RLIMIT_MSGQUEUE, _MESSAGE_QUEUES, _MESSAGE_QUEUES)
         _limit(resource.RLIMIT_NICE, 0, 0)
         _limit(resource.RLIMIT_RTPRIO, 0, 0)
         _limit(resource.RLIMIT_STACK, _MAIN_STACK)
@@ -43,6 +48,13 @@ class Limits:
         """Bounds the user namespace that is made next: its users cannot raise what is soft here."""
         if self.processes:
             _limit(resource.RLIMIT_NPROC, self.processes)
+
+
+def allow_descriptors() -> None:
+    """Raises pid 1's limit as far as it goes. The kernel refuses to send descriptors once the user has more in flight than
+    the sender may have open: where sessions share a user, one of them could stop pid 1 of all others."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def max_control_fd() -> int:

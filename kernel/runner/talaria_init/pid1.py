@@ -20,7 +20,7 @@ from . import forkserver, interpreter, linux, places, spare, tier
 from .child import LISTEN, Runner, Start, give_up, run_command, tell
 from .environment import environment
 from .forkserver import Next
-from .limits import Limits
+from .limits import Limits, allow_descriptors
 from .modes import Listener
 from .mounts import Mount
 from .root import Park
@@ -36,6 +36,7 @@ def main() -> Next:
     if fork_server:
         return fork_server
     linux.set_name("talaria-init")
+    allow_descriptors()
     return Init(Channel.only(FIRST_FD)).serve()
 
 

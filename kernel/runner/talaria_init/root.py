@@ -64,9 +64,12 @@ _DEV_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
+# What os.getloadavg, top and psutil read stays: loadavg, meminfo, stat, uptime. sysinfo(2) tells most of it anyway.
 _PROC_MASKED = (
-    "acpi", "asound", "config.gz", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
-    "sched_debug", "scsi", "slabinfo", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo",
+    "acpi", "asound", "buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "kcore", "key-users",
+    "keys", "kmsg", "latency_stats", "modules", "pagetypeinfo", "partitions", "pressure", "sched_debug", "schedstat",
+    "scsi", "slabinfo", "softirqs", "swaps", "sysrq-trigger", "timer_list", "timer_stats", "vmallocinfo", "vmstat",
+    "zoneinfo",
 )  # fmt: skip
 _PROC_READ_ONLY = ("bus", "fs", "irq", "sys")
 

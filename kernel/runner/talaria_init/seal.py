@@ -21,6 +21,15 @@ _SEALED = (
     b"NoNewPrivs:\t1",
 )
 _FILTERED = b"Seccomp:\t2"
+# What the nested user namespace may have of what the kernel counts for users, by names in /proc/sys/user. All of it counts
+# for the namespaces around it too, up to the server's user on the host, who has 128 instances of inotify by default.
+_COUNTS = {
+    **{f"max_{kind}_namespaces": 0 for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time")},
+    "max_fanotify_groups": 0,
+    "max_fanotify_marks": 0,
+    "max_inotify_instances": 16,
+    "max_inotify_watches": 4096,
+}
 
 
 @dataclass
@@ -84,8 +93,8 @@ def seal(spec: Seal, user_limits: int, nested: Callable[[], None], mounted: Sequ
     _become_user(spec.uid)
     with step("nested user namespace"):
         _nest(spec.uid, spec.limits)
-    with step("limit namespaces"):
-        _allow_no_namespaces(user_limits)
+    with step("limit counts"):
+        _limit_counts(user_limits)
     nested()
     _give_up_privileges()
     _confine(spec.confinement)
@@ -196,12 +205,16 @@ def _make_user_namespace(inside: int, outside: int) -> None:
         linux.write(f"/proc/self/{ids}", f"{inside} {outside} 1".encode())
 
 
-def _allow_no_namespaces(user_limits: int) -> None:
-    """Has the nested user namespace have none below it. Each has a limit of its own, which the same file name in the
-    same directory means; so it is tried."""
-    fd = os.open("max_user_namespaces", os.O_WRONLY | os.O_CLOEXEC, dir_fd=user_limits)
-    os.write(fd, b"0")
-    os.close(fd)
+def _limit_counts(user_limits: int) -> None:
+    """Bounds the nested user namespace, and has it have none below it. Each has limits of its own, which the same file
+    names in the same directory mean; so one is tried."""
+    for name, most in _COUNTS.items():
+        try:
+            fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=user_limits)
+        except FileNotFoundError:
+            continue  # this kernel has no such thing
+        os.write(fd, str(most).encode())
+        os.close(fd)
     os.close(user_limits)
     try:
         linux.unshare(linux.CLONE_NEWUSER)

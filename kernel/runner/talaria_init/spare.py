@@ -42,13 +42,15 @@ class Spare:
 
     def sealed(self) -> list[int]:
         """Waits until it has done that. The descriptors are to be listened to."""
-        received = self._channel.receive()
-        if received is None:
-            raise RuntimeError("it ended")
-        problem, listeners = received
-        if problem != _OK:
-            raise StepError.told(*marshal.loads(problem))
-        return listeners
+        listeners: list[int] = []
+        while received := self._channel.receive():
+            said, fds = received
+            listeners += fds
+            if said == _OK:
+                return listeners
+            if said != child.LISTEN:
+                raise StepError.told(*marshal.loads(said))
+        raise RuntimeError("it ended")
 
     def start(self, start: child.Start, fds: list[int]) -> None:
         """Has it become the runner. Raises OSError where it is gone."""
@@ -85,10 +87,9 @@ def _serve(channel: Channel) -> Callable[[], None]:
         if channel.receive() is None:
             os._exit(0)
         listeners = tier.current.join(uid, limits, Confinement(**confinement), baggage)
+        child.tell(channel, listeners)  # before the limit of descriptors, which bounds those in flight too
         runner.bound(session, limits)
-        channel.send(_OK, listeners)
-        for fd in listeners:
-            os.close(fd)
+        channel.send(_OK)
         received = channel.receive()
         if received is None:
             os._exit(0)

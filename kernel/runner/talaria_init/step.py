@@ -33,7 +33,7 @@ SEAL = (
     "user id",
     "new keyring",
     "nested user namespace",
-    "limit namespaces",
+    "limit counts",
     "bounding set",
     "no new privileges",
     "capabilities",

@@ -1,0 +1,35 @@
+package namespace_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel/namespace"
+)
+
+// What the kernel counts for the owner of a user namespace would be missing to root.
+func TestUserNamespacesOfSandboxesAreNotRoots(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has no other to be")
+	}
+	const nsGetOwnerUID = 0xb704
+	const owner = sessionUID - 50
+	b, env := warm(t, stateDir(t), func(cfg *namespace.Config) { cfg.OwnUID = owner })
+	for _, forked := range []bool{false, true} {
+		s := create(t, b, env, forked)
+		file, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", s.Handle().PID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if got, err := unix.IoctlGetUint32(int(file.Fd()), nsGetOwnerUID); err != nil || got != owner {
+			t.Errorf("forked %v: it is owned by user %d (%v), want %d", forked, got, err, owner)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Error("the server is not root any more")
+	}
+}
