@@ -8,14 +8,14 @@ import (
 
 // displays are large displays of one cell, and the answers that have them.
 var displays = abuse{
-	id: "displays", what: "a cell that displays 180 MB, and its answers", harm: keeps,
+	id: "displays", what: "a cell that displays 180 MB, and its answers", harm: keeps(0),
 	pass: func(ctx context.Context, o *owner) error {
 		id, err := o.session(ctx, "", api.SessionRequest{})
 		if err != nil {
 			return err
 		}
 		err = o.run(ctx, id, `
-for n in range(60): display({"text/plain": "x" * 3_000_000 + str(n)}, raw=True)`)
+for n in range(60): display({"text/plain": "x" * 3_000_000 + f"ROUND-{n}"}, raw=True)`)
 		o.get(ctx, id, "/executions?limit=5")
 		o.get(ctx, id, "/notebook")
 		return err

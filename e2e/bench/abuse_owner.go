@@ -33,7 +33,11 @@ type owner struct {
 
 func newOwner(ctx context.Context, s *talariaServer) (*owner, error) {
 	token, err := s.owner(ctx, "abuser")
-	return &owner{server: s, token: token, http: http.Client{Transport: &http.Transport{}}, sessions: map[string]string{}}, err
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{DisableCompression: true}
+	return &owner{server: s, token: token, http: http.Client{Transport: transport}, sessions: map[string]string{}}, nil
 }
 
 // close lets go of what is held. Sessions end with their server.
