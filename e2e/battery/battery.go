@@ -69,7 +69,7 @@ var groups = []struct {
 	{"sockets", slices.Concat(sockets, socketOptions)},
 	{"files", slices.Concat(files, fileFigures)},
 	{"process", processState},
-	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts)},
+	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts, exhaustionBudgets)},
 	{"lifetime", lifetime},
 	{"control", control},
 	{"paths", paths},

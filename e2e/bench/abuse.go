@@ -73,7 +73,7 @@ func besideAbusers(ctx context.Context, t *trial) error {
 			on := sync.OnceFunc(started.Done)
 			all.Go(func() {
 				defer on()
-				if err := abuse(over, s, code, on); over.Err() == nil {
+				if err := rerun(over, s, code, on); over.Err() == nil {
 					cancel(fmt.Errorf("%s came to an end: %w", what, err))
 				}
 			})
@@ -98,9 +98,9 @@ func besideAbusers(ctx context.Context, t *trial) error {
 	})
 }
 
-// abuse runs a cell in a session of its own, and again whenever it was ended, until ctx is done. It calls on when the
+// rerun runs a cell in a session of its own, and again whenever it was ended, until ctx is done. It calls on when the
 // cell has printed.
-func abuse(ctx context.Context, s server, code string, on func()) (err error) {
+func rerun(ctx context.Context, s server, code string, on func()) (err error) {
 	ses, err := s.create(ctx)
 	if err != nil {
 		return fmt.Errorf("create a session: %w", err)

@@ -138,3 +138,37 @@ func TestAServerThatDoesNotStartIsToldWithWhatItPrinted(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestEachAbuseHasARowWithItsGoals(t *testing.T) {
+	ids := map[string]bool{}
+	abuses := 0
+	for _, r := range rows {
+		if ids[r.id] {
+			t.Errorf("two rows are called %s", r.id)
+		}
+		ids[r.id] = true
+		if !strings.HasPrefix(r.id, "abusers-") {
+			continue
+		}
+		abuses++
+		if answer, growth := r.metrics[abuseAnswer], r.metrics[abuseGrowth]; answer.goal() != "100 / 100" || growth.goal() != "256" {
+			t.Errorf("%s: the goals are %s ms and %s MiB", r.id, answer.goal(), growth.goal())
+		}
+	}
+	if abuses < 8 {
+		t.Errorf("there are rows of %d abuses", abuses)
+	}
+}
+
+func TestAnAbuseCanBeMeasuredHere(t *testing.T) {
+	r := bench(t, "-talaria", talariaBinary(t), "-drivers", "talaria", "-quick", "-run", "^abusers-(deep-paths|mute-bodies)$")
+	if len(r.Rows) != 5 {
+		t.Errorf("%d numbers were measured", len(r.Rows))
+	}
+	for _, l := range r.Rows {
+		f := l.Figures[talariaName]
+		if f.N < 1 || l.Unit == "ms" && (f.N < 3 || f.Min <= 0) {
+			t.Errorf("%s: %+v", l.What, f)
+		}
+	}
+}

@@ -20,6 +20,9 @@ type flavour struct {
 	noPool   bool   // no kernels are kept ready
 	noLimits bool   // the rate of output is not limited
 	names    string // HOST:PORT of a name server; sessions may reach this machine's loopback then
+	redact   string // regular expression of what the operator has taken out of texts
+	files    int    // open files that the server may have; 0: as many as whoever measures
+	ordinary bool   // an ordinary user runs the server
 }
 
 // server is one running server. It is used by one goroutine at a time, its sessions by several.

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -26,6 +27,7 @@ const (
 type program struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once it has ended
+	logged atomic.Int64  // bytes that it printed
 
 	mu   sync.Mutex // guards last
 	last []string   // what it printed last
@@ -36,6 +38,7 @@ type command struct {
 	args  []string
 	env   []string // all of it
 	dir   string
+	files int                              // that it may have open; 0: as many as whoever measures
 	as    *syscall.Credential              // nil: whoever measures
 	ready func(line string) (string, bool) // finds in what is printed where the server listens
 }
@@ -46,7 +49,12 @@ func launch(ctx context.Context, c command) (*program, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	cmd := exec.Command(c.args[0], c.args[1:]...)
+	args := c.args
+	if c.files > 0 {
+		limited := fmt.Sprintf(`ulimit -n %d && exec "$@"`, c.files)
+		args = append([]string{"/bin/sh", "-c", limited, "sh"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = c.env, c.dir, write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as, Setpgid: true} // a Ctrl-C is for this program only
 	err = cmd.Start()
@@ -79,7 +87,8 @@ func launch(ctx context.Context, c command) (*program, string, error) {
 // listen reads what is printed until nobody can print any more.
 func (p *program) listen(read *os.File, ready func(string) (string, bool), where chan<- string) {
 	defer read.Close()
-	lines := bufio.NewScanner(read)
+	output := io.TeeReader(read, (*counter)(&p.logged))
+	lines := bufio.NewScanner(output)
 	for told := false; lines.Scan(); {
 		p.mu.Lock()
 		p.last = append(p.last[max(0, len(p.last)-19):], lines.Text())
@@ -89,7 +98,15 @@ func (p *program) listen(read *os.File, ready func(string) (string, bool), where
 			where <- url
 		}
 	}
-	_, _ = io.Copy(io.Discard, read) // after a line that is too long
+	_, _ = io.Copy(io.Discard, output) // after a line that is too long
+}
+
+// counter counts what is written to it.
+type counter atomic.Int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	(*atomic.Int64)(c).Add(int64(len(p)))
+	return len(p), nil
 }
 
 // printed is what was printed last.

@@ -161,6 +161,9 @@ var rows = []row{
 		},
 		measure: besideAbusers,
 	},
+	sparseFiles.row(), rewrittenFile.row(), displays.row(), fullAnswers.row(), overlappingSecret.row(),
+	endlessSecret.row(), longPaths.row(), deepPaths.row(), kernelObjects.row(), muteBodies.row(), unreadAnswers.row(),
+	unmappedMemory.row(),
 	{
 		id: "network", n: 10, few: 2, warmUp: 2, only: talariaName,
 		metrics: []metric{

@@ -18,6 +18,9 @@ import (
 
 const talariaName = "Talaria"
 
+// ordinaryUser runs the servers that must not be root's where whoever measures is root. Every Linux system has it.
+const ordinaryUser = "nobody"
+
 // talaria starts servers of this repository.
 type talaria struct {
 	binary string // a copy that no build replaces while it runs
@@ -49,9 +52,14 @@ func (d *talaria) start(ctx context.Context, f flavour) (server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &talariaServer{driver: d, root: root, flavour: f, token: client.NewID()}
+	s := &talariaServer{driver: d, root: root, flavour: f, as: d.as, token: client.NewID()}
+	if f.ordinary && s.as.credential == nil && os.Getuid() == 0 {
+		if s.as, err = lookUp(ordinaryUser); err != nil {
+			return nil, err
+		}
+	}
 	for name, path := range map[string]*string{"state": &s.state, "home": &s.home, "tmp": &s.tmp} {
-		if *path, err = d.as.folder(root, name); err != nil {
+		if *path, err = s.as.folder(root, name); err != nil {
 			return nil, err
 		}
 	}
@@ -65,9 +73,11 @@ func (d *talaria) start(ctx context.Context, f flavour) (server, error) {
 type talariaServer struct {
 	driver                 *talaria
 	flavour                flavour
+	as                     account
 	token                  string
 	root, state, home, tmp string
 	program                *program
+	url                    string         // of the present start
 	client                 *client.Client // of the present start
 }
 
@@ -76,9 +86,10 @@ func (s *talariaServer) restart(ctx context.Context) error {
 	program, url, err := launch(ctx, command{
 		args: []string{s.driver.binary, "serve", "--state-dir", s.state, "--addr", "127.0.0.1:0",
 			"--idle-timeout", "0", "--log-level", "warn"},
-		env: append(s.environment(), "TALARIA_TOKEN="+s.token),
-		dir: s.home,
-		as:  s.driver.as.credential,
+		env:   append(s.environment(), "TALARIA_TOKEN="+s.token),
+		dir:   s.home,
+		files: s.flavour.files,
+		as:    s.as.credential,
 		ready: func(line string) (string, bool) {
 			url, ok := strings.CutPrefix(line, "open ")
 			url, _, _ = strings.Cut(url, "/?token=")
@@ -88,7 +99,7 @@ func (s *talariaServer) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.program, s.client = program, client.New(url, s.token)
+	s.program, s.url, s.client = program, url, client.New(url, s.token)
 	if err := s.client.Ready(ctx); err != nil {
 		return fmt.Errorf("the server says where it is, and is not ready: %w", err)
 	}
@@ -99,6 +110,9 @@ func (s *talariaServer) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TALARIA_ENGINE=" + s.driver.engine}
 	if s.flavour.noPool {
 		env = append(env, "TALARIA_POOL=-1")
+	}
+	if s.flavour.redact != "" {
+		env = append(env, "TALARIA_REDACT="+s.flavour.redact)
 	}
 	if s.flavour.names != "" {
 		env = append(env, "TALARIA_NETWORK__NAME_SERVER="+s.flavour.names, "TALARIA_NETWORK__ALLOWED=127.0.0.0/8")
@@ -112,7 +126,7 @@ func (s *talariaServer) about(ctx context.Context) (string, error) {
 		return "", err
 	}
 	who := "as root"
-	if os.Getuid() != 0 || s.driver.as.credential != nil {
+	if os.Getuid() != 0 || s.as.credential != nil {
 		who = "as an ordinary user"
 	}
 	return fmt.Sprintf("Talaria %s, %s, isolation %s, engine %s, %s", stats.Version, who, stats.Isolation.Tier,
@@ -188,11 +202,26 @@ func (s *talariaServer) close() error {
 func (s *talariaServer) stopHost() error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.driver.binary, "host", "stop", "--state-dir", s.state)
-	cmd.Env, cmd.Dir = s.environment(), s.home
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.driver.as.credential}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := s.command(ctx, "host", "stop").CombinedOutput(); err != nil {
 		return fmt.Errorf("stop the host: %w: %s", err, out)
 	}
 	return nil
+}
+
+// owner makes a further owner and returns its token.
+func (s *talariaServer) owner(ctx context.Context, name string) (string, error) {
+	out, err := s.command(ctx, "token", "create", "--owner", name).CombinedOutput()
+	words := strings.Fields(string(out))
+	if err != nil || len(words) == 0 {
+		return "", fmt.Errorf("make a second owner: %w: %s", err, out)
+	}
+	return words[len(words)-1], nil
+}
+
+// command is the program with arguments, about this server.
+func (s *talariaServer) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.driver.binary, append(args, "--state-dir", s.state)...)
+	cmd.Env, cmd.Dir = s.environment(), s.home
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as.credential}
+	return cmd
 }
