@@ -129,8 +129,8 @@ func (k *interpreter) question(f inputFrame) error {
 		return k.frames.send(inputRefusedOut{"input_refused", f.request.RequestID})
 	}
 	k.settle((*tap).release)
-	k.run.stopClock()
 	k.run.request = f.request.RequestID
+	k.tellClock()
 	k.records.add(f.id, f.request)
 	return nil
 }

@@ -13,9 +13,6 @@ const (
 	MaxRequirements   = 200
 	MaxRequirementLen = 1 << 10  // bytes
 	maxInstallText    = 64 << 10 // in one frame
-	// maxStandstills is for how many installations of one execution its clock stands still: else a cell could ask again
-	// and again, and go on in its threads for ever.
-	maxStandstills = 16
 )
 
 // ErrNoInstallPending tells that no change of packages with that request id is open.
@@ -140,7 +137,7 @@ func (h *Host) Installed(key Key, requestID string, r InstallResult) error {
 		return err
 	}
 	err := k.endInstall("answered", r)
-	k.startClockAgain()
+	k.tellClock()
 	return err
 }
 
@@ -172,11 +169,9 @@ func (k *interpreter) askInstall(f installFrame) error {
 	}
 	if f.id != "" {
 		k.settle((*tap).release)
-		if k.run.standstills++; k.run.standstills <= maxStandstills {
-			k.run.stopClock()
-		}
 	}
 	k.install = &installation{requestID: id, execution: f.id}
+	k.tellClock()
 	k.records.add(f.id, f.request)
 	return nil
 }
@@ -191,7 +186,7 @@ func (k *interpreter) withdrawInstall(f installEndFrame) error {
 		return errUnexpected // it was closed already
 	}
 	k.dropInstall("interrupted")
-	k.startClockAgain()
+	k.tellClock()
 	return nil
 }
 
@@ -206,12 +201,6 @@ func (k *interpreter) closeInstallOf(run *running, how string) {
 func (k *interpreter) dropInstall(how string) {
 	if err := k.endInstall(how, InstallResult{Error: fmt.Sprintf(installEnded, how)}); err != nil {
 		k.log.Debug("tell of an installation that ended", "error", err)
-	}
-}
-
-func (k *interpreter) startClockAgain() {
-	if k.run != nil {
-		k.startClock(k.run)
 	}
 }
 

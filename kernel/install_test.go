@@ -127,38 +127,6 @@ func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
 	})
 }
 
-func TestACellCannotStandStillForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
-			for {
-				if _, _, ok := c.Install("a"); !ok {
-					c.Raise("KeyboardInterrupt", "")
-					return
-				}
-			}
-		}))
-		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
-		asked := 0
-		for {
-			got := r.until(func(rec kernel.Record) bool { return is[kernel.InstallRequest](rec) || isEnd(rec) })
-			last := got[len(got)-1]
-			if isEnd(last) {
-				r.expect([]kernel.Record{last}, "e1: finished timeout KeyboardInterrupt")
-				break
-			}
-			asked++
-			time.Sleep(6 * time.Second)
-			id := last.Body.(kernel.InstallRequest).RequestID
-			if err := r.host.Installed(r.key, id, kernel.InstallResult{}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
-				t.Fatal(err)
-			}
-		}
-		if asked != 18 {
-			t.Errorf("it asked %d times", asked)
-		}
-	})
-}
-
 func TestASecondInstallationIsRefusedInside(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.AskInstall("", "a")

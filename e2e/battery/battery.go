@@ -70,7 +70,7 @@ var groups = []struct {
 	{"files", files},
 	{"process", processState},
 	{"exhaustion", exhaustion},
-	{"lifetime", lifetime},
+	{"lifetime", slices.Concat(lifetime, lifetimeAsking)},
 	{"control", control},
 	{"paths", paths},
 	{"output", output},
