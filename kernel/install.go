@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -12,7 +13,14 @@ import (
 const (
 	MaxRequirements   = 200
 	MaxRequirementLen = 1 << 10  // bytes
+	maxRequirements   = 32 << 10 // bytes of all requirements of one request
 	maxInstallText    = 64 << 10 // in one frame
+)
+
+// A kernel may ask for installBurst installations at once, and for one more each installPause.
+const (
+	installBurst = 50
+	installPause = time.Second
 )
 
 // ErrNoInstallPending tells that no change of packages with that request id is open.
@@ -25,6 +33,9 @@ const (
 	installBusy  = "another installation of this session is under way; try again when it has ended"
 	installLate  = "the cell that asked for it has ended"
 	installEnded = "the installation was ended: %s"
+	installLarge = "the requirements take %d bytes and %d is the most; install fewer at a time"
+	installSoon  = "this kernel asked for more than %d installations in a short time; try again in a few seconds, and name " +
+		"all packages in one request"
 )
 
 // InstallResult is how a change of packages ended.
@@ -167,6 +178,12 @@ func (k *interpreter) askInstall(f installFrame) error {
 	case f.id != "" && !k.runs(f.id):
 		return k.refuseInstall(id, installLate)
 	}
+	if size := f.request.Change.size(); size > maxRequirements {
+		return k.refuseInstall(id, fmt.Sprintf(installLarge, size, maxRequirements))
+	}
+	if !k.paceInstall(time.Now()) {
+		return k.refuseInstall(id, fmt.Sprintf(installSoon, installBurst))
+	}
 	if f.id != "" {
 		k.settle((*tap).release)
 	}
@@ -174,6 +191,25 @@ func (k *interpreter) askInstall(f installFrame) error {
 	k.tellClock()
 	k.records.add(f.id, f.request)
 	return nil
+}
+
+func (c PackageChange) size() (bytes int) {
+	for _, r := range c.Requirements {
+		bytes += len(r)
+	}
+	return bytes
+}
+
+// paceInstall reports whether the kernel may ask for an installation now, and counts it. The caller holds mu.
+func (k *interpreter) paceInstall(now time.Time) bool {
+	if k.installsPaid.Before(now) {
+		k.installsPaid = now
+	}
+	if k.installsPaid.Sub(now) > (installBurst-1)*installPause {
+		return false
+	}
+	k.installsPaid = k.installsPaid.Add(installPause)
+	return true
 }
 
 func (k *interpreter) refuseInstall(requestID, why string) error {

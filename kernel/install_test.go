@@ -178,3 +178,44 @@ func TestNobodyInstallsWhereThatIsOff(t *testing.T) {
 	r.execute(kernel.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started", "e1: raised InstallError the operator said no", "e1: finished error InstallError")
 }
+
+func TestInstallationsOfOneKernelArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tries = 200
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			ask := func() (refused string) {
+				id := c.AskInstall("", "a")
+				c.Runner.Send(map[string]any{"type": "install_end", "request_id": id})
+				return c.Answer().Error
+			}
+			for range tries {
+				ask()
+			}
+			c.Print(ask())
+			time.Sleep(3 * time.Second)
+			for range tries {
+				ask()
+			}
+		}))
+		r.execute(kernel.Execution{ID: "e1"})
+		got := r.untilFinished()
+		if said, want := text(got, "stdout"), "asked for more than 50 installations in a short time"; !strings.Contains(said, want) {
+			t.Errorf("the last of them was told %q, not that it %s", said, want)
+		}
+		asked := len(slices.DeleteFunc(got, func(rec kernel.Record) bool { return !is[kernel.InstallRequest](rec) }))
+		if want := 50 + 3; asked != want {
+			t.Errorf("%d requests came through, not %d", asked, want)
+		}
+	})
+}
+
+func TestTheRequirementsOfOneRequestAreBounded(t *testing.T) {
+	long := slices.Repeat([]string{strings.Repeat("a", 1000)}, 33)
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskInstall(c.ID, long...)
+		c.Print(c.Answer().Error)
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started",
+		`e1: stdout "the requirements take 33000 bytes and 32768 is the most; install fewer at a time"`, "e1: finished ok")
+}

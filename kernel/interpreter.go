@@ -84,6 +84,7 @@ type interpreter struct {
 	run          *running            // the execution that runs
 	lastID       string              // the execution that ran last, or runs
 	install      *installation       // the change of packages that is open; nil without
+	installsPaid time.Time           // when the installations so far would be due at one each installPause
 	queries      map[string]query    // those that wait, by request id
 	posed        uint64              // queries so far
 }
