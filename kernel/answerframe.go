@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ func (f *fields) shown(name string) api.MIMEBundle {
 	shown := api.MIMEBundle{}
 	for mime, value := range f.bundle(name) {
 		if len(value) <= maxInspection {
-			shown[mime] = api.Raw(value)
+			shown[mime] = api.Raw(bytes.Clone(value))
 		}
 	}
 	return shown

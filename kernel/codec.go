@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 )
 
@@ -58,6 +60,9 @@ const (
 	kindInstallClosed
 )
 
+// aliased is the size past which the value of a bundle is not copied when it is decoded.
+const aliased = 1 << 20
+
 const displayUpdate = 1 // flag of a Display
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -81,8 +86,10 @@ func appendRecord(dst []byte, kseq uint64, at time.Time, execution string, body 
 			flags = displayUpdate
 		}
 		b = appendText(append(b, flags), body.DisplayID)
+		b = slices.Grow(b, bundleSize(body.Data)+bundleSize(body.Metadata))
 		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
 	case Result:
+		b = slices.Grow(b, bundleSize(body.Data)+bundleSize(body.Metadata))
 		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
 	default:
 		if kind == kindSegment {
@@ -135,6 +142,15 @@ func appendBundle(dst []byte, bundle map[string]json.RawMessage) []byte {
 	return dst
 }
 
+// bundleSize is at least what appendBundle takes, so that a large bundle is copied once.
+func bundleSize(bundle map[string]json.RawMessage) int {
+	size := binary.MaxVarintLen64
+	for name, value := range bundle {
+		size += 2*binary.MaxVarintLen64 + len(name) + len(value)
+	}
+	return size
+}
+
 func kindOf(body RecordBody) byte {
 	switch body.(type) {
 	case Started:
@@ -166,7 +182,8 @@ func kindOf(body RecordBody) byte {
 }
 
 // DecodeRecords decodes whole encoded records of key that stand in a row and follow each other in number. What is
-// wrong is an error that wraps one of the above, beside the records before it. It keeps no reference to b.
+// wrong is an error that wraps one of the above, beside the records before it. Values of bundles of more than 1 MiB
+// alias b, which is not to be changed; nothing else does.
 func DecodeRecords(key Key, b []byte) ([]Record, error) {
 	var records []Record
 	for len(b) > 0 {
@@ -237,8 +254,8 @@ func cutRecord(b []byte) (r rawRecord, rest []byte, err error) {
 	return r, b[size:], nil
 }
 
-// numberOf is the number of the record that b begins with, which must have a whole head.
-func numberOf(b []byte) uint64 { return binary.LittleEndian.Uint64(b[recordPrefix:]) }
+// NumberOf is the number of the record that b begins with, which must have a whole head.
+func NumberOf(b []byte) uint64 { return binary.LittleEndian.Uint64(b[recordPrefix:]) }
 
 func (r rawRecord) decode() (RecordBody, error) {
 	in := input{b: r.body}
@@ -342,7 +359,10 @@ func (in *input) bundle() map[string]json.RawMessage {
 	for n := in.uvarint(); n > 0 && !in.bad; n-- {
 		name := string(in.text())
 		value := in.text()
-		bundle[name] = append(json.RawMessage{}, value...)
+		if len(value) <= aliased {
+			value = bytes.Clone(value)
+		}
+		bundle[name] = json.RawMessage(value[:len(value):len(value)])
 	}
 	return bundle
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -22,60 +21,82 @@ const (
 )
 
 var (
-	errFrameTooLong = errors.New("frame too long")
+	errFrameTooLong = fmt.Errorf("frame too long; %d MiB is the most", maxFrame>>20)
+	errFrameLost    = errors.New("a large frame was lost")
 	errNotReading   = errors.New("the kernel does not read its control stream")
 )
 
 // frameReader cuts a control stream into lines. A line past maxFrame is passed over without being kept.
 type frameReader struct {
 	r      io.Reader
-	before func() // called before each read, which may take for ever
+	before func() // called before each read, which may take for ever, and before a large line is let go
 
 	idle   [idleBuffer]byte
 	busy   *[maxPiece]byte // while idle is too small; of pipeBuffers
 	unread []byte          // of what was read
 	filled bool            // the latest read filled its buffer
-	long   []byte          // the beginning of a line that began in an earlier read; from pieces
-	skip   bool            // the line that is read is too long
+	long   longLine        // the beginning of a line that began in an earlier read
+	skip   error           // why the line that is read is passed over
 }
 
-func newFrameReader(r io.Reader, before func()) *frameReader {
-	return &frameReader{r: r, before: before}
+func newFrameReader(r io.Reader, before func(), long longLine) *frameReader {
+	return &frameReader{r: r, before: before, long: long}
 }
 
-// next is the next line without its end, valid until the next call, or errFrameTooLong once for each such line. A
-// line without an end is none.
+// next is the next line without its end, valid until done is called. Once for each line that is passed over it is an
+// errSkipped that says why. A line without an end is none.
 func (fr *frameReader) next() ([]byte, error) {
-	recyclePiece(fr.long)
-	fr.long = nil
 	for {
 		part, rest, whole := bytes.Cut(fr.unread, []byte{frameEnding})
 		fr.unread = rest
-		if !fr.skip && len(fr.long)+len(part) > maxFrame {
-			fr.skip, fr.long = true, nil
-		}
-		switch {
-		case whole && fr.skip:
-			fr.skip = false
-			return nil, errFrameTooLong
-		case whole && fr.long == nil:
+		if whole && fr.long.size == 0 && fr.skip == nil {
 			return part, nil
-		case !fr.skip && len(part) > 0:
-			if fr.long == nil {
-				fr.long = pieces.Get().([]byte)
-			}
-			if room := cap(fr.long) - len(fr.long); room < len(part) { // append alone grows a large slice by a quarter
-				fr.long = slices.Grow(fr.long, max(len(part), min(len(fr.long), maxFrame-len(fr.long))))
-			}
-			fr.long = append(fr.long, part...)
 		}
+		fr.collect(part)
 		if whole {
-			return fr.long, nil
+			return fr.collected()
 		}
 		if err := fr.fill(); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// collect takes a part of a line that came in several reads.
+func (fr *frameReader) collect(part []byte) {
+	if fr.skip != nil || len(part) == 0 {
+		return
+	}
+	if fr.long.size+len(part) > maxFrame {
+		fr.skip = errFrameTooLong
+	} else if err := fr.long.add(part); err != nil {
+		fr.skip = fmt.Errorf("%w: %w", errFrameLost, err)
+	}
+	if fr.skip != nil {
+		fr.long.drop()
+	}
+}
+
+// collected is the line that collect was given.
+func (fr *frameReader) collected() ([]byte, error) {
+	if err := fr.skip; err != nil {
+		fr.skip = nil
+		return nil, err
+	}
+	line, err := fr.long.whole()
+	if err != nil {
+		fr.done()
+		return nil, fmt.Errorf("%w: %w", errFrameLost, err)
+	}
+	return line, nil
+}
+
+// done lets go of the line that next gave.
+func (fr *frameReader) done() {
+	if fr.long.held > 0 {
+		fr.before()
+	}
+	fr.long.drop()
 }
 
 // fill reads on where all is handed out.
@@ -84,7 +105,7 @@ func (fr *frameReader) fill() error {
 	buf := fr.idle[:]
 	switch {
 	case !fr.filled:
-		fr.close()
+		fr.giveBack()
 	case fr.busy == nil:
 		fr.busy = pipeBuffers.Get().(*[maxPiece]byte)
 		fallthrough
@@ -101,6 +122,12 @@ func (fr *frameReader) fill() error {
 
 // close gives the buffers back. Lines are not valid any more.
 func (fr *frameReader) close() {
+	fr.long.drop()
+	fr.giveBack()
+}
+
+// giveBack gives the large buffer back.
+func (fr *frameReader) giveBack() {
 	if fr.busy != nil {
 		pipeBuffers.Put(fr.busy)
 		fr.busy = nil

@@ -2,9 +2,12 @@ package kernel_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"talaria/kernel"
@@ -76,7 +79,7 @@ func TestALineWithoutEndIsPassedOverWithoutBeingKept(t *testing.T) {
 	}))
 	r.execute(kernel.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stderr "\n[something that this cell showed was left out: frame too long]\n"`, `e1: stdout "still here"`, "e1: finished ok")
+		`e1: stderr "\n[something that this cell showed was left out: frame too long; 33 MiB is the most]\n"`, `e1: stdout "still here"`, "e1: finished ok")
 	if peak > 224<<20 {
 		t.Errorf("%d MiB were in use", peak>>20)
 	}
@@ -104,4 +107,65 @@ func TestFramesWrittenJustBeforeDeathArrive(t *testing.T) {
 	if got := text(r.untilDied(), "stdout"); strings.Count(got, "x") != 30_000 || strings.Count(got, "y") != 30_000 {
 		t.Errorf("%d bytes came", len(got))
 	}
+}
+
+// stalled is the interpreter of kernels that send a part of a large frame, and the rest when they may; the execution
+// "whole" may at once.
+func stalled(size int, sent func(), rest <-chan struct{}) kerneltest.Script {
+	return inCell(func(run *kerneltest.Runner, id string) {
+		run.Write([]byte(`{"type":"display","id":"` + id + `","metadata":{},"data":{"text/plain":"`))
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		for range size >> 20 {
+			run.Write(chunk)
+		}
+		if id != "whole" {
+			sent()
+			<-rest
+		}
+		run.Write([]byte("\"}}\n"))
+	})
+}
+
+func TestLargeFramesThatAreNotWholeTakeNoMemoryAndHoldUpNobody(t *testing.T) {
+	const kernels, size = 10, 24 << 20
+	var parts sync.WaitGroup
+	rest := make(chan struct{})
+	fake := kerneltest.NewFake(stalled(size, parts.Done, rest))
+	h := kernel.NewHost(kernel.HostConfig{Backend: fake, SpoolDir: t.TempDir()})
+	defer func() { _ = h.Close(context.Background()) }()
+	var rigs []*rig
+	for i := range kernels {
+		r := &rig{T: t, host: h, fake: fake, key: kernel.Key{Session: fmt.Sprint("s", i), Generation: 1}}
+		if _, err := h.Start(t.Context(), r.key, kernel.Environment{}, kernel.Spec{}); err != nil {
+			t.Fatal(err)
+		}
+		rigs = append(rigs, r)
+	}
+	before := heap()
+	for _, r := range rigs[1:] {
+		parts.Add(1)
+		r.execute(kernel.Execution{ID: "e1"})
+	}
+	parts.Wait()
+	if more := heap() - before; more > 64<<20 {
+		t.Errorf("%d halves of frames took %d MiB", kernels-1, more>>20)
+	}
+	rigs[0].execute(kernel.Execution{ID: "whole"})
+	for i, r := range rigs {
+		if i == 1 {
+			close(rest)
+		}
+		got := r.untilFinished()
+		if shown := got[1].Body.(kernel.Display).Data["text/plain"]; len(shown) != size+2 {
+			t.Errorf("%d bytes of %d came", len(shown), size+2)
+		}
+	}
+}
+
+// heap is how much memory is in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

@@ -12,30 +12,39 @@ var errUnexpected = errors.New("not expected now")
 // readControl handles what the runner says until the stream ends. While too many records wait it does not read.
 func (k *interpreter) readControl() {
 	defer close(k.controlEnded)
-	reader := newFrameReader(k.process.Control(), k.records.flush)
+	reader := newFrameReader(k.process.Control(), k.records.flush, longLine{dir: k.spoolDir, budget: k.large})
 	defer reader.close()
 	for k.records.waitRoom() {
 		line, err := reader.next()
 		switch {
 		case errors.Is(err, errFrameTooLong):
 			k.dropUnread(err)
-			continue
+		case errors.Is(err, errFrameLost):
+			k.log.Error("keep a large frame", "error", err)
+			k.dropUnread(errFrameLost)
 		case err != nil:
 			return
-		case len(bytes.TrimSpace(line)) == 0:
-			continue
+		default:
+			k.handleLine(line)
 		}
-		f, err := decodeFrame(line)
-		if err != nil {
-			k.dropUnread(err)
-			continue
-		}
-		if err := k.handleFrame(f); err != nil {
-			k.drop(err)
-		}
-		if s, ok := f.(streamFrame); ok {
-			recyclePiece(s.text)
-		}
+		reader.done()
+	}
+}
+
+func (k *interpreter) handleLine(line []byte) {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return
+	}
+	f, err := decodeFrame(line)
+	if err != nil {
+		k.dropUnread(err)
+		return
+	}
+	if err := k.handleFrame(f); err != nil {
+		k.drop(err)
+	}
+	if s, ok := f.(streamFrame); ok {
+		recyclePiece(s.text)
 	}
 }
 
@@ -129,8 +138,8 @@ func (k *interpreter) question(f inputFrame) error {
 		return k.frames.send(inputRefusedOut{"input_refused", f.request.RequestID})
 	}
 	k.settle((*tap).release)
-	k.run.stopClock()
 	k.run.request = f.request.RequestID
+	k.tellClock()
 	k.records.add(f.id, f.request)
 	return nil
 }

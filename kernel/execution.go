@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"time"
 )
@@ -20,7 +21,6 @@ type running struct {
 	started     time.Time
 	before      Usage
 	request     string     // the open question, or ""
-	standstills int        // installations for which the clock stood still
 	resulted    bool       // its one result came
 	raised      *ErrorInfo // its one exception
 	interrupted bool       // on request
@@ -29,28 +29,20 @@ type running struct {
 	limit       *LimitHit // for which it was interrupted
 	advice      string    // what its user can do about that
 
-	left    time.Duration // on the clock when it was last started
-	resumed time.Time     // when that was
-	clock   *time.Timer   // nil while it stands still
-	cpu     *time.Timer   // to the next look at the CPU time; nil without a limit
-	grace   *time.Timer   // from the time-out to the kill
+	clock *clock      // nil without a time-out
+	cpu   *time.Timer // to the next look at the CPU time; nil without a limit
+	grace *time.Timer // from the time-out to the kill
 }
 
 func (r *running) stopTimers() {
-	r.stopClock()
+	if r.clock != nil {
+		r.clock.stop()
+	}
 	if r.cpu != nil {
 		r.cpu.Stop()
 	}
 	if r.grace != nil {
 		r.grace.Stop()
-	}
-}
-
-func (r *running) stopClock() {
-	if r.clock != nil {
-		r.clock.Stop()
-		r.clock = nil
-		r.left -= time.Since(r.resumed)
 	}
 }
 
@@ -67,6 +59,20 @@ func peak(u Usage) int64 { return max(u.PeakMemoryBytes, u.MemoryBytes) }
 
 // measure is what the sandbox takes now, or zero where that cannot be told.
 func (k *interpreter) measure(timeout time.Duration) Usage {
+	usage, err := k.meter(timeout)
+	if err != nil {
+		k.log.Debug("measure usage", "error", err)
+	}
+	return usage
+}
+
+// cpuUsed is the CPU time of everything in the sandbox so far.
+func (k *interpreter) cpuUsed() (time.Duration, error) {
+	usage, err := k.meter(measureTimeout)
+	return usage.CPU, err
+}
+
+func (k *interpreter) meter(timeout time.Duration) (Usage, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	read := k.sandbox.Usage
@@ -75,10 +81,9 @@ func (k *interpreter) measure(timeout time.Duration) Usage {
 	}
 	usage, err := read(ctx)
 	if err != nil {
-		k.log.Debug("measure usage", "error", err)
-		return Usage{}
+		return Usage{}, fmt.Errorf("measure usage: %w", err)
 	}
-	return usage
+	return usage, nil
 }
 
 func (k *interpreter) execute(e Execution) error {
@@ -116,13 +121,15 @@ func (k *interpreter) execute(e Execution) error {
 		delete(k.given, hashID(e.ID))
 		return err
 	}
-	k.run = &running{Execution: e, started: time.Now(), before: before, left: e.Timeout}
+	k.run = &running{Execution: e, started: time.Now(), before: before}
 	k.lastID = e.ID
 	if k.way != nil {
 		k.way.TellAgain()
 	}
 	k.records.add(e.ID, Started{})
-	k.startClock(k.run)
+	if e.Timeout > 0 {
+		k.run.clock = k.startClock(k.run)
+	}
 	if e.CPUTime > 0 {
 		k.watchCPU(k.run, 0)
 	}
@@ -182,7 +189,7 @@ func (k *interpreter) interruptRun() {
 	k.sendInterrupt()
 	k.closeRequest("interrupted")
 	k.closeInstallOf(k.run, "interrupted")
-	k.startClock(k.run)
+	k.tellClock()
 }
 
 // sendInterrupt leaves it at the interrupts that wait when the runner does not read.
@@ -192,31 +199,32 @@ func (k *interpreter) sendInterrupt() {
 	}
 }
 
-// startClock lets the time of an execution run, unless it runs, has no end or is past it, or the execution waits for
-// others still. The caller holds mu.
-func (k *interpreter) startClock(run *running) {
-	waits := run.request != "" || k.install != nil && k.install.execution == run.ID && run.standstills <= maxStandstills
-	if run.clock != nil || run.Timeout <= 0 || run.timedOut || waits || k.phase != serving {
-		return
-	}
-	run.resumed = time.Now()
-	var clock *time.Timer
-	clock = time.AfterFunc(max(run.left, 0), func() {
+// startClock starts the clock of an execution. The caller holds mu.
+func (k *interpreter) startClock(run *running) *clock {
+	return startClock(&k.mu, run.Timeout, k.cpuUsed, func() {
+		defer k.records.flush()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.run == run && run.clock == clock && k.phase == serving {
+		if k.run == run && k.phase == serving {
 			k.timeOut()
 		}
 	})
-	run.clock = clock
+}
+
+// tellClock tells the clock of the execution that runs, if it has one, whether the execution waits for an answer from
+// outside. It follows everything that opens or closes a question or an installation. The caller holds mu.
+func (k *interpreter) tellClock() {
+	if run := k.run; run != nil && run.clock != nil {
+		run.clock.wait(run.request != "" || k.install != nil && k.install.execution == run.ID)
+	}
 }
 
 // timeOut interrupts what runs, and kills the kernel when that does not end it in time. The caller holds mu.
 func (k *interpreter) timeOut() {
 	run := k.run
-	run.stopClock()
 	run.timedOut = true
 	k.sendInterrupt()
+	k.closeRequest("timeout")
 	k.closeInstallOf(run, "timeout")
 	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
 }
@@ -243,7 +251,7 @@ func (k *interpreter) answer(requestID, value string) error {
 		return err
 	}
 	k.closeRequest("answered")
-	k.startClock(k.run)
+	k.tellClock()
 	return nil
 }
 
@@ -257,7 +265,7 @@ func (k *interpreter) refuse(requestID string) error {
 		return err
 	}
 	k.run.request = ""
-	k.startClock(k.run)
+	k.tellClock()
 	return nil
 }
 

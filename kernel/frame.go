@@ -18,7 +18,8 @@ import (
 
 // Bounds of what a frame from inside may hold.
 const (
-	maxFrame     = 48 << 20 // bytes of one line
+	maxFrame     = 33 << 20 // bytes of one line: the runner shows displays of up to 32 MiB
+	maxText      = 4 << 20  // of one stream frame, encoded; the runner makes pieces of 64 Ki characters
 	maxDepth     = 200      // levels of nesting
 	maxMembers   = 1 << 20  // members of all its objects, since checking them for repeats takes memory
 	maxMIMETypes = 64       // in one bundle
@@ -281,11 +282,15 @@ func (f *fields) bytes(name string) []byte {
 	return f.unquote(name, v, make([]byte, 0, len(v)))
 }
 
-// piece is bytes of a text that may be long, in a buffer of pieces.
+// piece is bytes of a text of at most maxText, in a buffer of pieces.
 func (f *fields) piece(name string) []byte {
 	v, ok := f.take(name)
-	if !ok {
+	switch {
+	case !ok:
 		f.fail(name, "missing")
+		return nil
+	case len(v) > maxText:
+		f.fail(name, "too long")
 		return nil
 	}
 	return f.unquote(name, v, slices.Grow(pieces.Get().([]byte), len(v)))
@@ -376,7 +381,7 @@ func (f *fields) whole(name string) uint64 {
 	return n
 }
 
-// object is a small object of any values, never nil.
+// object is a small object of any values, never nil. The values alias the line.
 func (f *fields) object(name string) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	v, ok := f.take(name)
@@ -388,7 +393,7 @@ func (f *fields) object(name string) map[string]json.RawMessage {
 			f.fail(name, "name too long")
 			return
 		}
-		members[key] = json.RawMessage(value.Clone())
+		members[key] = json.RawMessage(value)
 	})
 	if err != nil {
 		f.fail(name, err.Error())

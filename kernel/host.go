@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // What callers of a [Host] branch on.
@@ -47,8 +49,9 @@ type HostConfig struct {
 // inside a kernel can block it or its other kernels, and no method waits for a kernel's consumer. It is safe for
 // concurrent use.
 type Host struct {
-	cfg  HostConfig
-	pool *pool
+	cfg   HostConfig
+	pool  *pool
+	large *semaphore.Weighted // the budget for large frames
 
 	mu       sync.Mutex // guards kernels and closed
 	kernels  map[Key]*interpreter
@@ -91,7 +94,9 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.StartTimeout == 0 {
 		cfg.StartTimeout = time.Minute
 	}
-	return &Host{cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), kernels: map[Key]*interpreter{}}
+	return &Host{
+		cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), large: newLargeFrames(), kernels: map[Key]*interpreter{},
+	}
 }
 
 // Start makes a sandbox, seals it and runs an interpreter in it; it returns when that can execute. On an error
@@ -103,7 +108,7 @@ func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (
 	ctx, stop := context.WithTimeoutCause(ctx, h.cfg.StartTimeout,
 		fmt.Errorf("the kernel was not ready after %v", h.cfg.StartTimeout))
 	defer stop()
-	k := newInterpreter(key, env.Engine, &h.cfg, cancel)
+	k := newInterpreter(key, env.Engine, &h.cfg, h.large, cancel)
 	k.forgotten = func() { h.remove(k) }
 	if err := h.add(k); err != nil {
 		return KernelInfo{}, fmt.Errorf("start kernel: %w", err)
@@ -171,15 +176,25 @@ func (h *Host) Next(ctx context.Context, key Key, after uint64) ([]Record, error
 // Read is Next with the records as AppendRecord encodes them, and the number of the last one. They take at most about
 // 1 MiB, if more than one. The bytes are the caller's.
 func (h *Host) Read(ctx context.Context, key Key, after uint64) (encoded []byte, last uint64, err error) {
+	batch, err := h.read(ctx, key, after, false)
+	return batch.bytes, batch.last, err
+}
+
+// ReadBatch is Read for who passes the records on: a large record need not be in memory for that.
+func (h *Host) ReadBatch(ctx context.Context, key Key, after uint64) (Batch, error) {
+	return h.read(ctx, key, after, true)
+}
+
+func (h *Host) read(ctx context.Context, key Key, after uint64, large bool) (Batch, error) {
 	k := h.kernel(key)
 	if k == nil {
-		return nil, after, ErrNoKernel
+		return Batch{last: after}, ErrNoKernel
 	}
-	encoded, last, err = k.records.next(ctx, after)
+	batch, err := k.records.next(ctx, after, large)
 	if k.neverStarted.Load() || errors.Is(err, fs.ErrClosed) {
-		return nil, after, ErrNoKernel
+		return Batch{last: after}, errors.Join(ErrNoKernel, batch.Close())
 	}
-	return encoded, last, err
+	return batch, err
 }
 
 // Ack drops the records up to kseq. With the Died record the key is forgotten.

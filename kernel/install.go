@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -12,10 +13,14 @@ import (
 const (
 	MaxRequirements   = 200
 	MaxRequirementLen = 1 << 10  // bytes
+	maxRequirements   = 32 << 10 // bytes of all requirements of one request
 	maxInstallText    = 64 << 10 // in one frame
-	// maxStandstills is for how many installations of one execution its clock stands still: else a cell could ask again
-	// and again, and go on in its threads for ever.
-	maxStandstills = 16
+)
+
+// A kernel may ask for installBurst installations at once, and for one more each installPause.
+const (
+	installBurst = 50
+	installPause = time.Second
 )
 
 // ErrNoInstallPending tells that no change of packages with that request id is open.
@@ -28,6 +33,9 @@ const (
 	installBusy  = "another installation of this session is under way; try again when it has ended"
 	installLate  = "the cell that asked for it has ended"
 	installEnded = "the installation was ended: %s"
+	installLarge = "the requirements take %d bytes and %d is the most; install fewer at a time"
+	installSoon  = "this kernel asked for more than %d installations in a short time; try again in a few seconds, and name " +
+		"all packages in one request"
 )
 
 // InstallResult is how a change of packages ended.
@@ -140,7 +148,7 @@ func (h *Host) Installed(key Key, requestID string, r InstallResult) error {
 		return err
 	}
 	err := k.endInstall("answered", r)
-	k.startClockAgain()
+	k.tellClock()
 	return err
 }
 
@@ -170,15 +178,38 @@ func (k *interpreter) askInstall(f installFrame) error {
 	case f.id != "" && !k.runs(f.id):
 		return k.refuseInstall(id, installLate)
 	}
+	if size := f.request.Change.size(); size > maxRequirements {
+		return k.refuseInstall(id, fmt.Sprintf(installLarge, size, maxRequirements))
+	}
+	if !k.paceInstall(time.Now()) {
+		return k.refuseInstall(id, fmt.Sprintf(installSoon, installBurst))
+	}
 	if f.id != "" {
 		k.settle((*tap).release)
-		if k.run.standstills++; k.run.standstills <= maxStandstills {
-			k.run.stopClock()
-		}
 	}
 	k.install = &installation{requestID: id, execution: f.id}
+	k.tellClock()
 	k.records.add(f.id, f.request)
 	return nil
+}
+
+func (c PackageChange) size() (bytes int) {
+	for _, r := range c.Requirements {
+		bytes += len(r)
+	}
+	return bytes
+}
+
+// paceInstall reports whether the kernel may ask for an installation now, and counts it. The caller holds mu.
+func (k *interpreter) paceInstall(now time.Time) bool {
+	if k.installsPaid.Before(now) {
+		k.installsPaid = now
+	}
+	if k.installsPaid.Sub(now) > (installBurst-1)*installPause {
+		return false
+	}
+	k.installsPaid = k.installsPaid.Add(installPause)
+	return true
 }
 
 func (k *interpreter) refuseInstall(requestID, why string) error {
@@ -191,7 +222,7 @@ func (k *interpreter) withdrawInstall(f installEndFrame) error {
 		return errUnexpected // it was closed already
 	}
 	k.dropInstall("interrupted")
-	k.startClockAgain()
+	k.tellClock()
 	return nil
 }
 
@@ -206,12 +237,6 @@ func (k *interpreter) closeInstallOf(run *running, how string) {
 func (k *interpreter) dropInstall(how string) {
 	if err := k.endInstall(how, InstallResult{Error: fmt.Sprintf(installEnded, how)}); err != nil {
 		k.log.Debug("tell of an installation that ended", "error", err)
-	}
-}
-
-func (k *interpreter) startClockAgain() {
-	if k.run != nil {
-		k.startClock(k.run)
 	}
 }
 

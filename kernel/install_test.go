@@ -127,38 +127,6 @@ func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
 	})
 }
 
-func TestACellCannotStandStillForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
-			for {
-				if _, _, ok := c.Install("a"); !ok {
-					c.Raise("KeyboardInterrupt", "")
-					return
-				}
-			}
-		}))
-		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
-		asked := 0
-		for {
-			got := r.until(func(rec kernel.Record) bool { return is[kernel.InstallRequest](rec) || isEnd(rec) })
-			last := got[len(got)-1]
-			if isEnd(last) {
-				r.expect([]kernel.Record{last}, "e1: finished timeout KeyboardInterrupt")
-				break
-			}
-			asked++
-			time.Sleep(6 * time.Second)
-			id := last.Body.(kernel.InstallRequest).RequestID
-			if err := r.host.Installed(r.key, id, kernel.InstallResult{}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
-				t.Fatal(err)
-			}
-		}
-		if asked != 18 {
-			t.Errorf("it asked %d times", asked)
-		}
-	})
-}
-
 func TestASecondInstallationIsRefusedInside(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.AskInstall("", "a")
@@ -209,4 +177,45 @@ func TestNobodyInstallsWhereThatIsOff(t *testing.T) {
 	}
 	r.execute(kernel.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started", "e1: raised InstallError the operator said no", "e1: finished error InstallError")
+}
+
+func TestInstallationsOfOneKernelArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tries = 200
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			ask := func() (refused string) {
+				id := c.AskInstall("", "a")
+				c.Runner.Send(map[string]any{"type": "install_end", "request_id": id})
+				return c.Answer().Error
+			}
+			for range tries {
+				ask()
+			}
+			c.Print(ask())
+			time.Sleep(3 * time.Second)
+			for range tries {
+				ask()
+			}
+		}))
+		r.execute(kernel.Execution{ID: "e1"})
+		got := r.untilFinished()
+		if said, want := text(got, "stdout"), "asked for more than 50 installations in a short time"; !strings.Contains(said, want) {
+			t.Errorf("the last of them was told %q, not that it %s", said, want)
+		}
+		asked := len(slices.DeleteFunc(got, func(rec kernel.Record) bool { return !is[kernel.InstallRequest](rec) }))
+		if want := 50 + 3; asked != want {
+			t.Errorf("%d requests came through, not %d", asked, want)
+		}
+	})
+}
+
+func TestTheRequirementsOfOneRequestAreBounded(t *testing.T) {
+	long := slices.Repeat([]string{strings.Repeat("a", 1000)}, 33)
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskInstall(c.ID, long...)
+		c.Print(c.Answer().Error)
+	}))
+	r.execute(kernel.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started",
+		`e1: stdout "the requirements take 33000 bytes and 32768 is the most; install fewer at a time"`, "e1: finished ok")
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel/network"
@@ -41,13 +42,15 @@ type interpreter struct {
 	cfg     *HostConfig
 	log     *slog.Logger
 	records *queue
+	large   *semaphore.Weighted     // the host's budget for large frames
 	abort   context.CancelCauseFunc // ends the start
 
-	sandbox Sandbox           // set before the goroutines start
-	frames  *frameWriter      // the same
-	watch   *watcher          // the same; nil where there is nothing to watch
-	taps    []*tap            // the same; what is in them is under mu
-	proxies map[string]string // the same; variables for what runs inside
+	sandbox  Sandbox           // set before the goroutines start
+	frames   *frameWriter      // the same
+	watch    *watcher          // the same; nil where there is nothing to watch
+	taps     []*tap            // the same; what is in them is under mu
+	proxies  map[string]string // the same; variables for what runs inside
+	spoolDir string            // the same; "" without one
 
 	noInstalls string // the same; why packages cannot be installed, or ""
 
@@ -84,6 +87,7 @@ type interpreter struct {
 	run          *running            // the execution that runs
 	lastID       string              // the execution that ran last, or runs
 	install      *installation       // the change of packages that is open; nil without
+	installsPaid time.Time           // when the installations so far would be due at one each installPause
 	queries      map[string]query    // those that wait, by request id
 	posed        uint64              // queries so far
 }
@@ -104,10 +108,12 @@ type ending struct {
 	limit    *LimitHit // that it has passed
 }
 
-func newInterpreter(key Key, engine string, cfg *HostConfig, abort context.CancelCauseFunc) *interpreter {
+func newInterpreter(
+	key Key, engine string, cfg *HostConfig, large *semaphore.Weighted, abort context.CancelCauseFunc,
+) *interpreter {
 	log := cfg.Log.With("session", key.Session, "generation", key.Generation)
 	return &interpreter{
-		key: key, engine: cmp.Or(engine, EngineStdlib), cfg: cfg, abort: abort, log: log,
+		key: key, engine: cmp.Or(engine, EngineStdlib), cfg: cfg, large: large, abort: abort, log: log,
 		records:      newQueue(cfg.SpoolBytes, cfg.JoinWindow, log),
 		ready:        make(chan struct{}),
 		killed:       make(chan struct{}),
@@ -158,6 +164,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if err != nil {
 		return err
 	}
+	k.spoolDir = dir
 	opened := make(chan error, 1)
 	go func() { opened <- k.records.open(dir) }() // a fifth of a millisecond on a disk
 	err = k.seal(ctx, p, env, spec)

@@ -82,6 +82,10 @@ func (k *interpreter) explain(f *errorFrame) *LimitHit {
 	case run.limit != nil:
 		e.add(fmt.Sprintf("%v; %s", run.limit, kept))
 		return run.limit
+	case e.Ename == "KeyboardInterrupt" && run.timedOut && run.clock.stoodStill():
+		e.add(fmt.Sprintf("the cell waited for answers for more than %d h, which is the longest that its time-out stands still; %s",
+			int(MaxStandstill.Hours()), kept))
+		return nil
 	case e.Ename == "KeyboardInterrupt" && run.timedOut:
 		e.add(fmt.Sprintf("the cell ran past its time-out of %g s; %s", run.Timeout.Seconds(), kept))
 		return nil
@@ -192,7 +196,7 @@ func (k *interpreter) reached(hit LimitHit, advice string) {
 	k.sendInterrupt()
 	k.closeRequest("interrupted")
 	k.closeInstallOf(k.run, "interrupted")
-	k.startClock(k.run)
+	k.tellClock()
 }
 
 // tellIdle is tell where no execution runs that would get an error.

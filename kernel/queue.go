@@ -313,25 +313,25 @@ func (q *queue) refused(b []byte, err error) {
 	q.retry.Reset(q.pause)
 }
 
-// next waits for records after that number and returns those that are ready, encoded, and the number of the last of
-// them. At the end it is io.EOF.
-func (q *queue) next(ctx context.Context, after uint64) (encoded []byte, last uint64, err error) {
+// next waits for records after that number and returns those that are ready. With large, a large one may be left in the
+// spool. At the end it is io.EOF.
+func (q *queue) next(ctx context.Context, after uint64, large bool) (Batch, error) {
 	for {
 		s, ended, changed := q.ready(after)
 		switch {
 		case s != nil:
-			encoded, last, err = s.read(after)
-			if err != nil || len(encoded) > 0 {
-				return encoded, last, err
+			batch, err := s.readBatch(after, large)
+			if err != nil || batch.Len() > 0 {
+				return batch, err
 			}
 			continue // they were acknowledged in between
 		case ended:
-			return nil, after, io.EOF
+			return Batch{last: after}, io.EOF
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, after, context.Cause(ctx)
+			return Batch{last: after}, context.Cause(ctx)
 		}
 	}
 }

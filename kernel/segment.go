@@ -75,7 +75,7 @@ func recordFollows(b []byte, after uint64) bool {
 	tried := 0
 	for i := 0; i+recordPrefix+minRecord <= len(b); i++ {
 		n := binary.LittleEndian.Uint32(b[i:])
-		number := numberOf(b[i:])
+		number := NumberOf(b[i:])
 		if n < minRecord || int64(n) > int64(len(b)-i-recordPrefix) || number <= after || number-after > near {
 			continue
 		}

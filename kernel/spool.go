@@ -200,19 +200,25 @@ func (s *spool) release(kseq uint64) (old []segment, replace bool) {
 // read gives whole encoded records numbered above after, in order, and the number of the last of them; none where
 // none is there yet. Records that were acknowledged may be left out. The bytes are the caller's.
 func (s *spool) read(after uint64) (b []byte, last uint64, err error) {
+	batch, err := s.readBatch(after, false)
+	return batch.bytes, batch.last, err
+}
+
+// readBatch is read. With large, a record of more than maxRead may be left in its file.
+func (s *spool) readBatch(after uint64, large bool) (Batch, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	for {
 		from, ok := s.holding(after)
 		if !ok {
-			return nil, after, s.check()
+			return Batch{last: after}, s.check()
 		}
-		b, last, err = s.readSegment(from, after)
+		batch, err := s.readSegment(from, after, large && s.dir != "")
 		if err == nil {
-			return b, last, nil
+			return batch, nil
 		}
 		if now, ok := s.holding(after); ok && now.number == from.number && now.file == from.file {
-			return nil, after, fmt.Errorf("read spool: %s: %w", from.path(s.dir), err)
+			return Batch{last: after}, fmt.Errorf("read spool: %s: %w", from.path(s.dir), err)
 		}
 		// It was closed for a newer segment, or acknowledged, since it was looked up.
 	}
@@ -240,7 +246,7 @@ func (s *spool) holding(after uint64) (segment, bool) {
 }
 
 // readSegment reads records above after, of which the segment has at least one. The caller holds reading.
-func (s *spool) readSegment(from segment, after uint64) ([]byte, uint64, error) {
+func (s *spool) readSegment(from segment, after uint64, large bool) (Batch, error) {
 	c := &s.cursor
 	if c.number != from.number || c.after > after {
 		c.close()
@@ -251,7 +257,7 @@ func (s *spool) readSegment(from segment, after uint64) ([]byte, uint64, error) 
 		if c.file == nil {
 			var err error
 			if c.file, err = os.Open(from.path(s.dir)); err != nil {
-				return nil, 0, err
+				return Batch{}, err
 			}
 		}
 		file = c.file
@@ -259,21 +265,29 @@ func (s *spool) readSegment(from segment, after uint64) ([]byte, uint64, error) 
 	for size := int64(maxRead); ; {
 		b := make([]byte, min(from.size-c.at, size))
 		if _, err := file.ReadAt(b, c.at); err != nil {
-			return nil, 0, err
+			return Batch{}, err
 		}
 		found, err := wholeRecords(b, after)
 		switch {
 		case err != nil:
-			return nil, 0, fmt.Errorf("the record after %d: %w", c.after, err)
+			return Batch{}, fmt.Errorf("the record after %d: %w", c.after, err)
 		case found.end == 0 && (found.next == 0 || int64(found.next) > from.size-c.at):
-			return nil, 0, fmt.Errorf("the record after %d: %w", c.after, ErrTornRecord)
+			return Batch{}, fmt.Errorf("the record after %d: %w", c.after, ErrTornRecord)
+		case found.end == 0 && large && NumberOf(b) > after:
+			own, err := os.Open(from.path(s.dir))
+			if err != nil {
+				return Batch{}, err
+			}
+			batch := Batch{file: own, at: c.at, size: int64(found.next), last: NumberOf(b)}
+			c.at, c.after = c.at+batch.size, batch.last
+			return batch, nil
 		case found.end == 0:
 			size = int64(found.next)
 			continue
 		}
 		c.at, c.after = c.at+int64(found.end), found.last
 		if found.begin < found.end {
-			return b[found.begin:found.end:found.end], found.last, nil
+			return Batch{bytes: b[found.begin:found.end:found.end], last: found.last}, nil
 		}
 		size = maxRead
 	}
@@ -304,7 +318,7 @@ func wholeRecords(b []byte, after uint64) (w wanted, err error) {
 			w.next = size
 			break
 		}
-		w.last = numberOf(b[w.end:])
+		w.last = NumberOf(b[w.end:])
 		w.end += size
 		if w.last <= after {
 			w.begin = w.end

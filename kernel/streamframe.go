@@ -13,7 +13,7 @@ import (
 // any other line it is false; what it decodes is what decodeFrame would make of it.
 func decodeStream(line []byte) (f streamFrame, ok bool) {
 	b, ok := bytes.CutPrefix(line, []byte(`{"type":"stream","id":"`))
-	if !ok || !utf8.Valid(b) {
+	if !ok || len(b) > maxText || !utf8.Valid(b) {
 		return f, false
 	}
 	n := plainRun(b)

@@ -10,6 +10,7 @@ line, and what is in the stage then means nothing.
 
 import collections
 import contextlib
+import ctypes
 import errno
 import importlib.metadata
 import importlib.util
@@ -22,6 +23,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -32,6 +34,9 @@ PYTHON = "Python " + ".".join(map(str, sys.version_info[:2]))
 OLDEST_PIP = (22, 2)  # the first that tells what it would install
 LONGEST_LINE = 4000
 MOST_LINES = 5000  # that are looked at of one program, errors aside
+PATIENCE = 5.0  # s between two looks at what builds have left
+DRAIN = 1.0  # s for which output of a program that has ended is read
+PR_SET_CHILD_SUBREAPER = 36
 BUILD_LINES = 40  # the last of a failed build, which are shown
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 NO_ROOM_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
@@ -225,7 +230,7 @@ class Programs:
         waiter = threading.Thread(target=lambda: (process.wait(), os.close(end)))
         try:
             waiter.start()
-            for line in lines_until(process.stdout.fileno(), ended):
+            for line in lines_until(process.stdout.fileno(), ended, Leftovers(process.pid).look):
                 if len(lines) < MOST_LINES or line.startswith("ERROR:") and len(lines) < 2 * MOST_LINES:
                     lines.append(line)
                 if not hidden:
@@ -309,12 +314,19 @@ class Programs:
         return SystemExit(f"{why}; {UNCHANGED}")
 
 
-def lines_until(source: int, ended: int) -> Iterator[str]:
-    """The lines of a pipe until it ends, or the other one has ended and nothing more is in this one."""
+def lines_until(source: int, ended: int, look: Callable[[], None]) -> Iterator[str]:
+    """The lines of a pipe until it ends, or the other one has ended and nothing more is in this one, or comes for longer
+    than DRAIN. Every PATIENCE it looks."""
     os.set_blocking(source, False)
     rest = b""
-    while True:
-        ready = select.select([source, ended], [], [])[0]
+    due, last = time.monotonic() + PATIENCE, float("inf")
+    while time.monotonic() < last:
+        ready = select.select([source, ended], [], [], max(0, min(due, last) - time.monotonic()))[0]
+        if time.monotonic() >= due:
+            look()
+            due = time.monotonic() + PATIENCE
+        if ended in ready:
+            last = min(last, time.monotonic() + DRAIN)
         try:
             chunk = os.read(source, 1 << 16)
         except BlockingIOError:
@@ -330,6 +342,48 @@ def lines_until(source: int, ended: int) -> Iterator[str]:
             yield line[:LONGEST_LINE].decode(errors="replace")
     if rest:
         yield rest[:LONGEST_LINE].decode(errors="replace")
+
+
+class Leftovers:
+    """Ends what builds have left running once an installer waits for that: its build has ended, and it reads on, since the
+    output is still open somewhere."""
+
+    def __init__(self, installer: int) -> None:
+        self.installer = installer
+        self.ended: set[int] = set()  # processes whose parent had not noticed their end when we looked last
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # so that what builds leave becomes our child
+
+    def look(self) -> None:
+        parents, ended = processes()
+        ours = set()
+        for pid in parents:
+            line = [pid]
+            while line[-1] in parents and line[-1] != self.installer:
+                line.append(parents[line[-1]])
+            if line[-1] == self.installer:
+                ours.add(pid)
+        ended &= ours - {self.installer}
+        left = {pid for pid, parent in parents.items() if parent == os.getpid() and pid != self.installer}
+        for pid in left if ended & self.ended else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self.ended = ended
+
+
+def processes() -> tuple[dict[int, int], set[int]]:
+    """The parents of all processes in sight, and which of these have ended and nobody has noticed."""
+    parents, ended = {}, set()
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+            parents[int(name)] = int(parent)
+            if state == b"Z":
+                ended.add(int(name))
+    return parents, ended
 
 
 def no_room() -> SystemExit:

@@ -301,3 +301,18 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 		i.fails(order{Requirements: []string{"greet"}}, "the page of greet: the package index cannot be reached")
 	})
 }
+
+func TestABuildThatLeavesAProcessBehindIsDone(t *testing.T) {
+	t.Parallel()
+	from := indextest.Standard(t)
+	from.Add("clingy", indextest.Built("clingy", "1.0", "clingy", "x = 1\n",
+		"import subprocess\nsubprocess.Popen(['sleep', '200'], start_new_session=True)\n"))
+	i := newInstallers(t, "/usr/bin/python3", from)
+	began := time.Now()
+	if out, failure := i.run(order{Requirements: []string{"clingy"}}); failure != "" || !strings.Contains(out, "Successfully installed clingy") {
+		t.Errorf("%s\n%s", failure, out)
+	}
+	if took := time.Since(began); took > 2*time.Minute {
+		t.Errorf("it took %v", took)
+	}
+}

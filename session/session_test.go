@@ -233,7 +233,7 @@ func TestResetGivesAFreshKernelAndKeepsFilesOnlyIfAsked(t *testing.T) {
 	if err := s.Reset(t.Context(), api.ResetRequest{KeepFiles: ptr(false)}); err != nil {
 		t.Fatal(err)
 	}
-	if files, _, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 0 {
+	if files, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 0 {
 		t.Errorf("files: %v, %v", files, err)
 	}
 	if e := execute(t, s, "print x"); e.Generation != 3 || len(e.Artifacts) != 0 {
@@ -332,7 +332,7 @@ func TestUploadsPastTheQuotaAreRefused(t *testing.T) {
 	if err := put("a", 80_000); err != nil {
 		t.Errorf("in place of a file: %v", err)
 	}
-	if files, _, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 1 || files[0].Size != 80_000 {
+	if files, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 1 || files[0].Size != 80_000 {
 		t.Errorf("%+v, %v", files, err)
 	}
 }

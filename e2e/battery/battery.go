@@ -70,7 +70,7 @@ var groups = []struct {
 	{"files", slices.Concat(files, fileFigures)},
 	{"process", processState},
 	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts, exhaustionBudgets)},
-	{"lifetime", lifetime},
+	{"lifetime", slices.Concat(lifetime, lifetimeAsking)},
 	{"control", control},
 	{"paths", paths},
 	{"output", output},

@@ -37,6 +37,7 @@ type Client struct {
 	ctx      context.Context // ends with the client
 	cancel   context.CancelCauseFunc
 	routines sync.WaitGroup
+	room     *largeRoom
 
 	mu      sync.Mutex                // guards what follows
 	hosts   map[string]*remote        // those that live, by id
@@ -74,6 +75,7 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 		kernels: map[kernel.Key]*farKernel{}, conns: map[*conn]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	c.room = newLargeRoom(c.ctx)
 	if _, err := c.place(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open hosts: %w", err), c.Close())
 	}
@@ -374,6 +376,7 @@ func (c *Client) dial(ctx context.Context, path string) (*conn, int, error) {
 		return nil, 0, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	made := newConn(u)
+	made.room = c.room
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -39,11 +39,12 @@ type farKernel struct {
 	lease   uint64
 	asked   bool     // on this connection, for records
 	inbox   [][]byte // encoded records
-	after   uint64   // the number of the last record that Next gave
-	taken   uint64   // bytes that Next took and the host was not told of
-	running string   // the execution that runs after that record
-	died    uint64   // the number of the Died record, once Next gave it
-	stopped bool     // the host has said that nothing of it is left
+	held    []largeFrame
+	after   uint64 // the number of the last record that Next gave
+	taken   uint64 // bytes that Next took and the host was not told of
+	running string // the execution that runs after that record
+	died    uint64 // the number of the Died record, once Next gave it
+	stopped bool   // the host has said that nothing of it is left
 	acked   uint64
 	stops   int  // how many calls of Stop wait for that
 	over    bool // nothing more is to come; the last of them ends what goes on with it here
@@ -113,7 +114,8 @@ func (k *farKernel) connected(call *caller, lease uint64) (lives bool, acked uin
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {
-		k.call, k.lease, k.asked, k.inbox, k.taken = call, lease, false, nil, 0
+		k.call, k.lease, k.asked, k.taken = call, lease, false, 0
+		k.dropInbox()
 		k.notify()
 	}
 	return k.err == nil, k.acked
@@ -140,7 +142,21 @@ func (k *farKernel) giveUp(err error) {
 	if k.left != nil {
 		k.left.close(false)
 	}
+	k.dropInbox()
 	k.notify()
+}
+
+// dropInbox drops what Next did not give, and waits for no acknowledgement of large frames any more. The caller holds mu.
+func (k *farKernel) dropInbox() {
+	for _, encoded := range k.inbox {
+		if large(encoded) {
+			k.c.room.leave(len(encoded))
+		}
+	}
+	for _, frame := range k.held {
+		k.c.room.leave(frame.size)
+	}
+	k.inbox, k.held = nil, nil
 }
 
 // run reads the kernel's connection, and makes it again when it breaks.
@@ -152,7 +168,8 @@ func (k *farKernel) run(call *caller) {
 		k.mu.Lock()
 		lives := k.call == call
 		if lives {
-			k.call, k.inbox = nil, nil
+			k.call = nil
+			k.dropInbox()
 			k.notify()
 		}
 		k.mu.Unlock()
@@ -215,6 +232,9 @@ func (k *farKernel) receive(encoded []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inbox = append(k.inbox, encoded)
+	if k.err != nil {
+		k.dropInbox()
+	}
 	k.notify()
 }
 
@@ -280,7 +300,8 @@ func (k *farKernel) next(after uint64) ([]kernel.Record, <-chan struct{}, error)
 	return nil, changed, nil
 }
 
-// take takes records that wait, and tells what to report as taken. The caller holds mu.
+// take takes records that wait, and tells what to report as taken. A large frame is held, and reported when its records
+// are acknowledged. The caller holds mu.
 func (k *farKernel) take() (encoded []byte, taken uint64) {
 	encoded, n := k.inbox[0], 1
 	for n < len(k.inbox) && len(encoded)+len(k.inbox[n]) <= joinBytes {
@@ -289,6 +310,10 @@ func (k *farKernel) take() (encoded []byte, taken uint64) {
 	}
 	if k.inbox = k.inbox[n:]; len(k.inbox) == 0 {
 		k.inbox = nil
+	}
+	if large(encoded) {
+		k.held = append(k.held, largeFrame{kernel.NumberOf(encoded), len(encoded)})
+		return encoded, 0
 	}
 	if k.taken += uint64(len(encoded)); k.taken >= window/4 {
 		taken, k.taken = k.taken, 0
@@ -353,6 +378,7 @@ func (k *farKernel) ack(kseq uint64) (left *remains, over bool) {
 	call, left := k.call, k.left
 	gone := k.err != nil
 	k.acked = max(k.acked, min(kseq, k.after))
+	taken := k.release(kseq)
 	over = k.died != 0 && kseq >= k.died || k.stopped && kseq == math.MaxUint64
 	k.mu.Unlock()
 	switch {
@@ -362,6 +388,23 @@ func (k *farKernel) ack(kseq uint64) (left *remains, over bool) {
 		return left, left.ack(kseq)
 	case call != nil:
 		_ = call.writeNumber(frameAck, kseq)
+		if taken > 0 {
+			_ = call.writeNumber(frameTaken, taken)
+		}
 	}
 	return nil, over
+}
+
+// release gives back the room of large frames whose records are acknowledged, and tells how large they were. The caller
+// holds mu.
+func (k *farKernel) release(kseq uint64) (taken uint64) {
+	k.held = slices.DeleteFunc(k.held, func(frame largeFrame) bool {
+		if frame.last > kseq {
+			return false
+		}
+		k.c.room.leave(frame.size)
+		taken += uint64(frame.size)
+		return true
+	})
+	return taken
 }

@@ -40,6 +40,8 @@ type conn struct {
 	opening bool       // descriptors are taken; only the reader's
 	files   []*os.File // that came; the reader's
 
+	room *largeRoom // for large frames of records, which whoever takes them gives back; nil: they need none
+
 	writing sync.Mutex // serialises writes
 	buffer  []byte     // of small frames
 }
@@ -94,6 +96,23 @@ func (c *conn) write(t frameType, payload []byte, files ...*os.File) error {
 	return err
 }
 
+// writeFrom sends a frame of which the payload is that many bytes of from. On an error it closes the connection, since
+// half of the frame may be on its way.
+func (c *conn) writeFrom(t frameType, size int, from io.Reader) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	head := [frameHead]byte{4: byte(t)}
+	binary.LittleEndian.PutUint32(head[:], uint32(size))
+	_, err := c.unix.Write(head[:])
+	if err == nil {
+		_, err = io.CopyN(c.unix, from, int64(size))
+	}
+	if err != nil {
+		return errors.Join(err, c.Close())
+	}
+	return nil
+}
+
 func (c *conn) writeNumber(t frameType, n uint64) error {
 	return c.write(t, binary.LittleEndian.AppendUint64(nil, n))
 }
@@ -112,9 +131,19 @@ func (c *conn) read() (frameType, []byte, error) {
 		return 0, nil, fmt.Errorf("the peer announces a message of %d bytes, %d is the most", size, maxFrame)
 	}
 	_, _ = c.in.Discard(frameHead)
-	payload := make([]byte, min(size, maxFirst))
+	first := min(size, maxFirst)
+	if t == frameRecords && size > maxFirst && c.room != nil {
+		if err := c.room.admit(size); err != nil {
+			return 0, nil, err
+		}
+		first = size
+	}
+	payload := make([]byte, first)
 	for n := 0; ; {
 		if _, err := io.ReadFull(c.in, payload[n:]); err != nil {
+			if first > maxFirst {
+				c.room.leave(size)
+			}
 			return 0, nil, noEOF(err)
 		}
 		if n = len(payload); n == size {

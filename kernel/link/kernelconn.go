@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -148,7 +149,7 @@ func (k *kernelConn) next() error {
 func (k *kernelConn) push(after uint64) {
 	var sent uint64
 	for k.waitCredit(sent) {
-		encoded, last, err := k.s.host.Read(k.ctx, k.key, after)
+		batch, err := k.s.host.ReadBatch(k.ctx, k.key, after)
 		if errors.Is(err, io.EOF) || errors.Is(err, kernel.ErrNoKernel) {
 			k.ended.Store(true)
 			return
@@ -157,12 +158,24 @@ func (k *kernelConn) push(after uint64) {
 			k.giveUp(err)
 			return
 		}
-		if k.write(frameRecords, encoded) != nil {
+		if err := k.send(batch); err != nil {
+			if unread := (*fs.PathError)(nil); errors.As(err, &unread) {
+				k.giveUp(err)
+			}
 			k.cancel()
 			return
 		}
-		after, sent = last, sent+uint64(len(encoded))
+		after, sent = batch.Last(), sent+uint64(batch.Len())
 	}
+}
+
+// send sends records, of which large ones come from the disk piece by piece.
+func (k *kernelConn) send(batch kernel.Batch) error {
+	defer batch.Close()
+	if b := batch.Bytes(); b != nil {
+		return k.write(frameRecords, b)
+	}
+	return k.writeFrom(frameRecords, batch.Len(), batch.Reader())
 }
 
 // giveUp closes the connection when the kernel's records cannot be read. The server tries again soon enough.

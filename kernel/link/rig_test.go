@@ -47,6 +47,9 @@ func cells(c *kerneltest.Cell) {
 		for range n {
 			c.Print(strings.Repeat("x", 1<<20))
 		}
+	case "show": // a value of that many MiB
+		n, _ := strconv.Atoi(rest)
+		c.Display(map[string]any{"text/plain": strings.Repeat("x", n<<20)})
 	case "ask":
 		answer, ok := c.Input("?")
 		c.Print(fmt.Sprintf("%s %v", answer, ok))

@@ -28,13 +28,16 @@ const (
 	keepIdle     = 60 * time.Second
 	keepInterval = 30 * time.Second
 	buffered     = 1 << 20 // bytes of a connection in each direction
+	// afterClose is how long the stack remembers a connection that both sides have closed: no packet comes late on a device.
+	afterClose = time.Second
 )
 
 // netstack answers for the whole world on a session's device.
 type netstack struct {
-	n    *Network
-	file *os.File
-	s    *stack.Stack
+	n           *Network
+	file        *os.File
+	s           *stack.Stack
+	nameServers []*gonet.UDPConn
 }
 
 func newStack(n *Network, file *os.File) (*netstack, error) {
@@ -43,7 +46,7 @@ func newStack(n *Network, file *os.File) (*netstack, error) {
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
 		HandleLocal:        false,
 	})
-	t := &netstack{n, file, s}
+	t := &netstack{n: n, file: file, s: s}
 	link, err := fdbased.New(&fdbased.Options{FDs: []int{int(file.Fd())}, MTU: MTU, RXChecksumOffload: true})
 	if err != nil {
 		s.Close()
@@ -52,14 +55,15 @@ func newStack(n *Network, file *os.File) (*netstack, error) {
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: 256 << 10, Max: buffered}
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: 256 << 10, Max: buffered}
-	for _, option := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &receive, &send} {
+	timeWait := tcpip.TCPTimeWaitTimeoutOption(afterClose)
+	for _, option := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &receive, &send, &timeWait} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("network stack: set an option of TCP: %v", err)
 		}
 	}
 	s.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(s, 0, maxHalfOpen, t.accept).HandlePacket)
-	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, t.receive).HandlePacket)
+	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, t.refuseUDP).HandlePacket)
 	for _, step := range []func() tcpip.Error{
 		func() tcpip.Error { return s.CreateNIC(nic, link) },
 		func() tcpip.Error { return s.SetPromiscuousMode(nic, true) }, // it is every address
@@ -71,11 +75,18 @@ func newStack(n *Network, file *os.File) (*netstack, error) {
 		}
 	}
 	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
+	if err := t.listenDNS(); err != nil {
+		t.close()
+		return nil, fmt.Errorf("network stack: %w", err)
+	}
 	return t, nil
 }
 
 // close ends every connection and waits until nothing runs.
 func (t *netstack) close() {
+	for _, conn := range t.nameServers {
+		_ = conn.Close()
+	}
 	t.s.RemoveNIC(nic) // also stops the reading; an error means that there is none
 	t.s.Close()
 	t.s.Wait()
@@ -119,45 +130,46 @@ func watch(endpoint tcpip.Endpoint) {
 	_ = endpoint.SetSockOpt(&interval)
 }
 
-// receive is told of the first packet between two UDP ports. It reports whether the packet is taken; if not, the
-// session is told that nobody listens.
-func (t *netstack) receive(r *udp.ForwarderRequest) bool {
+// refuseUDP is told of a packet to anything but the name server, and has the session told that nobody listens.
+func (t *netstack) refuseUDP(r *udp.ForwarderRequest) bool {
 	id := r.ID()
-	to := address(id.LocalAddress)
-	if id.LocalPort != dnsPort || to != Gateway && to != Gateway6 {
-		t.n.deny("packet to", netip.AddrPortFrom(to, id.LocalPort).String(), "sessions have no UDP but for looking up names")
-		return false
-	}
-	var queue waiter.Queue
-	endpoint, err := r.CreateEndpoint(&queue)
-	if err != nil {
-		return false
-	}
-	conn := gonet.NewUDPConn(&queue, endpoint)
-	t.n.work.Go(func() { t.serveDNS(conn) })
-	return true
+	to := netip.AddrPortFrom(address(id.LocalAddress), id.LocalPort)
+	t.n.deny("packet to", to.String(), "sessions have no UDP but for looking up names")
+	return false
 }
 
-// dnsIdle is how long a port inside may go on asking without opening another one.
-const dnsIdle = 5 * time.Second
-
-func (t *netstack) serveDNS(conn *gonet.UDPConn) {
-	defer conn.Close()
-	query := make([]byte, 4096)
-	for t.n.ctx.Err() == nil {
-		if conn.SetReadDeadline(time.Now().Add(dnsIdle)) != nil {
-			return
+// listenDNS answers lookups at both addresses of the gateway. One socket serves all ports of the session, so however
+// many these are, they take no memory.
+func (t *netstack) listenDNS() error {
+	for _, at := range []struct {
+		gateway  netip.Addr
+		protocol tcpip.NetworkProtocolNumber
+	}{{Gateway, ipv4.ProtocolNumber}, {Gateway6, ipv6.ProtocolNumber}} {
+		addr := tcpip.AddrFromSlice(at.gateway.AsSlice())
+		own := tcpip.ProtocolAddress{Protocol: at.protocol, AddressWithPrefix: addr.WithPrefix()}
+		if err := t.s.AddProtocolAddress(nic, own, stack.AddressProperties{}); err != nil {
+			return fmt.Errorf("name server at %v: %v", at.gateway, err)
 		}
-		got, err := conn.Read(query)
+		conn, err := gonet.DialUDP(t.s, &tcpip.FullAddress{NIC: nic, Addr: addr, Port: dnsPort}, nil, at.protocol)
+		if err != nil {
+			return fmt.Errorf("name server at %v: %w", at.gateway, err)
+		}
+		t.nameServers = append(t.nameServers, conn)
+		t.n.work.Go(func() { t.serveDNS(conn) })
+	}
+	return nil
+}
+
+// serveDNS answers lookups until the socket is closed.
+func (t *netstack) serveDNS(conn *gonet.UDPConn) {
+	query := make([]byte, 4096)
+	for {
+		got, from, err := conn.ReadFrom(query)
 		if err != nil {
 			return
 		}
-		answer := t.n.answerDNS(query[:got])
-		if answer == nil {
-			return
-		}
-		if _, err := conn.Write(answer); err != nil {
-			return
+		if answer := t.n.answerDNS(query[:got]); answer != nil {
+			_, _ = conn.WriteTo(answer, from) // who does not get it asks again
 		}
 	}
 }

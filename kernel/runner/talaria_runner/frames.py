@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from talaria_runner.stacks import Shown
 
-MAX_EVALUE = 4 << 20
+MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
 
 
 def encode(value: object, default: object = None) -> str:
@@ -53,9 +53,15 @@ def error(
     traceback = ",".join([quoted(line) for line in lines])
     return (
         f'{{"type":"error","id":{quoted(execution.id)},"ename":{quoted(ename)},'
-        f'"evalue":{quoted(evalue[:MAX_EVALUE])},"traceback":[{traceback}],'
+        f'"evalue":{quoted(_cut(evalue))},"traceback":[{traceback}],'
         f'"frames":[{",".join(map(_frame, stack or ()))}],"hint":{quoted(hint)}'
     )
+
+
+def _cut(evalue: str) -> str:
+    if len(evalue) <= MAX_EVALUE // 4:
+        return evalue
+    return evalue.encode("utf-8", "surrogatepass")[:MAX_EVALUE].decode("utf-8", "ignore")
 
 
 def _frame(frame: Shown) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.case import RunnerCase
 
 
@@ -80,6 +82,13 @@ class Errors(RunnerCase):
     def test_may_be_large(self) -> None:
         outcome = self.fail_cell('raise ValueError("z"*2_000_000)', "ValueError")
         self.assertEqual(len(outcome.error["evalue"]), 2_000_000)
+
+    def test_long_messages_fit_into_a_frame(self) -> None:
+        for letter in "\U0001f600", "\x01", "é":
+            with self.subTest(letter):
+                outcome = self.runner.run(f"raise ValueError({letter!r} * 4_000_000)")
+                self.assertEqual(outcome.error["ename"], "ValueError")
+                self.assertLess(len(json.dumps(outcome.error)), 33 << 20)
 
     def test_of_exit_leave_the_kernel_alive(self) -> None:
         self.run_cell("kept = 1")
