@@ -73,7 +73,7 @@ var groups = []struct {
 	{"lifetime", lifetime},
 	{"control", control},
 	{"paths", paths},
-	{"output", output},
+	{"output", slices.Concat(output, outputSecrets)},
 	{"network", network},
 	{"sessions", crossSession},
 }
