@@ -3,8 +3,13 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"talaria/api"
 )
 
 func TestTheTextHasTheLastStateOfAProgressLine(t *testing.T) {
@@ -63,32 +68,132 @@ func TestASecretIsNotPutTogetherByCarriageReturns(t *testing.T) {
 	}
 }
 
-// TestPiecesMakeNoDifference cuts random progress in random places, with and without taking it up from what was saved.
-func TestPiecesMakeNoDifference(t *testing.T) {
-	parts := []string{"\r", "\n", "\r\n", "a", "bc", "漢", "50%", "\x1b[K", "\x1b[2K", "\x1b[A", "\x1b[3A", "\x1b[1m",
-		strings.Repeat("wide ", 100), strings.Repeat("l\n", 200)}
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	for range 500 {
-		var in strings.Builder
-		for range random.IntN(30) {
-			in.WriteString(parts[random.IntN(len(parts))])
+// rewritten is made of what writes over and of what must not be cut.
+var rewritten = []string{"\r", "\n", "\r\n", "a", "bc", "漢", "50%", "\x1b[K", "\x1b[2K", "\x1b[A", "\x1b[3A", "\x1b[1m",
+	"\x1b", "\x1b[", "\x1b]", "\u009d0;t", "\u009c", "\a", "\u0085", "my-sec", "ret-value", "my-secret-value", "sk-", "é", "!",
+	strings.Repeat("wide ", 100), strings.Repeat("l\n", 20), strings.Repeat("long", 3000), strings.Repeat("€", 3000)}
+
+// FuzzPiecesMakeNoDifference makes a text of rewritten parts, turns and lines, one for each byte of choices, and writes it
+// at once, and in pieces, taken up now and then from what was saved.
+func FuzzPiecesMakeNoDifference(f *testing.F) {
+	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+	for range 300 {
+		choices := make([]byte, random.IntN(60))
+		for i := range choices {
+			choices[i] = byte(random.Uint32())
 		}
-		whole := newTranscript(newRedactor(nil, nil))
-		whole.write(false, in.String())
-		pieces := newTranscript(newRedactor(nil, nil))
-		for rest := in.String(); rest != ""; {
-			piece := cut(rest, len("漢")+random.IntN(len(rest)))
-			pieces.write(false, piece)
-			rest = rest[len(piece):]
-			if random.IntN(3) == 0 {
-				saved := pieces.save()
-				pieces = newTranscript(newRedactor(nil, nil))
-				pieces.restore(saved)
+		f.Add(random.Uint64(), choices)
+	}
+	redact := newRedactor([]string{"my-secret-value", "50%50%50%", strings.Repeat("€", 3)}, expressions(`sk-[a-z]+!?`, `\bbc+\b`))
+	f.Fuzz(func(t *testing.T, seed uint64, choices []byte) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		whole, pieces := newTranscript(redact), newTranscript(redact)
+		var in strings.Builder
+		stderr := false
+		flush := func() {
+			if in.Len() == 0 {
+				return
+			}
+			whole.write(stderr, in.String())
+			for rest := in.String(); rest != ""; {
+				piece := cut(rest, 4+random.IntN(len(rest)))
+				rest = rest[len(piece):]
+				pieces.write(stderr, piece)
+				switch random.IntN(4) {
+				case 0:
+					pieces = takenUp(t, redact, pieces)
+				case 1:
+					_ = pieces.String() // changes nothing
+				}
+			}
+			in.Reset()
+		}
+		for _, c := range choices {
+			switch part := int(c) % (len(rewritten) + 2); part - len(rewritten) {
+			case 0:
+				flush()
+				stderr = !stderr
+			case 1:
+				flush()
+				whole.line("a result")
+				pieces.line("a result")
+			default:
+				in.WriteString(rewritten[part])
 			}
 		}
+		flush()
 		if a, b := whole.String(), pieces.String(); a != b {
-			t.Fatalf("seed %d: %q is read as %q, and in pieces as %q", seed, in.String(), a, b)
+			at := 0
+			for at < min(len(a), len(b)) && a[at] == b[at] {
+				at++
+			}
+			t.Fatalf("choices %v: from byte %d on read as %.200q, and in pieces as %.200q", choices, at, a[at:], b[at:])
+		}
+	})
+}
+
+// takenUp is a transcript as the next server takes it up.
+func takenUp(t *testing.T, r *redactor, from *transcript) *transcript {
+	row, err := api.Marshal(from.save())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved savedTranscript
+	if err := json.Unmarshal(row, &saved); err != nil {
+		t.Fatal(err)
+	}
+	next := newTranscript(r)
+	next.restore(saved)
+	return next
+}
+
+func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
+	const row = `{"order":7,"classes":[{"raw":"\u001b[3","held":"my-sec","screen":{"rows":["one","tw"],"row":1,"column":2},
+		"head":[{"order":1,"text":"head "},{"order":7,"text":"more "}],"room":0},{"tail":[{"order":5,"text":"stderr "}],"room":0,"dropped":9}]}`
+	var saved savedTranscript
+	if err := json.Unmarshal([]byte(row), &saved); err != nil {
+		t.Fatal(err)
+	}
+	tr := newTranscript(newRedactor([]string{"my-secretone"}, expressions(`sk-[a-z]+`)))
+	tr.restore(saved)
+	tr.write(false, "1mo\rT")
+	if got, want := tr.String(), "head \n[9 bytes are left out here]\nstderr more my-secone\nTwo"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	saved.Classes[0].Held = "my-secret"
+	tr.restore(saved)
+	tr.write(false, "1mo\rT")
+	if got, want := tr.String(), "head \n[9 bytes are left out here]\nstderr more [redacted]\nTwo"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestAResultBeginsALineOfItsOwnEvenBehindHalfASecret(t *testing.T) {
+	for _, stderr := range []bool{false, true} {
+		tr := newTranscript(newRedactor([]string{"my-secret-value"}, nil))
+		tr.write(stderr, "it is my-sec")
+		tr.line("result")
+		tr.write(stderr, "ret-value\n")
+		tr.line("my-secret-value")
+		if got, want := tr.String(), "it is my-sec\nresultret-value\n[redacted]"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestASequenceThatBreaksOffIsText(t *testing.T) {
+	long := strings.Repeat("x", maxSequence)
+	for _, c := range []struct{ in, want string }{
+		{"a\x1b]b", "a]b"}, {"a\x1b]b\x1b[31mc", "a]bc"}, {"a\x1b[1, 2]", "a[1, 2]"}, {"a\x1b", "a"}, {"\x1b[3\nb", "[3\nb"},
+		{"\x1b]" + long + "\ab", "]" + long + "\ab"}, {"\u009d" + long + "\u009cb", long + "b"},
+		{"\x1b]\u0085b\x1b", "]b"}, {"\x1b\x1b\x1b[1mb", "b"}, {"\x1b(Bb", "b"}, {"\x1b]0;t\x1b\\b", "b"},
+	} {
+		for _, n := range []int{1, 2, 5, 1 << 20} {
+			tr := newTranscript(newRedactor(nil, nil))
+			feed(tr, false, c.in, n)
+			if got := tr.String(); got != c.want {
+				t.Errorf("%.80q in pieces of %d: %.80q, want %.80q", c.in, n, got, c.want)
+			}
 		}
 	}
 }
@@ -98,14 +203,32 @@ func BenchmarkTranscript(b *testing.B) {
 	for i := range 2000 {
 		fmt.Fprintf(&lines, "a line of the output, number %d\n", i)
 	}
-	for _, c := range []struct{ name, text string }{
-		{"lines", lines.String()}, {"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000)},
+	secrets := newRedactor([]string{"sk-0123456789abcdef", "correct horse battery", "ghp_ABCDEFGHIJKLMNOP"}, nil)
+	patterns := newRedactor(nil, []*regexp.Regexp{regexp.MustCompile(`sk-[A-Za-z0-9]{16,}`), regexp.MustCompile(`(?i)password=\S+`)})
+	for _, c := range []struct {
+		name   string
+		text   string
+		pieces int // bytes
+		redact *redactor
+	}{
+		{"lines", lines.String(), 64 << 10, newRedactor(nil, nil)},
+		{"each-line", lines.String(), 32, newRedactor(nil, nil)},
+		{"one-line", strings.Repeat("0123456789abcdef", 4096), 64 << 10, newRedactor(nil, nil)},
+		{"accents", strings.Repeat("Ångström, größer, déjà vu, 漢字\n", 2000), 64 << 10, newRedactor(nil, nil)},
+		{"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000), 64 << 10, newRedactor(nil, nil)},
+		{"secrets", lines.String(), 64 << 10, secrets},
+		{"secrets-each-line", lines.String(), 32, secrets},
+		{"patterns", lines.String(), 64 << 10, patterns},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(c.text)))
-			tr := newTranscript(newRedactor(nil, nil))
+			tr := newTranscript(c.redact)
 			for b.Loop() {
-				tr.write(false, c.text)
+				for rest := c.text; rest != ""; {
+					piece := cut(rest, c.pieces)
+					tr.write(false, piece)
+					rest = rest[len(piece):]
+				}
 			}
 		})
 	}

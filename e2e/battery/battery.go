@@ -73,7 +73,7 @@ var groups = []struct {
 	{"lifetime", slices.Concat(lifetime, lifetimeAsking)},
 	{"control", control},
 	{"paths", paths},
-	{"output", output},
+	{"output", slices.Concat(output, outputSecrets)},
 	{"network", network},
 	{"sessions", slices.Concat(crossSession, sessionShared)},
 }
