@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"strconv"
 	"time"
 
@@ -27,7 +28,26 @@ func (l legacy) base() string          { return l.dir }
 func (l legacy) controllers() []string { return l.names }
 func (legacy) prepare(string) error    { return nil }
 
-func (legacy) setMemory(dir string, bytes int64) error {
+// socketMemory is the part of the memory limit that the buffers of internet sockets may take beside it: this version
+// counts them apart, and only once they have a limit.
+const socketMemory = 4
+
+func (l legacy) setMemory(dir string, bytes int64) error {
+	if err := l.setMemoryOfProcesses(dir, bytes); err != nil {
+		return err
+	}
+	sockets := bytes / socketMemory
+	if bytes <= 0 {
+		sockets = math.MaxInt64 &^ 0xfff // no limit, and counted nevertheless
+	}
+	err := writeControl(dir, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(sockets, 10))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EBUSY) {
+		return nil // a kernel that does not count them, or more is in use, of which nothing is added
+	}
+	return err
+}
+
+func (legacy) setMemoryOfProcesses(dir string, bytes int64) error {
 	if bytes <= 0 {
 		bytes = -1
 	}
@@ -75,8 +95,12 @@ func (legacy) memory(dir string) (used, peak int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	sockets, err := readNumber(dir, "memory.kmem.tcp.usage_in_bytes")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
 	peak, err = readNumber(dir, "memory.max_usage_in_bytes")
-	return max(0, usage-stat["total_inactive_file"]), peak, err
+	return max(0, usage-stat["total_inactive_file"]) + sockets, peak, err
 }
 
 func (legacy) peak(dir string) (int64, error) { return readNumber(dir, "memory.max_usage_in_bytes") }
