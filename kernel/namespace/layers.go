@@ -32,7 +32,7 @@ func (s *Sandbox) Layers() []string {
 	}
 	if l := s.limits.MemoryBytes; l > 0 {
 		limit("memory", memoryController, mebibytes(l), "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
-			"all together watched, "+mebibytes(l))
+			"all together watched, "+mebibytes(l)+", may overshoot; unmapped parts of shared memory are not seen")
 	}
 	if l := s.limits.PIDs; l > 0 {
 		_, words := isolation.Processes(l)
