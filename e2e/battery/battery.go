@@ -69,7 +69,7 @@ var groups = []struct {
 	{"sockets", sockets},
 	{"files", files},
 	{"process", processState},
-	{"exhaustion", exhaustion},
+	{"exhaustion", slices.Concat(exhaustion, exhaustionMemory)},
 	{"lifetime", lifetime},
 	{"control", control},
 	{"paths", paths},
