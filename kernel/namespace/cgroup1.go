@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -28,21 +30,32 @@ func (l legacy) base() string          { return l.dir }
 func (l legacy) controllers() []string { return l.names }
 func (legacy) prepare(string) error    { return nil }
 
-// socketMemory is the part of the memory limit that the buffers of internet sockets may take beside it: this version
-// counts them apart, and only once they have a limit.
-const socketMemory = 4
+// socketShare is the part of the memory limit that the buffers of internet sockets may take beside it, one in so many: this
+// version counts them apart, and only once they have a limit.
+const socketShare = 4
+
+const socketLimit = "memory.kmem.tcp.limit_in_bytes"
+
+// holdsSockets reports whether a group is of this version, and its kernel counts sockets.
+func holdsSockets(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, socketLimit))
+	return err == nil
+}
 
 func (l legacy) setMemory(dir string, bytes int64) error {
 	if err := l.setMemoryOfProcesses(dir, bytes); err != nil {
 		return err
 	}
-	sockets := bytes / socketMemory
+	sockets := bytes / socketShare
 	if bytes <= 0 {
 		sockets = math.MaxInt64 &^ 0xfff // no limit, and counted nevertheless
 	}
-	err := writeControl(dir, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(sockets, 10))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EBUSY) {
-		return nil // a kernel that does not count them, or more is in use, of which nothing is added
+	err := writeControl(dir, socketLimit, strconv.FormatInt(sockets, 10))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a kernel that does not count them
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("more than %d bytes are in use by sockets: %w", sockets, err)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // data in them. A pipe has two descriptors, and room for two pages once its user has many.
 const (
 	manyDescriptors = 256
-	manySockets     = 16 // in a network namespace: of TCP, whose buffers are the largest, they hold some 80 MiB
+	manySockets     = 16 // in a network namespace: of TCP, whose buffers are the largest, they hold some 80 MiB by default
 	descriptorBytes = 4 << 10
 )
 

@@ -176,10 +176,11 @@ func (n *nameless) lookInto(pid int, name string) error {
 
 // peek visits what a socket would hand over, and leaves it there.
 func (n *nameless) peek(socket, depth int) {
-	if depth > maxNesting || unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0) != nil {
+	before, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF)
+	if depth > maxNesting || err != nil || unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0) != nil {
 		return
 	}
-	defer unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF, -1)
+	defer unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF, before)
 	data, rights := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(maxRights*4))
 	for range maxMessages {
 		_, size, _, _, err := unix.Recvmsg(socket, data, rights, unix.MSG_PEEK|unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
