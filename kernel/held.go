@@ -47,7 +47,7 @@ func DiskLayer(hold DiskHold, limits Limits, imageFiles int64) string {
 		return fmt.Sprintf("disk: loop image, %s and %d files; RLIMIT_FSIZE for each file", size, imageFiles)
 	}
 	return fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %d MiB or what is written in 1 s (4 s by what runs "+
-		"on after a cell); RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
+		"on after a cell), files that are only mapped may be missed; RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
 }
 
 // refused is the limit behind ENOSPC, or nil: where a large piece was refused, the workspace has room for smaller ones.

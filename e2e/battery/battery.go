@@ -69,7 +69,7 @@ var groups = []struct {
 	{"sockets", slices.Concat(sockets, socketOptions)},
 	{"files", slices.Concat(files, fileFigures)},
 	{"process", processState},
-	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts, exhaustionBudgets)},
+	{"exhaustion", slices.Concat(exhaustion, exhaustionCounts, exhaustionBudgets, exhaustionMemory)},
 	{"lifetime", slices.Concat(lifetime, lifetimeAsking)},
 	{"control", control},
 	{"paths", paths},

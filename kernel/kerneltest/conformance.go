@@ -71,6 +71,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"usage is that of what runs inside", usageIsReal},
 		{"writing can be stopped and go on", writingStops},
 		{"what is deleted and open is counted, and the largest process killed", watchedIsSeen},
+		{"what is deleted and on its way or mapped is counted, and stays there", namelessIsSeen},
 
 		{"the runner answers on its control stream", runnerAnswers},
 		{"the runner has no descriptors but the standard ones and control", runnerDescriptors},

@@ -285,6 +285,62 @@ for _ in range(2):
 	}
 }
 
+func namelessIsSeen(t *testing.T, r *rig) {
+	s, spec := r.sealedSpec(t)
+	w := watchedSandbox(t, s)
+	var at syscall.Stat_t
+	if err := syscall.Fstat(int(spec.Workspace.Fd()), &at); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, s, r.pythonCommand(`
+import ctypes, os, signal, socket
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+def hold(name):
+    f = os.open(name, os.O_CREAT | os.O_RDWR)
+    os.write(f, bytes(4 << 20))
+    os.fsync(f)
+    os.unlink(name)
+    return f
+def step(word):
+    print(word, flush=True)
+    signal.sigwait([signal.SIGUSR1])
+a, b = socket.socketpair()
+c, d = socket.socketpair()
+file = hold("sent")
+socket.send_fds(a, [b"before"], [])
+socket.send_fds(a, [b"x"], [file])
+os.close(file)
+socket.send_fds(c, [b"y"], [b.fileno()])  # a socket that holds it is on its way as well
+b.close()
+step("sent")
+b = socket.socket(fileno=socket.recv_fds(d, 1, 1)[1][0])
+assert b.recv(6) == b"before" and socket.recv_fds(b, 1, 1)[0] == b"x"  # nothing was taken away
+a.close(), b.close()
+for n in os.listdir("/proc/self/fd"):
+    if int(n) > 2 and os.path.exists("/proc/self/fd/" + n) and os.fstat(int(n)).st_nlink == 0: os.close(int(n))
+file = hold("mapped")
+step("open")
+libc = ctypes.CDLL(None)
+libc.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
+os.close(file)
+step("mapped")
+`))
+	out := output(t, p)
+	for _, how := range []string{"sent", "open", "mapped"} {
+		if line := out.next(); line != how {
+			t.Fatalf("%q, not %s", line, how)
+		}
+		bytes, inodes, err := w.Unlinked(t.Context(), uint64(at.Dev))
+		if err != nil || bytes < 4*mib || bytes > 5*mib || inodes != 1 {
+			t.Errorf("deleted and %s are %d bytes of %d files, %v", how, bytes, inodes, err)
+		}
+		if err := p.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait(t, p)
+}
+
 func watchedIsSeen(t *testing.T, r *rig) {
 	s, spec := r.sealedSpec(t)
 	w := watchedSandbox(t, s)

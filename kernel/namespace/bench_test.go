@@ -176,3 +176,38 @@ func closeStreams(p kernel.Process) {
 		p.Control().Close()
 	}
 }
+
+// BenchmarkUsage measures one look at what a session takes, idle and with twenty processes.
+func BenchmarkUsage(b *testing.B) {
+	dir := stateDir(b)
+	backend, env := warm(b, dir)
+	for _, children := range []int{0, 20} {
+		b.Run(fmt.Sprint(children, " children"), func(b *testing.B) {
+			s, err := backend.Create(b.Context(), env, false)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			if err := s.Seal(b.Context(), newSpec(b, dir)); err != nil {
+				b.Fatal(err)
+			}
+			p, err := s.Start(b.Context(), kernel.Command{Args: []string{env.Python, "-c", fmt.Sprintf(`
+import os, time
+for _ in range(%d):
+    if not os.fork(): time.sleep(1000)
+print("up", flush=True)
+time.sleep(1000)`, children)}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer closeStreams(p)
+			bufio.NewScanner(p.Stdout()).Scan()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Usage(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -27,7 +30,37 @@ func (l legacy) base() string          { return l.dir }
 func (l legacy) controllers() []string { return l.names }
 func (legacy) prepare(string) error    { return nil }
 
-func (legacy) setMemory(dir string, bytes int64) error {
+// socketShare is the part of the memory limit that the buffers of internet sockets may take beside it, one in so many: this
+// version counts them apart, and only once they have a limit.
+const socketShare = 4
+
+const socketLimit = "memory.kmem.tcp.limit_in_bytes"
+
+// holdsSockets reports whether a group is of this version, and its kernel counts sockets.
+func holdsSockets(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, socketLimit))
+	return err == nil
+}
+
+func (l legacy) setMemory(dir string, bytes int64) error {
+	if err := l.setMemoryOfProcesses(dir, bytes); err != nil {
+		return err
+	}
+	sockets := bytes / socketShare
+	if bytes <= 0 {
+		sockets = math.MaxInt64 &^ 0xfff // no limit, and counted nevertheless
+	}
+	err := writeControl(dir, socketLimit, strconv.FormatInt(sockets, 10))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // a kernel that does not count them
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("more than %d bytes are in use by sockets: %w", sockets, err)
+	}
+	return err
+}
+
+func (legacy) setMemoryOfProcesses(dir string, bytes int64) error {
 	if bytes <= 0 {
 		bytes = -1
 	}
@@ -75,8 +108,12 @@ func (legacy) memory(dir string) (used, peak int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
+	sockets, err := readNumber(dir, "memory.kmem.tcp.usage_in_bytes")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
 	peak, err = readNumber(dir, "memory.max_usage_in_bytes")
-	return max(0, usage-stat["total_inactive_file"]), peak, err
+	return max(0, usage-stat["total_inactive_file"]) + sockets, peak, err
 }
 
 func (legacy) peak(dir string) (int64, error) { return readNumber(dir, "memory.max_usage_in_bytes") }

@@ -28,7 +28,8 @@ type confinement struct {
 	filters int            // that the server itself runs under, and so everything it starts
 	request confinementRequest
 	fence   string // what Landlock is for
-	final   string // the filter of limits as pid 1 takes it
+	final   string // the filter of limits as pid 1 takes it, and
+	unheld  string // the one where no control group bounds memory
 	// landlock is the version, or 0 with the reason why sandboxes do without.
 	landlock   int
 	noLandlock error
@@ -48,6 +49,7 @@ func findConfinement(isolation Isolation) (confinement, error) {
 	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes()),
 		Modes: base64.StdEncoding.EncodeToString(isolation.Modes().Bytes())}
 	c.final = base64.StdEncoding.EncodeToString(c.limits.Bytes())
+	c.unheld = base64.StdEncoding.EncodeToString(seccomp.UnheldMemory().Bytes())
 	return c, nil
 }
 

@@ -207,7 +207,7 @@ func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
 	if !expected || p.status["Uid"] != keeper.status["Uid"] {
 		return 0, fmt.Errorf("process %d is not what the fork server makes", pid)
 	}
-	return p.memory, nil
+	return p.memory(), nil
 }
 
 // end lets the fork server finish what it was asked and waits until it is gone. What it made stays.

@@ -31,8 +31,12 @@ func (s *Sandbox) Layers() []string {
 		}
 	}
 	if l := s.limits.MemoryBytes; l > 0 {
-		limit("memory", memoryController, mebibytes(l), "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
-			"all together watched, "+mebibytes(l))
+		value := mebibytes(l)
+		if h, dir := s.group.holder(memoryController); h != nil && holdsSockets(dir) {
+			value += ", and " + mebibytes(l/socketShare) + " of buffers of internet sockets"
+		}
+		limit("memory", memoryController, value, "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
+			"all together watched, "+mebibytes(l)+", may overshoot; unmapped parts of shared memory are not seen")
 	}
 	if l := s.limits.PIDs; l > 0 {
 		_, words := isolation.Processes(l)

@@ -37,6 +37,9 @@ func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 		Tmp:      l.TmpBytes,
 		Final:    s.backend.confinement.final,
 	}
+	if s.MemoryUnheld() {
+		limits.Final = s.backend.confinement.unheld
+	}
 	if s.stopped() {
 		limits.FileSize = 1 // 0 is no limit here
 	}

@@ -24,7 +24,8 @@ type process struct {
 	reaped     time.Duration // CPU time of the children it waited for
 	insidePID  int
 	threads    int64
-	memory     int64 // not backed by files
+	private    int64 // memory that is backed by no file, with the tables of its pages
+	shared     int64 // pages of tmpfs and of memory in common that it has mapped
 	peakMemory int64
 	status     map[string]string
 }
@@ -45,7 +46,8 @@ func readProcess(pid int) (process, error) {
 		p.status[name] = strings.TrimSpace(value)
 	}
 	p.name = p.status["Name"]
-	p.memory = p.bytes("RssAnon") + p.bytes("RssShmem")
+	p.private = p.bytes("RssAnon") + p.bytes("VmPTE")
+	p.shared = p.bytes("RssShmem")
 	p.peakMemory = p.bytes("VmHWM")
 	p.threads, _ = strconv.ParseInt(p.status["Threads"], 10, 64)
 	if pids := strings.Fields(p.status["NSpid"]); len(pids) > 0 {
@@ -76,6 +78,9 @@ func readStat(pid int) (process, error) {
 		reaped:    time.Duration(number(16)+number(17)) * clockTick,
 	}, nil
 }
+
+// memory is what the process alone has mapped.
+func (p process) memory() int64 { return p.private + p.shared }
 
 // bytes is a field of /proc/PID/status that is given in kB.
 func (p process) bytes(field string) int64 {

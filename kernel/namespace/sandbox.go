@@ -57,6 +57,10 @@ type Sandbox struct {
 	ended  chan struct{} // closed when in addition all that pid 1 said is handled
 	close  func() error  // once
 
+	large   largeFiles
+	listing sync.Mutex  // guards sockets, also while it is made
+	sockets *socketList // nil until the sandbox has many descriptors
+
 	mu            sync.Mutex // guards what follows
 	closing       bool
 	sealing       bool // Seal was called
@@ -365,6 +369,7 @@ func (s *Sandbox) destroy() error {
 	<-s.ended
 	s.conn.Close()
 	s.task.close()
+	s.closeSocketList()
 	defer s.backend.forget(s)
 	if err := errors.Join(s.endLeftovers(), s.group.remove(), s.removeScratch()); err != nil {
 		return fmt.Errorf("close sandbox: %w", err)

@@ -18,8 +18,9 @@ var (
 )
 
 // Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
-// the limit does. Without a control group the memory is the sum over the processes of what is backed by no file, and
-// the peak that of the largest process; what pid 1 and the runner have in common with a fork server is left out.
+// the limit does. Without a control group the memory is the sum over the processes of what is backed by no file on a disk,
+// with files in memory and the data in sockets and pipes, and the peak that of the largest process; what pid 1 and the
+// runner have in common with a fork server is left out.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
 	if err != nil {
@@ -41,7 +42,9 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	s.mu.Lock()
 	shared, runner := s.shared, s.runner
 	s.mu.Unlock()
+	unheld := s.MemoryUnheld()
 	var usage kernel.Usage
+	var t tally
 	for _, pid := range pids {
 		p, err := readProcess(pid)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +58,9 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 		if pid == s.handle.PID || p.insidePID == runner {
 			inherited = shared
 		}
-		usage.MemoryBytes += max(0, p.memory-inherited)
+		if unheld {
+			t.add(pid, p, inherited)
+		}
 		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.peakMemory-inherited)
 		if pid != s.handle.PID {
 			usage.PIDs += p.threads
@@ -63,10 +68,9 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 		}
 	}
 	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
-	used, peak, err := s.group.memory()
-	if err == nil {
-		usage.MemoryBytes, usage.PeakMemoryBytes = used, peak
-	} else if !errors.Is(err, errNotHeld) {
+	if unheld {
+		usage.MemoryBytes = s.total(t, pids)
+	} else if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.memory(); err != nil {
 		return kernel.Usage{}, err
 	}
 	cpu, err := s.group.cpu()

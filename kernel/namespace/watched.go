@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,45 +75,8 @@ func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 // MemoryUnheld reports whether no control group bounds the memory of all processes together.
 func (s *Sandbox) MemoryUnheld() bool { return !s.group.holds(memoryController) }
 
-// Unlinked is what regular files of that device take that are open inside and have no name any more.
-func (s *Sandbox) Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error) {
-	pids, err := s.pids()
-	if err != nil {
-		return 0, 0, err
-	}
-	if s.asksPID1() {
-		pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == s.handle.PID })
-		r, err := s.call(ctx, "unlinked", unlinkedRequest{PIDs: append([]int{}, pids...), Device: device})
-		if err == nil && r.Hidden > 0 {
-			err = fmt.Errorf("%d processes cannot be looked into", r.Hidden)
-		}
-		return r.Bytes, r.Inodes, err
-	}
-	seen := map[uint64]bool{}
-	var hidden error
-	for _, pid := range pids {
-		if err := ctx.Err(); err != nil {
-			return 0, 0, err
-		}
-		if pid == s.handle.PID {
-			continue
-		}
-		err := openFiles(pid, func(st *unix.Stat_t) {
-			if st.Nlink == 0 && uint64(st.Dev) == device && st.Mode&unix.S_IFMT == unix.S_IFREG && !seen[st.Ino] {
-				seen[st.Ino] = true
-				bytes += st.Blocks * 512
-				inodes++
-			}
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			hidden = err
-		}
-	}
-	return bytes, inodes, hidden
-}
-
 // openFiles visits what a process has open.
-func openFiles(pid int, visit func(*unix.Stat_t)) error {
+func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		return gone(err)
@@ -128,7 +89,7 @@ func openFiles(pid int, visit func(*unix.Stat_t)) error {
 	var st unix.Stat_t
 	for _, name := range names {
 		if unix.Fstatat(int(dir.Fd()), name, &st, 0) == nil {
-			visit(&st)
+			visit(name, &st)
 		}
 	}
 	return nil
@@ -145,22 +106,23 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	runner, shared := s.runner, s.shared
 	s.mu.Unlock()
 	var largest process
-	victim, total := 0, int64(0)
+	victim := 0
+	var t tally
 	for _, pid := range pids {
 		p, err := readProcess(pid)
 		if err != nil {
 			continue
 		}
 		if pid == s.handle.PID || p.insidePID == runner {
-			total += max(0, p.memory-shared)
+			t.add(pid, p, shared)
 			continue
 		}
-		total += p.memory
-		if victim == 0 || p.memory > largest.memory {
+		t.add(pid, p, 0)
+		if victim == 0 || p.memory() > largest.memory() {
 			victim, largest = pid, p
 		}
 	}
-	if total <= limit {
+	if s.total(t, pids) <= limit {
 		return "", false, nil
 	}
 	if victim == 0 {

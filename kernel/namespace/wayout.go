@@ -26,9 +26,9 @@ const (
 	socksPort = 1080
 )
 
-// makeExit starts what makes the way out, from outside of the sandbox: Go has threads, which may not join a user
-// namespace.
-const makeExit = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
+// runOutside starts what works in a sandbox's network namespace from outside of the sandbox: Go has threads, which may not
+// join a user namespace.
+const runOutside = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
 	"from talaria_init.device import main\nmain(*sys.argv[1:])"
 
 // MakeExit makes a network device inside, or proxies where the system has no devices. No process of the session has a
@@ -45,40 +45,8 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err er
 	if !s.backend.isolation.Contained() {
 		return exit, fmt.Errorf("tier %s has none: its network is the machine's", s.backend.isolation.Tier())
 	}
-	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.handle.PID))
-	if err != nil {
-		return exit, err
-	}
-	defer namespace.Close()
-	select {
-	case <-s.reaped: // so that the pid may be another's
-		return exit, s.lost()
-	default:
-	}
-	host, inside, err := socketPair()
-	if err != nil {
-		return exit, err
-	}
-	defer host.Close()
-	defer inside.Close()
-	var words tail
-	cmd := exec.CommandContext(ctx, s.env.Python, "-I", "-S", "-c", makeExit, network.Device.String(),
-		network.Device6.String(), strconv.Itoa(network.MTU), strconv.Itoa(proxyPort), strconv.Itoa(socksPort))
-	cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
-	cmd.Dir, cmd.Stderr = "/", &words
-	cmd.ExtraFiles = []*os.File{inside, namespace}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		return exit, err
-	}
-	inside.Close()
-	packet, rights := make([]byte, maxReply), make([]byte, unix.CmsgSpace(2*4))
-	n, nrights, _, _, err := host.ReadMsgUnix(packet, rights)
-	ended := cmd.Wait()
-	if n == 0 || err != nil {
-		return exit, fmt.Errorf("it ended without an answer: %w: %s", errors.Join(err, ended), strings.TrimSpace(words.String()))
-	}
-	files, err := descriptors(rights[:nrights])
+	r, files, err := s.outside(ctx, "exit", network.Device.String(), network.Device6.String(),
+		strconv.Itoa(network.MTU), strconv.Itoa(proxyPort), strconv.Itoa(socksPort))
 	if err != nil {
 		return exit, err
 	}
@@ -87,13 +55,7 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err er
 			closeAll(files)
 		}
 	}()
-	var r reply
-	if err := json.Unmarshal(packet[:n], &r); err != nil {
-		return exit, err
-	}
 	switch {
-	case r.Op == "failed":
-		return exit, &stepError{message: r.Error, step: r.Step, errno: syscall.Errno(r.Errno)}
 	case r.Op == "device" && len(files) == 1:
 		return kernel.NetworkExit{Device: files[0]}, nil
 	case r.Op == "proxy" && len(files) == 2:
@@ -103,6 +65,54 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err er
 		}, nil
 	}
 	return exit, fmt.Errorf("its answer %q with %d descriptors is none", r.Op, len(files))
+}
+
+// outside runs a step of device.py in a process outside of the sandbox that joins its network namespace, and returns
+// what it says and the descriptors that it made. These are the caller's.
+func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files []*os.File, err error) {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.handle.PID))
+	if err != nil {
+		return r, nil, err
+	}
+	defer namespace.Close()
+	select {
+	case <-s.reaped: // so that the pid may be another's
+		return r, nil, s.lost()
+	default:
+	}
+	host, inside, err := socketPair()
+	if err != nil {
+		return r, nil, err
+	}
+	defer host.Close()
+	defer inside.Close()
+	var words tail
+	cmd := exec.CommandContext(ctx, s.env.Python, append([]string{"-I", "-S", "-c", runOutside}, args...)...)
+	cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
+	cmd.Dir, cmd.Stderr = "/", &words
+	cmd.ExtraFiles = []*os.File{inside, namespace}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return r, nil, err
+	}
+	inside.Close()
+	packet, rights := make([]byte, maxReply), make([]byte, unix.CmsgSpace(2*4))
+	n, nrights, _, _, err := host.ReadMsgUnix(packet, rights)
+	ended := cmd.Wait()
+	if n == 0 || err != nil {
+		return r, nil, fmt.Errorf("it ended without an answer: %w: %s", errors.Join(err, ended), strings.TrimSpace(words.String()))
+	}
+	if files, err = receivedFiles(rights[:nrights]); err != nil {
+		return r, nil, err
+	}
+	if err := json.Unmarshal(packet[:n], &r); err != nil {
+		closeAll(files)
+		return r, nil, err
+	}
+	if r.Op == "failed" {
+		return r, nil, &stepError{message: r.Error, step: r.Step, errno: syscall.Errno(r.Errno)}
+	}
+	return r, files, nil
 }
 
 // proxyVariables are what programs look at for proxies.
@@ -117,7 +127,7 @@ func proxyVariables(http, socks string) map[string]string {
 	return env
 }
 
-func descriptors(rights []byte) (files []*os.File, err error) {
+func receivedFiles(rights []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return nil, err

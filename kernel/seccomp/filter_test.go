@@ -277,3 +277,17 @@ func TestLongProgramsAreRight(t *testing.T) {
 		}
 	}
 }
+
+func TestUnheldMemoryIsMappedOrNotThere(t *testing.T) {
+	for _, c := range []call{
+		{"mmap", unix.SYS_MMAP, nil, allow},
+		{"memfd_create", unix.SYS_MEMFD_CREATE, nil, fails(unix.ENOSYS)},
+		{"shmget", unix.SYS_SHMGET, nil, fails(unix.ENOSYS)},
+		{"semget", unix.SYS_SEMGET, nil, fails(unix.ENOSYS)},
+		{"msgget", unix.SYS_MSGGET, nil, fails(unix.ENOSYS)},
+		{"setrlimit", unix.SYS_SETRLIMIT, []uint64{0, 1}, fails(unix.EPERM)},
+	} {
+		c.check(t, seccomp.UnheldMemory())
+	}
+	call{"memfd_create", unix.SYS_MEMFD_CREATE, nil, allow}.check(t, seccomp.FinalLimits())
+}

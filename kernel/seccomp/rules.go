@@ -131,12 +131,3 @@ func socket() verdict {
 		do(give, allow),
 	}, protocols...)
 }
-
-// FinalLimits is the filter, beside that of Calls, for processes whose resource limits are to be changed only from
-// outside. They can be read.
-func FinalLimits() Filter {
-	return newFilter(map[uint32]verdict{
-		unix.SYS_SETRLIMIT: just(fail(unix.EPERM)),
-		unix.SYS_PRLIMIT64: null(2, allow, fail(unix.EPERM)),
-	})
-}

@@ -15,3 +15,6 @@ func ModeCalls() Filter { return Filter{} }
 
 // FinalLimits is no filter.
 func FinalLimits() Filter { return Filter{} }
+
+// UnheldMemory is no filter.
+func UnheldMemory() Filter { return Filter{} }

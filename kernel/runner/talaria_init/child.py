@@ -22,6 +22,8 @@ from .limits import Limits
 from .step import StepError
 from .wire import Channel
 
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 64 << 10  # that a pipe has room for unless it is given more
 _TIOCSCTTY = 0x540E
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
 _START_OVER = "import sys; sys.path.insert(0, {!r}); from talaria_init.child import start_over; start_over()()"
@@ -173,9 +175,14 @@ def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
 
 
 def _replace(environment: dict[str, str], control: int) -> NoReturn:
-    with open(os.dup2(os.memfd_create("environment"), control - 1), "wb", closefd=False) as f:
-        marshal.dump((environment, interpreter.engine, tier.current.name, places.all()), f)
-    os.lseek(control - 1, 0, os.SEEK_SET)
+    said = marshal.dumps((environment, interpreter.engine, tier.current.name, places.all()))
+    read, write = os.pipe()
+    if len(said) > _PIPE_BYTES:
+        fcntl.fcntl(write, _F_SETPIPE_SZ, len(said))
+    os.set_blocking(write, False)
+    if os.write(write, said) < len(said):
+        raise OSError(errno.E2BIG, "the environment variables are too long")
+    os.dup2(read, control - 1)
     os.closerange(3, control - 1)
     os.set_inheritable(control, True)
     os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", _START_OVER.format(places.library)], VARIABLES)

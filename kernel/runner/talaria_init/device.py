@@ -23,6 +23,7 @@ _TUN = "/dev/net/tun"
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _IFF_UP = 1
+_NETLINK_SOCK_DIAG = 4
 _NS_GET_USERNS = 0xB701
 _SIOCADDRT, _SIOCGIFINDEX, _SIOCSIFADDR, _SIOCSIFFLAGS = 0x890B, 0x8933, 0x8916, 0x8914
 _SIOCSIFNETMASK, _SIOCSIFMTU = 0x891C, 0x8922
@@ -35,28 +36,43 @@ _IN6_IFREQ = struct.Struct("=16sIi")
 _IN6_RTMSG = struct.Struct("@16s16s16sIHHI4xLIi")
 
 
-def main(address: str, address6: str, mtu: str, http: str, socks: str) -> None:
-    """Joins the namespace on NAMESPACE, makes the way out, and sends its descriptors on CHANNEL."""
+def main(what: str, *arguments: str) -> None:
+    """Joins the namespace on NAMESPACE, makes the way out or a socket that lists its sockets, and sends the descriptors on
+    CHANNEL."""
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     try:
         with step("join network namespace"):
             _join(NAMESPACE)
-        try:
-            tun = os.open(_TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as e:
-            if e.errno not in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EACCES, errno.EPERM):
-                raise StepError("network device", e) from e
-            with step("listen in network namespace"):
-                fds = [_listen(int(port)) for port in (http, socks)]
-            _send(channel, encode(op="proxy", id=0, error=f"{_TUN}: {e.strerror}"), fds)
-            return
-        with step("network device"):
-            fcntl.ioctl(tun, _TUNSETIFF, _IFREQ_FLAGS.pack(NAME, _IFF_TUN | _IFF_NO_PI))
-            _configure(address, int(mtu))
-            _configure6(address6)
-        _send(channel, encode(op="device", id=0), [tun])
+        if what == "sockets":
+            _list_sockets(channel)
+        else:
+            _make_exit(channel, *arguments)
     except StepError as e:
         channel.send(encode(op="failed", id=0, error=str(e), step=e.step, errno=e.errno))
+
+
+def _list_sockets(channel: _socket.socket) -> None:
+    with step("list sockets"):
+        kind = _socket.SOCK_RAW | _socket.SOCK_CLOEXEC
+        listing = _socket.socket(_socket.AF_NETLINK, kind, _NETLINK_SOCK_DIAG)
+    _send(channel, encode(op="sockets", id=0), [listing.fileno()])
+
+
+def _make_exit(channel: _socket.socket, address: str, address6: str, mtu: str, http: str, socks: str) -> None:
+    try:
+        tun = os.open(_TUN, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as e:
+        if e.errno not in (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.EACCES, errno.EPERM):
+            raise StepError("network device", e) from e
+        with step("listen in network namespace"):
+            fds = [_listen(int(port)) for port in (http, socks)]
+        _send(channel, encode(op="proxy", id=0, error=f"{_TUN}: {e.strerror}"), fds)
+        return
+    with step("network device"):
+        fcntl.ioctl(tun, _TUNSETIFF, _IFREQ_FLAGS.pack(NAME, _IFF_TUN | _IFF_NO_PI))
+        _configure(address, int(mtu))
+        _configure6(address6)
+    _send(channel, encode(op="device", id=0), [tun])
 
 
 def _join(namespace: int) -> None:

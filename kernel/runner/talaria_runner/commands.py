@@ -8,8 +8,10 @@ import os
 import sys
 from _codecs import utf_8_decode
 from _signal import SIGINT, SIGKILL, SIGPIPE, SIGTERM
+from errno import ENOSPC
+from fcntl import fcntl
 from select import poll
-from posix import close, killpg, memfd_create, pipe, posix_spawn, posix_spawnp, read, waitpid, waitstatus_to_exitcode
+from posix import close, killpg, memfd_create, pipe, posix_spawn, posix_spawnp, read, waitpid, waitstatus_to_exitcode, write
 
 from talaria_runner.descriptors import wait_for, write_all
 from talaria_runner.interrupts import Interrupts
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 _GRACE_MS = 2000  # from the interrupt to the next, less friendly signal
 _INTERRUPTED = 130
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # also what a pipe has room for unless it is given more
+_F_SETPIPE_SZ = 1031
 
 
 class Commands:
@@ -188,10 +191,31 @@ def _input(text: str | None) -> int:
     """A descriptor that text is read from, or nothing."""
     if text is None:
         return os.open("/dev/null", os.O_RDONLY)
-    fd = memfd_create("input")
-    write_all(fd, text.encode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        fd = memfd_create("input")
+    except OSError:
+        return _piped(data)  # where memory that no process maps is refused
+    write_all(fd, data)
     os.lseek(fd, 0, 0)
     return fd
+
+
+def _piped(data: bytes) -> int:
+    """A pipe that has all of data in it already."""
+    read_end, write_end = pipe()
+    try:
+        if len(data) > _CHUNK:
+            fcntl(write_end, _F_SETPIPE_SZ, len(data))
+        os.set_blocking(write_end, False)
+        if data and write(write_end, data) < len(data):
+            raise OSError(ENOSPC, "the input of a command is too long")
+    except OSError:
+        close(read_end)
+        raise
+    finally:
+        close(write_end)
+    return read_end
 
 
 def _handle(pid: int) -> int:
