@@ -67,12 +67,6 @@ func (s *Store) RevokeToken(ctx context.Context, id string) error {
 	}})
 }
 
-// DeleteToken makes the token good for nobody.
-func (s *Store) DeleteToken(ctx context.Context, token string) error {
-	hash := sha256.Sum256([]byte(token))
-	return s.Do(ctx, Write{Apply: func(t *Tx) error { return t.exec(`DELETE FROM tokens WHERE hash = ?`, hash[:]) }})
-}
-
 // Owner is whose token it is; ok is false for a token that nobody has.
 func (s *Store) Owner(ctx context.Context, token string) (owner string, first, ok bool) {
 	hash := sha256.Sum256([]byte(token))
