@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"syscall"
 )
 
@@ -13,6 +16,24 @@ const (
 
 // maxWaiting is how many connections may wait that nobody needs.
 const maxWaiting = 1000
+
+// unsentBytes is how much of an answer the operating system takes in before it is on its way. Without it a slow client
+// would look for a minute as if it took nothing, while it empties a buffer of megabytes.
+const unsentBytes = 256 << 10
+
+const tcpNotsentLowat = 25 // TCP_NOTSENT_LOWAT of tcp(7), which package syscall lacks
+
+// listen listens for clients. What they connect inherits the options of the listener.
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	options := net.ListenConfig{Control: func(_, _ string, socket syscall.RawConn) error {
+		var failed error
+		err := socket.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpNotsentLowat, unsentBytes)
+		})
+		return errors.Join(err, failed)
+	}}
+	return options.Listen(ctx, "tcp", addr)
+}
 
 // connections are how many connections may wait without an authenticated request, and how many requests one owner may
 // have under way: few enough that the process keeps descriptors for everything else.

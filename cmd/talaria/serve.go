@@ -84,7 +84,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.Addr) // before a host is started that would stay
+	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w; pick another with --addr", c.Addr, err)
 	}
