@@ -76,6 +76,7 @@ var groups = []struct {
 	{"output", output},
 	{"network", network},
 	{"sessions", crossSession},
+	{"outside", clients},
 }
 
 // Checks are all checks, group by group. The slice is the caller's.
