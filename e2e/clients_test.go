@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func (s *Server) connect(t *testing.T, text string) net.Conn {
 func TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers(t *testing.T) {
 	s := prepare(t, options{})
 	const files = 400
-	wrapper := s.temp + "/few-files"
+	wrapper := filepath.Join(filepath.Dir(s.StateDir), "few-files")
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %q \"$@\"\n", files, binary)
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
