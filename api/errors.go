@@ -45,6 +45,7 @@ const (
 	CodeLimitExceeded      Code = "limit_exceeded"
 	CodeQueueFull          Code = "queue_full"
 	CodeSessionLimit       Code = "session_limit"
+	CodeTooManyRequests    Code = "too_many_requests"
 	CodeInternal           Code = "internal_error"
 	CodeNotImplemented     Code = "not_implemented"
 	CodeKernelStart        Code = "kernel_start_failed"
@@ -90,6 +91,7 @@ var statuses = map[Code]int{
 	CodeLimitExceeded:      http.StatusUnprocessableEntity,
 	CodeQueueFull:          http.StatusTooManyRequests,
 	CodeSessionLimit:       http.StatusTooManyRequests,
+	CodeTooManyRequests:    http.StatusTooManyRequests,
 	CodeInternal:           http.StatusInternalServerError,
 	CodeNotImplemented:     http.StatusNotImplemented,
 	CodeKernelStart:        http.StatusServiceUnavailable,

@@ -266,11 +266,14 @@ func (s *Server) launch(t *testing.T) {
 			<-exited
 			t.Fatalf("the server ended before it was ready: %v", s.cmd.ProcessState)
 		}
-		base, token, ok := strings.Cut(url, "/?token=")
-		if !ok {
-			t.Fatalf("the server printed %q, not a URL with a token", url)
+		base, token, fresh := strings.Cut(url, "/?token=")
+		if fresh == (s.Token != "") {
+			t.Fatalf("the server printed %q: the token belongs to the first start, and to no other", url)
 		}
-		s.URL, s.Token = base, token
+		s.URL = strings.TrimSuffix(base, "/")
+		if fresh {
+			s.Token = token
+		}
 	case <-time.After(startup):
 		s.Kill9()
 		t.Fatal("the server is not ready")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -35,11 +36,13 @@ func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	}
 	write.Close()
 	ready := make(chan *client.Client)
+	token := "" // printed by the first start only
 	go func() {
 		defer read.Close()
 		for lines := bufio.NewScanner(read); lines.Scan(); {
 			if url, ok := strings.CutPrefix(lines.Text(), "open "); ok {
-				base, token, _ := strings.Cut(url, "/?token=")
+				base, fresh, _ := strings.Cut(url, "/?token=")
+				token = cmp.Or(fresh, token)
 				ready <- client.New(base, token)
 			}
 		}

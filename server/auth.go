@@ -1,9 +1,12 @@
 package server
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gorilla/websocket"
@@ -11,19 +14,22 @@ import (
 	"talaria/api"
 )
 
-// The cookies of an owner, and of who came with a share's link.
+// The cookies of an owner's login, and of who came with a share's link.
 const (
-	cookieName  = "talaria_token"
+	loginCookie = "talaria_login"
 	shareCookie = "talaria_share"
 )
 
-// credential is a token and how it came.
+// credential is what a request came with. At most one of token and login is set.
 type credential struct {
-	token  string
-	cookie bool
-	given  bool
-	share  string // of the share's cookie, which comes beside an owner's or alone
+	token string // from a header or the address: an owner's or a share's
+	login string // from an owner's cookie
+	share string // from a share's cookie, which comes beside an owner's or alone
+	given bool   // something came, be it empty
 }
+
+// cookie reports whether a browser sent the credential by itself.
+func (c credential) cookie() bool { return c.login != "" || c.share != "" }
 
 // credentials finds the token of a request: an Authorization header decides alone where there is one, then ?token=
 // on requests that a browser makes without headers, then the cookie.
@@ -41,37 +47,39 @@ func credentials(r *http.Request, query map[string][]string) credential {
 	if tokens, ok := query["token"]; ok && safeMethod(r.Method) {
 		return credential{token: tokens[0], given: true}
 	}
-	own, share := fromCookie(r, cookieName), fromCookie(r, shareCookie)
-	if own == "" && share == "" {
-		return credential{}
-	}
-	return credential{token: own, share: share, cookie: true, given: true}
+	login, share := fromCookie(r, loginCookie), fromCookie(r, shareCookie)
+	return credential{login: login, share: share, given: login != "" || share != ""}
 }
 
-// fromCookie is the token in a cookie, "" for none.
+// fromCookie is what a cookie holds, "" for none.
 func fromCookie(r *http.Request, name string) string {
 	cookie, err := r.Cookie(name)
 	if err != nil {
 		return ""
 	}
-	token, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	value, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	if err != nil {
 		return ""
 	}
-	return string(token)
+	return string(value)
 }
 
 func safeMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-func (s *Server) setCookie(c *gin.Context, name, token string) {
+// setCookie keeps a value in the browser for as long as a login lasts; "" takes the cookie away.
+func (s *Server) setCookie(c *gin.Context, name, value string) {
+	age := int(LoginTime / time.Second)
+	if value == "" {
+		age = -1
+	}
 	http.SetCookie(c.Writer, &http.Cookie{
 		Name:     name,
-		Value:    base64.RawURLEncoding.EncodeToString([]byte(token)),
+		Value:    base64.RawURLEncoding.EncodeToString([]byte(value)),
 		Path:     "/",
 		HttpOnly: true,
-		Secure:   c.Request.TLS != nil,
+		Secure:   s.secureCookies || c.Request.TLS != nil,
 		SameSite: http.SameSiteStrictMode,
-		MaxAge:   30 * 24 * 3600,
+		MaxAge:   age,
 	})
 }
 
@@ -79,7 +87,9 @@ func (s *Server) setCookie(c *gin.Context, name, token string) {
 // could have been tricked into.
 func (s *Server) authenticate(c *call) error {
 	cred := credentials(c.Request, c.query)
-	if !s.identify(c, cred) {
+	if ok, err := s.identify(c, cred); err != nil {
+		return err
+	} else if !ok {
 		c.Header("WWW-Authenticate", `Bearer realm="talaria"`)
 		if cred.given {
 			return api.Errorf(api.CodeUnauthorized, "the token is not valid; talaria token create makes a new one")
@@ -90,19 +100,46 @@ func (s *Server) authenticate(c *call) error {
 	if upgrade && len(c.Request.Header.Values("Origin")) == 0 {
 		return nil // not a browser
 	}
-	if (upgrade || cred.cookie && !safeMethod(c.Request.Method)) && !s.originAllowed(c.Request) {
+	if (upgrade || cred.cookie() && !safeMethod(c.Request.Method)) && !s.originAllowed(c.Request) {
 		return errOrigin()
 	}
 	return nil
 }
 
-// identify sets who calls: an owner, or a visitor who came with a share's token. Where both cookies are there the
-// owner's counts, unless the request is about the session that somebody else shared.
-func (s *Server) identify(c *call, cred credential) (ok bool) {
-	if cred.token != "" {
-		if c.owner, c.first, ok = s.tokens.Owner(c.ctx(), cred.token); !ok && !cred.cookie {
+// identify sets who calls; ok is false for nobody. Addresses that tried many wrong credentials have to wait before they
+// try another.
+func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
+	if !cred.given {
+		return false, nil
+	}
+	if cred.token == "" { // what is in cookies cannot be guessed
+		return s.recognize(c, cred), nil
+	}
+	from := addressOf(c.Request.RemoteAddr)
+	if wait := s.guesses.wait(from, cred.token); wait > 0 {
+		seconds := int(wait/time.Second) + 1
+		c.Header("Retry-After", strconv.Itoa(seconds))
+		return false, api.Errorf(api.CodeTooManyRequests,
+			"too many wrong tokens came from your address; try again in %d s", seconds)
+	}
+	ok = s.recognize(c, cred)
+	s.guesses.saw(from, cred.token, ok)
+	return ok, nil
+}
+
+// recognize finds the owner, or the visitor who came with a share's token. Where both cookies are there the owner's
+// counts, unless the request is about the session that somebody else shared.
+func (s *Server) recognize(c *call, cred credential) (ok bool) {
+	switch {
+	case cred.token != "":
+		if c.owner, c.first, ok = s.tokens.Owner(c.ctx(), cred.token); !ok {
 			return s.admit(c, cred.token)
 		}
+		c.cred = credential{token: cred.token}
+		return true
+	case cred.login != "":
+		c.owner, c.first, ok = s.tokens.LoginOwner(c.ctx(), cred.login)
+		c.cred = credential{login: cred.login}
 	}
 	if cred.share == "" {
 		return ok
@@ -111,7 +148,7 @@ func (s *Server) identify(c *call, cred credential) (ok bool) {
 	if !shared || ok && (visit.Owner == c.owner || !c.about(visit.Session)) {
 		return ok
 	}
-	c.owner, c.first, c.visit = visit.Owner, false, &visit
+	c.owner, c.first, c.visit, c.cred = visit.Owner, false, &visit, credential{share: cred.share}
 	return true
 }
 
@@ -119,7 +156,20 @@ func (s *Server) identify(c *call, cred credential) (ok bool) {
 func (s *Server) admit(c *call, token string) bool {
 	visit, ok := s.sessions.Visit(c.ctx(), token)
 	if ok {
-		c.owner, c.visit = visit.Owner, &visit
+		c.owner, c.visit, c.cred = visit.Owner, &visit, credential{share: token}
+	}
+	return ok
+}
+
+// good reports whether a credential still is.
+func (s *Server) good(ctx context.Context, cred credential) (ok bool) {
+	switch {
+	case cred.token != "":
+		_, _, ok = s.tokens.Owner(ctx, cred.token)
+	case cred.login != "":
+		_, _, ok = s.tokens.LoginOwner(ctx, cred.login)
+	default:
+		_, ok = s.sessions.Visit(ctx, cred.share)
 	}
 	return ok
 }

@@ -3,9 +3,9 @@ package server
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 
 	"talaria/api"
@@ -13,37 +13,33 @@ import (
 
 // readJSON decodes the body into v. optional tells that an empty body, of any type, is the empty object.
 func readJSON(c *call, v any, optional bool) error {
-	data, err := readBody(c, optional, "application/json")
+	data, release, err := readBody(c, optional, "application/json")
+	defer release()
 	if err != nil || len(data) == 0 {
 		return err
 	}
 	return decodeObject(data, v, "the body")
 }
 
-// readBody is the whole body, which must be of one of the types. It is empty only where that is allowed.
-func readBody(c *call, optional bool, types ...string) ([]byte, error) {
+// readBody is the whole body, which must be of one of the types. It is empty only where that is allowed. release is to
+// be called, in any case, when the body is not needed any more.
+func readBody(c *call, optional bool, types ...string) (data []byte, release func(), err error) {
 	r := c.Request
 	typed := r.Header.Get("Content-Type") != ""
 	if typed && r.ContentLength != 0 && !mediaTypeIs(r, types...) {
-		return nil, errMediaType(types[0])
+		return nil, func() {}, errMediaType(types[0])
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(c.Writer, r.Body, api.MaxBody))
-	if err != nil {
-		return nil, bodyError(err)
+	data, release, err = c.caller.intake.read(c.ctx(), http.MaxBytesReader(c.Writer, r.Body, api.MaxBody))
+	switch {
+	case err != nil:
+		err = bodyError(err)
+	case len(data) == 0 && optional:
+	case !typed:
+		err = errMediaType(types[0])
+	case len(data) == 0:
+		err = api.Errorf(api.CodeInvalidRequest, "the body is empty")
 	}
-	if len(data) == 0 {
-		if optional {
-			return nil, nil
-		}
-		if !typed {
-			return nil, errMediaType(types[0])
-		}
-		return nil, api.Errorf(api.CodeInvalidRequest, "the body is empty")
-	}
-	if !typed {
-		return nil, errMediaType(types[0])
-	}
-	return data, nil
+	return data, release, err
 }
 
 func errMediaType(want string) *api.Error {
@@ -54,6 +50,9 @@ func errMediaType(want string) *api.Error {
 func bodyError(err error) error {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return errTooLarge()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return api.Errorf(api.CodeInvalidRequest, "the body stopped coming")
 	}
 	return api.Errorf(api.CodeInvalidRequest, "the body broke off")
 }

@@ -14,10 +14,12 @@ import (
 // call is one request on its way through a handler.
 type call struct {
 	*gin.Context
-	owner string
-	first bool           // the caller is the first owner
-	visit *session.Visit // who came with a share's token; nil for an owner
-	query url.Values
+	owner  string
+	first  bool           // the caller is the first owner
+	visit  *session.Visit // who came with a share's token; nil for an owner
+	cred   credential     // that made it so: one of its fields is set
+	caller *caller        // nil on open routes
+	query  url.Values
 }
 
 // ctx ends when the client goes away.

@@ -127,6 +127,6 @@ func (s *Server) listExecutions(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	l := newList(c)
+	l := newPageWriter(c)
 	return l.end(sess.Executions(c.ctx(), page, func(e api.Execution) (bool, error) { return l.add(e) }))
 }

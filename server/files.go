@@ -17,7 +17,7 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	l := newList(c)
+	l := newPageWriter(c)
 	fits := true
 	for i := 0; i < len(items) && fits && err == nil; i++ {
 		fits, err = l.add(items[i])

@@ -74,7 +74,7 @@ func parseOrder(f frame) (o order) {
 func (k *socket) carryOut(ctx context.Context, o order) api.Reply {
 	reply := api.Reply{Type: "reply", ID: o.id}
 	result, err := any(nil), o.wrong
-	if err == nil && k.revoked != nil && o.kind != "ping" {
+	if err == nil && k.visitor && o.kind != "ping" {
 		err = errReadOnly()
 	}
 	if err == nil {

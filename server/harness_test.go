@@ -3,12 +3,12 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -29,16 +29,60 @@ const (
 // patience bounds every wait of a test; it is never reached when all is well.
 const patience = 20 * time.Second
 
-type tokens struct{}
+// tokens are those of two owners, which a test can revoke.
+type tokens struct {
+	mu      sync.Mutex // guards all below
+	owners  map[string]string
+	logins  map[string]string // tokens
+	revoked int64
+}
 
-func (tokens) Owner(_ context.Context, token string) (string, bool, bool) {
-	switch token {
-	case firstToken:
-		return "first", true, true
-	case secondToken:
-		return "second", false, true
-	}
-	return "", false, false
+func newTokens() *tokens {
+	return &tokens{owners: map[string]string{firstToken: "first", secondToken: "second"}, logins: map[string]string{}}
+}
+
+func (t *tokens) Owner(_ context.Context, token string) (string, bool, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owner, ok := t.owners[token]
+	return owner, owner == "first", ok
+}
+
+func (t *tokens) Login(_ context.Context, token string, _ time.Time) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	login := rand.Text()
+	t.logins[login] = token
+	return login, nil
+}
+
+func (t *tokens) LoginOwner(ctx context.Context, login string) (string, bool, bool) {
+	t.mu.Lock()
+	token := t.logins[login]
+	t.mu.Unlock()
+	return t.Owner(ctx, token)
+}
+
+func (t *tokens) Logout(_ context.Context, login string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.logins, login)
+	t.revoked++
+	return nil
+}
+
+func (t *tokens) Revocations(context.Context) (int64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.revoked, nil
+}
+
+// revoke makes a token good for nothing, as another process does it.
+func (t *tokens) revoke(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.owners, token)
+	t.revoked++
 }
 
 // harness is a server with real sessions, whose kernels are scripted; see newSessions.
@@ -46,36 +90,79 @@ type harness struct {
 	*testing.T
 	url    string
 	server *server.Server
+	tokens *tokens
 	log    *logBuffer
 	client *http.Client
 }
 
 type logBuffer struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
+	mu   sync.Mutex // guards buf
+	buf  bytes.Buffer
+	more *sync.Cond // there is more in buf
+}
+
+func newLogBuffer() *logBuffer {
+	b := &logBuffer{}
+	b.more = sync.NewCond(&b.mu)
+	return b
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.more.Broadcast()
 	return b.buf.Write(p)
 }
+
+// answered waits until a request for a route has ended well.
+func (h *harness) answered(route string) {
+	h.Helper()
+	late := time.AfterFunc(patience, h.log.more.Broadcast)
+	defer late.Stop()
+	end := time.Now().Add(patience)
+	h.log.mu.Lock()
+	defer h.log.mu.Unlock()
+	for !strings.Contains(h.log.buf.String(), "msg=request method=GET route="+route+" status=200 ") {
+		if time.Now().After(end) {
+			h.Fatalf("no request for %s has ended", route)
+		}
+		h.log.more.Wait()
+	}
+}
+
 func (b *logBuffer) String() string { b.mu.Lock(); defer b.mu.Unlock(); return b.buf.String() }
 
 func start(t *testing.T) *harness {
 	t.Helper()
-	logs := &logBuffer{}
-	log := slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	s, err := server.New(server.Config{
-		Sessions: newSessions(t), Tokens: tokens{}, Origins: []string{ownOrigin}, Version: "test", Log: log,
-	})
+	return startWith(t, server.Config{})
+}
+
+// startWith starts a server with what cfg sets beside the usual.
+func startWith(t *testing.T, cfg server.Config) *harness {
+	t.Helper()
+	logs := newLogBuffer()
+	tokens := newTokens()
+	cfg.Sessions, cfg.Tokens, cfg.Origins, cfg.Version = newSessions(t), tokens, []string{ownOrigin}, "test"
+	cfg.Log = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	s, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(s.Handler())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(listener) }()
 	t.Cleanup(func() {
-		s.Drain()
-		web.Close()
+		ending, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := s.Shutdown(ending); err != nil {
+			t.Errorf("shut down: %v", err)
+		}
+		if err := <-ended; err != http.ErrServerClosed {
+			t.Errorf("serve: %v", err)
+		}
 		for line := range strings.Lines(logs.String()) {
 			if t.Failed() && strings.Contains(line, "level=ERROR") {
 				t.Log(line)
@@ -88,7 +175,7 @@ func start(t *testing.T) *harness {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &harness{T: t, url: web.URL, server: s, log: logs, client: client}
+	return &harness{T: t, url: "http://" + listener.Addr().String(), server: s, tokens: tokens, log: logs, client: client}
 }
 
 // dialSmall connects with a small receive buffer, or the system would take in for a slow reader all that a test sends.

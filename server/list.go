@@ -39,21 +39,21 @@ func (b *body) ended(err error) error {
 	return err
 }
 
-// list writes a page of a list, item by item, so that no page is ever in memory as a whole.
-type list struct {
+// pageWriter writes a page of a list, item by item, so that no page is ever in memory as a whole.
+type pageWriter struct {
 	body body
 	out  *bufio.Writer
 	size int
 }
 
-func newList(c *call) *list {
-	l := &list{body: body{c: c, kind: "application/json"}}
-	l.out = bufio.NewWriterSize(&l.body, piece)
+func newPageWriter(c *call) *pageWriter {
+	l := &pageWriter{body: body{c: c, kind: "application/json"}}
+	l.out = bufio.NewWriterSize(&l.body, 64<<10)
 	return l
 }
 
 // add writes an item. It reports false, and writes nothing, where the page has no room for it.
-func (l *list) add(item any) (bool, error) {
+func (l *pageWriter) add(item any) (bool, error) {
 	encoded, err := api.Marshal(item)
 	if err != nil {
 		return false, err
@@ -74,7 +74,7 @@ func (l *list) add(item any) (bool, error) {
 }
 
 // end ends the page, with the cursor of the next one or "".
-func (l *list) end(next string, err error) error {
+func (l *pageWriter) end(next string, err error) error {
 	rest := ""
 	if next != "" {
 		rest = `,"next_cursor":` + string(api.Text(next))
@@ -83,7 +83,7 @@ func (l *list) end(next string, err error) error {
 }
 
 // close ends the page with further members.
-func (l *list) close(rest string, err error) error {
+func (l *pageWriter) close(rest string, err error) error {
 	if err != nil {
 		return l.body.ended(err)
 	}

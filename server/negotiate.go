@@ -2,6 +2,7 @@ package server
 
 import (
 	"mime"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,12 @@ func negotiate(c *call, offers ...format) (format, error) {
 }
 
 // parseAccept passes over what is not well-formed.
+// streams reports whether a client asks for events as they come.
+func streams(r *http.Request) bool {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accept, string(formatSSE)) || strings.Contains(accept, string(formatNDJSON))
+}
+
 func parseAccept(header string) []accepted {
 	var list []accepted
 	for part := range strings.SplitSeq(header, ",") {

@@ -19,7 +19,8 @@ func (s *Server) getNotebook(c *call, sess *session.Session) error {
 }
 
 func (s *Server) postNotebook(c *call, sess *session.Session) error {
-	data, err := readBody(c, false, "application/json", notebookType)
+	data, release, err := readBody(c, false, "application/json", notebookType)
+	defer release()
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func describe(routes []route, version string) ([]byte, error) {
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"bearer": {Type: "http", Scheme: "bearer"},
 				"query":  {Type: "apiKey", In: "query", Name: "token"},
-				"cookie": {Type: "apiKey", In: "cookie", Name: cookieName},
+				"cookie": {Type: "apiKey", In: "cookie", Name: loginCookie},
 			},
 		},
 		Security: []map[string][]string{{"bearer": {}}, {"query": {}}, {"cookie": {}}},

@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
-
-	"github.com/gin-gonic/gin"
 
 	"talaria/api"
 	"talaria/web"
@@ -76,30 +73,28 @@ func newPage() (*page, error) {
 // nonce is a fresh one for each page that is sent.
 func nonce() string { return rand.Text() }
 
-// getPage is GET /: the notebook, or the login form for who has no token. A token in the address becomes a cookie,
+// getPage is GET /: the notebook, or the login form for who has no token. A token in the address becomes a login,
 // and goes away from the address.
 func (s *Server) getPage(c *call) error {
 	cred := credentials(c.Request, c.query)
-	if !s.identify(c, cred) {
+	if ok, err := s.identify(c, cred); err != nil {
+		return err
+	} else if !ok {
 		status := http.StatusOK
-		if cred.given && !cred.cookie {
+		if cred.given && !cred.cookie() {
 			status = http.StatusUnauthorized
 		}
 		s.page.login.send(c, status, "no-store")
 		return nil
 	}
-	if c.query.Has("token") {
-		rest := url.Values{}
-		for key, values := range c.query {
-			if key != "token" {
-				rest[key] = values
-			}
-		}
-		s.enter(c, cred.token, rest)
+	if !c.query.Has("token") {
+		s.page.sendIndex(c)
 		return nil
 	}
-	s.page.sendIndex(c)
-	return nil
+	if c.visit == nil && fromElsewhere(c.Request) {
+		return s.confirm(c)
+	}
+	return s.enter(c)
 }
 
 // sendIndex sends the page with a nonce of its own.
@@ -109,49 +104,6 @@ func (p *page) sendIndex(c *call) {
 	c.Header("Cache-Control", "no-store")
 	c.Data(http.StatusOK, "text/html; charset=utf-8",
 		[]byte(strings.NewReplacer("%%NONCE%%", n, "%%SHARE%%", c.visited()).Replace(string(p.index))))
-}
-
-// enter sets the cookie of a token that is good, and leads to the page: with a share's to the session that it shows.
-func (s *Server) enter(c *call, token string, query url.Values) {
-	name := cookieName
-	if c.visit != nil {
-		name = shareCookie
-		query.Set("session", c.visit.Session)
-	}
-	s.setCookie(c.Context, name, token)
-	target := url.URL{Path: "/", RawQuery: query.Encode()}
-	seeOther(c.Context, target.String())
-}
-
-func seeOther(c *gin.Context, target string) {
-	c.Header("Cache-Control", "no-store")
-	c.Header("Location", target)
-	c.Status(http.StatusSeeOther)
-}
-
-// login takes the token of the login form.
-func (s *Server) login(c *call) error {
-	if !s.sameSite(c.Request) {
-		return errOrigin()
-	}
-	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 64<<10)
-	token := c.Request.PostFormValue("token")
-	if !s.identify(c, credential{token: token}) {
-		s.page.login.send(c, http.StatusUnauthorized, "no-store")
-		return nil
-	}
-	s.enter(c, token, url.Values{})
-	return nil
-}
-
-// sameSite reports whether the form can be ours. A browser sends "Origin: null" for it, since our pages send no
-// referrer; it then says in Sec-Fetch-Site where the form was.
-func (s *Server) sameSite(r *http.Request) bool {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
-		return site == "same-origin" || site == "none"
-	}
-	origin := r.Header.Get("Origin")
-	return origin == "" || origin == "null" || s.originAllowed(r)
 }
 
 func (s *Server) getStatic(c *call) error {

@@ -39,6 +39,7 @@ func errTooLarge() *api.Error {
 // fail answers with err, unless the answer has begun.
 func (s *Server) fail(c *gin.Context, err error) {
 	problem := s.problem(c.Request.Context(), err, c.Request.Method+" "+c.FullPath())
+	refuseBody(c.Request)
 	if !c.Writer.Written() {
 		writeProblem(c.Writer, problem)
 	}

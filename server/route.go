@@ -16,6 +16,7 @@ type route struct {
 	open   bool // needs no token
 	socket bool // a WebSocket
 	shared bool // a share's token is enough
+	large  bool // the answer may hold all output of a session
 	doc    doc
 }
 
@@ -50,20 +51,36 @@ func (s *Server) serve(r route, c *call) error {
 	if c.query, err = parseQuery(c.Request.URL.RawQuery); err != nil {
 		return err
 	}
-	if !r.open {
-		if err := s.authenticate(c); err != nil {
+	if r.open {
+		return r.handle(c)
+	}
+	revocations := s.revocations.Load()
+	if err := s.authenticate(c); err != nil {
+		return err
+	}
+	if c.visit != nil {
+		if err := c.host(r); err != nil {
 			return err
 		}
 	}
-	if c.visit != nil && !r.open {
-		leave, err := s.host(r, c)
+	leave, err := s.callers.enter(c)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if s.revocations.Load() != revocations && !s.good(c.ctx(), c.cred) { // came too late to be ended with the others
+		return api.Errorf(api.CodeUnauthorized, "the token was revoked")
+	}
+	trustBody(c.Request)
+	if conn := connOf(c.Request); conn != nil {
+		conn.lobby.call(conn, c.callerKey())
+	}
+	if r.large && !streams(c.Request) {
+		release, err := c.caller.large.take(c.ctx())
 		if err != nil {
 			return err
 		}
-		defer leave()
-		if _, ok := s.sessions.Visit(c.ctx(), c.visit.Token); !ok { // revoked before this visit could be ended with it
-			return api.Errorf(api.CodeUnauthorized, "the link was revoked")
-		}
+		defer release()
 	}
 	return r.handle(c)
 }

@@ -20,6 +20,8 @@ func (s *Server) routes() []route {
 		post("/login", s.login, doc{
 			id: "login", summary: "Set the page's cookie", body: form(loginForm{}),
 			answers: answers{303: nothing, 401: html}}).opened(),
+		post("/logout", s.logout, doc{
+			id: "logout", summary: "End the page's login", answers: answers{303: nothing}}).opened(),
 		get("/healthz", s.getHealth, doc{
 			id: "getHealth", summary: "Whether the server runs", answers: answers{200: jsonOf[health]()}}).opened(),
 		get("/readyz", s.getReady, doc{
@@ -72,10 +74,10 @@ func (s *Server) routes() []route {
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
-			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable(),
+			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
 			id: "getExecution", summary: "One execution, or its events", query: "after log_id Last-Event-ID",
-			answers: answers{200: streamed[api.Execution]()}}).readable(),
+			answers: answers{200: streamed[api.Execution]()}}).readable().bulky(),
 		get(one+"/events", with(s.getEvents), doc{
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
 			answers: answers{200: events()}}).readable(),
@@ -99,18 +101,18 @@ func (s *Server) routes() []route {
 			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}),
 		get(one+"/artifacts", with(s.listArtifacts), doc{
 			id: "listArtifacts", summary: "What executions made, newest first", query: "limit cursor",
-			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}).readable(),
+			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}).readable().bulky(),
 		get("/v1/artifacts/{sha256}", s.getArtifact, doc{
 			id: "getArtifact", summary: "The bytes of an artifact",
 			answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable(),
 		get(one+"/notebook", with(s.getNotebook), doc{
-			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}).readable(),
+			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}).readable().bulky(),
 		post(one+"/notebook", with(s.postNotebook), doc{
 			id: "postNotebook", summary: "Import a notebook file; runs nothing", body: notebook,
 			answers: answers{200: jsonOf[api.Session]()}}),
 
 		get(one+"/document", with(s.getDocument), doc{
-			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable(),
+			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable().bulky(),
 		put(one+"/document", with(s.putDocument), doc{
 			id: "putDocument", summary: "Save the notebook page's cells in place of the revision of If-Match",
 			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}),
@@ -157,3 +159,4 @@ func del(path string, handle func(*call) error, d doc) route {
 func (r route) opened() route   { r.open = true; return r }
 func (r route) socketed() route { r.socket = true; return r }
 func (r route) readable() route { r.shared = true; return r }
+func (r route) bulky() route    { r.large = true; return r }

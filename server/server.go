@@ -3,12 +3,15 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -23,14 +26,25 @@ const drainTime = 2 * time.Second
 // errDraining is the cause of the contexts of waiting requests that a shutdown ends.
 var errDraining = errors.New("the server shuts down")
 
-// Tokens knows whose token it is.
+// LoginTime is how long a browser's login lasts.
+const LoginTime = 30 * 24 * time.Hour
+
+// Tokens knows owners by their tokens, and by the cookies of logins, which end with the token. ctx bounds each call.
 type Tokens interface {
 	// Owner returns the owner of a token; first tells that it is the first owner, who may see the server's own
-	// figures. ctx bounds the look-up.
+	// figures.
 	Owner(ctx context.Context, token string) (owner string, first bool, ok bool)
+	// Login makes a login of a token, which lasts until then, and returns what its cookie holds.
+	Login(ctx context.Context, token string, until time.Time) (login string, err error)
+	// LoginOwner is Owner for a login.
+	LoginOwner(ctx context.Context, login string) (owner string, first bool, ok bool)
+	// Logout ends a login.
+	Logout(ctx context.Context, login string) error
+	// Revocations is a number that changes whenever a token or a login ends before its time.
+	Revocations(ctx context.Context) (int64, error)
 }
 
-// Config is what a server needs. All but Origins and Registry are required.
+// Config is what a server needs. Sessions, Tokens, Version and Log are required.
 type Config struct {
 	Sessions *session.Manager
 	Tokens   Tokens
@@ -38,20 +52,35 @@ type Config struct {
 	Version  string
 	Log      *slog.Logger
 	Registry *prometheus.Registry // nil: one of its own
+
+	// Connections bounds those on which no authenticated request is under way; 0: 256.
+	Connections int
+	// OwnerRequests bounds the requests, streams and sockets that one owner has under way; 0: 1000.
+	OwnerRequests int
+	// SecureCookies marks cookies Secure, for a proxy that does TLS.
+	SecureCookies bool
+	// Stall is how long a client may take no byte of an answer, or send no byte of a body; 0: a minute.
+	Stall time.Duration
 }
 
-// Server is the HTTP side of the program. It is safe for concurrent use and runs nothing by itself.
+// Server is the HTTP side of the program. It is safe for concurrent use.
 type Server struct {
-	sessions *session.Manager
-	tokens   Tokens
-	origins  map[string]bool
-	log      *slog.Logger
-	engine   *gin.Engine
-	metrics  *metrics
-	page     *page
-	openapi  []byte
-	sockets  crowd
-	visitors visitors
+	sessions      *session.Manager
+	tokens        Tokens
+	origins       map[string]bool
+	log           *slog.Logger
+	engine        *gin.Engine
+	web           *http.Server
+	metrics       *metrics
+	page          *page
+	openapi       []byte
+	sockets       crowd
+	callers       *callers
+	guesses       *guesses
+	revocations   atomic.Int64 // how often recheck began
+	connections   int
+	stall         time.Duration
+	secureCookies bool
 
 	drainOnce sync.Once
 	draining  chan struct{}
@@ -71,12 +100,17 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("load the page: %w", err)
 	}
 	s := &Server{
-		sessions: cfg.Sessions,
-		tokens:   cfg.Tokens,
-		origins:  origins,
-		log:      cfg.Log,
-		page:     page,
-		draining: make(chan struct{}),
+		sessions:      cfg.Sessions,
+		tokens:        cfg.Tokens,
+		origins:       origins,
+		log:           cfg.Log,
+		page:          page,
+		callers:       newCallers(cmp.Or(cfg.OwnerRequests, 1000)),
+		guesses:       newGuesses(),
+		connections:   cmp.Or(cfg.Connections, 256),
+		stall:         cmp.Or(cfg.Stall, stall),
+		secureCookies: cfg.SecureCookies,
+		draining:      make(chan struct{}),
 	}
 	s.metrics = newMetrics(cfg.Registry, cfg.Sessions)
 	routes := s.routes()
@@ -84,14 +118,37 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}
 	s.engine = s.newEngine(routes)
+	s.web = &http.Server{
+		Handler: s.engine, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog:    slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
+		ConnContext: withConn, ConnState: connState,
+	}
 	return s, nil
 }
 
-// Handler is what an [http.Server] serves.
-func (s *Server) Handler() http.Handler { return s.engine }
+// Serve accepts connections until Shutdown or Close, and then returns [http.ErrServerClosed].
+func (s *Server) Serve(listener net.Listener) error {
+	watching, stop := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watchRevocations(watching) })
+	defer watch.Wait()
+	defer stop()
+	return s.web.Serve(newLobby(listener, s.connections, s.stall))
+}
+
+// Shutdown drains the server and waits for the requests under way. What is left when ctx ends is cut off, and is the
+// error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.Drain()
+	err := s.web.Shutdown(ctx)
+	if err != nil {
+		return errors.Join(err, s.web.Close())
+	}
+	return nil
+}
 
 // Drain answers waiting requests with what there is, ends streams, and closes sockets with 1001. It returns when the
-// sockets are closed or after two seconds; call it before [http.Server.Shutdown].
+// sockets are closed or after two seconds.
 func (s *Server) Drain() {
 	s.drainOnce.Do(func() { close(s.draining) })
 	select {
@@ -108,7 +165,7 @@ func (s *Server) newEngine(routes []route) *gin.Engine {
 	e.HandleMethodNotAllowed = true
 	e.UseEscapedPath = true // one decoding, ours, after the route is found
 	e.UnescapePathValues = false
-	e.Use(s.observe, s.rescue, securityHeaders, s.cors)
+	e.Use(s.observe, s.rescue, s.paceBody, securityHeaders, s.cors)
 	e.NoRoute(s.noRoute)
 	e.NoMethod(s.noMethod)
 	for _, r := range routes {

@@ -99,7 +99,7 @@ func (s *Server) withSession(handle func(*call, *session.Session) error) func(*c
 }
 
 func (s *Server) getSession(c *call, sess *session.Session) error {
-	return c.answer(http.StatusOK, sess.Info(c.ctx()))
+	return c.answer(http.StatusOK, c.info(sess))
 }
 
 func (s *Server) patchSession(c *call, sess *session.Session) error {

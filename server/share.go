@@ -1,9 +1,7 @@
 package server
 
 import (
-	"context"
 	"net/http"
-	"sync"
 
 	"talaria/api"
 	"talaria/session"
@@ -30,61 +28,28 @@ func (c *call) about(id string) bool {
 	return c.param("id") == id || c.Request.URL.Path == "/" && c.query.Get("session") == id
 }
 
-// host holds a visitor to what a share allows: to read one session. leave ends the visit; ctx of the request ends with
-// it, or with the share.
-func (s *Server) host(r route, c *call) (leave func(), err error) {
+// host holds a visitor to what a share allows: to read one session.
+func (c *call) host(r route) error {
 	if id := c.param("id"); id != "" && id != c.visit.Session {
-		return nil, api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
+		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
 	if !r.shared {
-		return nil, errReadOnly()
+		return errReadOnly()
 	}
-	ctx, cancel := context.WithCancel(c.Request.Context())
-	c.Request = c.Request.WithContext(ctx)
-	out := s.visitors.enter(c.visit.ShareID, cancel)
-	return func() { out(); cancel() }, nil
+	return nil
 }
 
 func errReadOnly() *api.Error {
 	return api.Errorf(api.CodeReadOnly, "this link may only read; to change something, ask its maker for a token")
 }
 
-// visitors are the requests under way of each share, so that revoking one ends them. The zero value is ready to use and
-// safe for concurrent use.
-type visitors struct {
-	mu      sync.Mutex // guards all below
-	serial  int
-	present map[string]map[int]context.CancelFunc // by share
-}
-
-func (v *visitors) enter(share string, cancel context.CancelFunc) (leave func()) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.present == nil {
-		v.present = map[string]map[int]context.CancelFunc{}
+// info is the session as the caller may see it: a visitor is not shown what its owner noted, nor folders of the host.
+func (c *call) info(sess *session.Session) api.Session {
+	info := sess.Info(c.command())
+	if c.visit != nil {
+		info.Metadata, info.Mounts = map[string]string{}, []api.Mount{}
 	}
-	if v.present[share] == nil {
-		v.present[share] = map[int]context.CancelFunc{}
-	}
-	v.serial++
-	number := v.serial
-	v.present[share][number] = cancel
-	return func() {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		delete(v.present[share], number)
-		if len(v.present[share]) == 0 {
-			delete(v.present, share)
-		}
-	}
-}
-
-func (v *visitors) expel(share string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, cancel := range v.present[share] {
-		cancel()
-	}
+	return info
 }
 
 type shareList struct {
@@ -116,7 +81,7 @@ func (s *Server) deleteShare(c *call, sess *session.Session) error {
 	if err := sess.Revoke(c.command(), id); err != nil {
 		return err
 	}
-	s.visitors.expel(id)
+	s.recheck(c.command())
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -35,7 +35,9 @@ type socket struct {
 	wire    *wire
 	reader  *session.Reader
 	usage   bool
-	revoked <-chan struct{} // of a share, which may only read; nil for an owner
+	visitor bool // may only read
+	intake  intake
+	revoked context.Context // ends when the credential is revoked
 	frames  chan frame      // closed by read
 	replies chan []byte     // from work
 	over    chan struct{}
@@ -47,8 +49,9 @@ type socket struct {
 }
 
 type frame struct {
-	kind int // websocket.TextMessage or websocket.BinaryMessage
-	data []byte
+	kind    int // websocket.TextMessage or websocket.BinaryMessage
+	data    []byte
+	release func() // to be called when data is not needed any more
 }
 
 // serveSocket is GET /v1/sessions/{id}/ws. Token and Origin were checked by the gate.
@@ -68,7 +71,7 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	defer leave()
 	detach := c.attach(sess)
 	defer detach()
-	info := sess.Info(c.command())
+	info := c.info(sess)
 	if !given {
 		after = info.LastSeq
 	}
@@ -79,13 +82,13 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 		wire:    wire,
 		reader:  sess.Follow(after),
 		usage:   usage,
+		visitor: c.visit != nil,
+		intake:  c.caller.intake,
+		revoked: c.ctx(),
 		frames:  make(chan frame, backlog),
 		replies: make(chan []byte),
 		over:    make(chan struct{}),
 		readEnd: make(chan struct{}),
-	}
-	if c.visit != nil {
-		k.revoked = c.ctx().Done()
 	}
 	k.run(c.command(), info)
 	return nil
@@ -126,7 +129,7 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 	ctx, cancel := k.srv.untilDrain(ctx)
 	defer cancel()
 	worked := make(chan struct{})
-	go k.read()
+	go k.read(ctx)
 	go func() {
 		defer close(worked)
 		k.work(context.WithoutCancel(ctx))
@@ -138,31 +141,61 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 	<-worked
 }
 
-// read takes frames until the connection ends. What it took is carried out even then.
-func (k *socket) read() {
+// read takes frames until the connection ends, or ctx while one waits for its slot. What it took is carried out even
+// then.
+func (k *socket) read(ctx context.Context) {
 	defer close(k.readEnd)
 	defer close(k.frames)
 	k.conn.SetReadLimit(api.MaxBody)
-	k.conn.SetPongHandler(func(string) error { return k.heard() })
-	k.readErr = k.heard()
-	for k.readErr == nil {
+	k.conn.SetPongHandler(func(string) error { return k.heard(hush) })
+	for {
 		var f frame
-		if f.kind, f.data, k.readErr = k.conn.ReadMessage(); k.readErr != nil {
+		if f, k.readErr = readFrame(ctx, k.conn, k.intake, k.heard); k.readErr != nil {
 			return
 		}
-		k.readErr = k.heard()
 		k.frames <- f
 	}
 }
 
+// readFrame reads the next frame. heard moves the read deadline.
+func readFrame(ctx context.Context, conn *websocket.Conn, from intake, heard func(time.Duration) error) (f frame, err error) {
+	if err := heard(hush); err != nil {
+		return f, err
+	}
+	kind, r, err := conn.NextReader()
+	if err != nil {
+		return f, err
+	}
+	data, release, err := from.read(ctx, progress{r, heard})
+	if err != nil {
+		release()
+		return f, err
+	}
+	return frame{kind, data, release}, nil
+}
+
+// progress is a frame that has begun: it has to go on.
+type progress struct {
+	io.Reader
+	heard func(time.Duration) error
+}
+
+// Read implements [io.Reader].
+func (p progress) Read(b []byte) (int, error) {
+	if err := p.heard(stall); err != nil {
+		return 0, err
+	}
+	return p.Reader.Read(b)
+}
+
 // heard moves the read deadline, but not once the socket is being closed, which has one of its own.
-func (k *socket) heard() error {
+func (k *socket) heard(silence time.Duration) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closing {
 		return nil
 	}
-	return k.conn.SetReadDeadline(time.Now().Add(hush))
+	return k.conn.SetReadDeadline(time.Now().Add(silence))
 }
 
 func (k *socket) endReading() {
@@ -181,11 +214,12 @@ func (k *socket) work(ctx context.Context) {
 		o := parseOrder(f)
 		if !questions[o.kind] {
 			k.reply(k.carryOut(ctx, o))
+			f.release()
 			continue
 		}
 		asking <- struct{}{}
 		asked.Go(func() {
-			defer func() { <-asking }()
+			defer func() { f.release(); <-asking }()
 			k.reply(k.carryOut(ctx, o))
 		})
 	}
@@ -210,13 +244,14 @@ type farewell struct {
 }
 
 var (
-	gone     = farewell{}
-	deleted  = farewell{websocket.CloseNormalClosure, "session_deleted"}
-	shutdown = farewell{websocket.CloseGoingAway, "shutting_down"}
-	revoked  = farewell{websocket.ClosePolicyViolation, "share_revoked"}
-	lagging  = farewell{websocket.CloseTryAgainLater, "lagging; resume with after"}
-	broken   = farewell{websocket.CloseInternalServerErr, "internal_error"}
-	expired  = farewell{websocket.CloseInternalServerErr, "events_expired"}
+	gone         = farewell{}
+	deleted      = farewell{websocket.CloseNormalClosure, "session_deleted"}
+	shutdown     = farewell{websocket.CloseGoingAway, "shutting_down"}
+	revokedShare = farewell{websocket.ClosePolicyViolation, "share_revoked"}
+	revokedToken = farewell{websocket.ClosePolicyViolation, "token_revoked"}
+	lagging      = farewell{websocket.CloseTryAgainLater, "lagging; resume with after"}
+	broken       = farewell{websocket.CloseInternalServerErr, "internal_error"}
+	expired      = farewell{websocket.CloseInternalServerErr, "events_expired"}
 )
 
 // write sends hello, events, replies, usage and pings, and says how the socket is to end.
@@ -225,16 +260,14 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 	if err := k.sendJSON(hello); err != nil {
 		return gone
 	}
-	unblock := context.AfterFunc(ctx, func() { // a write that waits does not hold up a shutdown
-		_ = k.wire.SetWriteDeadline(time.Now().Add(goodbye))
-	})
-	defer unblock()
+	unblock := func() { _ = k.wire.SetWriteDeadline(time.Now().Add(goodbye)) }
+	defer context.AfterFunc(ctx, unblock)() // a write that waits does not hold up a shutdown
+	defer context.AfterFunc(k.revoked, unblock)()
 	ctx, cancel := context.WithCancel(ctx)
-	events, failed := fetch(ctx, k.reader.Events(ctx))
+	list := fetch(ctx, k.reader.Events(ctx))
 	defer func() {
 		cancel()
-		for range events { // until fetch has ended
-		}
+		list.drain()
 	}()
 	stop := k.watchLag(ctx)
 	defer stop()
@@ -250,11 +283,11 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 	for {
 		var err error
 		select {
-		case event, more := <-events:
+		case event, more := <-list.events:
 			if !more {
-				return k.ending(ctx, failed())
+				return k.ending(ctx, list.failure)
 			}
-			err = k.sendReady(event, events)
+			err = k.sendReady(event, list)
 		case reply := <-k.replies:
 			err = k.send(reply)
 		case <-tick:
@@ -268,8 +301,8 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 			return deleted
 		case <-ctx.Done():
 			return k.ending(ctx, ctx.Err())
-		case <-k.revoked:
-			return revoked
+		case <-k.revoked.Done():
+			return k.dismissed()
 		case <-k.readEnd:
 			return gone
 		}
@@ -277,6 +310,14 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 			return k.ending(ctx, err)
 		}
 	}
+}
+
+// dismissed is the farewell after the credential was revoked.
+func (k *socket) dismissed() farewell {
+	if k.visitor {
+		return revokedShare
+	}
+	return revokedToken
 }
 
 // ending is the farewell after the events or a write failed.
@@ -312,8 +353,8 @@ func (k *socket) ending(ctx context.Context, err error) farewell {
 
 func isWriteError(err error) bool {
 	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, errCut) || errors.Is(err, websocket.ErrCloseSent) ||
-		errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)
+	return errors.As(err, &network) || errors.Is(err, websocket.ErrCloseSent) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, io.ErrClosedPipe)
 }
 
 // watchLag cuts off a client that lags, also while a write to it waits. It is told where it can still be.
@@ -325,7 +366,7 @@ func (k *socket) watchLag(ctx context.Context) (stop func()) {
 		select {
 		case <-k.reader.Lagged():
 			k.sayClose(lagging)
-			k.wire.pace.cut()
+			k.wire.cut()
 		case <-ctx.Done():
 		}
 	}()
@@ -354,13 +395,15 @@ func (k *socket) close(f farewell) {
 }
 
 // sendReady sends an event, and with it all others and replies that are there by now.
-func (k *socket) sendReady(event api.Event, events <-chan api.Event) error {
+func (k *socket) sendReady(event api.Event, list *feed) error {
 	k.wire.hold()
+	list.took(event)
 	err := k.sendEvent(event)
 	for more := true; more && err == nil && !k.wire.full(); {
 		select {
-		case event, more = <-events:
+		case event, more = <-list.events:
 			if more {
+				list.took(event)
 				err = k.sendEvent(event)
 			}
 		case reply := <-k.replies:

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"talaria/api"
@@ -21,8 +21,11 @@ const (
 	beat = 15 * time.Second
 	// goodbye is how long the last bytes of a stream or socket that ends may take.
 	goodbye = time.Second
-	// ahead is how many events are fetched before they can be written.
-	ahead = 64
+	// pieceBytes is how much of a stream is written at once.
+	pieceBytes = 64 << 10
+	// ahead is how many events are fetched before they can be written, and aheadBytes how much of the log.
+	ahead      = 64
+	aheadBytes = 1 << 20
 )
 
 // stream answers with events until they end, ctx ends, the client goes away or lagged is closed. A stream that ends
@@ -47,52 +50,94 @@ func (s *Server) stream(ctx context.Context, c *call, f format, events iter.Seq2
 	var ended *api.Error // the log is closed: the session was deleted, or the server shuts down
 	switch {
 	case err == nil, ctx.Err() != nil, errors.As(err, &ended):
-		return out.pace.bound(time.Time{})
+		out.bound(time.Time{})
+		return nil
 	case !errors.Is(err, session.ErrLagging) && !errors.Is(err, errWrite):
 		s.log.Error("event stream failed", slog.String("request", c.FullPath()), slog.Any("error", err))
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// fetch runs events in a goroutine and hands them over; the channel closes at their end, and failed tells then why.
-// It runs until ctx ends or the events do.
-func fetch(ctx context.Context, events iter.Seq2[api.Event, error]) (list <-chan api.Event, failed func() error) {
-	ch := make(chan api.Event, ahead)
-	var failure error
+// feed hands over events that a goroutine fetches ahead of their writer.
+type feed struct {
+	events  chan api.Event // closed at the end
+	waiting atomic.Int64   // bytes of the log in events
+	room    chan struct{}  // has one value once waiting went down
+	failure error          // why the events ended; valid once events is closed
+}
+
+// fetch runs events in a goroutine, until ctx ends or the events do.
+func fetch(ctx context.Context, events iter.Seq2[api.Event, error]) *feed {
+	f := &feed{events: make(chan api.Event, ahead), room: make(chan struct{}, 1)}
 	go func() {
-		defer close(ch)
+		defer close(f.events)
 		for event, err := range events {
-			if err != nil {
-				failure = err
-				return
+			if err == nil {
+				err = f.hand(ctx, event)
 			}
-			select {
-			case ch <- event:
-			case <-ctx.Done():
-				failure = ctx.Err()
+			if err != nil {
+				f.failure = err
 				return
 			}
 		}
 	}()
-	return ch, func() error { return failure }
+	return f
+}
+
+func (f *feed) hand(ctx context.Context, event api.Event) error {
+	for f.waiting.Load() >= aheadBytes {
+		select {
+		case <-f.room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	f.waiting.Add(logBytes(event))
+	select {
+	case f.events <- event:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// took tells that an event has come out of events.
+func (f *feed) took(event api.Event) {
+	f.waiting.Add(-logBytes(event))
+	select {
+	case f.room <- struct{}{}:
+	default:
+	}
+}
+
+// drain takes what is left, until the goroutine has ended. The context of fetch must have ended.
+func (f *feed) drain() {
+	for range f.events {
+	}
+}
+
+// logBytes is the size of an event that was read from the log. One that is live is in memory for all readers.
+func logBytes(event api.Event) int64 {
+	raw, _ := event.Body.(api.RawEvent)
+	return int64(len(raw.JSON))
 }
 
 func pump(ctx context.Context, events iter.Seq2[api.Event, error], out *streamWriter) error {
 	ctx, cancel := context.WithCancel(ctx)
-	list, failed := fetch(ctx, events)
+	list := fetch(ctx, events)
 	defer func() {
 		cancel()
-		for range list { // until fetch has ended
-		}
+		list.drain()
 	}()
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	for {
 		select {
-		case event, more := <-list:
+		case event, more := <-list.events:
 			if !more {
-				return errors.Join(failed(), out.flush())
+				return errors.Join(list.failure, out.flush())
 			}
+			list.took(event)
 			if err := out.event(event); err != nil {
 				return err
 			}
@@ -101,7 +146,7 @@ func pump(ctx context.Context, events iter.Seq2[api.Event, error], out *streamWr
 				return err
 			}
 		}
-		if len(list) == 0 {
+		if len(list.events) == 0 {
 			if err := out.flush(); err != nil {
 				return err
 			}
@@ -114,25 +159,14 @@ var errWrite = errors.New("write to the client")
 
 // streamWriter writes events in one format; what is written goes out with flush.
 type streamWriter struct {
-	format format
-	pace   *pacer
-	http   http.ResponseWriter
-	buf    *bufio.Writer
-	push   func() error
+	format  format
+	buf     *bufio.Writer
+	control *http.ResponseController
 }
 
 func newStreamWriter(w http.ResponseWriter, f format) *streamWriter {
-	control := http.NewResponseController(w)
-	out := &streamWriter{format: f, http: w, push: control.Flush}
-	out.pace = &pacer{setDeadline: control.SetWriteDeadline}
-	out.buf = bufio.NewWriterSize(out, piece)
-	return out
+	return &streamWriter{format: f, buf: bufio.NewWriterSize(w, pieceBytes), control: http.NewResponseController(w)}
 }
-
-// Write implements [io.Writer] below the buffer.
-func (o *streamWriter) Write(p []byte) (int, error) { return o.pace.write(o.http.Write, p) }
-
-var _ io.Writer = (*streamWriter)(nil)
 
 // watch cuts the client off when it lags, and soon after ctx ends. The function returned ends the watch.
 func (o *streamWriter) watch(ctx context.Context, lagged <-chan struct{}) (stop func()) {
@@ -141,13 +175,18 @@ func (o *streamWriter) watch(ctx context.Context, lagged <-chan struct{}) (stop 
 		defer close(done)
 		select {
 		case <-lagged:
-			o.pace.cut()
+			o.bound(time.Unix(1, 0))
 		case <-ctx.Done():
-			_ = o.pace.bound(time.Now().Add(goodbye)) // fails only when the connection is gone
+			o.bound(time.Now().Add(goodbye))
 		case <-over:
 		}
 	}()
 	return func() { close(over); <-done }
+}
+
+// bound makes all writes end at t, including one that waits; the zero time removes the bound.
+func (o *streamWriter) bound(t time.Time) {
+	_ = o.control.SetWriteDeadline(t) // fails only when the connection is gone
 }
 
 func (o *streamWriter) event(event api.Event) error {
@@ -183,10 +222,7 @@ func (o *streamWriter) flush() error {
 			return wrapWrite(err)
 		}
 	}
-	if err := o.pace.extend(); err != nil {
-		return wrapWrite(err)
-	}
-	return wrapWrite(o.push())
+	return wrapWrite(o.control.Flush())
 }
 
 func wrapWrite(err error) error {

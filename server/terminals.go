@@ -70,9 +70,9 @@ func (s *Server) serveTerminal(c *call, sess *session.Session) error {
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.untilDrain(c.command())
+	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
-	t := &terminalSocket{srv: s, sess: sess, id: id, conn: conn, wire: wire, position: after}
+	t := &terminalSocket{srv: s, sess: sess, id: id, conn: conn, wire: wire, intake: c.caller.intake, position: after}
 	t.run(ctx, cancel)
 	return nil
 }
@@ -84,6 +84,7 @@ type terminalSocket struct {
 	id       string
 	conn     *websocket.Conn
 	wire     *wire
+	intake   intake
 	position int64 // offset of the next byte to send
 
 	readErr error // valid once read has returned
@@ -125,18 +126,19 @@ func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
 // read carries frames out until the connection ends, or ctx while one waits for the shell.
 func (t *terminalSocket) read(ctx context.Context) {
 	t.conn.SetReadLimit(api.MaxBody)
-	t.conn.SetPongHandler(func(string) error { return t.heard() })
-	for t.heard() == nil {
-		kind, data, err := t.conn.ReadMessage()
+	t.conn.SetPongHandler(func(string) error { return t.heard(hush) })
+	for {
+		f, err := readFrame(ctx, t.conn, t.intake, t.heard)
 		if err != nil {
 			t.readErr = err
 			return
 		}
-		if kind == websocket.BinaryMessage {
-			err = t.sess.WriteTerminal(ctx, t.id, data)
+		if f.kind == websocket.BinaryMessage {
+			err = t.sess.WriteTerminal(ctx, t.id, f.data)
 		} else {
-			err = t.obey(ctx, data)
+			err = t.obey(ctx, f.data)
 		}
+		f.release()
 		if err != nil && ctx.Err() == nil && t.refuse(ctx, err) != nil {
 			return
 		}
@@ -144,13 +146,13 @@ func (t *terminalSocket) read(ctx context.Context) {
 }
 
 // heard moves the read deadline, but not once the socket is being closed, which has one of its own.
-func (t *terminalSocket) heard() error {
+func (t *terminalSocket) heard(silence time.Duration) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closing {
 		return nil
 	}
-	return t.conn.SetReadDeadline(time.Now().Add(hush))
+	return t.conn.SetReadDeadline(time.Now().Add(silence))
 }
 
 func (t *terminalSocket) endReading() {
@@ -216,6 +218,8 @@ func (t *terminalSocket) ending(ctx context.Context, err error) farewell {
 	switch {
 	case errors.Is(context.Cause(ctx), errDraining):
 		return shutdown
+	case errors.Is(context.Cause(ctx), errRevoked):
+		return revokedToken
 	case ctx.Err() != nil:
 		return gone
 	case errors.As(err, &known) && known.Code == api.CodeTerminalNotFound:

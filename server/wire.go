@@ -11,15 +11,15 @@ import (
 // heldBytes is how much a wire keeps back at the most, about.
 const heldBytes = 64 << 10
 
-// wire is a connection whose write deadlines move while its peer takes bytes. What is written between hold and release
-// goes out at once, so that many small frames cost one system call.
+// wire is a connection that sends what is written between hold and release at once, so that many small frames cost one
+// system call.
 type wire struct {
 	net.Conn
-	pace *pacer
 
-	mu   sync.Mutex // guards what follows; not held while writing
+	mu   sync.Mutex // guards what follows, and the order of write deadlines; not held while writing
 	held bool
 	kept []byte
+	dead bool
 }
 
 func (w *wire) Write(p []byte) (int, error) {
@@ -30,7 +30,7 @@ func (w *wire) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	w.mu.Unlock()
-	return w.pace.write(w.Conn.Write, p)
+	return w.Conn.Write(p)
 }
 
 // hold keeps back what is written from now on, until release. One goroutine at a time holds.
@@ -58,7 +58,7 @@ func (w *wire) release() error {
 		if len(kept) == 0 {
 			return nil
 		}
-		if _, err := w.pace.write(w.Conn.Write, kept); err != nil {
+		if _, err := w.Conn.Write(kept); err != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.held = false
@@ -67,8 +67,23 @@ func (w *wire) release() error {
 	}
 }
 
-// SetWriteDeadline bounds writes beside the pace; zero takes the bound away.
-func (w *wire) SetWriteDeadline(t time.Time) error { return w.pace.bound(t) }
+// SetWriteDeadline makes all writes end at t, including one that waits. The zero time removes the bound.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.dead {
+		return nil
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+// cut fails all writes from now on, including one that waits.
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dead = true
+	_ = w.Conn.SetWriteDeadline(time.Unix(1, 0)) // fails only when there is nothing left to cut
+}
 
 // wireHijacker hands out its connection as a wire.
 type wireHijacker struct {
@@ -81,6 +96,6 @@ func (h *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	h.wire = &wire{Conn: conn, pace: &pacer{setDeadline: conn.SetWriteDeadline}}
+	h.wire = &wire{Conn: conn}
 	return h.wire, buffers, nil
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -69,7 +70,7 @@ func (m *Manager) permitNetwork(n api.Network) error {
 	if what != "" {
 		return api.Errorf(api.CodeLimitExceeded,
 			"%.200q is above what the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries)",
-			what, max(b.MaxMode, api.NetworkNone), len(b.Allowed))
+			what, cmp.Or(b.MaxMode, api.NetworkNone), len(b.Allowed))
 	}
 	return nil
 }

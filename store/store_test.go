@@ -319,3 +319,59 @@ func TestDeletingASessionTakesAllOfItAndNothingElse(t *testing.T) {
 		t.Errorf("%d executions, %v", n, err)
 	}
 }
+
+func TestALoginEndsWithItsTokenItsTimeOrItsLogout(t *testing.T) {
+	s := open(t, t.TempDir())
+	ctx := t.Context()
+	for token, owner := range map[string]string{"tal_a": "alice", "tal_b": "bob"} {
+		if err := s.PutToken(ctx, token, owner, owner == "alice"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	login := func(token string, until time.Time) string {
+		t.Helper()
+		value, err := s.Login(ctx, token, until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	later := time.Now().Add(time.Hour)
+	a, b, out, over := login("tal_a", later), login("tal_b", later), login("tal_b", later), login("tal_b", time.Now())
+	if owner, first, ok := s.LoginOwner(ctx, a); owner != "alice" || !first || !ok {
+		t.Errorf("the login is %q's, %v %v", owner, first, ok)
+	}
+	if _, err := s.Login(ctx, "none", later); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("a token that is none: %v", err)
+	}
+	for _, of := range []string{"tal_a", over} {
+		if _, _, ok := s.LoginOwner(ctx, of); ok {
+			t.Errorf("%q is a login", of)
+		}
+	}
+	before, err := s.Revocations(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Logout(ctx, out), s.RevokeToken(ctx, store.TokenID("tal_a"))); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := s.Revocations(ctx); err != nil || after != before+2 {
+		t.Errorf("%d revocations after %d, %v", after, before, err)
+	}
+	for login, good := range map[string]bool{a: false, out: false, b: true} {
+		if _, _, ok := s.LoginOwner(ctx, login); ok != good {
+			t.Errorf("a login is good: %v, want %v", ok, good)
+		}
+	}
+	if _, _, ok := s.Owner(ctx, "tal_a"); ok {
+		t.Error("the token is still good")
+	}
+	if err := s.RevokeToken(ctx, store.TokenID("tal_a")); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("revoked twice: %v", err)
+	}
+	list, err := s.ListTokens(ctx)
+	if err != nil || len(list) != 1 || list[0].Owner != "bob" || list[0].ID != store.TokenID("tal_b") || list[0].First {
+		t.Errorf("the tokens are %+v, %v", list, err)
+	}
+}

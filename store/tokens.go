@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -19,10 +20,51 @@ func (s *Store) PutToken(ctx context.Context, token, owner string, first bool) e
 	}})
 }
 
-// DeleteToken makes the token good for nobody.
-func (s *Store) DeleteToken(ctx context.Context, token string) error {
+// Token is what is known of a token: not the token itself.
+type Token struct {
+	ID        string // the beginning of its hash, in hexadecimal digits
+	Owner     string
+	First     bool // of the owner who runs the server
+	CreatedAt int64
+}
+
+// tokenID is the id of the token with that hash.
+func tokenID(hash []byte) string { return hex.EncodeToString(hash[:6]) }
+
+// TokenID is the id that a token has in a list.
+func TokenID(token string) string {
 	hash := sha256.Sum256([]byte(token))
-	return s.Do(ctx, Write{Apply: func(t *Tx) error { return t.exec(`DELETE FROM tokens WHERE hash = ?`, hash[:]) }})
+	return tokenID(hash[:])
+}
+
+// ListTokens returns all tokens, by owner, the oldest first.
+func (s *Store) ListTokens(ctx context.Context) ([]Token, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT hash, owner, first, created_at FROM tokens ORDER BY owner, created_at, hash`)
+	if err != nil {
+		return nil, fmt.Errorf("read tokens: %w", err)
+	}
+	defer rows.Close()
+	var list []Token
+	for rows.Next() {
+		var one Token
+		var hash []byte
+		if err := rows.Scan(&hash, &one.Owner, &one.First, &one.CreatedAt); err != nil {
+			return nil, fmt.Errorf("read tokens: %w", err)
+		}
+		one.ID = tokenID(hash)
+		list = append(list, one)
+	}
+	return list, rows.Err()
+}
+
+// RevokeToken makes the token with that id good for nobody, and ends its logins. [ErrNotFound] where there is none.
+func (s *Store) RevokeToken(ctx context.Context, id string) error {
+	return s.Do(ctx, Write{Apply: func(t *Tx) error {
+		if err := t.one(`DELETE FROM tokens WHERE lower(hex(substr(hash, 1, 6))) = ?`, id); err != nil {
+			return err
+		}
+		return t.countRevocation()
+	}})
 }
 
 // Owner is whose token it is; ok is false for a token that nobody has.

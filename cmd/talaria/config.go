@@ -31,6 +31,11 @@ type config struct {
 	LogLevel string   `koanf:"log-level"`
 	Token    string   `koanf:"token"` // presets the first owner's token
 
+	CookieSecure  string `koanf:"cookie-secure"`  // marks cookies for TLS only: cookieAuto or cookieAlways
+	OwnerRequests int    `koanf:"owner-requests"` // that one owner may have under way, sockets and streams included
+
+	ClientTimeout time.Duration `koanf:"client-timeout"` // without a byte taken or sent
+
 	Python       string        `koanf:"python"` // of the default environment; "": found
 	Engine       string        `koanf:"engine"` // of all environments that do not name one
 	Environments []environment `koanf:"environments"`
@@ -117,6 +122,9 @@ func defaults() config {
 		StateDir:       defaultStateDir(),
 		Addr:           "127.0.0.1:8765",
 		LogLevel:       "info",
+		CookieSecure:   cookieAuto,
+		OwnerRequests:  1000,
+		ClientTimeout:  time.Minute,
 		TZ:             "UTC",
 		IdleTimeout:    session.DefaultIdleTimeout,
 		InterruptGrace: 2 * time.Second,
@@ -237,6 +245,15 @@ func (c config) check() error {
 		if !kernel.ValidEngine(e.Engine) {
 			return fmt.Errorf("configuration: the engine of environment %s is auto, stdlib or ipython, not %q", e.Name, e.Engine)
 		}
+	}
+	if c.CookieSecure != cookieAuto && c.CookieSecure != cookieAlways {
+		return fmt.Errorf("configuration: cookie-secure is %s or %s, not %q", cookieAuto, cookieAlways, c.CookieSecure)
+	}
+	if c.ClientTimeout <= 0 {
+		return fmt.Errorf("configuration: client-timeout must be above 0, not %v", c.ClientTimeout)
+	}
+	if c.OwnerRequests < 1 {
+		return fmt.Errorf("configuration: owner-requests must be at least 1, not %d", c.OwnerRequests)
 	}
 	if _, err := c.patterns(); err != nil {
 		return err

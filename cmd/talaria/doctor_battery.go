@@ -148,8 +148,12 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 	defer cancel()
 	select {
 	case url := <-printed:
-		base, token, _ := strings.Cut(url, "/?token=")
-		t.server = battery.Server{Client: client.New(base, token), URL: base, Token: token}
+		base, _, _ := strings.Cut(url, "/?token=")
+		base = strings.TrimSuffix(base, "/")
+		var token string // not of the URL: it does not hold a preset one
+		if token, err = given("", "", filepath.Join(state, "token")); err == nil {
+			t.server = battery.Server{Client: client.New(base, token), URL: base, Token: token}
+		}
 	case <-t.ended:
 		err = fmt.Errorf("it ended with %v: %s", t.cmd.ProcessState, strings.TrimSpace(complaints.String()))
 	case <-starting.Done():

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,7 +53,8 @@ kernel died.`,
 			if e.client, err = connect(cmd); err != nil {
 				return err
 			}
-			e.in, e.out, e.err = bufio.NewReader(cmd.InOrStdin()), cmd.OutOrStdout(), cmd.ErrOrStderr()
+			e.in = bufio.NewReader(cmd.InOrStdin())
+			e.out, e.err = e.screen(cmd.OutOrStdout()), e.screen(cmd.ErrOrStderr())
 			return e.run(cmd.Context(), code)
 		},
 	}
@@ -62,6 +64,7 @@ kernel died.`,
 	f.StringVar(&e.artifacts, "artifacts", "", "folder to write changed files and images to")
 	f.Float64Var(&e.timeout, "timeout", 0, "time-out in seconds (default: the session's)")
 	f.BoolVar(&e.json, "json", false, "print the events as they come, one a line")
+	f.BoolVar(&e.raw, "raw", false, "pass control sequences of the cell on to a terminal; only for cells that you trust")
 	addConnection(cmd)
 	return cmd
 }
@@ -74,9 +77,21 @@ type execution struct {
 	artifacts string
 	timeout   float64
 	json      bool
+	raw       bool
 	in        *bufio.Reader // one for all questions, since it reads ahead
-	out, err  io.Writer
+	out, err  *screen
 	images    int
+}
+
+// screen is where output of the cell goes.
+type screen struct {
+	io.Writer
+	terminal bool // whose control sequences are not the cell's to send
+	text     terminalText
+}
+
+func (e *execution) screen(w io.Writer) *screen {
+	return &screen{Writer: w, terminal: isTerminal(w) && !e.raw}
 }
 
 // source is the cell, from the flag, a file or the standard input.
@@ -148,6 +163,9 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 		if err != nil {
 			return nil, err
 		}
+		if e.out.terminal {
+			line = []byte(escapeControls(string(line), `\u%04x`))
+		}
 		fmt.Fprintf(e.out, "%s\n", line)
 	}
 	event, err := event.Decoded()
@@ -177,10 +195,14 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 	return nil, nil
 }
 
-func (e *execution) print(w io.Writer, text string) {
-	if !e.json {
-		fmt.Fprint(w, text)
+func (e *execution) print(to *screen, text string) {
+	if e.json {
+		return
 	}
+	if to.terminal {
+		text = to.text.clean(text)
+	}
+	fmt.Fprint(to, text)
 }
 
 // bundle prints a value's text, and saves its image where a folder was given.
@@ -234,8 +256,16 @@ func (e *execution) save(name string, b []byte) error {
 	if err := root.WriteFile(name, b, 0o644); err != nil {
 		return fmt.Errorf("save %q: %w", name, err)
 	}
-	e.print(e.err, fmt.Sprintf("saved %s\n", filepath.Join(e.artifacts, name)))
+	e.print(e.err, fmt.Sprintf("saved %s\n", quoted(filepath.Join(e.artifacts, name))))
 	return nil
+}
+
+// quoted is a path in quotes, where what is in it needs them.
+func quoted(path string) string {
+	if q := strconv.Quote(path); q != `"`+path+`"` {
+		return q
+	}
+	return path
 }
 
 // answer reads a line for the cell.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -78,7 +77,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, db.Close)
-	token, err := firstToken(ctx, db, c)
+	token, fresh, err := firstToken(ctx, db, c)
 	if err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", c.Addr) // before a host is started that would stay
+	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w; pick another with --addr", c.Addr, err)
 	}
@@ -115,7 +114,14 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, func() error { return leave(ctx, sessions, hosts) })
-	srv, err := server.New(server.Config{Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log})
+	connections, requests, err := c.connections()
+	if err != nil {
+		return err
+	}
+	srv, err := server.New(server.Config{
+		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log,
+		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
+	})
 	if err != nil {
 		return err
 	}
@@ -128,7 +134,12 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if tier != tiers[0] {
 		fmt.Fprintln(stdout, "this is less than it could be: talaria doctor says why, and how to do better")
 	}
-	fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
+	if fresh || isTerminal(stdout) {
+		fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
+	} else { // it would stay in a log
+		fmt.Fprintf(stdout, "open %s/\n", base)
+		fmt.Fprintln(stdout, "the page asks for a token: talaria token show prints the first owner's")
+	}
 	return run(ctx, srv, listener, log)
 }
 
@@ -149,26 +160,21 @@ func leave(ctx context.Context, sessions *session.Manager, hosts *link.Client) e
 
 // run serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.
 func run(ctx context.Context, srv *server.Server, listener net.Listener, log *slog.Logger) error {
-	web := &http.Server{
-		Handler: srv.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- web.Serve(listener) }()
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(listener) }()
 	log.Info("serving", "addr", listener.Addr().String())
 	select {
-	case err := <-failed:
+	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)
 	case <-ctx.Done():
 	}
 	log.Info("shutting down")
-	srv.Drain()
-	ending, cancel := context.WithTimeout(context.Background(), shutdownTime/2)
+	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
 	defer cancel()
-	if err := web.Shutdown(ending); err != nil {
+	if err := srv.Shutdown(ending); err != nil {
 		log.Warn("connections were cut off", "error", err)
-		return web.Close()
 	}
+	<-ended
 	return nil
 }
 
@@ -186,24 +192,31 @@ func newLog(w io.Writer, level string) (*slog.Logger, error) {
 // firstOwner is who runs the server.
 const firstOwner = "admin"
 
-// firstToken is the first owner's token: the preset one, or that of the first start.
-func firstToken(ctx context.Context, db *store.Store, c config) (string, error) {
+// minTokenLength is that of a preset token, in bytes: what is shorter can be guessed.
+const minTokenLength = 16
+
+// firstToken is the first owner's token: the preset one, or that of the first start. fresh tells that it was made now.
+func firstToken(ctx context.Context, db *store.Store, c config) (token string, fresh bool, err error) {
+	if c.Token != "" && len(c.Token) < minTokenLength {
+		return "", false, fmt.Errorf("TALARIA_TOKEN has %d characters, which can be guessed; give it at least %d, such as "+
+			"those of openssl rand -hex 24, or none: then the server makes one", len(c.Token), minTokenLength)
+	}
 	path := filepath.Join(c.StateDir, "token")
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("read the token: %w", err)
+		return "", false, fmt.Errorf("read the token: %w", err)
 	}
 	kept := strings.TrimSpace(string(b))
-	token := first(c.Token, kept, newToken())
+	token = first(c.Token, kept, newToken())
 	if kept != "" && kept != token { // a preset one takes its place
-		if err := db.DeleteToken(ctx, kept); err != nil {
-			return "", err
+		if err := db.RevokeToken(ctx, store.TokenID(kept)); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", false, err
 		}
 	}
 	if err := db.PutToken(ctx, token, firstOwner, true); err != nil {
-		return "", err
+		return "", false, err
 	}
-	return token, writePrivate(path, token)
+	return token, kept == "" && c.Token == "", writePrivate(path, token)
 }
 
 func newToken() string {

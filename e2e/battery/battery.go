@@ -76,6 +76,7 @@ var groups = []struct {
 	{"output", slices.Concat(output, outputSecrets)},
 	{"network", network},
 	{"sessions", slices.Concat(crossSession, sessionShared)},
+	{"outside", clients},
 }
 
 // Checks are all checks, group by group. The slice is the caller's.

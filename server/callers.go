@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"talaria/api"
+)
+
+// What one caller may have under way at once. An owner's requests are bounded by the configuration.
+const (
+	visitorRequests = 64 // of a share, with sockets and streams
+	ownerLarge      = 16 // large answers; further ones wait for their turn
+	visitorLarge    = 4
+)
+
+// errRevoked is the cause of contexts that end because the credential they came with is no longer good.
+var errRevoked = errors.New("the token was revoked")
+
+// callers are the owners and shares that have requests under way. It is safe for concurrent use.
+type callers struct {
+	ownerRequests int
+	large         slots // of frames and bodies of all callers
+
+	mu     sync.Mutex // guards present, and what callers count
+	serial int
+	by     map[string]*caller
+}
+
+// caller is one owner, or one share. It is there while requests of it are under way.
+type caller struct {
+	intake intake
+	large  slots // answers
+
+	under map[int]presence // guarded by callers.mu
+}
+
+// presence is one request under way.
+type presence struct {
+	cred credential
+	end  context.CancelCauseFunc
+}
+
+func newCallers(ownerRequests int) *callers {
+	return &callers{ownerRequests: ownerRequests, large: newSlots(largeBodies), by: map[string]*caller{}}
+}
+
+// callerKey names the caller: an owner, or a share.
+func (c *call) callerKey() string {
+	if c.visit != nil {
+		return "share " + c.visit.ShareID
+	}
+	return "owner " + c.owner
+}
+
+// enter counts a request of c, whose context it replaces: it ends with leave, or when the credential is revoked.
+func (s *callers) enter(c *call) (leave func(), err error) {
+	key, limit := c.callerKey(), s.ownerRequests
+	if c.visit != nil {
+		limit = min(limit, visitorRequests)
+	}
+	ctx, end := context.WithCancelCause(c.Request.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.by[key]
+	if one == nil {
+		one = s.newCaller(c.visit != nil)
+		s.by[key] = one
+	}
+	if len(one.under) >= limit {
+		end(nil)
+		return nil, api.Errorf(api.CodeTooManyRequests,
+			"%d requests and sockets of yours are under way, which is the limit; close one, or wait for an answer", limit)
+	}
+	s.serial++
+	number := s.serial
+	one.under[number] = presence{c.cred, end}
+	c.caller, c.Request = one, c.Request.WithContext(ctx)
+	return func() { s.leave(key, number); end(nil) }, nil
+}
+
+func (s *callers) newCaller(visitor bool) *caller {
+	one := &caller{under: map[int]presence{}}
+	if visitor {
+		one.large, one.intake = newSlots(visitorLarge), newIntake(1, 1, s.large)
+	} else {
+		one.large, one.intake = newSlots(ownerLarge), newIntake(ownerMediumBodies, ownerLargeBodies, s.large)
+	}
+	return one
+}
+
+func (s *callers) leave(key string, number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.by[key]
+	if delete(one.under, number); len(one.under) == 0 {
+		delete(s.by, key)
+	}
+}
+
+// credentials are those of requests under way, each once.
+func (s *callers) credentials() map[credential]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[credential]bool{}
+	for _, one := range s.by {
+		for _, p := range one.under {
+			all[p.cred] = true
+		}
+	}
+	return all
+}
+
+// expel ends all requests that came with a credential.
+func (s *callers) expel(cred credential) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.by {
+		for _, p := range one.under {
+			if p.cred == cred {
+				p.end(errRevoked)
+			}
+		}
+	}
+}
+
+// slots are how many may do something at once.
+type slots chan struct{}
+
+func newSlots(n int) slots { return make(slots, n) }
+
+// take waits for a slot, which release gives back. ctx bounds the wait.
+func (s slots) take(ctx context.Context) (release func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"io"
+)
+
+// Frames and bodies are held in memory until they are carried out. Small ones are bounded by the number of requests
+// and sockets; larger ones wait for a slot before they are read on.
+const (
+	smallBody  = 32 << 10
+	mediumBody = 1 << 20
+
+	ownerMediumBodies = 64
+	ownerLargeBodies  = 4
+	largeBodies       = 16 // of all callers
+)
+
+// intake bounds what frames and bodies of one caller take. It is safe for concurrent use.
+type intake struct {
+	medium, large slots
+	all           slots // large ones of all callers
+}
+
+func newIntake(medium, large int, all slots) intake {
+	return intake{newSlots(medium), newSlots(large), all}
+}
+
+// read reads r to its end. release is to be called, in any case, when the bytes are not needed any more. ctx bounds the
+// wait for a slot.
+func (i intake) read(ctx context.Context, r io.Reader) (data []byte, release func(), err error) {
+	var held []func()
+	data = make([]byte, 0, 512)
+	release = func() {
+		for _, one := range held {
+			one()
+		}
+	}
+	for _, stage := range []struct {
+		size  int
+		slots []slots
+	}{{smallBody, nil}, {mediumBody, []slots{i.medium}}, {-1, []slots{i.large, i.all}}} {
+		for _, s := range stage.slots {
+			one, err := s.take(ctx)
+			if err != nil {
+				return nil, release, err
+			}
+			held = append(held, one)
+		}
+		more := false
+		if data, more, err = readUpTo(data, r, stage.size); err != nil || !more {
+			break
+		}
+	}
+	return data, release, err
+}
+
+// readUpTo appends to data until it has size bytes, or r ends; -1 is no bound. more reports whether r may have more.
+func readUpTo(data []byte, r io.Reader, size int) (all []byte, more bool, err error) {
+	for size < 0 || len(data) < size {
+		if len(data) == cap(data) {
+			data = append(data, 0)[:len(data)]
+		}
+		room := data[len(data):cap(data)]
+		if size >= 0 {
+			room = room[:min(len(room), size-len(data))]
+		}
+		n, err := r.Read(room)
+		data = data[:len(data)+n]
+		if err == io.EOF {
+			return data, false, nil
+		}
+		if err != nil {
+			return data, false, err
+		}
+	}
+	return data, true, nil
+}
