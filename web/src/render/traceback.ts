@@ -32,8 +32,8 @@ function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part
   const out: Part[] = [];
   let at = 0;
   const text = (until: number) => {
-    const lines = traceback.slice(at, until).map(settled).join("\n");
-    at = Math.max(at, until);
+    const lines = until > at ? traceback.slice(at, until).map(settled).join("\n") : "";
+    at = Math.max(at, Math.min(until, traceback.length));
     return lines;
   };
   for (const f of frames) {
@@ -73,6 +73,30 @@ function read(traceback: readonly string[]): Part[] {
   }
   for (const part of out) part.library = libraryOf(part.frames);
   return out;
+}
+
+const frameSize = 500; // a frame costs as much as so many characters
+
+// ending is the end of a traceback, for as many characters as there is room, and tells whether that is not all of it.
+export function ending(all: readonly Part[], room: number): { shown: Part[]; cut: boolean } {
+  const shown: Part[] = [];
+  const take = (text: string): string => {
+    const end = text.length > room ? `…${text.slice(-room)}` : text;
+    room -= text.length + frameSize;
+    return end;
+  };
+  for (let i = all.length - 1; i >= 0; i--) {
+    const part = all[i] as Part;
+    if (room <= 0) return { shown: shown.reverse(), cut: true };
+    const text = take(part.text);
+    const frames: Frame[] = [];
+    for (let j = part.frames.length - 1; j >= 0 && room > 0; j--) {
+      const frame = part.frames[j] as Frame;
+      frames.push({ ...frame, text: take(frame.text) });
+    }
+    shown.push({ ...part, text, frames: frames.reverse() });
+  }
+  return { shown: shown.reverse(), cut: room <= 0 };
 }
 
 // libraryOf names the library of folded frames, where they are of one.

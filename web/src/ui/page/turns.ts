@@ -1,0 +1,34 @@
+// Work on the page that can wait for its turn: as much in a frame as leaves the page at hand, and the rest in the next.
+
+import { flushSync } from "svelte";
+
+const slice = 8; // ms of a frame
+
+const waiting = new Set<() => void>();
+let scheduled = false;
+
+// later does work when it has its turn, in the order in which it was asked for; what it returns calls it off.
+export function later(work: () => void): () => void {
+  waiting.add(work);
+  schedule();
+  return () => waiting.delete(work);
+}
+
+function schedule(): void {
+  if (scheduled) return;
+  scheduled = true;
+  if (document.visibilityState === "visible") requestAnimationFrame(run);
+  else setTimeout(run, 50);
+}
+
+function run(): void {
+  scheduled = false;
+  const end = performance.now() + slice;
+  for (const work of waiting) {
+    waiting.delete(work);
+    work();
+    flushSync(); // so that what it draws counts
+    if (performance.now() > end) break;
+  }
+  if (waiting.size) schedule();
+}
