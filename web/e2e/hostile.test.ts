@@ -73,12 +73,13 @@ function watch(): void {
   new PerformanceObserver((list) => held.push(...list.getEntries().map((e) => Math.round(e.duration)))).observe({ type: "longtask", buffered: true });
 }
 
-// rest waits until what came is drawn: half a second in which every frame was on time.
+// rest waits until what came is drawn: a while in which every frame was on time and changed nothing.
 const rest = () => new Promise<void>((resolve) => {
   let since = performance.now();
   let last = since;
+  new MutationObserver(() => (since = performance.now())).observe(document.querySelector("main") as Node, { childList: true, subtree: true });
   const frame = (now: number) => {
-    if (now - last > 100 || document.querySelector("[data-waiting]")) since = now;
+    if (now - last > 150 || document.querySelector(".prose[aria-busy=true]")) since = now;
     last = now;
     if (now - since > 700) resolve();
     else requestAnimationFrame(frame);

@@ -18,8 +18,8 @@ export const proseOf = (kind: "markdown" | "latex", text: string): Promise<Prose
 export const tooLong = (kind: "markdown" | "latex", text: string): string =>
   `This ${kind === "markdown" ? "Markdown" : "formula"} is shown as text: ${text.length > maxText ? `it is longer than ${bytes(maxText)}` : "it takes too long to set"}.`;
 
-// drawProse draws into a place what is asked of it last, and says in the end why it is shown as text, if it is.
-// What it returns stops it.
+// drawProse draws into a place a text, and says when that is done: with why it is to be shown as text, if it
+// is. What it returns stops it.
 export function drawProse(place: HTMLElement, kind: "markdown" | "latex", text: string, done: (why: string) => void): () => void {
   let stop = () => {};
   let stopped = false;
@@ -35,7 +35,6 @@ export function drawProse(place: HTMLElement, kind: "markdown" | "latex", text: 
     if (stopped) return;
     place.replaceChildren();
     if (!prose) return done(tooLong(kind, text));
-    done("");
     const formulas = new Map<HTMLElement, Formula>(); // places of formulas that are still to be drawn
     const hold = (formula: Formula) => {
       const at = document.createElement("span");
@@ -52,6 +51,7 @@ export function drawProse(place: HTMLElement, kind: "markdown" | "latex", text: 
         place.append(...(steps.shift()?.() ?? []));
       }
       if (steps.length || formulas.size) stop = later(step);
+      else done("");
     };
     step();
   }
