@@ -21,6 +21,9 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'non
 	"img-src 'self' data: blob:; media-src data:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// workerPolicy is for the page's worker, which loads scripts and reaches nothing else.
+const workerPolicy = "default-src 'none'; script-src 'self'; frame-ancestors 'none'"
+
 // page is the embedded notebook page: index.html, login.html, frames, and static files.
 type page struct {
 	index  []byte
@@ -62,6 +65,9 @@ func newPage() (*page, error) {
 				return err
 			}
 			p.frames[frame] = a
+		case name == "assets/worker.js":
+			a.policy = workerPolicy
+			p.static[name] = a
 		default:
 			p.static[name] = a
 		}

@@ -98,6 +98,9 @@ describe("Markdown", () => {
     expect(prose?.math).toHaveLength(400);
     expect(proseOf("`a` ".repeat(9000), () => "")).toBeUndefined();
     expect(proseOf("word ".repeat(40_000), () => "")).toBeUndefined();
+    expect(proseOf("$x$ ".repeat(3000), () => "")).toBeUndefined();
+    expect(proseOf("$x$ $y$", (tex) => tex.repeat(150_000))?.math.map((m) => m.html?.length)).toEqual([150_000, 150_000]);
+    expect(proseOf("$x$", () => "h".repeat(300_000))?.math).toEqual([{ tex: "x", display: false }]);
   });
   test("takes formulas out of their delimiters", () => {
     expect(withoutDollars("$\\displaystyle \\frac{a}{b}$")).toEqual({ tex: "\\frac{a}{b}", display: true });

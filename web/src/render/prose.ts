@@ -13,13 +13,16 @@ export type SetFormula = (tex: string, display: boolean) => string;
 
 const enough = { tags: 300, length: 20_000 }; // of a piece
 const most = { tags: 4000, length: 100_000, all: 20_000 }; // what one piece, and all of them together, may have
+const maxFormulas = 2000;
 const maxFormula = 10_000; // characters
 const maxFormulaHTML = 200_000;
+const maxMathHTML = 4_000_000; // of all formulas of a text
 const mathTime = 1000; // ms: formulas after that stay as they were written
 
 // proseOf is undefined where the text would make more than a page can draw in a moment.
 export function proseOf(source: string, set: SetFormula): Prose | undefined {
   const { text, math } = takeMath(source);
+  if (math.length > maxFormulas) return undefined;
   const pieces = piecesOf(text);
   return pieces && { pieces, math: formulas(math, set) };
 }
@@ -28,11 +31,14 @@ export const hasMath = (source: string): boolean => /[$\\]/.test(source);
 
 export function formulas(math: readonly MathSpan[], set: SetFormula): Formula[] {
   const until = performance.now() + mathTime;
+  let room = maxMathHTML;
   return math.map((span) => {
     if (span.tex.length > maxFormula || performance.now() > until) return span;
     try {
       const html = set(span.tex, span.display);
-      return html.length > maxFormulaHTML ? span : { ...span, html };
+      if (html.length > Math.min(room, maxFormulaHTML)) return span;
+      room -= html.length;
+      return { ...span, html };
     } catch {
       return span;
     }

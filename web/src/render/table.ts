@@ -6,7 +6,7 @@ export interface Field { name: string; title?: string; type: string; dtype?: str
 // id is what to ask the kernel by for rows beyond those that came.
 export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean; id?: string }
 
-const maxFields = 200;
+const maxFields = 500;
 const maxCells = 50_000; // of the rows that came; more are asked for page by page
 const maxNested = 10_000; // characters of a value that is a list or an object
 const maxShown = 1000; // characters of a cell
@@ -52,6 +52,8 @@ export function parseTable(value: Json): Table | undefined {
 }
 
 const flat = (value: Json): Json => (typeof value === "object" && value !== null ? JSON.stringify(value).slice(0, maxNested) : value);
+
+export const drawnColumns = 100;
 
 // inCell is a text as a cell has room for it.
 export const inCell = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}… (${text.length} characters)` : text);

@@ -23,6 +23,10 @@ function frameOf(line: string): Frame | undefined {
   return { file: i[3] ?? "", line: Number(i[4]), name: i[5] ?? "", text: line, mine: (i[3] ?? "").includes("/workspace") };
 }
 
+const maxLine = 100_000; // characters of one line or piece that are read
+
+const readable = (text: string): string => settled(text.length > maxLine ? `${text.slice(0, maxLine)}…` : text);
+
 // parts folds by what the server says of the frames; what it says nothing of, such as an imported notebook, is read.
 export function parts(traceback: readonly string[], frames: readonly ErrorFrame[] = []): Part[] {
   return frames.length ? told(traceback, frames) : read(traceback);
@@ -32,7 +36,7 @@ function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part
   const out: Part[] = [];
   let at = 0;
   const text = (until: number) => {
-    const lines = until > at ? traceback.slice(at, until).map(settled).join("\n") : "";
+    const lines = until > at ? traceback.slice(at, until).map(readable).join("\n") : "";
     at = Math.max(at, Math.min(until, traceback.length));
     return lines;
   };
@@ -53,7 +57,7 @@ function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part
 function read(traceback: readonly string[]): Part[] {
   const out: Part[] = [];
   let frame: Frame | undefined;
-  for (const line of traceback.flatMap((piece) => settled(piece).split("\n"))) {
+  for (const line of traceback.flatMap((piece) => readable(piece).split("\n"))) {
     const found = frameOf(line);
     if (found) {
       frame = found;

@@ -6,7 +6,9 @@ export interface Task { id: number; kind: "markdown" | "latex"; text: string; di
 // Done comes after Begun, which says that all is loaded and the work itself starts.
 export type Answer = { id: number; begun: true } | { id: number; begun: false; prose?: Prose };
 
-const plain: SetFormula = () => "";
+const none: SetFormula = () => {
+  throw new Error("KaTeX is not loaded");
+};
 let katex: SetFormula | undefined;
 
 async function loadKatex(): Promise<SetFormula> {
@@ -23,7 +25,7 @@ function work({ kind, text, display }: Task, set: SetFormula): Prose | undefined
 }
 
 self.onmessage = async ({ data }: MessageEvent<Task>) => {
-  if (data.kind === "latex" || hasMath(data.text)) katex ??= await loadKatex();
+  if (data.kind === "latex" || hasMath(data.text)) katex ??= await loadKatex().catch(() => undefined);
   self.postMessage({ id: data.id, begun: true } satisfies Answer);
-  self.postMessage({ id: data.id, begun: false, prose: work(data, katex ?? plain) } satisfies Answer);
+  self.postMessage({ id: data.id, begun: false, prose: work(data, katex ?? none) } satisfies Answer);
 };

@@ -7,6 +7,8 @@ import { Rope } from "../../log/rope";
 const maxLines = 200; // of a block
 const maxSize = 1 << 15; // of a block, in characters, about: what is laid out at once
 const nodeSize = 40; // a span or link costs as much as so many characters
+const shapedSize = 4; // and so does a character of a line that is not of Latin letters alone
+const foreign = /[^\0-\u02ff]/;
 const piece = 1 << 13; // characters that are taken in before the clock is looked at
 const links = /\bhttps?:\/\/[^\s<>"'`\u001b]+[^\s<>"'`.,;:!?)\]}\u001b]/g;
 
@@ -161,7 +163,8 @@ export class TextPainter {
 function weight(line: Line): number {
   let nodes = line.runs?.length ?? 0;
   for (let at = line.text.indexOf("://"); at >= 0; at = line.text.indexOf("://", at + 3)) nodes++;
-  return 1 + line.text.length + nodeSize * nodes;
+  const shaped = foreign.test(line.text) ? shapedSize : 1;
+  return 1 + shaped * line.text.length + nodeSize * nodes;
 }
 
 // draw writes lines into an element: as one text where they are all plain.
