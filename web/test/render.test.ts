@@ -98,6 +98,7 @@ describe("Markdown", () => {
     expect(prose?.math).toHaveLength(400);
     expect(proseOf("`a` ".repeat(9000), () => "")).toBeUndefined();
     expect(proseOf("word ".repeat(40_000), () => "")).toBeUndefined();
+    expect(proseOf("<b>".repeat(50) + "x".repeat(20_000), () => "")).toBeUndefined();
     expect(proseOf("$x$ ".repeat(3000), () => "")).toBeUndefined();
     expect(proseOf("$x$ $y$", (tex) => tex.repeat(150_000))?.math.map((m) => m.html?.length)).toEqual([150_000, 150_000]);
     expect(proseOf("$x$", () => "h".repeat(300_000))?.math).toEqual([{ tex: "x", display: false }]);

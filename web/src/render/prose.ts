@@ -12,7 +12,7 @@ export interface Formula extends MathSpan { html?: string }
 export type SetFormula = (tex: string, display: boolean) => string;
 
 const enough = { tags: 300, length: 20_000 }; // of a piece
-const most = { tags: 4000, length: 100_000, all: 20_000 }; // what one piece, and all of them together, may have
+const most = { tags: 4000, length: 100_000, spread: 500_000, all: 20_000 }; // what one piece, and all of them together, may have
 const maxFormulas = 2000;
 const maxFormula = 10_000; // characters
 const maxFormulaHTML = 200_000;
@@ -49,14 +49,14 @@ function piecesOf(text: string): string[] | undefined {
   const tidy = new Tidy();
   const pieces: string[] = [];
   let piece = "";
-  let before = 0;
+  let before = { tags: 0, spread: 0 };
   for (const token of marked.lexer(text)) {
     piece += tidy.write(marked.parser([token]));
-    if (piece.length > most.length || tidy.tags - before > most.tags || tidy.tags > most.all) return undefined;
-    if (tidy.depth || piece.length < enough.length && tidy.tags - before < enough.tags) continue;
+    if (piece.length > most.length || tidy.tags - before.tags > most.tags || tidy.spread - before.spread > most.spread || tidy.tags > most.all) return undefined;
+    if (tidy.depth || piece.length < enough.length && tidy.tags - before.tags < enough.tags) continue;
     pieces.push(piece);
     piece = "";
-    before = tidy.tags;
+    before = { tags: tidy.tags, spread: tidy.spread };
   }
   piece += tidy.end();
   return piece ? [...pieces, piece] : pieces;

@@ -11,6 +11,7 @@ const ends = new Set(["dd", "dt", "li", "option", "p", "td", "th", "tr"]); // th
 
 export class Tidy {
   tags = 0;
+  spread = 0; // characters of text, each as often as elements are around it: what a line of it takes to lay out
   private readonly open: string[] = [];
 
   get depth(): number {
@@ -30,6 +31,7 @@ export class Tidy {
     let at = 0;
     for (let start = html.indexOf("<"); start >= 0; start = html.indexOf("<", at)) {
       out += html.slice(at, start);
+      this.spread += (start - at) * this.depth;
       at = start + 1;
       if (html.startsWith("<!--", start)) {
         const end = find("-->", start + 4);
@@ -51,6 +53,7 @@ export class Tidy {
         else at = end;
       }
     }
+    this.spread += (html.length - at) * this.depth;
     return out + html.slice(at);
   }
 

@@ -3,9 +3,19 @@
 import { flushSync } from "svelte";
 
 const slice = 8; // ms of a frame
+const atOnce = 4; // work of a frame that need not wait, so that the few outputs of a cell come with its end
 
 const waiting = new Set<() => void>();
 let scheduled = false;
+let free = atOnce;
+
+// mayNow tells whether work of a size, 1 for little, need not wait for its turn.
+export function mayNow(size: number): boolean {
+  if (waiting.size || free < size) return false;
+  free -= size;
+  schedule();
+  return true;
+}
 
 // later does work when it has its turn, in the order in which it was asked for; what it returns calls it off.
 export function later(work: () => void): () => void {
@@ -23,6 +33,7 @@ function schedule(): void {
 
 function run(): void {
   scheduled = false;
+  free = atOnce;
   const end = performance.now() + slice;
   for (const work of waiting) {
     waiting.delete(work);
