@@ -15,8 +15,11 @@ import (
 // pagePolicy is for the notebook page: its own files only, no script in the text; %s is the nonce of the styles that
 // the editor makes. Style attributes are allowed, since browsers make some while text is edited.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; " +
-	"img-src 'self' data: blob:; media-src data:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'none'; " +
+	"img-src 'self' data: blob:; media-src data:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// workerPolicy is for the page's worker, which loads scripts and reaches nothing else.
+const workerPolicy = "default-src 'none'; script-src 'self'; frame-ancestors 'none'"
 
 // page is the embedded notebook page: index.html, login.html, frames, and static files.
 type page struct {
@@ -59,6 +62,9 @@ func newPage() (*page, error) {
 				return err
 			}
 			p.frames[frame] = a
+		case name == "assets/worker.js":
+			a.policy = workerPolicy
+			p.static[name] = a
 		default:
 			p.static[name] = a
 		}

@@ -112,3 +112,11 @@ func TestFramesAreSandboxedByTheirHeader(t *testing.T) {
 		t.Errorf("another frame: %d", r.status)
 	}
 }
+
+func TestThePagesWorkerMayLoadScriptsAndNothingElse(t *testing.T) {
+	h := start(t)
+	got := h.do(request{method: "GET", path: "/static/assets/worker.js", token: "-"}).header.Get("Content-Security-Policy")
+	if got != "default-src 'none'; script-src 'self'; frame-ancestors 'none'" {
+		t.Errorf("the policy of the worker is %q", got)
+	}
+}

@@ -24,6 +24,7 @@ export default defineConfig({
   base: "/static/",
   publicDir: "public",
   plugins: [woff2Only(), svelte()],
+  worker: { format: "es", rolldownOptions: { output: { entryFileNames: "assets/[name].js", chunkFileNames: "assets/[name]-in-worker.js" } } },
   build: {
     outDir: process.env["TALARIA_DIST"] ?? "dist", // make test builds it elsewhere, to compare
     emptyOutDir: true,

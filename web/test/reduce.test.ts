@@ -72,7 +72,7 @@ describe("the log as a state", () => {
       { kind: "input", prompt: "Who? ", how: "answered" },
       { kind: "stream", name: "stdout", text: "late" },
     ]);
-    expect(a?.files).toMatchObject([{ path: "f", change: "modified", url: "/v1/artifacts/2" }]);
+    expect([...a?.files.values() ?? []]).toMatchObject([{ path: "f", change: "modified", url: "/v1/artifacts/2" }]);
     expect(b).toMatchObject({ status: "died", lost: true, outputs: [{ kind: "data", count: 2 }, { kind: "error" }] });
     expect(state.notes.map((n) => n.kind)).toEqual(["died", "reset"]);
   });

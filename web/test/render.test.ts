@@ -2,11 +2,14 @@ import { describe, expect, test } from "vitest";
 import { diff } from "../src/render/diff";
 import { ago, bytes, clock, duration, until } from "../src/render/format";
 import { fileOf, richOf, savable, textOf } from "../src/render/take";
-import { takeMath, withoutHandlers } from "../src/render/markdown";
+import { takeMath } from "../src/render/mathspans";
+import { proseOf } from "../src/render/prose";
+import { isLight } from "../src/render/svg";
+import { Tidy } from "../src/render/tidy";
 import { withoutDollars } from "../src/render/math";
 import { describe as describeImage, view } from "../src/render/mime";
 import { decimals, filtered, parseTable, shown, sorted, toCSV } from "../src/render/table";
-import { lineIn, parts } from "../src/render/traceback";
+import { ending, lineIn, parts } from "../src/render/traceback";
 import { runWords, whyWords } from "../src/render/words";
 import { golden } from "./golden";
 import type { Bundle, ErrorFrame } from "../src/proto/types";
@@ -64,17 +67,41 @@ describe("tables", () => {
   });
 });
 
+function tidy(html: string): string {
+  const t = new Tidy();
+  return t.write(html) + t.end();
+}
+
 describe("Markdown", () => {
   test("leaves formulas to KaTeX, but not those in code, nor prices", () => {
     expect(takeMath("a $x^2$ b $$y$$ \\(z\\) \\[w\\]").math).toEqual([
       { tex: "x^2", display: false }, { tex: "y", display: true }, { tex: "z", display: false }, { tex: "w", display: true }]);
     for (const none of ["`$x$`", "```\n$x$\n```", "costs $5 and $6", "\\$x\\$", "~~~\n$$x$$\n~~~", "``a ` $x$``"]) expect(takeMath(none)).toEqual({ text: none, math: [] });
     expect(takeMath("$a$\n```\nopen fence $b$").math).toHaveLength(1);
+    expect(takeMath("`` ` $a$ `` $b$\n  ~~~ x\n$c$\n ~~~~\n$d$ $e\\$f$ \\[ $g$ $$").math.map((m) => m.tex)).toEqual(["b", "d", "g"]);
   });
   test("has no handlers in tags, and text stays text", () => {
-    expect(withoutHandlers(`<img src=x onerror="a()" onload='b'><b onclick=c>t onclick=d</b>`)).toBe("<img src=x  ><b >t onclick=d</b>");
-    expect(withoutHandlers("<code>&lt;img onerror=x&gt;</code>")).toBe("<code>&lt;img onerror=x&gt;</code>");
-    expect(withoutHandlers("<img/onerror=x/onload=y>")).not.toMatch(/on(error|load)/);
+    expect(tidy(`<img src=x onerror="a()" onload='b'><b onclick=c>t onclick=d</b>`)).toBe('<img src="x"><b>t onclick=d</b>');
+    expect(tidy("<code>&lt;img onerror=x&gt;</code>")).toBe("<code>&lt;img onerror=x&gt;</code>");
+    expect(tidy("<img/onerror=x/onload=y>")).not.toMatch(/on(error|load)/);
+  });
+  test("has tags that are closed in order", () => {
+    expect(tidy("<p>a<p>b<ul><li>c<li>d</ul>e</p></b>")).toBe("<p>a</p><p>b<ul><li>c</li><li>d</li></ul>e</p>");
+    expect(tidy("<b><i>x</b>y</i>")).toBe("<b><i>x</i></b>y");
+    expect(tidy("a < b <c and <b title='<i>'>z")).toBe("a &lt; b &lt;c and <b title='<i>'>z</b>");
+    expect(tidy("1<!-- <b> -->2<script>3</script>4<style>5")).toBe("1245");
+    expect(tidy("<b>".repeat(500) + "x").match(/<b>/g)).toHaveLength(60);
+  });
+  test("comes in pieces, which end where all tags are closed", () => {
+    const prose = proseOf("<details>\n\n" + "a\n\n".repeat(400) + "</details>\n\n" + "$x$ `b`\n\n".repeat(400), () => "");
+    expect(prose?.pieces.map((p) => [p.startsWith("<details>"), p.includes("</details>")])).toEqual([[true, true], [false, false], [false, false], [false, false]]);
+    expect(prose?.math).toHaveLength(400);
+    expect(proseOf("`a` ".repeat(9000), () => "")).toBeUndefined();
+    expect(proseOf("word ".repeat(40_000), () => "")).toBeUndefined();
+    expect(proseOf("<b>".repeat(50) + "x".repeat(20_000), () => "")).toBeUndefined();
+    expect(proseOf("$x$ ".repeat(3000), () => "")).toBeUndefined();
+    expect(proseOf("$x$ $y$", (tex) => tex.repeat(150_000))?.math.map((m) => m.html?.length)).toEqual([150_000, 150_000]);
+    expect(proseOf("$x$", () => "h".repeat(300_000))?.math).toEqual([{ tex: "x", display: false }]);
   });
   test("takes formulas out of their delimiters", () => {
     expect(withoutDollars("$\\displaystyle \\frac{a}{b}$")).toEqual({ tex: "\\frac{a}{b}", display: true });
@@ -111,6 +138,27 @@ describe("tracebacks", () => {
       const shown = parts(event.traceback, frames).flatMap((p) => (p.kind === "text" ? [p.text] : p.frames.map((f) => f.text))).filter(Boolean).join("\n");
       expect(shown).toBe(event.traceback.join("\n"));
     }
+  });
+});
+
+test("a traceback is shown from its end, as far as there is room", () => {
+  const all = parts(Array.from({ length: 5000 }, (_, i) => `  File "<cell 1>", line ${i}, in f`));
+  const { shown, cut } = ending(all, 20_000);
+  const frames = shown.flatMap((p) => p.frames);
+  expect([cut, frames.at(-1)?.line]).toEqual([true, 4999]);
+  expect(frames.length).toBeLessThan(60);
+  expect(ending(all.slice(0, 0), 10)).toEqual({ shown: [], cut: false });
+  expect(ending(parts(["x".repeat(100)]), 10)).toMatchObject({ shown: [{ text: `…${"x".repeat(10)}` }], cut: true });
+});
+
+describe("an SVG", () => {
+  const svg = (inside: string) => `<svg xmlns="http://www.w3.org/2000/svg">${inside}</svg>`;
+  test("is an image of the page where it is light", () => {
+    expect(isLight(svg('<defs><path id="m" d="M0 0"/></defs><use xlink:href="#m"/><g id="a"><use href="#m" x="3"/></g>'))).toBe(true);
+  });
+  test.each([["nested uses", '<g id="a"><rect/></g><g id="b"><use href="#a"/><use href="#a"/></g>'], ["a pattern", '<pattern id="a"/>'], ["an entity", "<!ENTITY a 'b'>"],
+    ["a use of another file", '<use href="/x#a"/>'], ["a long path used often", `<path id="m" d="${"M0 0".repeat(4000)}"/>${'<use href="#m"/>'.repeat(900)}`], ["size", "<circle/>".repeat(9000)]])("is none for %s", (_name, inside) => {
+    expect(isLight(svg(inside))).toBe(false);
   });
 });
 

@@ -15,6 +15,7 @@ export interface Style {
 export type Color = number | string;
 
 const interned = new Map<string, Style>();
+const maxInterned = 10_000; // then they are forgotten: a run that should have joined its neighbour stays one of its own
 
 export const plain: Style = intern({});
 
@@ -23,8 +24,14 @@ export function intern(style: Style): Style {
   const key = `${fg ?? ""}|${bg ?? ""}|${+!!bold}${+!!dim}${+!!italic}${+!!underline}${+!!strike}${+!!inverse}`;
   const known = interned.get(key);
   if (known) return known;
+  if (interned.size >= maxInterned) forget();
   interned.set(key, style);
   return style;
+}
+
+function forget(): void {
+  interned.clear();
+  intern(plain);
 }
 
 // sgr is the style after the parameters of one SGR sequence.

@@ -3,7 +3,7 @@
 
 import type { Event, Execution, Truncated } from "../proto/types";
 import { Rope } from "./rope";
-import { ended, type InputOutput, type LogState, type Output, type Run } from "./state";
+import { ended, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
 export const reduce = (state: LogState, event: Event): LogState => reduceAll(state, [event]);
 
@@ -21,6 +21,8 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 class Draft {
   readonly next: Mutable<LogState>;
   private runs: Map<string, Run> | undefined; // a copy, once something in it changes
+  private displays: Map<string, readonly string[]> | undefined; // likewise
+  private readonly listed = new Set<string>(); // runs whose files are copies already
   private readonly copied = new Set<string>(); // runs that are copies already
 
   constructor(state: LogState) {
@@ -66,7 +68,7 @@ class Draft {
     if (old && this.copied.has(id)) return old;
     const run: Run = old ? { ...old, outputs: [...old.outputs] } : {
       id, code: "", status: "queued", lost: false, silent: false, count: null, generation: this.next.generation,
-      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], clearNext: false, files: [],
+      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], clearNext: false, files: new Map(),
     };
     this.runs.set(id, run);
     this.copied.add(id);
@@ -120,10 +122,21 @@ class Draft {
         this.answer(run, event.request_id, event.how);
         return;
       case "artifact":
-        run.files = [...run.files.filter((file) => file.path !== event.path), {
+        this.file(run, {
           path: event.path, change: event.change, size: event.size, mediaType: event.media_type, url: event.url,
-        }];
+        });
     }
+  }
+
+  // file puts a file at the end of a run's list, in place of what the path had.
+  private file(run: Mutable<Run>, file: MadeFile): void {
+    if (!this.listed.has(run.id)) {
+      run.files = new Map(run.files);
+      this.listed.add(run.id);
+    }
+    const files = run.files as Map<string, MadeFile>;
+    files.delete(file.path);
+    files.set(file.path, file);
   }
 
   private finish(run: Mutable<Run>, e: Execution): void {
@@ -153,15 +166,17 @@ class Draft {
   private remember(displayID: string, runID: string): void {
     const known = this.next.displays.get(displayID) ?? [];
     if (known.includes(runID)) return;
-    this.next.displays = new Map(this.next.displays).set(displayID, [...known, runID]);
+    this.displays ??= new Map(this.next.displays);
+    this.next.displays = this.displays.set(displayID, [...known, runID]);
   }
 
   // update replaces what is shown under a display id, in whichever cell that is.
   private update(event: Event & { type: "display_data" | "update_display_data" }): void {
     for (const runID of this.next.displays.get(event.display_id ?? "") ?? []) {
-      const run = this.run(runID, event);
-      run.outputs = run.outputs.map((o) =>
-        o.kind === "data" && o.displayID === event.display_id ? { ...o, data: event.data, metadata: event.metadata } : o);
+      const outputs = this.run(runID, event).outputs as Output[]; // a copy already
+      for (const [i, o] of outputs.entries()) {
+        if (o.kind === "data" && o.displayID === event.display_id) outputs[i] = { ...o, data: event.data, metadata: event.metadata };
+      }
     }
   }
 

@@ -29,7 +29,7 @@ export interface Run {
   truncatedBytes: number;
   outputs: readonly Output[];
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
-  files: readonly MadeFile[];
+  files: ReadonlyMap<string, MadeFile>; // by path, the last one last
 }
 
 export interface KernelNote {

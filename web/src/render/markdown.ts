@@ -1,49 +1,25 @@
-// Markdown to elements: marked makes HTML, DOMPurify takes out what could run or reach anything, and math is set in the
-// result. Nothing of it ever is a string of HTML in the page.
+// HTML of Markdown to elements: DOMPurify takes out what could run or reach anything, and formulas are put in their places.
+// Nothing of it ever is a string of HTML in the page.
 
 import DOMPurify from "dompurify";
-import { marked } from "marked";
+import { placeholder } from "./mathspans";
+import type { Formula } from "./prose";
+import { Tidy } from "./tidy";
 
-export interface MathSpan { tex: string; display: boolean }
+const maxCopied = { length: 256 << 10, tags: 4000 };
 
-// A private-use character cannot be Markdown, so a formula is out of marked's reach while it works.
-const open = "\uE000";
-const close = "\uE001";
-
-// takeMath cuts formulas out: $…$, $$…$$, \(…\), \[…\], but none in code.
-export function takeMath(source: string): { text: string; math: MathSpan[] } {
-  const math: MathSpan[] = [];
-  const clean = source.replaceAll(/[\uE000\uE001]/g, "");
-  const pattern =
-    /(^ {0,3}(`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^ {0,3}\2[`~]*[ \t]*$|(?![\s\S])))|(`+)(?:(?!\3)[\s\S])+?\3(?!`)|\\\\|\\\$|\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\]|\\\(([\s\S]+?)\\\)|\$(?=\S)([^$\n]*?[^\s$\\])\$(?!\d)/gm;
-  const text = clean.replace(pattern, (whole, _fence, _marks, _ticks, block, bracket, paren, inline) => {
-    const tex = block ?? bracket ?? paren ?? inline;
-    if (tex === undefined) return whole as string;
-    math.push({ tex: String(tex), display: block !== undefined || bracket !== undefined });
-    return `${open}${math.length - 1}${close}`;
-  });
-  return { text, math };
+// sanitized is HTML of an output without what could run or reach anything, for other programs to read; undefined if it is
+// too large to be made so in a moment.
+export function sanitized(html: string): string | undefined {
+  if (html.length > maxCopied.length) return undefined;
+  const tidy = new Tidy();
+  const text = tidy.write(html) + tidy.end();
+  if (tidy.tags > maxCopied.tags) return undefined;
+  return DOMPurify.sanitize(text, { USE_PROFILES: { html: true }, FORBID_TAGS: ["style", "form"], FORBID_ATTR: ["src", "srcset", "background"] });
 }
 
-// withoutHandlers takes event handlers out of tags. DOMPurify would too, but the browser complains of each one that it
-// parses, also in a document that is never shown.
-export function withoutHandlers(html: string): string {
-  const handler = /(<[a-z][^>]*?)[\s/]on[a-z]+\s*=\s*(?:"[^"]*"|'[^']*'|[^\s>]*)/gi;
-  let before = "";
-  let after = html;
-  while (before !== after) [before, after] = [after, after.replace(handler, "$1 ")];
-  return after;
-}
-
-// sanitized is HTML of an output without what could run or reach anything, for other programs to read.
-export const sanitized = (html: string): string => DOMPurify.sanitize(withoutHandlers(html), { USE_PROFILES: { html: true }, FORBID_TAGS: ["style", "form"], FORBID_ATTR: ["src", "srcset", "background"] });
-
-export type Typeset = (tex: string, display: boolean, into: HTMLElement) => void;
-
-// render is the text as elements. Links open beside the page, images come from data: and this server only.
-export function render(source: string, typeset: Typeset): DocumentFragment {
-  const { text, math } = takeMath(source);
-  const html = withoutHandlers(marked.parse(text, { async: false, gfm: true }));
+// elements are a piece of prose. Links open beside the page, images come from data: and this server only.
+export function elements(html: string, math: readonly Formula[], place: (formula: Formula) => Node): DocumentFragment {
   const fragment = DOMPurify.sanitize(html, {
     RETURN_DOM_FRAGMENT: true,
     USE_PROFILES: { html: true },
@@ -62,24 +38,20 @@ export function render(source: string, typeset: Typeset): DocumentFragment {
       image.replaceWith(document.createTextNode(`[image ${image.alt || image.getAttribute("src") || ""}]`));
     }
   }
-  placeMath(fragment, math, typeset);
+  if (math.length) placeMath(fragment, math, place);
   return fragment;
 }
 
-function placeMath(fragment: DocumentFragment, math: readonly MathSpan[], typeset: Typeset): void {
-  if (!math.length) return;
+function placeMath(fragment: DocumentFragment, math: readonly Formula[], place: (formula: Formula) => Node): void {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   const texts: Text[] = [];
   while (walker.nextNode()) texts.push(walker.currentNode as Text);
   for (const node of texts) {
-    const parts = node.data.split(/\uE000(\d+)\uE001/);
+    const parts = node.data.split(placeholder);
     if (parts.length === 1) continue;
     node.replaceWith(...parts.map((part, i) => {
-      const span = i % 2 ? math[Number(part)] : undefined;
-      if (!span) return document.createTextNode(part);
-      const place = document.createElement("span");
-      typeset(span.tex, span.display, place);
-      return place;
+      const formula = i % 2 ? math[Number(part)] : undefined;
+      return formula ? place(formula) : document.createTextNode(part);
     }));
   }
 }

@@ -1,36 +1,20 @@
-// Formulas, by KaTeX, which is loaded with the first one.
+// Formulas, as the worker set them.
 
-import type { Typeset } from "./markdown";
+import type { Formula } from "./prose";
 
-type Katex = typeof import("katex").default;
-
-let katex: Katex | undefined;
-let loading: Promise<Katex> | undefined;
-
-async function load(): Promise<Katex> {
-  const [module] = await Promise.all([import("katex"), import("katex/dist/katex.min.css")]);
-  katex = module.default;
-  return katex;
-}
-
-function set(k: Katex, tex: string, display: boolean, into: HTMLElement): void {
-  try {
-    k.render(tex, into, { displayMode: display, throwOnError: true, trust: false, maxExpand: 500, maxSize: 20, strict: "ignore" });
-  } catch {
-    into.textContent = tex;
-    into.classList.add("bad-math");
-    into.title = "This formula could not be set.";
+// formulaElement is a formula as elements, or as it was written. What is parsed here is KaTeX's own HTML, made without
+// trust in the formula.
+export function formulaElement({ tex, display, html }: Formula): HTMLElement {
+  const element = document.createElement("span");
+  element.className = display ? "math display" : "math";
+  if (html !== undefined) element.append(...new DOMParser().parseFromString(html, "text/html").body.childNodes);
+  else {
+    element.textContent = tex;
+    element.classList.add("bad-math");
+    element.title = "This formula could not be set.";
   }
+  return element;
 }
-
-// typeset shows the source until KaTeX is there.
-export const typeset: Typeset = (tex, display, into) => {
-  into.className = display ? "math display" : "math";
-  if (katex) return set(katex, tex, display, into);
-  into.textContent = tex;
-  loading ??= load();
-  loading.then((k) => set(k, tex, display, into), () => into.classList.add("bad-math"));
-};
 
 // withoutDollars is the formula of text/latex, which comes with its delimiters.
 export function withoutDollars(latex: string): { tex: string; display: boolean } {

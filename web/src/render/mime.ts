@@ -12,6 +12,7 @@ export type View =
   | { kind: "media"; mime: string; data: string };
 
 export const tableType = "application/vnd.dataresource+json";
+const maxSearched = 1 << 20; // characters of HTML that are looked through for scripts
 export const chartType = "application/vnd.talaria.chart+json";
 
 const text = (value: Json | undefined): string | undefined =>
@@ -30,7 +31,7 @@ export function view(data: Bundle): View {
     if (mime === "application/vnd.plotly.v1+json") return { kind: "chart", library: "plotly", spec: value };
   }
   const html = text(data["text/html"]);
-  if (html) return { kind: "html", html, scripts: hasScripts(html) };
+  if (html) return { kind: "html", html, scripts: hasScripts(html.slice(0, maxSearched)) };
   const svg = text(data["image/svg+xml"]);
   if (svg) return { kind: "image", mime: "image/svg+xml", data: svg, svg: true };
   for (const mime of ["image/png", "image/jpeg", "image/webp", "image/gif"]) {
@@ -70,10 +71,11 @@ export function describe(data: Bundle, metadata: Bundle, where: string): string 
 function chartTitle(chart: Json | undefined): string | undefined {
   if (!object(chart)) return undefined;
   const found: string[] = [];
+  let room = 1000; // values that are looked at
   const seek = (value: Json | undefined, depth: number): void => {
-    if (depth > 4 || found.length || typeof value !== "object" || value === null) return;
+    if (depth > 4 || room-- < 0 || found.length || typeof value !== "object" || value === null) return;
     if (!Array.isArray(value) && typeof value["title"] === "string" && value["title"]) found.push(value["title"]);
-    for (const child of Object.values(value)) seek(child, depth + 1);
+    for (const child of Object.values(value).slice(0, room)) seek(child, depth + 1);
   };
   seek(chart, 0);
   return found[0]?.slice(0, 200);

@@ -7,6 +7,9 @@ export interface Field { name: string; title?: string; type: string; dtype?: str
 export interface Table { fields: Field[]; rows: Json[][]; total: number; cut: boolean; id?: string }
 
 const maxFields = 500;
+const maxCells = 50_000; // of the rows that came; more are asked for page by page
+const maxNested = 10_000; // characters of a value that is a list or an object
+const maxShown = 1000; // characters of a cell
 
 type Obj = { [key: string]: Json };
 const isObject = (value: Json | undefined): value is Obj => typeof value === "object" && value !== null && !Array.isArray(value);
@@ -32,20 +35,28 @@ export function parseTable(value: Json): Table | undefined {
   });
   const rows: Json[][] = [];
   for (const row of value["data"]) {
-    if (Array.isArray(row)) rows.push(row.slice(0, maxFields));
+    if (rows.length * Math.max(10, fields.length) > maxCells) break;
+    if (Array.isArray(row)) rows.push(row.slice(0, maxFields).map(flat));
     else if (isObject(row)) {
       if (!fields.length) fields.push(...Object.keys(row).slice(0, maxFields).map((name) => ({ name, type: "any", index: false })));
-      rows.push(fields.map((f) => row[f.name] ?? null));
+      rows.push(fields.map((f) => flat(row[f.name] ?? null)));
     }
   }
   if (!fields.length && rows.length) return undefined;
-  const total = number(value["total_rows"]) ?? number(value["total"]) ?? number(value["row_count"]) ?? rows.length;
+  const total = number(value["total_rows"]) ?? number(value["total"]) ?? number(value["row_count"]) ?? value["data"].length;
   const id = value["table_id"];
   return {
     fields, rows, total: Math.max(total, rows.length), cut: total > rows.length || value["truncated"] === true,
     id: typeof id === "string" && total > rows.length ? id : undefined,
   };
 }
+
+const flat = (value: Json): Json => (typeof value === "object" && value !== null ? JSON.stringify(value).slice(0, maxNested) : value);
+
+export const drawnColumns = 100;
+
+// inCell is a text as a cell has room for it.
+export const inCell = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}… (${text.length} characters)` : text);
 
 export interface Order { column: number; down: boolean }
 

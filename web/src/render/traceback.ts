@@ -23,6 +23,10 @@ function frameOf(line: string): Frame | undefined {
   return { file: i[3] ?? "", line: Number(i[4]), name: i[5] ?? "", text: line, mine: (i[3] ?? "").includes("/workspace") };
 }
 
+const maxLine = 100_000; // characters of one line or piece that are read
+
+const readable = (text: string): string => settled(text.length > maxLine ? `${text.slice(0, maxLine)}…` : text);
+
 // parts folds by what the server says of the frames; what it says nothing of, such as an imported notebook, is read.
 export function parts(traceback: readonly string[], frames: readonly ErrorFrame[] = []): Part[] {
   return frames.length ? told(traceback, frames) : read(traceback);
@@ -32,8 +36,8 @@ function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part
   const out: Part[] = [];
   let at = 0;
   const text = (until: number) => {
-    const lines = traceback.slice(at, until).map(settled).join("\n");
-    at = Math.max(at, until);
+    const lines = until > at ? traceback.slice(at, until).map(readable).join("\n") : "";
+    at = Math.max(at, Math.min(until, traceback.length));
     return lines;
   };
   for (const f of frames) {
@@ -53,7 +57,7 @@ function told(traceback: readonly string[], frames: readonly ErrorFrame[]): Part
 function read(traceback: readonly string[]): Part[] {
   const out: Part[] = [];
   let frame: Frame | undefined;
-  for (const line of traceback.flatMap((piece) => settled(piece).split("\n"))) {
+  for (const line of traceback.flatMap((piece) => readable(piece).split("\n"))) {
     const found = frameOf(line);
     if (found) {
       frame = found;
@@ -73,6 +77,30 @@ function read(traceback: readonly string[]): Part[] {
   }
   for (const part of out) part.library = libraryOf(part.frames);
   return out;
+}
+
+const frameSize = 500; // a frame costs as much as so many characters
+
+// ending is the end of a traceback, for as many characters as there is room, and tells whether that is not all of it.
+export function ending(all: readonly Part[], room: number): { shown: Part[]; cut: boolean } {
+  const shown: Part[] = [];
+  const take = (text: string): string => {
+    const end = text.length > room ? `…${text.slice(-room)}` : text;
+    room -= text.length + frameSize;
+    return end;
+  };
+  for (let i = all.length - 1; i >= 0; i--) {
+    const part = all[i] as Part;
+    if (room <= 0) return { shown: shown.reverse(), cut: true };
+    const text = take(part.text);
+    const frames: Frame[] = [];
+    for (let j = part.frames.length - 1; j >= 0 && room > 0; j--) {
+      const frame = part.frames[j] as Frame;
+      frames.push({ ...frame, text: take(frame.text) });
+    }
+    shown.push({ ...part, text, frames: frames.reverse() });
+  }
+  return { shown: shown.reverse(), cut: room <= 0 };
 }
 
 // libraryOf names the library of folded frames, where they are of one.

@@ -18,7 +18,8 @@ export async function copyOutput(output: Output): Promise<boolean> {
     const rich = richOf(output);
     const plain = new Blob([text], { type: "text/plain" });
     const items: Record<string, Blob> = { "text/plain": plain };
-    if (rich) items["text/html"] = new Blob([await harmless(rich)], { type: "text/html" });
+    const html = rich && await harmless(rich);
+    if (html) items["text/html"] = new Blob([html], { type: "text/html" });
     await navigator.clipboard.write([new ClipboardItem(items)]);
     return true;
   } catch {
@@ -26,7 +27,7 @@ export async function copyOutput(output: Output): Promise<boolean> {
   }
 }
 
-async function harmless(html: string): Promise<string> {
+async function harmless(html: string): Promise<string | undefined> {
   const { sanitized } = await import("../../render/markdown");
   return sanitized(html);
 }

@@ -3,7 +3,9 @@
 import { settled } from "../../ansi/screen";
 import type { Output } from "../../log/state";
 import { describe, view } from "../../render/mime";
+import type { Formula } from "../../render/prose";
 import { parseTable, show } from "../../render/table";
+import { proseOf } from "../outputs/prose";
 import type { Notebook } from "./notebook.svelte";
 
 const style = `body{max-width:860px;margin:48px auto;padding:0 24px;font:17px/1.6 "Source Serif 4",Georgia,serif;color:#1b1a17;background:#fbfaf7}
@@ -13,7 +15,7 @@ table{border-collapse:collapse;font:13px/20px system-ui,sans-serif}td,th{padding
 iframe{width:100%;height:420px;border:0}`;
 
 export async function toPage(nb: Notebook): Promise<string> {
-  const { render } = await import("../../render/markdown");
+  const { elements } = await import("../../render/markdown");
   const page = document.implementation.createHTMLDocument(nb.title);
   const make = (tag: string, className = "", text = ""): HTMLElement => {
     const element = page.createElement(tag);
@@ -31,7 +33,10 @@ export async function toPage(nb: Notebook): Promise<string> {
   for (const cell of nb.view.cells) {
     if (cell.cell_type === "markdown") {
       const prose = make("div");
-      prose.append(page.importNode(render(cell.source, (tex, display, into) => (into.textContent = display ? `$$${tex}$$` : `$${tex}$`)), true));
+      const found = await proseOf("markdown", cell.source);
+      const formula = ({ tex, display }: Formula) => document.createTextNode(display ? `$$${tex}$$` : `$${tex}$`);
+      if (found) prose.append(...found.pieces.map((html) => page.importNode(elements(html, found.math, formula), true)));
+      else prose.append(make("pre", "", cell.source));
       page.body.append(prose);
       continue;
     }
