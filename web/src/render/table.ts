@@ -53,7 +53,7 @@ export function parseTable(value: Json): Table | undefined {
 
 const flat = (value: Json): Json => (typeof value === "object" && value !== null ? JSON.stringify(value).slice(0, maxNested) : value);
 
-export const drawnColumns = 100;
+export const drawnColumns = 50;
 
 // inCell is a text as a cell has room for it.
 export const inCell = (text: string): string => (text.length > maxShown ? `${text.slice(0, maxShown)}… (${text.length} characters)` : text);
