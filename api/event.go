@@ -124,8 +124,8 @@ type (
 // Truncated is the notice that a log lacks bytes of a stream; the artifact holds the whole.
 type Truncated struct {
 	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256"`
-	URL    string `json:"url"`
+	SHA256 string `json:"sha256,omitzero"` // "" where limits.artifact_bytes had no room to keep it
+	URL    string `json:"url,omitzero"`
 }
 
 // Limit names a limit that was hit.
