@@ -15,6 +15,7 @@ const (
 	manyDescriptors = 256
 	manySockets     = 16 // in a network namespace: of TCP, whose buffers are the largest, they hold some 80 MiB by default
 	descriptorBytes = 4 << 10
+	maxDescriptors  = 4096 // of a process, as talaria_init limits them
 )
 
 // tally adds up the memory of a sandbox where no control group does.

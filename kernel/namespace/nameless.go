@@ -144,11 +144,11 @@ func (n *nameless) lookAtOpen(pid int) error {
 	return errors.Join(err, hidden)
 }
 
-// carriesDescriptors reports whether descriptors are in the buffer of a socket.
+// carriesDescriptors reports whether descriptors are in the buffer of a socket, or may be.
 func carriesDescriptors(pid int, name string) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, name))
 	_, count, ok := bytes.Cut(text, []byte("scm_fds:"))
-	return err == nil && ok && !bytes.HasPrefix(bytes.TrimSpace(count), []byte("0"))
+	return err != nil || ok && !bytes.HasPrefix(bytes.TrimSpace(count), []byte("0"))
 }
 
 // lookInto visits the files on their way through a socket of a process.
@@ -169,13 +169,17 @@ func (n *nameless) lookInto(pid int, name string) error {
 	if err != nil {
 		return gone(os.NewSyscallError("pidfd_getfd", err))
 	}
-	defer unix.Close(socket)
 	n.peek(socket, 0)
+	go unix.Close(socket) // see closeDuplicate
 	return nil
 }
 
 // peek visits what a socket would hand over, and leaves it there.
 func (n *nameless) peek(socket, depth int) {
+	domain, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil || domain != unix.AF_UNIX {
+		return
+	}
 	before, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF)
 	if depth > maxNesting || err != nil || unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEEK_OFF, 0) != nil {
 		return
@@ -204,16 +208,12 @@ func (n *nameless) lookAtReceived(fd, depth int) {
 		_ = unix.Close(fd)
 		return
 	}
+	defer closeDuplicate(fd, &st)
 	n.visit(&st)
-	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		_ = unix.Close(fd)
-		return
-	}
-	if !n.sockets[st.Ino] {
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK && !n.sockets[st.Ino] {
 		n.sockets[st.Ino] = true
 		n.peek(fd, depth+1)
 	}
-	go unix.Close(fd) // which may take as long as the socket lingers, should its owner have closed it meanwhile
 }
 
 // lookAtMapped adds the files without a name that a process has mapped.

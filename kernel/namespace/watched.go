@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,9 +77,13 @@ func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 // MemoryUnheld reports whether no control group bounds the memory of all processes together.
 func (s *Sandbox) MemoryUnheld() bool { return !s.group.holds(memoryController) }
 
-// openFiles visits what a process has open.
+// openFiles visits what a process has open. One that has made itself unreadable has a folder that nobody but root can open;
+// its descriptors can be duplicated by whom its user namespace belongs to.
 func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if errors.Is(err, fs.ErrPermission) && duplicateFiles(pid, visit) == nil {
+		return nil
+	}
 	if err != nil {
 		return gone(err)
 	}
@@ -93,6 +99,40 @@ func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 		}
 	}
 	return nil
+}
+
+func duplicateFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(process)
+	var st unix.Stat_t
+	left := descriptors(pid)
+	for number := 0; number < maxDescriptors && left > 0; number++ {
+		fd, err := unix.PidfdGetfd(process, number, 0)
+		if errors.Is(err, unix.EBADF) {
+			continue
+		}
+		if err != nil {
+			return os.NewSyscallError("pidfd_getfd", err)
+		}
+		left--
+		if unix.Fstat(fd, &st) == nil {
+			visit(strconv.Itoa(number), &st)
+		}
+		closeDuplicate(fd, &st)
+	}
+	return nil
+}
+
+// closeDuplicate does not wait for a socket, which lingers should its owner have closed it meanwhile.
+func closeDuplicate(fd int, st *unix.Stat_t) {
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		go unix.Close(fd)
+	} else {
+		_ = unix.Close(fd)
+	}
 }
 
 // KillLargest kills the process that takes the most memory, but for pid 1 and the runner, if all together still take more
