@@ -29,7 +29,8 @@ type Server struct {
 	// Strict has all sessions started cold, so that they share no process with any other.
 	Strict bool
 
-	ownFiles bool // sessions see the machine's tree
+	ownFiles  bool // sessions see the machine's tree
+	uncounted bool // no control group counts the memory of sessions, so calls that take it without a mapping are refused
 }
 
 // newSession makes a session with the battery's limits, but for those that are asked for.
@@ -132,6 +133,7 @@ func (b *battery) open(ctx context.Context) (err error) {
 	}
 	b.server.ownFiles = session.Isolation.Tier == "landlock"
 	b.has = needs(session.Isolation.Layers)
+	b.server.uncounted = !slices.Contains(b.has, NeedMemoryGroup)
 	if b.server.Other != "" {
 		b.has = append(b.has, NeedOtherOwner)
 	}
