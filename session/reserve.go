@@ -13,9 +13,9 @@ const (
 	leastReserve = 64 << 20
 	mostReserve  = 1 << 30
 	// A disk is looked at as often as one that fills at fillRate needs, within these bounds.
-	fillRate    = 2 << 30 // bytes a second
-	leastLook   = 50 * time.Millisecond
-	mostLook    = time.Second
+	fillRate  = 2 << 30 // bytes a second
+	leastLook = 50 * time.Millisecond
+	mostLook  = time.Second
 	// The reserve is there again when a fifth of it more is free, and no more than this.
 	reserveBack = 256 << 20
 )
