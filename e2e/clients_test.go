@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,7 +41,7 @@ func TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers(t *testing.T) {
 	const files = 400
 	wrapper := filepath.Join(filepath.Dir(s.StateDir), "few-files")
 	script := fmt.Sprintf("#!/bin/sh\nulimit -n %d\nexec %q \"$@\"\n", files, binary)
-	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+	if err := writeProgram(wrapper, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	s.program = wrapper

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -50,7 +49,7 @@ func inStock(t *testing.T, o options) *Server {
 	s := prepare(t, o)
 	s.program = filepath.Join(filepath.Dir(s.StateDir), "talaria-in-stock")
 	script := strings.ReplaceAll(stock, "PROGRAM", binary)
-	if err := errors.Join(os.WriteFile(s.program, []byte(script), 0o755), os.Chmod(s.program, 0o755)); err != nil {
+	if err := writeProgram(s.program, []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -73,7 +73,7 @@ func provide(path string) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(path, bytes, 0o755)
+		return writeProgram(path, bytes)
 	}
 	build := exec.Command("go", "build", "-o", path, "../cmd/talaria")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
@@ -434,4 +434,12 @@ func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// writeProgram writes a file that everybody can run. A child that another test forks meanwhile would have it open for
+// writing until its exec, and nobody could run it.
+func writeProgram(path string, content []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return errors.Join(os.WriteFile(path, content, 0o755), os.Chmod(path, 0o755))
 }

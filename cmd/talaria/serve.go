@@ -77,8 +77,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, db.Close)
-	token, fresh, err := firstToken(ctx, db, c)
-	if err != nil {
+	if err := checkToken(c.Token); err != nil {
 		return err
 	}
 	environments, err := discover(ctx, c, log)
@@ -122,6 +121,10 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 	})
+	if err != nil {
+		return err
+	}
+	token, fresh, err := firstToken(ctx, db, c) // now that nothing can refuse to start: a fresh one is shown once
 	if err != nil {
 		return err
 	}
@@ -195,12 +198,17 @@ const firstOwner = "admin"
 // minTokenLength is that of a preset token, in bytes: what is shorter can be guessed.
 const minTokenLength = 16
 
+// checkToken refuses a preset token that can be guessed.
+func checkToken(token string) error {
+	if token != "" && len(token) < minTokenLength {
+		return fmt.Errorf("TALARIA_TOKEN has %d characters, which can be guessed; give it at least %d, such as "+
+			"those of openssl rand -hex 24, or none: then the server makes one", len(token), minTokenLength)
+	}
+	return nil
+}
+
 // firstToken is the first owner's token: the preset one, or that of the first start. fresh tells that it was made now.
 func firstToken(ctx context.Context, db *store.Store, c config) (token string, fresh bool, err error) {
-	if c.Token != "" && len(c.Token) < minTokenLength {
-		return "", false, fmt.Errorf("TALARIA_TOKEN has %d characters, which can be guessed; give it at least %d, such as "+
-			"those of openssl rand -hex 24, or none: then the server makes one", len(c.Token), minTokenLength)
-	}
 	path := filepath.Join(c.StateDir, "token")
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
