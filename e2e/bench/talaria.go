@@ -92,8 +92,8 @@ func (s *talariaServer) restart(ctx context.Context) error {
 		as:    s.as.credential,
 		ready: func(line string) (string, bool) {
 			url, ok := strings.CutPrefix(line, "open ")
-			url, _, _ = strings.Cut(url, "/?token=")
-			return url, ok
+			url, _, _ = strings.Cut(url, "?token=") // which is shown at a first start only
+			return strings.TrimSuffix(url, "/"), ok
 		},
 	})
 	if err != nil {
