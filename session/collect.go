@@ -58,6 +58,10 @@ func (t *translation) collect(r *run) change {
 	s.files.Lock()
 	defer s.files.Unlock()
 	next, changes, err := s.dir.Scan(ctx, s.snapshot)
+	if t.ctx.Err() != nil { // the next server looks for them
+		t.failed = true
+		return change{}
+	}
 	if err != nil {
 		s.log.Warn("look for artifacts", "error", err)
 		if context.Cause(ctx) != nil {
