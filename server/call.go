@@ -19,6 +19,7 @@ type call struct {
 	visit  *session.Visit // who came with a share's token; nil for an owner
 	cred   credential     // that made it so: one of its fields is set
 	caller *caller        // nil on open routes
+	leave  func()         // ends the request's context, once it is answered
 	query  url.Values
 }
 

@@ -54,8 +54,8 @@ func (c *call) callerKey() string {
 	return "owner " + c.owner
 }
 
-// enter counts a request of c, whose context it replaces: it ends with leave, or when the credential is revoked.
-func (s *callers) enter(c *call) (leave func(), err error) {
+// enter counts a request of c, whose context it replaces: it ends with c.leave, or when the credential is revoked.
+func (s *callers) enter(c *call) error {
 	key, limit := c.callerKey(), s.ownerRequests
 	if c.visit != nil {
 		limit = min(limit, visitorRequests)
@@ -70,14 +70,15 @@ func (s *callers) enter(c *call) (leave func(), err error) {
 	}
 	if len(one.under) >= limit {
 		end(nil)
-		return nil, api.Errorf(api.CodeTooManyRequests,
+		return api.Errorf(api.CodeTooManyRequests,
 			"%d requests and sockets of yours are under way, which is the limit; close one, or wait for an answer", limit)
 	}
 	s.serial++
 	number := s.serial
 	one.under[number] = presence{c.cred, end}
 	c.caller, c.Request = one, c.Request.WithContext(ctx)
-	return func() { s.leave(key, number); end(nil) }, nil
+	c.leave = func() { s.leave(key, number); end(nil) }
+	return nil
 }
 
 func (s *callers) newCaller(visitor bool) *caller {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +66,18 @@ func TestABodyThatNeverComesIsNotWaitedFor(t *testing.T) {
 				t.Errorf("the connection is not closed: %v", err)
 			}
 		})
+	}
+}
+
+// What clients are told without detail is in the log with all of it.
+func TestTheLogSaysWhatFailed(t *testing.T) {
+	h := start(t)
+	if err := os.Remove(filepath.Join(h.dir, "sessions")); err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.do(request{method: "PUT", path: "/v1/sessions/s"}), 500, api.CodeInternal)
+	if !strings.Contains(h.log.String(), `level=ERROR msg="request failed" request="PUT /v1/sessions/:id" error=`) {
+		t.Errorf("the log has only\n%s", h.log)
 	}
 }
 

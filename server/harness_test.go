@@ -89,6 +89,7 @@ func (t *tokens) revoke(token string) {
 type harness struct {
 	*testing.T
 	url    string
+	dir    string // the server's state
 	server *server.Server
 	tokens *tokens
 	log    *logBuffer
@@ -140,9 +141,8 @@ func start(t *testing.T) *harness {
 // startWith starts a server with what cfg sets beside the usual.
 func startWith(t *testing.T, cfg server.Config) *harness {
 	t.Helper()
-	logs := newLogBuffer()
-	tokens := newTokens()
-	cfg.Sessions, cfg.Tokens, cfg.Origins, cfg.Version = newSessions(t), tokens, []string{ownOrigin}, "test"
+	logs, tokens, dir := newLogBuffer(), newTokens(), t.TempDir()
+	cfg.Sessions, cfg.Tokens, cfg.Origins, cfg.Version = newSessions(t, dir), tokens, []string{ownOrigin}, "test"
 	cfg.Log = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := server.New(cfg)
 	if err != nil {
@@ -175,7 +175,9 @@ func startWith(t *testing.T, cfg server.Config) *harness {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &harness{T: t, url: "http://" + listener.Addr().String(), server: s, tokens: tokens, log: logs, client: client}
+	return &harness{
+		T: t, url: "http://" + listener.Addr().String(), dir: dir, server: s, tokens: tokens, log: logs, client: client,
+	}
 }
 
 // dialSmall connects with a small receive buffer, or the system would take in for a slow reader all that a test sends.

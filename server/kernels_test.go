@@ -19,9 +19,8 @@ import (
 // newSessions makes sessions with a real store and real files, whose kernels are scripted: the code of a cell is
 // "hang" (until it is interrupted), "ask" (a question, whose answer it prints), "big N" (N times 64 KiB), "write PATH
 // TEXT" (a file in the workspace), or anything else, which it prints.
-func newSessions(t *testing.T) *session.Manager {
+func newSessions(t *testing.T, dir string) *session.Manager {
 	t.Helper()
-	dir := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), dir, log)
 	if err != nil {

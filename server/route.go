@@ -40,7 +40,9 @@ func (r route) pattern() string {
 func (s *Server) handler(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		setLabel(c, r.path)
-		if err := s.serve(r, &call{Context: c}); err != nil {
+		one := &call{Context: c, leave: func() {}}
+		defer func() { one.leave() }() // after the answer: it ends the request's context
+		if err := s.serve(r, one); err != nil {
 			s.fail(c, err)
 		}
 	}
@@ -63,11 +65,9 @@ func (s *Server) serve(r route, c *call) error {
 			return err
 		}
 	}
-	leave, err := s.callers.enter(c)
-	if err != nil {
+	if err := s.callers.enter(c); err != nil {
 		return err
 	}
-	defer leave()
 	if s.revocations.Load() != revocations && !s.good(c.ctx(), c.cred) { // came too late to be ended with the others
 		return api.Errorf(api.CodeUnauthorized, "the token was revoked")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"talaria/kernel"
 	"talaria/kernel/namespace"
 )
 
@@ -31,5 +32,42 @@ func TestUserNamespacesOfSandboxesAreNotRoots(t *testing.T) {
 	}
 	if os.Geteuid() != 0 {
 		t.Error("the server is not root any more")
+	}
+}
+
+// A thread that made one child and was then the owner's ends, and must not take the child with it.
+func TestAWayOutIsMadeWhileSandboxesAre(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user has no other to be")
+	}
+	dir := stateDir(t)
+	b, env := warm(t, dir, func(cfg *namespace.Config) { cfg.OwnUID = sessionUID - 50 })
+	s := create(t, b, env, true)
+	interpret(t, s, newSpec(t, dir))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := namespace.UseOwner(b); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	for range 10 {
+		exit, err := s.(kernel.Exiter).MakeExit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []*os.File{exit.Device, exit.HTTP, exit.SOCKS} {
+			if file != nil {
+				file.Close()
+			}
+		}
 	}
 }

@@ -91,7 +91,8 @@ func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files [
 	cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
 	cmd.Dir, cmd.Stderr = "/", &words
 	cmd.ExtraFiles = []*os.File{inside, namespace}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	// No Pdeathsig: it comes when the thread ends that made the child, as those of [Backend.asOwner] do.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return r, nil, err
 	}
