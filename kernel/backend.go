@@ -42,7 +42,7 @@ type Sandbox interface {
 	// Layers names each layer of isolation that is in force, in words for people. It is empty before Seal.
 	Layers() []string
 	// Start runs a command inside. It may be called often: first for the interpreter, then for shells.
-	Start(ctx context.Context, cmd Command) (Process, error)
+	Start(ctx context.Context, cmd Program) (Process, error)
 	// Usage is what all processes inside take together, read from the operating system.
 	Usage(ctx context.Context) (Usage, error)
 	// Close kills everything inside and returns when no process is left and nothing of the sandbox remains on
@@ -76,8 +76,8 @@ type Exit struct {
 	Lost bool
 }
 
-// Command is what Start runs.
-type Command struct {
+// Program is what Start runs.
+type Program struct {
 	// Args is the program and its arguments. Empty means the runner, which speaks on Control.
 	Args []string
 	Env  map[string]string // beside the sandbox's own

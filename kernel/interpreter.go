@@ -178,7 +178,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 		return err
 	}
 	k.noInstalls = spec.NoInstalls
-	process, err := k.sandbox.Start(ctx, Command{Env: k.runnerEnv()})
+	process, err := k.sandbox.Start(ctx, Program{Env: k.runnerEnv()})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}

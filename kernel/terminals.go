@@ -187,7 +187,7 @@ func (k *interpreter) startShell(ctx context.Context, s Sandbox, id string, size
 	maps.Copy(env, k.proxies)
 	var process Process
 	for _, shell := range shells {
-		process, err = s.Start(ctx, Command{Args: []string{shell}, Terminal: slave, Env: env})
+		process, err = s.Start(ctx, Program{Args: []string{shell}, Terminal: slave, Env: env})
 		if !errors.Is(err, syscall.ENOENT) {
 			break
 		}

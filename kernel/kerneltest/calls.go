@@ -274,7 +274,7 @@ func ordinaryProgramsWork(t *testing.T, r *rig) {
 		ordinary = strings.ReplaceAll(ordinaryFenced, "OWN_USER", ownUser())
 	}
 	r.prints(t, s, fmt.Sprintf("open(%q, 'w').write(%q)", main, "if __name__ == '__main__':\n"+indent(ordinary)), "")
-	res := finish(t, start(t, s, kernel.Command{Args: []string{r.env.Python, main}}))
+	res := finish(t, start(t, s, kernel.Program{Args: []string{r.env.Python, main}}))
 	if res.exit != (kernel.Exit{}) || strings.TrimSpace(res.stdout) != "all of it" {
 		t.Errorf("%+v", res)
 	}

@@ -35,7 +35,7 @@ type frame struct {
 // runner starts the runner and waits until it is ready.
 func runner(t *testing.T, s kernel.Sandbox) *kernelRig {
 	t.Helper()
-	p := start(t, s, kernel.Command{})
+	p := start(t, s, kernel.Program{})
 	if p.Control() == nil {
 		t.Fatal("the runner has no control stream")
 	}

@@ -151,7 +151,7 @@ func (s *fakeSandbox) Layers() []string {
 	return s.fake.LayerNames
 }
 
-func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Command) (kernel.Process, error) {
+func (s *fakeSandbox) Start(_ context.Context, cmd kernel.Program) (kernel.Process, error) {
 	if s.fake.StartErr != nil {
 		return nil, s.fake.StartErr
 	}

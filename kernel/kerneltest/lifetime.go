@@ -71,11 +71,11 @@ func exitsAreReported(t *testing.T, r *rig) {
 
 func missingCommand(t *testing.T, r *rig) {
 	s := r.sealed(t)
-	_, err := s.Start(t.Context(), kernel.Command{Args: []string{"/no/such/command"}})
+	_, err := s.Start(t.Context(), kernel.Program{Args: []string{"/no/such/command"}})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	_, err = s.Start(t.Context(), kernel.Command{Args: []string{"true"}, Dir: "/no/such/folder"})
+	_, err = s.Start(t.Context(), kernel.Program{Args: []string{"true"}, Dir: "/no/such/folder"})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
@@ -84,7 +84,7 @@ func missingCommand(t *testing.T, r *rig) {
 
 func secondCommand(t *testing.T, r *rig) {
 	s := r.sealed(t)
-	first := start(t, s, kernel.Command{Args: []string{"/bin/sh", "-c", "mkfifo fifo; echo ready; cat fifo"}})
+	first := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", "mkfifo fifo; echo ready; cat fifo"}})
 	out := output(t, first)
 	out.next()
 	r.prints(t, s, "open('fifo', 'w').write('from the second')", "")
@@ -281,7 +281,7 @@ func twentyAtOnce(t *testing.T, r *rig) {
 				t.Error(err)
 				return
 			}
-			p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c", fmt.Sprintf("echo %d > mine; cat mine", i)}})
+			p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c", fmt.Sprintf("echo %d > mine; cat mine", i)}})
 			if err != nil {
 				t.Error(err)
 				return

@@ -47,7 +47,7 @@ func forkBombIsHeld(t *testing.T, r *rig) {
 	// What is in other sandboxes does not count.
 	other := r.sealed(t, limits(kernel.Limits{PIDs: count}))
 	for range 5 {
-		start(t, other, kernel.Command{Args: []string{"/bin/sh", "-c", "sleep 1000 & sleep 1000 & wait"}})
+		start(t, other, kernel.Program{Args: []string{"/bin/sh", "-c", "sleep 1000 & sleep 1000 & wait"}})
 	}
 	s := r.sealed(t, limits(kernel.Limits{PIDs: count}))
 	p := start(t, s, r.pythonCommand(`

@@ -67,7 +67,7 @@ print(r.returncode, r.stdout, r.stderr)`)
 			t.Errorf("%s printed %q", command, got)
 		}
 	}
-	p := start(t, s, kernel.Command{Args: []string{"/bin/sh", "-c", "pip install a; echo $?"}})
+	p := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", "pip install a; echo $?"}})
 	k.install(t, "", "there is no a")
 	if res := finish(t, p); res.stdout != "Collecting a\n1\n" || res.stderr != "ERROR: there is no a\n" {
 		t.Errorf("a program of its own: %+v", res)

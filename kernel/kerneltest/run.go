@@ -20,7 +20,7 @@ type result struct {
 }
 
 // start runs a command, whose streams are closed with the test.
-func start(t *testing.T, s kernel.Sandbox, cmd kernel.Command) kernel.Process {
+func start(t *testing.T, s kernel.Sandbox, cmd kernel.Program) kernel.Process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -44,8 +44,8 @@ func (r *rig) python(t *testing.T, s kernel.Sandbox, code string) result {
 	return finish(t, start(t, s, r.pythonCommand(code)))
 }
 
-func (r *rig) pythonCommand(code string) kernel.Command {
-	return kernel.Command{Args: []string{r.env.Python, "-c", code}}
+func (r *rig) pythonCommand(code string) kernel.Program {
+	return kernel.Program{Args: []string{r.env.Python, "-c", code}}
 }
 
 // finish waits for a command and reads all of its output.

@@ -71,7 +71,7 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 	if err := s.Seal(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c",
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c",
 		"setsid sh -c 'exec 9>lock; flock 9; echo held; trap \"\" TERM HUP INT; while :; do sleep 100; done' & wait"}})
 	if err != nil {
 		t.Fatal(err)

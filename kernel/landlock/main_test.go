@@ -102,7 +102,7 @@ func TestPid1RestsWhenItsCommandsHaveEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(command string) {
-		p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c", command}})
+		p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c", command}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func benchmarkTake(b *testing.B, fresh bool) {
 		if err := s.Seal(b.Context(), spec); err != nil {
 			b.Fatal(err)
 		}
-		p, err := s.Start(b.Context(), kernel.Command{})
+		p, err := s.Start(b.Context(), kernel.Program{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func BenchmarkIdle(b *testing.B) {
 		if err := s.Seal(b.Context(), newSpec(b, dir)); err != nil {
 			b.Fatal(err)
 		}
-		p, err := s.Start(b.Context(), kernel.Command{})
+		p, err := s.Start(b.Context(), kernel.Program{})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func BenchmarkUsage(b *testing.B) {
 			if err := s.Seal(b.Context(), newSpec(b, dir)); err != nil {
 				b.Fatal(err)
 			}
-			p, err := s.Start(b.Context(), kernel.Command{Args: []string{env.Python, "-c", fmt.Sprintf(`
+			p, err := s.Start(b.Context(), kernel.Program{Args: []string{env.Python, "-c", fmt.Sprintf(`
 import os, time
 for _ in range(%d):
     if not os.fork(): time.sleep(1000)

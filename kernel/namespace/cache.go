@@ -47,7 +47,7 @@ func (b *Backend) prepare(ctx context.Context, env kernel.Environment) error {
 	}
 	return b.withOwnSandbox(ctx, env, func(s *Sandbox, workspace string) error {
 		const folder = "matplotlib"
-		cmd := kernel.Command{
+		cmd := kernel.Program{
 			Args: []string{env.Python, "-c", listFonts},
 			Env:  map[string]string{"MPLCONFIGDIR": folder}, // it runs in the workspace
 		}
@@ -154,7 +154,7 @@ func (b *Backend) sweepOwnDirs(instance string) error {
 }
 
 // run waits for a command, whose output says why when it fails.
-func run(ctx context.Context, s *Sandbox, cmd kernel.Command) error {
+func run(ctx context.Context, s *Sandbox, cmd kernel.Program) error {
 	p, err := s.Start(ctx, cmd)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func TestEnvironmentMayLieWhereASandboxHasItsOwn(t *testing.T) {
 	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Start(t.Context(), kernel.Command{Args: []string{env.Python, "-c", `
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{env.Python, "-c", `
 import os, sys
 print(sys.prefix, os.listdir("/tmp"), os.listdir(os.path.dirname(sys.prefix)))
 open("/tmp/mine", "w")

@@ -38,7 +38,7 @@ func interpret(t *testing.T, s kernel.Sandbox, spec kernel.Spec) *interpreter {
 	if err := s.Seal(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Start(t.Context(), kernel.Command{})
+	p, err := s.Start(t.Context(), kernel.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func TestAnImageIsTheWorkspaceAndNothingElseIs(t *testing.T) {
 	if layers := strings.Join(s.Layers(), "\n"); !strings.Contains(layers, "disk: loop image, 16 MiB and 40") {
 		t.Errorf("the layers are %q", layers)
 	}
-	p, err := s.Start(t.Context(), kernel.Command{Args: []string{"/bin/sh", "-c",
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"/bin/sh", "-c",
 		"echo inside > x; grep ' /workspace ' /proc/self/mountinfo; dd if=/dev/zero of=fill bs=1M count=20 2>&1 | head -1"}})
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func TestGroupMemoryLimitIsNamed(t *testing.T) {
 	}
 	run := func(code string) kernel.Exit {
 		t.Helper()
-		p, err := s.Start(t.Context(), kernel.Command{Args: []string{env.Python, "-c", code}})
+		p, err := s.Start(t.Context(), kernel.Program{Args: []string{env.Python, "-c", code}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 	var layers []string
 	err = b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
 		layers = s.Layers()
-		return run(ctx, s, kernel.Command{Args: []string{env.Python, "-I", "-S", "-c", ""}})
+		return run(ctx, s, kernel.Program{Args: []string{env.Python, "-I", "-S", "-c", ""}})
 	})
 	if err != nil {
 		finding.Detail = err.Error()

@@ -65,7 +65,7 @@ func TestPrepareListsFontsForAllSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The list that matplotlib would search for is there, and it takes it without writing its own.
-	p, err := s.Start(t.Context(), kernel.Command{Args: []string{env.Python, "-c", `
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{env.Python, "-c", `
 import os
 import matplotlib.font_manager as fm
 config = os.environ["MPLCONFIGDIR"]

@@ -80,7 +80,7 @@ func (p *Process) finish(exit kernel.Exit) {
 }
 
 // Start runs a command, or the runner. When ctx ends first, what may have started is killed.
-func (s *Sandbox) Start(ctx context.Context, cmd kernel.Command) (kernel.Process, error) {
+func (s *Sandbox) Start(ctx context.Context, cmd kernel.Program) (kernel.Process, error) {
 	p, err := s.start(ctx, cmd)
 	if err != nil {
 		return nil, fmt.Errorf("start in sandbox: %w", err)
@@ -88,7 +88,7 @@ func (s *Sandbox) Start(ctx context.Context, cmd kernel.Command) (kernel.Process
 	return p, nil
 }
 
-func (s *Sandbox) start(ctx context.Context, cmd kernel.Command) (_ *Process, err error) {
+func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, err error) {
 	p := &Process{sandbox: s, done: make(chan struct{})}
 	var inside []*os.File
 	defer func() {

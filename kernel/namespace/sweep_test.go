@@ -63,7 +63,7 @@ func runServer(ctx context.Context, dir string) error {
 	if err := s.Seal(ctx, spec); err != nil {
 		return err
 	}
-	p, err := s.Start(ctx, kernel.Command{Args: []string{env.Python, "-c", lockAndWait}})
+	p, err := s.Start(ctx, kernel.Program{Args: []string{env.Python, "-c", lockAndWait}})
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func TestSweepLeavesLivingSandboxes(t *testing.T) {
 	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Start(t.Context(), kernel.Command{Args: []string{"echo", "alive"}})
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{"echo", "alive"}})
 	if err != nil {
 		t.Fatal(err)
 	}
