@@ -25,7 +25,7 @@ func TestAConsumerThatComesLaterLearnsWhatAKernelWasGiven(t *testing.T) {
 	attach("", 0)
 	r.execute(kernel.Execution{ID: "e1"})
 	attach("e1", 1)
-	if err := r.host.Interrupt(r.key, "e1"); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	r.untilFinished()

@@ -60,7 +60,7 @@ func benchmark(b *testing.B, fake *kerneltest.Fake) {
 	defer func() { _ = h.Close(b.Context()) }()
 	after := uint64(0)
 	for i := 0; b.Loop(); i++ {
-		if err := h.Execute(key, kernel.Execution{ID: fmt.Sprint(i)}); err != nil {
+		if err := kernel.Tell(b.Context(), h, key, kernel.Execution{ID: fmt.Sprint(i)}); err != nil {
 			b.Fatal(err)
 		}
 		for finished := false; !finished; {
@@ -111,7 +111,7 @@ func BenchmarkIdleKernel(b *testing.B) {
 		}
 		ready := inUse()
 		for _, key := range keys {
-			if err := h.Execute(key, kernel.Execution{ID: "0198c1de-7a55-7b21-9d2e-000000000001"}); err != nil {
+			if err := kernel.Tell(b.Context(), h, key, kernel.Execution{ID: "0198c1de-7a55-7b21-9d2e-000000000001"}); err != nil {
 				b.Fatal(err)
 			}
 			for after, finished := uint64(0), false; !finished; h.Ack(key, after) {

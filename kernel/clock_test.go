@@ -89,7 +89,7 @@ func TestAWaitThatUsedCPUIsChargedWhenItEnds(t *testing.T) {
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second, AllowStdin: true})
 		r.until(is[kernel.InputRequest])
 		time.Sleep(4 * time.Second) // 2 s of CPU
-		if err := r.host.Input(r.key, "q1", "yes"); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "yes"}); err != nil {
 			t.Fatal(err)
 		}
 		r.untilFinished()
@@ -114,7 +114,7 @@ func TestACellCannotStandStillForEver(t *testing.T) {
 			}
 			time.Sleep(each)
 			id := last.Body.(kernel.InstallRequest).RequestID
-			if err := r.host.Installed(r.key, id, kernel.InstallResult{}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
+			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: id, Result: kernel.InstallResult{}}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
 				t.Fatal(err)
 			}
 		}

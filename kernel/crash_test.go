@@ -31,7 +31,7 @@ func doomedHost(dir string) {
 	if _, err := h.Start(ctx, key, kernel.Environment{}, kernel.Spec{}); err != nil {
 		panic(err)
 	}
-	if err := h.Execute(key, kernel.Execution{ID: "e1"}); err != nil {
+	if err := kernel.Tell(ctx, h, key, kernel.Execution{ID: "e1"}); err != nil {
 		panic(err)
 	}
 	for after := uint64(0); ; {

@@ -122,46 +122,6 @@ func (h *Host) Start(ctx context.Context, key Key, env Environment, spec Spec) (
 	return info, nil
 }
 
-// Execute gives the kernel a cell; the record Started follows before anything that the cell does. It is ErrNoKernel,
-// ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not wait for
-// the kernel.
-func (h *Host) Execute(key Key, e Execution) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
-	return k.execute(e)
-}
-
-// Interrupt raises KeyboardInterrupt in that execution, and closes the question it waits on. It does nothing when
-// that execution is not running. It is ErrNoKernel for a key that is not known.
-func (h *Host) Interrupt(key Key, executionID string) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
-	k.interrupt(executionID)
-	return nil
-}
-
-// Input answers the open question of that id, else it is ErrNoInputPending.
-func (h *Host) Input(key Key, requestID, value string) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
-	return k.answer(requestID, value)
-}
-
-// RefuseInput tells the cell that nobody can answer: input() raises there. No InputClosed record follows.
-func (h *Host) RefuseInput(key Key, requestID string) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
-	return k.refuse(requestID)
-}
-
 // Next waits for records numbered above after and returns those that are ready, in order, as many as Read gives. It
 // is io.EOF when after is the last one, which is a Died record, and ErrNoKernel for a key that is not known or was
 // forgotten. Records stay until Ack; what was acknowledged is left out. ctx bounds the wait.
@@ -226,36 +186,6 @@ func (h *Host) Stop(ctx context.Context, key Key, reason string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop kernel: %w", context.Cause(ctx))
 	}
-}
-
-// Usage is what the kernel's sandbox takes now. ctx bounds the reading.
-func (h *Host) Usage(ctx context.Context, key Key) (Usage, error) {
-	k := h.kernel(key)
-	if k == nil {
-		return Usage{}, ErrNoKernel
-	}
-	sandbox := k.usable()
-	if sandbox == nil {
-		return Usage{}, ErrNoKernel
-	}
-	usage, err := sandbox.Usage(ctx)
-	if k.watch != nil {
-		if k.watch.hold != DiskWatched {
-			k.watch.look()
-		}
-		usage.DiskBytes = k.watch.used.Load()
-	}
-	return usage, err
-}
-
-// ChangeLimits changes the limits of a living kernel and returns the layers that are in force then. It wraps
-// ErrNeedsReset where only a fresh kernel can have them.
-func (h *Host) ChangeLimits(ctx context.Context, key Key, limits Limits) (layers []string, err error) {
-	k := h.kernel(key)
-	if k == nil {
-		return nil, ErrNoKernel
-	}
-	return k.changeLimits(ctx, limits)
 }
 
 // Attachment is what a consumer that comes later must know of a kernel.

@@ -44,15 +44,15 @@ func TestExecuteRefusesWhatItCannotRun(t *testing.T) {
 		{r.key, "e2", kernel.ErrKernelBusy},
 		{kernel.Key{Session: "other"}, "e2", kernel.ErrNoKernel},
 	} {
-		if err := r.host.Execute(c.key, kernel.Execution{ID: c.id}); !errors.Is(err, c.want) {
+		if err := kernel.Tell(t.Context(), r.host, c.key, kernel.Execution{ID: c.id}); !errors.Is(err, c.want) {
 			t.Errorf("execute %s in %v: %v, want %v", c.id, c.key, err, c.want)
 		}
 	}
-	if err := r.host.Interrupt(r.key, "e1"); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	r.untilFinished()
-	if err := r.host.Execute(r.key, kernel.Execution{ID: "e1"}); !errors.Is(err, kernel.ErrRepeated) {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Execution{ID: "e1"}); !errors.Is(err, kernel.ErrRepeated) {
 		t.Errorf("a repeat after the end: %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestInterruptStatuses(t *testing.T) {
 			r := newRig(t, kerneltest.Cells(c.run))
 			r.execute(kernel.Execution{ID: "e1"})
 			for _, id := range []string{"e0", "e1", "e1"} {
-				if err := r.host.Interrupt(r.key, id); err != nil {
+				if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: id}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -104,7 +104,7 @@ func TestAnInterruptWhileTheCellIsHandedOverIsNotLost(t *testing.T) {
 	var before sync.Once // the first measurement is that before the cell
 	r = newRig(t, kerneltest.Cells((*kerneltest.Cell).Sleep), func(_ *kernel.HostConfig, f *kerneltest.Fake) {
 		f.Usage = func() (kernel.Usage, error) {
-			before.Do(func() { _ = r.host.Interrupt(r.key, "e1") })
+			before.Do(func() { _ = kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"}) })
 			return kernel.Usage{}, nil
 		}
 	})
@@ -183,12 +183,12 @@ func TestTheClockStandsStillWhileACellAsks(t *testing.T) {
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second, AllowStdin: true})
 		r.until(is[kernel.InputRequest])
 		time.Sleep(time.Hour)
-		if err := r.host.Input(r.key, "q1", "yes"); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "yes"}); err != nil {
 			t.Fatal(err)
 		}
 		r.until(is[kernel.InputRequest])
 		time.Sleep(time.Hour)
-		if err := r.host.RefuseInput(r.key, "q2"); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.RefuseInput{RequestID: "q2"}); err != nil {
 			t.Fatal(err)
 		}
 		r.expect(r.untilFinished(), "e1: raised KeyboardInterrupt the cell ran past its time-out of 10 s; the variables are kept", "e1: finished timeout KeyboardInterrupt")
@@ -212,11 +212,17 @@ func TestInput(t *testing.T) {
 		do   func(r *rig) error
 		want []string
 	}{
-		{"answered", func(r *rig) error { return r.host.Input(r.key, "q1", "Ada") },
+		{"answered", func(r *rig) error {
+			return kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "Ada"})
+		},
 			[]string{"e1: closed q1 answered", `e1: stdout "Ada"`, "e1: finished ok"}},
-		{"refused", func(r *rig) error { return r.host.RefuseInput(r.key, "q1") },
+		{"refused", func(r *rig) error {
+			return kernel.Tell(t.Context(), r.host, r.key, kernel.RefuseInput{RequestID: "q1"})
+		},
 			[]string{"e1: raised RuntimeError refused", "e1: finished error RuntimeError"}},
-		{"interrupted", func(r *rig) error { return r.host.Interrupt(r.key, "e1") },
+		{"interrupted", func(r *rig) error {
+			return kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"})
+		},
 			[]string{"e1: closed q1 interrupted", "e1: raised RuntimeError refused", "e1: finished error RuntimeError"}},
 		{"stopped", func(r *rig) error { return r.host.Stop(context.Background(), r.key, "reset") },
 			[]string{"e1: closed q1 interrupted", "e1: died reset"}},
@@ -226,14 +232,14 @@ func TestInput(t *testing.T) {
 			r := newRig(t, kerneltest.Cells(ask))
 			r.execute(kernel.Execution{ID: "e1", AllowStdin: true})
 			r.expect(r.until(is[kernel.InputRequest]), asked...)
-			if err := r.host.Input(r.key, "q0", "x"); !errors.Is(err, kernel.ErrNoInputPending) {
+			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q0", Value: "x"}); !errors.Is(err, kernel.ErrNoInputPending) {
 				t.Errorf("an answer to another question: %v", err)
 			}
 			if err := c.do(r); err != nil {
 				t.Fatal(err)
 			}
 			r.expect(r.until(func(rec kernel.Record) bool { return is[kernel.Finished](rec) || is[kernel.Died](rec) }), c.want...)
-			err := r.host.Input(r.key, "q1", "x")
+			err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "x"})
 			if !errors.Is(err, kernel.ErrNoInputPending) && !errors.Is(err, kernel.ErrNoKernel) {
 				t.Errorf("an answer after the end: %v", err)
 			}
@@ -290,7 +296,7 @@ func TestDeathIsReported(t *testing.T) {
 			if (died.Limit != nil) != (c.exit.Limit != "") {
 				t.Errorf("limit %+v", died.Limit)
 			}
-			if err := r.host.Execute(r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
+			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
 				t.Errorf("execute after death: %v", err)
 			}
 			r.ends()
@@ -501,7 +507,7 @@ func TestARunnerThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	})
 	r.execute(kernel.Execution{ID: "e1", Code: strings.Repeat("x", 8<<20)})
 	for range 1000 {
-		if err := r.host.Interrupt(r.key, "e1"); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -515,10 +521,10 @@ func TestLimitsChangeOnlyWhileItLives(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.Runner.Exit(kernel.Exit{Signal: syscall.SIGKILL, Limit: kernel.LimitMemory})
 	}))
-	if layers, err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{MemoryBytes: 99}); err != nil || len(layers) != 1 {
+	if layers, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ChangeLimits{Limits: kernel.Limits{MemoryBytes: 99}}); err != nil || len(layers) != 1 {
 		t.Fatal(layers, err)
 	}
-	if _, err := r.host.Usage(t.Context(), r.key); err != nil {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ReadUsage{}); err != nil {
 		t.Fatal(err)
 	}
 	r.execute(kernel.Execution{ID: "e1"})
@@ -526,7 +532,7 @@ func TestLimitsChangeOnlyWhileItLives(t *testing.T) {
 	if limit := records[1].Body.(kernel.Died).Limit; limit == nil || limit.Name != "memory_bytes" || limit.Value != 99 {
 		t.Errorf("limit %+v", limit)
 	}
-	if _, err := r.host.ChangeLimits(t.Context(), r.key, kernel.Limits{}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ChangeLimits{Limits: kernel.Limits{}}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("limits of a dead kernel: %v", err)
 	}
 }

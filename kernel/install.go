@@ -111,14 +111,8 @@ func (f *fields) requirements(name string) (list []string) {
 	return list
 }
 
-// InstallOutput shows whoever waits for an installation what its installer printed. It is ErrNoInstallPending where
-// that request is not open. It does not wait for the kernel: on any other error that does not read, and the text is
-// lost.
-func (h *Host) InstallOutput(key Key, requestID, text string) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
+// showInstall is the command [InstallOutput].
+func (k *interpreter) showInstall(requestID, text string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := k.installs(requestID); err != nil {
@@ -134,13 +128,8 @@ func (h *Host) InstallOutput(key Key, requestID, text string) error {
 	return nil
 }
 
-// Installed answers the request of that id, else it is ErrNoInstallPending. On any other error the request is closed
-// as well, although its asker may not learn of it.
-func (h *Host) Installed(key Key, requestID string, r InstallResult) error {
-	k := h.kernel(key)
-	if k == nil {
-		return ErrNoKernel
-	}
+// answerInstall is the command [AnswerInstall].
+func (k *interpreter) answerInstall(requestID string, r InstallResult) error {
 	defer k.records.flush()
 	k.mu.Lock()
 	defer k.mu.Unlock()

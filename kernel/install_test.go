@@ -37,12 +37,16 @@ func TestInstall(t *testing.T) {
 		want []string
 	}{
 		{"done", func(r *rig) error {
-			return errors.Join(r.host.InstallOutput(r.key, one, "Collecting a\n"),
-				r.host.Installed(r.key, one, kernel.InstallResult{Packages: []kernel.Package{{Name: "a", Version: "1"}}}))
+			return errors.Join(kernel.Tell(t.Context(), r.host, r.key, kernel.InstallOutput{RequestID: one, Text: "Collecting a\n"}),
+				kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{Packages: []kernel.Package{{Name: "a", Version: "1"}}}}))
 		}, []string{"e1: install 1 answered", `e1: stdout "Collecting a\n"`, "e1: finished ok"}},
-		{"failed", func(r *rig) error { return r.host.Installed(r.key, one, kernel.InstallResult{Error: "there is no a"}) },
+		{"failed", func(r *rig) error {
+			return kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{Error: "there is no a"}})
+		},
 			[]string{"e1: install 1 answered", "e1: raised InstallError there is no a", "e1: finished error InstallError"}},
-		{"interrupted", func(r *rig) error { return r.host.Interrupt(r.key, "e1") },
+		{"interrupted", func(r *rig) error {
+			return kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"})
+		},
 			[]string{"e1: install 1 interrupted", "e1: raised KeyboardInterrupt ", "e1: finished interrupted KeyboardInterrupt"}},
 		{"stopped", func(r *rig) error { return r.host.Stop(context.Background(), r.key, "reset") },
 			[]string{"e1: install 1 interrupted", "e1: died reset"}},
@@ -55,7 +59,7 @@ func TestInstall(t *testing.T) {
 				t.Errorf("attached while it is open: %+v, %v", a, err)
 			}
 			for _, err := range []error{
-				r.host.InstallOutput(r.key, "2", "x"), r.host.Installed(r.key, "2", kernel.InstallResult{}),
+				kernel.Tell(t.Context(), r.host, r.key, kernel.InstallOutput{RequestID: "2", Text: "x"}), kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: "2", Result: kernel.InstallResult{}}),
 			} {
 				if !errors.Is(err, kernel.ErrNoInstallPending) {
 					t.Errorf("an answer to another request: %v", err)
@@ -73,7 +77,7 @@ func TestInstall(t *testing.T) {
 				}
 			}
 			r.expect(got, c.want...)
-			err := r.host.Installed(r.key, one, kernel.InstallResult{})
+			err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}})
 			if !errors.Is(err, kernel.ErrNoInstallPending) && !errors.Is(err, kernel.ErrNoKernel) {
 				t.Errorf("an answer after the end: %v", err)
 			}
@@ -89,10 +93,10 @@ func TestLongOutputOfAnInstallerIsWhole(t *testing.T) {
 	r.execute(kernel.Execution{ID: "e1"})
 	r.until(is[kernel.InstallRequest])
 	long := strings.Repeat("ß", 70<<10)
-	if err := r.host.InstallOutput(r.key, one, "a"+long+"\xff\n"); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.InstallOutput{RequestID: one, Text: "a" + long + "\xff\n"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := text(r.untilFinished(), "stdout"); got != "a"+long+"\ufffd\n" {
@@ -114,7 +118,7 @@ func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
 		r.until(is[kernel.InstallRequest])
 		time.Sleep(time.Hour)
-		if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}}); err != nil {
 			t.Fatal(err)
 		}
 		r.until(is[kernel.InstallRequest])
@@ -141,7 +145,7 @@ func TestASecondInstallationIsRefusedInside(t *testing.T) {
 		t.Errorf("said %q", said)
 	}
 	r.expect(slices.DeleteFunc(got, is[kernel.Stream]), "e1: started", ": install 1 [a]", "e1: finished ok")
-	if err := r.host.Installed(r.key, one, kernel.InstallResult{}); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}}); err != nil {
 		t.Errorf("what no cell asked for ended with one: %v", err)
 	}
 	r.expect(r.until(is[kernel.InstallClosed]), ": install 1 answered")

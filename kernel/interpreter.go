@@ -531,3 +531,19 @@ func (k *interpreter) changeLimits(ctx context.Context, limits Limits) ([]string
 	}
 	return k.layers(), nil
 }
+
+// usage is what the sandbox takes now.
+func (k *interpreter) usage(ctx context.Context) (Usage, error) {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return Usage{}, ErrNoKernel
+	}
+	usage, err := sandbox.Usage(ctx)
+	if k.watch != nil {
+		if k.watch.hold != DiskWatched {
+			k.watch.look()
+		}
+		usage.DiskBytes = k.watch.used.Load()
+	}
+	return usage, err
+}

@@ -37,8 +37,9 @@ const (
 	QueryTable      QueryKind = "table"
 )
 
-// Query is a question about the names in a kernel, or about a table that it has shown. Cursor is a place in Code, in
-// code points.
+// Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell runs.
+// It is answered with an [Answer], or with ErrKernelBusy where none came within AnswerTime. What a kernel answers is only
+// as true as its user wants it to be, but within its bounds. Cursor is a place in Code, in code points.
 type Query struct {
 	Kind   QueryKind   `json:"kind"`
 	Code   string      `json:"code,omitzero"`
@@ -105,17 +106,8 @@ type query struct {
 	answered chan Answer // has room for one
 }
 
-// Ask asks a kernel about its names, also while a cell runs in it. It is ErrNoKernel, or ErrKernelBusy where no answer
-// came within AnswerTime, or the kernel cannot answer yet. What a kernel answers is only as true as its user wants it
-// to be, but within its bounds. ctx bounds the wait too.
-func (h *Host) Ask(ctx context.Context, key Key, q Query) (Answer, error) {
-	k := h.kernel(key)
-	if k == nil {
-		return Answer{}, ErrNoKernel
-	}
-	return k.ask(ctx, q)
-}
-
+// ask asks a kernel about its names, also while a cell runs in it. It is ErrNoKernel, or ErrKernelBusy where no answer
+// came within AnswerTime, or the kernel cannot answer yet.
 func (k *interpreter) ask(ctx context.Context, q Query) (Answer, error) {
 	id, answered, err := k.pose(q)
 	if err != nil {

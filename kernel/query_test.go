@@ -48,7 +48,7 @@ func (r *rig) ask(q kernel.Query) (kernel.Answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	for {
-		answer, err := r.host.Ask(ctx, r.key, q)
+		answer, err := kernel.Ask(ctx, r.host, r.key, q)
 		if !errors.Is(err, kernel.ErrKernelBusy) || ctx.Err() != nil {
 			return answer, err
 		}
@@ -57,12 +57,12 @@ func (r *rig) ask(q kernel.Query) (kernel.Answer, error) {
 
 func TestAQueryWithoutAnAnswerFindsTheKernelBusy(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(*kerneltest.Cell) {}))
-	if _, err := r.host.Ask(t.Context(), r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, kernel.ErrKernelBusy) {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, kernel.ErrKernelBusy) {
 		t.Errorf("a query without an answer: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := r.host.Ask(ctx, r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, context.Canceled) {
+	if _, err := kernel.Ask(ctx, r.host, r.key, kernel.Query{Kind: kernel.QueryComplete, Code: "hang"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a query that its asker gave up: %v", err)
 	}
 	if _, err := r.ask(kernel.Query{Kind: kernel.QueryVariables}); err != nil {
@@ -72,12 +72,12 @@ func TestAQueryWithoutAnAnswerFindsTheKernelBusy(t *testing.T) {
 
 func TestAQueryOfADeadKernelFails(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) { c.Exit(3) }))
-	if _, err := r.host.Ask(t.Context(), kernel.Key{Session: "other"}, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := kernel.Ask(t.Context(), r.host, kernel.Key{Session: "other"}, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("a kernel that is not there: %v", err)
 	}
 	r.execute(kernel.Execution{ID: "e"})
 	r.untilDied()
-	if _, err := r.host.Ask(t.Context(), r.key, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.Query{Kind: kernel.QueryVariables}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("a dead kernel: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestQuestionsDoNotStandInTheWayOfAKernelThatDoesNotRead(t *testing.T) {
 	var asking sync.WaitGroup
 	for range 20 {
 		asking.Go(func() {
-			if _, err := r.host.Ask(t.Context(), r.key, large); !errors.Is(err, kernel.ErrKernelBusy) {
+			if _, err := kernel.Ask(t.Context(), r.host, r.key, large); !errors.Is(err, kernel.ErrKernelBusy) {
 				t.Errorf("ask: %v", err)
 			}
 		})

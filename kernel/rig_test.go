@@ -56,7 +56,7 @@ func newRig(t *testing.T, script kerneltest.Script, settings ...setting) *rig {
 
 func (r *rig) execute(e kernel.Execution) {
 	r.Helper()
-	if err := r.host.Execute(r.key, e); err != nil {
+	if err := kernel.Tell(r.Context(), r.host, r.key, e); err != nil {
 		r.Fatalf("execute %s: %v", e.ID, err)
 	}
 }

@@ -425,7 +425,7 @@ func TestAFullDiskSlowsTheKernelAndLosesNothing(t *testing.T) {
 		if got := <-told; !strings.Contains(got, "no space left on device") || !strings.Contains(got, "session=s") || len(told) > 0 {
 			t.Errorf("the operator is told %d times: %s", 1+len(told), got)
 		}
-		if _, err := r.host.Usage(t.Context(), r.key); err != nil {
+		if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ReadUsage{}); err != nil {
 			t.Errorf("the host does not answer: %v", err)
 		}
 		if got := text(r.untilFinished(), "stdout"); got != strings.Repeat(line, pieces) {
@@ -452,7 +452,7 @@ func TestADiskThatWasFullIsTriedAgain(t *testing.T) {
 	}
 	r.execute(kernel.Execution{ID: "e1"})
 	<-told
-	if err := r.host.Interrupt(r.key, "e1"); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
 		t.Error(err)
 	}
 	if err := os.Remove(filler); err != nil {

@@ -40,7 +40,7 @@ func cells(*kerneltest.Cell) {}
 
 func (r *rig) open() string {
 	r.Helper()
-	id, err := r.host.OpenTerminal(r.Context(), r.key, kernel.TerminalSize{Rows: 24, Cols: 80})
+	id, err := kernel.Ask(r.Context(), r.host, r.key, kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 24, Cols: 80}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func (r *rig) open() string {
 
 func (r *rig) write(id, text string) {
 	r.Helper()
-	if n, err := r.host.WriteTerminal(r.Context(), r.key, id, []byte(text)); err != nil || n != len(text) {
+	if n, err := kernel.Ask(r.Context(), r.host, r.key, kernel.WriteTerminal{ID: id, Data: []byte(text)}); err != nil || n != len(text) {
 		r.Fatalf("typed %d of %q: %v", n, text, err)
 	}
 }
@@ -62,7 +62,7 @@ func (r *rig) shows(id string, after int64, wanted string) (shown string, last k
 	var all bytes.Buffer
 	for !last.Ended && (wanted == "" || !strings.Contains(all.String(), wanted)) {
 		var err error
-		if last, err = r.host.ReadTerminal(ctx, r.key, id, after); err != nil {
+		if last, err = kernel.Ask(ctx, r.host, r.key, kernel.ReadTerminal{ID: id, After: after}); err != nil {
 			r.Fatalf("after %q: %v", all.String(), err)
 		}
 		if all.Len() > 0 && last.Offset != after {
@@ -94,7 +94,7 @@ func TestATerminalShowsWhatIsTypedAndAnswered(t *testing.T) {
 		t.Errorf("behind its end it is at %d", last.Offset)
 	}
 	r.write(id, "lost\n") // goes nowhere
-	if err := r.host.ResizeTerminal(t.Context(), r.key, id, kernel.TerminalSize{}); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.ResizeTerminal{ID: id, Size: kernel.TerminalSize{}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -124,7 +124,7 @@ func TestASizeReachesTheShell(t *testing.T) {
 		{kernel.TerminalSize{Rows: 40, Cols: 120}, 40, 120},
 		{kernel.TerminalSize{Rows: 0, Cols: 65535}, 1, 1000},
 	} {
-		if err := r.host.ResizeTerminal(t.Context(), r.key, id, c.size); err != nil {
+		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.ResizeTerminal{ID: id, Size: c.size}); err != nil {
 			t.Fatal(err)
 		}
 		r.write(id, "\n")
@@ -172,7 +172,7 @@ func TestOfMuchOutputTheEndIsKept(t *testing.T) {
 	id := r.open()
 	r.shows(id, 0, "") // it has ended
 	const all = 3*kernel.TerminalBytes/100*100 + 3
-	first, err := r.host.ReadTerminal(t.Context(), r.key, id, 5)
+	first, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ReadTerminal{ID: id, After: 5})
 	if err != nil || first.Offset != all-kernel.TerminalBytes {
 		t.Errorf("it begins at %d of %d: %v", first.Offset, all, err)
 	}
@@ -185,11 +185,11 @@ func TestWhatAShellDoesNotReadIsTypedInPart(t *testing.T) {
 	r := newTerminals(t, func(ctx context.Context, _ *os.File) int { <-ctx.Done(); return 0 })
 	id := r.open()
 	paste := []byte(strings.Repeat("a line\n", 200_000))
-	n, err := r.host.WriteTerminal(t.Context(), r.key, id, paste)
+	n, err := kernel.Ask(t.Context(), r.host, r.key, kernel.WriteTerminal{ID: id, Data: paste})
 	if err != nil || n >= len(paste) {
 		t.Errorf("typed %d of %d: %v", n, len(paste), err)
 	}
-	if err := r.host.CloseTerminal(t.Context(), r.key, id); err != nil {
+	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.CloseTerminal{ID: id}); err != nil {
 		t.Error(err)
 	}
 }
@@ -211,7 +211,7 @@ func TestATerminalIsClosedWhileItIsRead(t *testing.T) {
 			go func() {
 				defer close(ended)
 				for at := int64(3); ; {
-					out, err := r.host.ReadTerminal(context.Background(), r.key, id, at)
+					out, err := kernel.Ask(context.Background(), r.host, r.key, kernel.ReadTerminal{ID: id, After: at})
 					if errors.Is(err, kernel.ErrNoTerminal) {
 						return // between two pieces
 					} else if err != nil {
@@ -225,13 +225,13 @@ func TestATerminalIsClosedWhileItIsRead(t *testing.T) {
 					at = out.Offset + int64(len(out.Data))
 				}
 			}()
-			if err := r.host.CloseTerminal(t.Context(), r.key, id); err != nil {
+			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.CloseTerminal{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 			if out, ok := <-ended; ok && out.Code != c.code {
 				t.Errorf("it ended with %d, want %d", out.Code, c.code)
 			}
-			if err := r.host.CloseTerminal(t.Context(), r.key, id); !errors.Is(err, kernel.ErrNoTerminal) {
+			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.CloseTerminal{ID: id}); !errors.Is(err, kernel.ErrNoTerminal) {
 				t.Errorf("closed twice: %v", err)
 			}
 		})
@@ -243,7 +243,7 @@ func TestTerminalsGoWithTheirKernel(t *testing.T) {
 	id, other := r.open(), r.open()
 	ended := make(chan kernel.TerminalOutput, 1)
 	go func() {
-		out, err := r.host.ReadTerminal(context.Background(), r.key, id, 0)
+		out, err := kernel.Ask(context.Background(), r.host, r.key, kernel.ReadTerminal{ID: id, After: 0})
 		if errors.Is(err, kernel.ErrNoKernel) { // it was told too late to wait
 			out = kernel.TerminalOutput{Ended: true, Code: 128 + int(syscall.SIGKILL)}
 		} else if err != nil {
@@ -257,12 +257,12 @@ func TestTerminalsGoWithTheirKernel(t *testing.T) {
 	if out := <-ended; !out.Ended || out.Code != 128+int(syscall.SIGKILL) {
 		t.Errorf("it ended with %+v", out)
 	}
-	_, readErr := r.host.ReadTerminal(t.Context(), r.key, other, 0)
-	_, openErr := r.host.OpenTerminal(t.Context(), r.key, kernel.TerminalSize{})
-	_, writeErr := r.host.WriteTerminal(t.Context(), r.key, other, []byte("x"))
+	_, readErr := kernel.Ask(t.Context(), r.host, r.key, kernel.ReadTerminal{ID: other, After: 0})
+	_, openErr := kernel.Ask(t.Context(), r.host, r.key, kernel.OpenTerminal{Size: kernel.TerminalSize{}})
+	_, writeErr := kernel.Ask(t.Context(), r.host, r.key, kernel.WriteTerminal{ID: other, Data: []byte("x")})
 	for _, err := range []error{
-		readErr, openErr, writeErr, r.host.CloseTerminal(t.Context(), r.key, other),
-		r.host.ResizeTerminal(t.Context(), r.key, other, kernel.TerminalSize{}),
+		readErr, openErr, writeErr, kernel.Tell(t.Context(), r.host, r.key, kernel.CloseTerminal{ID: other}),
+		kernel.Tell(t.Context(), r.host, r.key, kernel.ResizeTerminal{ID: other, Size: kernel.TerminalSize{}}),
 	} {
 		if !errors.Is(err, kernel.ErrNoKernel) {
 			t.Errorf("when the kernel has gone: %v", err)
@@ -276,13 +276,13 @@ func TestTerminalsAreBounded(t *testing.T) {
 	for range kernel.MaxTerminals {
 		ids = append(ids, r.open())
 	}
-	if _, err := r.host.OpenTerminal(t.Context(), r.key, kernel.TerminalSize{}); !errors.Is(err, kernel.ErrTooManyTerminals) {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.OpenTerminal{Size: kernel.TerminalSize{}}); !errors.Is(err, kernel.ErrTooManyTerminals) {
 		t.Fatalf("one more: %v", err)
 	}
 	r.write(ids[2], "exit 0\n")
 	r.shows(ids[2], 0, "")
 	ids = append(slices.Delete(ids, 2, 3), r.open())
-	if got, err := r.host.Terminals(t.Context(), r.key); err != nil || !slices.Equal(got, ids) {
+	if got, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ListTerminals{}); err != nil || !slices.Equal(got, ids) {
 		t.Errorf("terminals %v, want %v: %v", got, ids, err)
 	}
 }
@@ -292,10 +292,10 @@ func TestAWaitForOutputEndsWithItsContext(t *testing.T) {
 	id := r.open()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := r.host.ReadTerminal(ctx, r.key, id, 0); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := kernel.Ask(ctx, r.host, r.key, kernel.ReadTerminal{ID: id, After: 0}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nothing comes: %v", err)
 	}
-	if _, err := r.host.ReadTerminal(t.Context(), r.key, "other", 0); !errors.Is(err, kernel.ErrNoTerminal) {
+	if _, err := kernel.Ask(t.Context(), r.host, r.key, kernel.ReadTerminal{ID: "other", After: 0}); !errors.Is(err, kernel.ErrNoTerminal) {
 		t.Errorf("an unknown one: %v", err)
 	}
 }

@@ -27,86 +27,59 @@ var (
 // sandbox's.
 var shells = []string{"/bin/bash", "/bin/sh"}
 
-// OpenTerminal starts a shell inside the kernel's sandbox, on a terminal of its own, and returns its id. Where there are
-// MaxTerminals, the oldest one whose shell has ended is forgotten; ErrTooManyTerminals where all run.
-func (h *Host) OpenTerminal(ctx context.Context, key Key, size TerminalSize) (id string, err error) {
-	k := h.kernel(key)
-	if k == nil {
-		return "", ErrNoKernel
-	}
-	return k.openTerminal(ctx, size)
-}
-
-// Terminals are the ids of the kernel's terminals, those included whose shell has ended.
-func (h *Host) Terminals(_ context.Context, key Key) (ids []string, err error) {
-	k := h.kernel(key)
-	if k == nil {
-		return nil, ErrNoKernel
-	}
+// terminalIDs is the command [ListTerminals].
+func (k *interpreter) terminalIDs() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ids = []string{}
+	ids := []string{}
 	for _, t := range k.terminals {
 		ids = append(ids, t.id)
 	}
-	return ids, nil
+	return ids
 }
 
-// ReadTerminal waits for output behind an offset, the first byte's being 0. Where output is kept no longer, what it
-// returns begins later; an offset beyond the end is the end. ctx bounds the wait.
-func (h *Host) ReadTerminal(ctx context.Context, key Key, id string, after int64) (TerminalOutput, error) {
-	t, err := h.terminal(key, id)
+func (k *interpreter) readTerminal(ctx context.Context, c ReadTerminal) (TerminalOutput, error) {
+	t, err := k.terminal(c.ID)
 	if err != nil {
 		return TerminalOutput{}, err
 	}
-	return t.next(ctx, after)
+	return t.next(ctx, c.After)
 }
 
-// WriteTerminal types as much of data as the terminal takes within a second, and returns how much that was. What is
-// typed when the shell has ended goes nowhere.
-func (h *Host) WriteTerminal(ctx context.Context, key Key, id string, data []byte) (n int, err error) {
-	t, err := h.terminal(key, id)
+func (k *interpreter) writeTerminal(ctx context.Context, c WriteTerminal) (int, error) {
+	t, err := k.terminal(c.ID)
 	if err != nil {
 		return 0, err
 	}
-	return t.typeIn(ctx, data)
+	return t.typeIn(ctx, c.Data)
 }
 
-// ResizeTerminal changes the size, and tells what runs on the terminal.
-func (h *Host) ResizeTerminal(_ context.Context, key Key, id string, size TerminalSize) error {
-	t, err := h.terminal(key, id)
+func (k *interpreter) resizeTerminal(c ResizeTerminal) error {
+	t, err := k.terminal(c.ID)
 	if err != nil {
 		return err
 	}
-	if err := resize(t.master, size); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := resize(t.master, c.Size); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("resize a terminal: %w", err)
 	}
 	return nil
 }
 
-// CloseTerminal ends a terminal's shell, waits for that, and forgets the terminal. ctx bounds the wait; the shell is
-// ended all the same.
-func (h *Host) CloseTerminal(ctx context.Context, key Key, id string) error {
-	t, err := h.terminal(key, id)
+func (k *interpreter) closeTerminal(ctx context.Context, id string) error {
+	t, err := k.terminal(id)
 	if err != nil {
 		return err
 	}
 	if err := t.hangUp(ctx); err != nil {
 		return fmt.Errorf("close a terminal: %w", err)
 	}
-	if k := h.kernel(key); k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.forgetTerminal(t)
-	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetTerminal(t)
 	return nil
 }
 
-func (h *Host) terminal(key Key, id string) (*terminal, error) {
-	k := h.kernel(key)
-	if k == nil {
-		return nil, ErrNoKernel
-	}
+func (k *interpreter) terminal(id string) (*terminal, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.phase >= leaving {

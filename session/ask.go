@@ -26,7 +26,7 @@ func (s *Session) Ask(ctx context.Context, q kernel.Query) (kernel.Answer, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err := s.m.cfg.Host.Ask(ctx, key, q)
+	answer, err := kernel.Ask(ctx, s.m.cfg.Host, key, q)
 	switch {
 	case errors.Is(err, kernel.ErrTooOld):
 		return answer, errTooOld()

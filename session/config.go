@@ -18,26 +18,11 @@ import (
 // Host runs kernels. [kernel.Host] is one.
 type Host interface {
 	Start(ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec) (kernel.KernelInfo, error)
-	Execute(key kernel.Key, e kernel.Execution) error
-	Interrupt(key kernel.Key, executionID string) error
-	Input(key kernel.Key, requestID, value string) error
-	RefuseInput(key kernel.Key, requestID string) error
-	Ask(ctx context.Context, key kernel.Key, q kernel.Query) (kernel.Answer, error)
+	kernel.Doer
 	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
 	Ack(key kernel.Key, kseq uint64)
 	Stop(ctx context.Context, key kernel.Key, reason string) error
-	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
-	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
-	ChangeNetwork(ctx context.Context, key kernel.Key, n kernel.Network) (layers []string, err error)
-	OpenTerminal(ctx context.Context, key kernel.Key, size kernel.TerminalSize) (id string, err error)
-	Terminals(ctx context.Context, key kernel.Key) (ids []string, err error)
-	ReadTerminal(ctx context.Context, key kernel.Key, id string, after int64) (kernel.TerminalOutput, error)
-	WriteTerminal(ctx context.Context, key kernel.Key, id string, data []byte) (n int, err error)
-	ResizeTerminal(ctx context.Context, key kernel.Key, id string, size kernel.TerminalSize) error
-	CloseTerminal(ctx context.Context, key kernel.Key, id string) error
 	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
-	InstallOutput(key kernel.Key, requestID, text string) error
-	Installed(key kernel.Key, requestID string, r kernel.InstallResult) error
 	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
 	Kernels(ctx context.Context) ([]kernel.Key, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.

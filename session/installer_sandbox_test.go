@@ -102,7 +102,7 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 		}
 		s.host.Ack(key, ^uint64(0))
 	}()
-	if err := s.host.Execute(key, kernel.Execution{ID: "1", Code: code}); err != nil {
+	if err := kernel.Tell(s.Context(), s.host, key, kernel.Execution{ID: "1", Code: code}); err != nil {
 		s.Fatal(err)
 	}
 	var printed strings.Builder

@@ -124,7 +124,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 		r.row.ExecutionCount = &count
 	}
 	r.out.number = r.row.N
-	err := s.m.cfg.Host.Execute(key, kernel.Execution{
+	err := kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Execution{
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
 		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})

@@ -121,7 +121,8 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 	if written != nil {
 		s.log.Error("write down an installation", "error", written)
 	}
-	if err := s.m.cfg.Host.Installed(i.key, i.request.RequestID, result); err != nil {
+	answer := kernel.AnswerInstall{RequestID: i.request.RequestID, Result: result}
+	if err := kernel.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer); err != nil {
 		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
 	}
 }
@@ -219,7 +220,7 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 		host.Ack(key, ^uint64(0))
 	}()
 	run := kernel.Execution{ID: newID(), Code: code, Silent: true, Timeout: s.m.cfg.Packages.Timeout}
-	if err := host.Execute(key, run); err != nil {
+	if err := kernel.Tell(ctx, host, key, run); err != nil {
 		return err
 	}
 	return s.followInstaller(ctx, i, key, limits)
@@ -245,7 +246,8 @@ func (s *Session) followInstaller(ctx context.Context, i *installation, key kern
 					}
 					text = installerTalks
 				}
-				if err := host.InstallOutput(i.key, i.request.RequestID, text); err != nil {
+				output := kernel.InstallOutput{RequestID: i.request.RequestID, Text: text}
+				if err := kernel.Tell(ctx, host, i.key, output); err != nil {
 					return errInstallStopped
 				}
 			case kernel.Raised:

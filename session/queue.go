@@ -209,7 +209,8 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	}
 	s.mu.Unlock()
 	if running != "" {
-		if err := s.m.cfg.Host.Interrupt(key, running); err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+		err := kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Interrupt{ExecutionID: running})
+		if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
 			return err
 		}
 	}

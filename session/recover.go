@@ -234,7 +234,9 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 		return err
 	}
 	if a.Installing != "" {
-		if err := s.m.cfg.Host.Installed(key, a.Installing, kernel.InstallResult{Error: errInstallCut.Error()}); err != nil {
+		cut := kernel.InstallResult{Error: errInstallCut.Error()}
+		answer := kernel.AnswerInstall{RequestID: a.Installing, Result: cut}
+		if err := kernel.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
 			s.log.Debug("answer an installation of the last server", "error", err)
 		}
 	}

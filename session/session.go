@@ -156,7 +156,8 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
 	if info.State != api.StateDead && info.State != api.StateHibernated {
-		if u, err := s.m.cfg.Host.Usage(ctx, kernel.Key{Session: s.id, Generation: info.Kernel.Generation}); err == nil {
+		key := kernel.Key{Session: s.id, Generation: info.Kernel.Generation}
+		if u, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ReadUsage{}); err == nil {
 			info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
 			if info.State == api.StateBusy { // what is known from the last cell's end is exact
 				info.Usage.DiskBytes = u.DiskBytes
@@ -259,7 +260,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
 		wanted.TmpBytes = tmpBytes // is for a kernel's life
-		now, err := s.m.cfg.Host.ChangeLimits(ctx, key, wanted)
+		now, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ChangeLimits{Limits: wanted})
 		switch {
 		case err == nil:
 			layers = now
@@ -271,7 +272,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 		}
 	}
 	if alive && !sameNetwork(set.network, reached) {
-		now, err := s.m.cfg.Host.ChangeNetwork(ctx, key, s.m.kernelNetwork(set.network))
+		now, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
 		switch {
 		case err == nil:
 			layers = now
@@ -349,7 +350,8 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 	}
 	s.pending = nil
 	s.mu.Unlock()
-	if err := s.m.cfg.Host.Input(key, p.RequestID, r.Value); err != nil {
+	answer := kernel.AnswerInput{RequestID: p.RequestID, Value: r.Value}
+	if err := kernel.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
 		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
 	}
 	return s.touch(ctx)

@@ -56,7 +56,7 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 	}
 	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
 	defer cancel()
-	number, err := s.m.cfg.Host.OpenTerminal(bounded, key, size)
+	number, err := kernel.Ask(bounded, s.m.cfg.Host, key, kernel.OpenTerminal{Size: size})
 	switch {
 	case errors.Is(err, kernel.ErrNoKernel):
 		return api.Terminal{}, api.Errorf(api.CodeNoKernel, "the kernel ended while the terminal was opened; try again")
@@ -82,7 +82,7 @@ func (s *Session) Terminals(ctx context.Context) ([]api.Terminal, error) {
 	key := s.key()
 	s.mu.Unlock()
 	list := []api.Terminal{}
-	ids, err := s.m.cfg.Host.Terminals(ctx, key)
+	ids, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ListTerminals{})
 	if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
 		return nil, terminalError(err, "")
 	}
@@ -115,7 +115,7 @@ func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (ker
 	}
 	for {
 		bounded, cancel := context.WithTimeout(ctx, terminalWait)
-		out, err := s.m.cfg.Host.ReadTerminal(bounded, key, number, after)
+		out, err := kernel.Ask(bounded, s.m.cfg.Host, key, kernel.ReadTerminal{ID: number, After: after})
 		cancel()
 		switch {
 		case err == nil:
@@ -169,7 +169,7 @@ func (s *Session) typed(ctx context.Context) error {
 func (s *Session) typeSome(ctx context.Context, key kernel.Key, number string, data []byte) (int, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminalAnswer)
 	defer cancel()
-	return s.m.cfg.Host.WriteTerminal(bounded, key, number, data)
+	return kernel.Ask(bounded, s.m.cfg.Host, key, kernel.WriteTerminal{ID: number, Data: data})
 }
 
 // ResizeTerminal changes the size.
@@ -182,7 +182,7 @@ func (s *Session) ResizeTerminal(ctx context.Context, id string, rows, cols int6
 	if err != nil {
 		return err
 	}
-	return terminalError(s.m.cfg.Host.ResizeTerminal(ctx, key, number, size), id)
+	return terminalError(kernel.Tell(ctx, s.m.cfg.Host, key, kernel.ResizeTerminal{ID: number, Size: size}), id)
 }
 
 // CloseTerminal ends a shell, and forgets it.
@@ -193,7 +193,7 @@ func (s *Session) CloseTerminal(ctx context.Context, id string) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
 	defer cancel()
-	return terminalError(s.m.cfg.Host.CloseTerminal(bounded, key, number), id)
+	return terminalError(kernel.Tell(bounded, s.m.cfg.Host, key, kernel.CloseTerminal{ID: number}), id)
 }
 
 // terminalID is unique in the session: the generation of the kernel, and the kernel's own number.

@@ -17,13 +17,12 @@ import (
 // olderHost is a host that does not know of terminals.
 type olderHost struct{ session.Host }
 
-func (olderHost) OpenTerminal(context.Context, kernel.Key, kernel.TerminalSize) (string, error) {
-	return "", kernel.ErrTooOld
+func (h olderHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+	if c.Spec().Since > 1 {
+		return nil, kernel.ErrTooOld
+	}
+	return h.Host.Do(ctx, key, c)
 }
-func (olderHost) Terminals(context.Context, kernel.Key) ([]string, error) {
-	return nil, kernel.ErrTooOld
-}
-func (olderHost) CloseTerminal(context.Context, kernel.Key, string) error { return kernel.ErrTooOld }
 
 func wantCode(t *testing.T, err error, code api.Code, words string) {
 	t.Helper()

@@ -176,7 +176,7 @@ func (t *translation) input(r kernel.Record, b kernel.InputRequest) {
 	alone, key := s.attached == 0 && r.KSeq > s.replayTo, s.key()
 	s.mu.Unlock()
 	if alone {
-		if err := s.m.cfg.Host.RefuseInput(key, b.RequestID); err != nil {
+		if err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: b.RequestID}); err != nil {
 			s.log.Debug("refuse input", "error", err)
 		}
 		return

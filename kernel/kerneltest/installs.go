@@ -45,7 +45,7 @@ func (h *hosted) until(what string, last func(kernel.Record) bool) (kernel.Recor
 
 func (h *hosted) execute(id, code string) {
 	h.Helper()
-	if err := h.host.Execute(h.key, kernel.Execution{ID: id, Code: code, Count: 1}); err != nil {
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.Execution{ID: id, Code: code, Count: 1}); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -67,10 +67,10 @@ func (h *hosted) finished() (kernel.Finished, string) {
 
 func (h *hosted) answer(asked kernel.InstallRequest, result kernel.InstallResult) {
 	h.Helper()
-	if err := h.host.InstallOutput(h.key, asked.RequestID, "Collecting newcomer\n"); err != nil {
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "Collecting newcomer\n"}); err != nil {
 		h.Error(err)
 	}
-	if err := h.host.Installed(h.key, asked.RequestID, result); err != nil {
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.AnswerInstall{RequestID: asked.RequestID, Result: result}); err != nil {
 		h.Error(err)
 	}
 }
@@ -85,7 +85,7 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 			t.Error(err)
 		}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(h.Context(), patience)
 	defer cancel()
 	if _, err := h.host.Start(ctx, h.key, r.env, spec); err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 	} {
 		h.execute(id, code)
 		asked := h.asked(id)
-		if err := h.host.Interrupt(h.key, id); err != nil {
+		if err := kernel.Tell(h.Context(), h.host, h.key, kernel.Interrupt{ExecutionID: id}); err != nil {
 			t.Error(err)
 		}
 		record, _ := h.until("close", func(r kernel.Record) bool { _, ok := r.Body.(kernel.InstallClosed); return ok })
@@ -126,17 +126,17 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 		}
 	}
 
-	terminal, err := h.host.OpenTerminal(ctx, h.key, kernel.TerminalSize{Rows: 24, Cols: 80})
+	terminal, err := kernel.Ask(ctx, h.host, h.key, kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 24, Cols: 80}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.host.WriteTerminal(ctx, h.key, terminal, []byte("pip install newcomer && exit 7\n")); err != nil {
+	if _, err := kernel.Ask(ctx, h.host, h.key, kernel.WriteTerminal{ID: terminal, Data: []byte("pip install newcomer && exit 7\n")}); err != nil {
 		t.Fatal(err)
 	}
 	h.answer(h.asked(""), kernel.InstallResult{})
 	var shown strings.Builder
 	for after := int64(0); ; {
-		out, err := h.host.ReadTerminal(ctx, h.key, terminal, after)
+		out, err := kernel.Ask(ctx, h.host, h.key, kernel.ReadTerminal{ID: terminal, After: after})
 		if err != nil && err != io.EOF {
 			t.Fatal(err)
 		}

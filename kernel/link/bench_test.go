@@ -77,7 +77,7 @@ func BenchmarkExecute(b *testing.B) {
 	k := started(b, c, "a")
 	after := uint64(0)
 	for i := 0; b.Loop(); i++ {
-		if err := c.Execute(k, kernel.Execution{ID: fmt.Sprintf("e%d", i)}); err != nil {
+		if err := kernel.Tell(b.Context(), c, k, kernel.Execution{ID: fmt.Sprintf("e%d", i)}); err != nil {
 			b.Fatal(err)
 		}
 		after, _ = untilFinished(b, c, k, after, true)
@@ -88,7 +88,7 @@ func BenchmarkExecute(b *testing.B) {
 func BenchmarkBacklog(b *testing.B) {
 	_, c := benched(b)
 	k := started(b, c, "a")
-	if err := c.Execute(k, kernel.Execution{ID: "e1", Code: "fill 64"}); err != nil {
+	if err := kernel.Tell(b.Context(), c, k, kernel.Execution{ID: "e1", Code: "fill 64"}); err != nil {
 		b.Fatal(err)
 	}
 	_, size := untilFinished(b, c, k, 0, false)
@@ -113,7 +113,7 @@ func BenchmarkIdle(b *testing.B) {
 	before, n := taken(), 0
 	for b.Loop() {
 		k := started(b, c, fmt.Sprintf("s%d", n))
-		if n++; c.Execute(k, kernel.Execution{ID: "e1"}) != nil {
+		if n++; kernel.Tell(b.Context(), c, k, kernel.Execution{ID: "e1"}) != nil {
 			b.Fatal("execute")
 		}
 		untilFinished(b, c, k, 0, true)

@@ -188,7 +188,7 @@ func TestAHostThatIsKilledLosesNothing(t *testing.T) {
 		_ = host.Process.Kill()
 		other.untilDied(link.ReasonHostCrash)
 		noticed = append(noticed, time.Since(killed))
-		if err := c.Execute(r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
+		if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
 			t.Errorf("execute after the crash: %v", err)
 		}
 		if last := r.until(is[kernel.Died]); last.Body.(kernel.Died).Reason != link.ReasonHostCrash || last.ExecutionID != "e1" {
@@ -249,7 +249,7 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 	if err != nil || a.Given != "e2" || a.Last < r.after {
 		t.Fatalf("attachment %+v, %v", a, err)
 	}
-	if err := r.client.Execute(r.key, kernel.Execution{ID: "e3"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.Execution{ID: "e3"}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("execute: %v", err)
 	}
 	r.untilDied(link.ReasonHostCrash)

@@ -39,7 +39,7 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 	if _, err := host.Start(ctx, key, kernel.Environment{}, kernel.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := host.Execute(key, kernel.Execution{ID: "e1"}); err != nil {
+	if err := kernel.Tell(t.Context(), host, key, kernel.Execution{ID: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	for after := uint64(0); ; { // until all of it is in the spool

@@ -25,7 +25,7 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	r := &reader{T: t, client: c, key: key("a")}
 	r.execute("e1", "")
 	asked := r.until(is[kernel.InstallRequest]).Body.(kernel.InstallRequest)
-	if err := c.InstallOutput(r.key, asked.RequestID, "one\n"); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "one\n"}); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
@@ -35,13 +35,13 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	if err != nil || a.Installing != asked.RequestID {
 		t.Fatalf("attached %+v, %v", a, err)
 	}
-	if err := c.Installed(r.key, "other", kernel.InstallResult{}); !errors.Is(err, kernel.ErrNoInstallPending) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: "other", Result: kernel.InstallResult{}}); !errors.Is(err, kernel.ErrNoInstallPending) {
 		t.Errorf("an answer to another request: %v", err)
 	}
-	if err := c.InstallOutput(r.key, asked.RequestID, "two\n"); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "two\n"}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Installed(r.key, asked.RequestID, kernel.InstallResult{Error: "no"}); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: asked.RequestID, Result: kernel.InstallResult{Error: "no"}}); err != nil {
 		t.Error(err)
 	}
 	r.client = c
@@ -49,7 +49,7 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	if got := r.text(); got != "one\ntwo\nno" {
 		t.Errorf("text %q", got)
 	}
-	if err := c.InstallOutput(r.key, asked.RequestID, "late"); !errors.Is(err, kernel.ErrNoInstallPending) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "late"}); !errors.Is(err, kernel.ErrNoInstallPending) {
 		t.Errorf("output after the end: %v", err)
 	}
 }
@@ -65,7 +65,7 @@ func TestAServerOfAnEarlierProtocolIsAskedForNoPackages(t *testing.T) {
 	if got := r.text(); got != "the server is of a version that cannot do that" {
 		t.Errorf("text %q", got)
 	}
-	for _, err := range []error{c.InstallOutput(r.key, "1", ""), c.Installed(r.key, "1", kernel.InstallResult{})} {
+	for _, err := range []error{kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: "1", Text: ""}), kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: "1", Result: kernel.InstallResult{}})} {
 		if !errors.Is(err, kernel.ErrTooOld) {
 			t.Errorf("an older host: %v", err)
 		}

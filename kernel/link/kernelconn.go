@@ -210,106 +210,53 @@ func (k *kernelConn) waitCredit(sent uint64) bool {
 	}
 }
 
-// obey obeys a request. What may take long answers later.
+// obey carries a request out. Commands that are inline are carried out here, in their order; the others, and requests
+// about the kernel itself, may take long and answer later.
 func (k *kernelConn) obey(r request) error {
-	host := k.s.host
 	switch r.Op {
-	case opExecute:
-		var e kernel.Execution
-		err := r.decode(&e)
-		if err == nil {
-			err = host.Execute(k.key, e)
-		}
-		return k.answer(r.N, nil, err)
-	case opInterrupt:
-		var in idBody
-		err := r.decode(&in)
-		if err == nil {
-			err = host.Interrupt(k.key, in.ID)
-		}
-		return k.answer(r.N, nil, err)
-	case opInput:
-		var in inputBody
-		err := r.decode(&in)
-		if err == nil {
-			err = host.Input(k.key, in.RequestID, in.Value)
-		}
-		return k.answer(r.N, nil, err)
-	case opInstallOutput:
-		var in inputBody
-		err := r.decode(&in)
-		if err == nil {
-			err = host.InstallOutput(k.key, in.RequestID, in.Value)
-		}
-		return k.answer(r.N, nil, err)
-	case opInstalled:
-		var in installedBody
-		err := r.decode(&in)
-		if err == nil {
-			err = host.Installed(k.key, in.RequestID, in.Result)
-		}
-		return k.answer(r.N, nil, err)
-	case opRefuse:
-		var in idBody
-		err := r.decode(&in)
-		if err == nil {
-			err = host.RefuseInput(k.key, in.ID)
-		}
+	case opStop, opAbort:
+		k.others.Go(func() { _ = k.answer(r.N, nil, k.end(r)) })
+		return nil
+	}
+	command, err := kernel.DecodeCommand(r.Op, r.Body)
+	if err != nil {
 		return k.answer(r.N, nil, err)
 	}
+	if command.Spec().Inline {
+		reply, err := k.s.host.Do(k.ctx, k.key, command)
+		return k.answer(r.N, reply, err)
+	}
 	k.others.Go(func() {
-		out, err := k.slow(r)
-		_ = k.answer(r.N, out, err)
+		ctx, cancel := r.context(k.ctx)
+		defer cancel()
+		reply, err := k.s.host.Do(ctx, k.key, command)
+		_ = k.answer(r.N, reply, err)
 	})
 	return nil
 }
 
-func (k *kernelConn) slow(r request) (out any, err error) {
+// end stops the kernel, or gives up its start.
+func (k *kernelConn) end(r request) error {
 	ctx, cancel := r.context(k.ctx)
 	defer cancel()
-	switch r.Op {
-	case opStop:
+	if r.Op == opStop {
 		var in reasonBody
 		if err := r.decode(&in); err != nil {
-			return nil, err
+			return err
 		}
 		if err := k.s.host.Stop(ctx, k.key, in.Reason); err != nil {
-			return nil, err
+			return err
 		}
 		k.ended.Store(true)
-		return nil, nil
-	case opUsage:
-		return k.s.host.Usage(ctx, k.key)
-	case opChangeLimits:
-		var limits kernel.Limits
-		if err := r.decode(&limits); err != nil {
-			return nil, err
-		}
-		return k.s.host.ChangeLimits(ctx, k.key, limits)
-	case opChangeNet:
-		var network kernel.Network
-		if err := r.decode(&network); err != nil {
-			return nil, err
-		}
-		return k.s.host.ChangeNetwork(ctx, k.key, network)
-	case opAsk:
-		var q kernel.Query
-		if err := r.decode(&q); err != nil {
-			return nil, err
-		}
-		return k.s.host.Ask(ctx, k.key, q)
-	case opOpenTerminal, opTerminals, opReadTerminal, opWriteTerminal, opResizeTerminal, opCloseTerminal:
-		return k.terminals(ctx, r)
-	case opAbort:
-		if k.start.done == nil {
-			return nil, errors.New("this connection started no kernel")
-		}
-		k.start.cancel()
-		<-k.start.done
-		if k.start.ok {
-			k.forget()
-		}
-		return nil, nil
+		return nil
 	}
-	return nil, fmt.Errorf("the host does not know the request %q", r.Op)
+	if k.start.done == nil {
+		return errors.New("this connection started no kernel")
+	}
+	k.start.cancel()
+	<-k.start.done
+	if k.start.ok {
+		k.forget()
+	}
+	return nil
 }

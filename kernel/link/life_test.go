@@ -143,7 +143,7 @@ func TestAHostOfTheFirstProtocolRunsKernelsButIsNotAskedAboutNames(t *testing.T)
 // ask asks until the kernel finds the time.
 func ask(t *testing.T, c *link.Client, key kernel.Key) (kernel.Answer, error) {
 	for {
-		answer, err := c.Ask(t.Context(), key, kernel.Query{Kind: kernel.QueryComplete, Code: "name", Cursor: 4})
+		answer, err := kernel.Ask(t.Context(), c, key, kernel.Query{Kind: kernel.QueryComplete, Code: "name", Cursor: 4})
 		if !errors.Is(err, kernel.ErrKernelBusy) || t.Context().Err() != nil {
 			return answer, err
 		}

@@ -48,15 +48,9 @@ type Versions struct {
 	Max int `json:"max"`
 }
 
-// supported are the versions that this program speaks. Version 1 has records in encoding 1; version 2 adds the
-// requests of [Client.Ask] and of terminals; version 3 adds installations, with two kinds of records.
+// supported are the versions that this program speaks. Version 1 has records in encoding 1; the
+// commands of later versions say so ([kernel.CommandSpec]); version 3 has two further kinds of records.
 var supported = Versions{Min: 1, Max: 3}
-
-// The first versions with the requests that version 1 has not.
-const (
-	withQueries  = 2 // and terminals
-	withInstalls = 3
-)
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
 var _ = [1]struct{}{}[kernel.RecordEncoding-1]

@@ -23,15 +23,10 @@ type host interface {
 	Start(ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec) (kernel.KernelInfo, error)
 	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
 	Kernels(ctx context.Context) ([]kernel.Key, error)
-	Execute(key kernel.Key, e kernel.Execution) error
-	Interrupt(key kernel.Key, executionID string) error
-	Input(key kernel.Key, requestID, value string) error
-	RefuseInput(key kernel.Key, requestID string) error
+	kernel.Doer
 	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
 	Ack(key kernel.Key, kseq uint64)
 	Stop(ctx context.Context, key kernel.Key, reason string) error
-	Usage(ctx context.Context, key kernel.Key) (kernel.Usage, error)
-	ChangeLimits(ctx context.Context, key kernel.Key, limits kernel.Limits) (layers []string, err error)
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 	Warm(envs []kernel.Environment)
 }
@@ -59,32 +54,32 @@ func TestAClientIsLikeAHost(t *testing.T) {
 	r := &reader{T: t, client: c, key: key("a")}
 
 	r.execute("e1", "sleep")
-	if err := c.Execute(r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrKernelBusy) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrKernelBusy) {
 		t.Errorf("execute while a cell runs: %v", err)
 	}
 	r.until(is[kernel.Started])
-	if err := c.Interrupt(r.key, "e1"); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
 		t.Error(err)
 	}
 	if got := r.until(is[kernel.Finished]).Body.(kernel.Finished); got.Status != kernel.Interrupted && got.Status != kernel.Errored {
 		t.Errorf("status %s", got.Status)
 	}
-	if err := c.Execute(r.key, kernel.Execution{ID: "e1"}); !errors.Is(err, kernel.ErrRepeated) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e1"}); !errors.Is(err, kernel.ErrRepeated) {
 		t.Errorf("execute again: %v", err)
 	}
 
 	r.execute("e3", "ask")
 	question := r.until(is[kernel.InputRequest]).Body.(kernel.InputRequest)
-	if err := c.Input(r.key, "other", "x"); !errors.Is(err, kernel.ErrNoInputPending) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: "other", Value: "x"}); !errors.Is(err, kernel.ErrNoInputPending) {
 		t.Errorf("answer to another question: %v", err)
 	}
-	if err := c.Input(r.key, question.RequestID, "yes"); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: question.RequestID, Value: "yes"}); err != nil {
 		t.Error(err)
 	}
 	r.until(is[kernel.Finished])
 	r.execute("e4", "ask")
 	question = r.until(is[kernel.InputRequest]).Body.(kernel.InputRequest)
-	if err := c.RefuseInput(r.key, question.RequestID); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.RefuseInput{RequestID: question.RequestID}); err != nil {
 		t.Error(err)
 	}
 	r.until(is[kernel.Finished])
@@ -92,10 +87,10 @@ func TestAClientIsLikeAHost(t *testing.T) {
 		t.Errorf("text %q", got)
 	}
 
-	if u, err := c.Usage(t.Context(), r.key); err != nil || u.MemoryBytes != 7 {
+	if u, err := kernel.Ask(t.Context(), c, r.key, kernel.ReadUsage{}); err != nil || u.MemoryBytes != 7 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
-	if layers, err := c.ChangeLimits(t.Context(), r.key, kernel.Limits{}); err != nil || len(layers) == 0 {
+	if layers, err := kernel.Ask(t.Context(), c, r.key, kernel.ChangeLimits{Limits: kernel.Limits{}}); err != nil || len(layers) == 0 {
 		t.Errorf("change limits: %v, %v", layers, err)
 	}
 	if _, err := c.Start(t.Context(), key("a"), env, spec); !errors.Is(err, kernel.ErrKernelExists) {
@@ -118,7 +113,7 @@ func TestAClientIsLikeAHost(t *testing.T) {
 	if _, err := r.next(); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("after its acknowledgement: %v", err)
 	}
-	if err := c.Execute(r.key, kernel.Execution{ID: "e9"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e9"}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("execute after the end: %v", err)
 	}
 	if _, err := c.Attach(t.Context(), r.key); !errors.Is(err, kernel.ErrNoKernel) {
@@ -282,7 +277,7 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	if err != nil || a.Given != "e1" || a.Last != r.after || a.Info.Handle.Backend != "fake" {
 		t.Fatalf("attachment %+v, %v", a, err)
 	}
-	if err := r.client.Input(r.key, question.RequestID, "late"); err != nil {
+	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.AnswerInput{RequestID: question.RequestID, Value: "late"}); err != nil {
 		t.Fatal(err)
 	}
 	r.until(is[kernel.Finished])
@@ -305,7 +300,7 @@ func TestTheNewestServerHasTheKernel(t *testing.T) {
 	if _, err := first.next(); !errors.Is(err, link.ErrTakenOver) {
 		t.Errorf("next of the first server: %v", err)
 	}
-	if err := first.client.Execute(first.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := kernel.Tell(t.Context(), first.client, first.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("execute of the first server: %v", err)
 	}
 	second.execute("e2", "echo two")

@@ -10,7 +10,7 @@ import (
 	"talaria/kernel"
 )
 
-// The requests. The first three open a connection; the last ones are for that of a kernel.
+// The requests that are no commands of a kernel. The first three open a connection.
 const (
 	opHello  = "hello"
 	opStart  = "start"
@@ -23,24 +23,7 @@ const (
 	opStop    = "stop" // of the host on a control connection, of the kernel on its own
 	opStats   = "stats"
 
-	opAbort         = "abort" // a start: nothing of it stays
-	opExecute       = "execute"
-	opInterrupt     = "interrupt"
-	opInput         = "input"
-	opRefuse        = "refuse"
-	opInstallOutput = "install_output"
-	opInstalled     = "installed"
-	opUsage         = "usage"
-	opChangeLimits  = "change_limits"
-	opChangeNet     = "change_network"
-	opAsk           = "ask"
-
-	opOpenTerminal   = "open_terminal"
-	opTerminals      = "terminals"
-	opReadTerminal   = "read_terminal"
-	opWriteTerminal  = "write_terminal"
-	opResizeTerminal = "resize_terminal"
-	opCloseTerminal  = "close_terminal"
+	opAbort = "abort" // a start: nothing of it stays
 )
 
 type request struct {
@@ -97,17 +80,6 @@ type (
 		Instance string          `json:"instance,omitempty"` // of a dead host; "" is the host's own
 		Handles  []kernel.Handle `json:"handles"`
 	}
-	inputBody struct {
-		RequestID string `json:"request_id"`
-		Value     string `json:"value,omitempty"`
-	}
-	installedBody struct {
-		RequestID string               `json:"request_id"`
-		Result    kernel.InstallResult `json:"result"`
-	}
-	idBody struct {
-		ID string `json:"id"` // of an execution or a question
-	}
 	reasonBody struct {
 		Reason string `json:"reason"`
 	}
@@ -121,42 +93,26 @@ type remoteError struct {
 
 func (e *remoteError) Error() string { return e.Message }
 func (e *remoteError) Unwrap() error {
-	for _, c := range codes {
-		if c.code == e.Code {
-			return c.err
+	for _, known := range sentinels {
+		if known.Name == e.Code {
+			return known.Err
 		}
 	}
 	return nil
 }
 
-var codes = []struct {
-	code string
-	err  error
-}{
-	{"retired", errRetired},
-	{"protocol", errProtocol},
-	{"taken_over", ErrTakenOver},
-	{"no_kernel", kernel.ErrNoKernel},
-	{"kernel_exists", kernel.ErrKernelExists},
-	{"kernel_busy", kernel.ErrKernelBusy},
-	{"repeated", kernel.ErrRepeated},
-	{"no_input_pending", kernel.ErrNoInputPending},
-	{"no_install_pending", kernel.ErrNoInstallPending},
-	{"host_closed", kernel.ErrHostClosed},
-	{"needs_reset", kernel.ErrNeedsReset},
-	{"no_terminal", kernel.ErrNoTerminal},
-	{"too_many_terminals", kernel.ErrTooManyTerminals},
-	{"deadline", context.DeadlineExceeded},
-	{"cancelled", context.Canceled},
-}
+// sentinels are the errors that callers branch on.
+var sentinels = append([]kernel.NamedError{
+	{Name: "retired", Err: errRetired}, {Name: "protocol", Err: errProtocol}, {Name: "taken_over", Err: ErrTakenOver},
+}, kernel.Errors...)
 
 func toRemote(err error) *remoteError {
 	if err == nil {
 		return nil
 	}
-	for _, c := range codes {
-		if errors.Is(err, c.err) {
-			return &remoteError{Code: c.code, Message: err.Error()}
+	for _, known := range sentinels {
+		if errors.Is(err, known.Err) {
+			return &remoteError{Code: known.Name, Message: err.Error()}
 		}
 	}
 	return &remoteError{Message: err.Error()}

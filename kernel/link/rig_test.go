@@ -303,7 +303,7 @@ func begin(t *testing.T, c *link.Client, session string) *reader {
 
 func (r *reader) execute(id, code string) {
 	r.Helper()
-	if err := r.client.Execute(r.key, kernel.Execution{ID: id, Code: code, AllowStdin: true}); err != nil {
+	if err := kernel.Tell(r.Context(), r.client, r.key, kernel.Execution{ID: id, Code: code, AllowStdin: true}); err != nil {
 		r.Fatalf("execute %s: %v", code, err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *server) start(c *conn, first request) {
 		return
 	}
 	defer s.release()
-	if in.Protocol < withInstalls { // its server would not know what to do about a request
+	if in.Protocol < (kernel.AnswerInstall{}).Spec().Since { // its server would not know what to do about a request
 		in.Spec.NoInstalls = "the server is of a version that cannot do that"
 	}
 	took := c.files

@@ -27,7 +27,7 @@ func shows(t *testing.T, c *link.Client, id string, after int64, wanted string) 
 	defer cancel()
 	for !last.Ended && (wanted == "" || !strings.Contains(all, wanted)) {
 		var err error
-		if last, err = c.ReadTerminal(ctx, key("a"), id, after); err != nil {
+		if last, err = kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: id, After: after}); err != nil {
 			t.Fatalf("after %q: %v", all, err)
 		}
 		all += string(last.Data)
@@ -41,17 +41,17 @@ func TestTerminalsOverASocketSurviveTheirServer(t *testing.T) {
 	serveOn(t, dir, shells())
 	c := open(t, dir, noSpawn)
 	begin(t, c, "a")
-	id, err := c.OpenTerminal(t.Context(), key("a"), kernel.TerminalSize{Rows: 24, Cols: 80})
+	id, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 24, Cols: 80}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := c.WriteTerminal(t.Context(), key("a"), id, []byte("one\n")); err != nil || n != 4 {
+	if n, err := kernel.Ask(t.Context(), c, key("a"), kernel.WriteTerminal{ID: id, Data: []byte("one\n")}); err != nil || n != 4 {
 		t.Fatalf("typed %d: %v", n, err)
 	}
 	shows(t, c, id, 0, "[one]\r\n")
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := c.ReadTerminal(context.Background(), key("a"), id, 1<<40)
+		_, err := kernel.Ask(context.Background(), c, key("a"), kernel.ReadTerminal{ID: id, After: 1 << 40})
 		waiting <- err
 	}()
 	_ = c.Close()
@@ -63,35 +63,35 @@ func TestTerminalsOverASocketSurviveTheirServer(t *testing.T) {
 	if _, err := c.Attach(t.Context(), key("a")); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := c.Terminals(t.Context(), key("a")); err != nil || !slices.Equal(ids, []string{id}) {
+	if ids, err := kernel.Ask(t.Context(), c, key("a"), kernel.ListTerminals{}); err != nil || !slices.Equal(ids, []string{id}) {
 		t.Errorf("terminals %v, %v", ids, err)
 	}
-	if err := c.ResizeTerminal(t.Context(), key("a"), id, kernel.TerminalSize{Rows: 1, Cols: 2}); err != nil {
+	if err := kernel.Tell(t.Context(), c, key("a"), kernel.ResizeTerminal{ID: id, Size: kernel.TerminalSize{Rows: 1, Cols: 2}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := c.WriteTerminal(t.Context(), key("a"), id, []byte("exit 5\n")); err != nil {
+	if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.WriteTerminal{ID: id, Data: []byte("exit 5\n")}); err != nil {
 		t.Fatal(err)
 	}
 	if all, last := shows(t, c, id, 4, ""); last.Code != 5 || !strings.HasSuffix(all, "[one]\r\nexit 5\r\n") {
 		t.Errorf("it ended with %d: %q", last.Code, all)
 	}
-	if err := c.CloseTerminal(t.Context(), key("a"), id); err != nil {
+	if err := kernel.Tell(t.Context(), c, key("a"), kernel.CloseTerminal{ID: id}); err != nil {
 		t.Error(err)
 	}
-	if err := c.CloseTerminal(t.Context(), key("a"), id); !errors.Is(err, kernel.ErrNoTerminal) {
+	if err := kernel.Tell(t.Context(), c, key("a"), kernel.CloseTerminal{ID: id}); !errors.Is(err, kernel.ErrNoTerminal) {
 		t.Errorf("closed twice: %v", err)
 	}
 	for range kernel.MaxTerminals {
-		if _, err := c.OpenTerminal(t.Context(), key("a"), kernel.TerminalSize{}); err != nil {
+		if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.OpenTerminal(t.Context(), key("a"), kernel.TerminalSize{}); !errors.Is(err, kernel.ErrTooManyTerminals) {
+	if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); !errors.Is(err, kernel.ErrTooManyTerminals) {
 		t.Errorf("one more: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := c.ReadTerminal(ctx, key("a"), "9", 0); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: "9", After: 0}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nothing comes: %v", err)
 	}
 }
@@ -102,18 +102,18 @@ func TestAHostOfTheFirstProtocolHasNoTerminals(t *testing.T) {
 	c := open(t, dir, noSpawn)
 	begin(t, c, "a")
 	ctx := t.Context()
-	_, opened := c.OpenTerminal(ctx, key("a"), kernel.TerminalSize{})
-	_, listed := c.Terminals(ctx, key("a"))
-	_, read := c.ReadTerminal(ctx, key("a"), "1", 0)
-	_, written := c.WriteTerminal(ctx, key("a"), "1", nil)
-	resized := c.ResizeTerminal(ctx, key("a"), "1", kernel.TerminalSize{})
-	closed := c.CloseTerminal(ctx, key("a"), "1")
+	_, opened := kernel.Ask(ctx, c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}})
+	_, listed := kernel.Ask(ctx, c, key("a"), kernel.ListTerminals{})
+	_, read := kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: "1", After: 0})
+	_, written := kernel.Ask(ctx, c, key("a"), kernel.WriteTerminal{ID: "1", Data: nil})
+	resized := kernel.Tell(ctx, c, key("a"), kernel.ResizeTerminal{ID: "1", Size: kernel.TerminalSize{}})
+	closed := kernel.Tell(ctx, c, key("a"), kernel.CloseTerminal{ID: "1"})
 	for _, err := range []error{opened, listed, read, written, resized, closed} {
 		if !errors.Is(err, kernel.ErrTooOld) {
 			t.Errorf("an older host: %v", err)
 		}
 	}
-	if _, err := c.OpenTerminal(ctx, key("other"), kernel.TerminalSize{}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := kernel.Ask(ctx, c, key("other"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); !errors.Is(err, kernel.ErrNoKernel) {
 		t.Errorf("a kernel that is not there: %v", err)
 	}
 }

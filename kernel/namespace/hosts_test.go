@@ -58,7 +58,7 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(info.Layers)
-	if err := host.Execute(key, kernel.Execution{ID: "1", Code: askHosts}); err != nil {
+	if err := kernel.Tell(t.Context(), host, key, kernel.Execution{ID: "1", Code: askHosts}); err != nil {
 		t.Fatal(err)
 	}
 	var printed strings.Builder

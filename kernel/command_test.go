@@ -1,0 +1,81 @@
+package kernel_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+)
+
+// messages are commands as servers and hosts of other versions encode them.
+var messages = []struct {
+	command kernel.Command
+	name    string
+	since   int
+	encoded string
+}{
+	{kernel.Execution{ID: "e", Code: "1", Count: 2, Silent: true, AllowStdin: true, Timeout: time.Second, CPUTime: time.Minute},
+		"execute", 1, `{"ID":"e","Code":"1","Count":2,"Silent":true,"AllowStdin":true,"Timeout":1000000000,"CPUTime":60000000000}`},
+	{kernel.Interrupt{ExecutionID: "e"}, "interrupt", 1, `{"id":"e"}`},
+	{kernel.AnswerInput{RequestID: "r", Value: "v"}, "input", 1, `{"request_id":"r","value":"v"}`},
+	{kernel.RefuseInput{RequestID: "r"}, "refuse", 1, `{"id":"r"}`},
+	{kernel.InstallOutput{RequestID: "r", Text: "t"}, "install_output", 3, `{"request_id":"r","value":"t"}`},
+	{kernel.AnswerInstall{RequestID: "r", Result: kernel.InstallResult{
+		Error: "no", Packages: []kernel.Package{{Name: "p", Version: "1"}}}},
+		"installed", 3, `{"request_id":"r","result":{"error":"no","packages":[{"name":"p","version":"1"}]}}`},
+	{kernel.ReadUsage{}, "usage", 1, `{}`},
+	{kernel.ChangeLimits{Limits: kernel.Limits{MemoryBytes: 1, CPUs: 0.5, PIDs: 2, DiskBytes: 3, TmpBytes: 4}},
+		"change_limits", 1, `{"MemoryBytes":1,"CPUs":0.5,"PIDs":2,"DiskBytes":3,"TmpBytes":4}`},
+	{kernel.ChangeNetwork{Network: kernel.Network{Mode: "allow", Allow: []string{"a:1"}, MaxConnections: 1, MaxBytes: 2}},
+		"change_network", 1, `{"Mode":"allow","Allow":["a:1"],"MaxConnections":1,"MaxBytes":2,"NameServer":""}`},
+	{kernel.Query{Kind: kernel.QueryComplete, Code: "a", Cursor: 1}, "ask", 2, `{"kind":"complete","code":"a","cursor":1}`},
+	{kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 2, Cols: 3}}, "open_terminal", 2, `{"size":{"Rows":2,"Cols":3}}`},
+	{kernel.ListTerminals{}, "terminals", 2, `{}`},
+	{kernel.ReadTerminal{ID: "1", After: 5}, "read_terminal", 2, `{"id":"1","after":5}`},
+	{kernel.WriteTerminal{ID: "1", Data: []byte("x")}, "write_terminal", 2, `{"id":"1","data":"eA=="}`},
+	{kernel.ResizeTerminal{ID: "1", Size: kernel.TerminalSize{Rows: 2, Cols: 3}}, "resize_terminal", 2,
+		`{"id":"1","size":{"Rows":2,"Cols":3}}`},
+	{kernel.CloseTerminal{ID: "1"}, "close_terminal", 2, `{"id":"1"}`},
+}
+
+func TestCommandsAreEncodedAsOtherVersionsEncodeThem(t *testing.T) {
+	for _, m := range messages {
+		if spec := m.command.Spec(); spec.Name != m.name || spec.Since != m.since {
+			t.Errorf("%T: name %q since %d, want %q since %d", m.command, spec.Name, spec.Since, m.name, m.since)
+		}
+		encoded, err := json.Marshal(m.command)
+		if err != nil || string(encoded) != m.encoded {
+			t.Errorf("%T is %s (%v), want %s", m.command, encoded, err, m.encoded)
+		}
+		decoded, err := kernel.DecodeCommand(m.name, encoded)
+		if err != nil || !reflect.DeepEqual(decoded, m.command) {
+			t.Errorf("%s is decoded as %#v (%v)", m.name, decoded, err)
+		}
+	}
+	if names := kernel.CommandNames(); len(names) != len(messages) {
+		t.Errorf("%d commands are checked, and there are %v", len(messages), names)
+	}
+	if _, err := kernel.DecodeCommand("none", nil); !errors.Is(err, kernel.ErrUnknownCommand) {
+		t.Errorf("a command that nobody knows: %v", err)
+	}
+	if _, err := kernel.DecodeCommand("interrupt", []byte("[1]")); err == nil || errors.Is(err, kernel.ErrUnknownCommand) {
+		t.Errorf("a command that is no object: %v", err)
+	}
+}
+
+func TestAHostCarriesOutEveryCommand(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(*kerneltest.Cell) {}))
+	for _, m := range messages {
+		if _, err := r.host.Do(t.Context(), r.key, m.command); errors.Is(err, kernel.ErrUnknownCommand) {
+			t.Errorf("%T: %v", m.command, err)
+		}
+		other := kernel.Key{Session: "other", Generation: 1}
+		if _, err := r.host.Do(t.Context(), other, m.command); !errors.Is(err, kernel.ErrNoKernel) {
+			t.Errorf("%T, for a kernel that does not exist: %v", m.command, err)
+		}
+	}
+}
