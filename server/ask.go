@@ -56,7 +56,7 @@ func isComplete(ctx context.Context, sess *session.Session, req api.IsCompleteRe
 	return answer.Completeness, nil
 }
 
-func variables(ctx context.Context, sess *session.Session) (any, error) {
+func variables(ctx context.Context, sess *session.Session, _ struct{}) (any, error) {
 	answer, err := sess.Ask(ctx, kernel.Query{Kind: kernel.QueryVariables})
 	if err != nil {
 		return nil, err
@@ -81,50 +81,9 @@ func about(kind kernel.QueryKind, code *string, cursor *int64) (kernel.Query, er
 	return kernel.Query{Kind: kind, Code: *code, Cursor: end}, nil
 }
 
-func (k *socket) complete(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.CompleteRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return complete(ctx, k.sess, f.CompleteRequest)
-}
-
-func (k *socket) inspect(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.InspectRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return inspectName(ctx, k.sess, f.InspectRequest)
-}
-
-func (k *socket) isComplete(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.IsCompleteRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return isComplete(ctx, k.sess, f.IsCompleteRequest)
-}
-
-func (k *socket) variables(ctx context.Context, data []byte) (any, error) {
-	var f head
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return variables(ctx, k.sess)
-}
-
 // getVariables is GET /v1/sessions/{id}/variables.
 func (s *Server) getVariables(c *call, sess *session.Session) error {
-	found, err := variables(c.ctx(), sess)
+	found, err := variables(c.ctx(), sess, struct{}{})
 	if err != nil {
 		return err
 	}

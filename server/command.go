@@ -9,14 +9,14 @@ import (
 
 // What a body over HTTP and a frame over WebSocket share: the checks of what must be there.
 
-func interrupt(ctx context.Context, sess *session.Session, req api.InterruptRequest) error {
-	if req.ExecutionID == nil {
-		return sess.Interrupt(ctx, "")
+func interrupt(ctx context.Context, sess *session.Session, req api.InterruptRequest) (any, error) {
+	id := ""
+	if req.ExecutionID != nil {
+		if id = *req.ExecutionID; id == "" {
+			return nil, api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
+		}
 	}
-	if *req.ExecutionID == "" {
-		return api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
-	}
-	return sess.Interrupt(ctx, *req.ExecutionID)
+	return struct{}{}, sess.Interrupt(ctx, id)
 }
 
 func submit(ctx context.Context, sess *session.Session, req api.ExecutionRequest, stdin bool) (string, error) {
@@ -32,9 +32,9 @@ type inputBody struct {
 	Value     *string `json:"value"`
 }
 
-func (b inputBody) send(ctx context.Context, sess *session.Session) error {
+func answerInput(ctx context.Context, sess *session.Session, b inputBody) (any, error) {
 	if b.Value == nil {
-		return missing("value")
+		return nil, missing("value")
 	}
-	return sess.Input(ctx, api.InputRequest{RequestID: b.RequestID, Value: *b.Value})
+	return struct{}{}, sess.Input(ctx, api.InputRequest{RequestID: b.RequestID, Value: *b.Value})
 }

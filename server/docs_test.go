@@ -213,7 +213,7 @@ func TestTheReferenceHasEveryFrame(t *testing.T) {
 	if len(sent) < 3 {
 		t.Fatalf("only the frames %v were found in this package", sent)
 	}
-	for name := range commands {
+	for name := range frameKinds {
 		sent[name] = true
 	}
 	for name := range sent {

@@ -6,38 +6,58 @@ import (
 	"github.com/gorilla/websocket"
 
 	"talaria/api"
+	"talaria/session"
 )
 
-// command carries out one type of frame. data is the whole frame.
-type command func(k *socket, ctx context.Context, data []byte) (result any, err error)
+// runFrame carries a frame out. data is the whole frame.
+type runFrame func(ctx context.Context, sess *session.Session, data []byte) (result any, err error)
 
-// commands are the frames of the protocol by type.
-var commands = map[string]command{
-	"execute":     (*socket).execute,
-	"interrupt":   (*socket).interrupt,
-	"reset":       (*socket).reset,
-	"ping":        (*socket).ping,
-	"input_reply": (*socket).inputReply,
-	"complete":    (*socket).complete,
-	"inspect":     (*socket).inspect,
-	"is_complete": (*socket).isComplete,
-	"variables":   (*socket).variables,
-	"table":       (*socket).table,
-	"tools":       (*socket).later,
-	"tool_result": (*socket).later,
-	"checkpoint":  (*socket).later,
-	"rollback":    (*socket).later,
+// frameKind is what the server does with frames of one type.
+type frameKind struct {
+	run runFrame
+	// beside frames only ask the kernel. They are carried out beside the others, so that an interrupt does not wait for
+	// their answers.
+	beside bool
 }
 
-// questions are the commands that only ask the kernel. They are carried out beside the others, so that an interrupt
-// does not wait for their answers.
-var questions = map[string]bool{"complete": true, "inspect": true, "is_complete": true, "variables": true, "table": true}
+// frameKinds are the frames of the protocol by type.
+var frameKinds = map[string]frameKind{
+	"execute":     {run: executeFrame},
+	"interrupt":   {run: decoded(interrupt)},
+	"reset":       {run: decoded(reset)},
+	"ping":        {run: decoded(ping)},
+	"input_reply": {run: decoded(answerInput)},
+	"complete":    {run: decoded(complete), beside: true},
+	"inspect":     {run: decoded(inspectName), beside: true},
+	"is_complete": {run: decoded(isComplete), beside: true},
+	"variables":   {run: decoded(variables), beside: true},
+	"table":       {run: decoded(tablePage), beside: true},
+	"tools":       {run: later},
+	"tool_result": {run: later},
+	"checkpoint":  {run: later},
+	"rollback":    {run: later},
+}
+
+// decoded makes a frame's fields the argument of what carries it out.
+func decoded[F any](run func(context.Context, *session.Session, F) (any, error)) runFrame {
+	return func(ctx context.Context, sess *session.Session, data []byte) (any, error) {
+		var f struct {
+			Type   string  `json:"type"`
+			ID     api.Raw `json:"id,omitzero"`
+			Fields F       `json:",embed"`
+		}
+		if err := api.Unmarshal(data, &f); err != nil {
+			return nil, err
+		}
+		return run(ctx, sess, f.Fields)
+	}
+}
 
 // order is one frame that is to be carried out.
 type order struct {
-	id    api.Raw // that the reply repeats, or null where there is none that can be read
-	kind  string
-	run   command
+	id   api.Raw // that the reply repeats, or null where there is none that can be read
+	kind string
+	frameKind
 	data  []byte
 	wrong error // why it is no command
 }
@@ -64,7 +84,7 @@ func parseOrder(f frame) (o order) {
 		o.wrong = api.Errorf(api.CodeInvalidRequest, "field \"type\" must be a string")
 		return o
 	}
-	if o.run, ok = commands[o.kind]; !ok {
+	if o.frameKind, ok = frameKinds[o.kind]; !ok {
 		o.wrong = api.Errorf(api.CodeInvalidRequest, "there is no frame of type %.80q", o.kind)
 	}
 	return o
@@ -78,7 +98,7 @@ func (k *socket) carryOut(ctx context.Context, o order) api.Reply {
 		err = errReadOnly()
 	}
 	if err == nil {
-		result, err = o.run(k, ctx, o.data)
+		result, err = o.run(ctx, k.sess, o.data)
 	}
 	if err != nil {
 		reply.Error = k.srv.problem(ctx, err, "frame")
@@ -88,13 +108,8 @@ func (k *socket) carryOut(ctx context.Context, o order) api.Reply {
 	return reply
 }
 
-// head is what all frames but execute have beside their own fields.
-type head struct {
-	Type string  `json:"type"`
-	ID   api.Raw `json:"id,omitzero"`
-}
-
-func (k *socket) execute(ctx context.Context, data []byte) (any, error) {
+// executeFrame has no id of its own: that of the frame is the execution's.
+func executeFrame(ctx context.Context, sess *session.Session, data []byte) (any, error) {
 	var f struct {
 		Type string `json:"type"`
 		api.ExecutionRequest
@@ -102,51 +117,19 @@ func (k *socket) execute(ctx context.Context, data []byte) (any, error) {
 	if err := api.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
-	id, err := submit(ctx, k.sess, f.ExecutionRequest, true)
+	id, err := submit(ctx, sess, f.ExecutionRequest, true)
 	if err != nil {
 		return nil, err
 	}
 	return api.ExecuteReply{ExecutionID: id}, nil
 }
 
-func (k *socket) interrupt(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.InterruptRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return struct{}{}, interrupt(ctx, k.sess, f.InterruptRequest)
+func reset(ctx context.Context, sess *session.Session, req api.ResetRequest) (any, error) {
+	return struct{}{}, sess.Reset(ctx, req)
 }
 
-func (k *socket) reset(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.ResetRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return struct{}{}, k.sess.Reset(ctx, f.ResetRequest)
-}
+func ping(context.Context, *session.Session, struct{}) (any, error) { return struct{}{}, nil }
 
-func (k *socket) ping(_ context.Context, data []byte) (any, error) {
-	var f head
-	return struct{}{}, api.Unmarshal(data, &f)
-}
-
-func (k *socket) inputReply(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		inputBody
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return struct{}{}, f.send(ctx, k.sess)
-}
-
-func (k *socket) later(context.Context, []byte) (any, error) {
+func later(context.Context, *session.Session, []byte) (any, error) {
 	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server cannot do this yet")
 }

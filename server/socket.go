@@ -212,7 +212,7 @@ func (k *socket) work(ctx context.Context) {
 	defer asked.Wait()
 	for f := range k.frames {
 		o := parseOrder(f)
-		if !questions[o.kind] {
+		if !o.beside {
 			k.reply(k.carryOut(ctx, o))
 			f.release()
 			continue

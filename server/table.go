@@ -71,14 +71,3 @@ func tableQuery(req api.TableRequest) (q kernel.TableQuery, err error) {
 	}
 	return q, nil
 }
-
-func (k *socket) table(ctx context.Context, data []byte) (any, error) {
-	var f struct {
-		head
-		api.TableRequest
-	}
-	if err := api.Unmarshal(data, &f); err != nil {
-		return nil, err
-	}
-	return tablePage(ctx, k.sess, f.TableRequest)
-}
