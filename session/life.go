@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"time"
 
 	"talaria/api"
@@ -21,6 +21,8 @@ const (
 	reasonShutdown  = "server_shutdown"
 	reasonHostCrash = "host_crash"
 	reasonStart     = "start_failed"
+	reasonLost      = "records_lost"  // what the kernel says cannot be read
+	reasonRefused   = "not_executing" // it does not take a cell
 )
 
 // begin starts the session's goroutine, once.
@@ -128,18 +130,27 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
 		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})
-	if err != nil { // the kernel has just died: its last record comes, and this execution goes to the next one
+	switch {
+	case errors.Is(err, kernel.ErrNoKernel): // it has just died: its last record comes, and the next one gets this execution
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r.given = false
 		r.row.ExecutionCount = nil
 		s.queue = append([]*run{r}, s.queue...)
 		s.current = nil
-		if !errors.Is(err, kernel.ErrNoKernel) {
-			s.log.Error("execute", "error", err)
-		}
+	case err != nil && ctx.Err() == nil:
+		// Whether it got the cell is not known. Its last record ends the execution.
+		s.log.Error("the kernel takes no cell; it is ended", "error", err)
+		go s.giveUp(ctx, key, reasonRefused)
 	}
 	return false
+}
+
+// giveUp ends a kernel that is of no use any more.
+func (s *Session) giveUp(ctx context.Context, key kernel.Key, reason string) {
+	if err := s.m.cfg.Host.Stop(ctx, key, reason); err != nil && ctx.Err() == nil {
+		s.log.Error("stop the kernel", "error", err)
+	}
 }
 
 // settle commits a change that ends the current execution.
@@ -357,20 +368,27 @@ func (s *Session) died(restartReason string) change {
 	}
 }
 
-// pump hands the kernel's records after a number to the session's goroutine until the last one.
+// pump hands the kernel's records after a number to the session's goroutine until the last one, which is always that the
+// kernel died. Where the records cannot be read, it ends the kernel and makes the last one.
 func (s *Session) pump(ctx context.Context, key kernel.Key, after uint64) {
-	for {
+	for died := false; !died; {
 		batch, err := s.m.cfg.Host.Next(ctx, key, after)
-		if err != nil {
-			over := errors.Is(err, io.EOF) || errors.Is(err, kernel.ErrNoKernel) // the latter after the last was acknowledged
-			if !over && ctx.Err() == nil {
-				s.log.Error("read the kernel's records", "error", err)
-			}
+		switch {
+		case ctx.Err() != nil || errors.Is(err, kernel.ErrHostClosed):
 			return
+		case err != nil:
+			s.log.Error("the kernel's records cannot be read; it is ended", "error", err)
+			s.giveUp(ctx, key, reasonLost)
+			s.m.cfg.Host.Ack(key, math.MaxUint64)
+			batch = []kernel.Record{{Key: key, KSeq: after + 1, Body: kernel.Died{
+				Reason: reasonLost, Exit: kernel.Exit{Lost: true},
+			}}}
 		}
+		last := batch[len(batch)-1]
 		select {
 		case s.records <- batch:
-			after = batch[len(batch)-1].KSeq
+			after = last.KSeq
+			_, died = last.Body.(kernel.Died)
 		case <-ctx.Done():
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -348,12 +349,20 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 		s.mu.Unlock()
 		return api.Errorf(api.CodeNoInputPending, "nothing was asked, or it has been answered already")
 	}
-	s.pending = nil
 	s.mu.Unlock()
 	answer := kernel.AnswerInput{RequestID: p.RequestID, Value: r.Value}
-	if err := kernel.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
+	err := kernel.Tell(ctx, s.m.cfg.Host, key, answer)
+	if errors.Is(err, kernel.ErrNoInputPending) || errors.Is(err, kernel.ErrNoKernel) {
 		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
 	}
+	if err != nil { // it is still open
+		return fmt.Errorf("answer the question: %w", err)
+	}
+	s.mu.Lock()
+	if s.pending == p {
+		s.pending = nil
+	}
+	s.mu.Unlock()
 	return s.touch(ctx)
 }
 

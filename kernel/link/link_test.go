@@ -361,3 +361,22 @@ func TestNextGoesBackWhereItIsAsked(t *testing.T) {
 		t.Errorf("text %q, the first time %q", got, first)
 	}
 }
+
+// Encoded for a web page, such a cell would be six times as long, and too long for a frame.
+func TestTheLargestCellFitsInAFrame(t *testing.T) {
+	dir := t.TempDir()
+	serveOn(t, dir, kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) { c.Print(strconv.Itoa(len(c.Code))) })))
+	c := open(t, dir, noSpawn)
+	if _, err := c.Start(t.Context(), key("a"), kernel.Environment{}, kernel.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	r := &reader{T: t, client: c, key: key("a")}
+	cell := kernel.Execution{ID: "e1", Code: strings.Repeat("<", 16<<20)}
+	if err := kernel.Tell(t.Context(), c, r.key, cell); err != nil {
+		t.Fatal(err)
+	}
+	r.until(is[kernel.Finished])
+	if got := r.text(); got != strconv.Itoa(16<<20) {
+		t.Errorf("the kernel got a cell of %s bytes", got)
+	}
+}

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,11 +126,20 @@ func newRequest(ctx context.Context, n uint64, op string, body any) ([]byte, err
 	}
 	var err error
 	if body != nil {
-		if r.Body, err = json.Marshal(body); err != nil {
+		if r.Body, err = encode(body); err != nil {
 			return nil, fmt.Errorf("request %s: %w", op, err)
 		}
 	}
-	return json.Marshal(r)
+	return encode(r)
+}
+
+// encode encodes as JSON without the escapes that HTML needs: a cell full of them would not fit in a frame.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // context is what bounds a request.
@@ -151,13 +161,13 @@ func (r request) decode(body any) error {
 func (c *conn) answer(n uint64, body any, err error) error {
 	r := reply{N: n, Error: toRemote(err)}
 	if body != nil {
-		b, err := json.Marshal(body)
+		b, err := encode(body)
 		if err != nil {
 			return err
 		}
 		r.Body = b
 	}
-	b, err := json.Marshal(r)
+	b, err := encode(r)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,150 @@
+package session_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+	"talaria/session"
+)
+
+// faultyHost fails where it is told to, each time once.
+type faultyHost struct {
+	session.Host
+	mu       sync.Mutex // guards what follows
+	next, do error
+	onNext   chan struct{} // closed when next has been set
+}
+
+var errFault = errors.New("the test breaks this")
+
+func (h *faultyHost) fail(next, do error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next, h.do = next, do
+	if next != nil {
+		close(h.onNext)
+	}
+}
+
+func (h *faultyHost) Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error) {
+	h.mu.Lock()
+	broken := h.onNext
+	h.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-broken:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	records, err := h.Host.Next(ctx, key, after)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && h.next != nil {
+		err, h.next, h.onNext = h.next, nil, make(chan struct{})
+	}
+	return records, err
+}
+
+func (h *faultyHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+	h.mu.Lock()
+	err := h.do
+	h.do = nil
+	h.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return h.Host.Do(ctx, key, c)
+}
+
+// faulty is a session whose host can be made to fail.
+func faulty(t *testing.T, cell func(*kerneltest.Cell)) (*session.Session, *faultyHost) {
+	host := &faultyHost{onNext: make(chan struct{})}
+	r := newRig(t, cell, func(cfg *session.Config) {
+		host.Host = cfg.Host
+		cfg.Host = host
+	})
+	return r.session(api.SessionRequest{}), host
+}
+
+func echo(c *kerneltest.Cell) {
+	switch c.Code {
+	case "hang":
+		c.Print("begun\n")
+		c.Sleep()
+	case "ask":
+		if answer, ok := c.Input("? "); ok {
+			c.Print(answer)
+		}
+	default:
+		c.Print(c.Code)
+	}
+}
+
+func TestAKernelWhoseRecordsCannotBeReadIsReplaced(t *testing.T) {
+	s, host := faulty(t, echo)
+	id := submit(t, s, "hang")
+	until(t, s, 0, "stream")
+	host.fail(errFault, nil)
+	e := wait(t, s, id)
+	if e.Status != api.StatusDied || e.Reason != "records_lost" || e.Text == "" {
+		t.Errorf("the execution ended as %s, %q: %q", e.Status, e.Reason, e.Text)
+	}
+	if e := execute(t, s, "again"); e.Status != api.StatusOK || e.Text != "again" {
+		t.Errorf("the next one: %s %q", e.Status, e.Text)
+	}
+}
+
+func TestASessionWithoutRecordsCanBeResetAndDeleted(t *testing.T) {
+	s, host := faulty(t, echo)
+	execute(t, s, "1")
+	host.fail(errFault, nil)
+	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
+		t.Error(err)
+	}
+	if e := execute(t, s, "2"); e.Status != api.StatusOK {
+		t.Errorf("after the reset: %s", e.Status)
+	}
+	host.fail(errFault, nil)
+	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACellThatTheKernelDoesNotTakeEndsAndTheNextOneRuns(t *testing.T) {
+	s, host := faulty(t, echo)
+	execute(t, s, "1")
+	host.fail(nil, errFault)
+	first := submit(t, s, "2")
+	if e := wait(t, s, first); e.Status != api.StatusDied || e.Reason != "not_executing" {
+		t.Errorf("the execution ended as %s, %q", e.Status, e.Reason)
+	}
+	if e := execute(t, s, "3"); e.Status != api.StatusOK || e.Text != "3" {
+		t.Errorf("the next one: %s %q", e.Status, e.Text)
+	}
+}
+
+func TestAQuestionStaysOpenWhenTheAnswerIsNotTaken(t *testing.T) {
+	s, host := faulty(t, echo)
+	defer s.Attach()()
+	id := submit(t, s, "ask")
+	until(t, s, 0, "input_request")
+	host.fail(nil, errFault)
+	if err := s.Input(t.Context(), api.InputRequest{Value: "a"}); !errors.Is(err, errFault) {
+		t.Errorf("the answer that was not taken: %v", err)
+	}
+	if err := s.Input(t.Context(), api.InputRequest{Value: "b"}); err != nil {
+		t.Error(err)
+	}
+	if e := wait(t, s, id); e.Status != api.StatusOK || e.Text == "" {
+		t.Errorf("the cell: %s %q", e.Status, e.Text)
+	}
+	wantCode(t, s.Input(t.Context(), api.InputRequest{Value: "c"}), api.CodeNoInputPending, "")
+}
