@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 )
 
 // half is a connection of which each direction can be ended by itself.
@@ -17,13 +17,14 @@ type half interface {
 
 // connection is one that a session has open.
 type connection struct {
-	n      *Network
-	to     target
-	outer  half
-	inner  atomic.Pointer[half] // set once there is one
-	peer   netip.Addr
-	aborts sync.Once
-	ended  atomic.Bool
+	n  *Network
+	to target
+
+	mu    sync.Mutex // guards what follows
+	outer half       // nil until it is connected
+	inner half       // nil until it is spliced
+	peer  netip.Addr // of outer; not valid where that is no address
+	ended bool       // both are reset, and what comes later is too
 }
 
 // admit checks whether a session may have one more connection to a target, and connects to it.
@@ -59,15 +60,25 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 		n.forget(c)
 		return nil, errors.Join(errors.New("no TCP connection"), conn.Close())
 	}
-	c.outer = outer
-	if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		c.peer = to.Addr().Unmap()
-	}
-	if n.policy().permits(t) != "" || c.ended.Load() { // it was changed, or closed, meanwhile
+	ended := c.connected(outer)
+	if policy := n.policy(); ended || policy.permits(t) != "" || !c.reached(policy) { // it was changed, or closed, meanwhile
 		c.drop()
 		return nil, errForbidden
 	}
 	return c, nil
+}
+
+// connected takes the connection to the target. It reports whether that has to end at once.
+func (c *connection) connected(outer half) (ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outer = outer
+	if conn, ok := outer.(net.Conn); ok {
+		if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
+			c.peer = to.Addr().Unmap()
+		}
+	}
+	return c.ended
 }
 
 // spent reports whether no byte may go through any more.
@@ -81,20 +92,21 @@ func (n *Network) forget(c *connection) {
 
 // reached reports whether a policy permits the address that a connection has come to.
 func (c *connection) reached(p Policy) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return !c.peer.IsValid() || p.address(c.peer, c.to.port, c.to.name != "")
 }
 
 // abort ends both sides at once, and tells both so with a reset.
 func (c *connection) abort() {
-	c.ended.Store(true)
-	c.aborts.Do(func() {
-		if c.outer != nil {
-			reset(c.outer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for _, side := range []half{c.outer, c.inner} {
+		if side != nil {
+			reset(side)
 		}
-		if inner := c.inner.Load(); inner != nil {
-			reset(*inner)
-		}
-	})
+	}
 }
 
 // drop is abort for a connection that is not spliced: nothing of it is left.
@@ -116,15 +128,18 @@ func reset(h half) {
 // splice carries bytes both ways until both directions have ended, and closes both sides.
 func (c *connection) splice(inner half) {
 	defer c.n.forget(c)
-	c.inner.Store(&inner)
-	if c.ended.Load() {
+	c.mu.Lock()
+	c.inner = inner
+	outer, ended := c.outer, c.ended
+	c.mu.Unlock()
+	if ended {
 		reset(inner)
 	}
 	var both sync.WaitGroup
-	both.Go(func() { c.carry(c.outer, inner) })
-	c.carry(inner, c.outer)
+	both.Go(func() { c.carry(outer, inner) })
+	c.carry(inner, outer)
 	both.Wait()
-	_ = c.outer.Close()
+	_ = outer.Close()
 	_ = inner.Close()
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -55,7 +56,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 		return dialSocket(ctx, policy.Hosts[t.name])
 	}
 	own := ownAddresses()
-	var refused netip.Addr
+	var refused atomic.Pointer[netip.Addr] // two addresses may be tried at once
 	dialer := net.Dialer{
 		Resolver: n.cfg.Resolver,
 		Control: func(_, address string, _ syscall.RawConn) error {
@@ -65,7 +66,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 			}
 			addr := to.Addr().Unmap()
 			if !policy.address(addr, t.port, t.name != "") || own[addr] && !policy.listsAddress(addr, t.port) {
-				refused = addr
+				refused.Store(&addr)
 				return errForbidden
 			}
 			return nil
@@ -81,7 +82,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	if errors.Is(err, errForbidden) {
 		why := notPublic
 		if t.name != "" {
-			why = fmt.Sprintf("it leads to %v, and that is not part of the public network; list the address too", refused)
+			why = fmt.Sprintf("it leads to %v, and that is not part of the public network; list the address too", refused.Load())
 		}
 		n.deny("connection to", t.String(), why)
 	}

@@ -380,3 +380,52 @@ func TestWhatIsNoProxyRequestIsRefused(t *testing.T) {
 		conn.Close()
 	}
 }
+
+// However the change falls into the dialling, nothing that the last policy forbids is open after it.
+func TestAPolicyThatChangesDuringADialLeavesNothingOpen(t *testing.T) {
+	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Go(func() { _, _ = io.Copy(io.Discard, conn); conn.Close() })
+		}
+	})
+	var dials sync.WaitGroup
+	for range 4 {
+		dials.Go(func() {
+			for range 50 {
+				if conn, err := p.through(t, l.Addr().String()); err == nil {
+					defer conn.Close()
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { dials.Wait(); close(done) }()
+	for changing := true; changing; {
+		p.SetPolicy(Policy{})
+		p.SetPolicy(policy(t, Allow, "127.0.0.1"))
+		select {
+		case <-done:
+			changing = false
+		default:
+		}
+	}
+	p.SetPolicy(Policy{})
+	l.Close()
+	ended := make(chan struct{})
+	go func() { open.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("a connection that the policy forbids is still open")
+	}
+}
