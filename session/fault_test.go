@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -147,4 +148,32 @@ func TestAQuestionStaysOpenWhenTheAnswerIsNotTaken(t *testing.T) {
 		t.Errorf("the cell: %s %q", e.Status, e.Text)
 	}
 	wantCode(t, s.Input(t.Context(), api.InputRequest{Value: "c"}), api.CodeNoInputPending, "")
+}
+
+func TestCreateEndsWhenTheServerDoes(t *testing.T) {
+	r := newRig(t, echo, nil)
+	for range 20 {
+		m, ended := r.Manager, make(chan struct{})
+		begun := make(chan struct{}, 1)
+		go func() {
+			defer close(ended)
+			for {
+				if _, err := m.Create(t.Context(), "ann", api.SessionRequest{}); err != nil {
+					return
+				}
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		}()
+		<-begun
+		r.leave()
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			t.Fatal("Create hangs after the server has ended")
+		}
+		r.open()
+	}
 }

@@ -54,6 +54,14 @@ func (s *Session) live(ctx context.Context) {
 	}
 }
 
+// startSoon has the session's goroutine start its first kernel. Where the server ends first, the next one does.
+func (s *Session) startSoon() {
+	select {
+	case s.commands <- s.firstKernel:
+	case <-s.stopped:
+	}
+}
+
 // do runs a function on the session's goroutine and waits for it.
 func (s *Session) do(ctx context.Context, f func(context.Context) error) error {
 	s.begin()

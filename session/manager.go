@@ -233,7 +233,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	s.begin()
 	if len(set.packages) == 0 {
-		s.commands <- s.firstKernel
+		s.startSoon()
 	}
 	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
 	return s, nil

@@ -81,7 +81,7 @@ func (m *Manager) recover(ctx context.Context) error {
 			continue
 		}
 		if row.State == api.StateStarting && len(open[i]) == 0 {
-			s.commands <- s.firstKernel
+			s.startSoon()
 		}
 		var h kernel.Handle
 		if row.Handle != nil && jsonv2.Unmarshal(row.Handle, &h) == nil {

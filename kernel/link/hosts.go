@@ -46,7 +46,11 @@ func StopHosts(ctx context.Context, dir string) error {
 		if f.dead {
 			continue
 		}
-		if err := stopHost(ctx, f); err != nil {
+		err := stopHost(ctx, f)
+		if err == nil {
+			continue
+		}
+		if dead, unknown := isDead(f.path); !dead || unknown != nil { // else it has ended meanwhile, as it was to
 			errs = append(errs, fmt.Errorf("stop host %s (process %d): %w", f.id, f.info.PID, err))
 		}
 	}
