@@ -9,14 +9,14 @@ import (
 
 // What a body over HTTP and a frame over WebSocket share: the checks of what must be there.
 
-func interrupt(ctx context.Context, sess *session.Session, req api.InterruptRequest) (any, error) {
+func interrupt(sess *session.Session, ctx context.Context, req api.InterruptRequest) error {
 	id := ""
 	if req.ExecutionID != nil {
 		if id = *req.ExecutionID; id == "" {
-			return nil, api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
+			return api.Errorf(api.CodeInvalidRequest, "field \"execution_id\" is empty")
 		}
 	}
-	return struct{}{}, sess.Interrupt(ctx, id)
+	return sess.Interrupt(ctx, id)
 }
 
 func submit(ctx context.Context, sess *session.Session, req api.ExecutionRequest, stdin bool) (string, error) {
@@ -32,9 +32,9 @@ type inputBody struct {
 	Value     *string `json:"value"`
 }
 
-func answerInput(ctx context.Context, sess *session.Session, b inputBody) (any, error) {
+func answerInput(sess *session.Session, ctx context.Context, b inputBody) error {
 	if b.Value == nil {
-		return nil, missing("value")
+		return missing("value")
 	}
-	return struct{}{}, sess.Input(ctx, api.InputRequest{RequestID: b.RequestID, Value: *b.Value})
+	return sess.Input(ctx, api.InputRequest{RequestID: b.RequestID, Value: *b.Value})
 }

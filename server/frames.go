@@ -23,23 +23,23 @@ type frameKind struct {
 // frameKinds are the frames of the protocol by type.
 var frameKinds = map[string]frameKind{
 	"execute":     {run: executeFrame},
-	"interrupt":   {run: decoded(interrupt)},
-	"reset":       {run: decoded(reset)},
-	"ping":        {run: decoded(ping)},
-	"input_reply": {run: decoded(answerInput)},
-	"complete":    {run: decoded(complete), beside: true},
-	"inspect":     {run: decoded(inspectName), beside: true},
-	"is_complete": {run: decoded(isComplete), beside: true},
-	"variables":   {run: decoded(variables), beside: true},
-	"table":       {run: decoded(tablePage), beside: true},
+	"interrupt":   {run: command(interrupt)},
+	"reset":       {run: command((*session.Session).Reset)},
+	"ping":        {run: command(ping)},
+	"input_reply": {run: command(answerInput)},
+	"complete":    {run: question((*session.Session).Complete), beside: true},
+	"inspect":     {run: question((*session.Session).Inspect), beside: true},
+	"is_complete": {run: question((*session.Session).IsComplete), beside: true},
+	"variables":   {run: question(variables), beside: true},
+	"table":       {run: question((*session.Session).Table), beside: true},
 	"tools":       {run: later},
 	"tool_result": {run: later},
 	"checkpoint":  {run: later},
 	"rollback":    {run: later},
 }
 
-// decoded makes a frame's fields the argument of what carries it out.
-func decoded[F any](run func(context.Context, *session.Session, F) (any, error)) runFrame {
+// question makes a frame's fields the argument of a function, and what that returns the result of the reply.
+func question[F, R any](ask func(*session.Session, context.Context, F) (R, error)) runFrame {
 	return func(ctx context.Context, sess *session.Session, data []byte) (any, error) {
 		var f struct {
 			Type   string  `json:"type"`
@@ -49,8 +49,15 @@ func decoded[F any](run func(context.Context, *session.Session, F) (any, error))
 		if err := api.Unmarshal(data, &f); err != nil {
 			return nil, err
 		}
-		return run(ctx, sess, f.Fields)
+		return ask(sess, ctx, f.Fields)
 	}
+}
+
+// command is question for a function without a result.
+func command[F any](run func(*session.Session, context.Context, F) error) runFrame {
+	return question(func(sess *session.Session, ctx context.Context, fields F) (struct{}, error) {
+		return struct{}{}, run(sess, ctx, fields)
+	})
 }
 
 // order is one frame that is to be carried out.
@@ -124,11 +131,11 @@ func executeFrame(ctx context.Context, sess *session.Session, data []byte) (any,
 	return api.ExecuteReply{ExecutionID: id}, nil
 }
 
-func reset(ctx context.Context, sess *session.Session, req api.ResetRequest) (any, error) {
-	return struct{}{}, sess.Reset(ctx, req)
-}
+func ping(*session.Session, context.Context, struct{}) error { return nil }
 
-func ping(context.Context, *session.Session, struct{}) (any, error) { return struct{}{}, nil }
+func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.VariablesReply, error) {
+	return sess.Variables(ctx)
+}
 
 func later(context.Context, *session.Session, []byte) (any, error) {
 	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server cannot do this yet")

@@ -148,7 +148,7 @@ func (s *Server) interruptSession(c *call, sess *session.Session) error {
 	if err := readJSON(c, &req, true); err != nil {
 		return err
 	}
-	if _, err := interrupt(c.command(), sess, req); err != nil {
+	if err := interrupt(sess, c.command(), req); err != nil {
 		return err
 	}
 	return c.answer(http.StatusAccepted, struct{}{})
@@ -159,7 +159,7 @@ func (s *Server) postInput(c *call, sess *session.Session) error {
 	if err := readJSON(c, &req, false); err != nil {
 		return err
 	}
-	if _, err := answerInput(c.command(), sess, req); err != nil {
+	if err := answerInput(sess, c.command(), req); err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, struct{}{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unicode/utf8"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -12,9 +13,71 @@ import (
 // answerTime is what clients are promised: an answer by then, or the word that the kernel is busy.
 const answerTime = kernel.AnswerTime + 15*time.Millisecond
 
-// Ask asks the session's kernel about its names. It never starts a kernel, writes nothing, and does not count as use.
-// Without a kernel it is no_kernel; kernel_busy where no answer came in time. ctx bounds the wait.
-func (s *Session) Ask(ctx context.Context, q kernel.Query) (kernel.Answer, error) {
+// maxAsked bounds the code that a question may hold, in bytes.
+const maxAsked = 1 << 20
+
+// Complete says how the name at a place in code may go on. Like all questions about names it never starts a kernel, writes
+// nothing, and does not count as use. Without a kernel it is no_kernel; kernel_busy where no answer came in time. ctx
+// bounds the wait.
+func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
+	q, err := about(kernel.QueryComplete, req.Code, req.CursorPos)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.ask(ctx, q)
+	return answer.Completion, err
+}
+
+// Inspect describes the name at a place in code.
+func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.InspectReply, error) {
+	q, err := about(kernel.QueryInspect, req.Code, req.CursorPos)
+	if err != nil {
+		return nil, err
+	}
+	if req.DetailLevel != nil {
+		if q.Detail = *req.DetailLevel; q.Detail != 0 && q.Detail != 1 {
+			return nil, invalid("field \"detail_level\" must be 0 or 1")
+		}
+	}
+	answer, err := s.ask(ctx, q)
+	return answer.Inspection, err
+}
+
+// IsComplete says whether code is ready to run, or goes on in a further line.
+func (s *Session) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*api.IsCompleteReply, error) {
+	q, err := about(kernel.QueryIsComplete, req.Code, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.ask(ctx, q)
+	return answer.Completeness, err
+}
+
+// Variables lists the user's variables.
+func (s *Session) Variables(ctx context.Context) (*api.VariablesReply, error) {
+	answer, err := s.ask(ctx, kernel.Query{Kind: kernel.QueryVariables})
+	return answer.Variables, err
+}
+
+// about is a query about a place in code: its end, if none is given or it lies behind that.
+func about(kind kernel.QueryKind, code *string, cursor *int64) (kernel.Query, error) {
+	switch {
+	case code == nil:
+		return kernel.Query{}, invalid("field \"code\" is missing")
+	case len(*code) > maxAsked:
+		return kernel.Query{}, api.Errorf(api.CodePayloadTooLarge, "field \"code\" is longer than %d bytes", maxAsked)
+	case cursor != nil && *cursor < 0:
+		return kernel.Query{}, invalid("field \"cursor_pos\" is negative")
+	}
+	end := int64(utf8.RuneCountInString(*code))
+	if cursor != nil {
+		end = min(end, *cursor)
+	}
+	return kernel.Query{Kind: kind, Code: *code, Cursor: end}, nil
+}
+
+// ask gives a question to the session's kernel.
+func (s *Session) ask(ctx context.Context, q kernel.Query) (kernel.Answer, error) {
 	s.mu.Lock()
 	key, state, gone := s.key(), s.state, s.gone
 	s.mu.Unlock()

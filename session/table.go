@@ -1,0 +1,72 @@
+package session
+
+import (
+	"context"
+
+	"talaria/api"
+	"talaria/kernel"
+)
+
+// What a question about a table may ask for.
+const (
+	tableRows     = 500 // of one page
+	tableDefault  = 50
+	tableSorts    = 8
+	tableColumns  = 1 << 20
+	tableIDLength = 64
+	tableFilter   = 200 // bytes
+)
+
+// Table is rows of a table that was shown, from the object itself. It is a question as [Session.Complete] is.
+func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.TableReply, err error) {
+	q, err := tableQuery(req)
+	if err != nil {
+		return page, err
+	}
+	answer, err := s.ask(ctx, kernel.Query{Kind: kernel.QueryTable, Table: &q})
+	if err != nil {
+		return page, err
+	}
+	switch t := answer.Table; t.State {
+	case kernel.TableOK:
+		return t.Page, nil
+	case kernel.TableChanged:
+		return page, api.Errorf(api.CodeTableGone, "this table has other rows or columns by now; show it again to page through it")
+	case kernel.TableUnsortable:
+		return page, api.Errorf(api.CodeNotSortable, "this table cannot be shown so: %s", t.Reason)
+	}
+	return page, api.Errorf(api.CodeTableGone, "this table's data is gone: the object was dropped, or its kernel has ended; show it again")
+}
+
+func tableQuery(req api.TableRequest) (q kernel.TableQuery, err error) {
+	q = kernel.TableQuery{Sort: []api.TableSort{}, Count: tableDefault}
+	if req.Table == nil {
+		return q, invalid("field \"table\" is missing")
+	}
+	if q.Table = *req.Table; len(q.Table) == 0 || len(q.Table) > tableIDLength {
+		return q, invalid("field \"table\" must be the table_id that came with a table")
+	}
+	if q.Filter = req.Filter; len(q.Filter) > tableFilter {
+		return q, invalid("field \"filter\" is longer than %d bytes", tableFilter)
+	}
+	if len(req.Sort) > tableSorts {
+		return q, invalid("field \"sort\" has more than %d columns", tableSorts)
+	}
+	for _, s := range req.Sort {
+		if s.Column < 0 || s.Column > tableColumns {
+			return q, invalid("field \"column\" must be the place of a column, from 0 on")
+		}
+		q.Sort = append(q.Sort, s)
+	}
+	if req.Offset != nil {
+		if q.Offset = *req.Offset; q.Offset < 0 || q.Offset > 1<<53 {
+			return q, invalid("field \"offset\" must be a row, from 0 on")
+		}
+	}
+	if req.Count != nil {
+		if q.Count = *req.Count; q.Count < 1 || q.Count > tableRows {
+			return q, invalid("field \"count\" must be between 1 and %d", tableRows)
+		}
+	}
+	return q, nil
+}
