@@ -30,7 +30,7 @@ run: setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS
 .PHONY: build
 build: ## Build bin/talaria
 	@mkdir -p bin
-	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
+	$(GO) build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
 test: setup test-setup build lint ## Install what the tests need, and run all of them
