@@ -210,9 +210,9 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		m.freeUID(row.UID)
 		return nil, err
 	}
-	m.mu.Lock()
-	m.sessions[row.ID] = s // before anybody can find the row
-	m.mu.Unlock()
+	if !m.hold(s) { // before anybody can find the row
+		return nil, errors.Join(ErrClosing, s.release(context.WithoutCancel(ctx)))
+	}
 	c := change{
 		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
 		drafts: []draft{{body: api.SessionStateEvent{State: api.StateStarting}}},
@@ -270,6 +270,17 @@ func (s *Session) release(ctx context.Context) error {
 		s.m.freeUID(s.uid) // or its next owner would have these files
 	}
 	return err
+}
+
+// hold keeps a new session. It reports false where the server ends: nobody would end the session then.
+func (m *Manager) hold(s *Session) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.isClosing() {
+		return false
+	}
+	m.sessions[s.id] = s
+	return true
 }
 
 // room refuses a session past the operator's number of kernels.
@@ -334,6 +345,9 @@ func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, erro
 	defer m.mu.Unlock()
 	if s, ok := m.sessions[row.ID]; ok {
 		return s, nil
+	}
+	if m.isClosing() {
+		return nil, ErrClosing
 	}
 	s, err := m.newSession(ctx, row)
 	if err != nil {
