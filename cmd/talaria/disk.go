@@ -16,6 +16,9 @@ import (
 // image that is not used yet takes less than a megabyte of the disk.
 const imagesForEach = 2
 
+// maxBallast is the most that the server takes of the state disk for its own needs when that is full.
+const maxBallast = 256 << 20
+
 // openDisk makes ready what holds workspaces, for a tier of isolation whose sandboxes have mounts of their own or not.
 func openDisk(ctx context.Context, c config, mounts bool, log *slog.Logger) (*disk.Store, error) {
 	if err := os.MkdirAll(sessionsDir(c), 0o755); err != nil {
@@ -23,7 +26,7 @@ func openDisk(ctx context.Context, c config, mounts bool, log *slog.Logger) (*di
 	}
 	return disk.Open(ctx, disk.Config{
 		Root: sessionsDir(c), Mode: disk.Mode(c.Disk), LimitBytes: c.Limits.DiskBytes, MaxBytes: c.Ceilings.DiskBytes,
-		NoMounts: !mounts, Ready: max(1, imagesForEach*c.Pool), Log: log,
+		NoMounts: !mounts, Ready: max(1, imagesForEach*c.Pool), MaxBallast: maxBallast, Log: log,
 	})
 }
 
