@@ -59,7 +59,7 @@ func (s *Store) SpendBallast(need int64) error {
 	return nil
 }
 
-// ReleaseBallast gives the ballast of an earlier server back to the disk that root is on, before a store is open.
+// ReleaseBallast gives the ballast of an earlier server back to the disk that root is on. No server runs there.
 func ReleaseBallast(root string) error {
 	if err := os.Remove(filepath.Join(root, ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("release the ballast: %w", err)
