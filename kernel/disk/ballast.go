@@ -41,14 +41,17 @@ func (s *Store) SetBallast(bytes int64) error {
 	return nil
 }
 
-// SpendBallast gives a part of the ballast back to the disk if that is full: need bytes, and some more.
+// SpendBallast gives a part of the ballast back to the disk if that is full, and was at the last call: need bytes, and
+// some more. It is not safe for concurrent use.
 func (s *Store) SpendBallast(need int64) error {
 	ballast := s.ballast.Load()
 	if ballast == 0 {
 		return nil
 	}
 	free, _, err := s.Room()
-	if err != nil || free-ballast > diskIsFull {
+	wasFull := s.wasFull
+	s.wasFull = err == nil && free-ballast <= diskIsFull
+	if !s.wasFull || !wasFull { // the program that fills the disk may not have failed yet
 		return err
 	}
 	ballast = max(0, ballast-need-ballastStep)

@@ -71,6 +71,7 @@ type Store struct {
 	ready *ready          // nil where there are no images
 
 	ballast atomic.Int64 // bytes that it takes
+	wasFull bool         // at the last SpendBallast
 
 	leaving sync.WaitGroup // discarded workspaces that are still mounted
 }
