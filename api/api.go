@@ -25,6 +25,9 @@ const MaxBody = 16 << 20
 // MaxServerFrame is the largest frame that a client must accept from the server.
 const MaxServerFrame = 24 << 20
 
+// MaxAnswer bounds the JSON of an execution and of a page of a list, which travel in a frame with more around them.
+const MaxAnswer = 22 << 20
+
 // MaxQueued is how many executions may wait in one session's queue.
 const MaxQueued = 1000
 

@@ -224,11 +224,7 @@ except OSError as e: print("errno", e.errno)
 		if err := c.Interrupt(within(t), id, "waits"); err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range c.ExecutionEvents(within(t), id, "waits", 0) { // to its end
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		textAtEnd(t, c, id, "waits")
 		e, err := c.Execution(within(t), id, "waits")
 		if err != nil {
 			t.Fatal(err)
@@ -248,4 +244,131 @@ except OSError as e: print("errno", e.errno)
 		awaitCode(t, "", func() error { _, _, err := c.PutFile(within(t), id, "go", strings.NewReader("x")); return err })
 		runOK(t, c, id, "_ = open('more', 'wb').write(bytes(8 << 20)); f = open('more', 'rb'); assert len(f.read()) == 8 << 20")
 	})
+}
+
+// A program that takes the last byte before the server looks costs nobody anything.
+func TestADiskThatIsFullToItsLastByteDamagesNothingAndRecovers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("SKIP: mounting a small disk takes root")
+	}
+	everyIdentity(t, func(t *testing.T, who identity) {
+		s := prepare(t, options{as: who})
+		smallDisk(t, s, 640<<20)
+		s.launch(t)
+		t.Cleanup(func() { s.stop(t) })
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(64 << 20))}})
+		isHeld(t, c, id, who)
+		other := session(t, c, api.SessionRequest{})
+		_, err := c.ExecuteWait(within(t), id, api.ExecutionRequest{ID: new("writes"), Code: new(`
+import os, time
+f = open("kept", "wb")
+f.write(bytes(range(256)) * 32768); f.flush() # an image gets it later
+print("written", flush=True)
+try: time.sleep(100)
+except KeyboardInterrupt: os.fsync(f.fileno())
+print("synced")
+`)}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		awaitOutput(t, c, id, "writes")
+		filler := fill(t, filepath.Dir(s.StateDir))
+		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
+		for ctx := within(t); free(t, s.StateDir) < 8<<20; { // the server makes room
+			if ctx.Err() != nil {
+				t.Fatal("the disk is still full")
+			}
+		}
+		if err := c.Interrupt(within(t), id, "writes"); err != nil {
+			t.Fatalf("interrupt a cell: %v", err)
+		}
+		if got := textAtEnd(t, c, id, "writes"); !strings.HasPrefix(got, "written\nsynced\n") {
+			t.Errorf("a cell that wrote before says %q", got)
+		}
+		if err := c.DeleteSession(within(t), other); err != nil {
+			t.Errorf("delete a session: %v", err)
+		}
+
+		s.Terminate(t)
+		s.Restart(t)
+		c = s.Client()
+		awaitCode(t, api.CodeDiskFull, func() error { _, err := c.CreateSession(within(t), api.SessionRequest{}); return err })
+		if got := textAtEnd(t, c, id, "writes"); !strings.HasPrefix(got, "written\nsynced\n") {
+			t.Errorf("the next server says that the cell said %q", got)
+		}
+
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		awaitCode(t, "", func() error { _, _, err := c.PutFile(within(t), id, "go", strings.NewReader("x")); return err })
+		runOK(t, c, id, "assert open('kept', 'rb').read() == bytes(range(256)) * 32768; _ = open('more', 'wb').write(bytes(8 << 20))")
+		isHeld(t, c, session(t, c, api.SessionRequest{}), who)
+	})
+}
+
+// awaitOutput returns when the cell has printed something.
+func awaitOutput(t *testing.T, c *client.Client, session, execution string) {
+	t.Helper()
+	for e, err := range c.ExecutionEvents(within(t), session, execution, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := e.Body.(api.Stream); ok {
+			return
+		}
+	}
+	t.Fatal("the cell ended and printed nothing")
+}
+
+// textAtEnd is the text of an execution, at its end.
+func textAtEnd(t *testing.T, c *client.Client, session, execution string) string {
+	t.Helper()
+	collect(t, c.ExecutionEvents(within(t), session, execution, 0))
+	e, err := c.Execution(within(t), session, execution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Text
+}
+
+// smallDisk puts the server's state directory on a file system of that size.
+func smallDisk(t *testing.T, s *Server, bytes int64) {
+	t.Helper()
+	mount := s.StateDir
+	if err := syscall.Mount("talaria-e2e", mount, "tmpfs", 0, fmt.Sprintf("size=%d,mode=755", bytes)); err != nil {
+		t.Skipf("SKIP: this machine mounts nothing: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(mount, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s.StateDir = filepath.Join(mount, "state")
+	if err := os.Mkdir(s.StateDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.give(t, s.StateDir)
+	watchInstance(s.StateDir)
+}
+
+// fill takes what is left of the disk that a folder is on, to the last byte.
+func fill(t *testing.T, folder string) (path string) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(folder, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	at, step := int64(0), int64(64<<20)
+	for step >= 4096 {
+		if err := syscall.Fallocate(int(f.Fd()), 0, at, step); err == nil {
+			at += step
+		} else if errors.Is(err, syscall.ENOSPC) {
+			step /= 2
+		} else {
+			t.Fatal(err)
+		}
+	}
+	return f.Name()
 }

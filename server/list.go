@@ -9,9 +9,6 @@ import (
 	"talaria/api"
 )
 
-// maxPage bounds the JSON of a page, below the 24 MiB that clients take. One item alone may be as large.
-const maxPage = 22 << 20
-
 // body is the body of an answer that is written while it is made. Until its first byte is written the handler may
 // still answer with an error.
 type body struct {
@@ -61,7 +58,7 @@ func (l *pageWriter) add(item any) (bool, error) {
 	before := `{"items":[`
 	if l.size > 0 {
 		before = ","
-		if l.size+len(encoded) > maxPage {
+		if l.size+len(encoded) > api.MaxAnswer { // one item alone may be as large
 			return false, nil
 		}
 	}

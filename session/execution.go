@@ -140,9 +140,6 @@ func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execu
 	return s.withOutputs(ctx, e)
 }
 
-// maxAnswer bounds the JSON of an execution, and of a page of a list, below the 24 MiB that clients take.
-const maxAnswer = 22 << 20
-
 // withOutputs folds the execution's events into its outputs, as far as they fit into an answer.
 func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Execution, error) {
 	bare, err := api.Marshal(e)
@@ -158,7 +155,7 @@ func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Executi
 		case api.ExecutionFinished:
 			return false
 		}
-		e.OutputsOmitted = !fold.AddWithin(event.Body, size+eventCost, maxAnswer-len(bare))
+		e.OutputsOmitted = !fold.AddWithin(event.Body, size+eventCost, api.MaxAnswer-len(bare))
 		return !e.OutputsOmitted
 	})
 	e.Outputs = fold.List()

@@ -60,7 +60,9 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cancel()
 		return nil, fmt.Errorf("take over the sessions of the last server: %w", err)
 	}
-	m.lookAtReserve()
+	if m.lookAtReserve(); m.spare() == nil {
+		m.setBallast()
+	}
 	m.tasks.Go(func() { m.watchReserve(background) })
 	m.tasks.Go(func() { m.sweepArtifacts(background) })
 	return m, nil

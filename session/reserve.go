@@ -22,7 +22,8 @@ const (
 
 // reserve is the part of the state disk that new work may not take. Below it, sessions, executions, uploads and
 // installations are refused, artifacts are not kept, and workspaces that the operating system holds are frozen; what
-// exists can be read, what runs can write its log, and deletes give space back.
+// exists can be read, what runs can write its log, and deletes give space back. The disk's ballast makes room for that when
+// other programs fill the disk.
 type reserve struct {
 	low atomic.Bool
 }
@@ -49,10 +50,7 @@ func (m *Manager) lookAtReserve() time.Duration {
 		m.cfg.Log.Warn("look at the state disk", "error", err)
 		return mostLook
 	}
-	reserve := m.cfg.DiskReserve
-	if reserve == 0 {
-		reserve = min(max(size/20, leastReserve), mostReserve)
-	}
+	reserve := m.reserveOf(size)
 	wait := lookAgain(free - reserve)
 	if wait < mostLook || m.reserve.low.Load() {
 		free -= m.pending()
@@ -66,9 +64,34 @@ func (m *Manager) lookAtReserve() time.Duration {
 	case low && free >= reserve+min(reserve/5, reserveBack):
 		m.reserve.low.Store(false)
 		m.cfg.Log.Info("the state disk has space again", "free", free, "reserve", reserve)
+		m.setBallast()
 		m.freeze(false)
 	}
+	if m.reserve.low.Load() {
+		if err := m.cfg.Disk.SpendBallast(m.pending()); err != nil {
+			m.cfg.Log.Warn("make room on the state disk", "error", err)
+		}
+	}
 	return wait
+}
+
+// reserveOf is the reserve of a disk of that size.
+func (m *Manager) reserveOf(size int64) int64 {
+	if m.cfg.DiskReserve > 0 {
+		return m.cfg.DiskReserve
+	}
+	return min(max(size/20, leastReserve), mostReserve)
+}
+
+// setBallast takes up a part of the reserve.
+func (m *Manager) setBallast() {
+	_, size, err := m.cfg.Disk.Room()
+	if err == nil {
+		err = m.cfg.Disk.SetBallast(m.reserveOf(size) / 2) // the rest is what the server sees go
+	}
+	if err != nil {
+		m.cfg.Log.Warn("the state disk has no ballast, and may be full before the server sees it", "error", err)
+	}
 }
 
 func lookAgain(left int64) time.Duration {

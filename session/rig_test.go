@@ -238,7 +238,7 @@ func wantShape(t *testing.T, s *session.Session, want string) {
 
 // script runs the little language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N,
 // ask, write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, shows N SIZE, clears N, files N,
-// sparse FILE SIZE, noise FILE SIZE, one a line.
+// folders N, sparse FILE SIZE, noise FILE SIZE, one a line.
 func script(dir func() string) func(*kerneltest.Cell) {
 	return func(c *kerneltest.Cell) {
 		for line := range strings.Lines(c.Code) {
@@ -308,6 +308,14 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				fmt.Sscan(rest, &n)
 				for i := range n {
 					os.WriteFile(filepath.Join(dir(), fmt.Sprintf("file%05d", i)), nil, 0o644)
+				}
+			case "folders": // with a file in each
+				var n int
+				fmt.Sscan(rest, &n)
+				for i := range n {
+					folder := filepath.Join(dir(), fmt.Sprintf("folder%05d", i))
+					os.Mkdir(folder, 0o755)
+					os.WriteFile(filepath.Join(folder, "file"), nil, 0o644)
 				}
 			case "sparse":
 				var name string

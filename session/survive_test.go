@@ -3,12 +3,14 @@ package session_test
 import (
 	"context"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -236,5 +238,55 @@ func TestAKernelOfNoSessionIsEnded(t *testing.T) {
 	r.open()
 	if left, err := r.host.Kernels(t.Context()); err != nil || len(left) != 1 || left[0] != keys[0] {
 		t.Errorf("kernels: %v, %v", left, err)
+	}
+}
+
+func TestAShutdownDuringTheSearchForChangedFilesLeavesThemToTheNextServer(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{ID: ptr("x")})
+	detach := s.Attach()
+	id := submit(t, s, "folders 2000\nask go?", allowStdin)
+	waitFor(t, s, id, "input_request")
+	listed := whenListed(t, filepath.Join(r.dir, "sessions", "*", "workspace"))
+	if err := s.Input(t.Context(), api.InputRequest{Value: "yes"}); err != nil {
+		t.Fatal(err)
+	}
+	detach()
+	listed()
+	r.leave()
+	r.open()
+
+	s, err := r.Get("ann", "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := wait(t, s, id)
+	if e.Status != api.StatusOK || len(e.Artifacts) != 1000 || // as many as are listed
+		strings.Contains(e.Text, "interrupt") {
+		t.Errorf("the cell ended %s with %d artifacts and said %q", e.Status, len(e.Artifacts), e.Text)
+	}
+}
+
+// whenListed watches a folder; the function it returns waits until a program starts to list it.
+func whenListed(t *testing.T, pattern string) func() {
+	t.Helper()
+	folders, err := filepath.Glob(pattern)
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("folders %v (%v)", folders, err)
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if _, err := unix.InotifyAddWatch(fd, folders[0], unix.IN_ACCESS|unix.IN_ONLYDIR); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		var event [4096]byte
+		if _, err := unix.Read(fd, event[:]); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 	"github.com/pressly/goose/v3"
 
+	"talaria/api"
 	"talaria/migrations"
 )
 
@@ -29,6 +30,10 @@ var ErrLocked = errors.New("another server runs on this state directory")
 
 // ErrNotFound tells that there is no such row.
 var ErrNotFound = errors.New("not found")
+
+// errFull tells a client that a full disk refused its change.
+var errFull = api.Errorf(api.CodeDiskFull, "the server's disk is full, so nothing was changed; try again in a second, "+
+	"and if that does not help delete files or sessions, or ask the operator for space")
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {

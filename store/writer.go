@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+
+	"github.com/mattn/go-sqlite3"
 )
 
 // groupSize is how many writes share a commit at the most.
@@ -179,8 +181,9 @@ func (w *writer) commit(group []*queued) {
 	for _, q := range group {
 		switch {
 		case q.err != nil:
+			q.err = orFull(q.err)
 		case err != nil:
-			q.err = err
+			q.err = orFull(err)
 			if q.Aborted != nil {
 				q.Aborted()
 			}
@@ -195,6 +198,14 @@ func (w *writer) commit(group []*queued) {
 		w.since = 0
 		w.due(context.Background(), w.conn)
 	}
+}
+
+// orFull is err, as [errFull] if the disk is full.
+func orFull(err error) error {
+	if e, ok := errors.AsType[sqlite3.Error](err); ok && e.Code == sqlite3.ErrFull {
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	return err
 }
 
 func (w *writer) transact(group []*queued) error {

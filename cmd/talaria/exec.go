@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -250,14 +251,23 @@ func (e *execution) save(name string, b []byte) error {
 	defer root.Close()
 	if dir := filepath.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("save %q: %w", name, err)
+			return fmt.Errorf("save %q: %w", name, withoutPath(err))
 		}
 	}
 	if err := root.WriteFile(name, b, 0o644); err != nil {
-		return fmt.Errorf("save %q: %w", name, err)
+		return fmt.Errorf("save %q: %w", name, withoutPath(err))
 	}
 	e.print(e.err, fmt.Sprintf("saved %s\n", quoted(filepath.Join(e.artifacts, name))))
 	return nil
+}
+
+// withoutPath drops the path from an error of package os, since it may hold control sequences of a terminal.
+func withoutPath(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // quoted is a path in quotes, where what is in it needs them.

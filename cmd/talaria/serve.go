@@ -72,7 +72,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
-	db, err := store.Open(ctx, c.StateDir, log)
+	db, err := openStore(ctx, c, log)
 	if err != nil {
 		return err
 	}

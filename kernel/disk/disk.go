@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +59,9 @@ type Config struct {
 	NoMounts bool
 	// MaxBytes is how far the limit of a workspace can be raised later.
 	MaxBytes int64
-	Log      *slog.Logger
+	// MaxBallast bounds [Store.SetBallast]. 0: no ballast.
+	MaxBallast int64
+	Log        *slog.Logger
 }
 
 // Store makes and opens the workspaces of one server. It is safe for concurrent use.
@@ -66,6 +69,9 @@ type Store struct {
 	cfg   Config
 	hold  kernel.DiskHold // of new workspaces
 	ready *ready          // nil where there are no images
+
+	ballast atomic.Int64 // bytes that it takes
+	wasFull bool         // at the last SpendBallast
 
 	leaving sync.WaitGroup // discarded workspaces that are still mounted
 }

@@ -9,13 +9,14 @@ import (
 	"talaria/kernel"
 )
 
-// Room is what the file system of the store's directory may still take, and its size, in bytes.
+// Room is what the file system of the store's directory may still take once the ballast is spent, and its size, in
+// bytes.
 func (s *Store) Room() (free, size int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.cfg.Root, &st); err != nil {
 		return 0, 0, fmt.Errorf("ask the disk of the workspaces: %w", err)
 	}
-	return int64(st.Bavail) * st.Bsize, int64(st.Blocks) * st.Bsize, nil
+	return int64(st.Bavail)*st.Bsize + s.ballast.Load(), int64(st.Blocks) * st.Bsize, nil
 }
 
 // Freeze has a workspace in an image take nothing more until it is thawed, whatever its limit: writes that need space
