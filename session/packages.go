@@ -228,53 +228,93 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 
 // followInstaller relays what an installer prints until it has ended, and returns how.
 func (s *Session) followInstaller(ctx context.Context, i *installation, key kernel.Key, limits kernel.Limits) error {
-	host, relayed, last := s.m.cfg.Host, 0, uint64(0)
-	var failure error
-	for {
-		batch, err := host.Next(ctx, key, last)
+	f := installerOutput{limits: limits, timeout: s.m.cfg.Packages.Timeout}
+	for last := uint64(0); ; {
+		batch, err := s.m.cfg.Host.Next(ctx, key, last)
 		if err != nil {
 			return fmt.Errorf("follow the installer: %w", err)
 		}
 		for _, r := range batch {
 			last = r.KSeq
-			switch b := r.Body.(type) {
-			case kernel.Stream:
-				text, shown := b.Text, relayed <= relayedBytes
-				if relayed += len(text); relayed > relayedBytes {
-					if !shown {
-						continue
-					}
-					text = installerTalks
-				}
-				output := kernel.InstallOutput{RequestID: i.request.RequestID, Text: text}
-				if err := kernel.Tell(ctx, host, i.key, output); err != nil {
-					return errInstallStopped
-				}
-			case kernel.Raised:
-				failure = failed("%s", b.Error.Evalue)
-				if b.Error.Ename != "SystemExit" {
-					failure = failed("the installer failed: %s: %s", b.Error.Ename, b.Error.Evalue)
-				}
-				if b.Limit != nil {
-					failure = pastLimit(b.Limit, limits)
-				}
-			case kernel.Finished:
-				switch {
-				case b.Status == kernel.TimedOut:
-					return failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed",
-						s.m.cfg.Packages.Timeout)
-				case b.Status != kernel.OK && failure == nil:
-					return failed("the installer ended as %s", b.Status)
-				}
-				return failure
-			case kernel.Died:
-				if b.Limit != nil {
-					return pastLimit(b.Limit, limits)
-				}
-				return failed("the installer died (%s); nothing was changed", b.Reason)
-			}
+			f.take(r.Body)
 		}
-		host.Ack(key, last)
+		if err := s.relay(ctx, i, &f); err != nil {
+			return err
+		}
+		if f.over {
+			return f.failure
+		}
+		s.m.cfg.Host.Ack(key, last)
+	}
+}
+
+// relay shows whoever waits for an installation what its installer printed. What the kernel does not read now, it gets with
+// what comes next.
+func (s *Session) relay(ctx context.Context, i *installation, f *installerOutput) error {
+	if f.unsent == "" {
+		return nil
+	}
+	err := kernel.Tell(ctx, s.m.cfg.Host, i.key, kernel.InstallOutput{RequestID: i.request.RequestID, Text: f.unsent})
+	switch {
+	case err == nil:
+		f.unsent = ""
+	case ctx.Err() != nil, errors.Is(err, kernel.ErrNoInstallPending), errors.Is(err, kernel.ErrNoKernel):
+		return errInstallStopped
+	default:
+		s.log.Debug("relay what an installer printed", "error", err)
+	}
+	return nil
+}
+
+// installerOutput is what the records of an installer told so far.
+type installerOutput struct {
+	limits  kernel.Limits
+	timeout time.Duration
+
+	printed int    // bytes
+	unsent  string // that are to be relayed
+	over    bool
+	failure error
+}
+
+func (f *installerOutput) take(body kernel.RecordBody) {
+	switch b := body.(type) {
+	case kernel.Stream:
+		f.print(b.Text)
+	case kernel.Raised:
+		f.failure = failed("%s", b.Error.Evalue)
+		if b.Error.Ename != "SystemExit" {
+			f.failure = failed("the installer failed: %s: %s", b.Error.Ename, b.Error.Evalue)
+		}
+		if b.Limit != nil {
+			f.failure = pastLimit(b.Limit, f.limits)
+		}
+	case kernel.Finished:
+		f.over = true
+		switch {
+		case b.Status == kernel.TimedOut:
+			f.failure = failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed", f.timeout)
+		case b.Status != kernel.OK && f.failure == nil:
+			f.failure = failed("the installer ended as %s", b.Status)
+		}
+	case kernel.Died:
+		f.over = true
+		f.failure = failed("the installer died (%s); nothing was changed", b.Reason)
+		if b.Limit != nil {
+			f.failure = pastLimit(b.Limit, f.limits)
+		}
+	}
+}
+
+// print keeps text to be relayed, up to the bound on all of it.
+func (f *installerOutput) print(text string) {
+	before := f.printed
+	f.printed += len(text)
+	switch {
+	case f.printed <= relayedBytes:
+		f.unsent += text
+	case before <= relayedBytes:
+		f.unsent += installerTalks
 	}
 }
 
