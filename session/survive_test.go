@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -274,18 +273,18 @@ func whenListed(t *testing.T, pattern string) func() {
 	if err != nil || len(folders) != 1 {
 		t.Fatalf("folders %v (%v)", folders, err)
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if _, err := unix.InotifyAddWatch(fd, folders[0], unix.IN_ACCESS|unix.IN_ONLYDIR); err != nil {
+	t.Cleanup(func() { syscall.Close(fd) })
+	if _, err := syscall.InotifyAddWatch(fd, folders[0], syscall.IN_ACCESS|syscall.IN_ONLYDIR); err != nil {
 		t.Fatal(err)
 	}
 	return func() {
 		t.Helper()
 		var event [4096]byte
-		if _, err := unix.Read(fd, event[:]); err != nil {
+		if _, err := syscall.Read(fd, event[:]); err != nil {
 			t.Fatal(err)
 		}
 	}
