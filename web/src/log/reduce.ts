@@ -98,10 +98,10 @@ class Draft {
         return;
       case "display_data":
         if (event.display_id) this.remember(event.display_id, id);
-        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, displayID: event.display_id });
+        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, cut: event.cut, displayID: event.display_id });
         return;
       case "execute_result":
-        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, count: event.execution_count });
+        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, cut: event.cut, count: event.execution_count });
         return;
       case "update_display_data":
         this.update(event);
@@ -175,7 +175,7 @@ class Draft {
     for (const runID of this.next.displays.get(event.display_id ?? "") ?? []) {
       const outputs = this.run(runID, event).outputs as Output[]; // a copy already
       for (const [i, o] of outputs.entries()) {
-        if (o.kind === "data" && o.displayID === event.display_id) outputs[i] = { ...o, data: event.data, metadata: event.metadata };
+        if (o.kind === "data" && o.displayID === event.display_id) outputs[i] = { ...o, data: event.data, metadata: event.metadata, cut: event.cut };
       }
     }
   }

@@ -1,10 +1,10 @@
 // What the log says about a session. Values are never changed: what an event does not touch stays the same object.
 
-import type { Bundle, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
+import type { Bundle, Cut, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
 import type { Rope } from "./rope";
 
 export interface StreamOutput { kind: "stream"; name: "stdout" | "stderr"; text: Rope; truncated?: Truncated }
-export interface DataOutput { kind: "data"; data: Bundle; metadata: Bundle; displayID?: string; count?: number }
+export interface DataOutput { kind: "data"; data: Bundle; metadata: Bundle; displayID?: string; count?: number; cut?: Cut }
 export interface ErrorOutput { kind: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit; hint?: string; frames?: ErrorFrame[] }
 export interface InputOutput { kind: "input"; requestID: string; prompt: string; password: boolean; how?: string }
 export type Output = StreamOutput | DataOutput | ErrorOutput | InputOutput;

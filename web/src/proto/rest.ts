@@ -42,6 +42,8 @@ export async function call<T>(method: string, path: string, body?: unknown, head
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
+export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();
+
 export const listSessions = async (): Promise<Session[]> =>
   (await call<{ items: Session[] }>("GET", "/v1/sessions?limit=200")).items;
 

@@ -6,11 +6,12 @@ import { empty, type LogState, type Output, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
 import { importedOutputs, type Imported, type Notebook as NotebookFile } from "../../ipynb/nbformat";
-import { call, getDocument, putDocument, Refused, sessionPath } from "../../proto/rest";
-import { browserHost, SessionSocket, type Link } from "../../proto/socket";
+import { call, getDocument, getText, putDocument, Refused, sessionPath } from "../../proto/rest";
+import { browserHost, large, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
 import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
+import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
@@ -74,7 +75,7 @@ export class Notebook {
       },
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
-    this.socket = new SessionSocket(browserHost(id), () => this.intake.seq, {
+    this.socket = new SessionSocket(browserHost(id, (text) => aside.ask("message", text)), () => this.intake.seq, {
       hello: (session) => this.hello(session),
       event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
@@ -200,7 +201,7 @@ export class Notebook {
         this.sync.edit(this.doc);
       }
       if (this.doc.imported) {
-        this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+        await this.loadImported();
       }
     } catch (err) {
       if (!(err instanceof Refused) || err.status !== 501) {
@@ -211,6 +212,12 @@ export class Notebook {
     }
     this.documentReady = true;
     this.settle();
+  }
+
+  private async loadImported(): Promise<void> {
+    const text = await getText(sessionPath(this.id, "/notebook"));
+    const file = text.length > large ? await aside.ask<NotebookFile>("notebook", text) : JSON.parse(text) as NotebookFile;
+    this.imported = importedOutputs(file);
   }
 
   // Cells
@@ -414,16 +421,15 @@ export class Notebook {
       await this.sync.save();
       await call("POST", sessionPath(this.id, "/notebook"), file);
       this.doc = await this.sync.load();
-      this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+      await this.loadImported();
       this.selected = this.view.cells[0]?.id ?? "";
       this.say("The notebook is here. Nothing of it has run yet.");
     });
   }
 
-  save(): void {
-    void this.sync.save().then(() => {
-      if (!this.sync.dirty) this.say("All is saved, as it always is.");
-    });
+  async save(): Promise<void> {
+    await this.sync.save();
+    if (!this.sync.dirty) this.say("All is saved, as it always is.");
   }
 
   // What is said to people
