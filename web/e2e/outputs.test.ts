@@ -170,3 +170,23 @@ describe("megabytes of JSON", () => {
     expect(await tab.text("c-1")).toMatch(/first values of this JSON[^]*after it/);
   });
 });
+
+describe("outputs beyond what the page holds", () => {
+  test("are dropped from its memory, and shown again when they are asked for", async () => {
+    const id = await server.session("Bound");
+    // From a cell each, 48 MB of text in displays of four.
+    for (const cell of ["a", "b", "c"]) {
+      await server.run(id, `for i in range(12): display({'text/html': '<p>${cell} %d</p><!--' % i + 'x' * 4_000_000 + '-->', 'text/plain': 'plain'}, raw=True)`, cell);
+    }
+    tab = await Tab.open(server);
+    await tab.show(id);
+    await tab.cell("c").locator("iframe").first().waitFor();
+    await tab.cell("a").locator("text=does not hold these outputs any more").waitFor();
+    expect(await tab.cell("a").locator("iframe").count()).toBe(0);
+    expect(await tab.cell("b").locator("text=does not hold these outputs").count()).toBe(0);
+    await tab.cell("a").locator("text=Show them").click();
+    await tab.cell("a").frameLocator("iframe >> nth=11").locator("text=a 11").waitFor();
+    await tab.cell("b").locator("text=does not hold these outputs any more").waitFor();
+    expect(await tab.cell("c").locator("text=does not hold these outputs").count()).toBe(0);
+  });
+});

@@ -28,6 +28,9 @@ export interface Run {
   peakMemory?: number;
   truncatedBytes: number;
   outputs: readonly Output[];
+  dropped?: number; // bytes of outputs, about, that the page does not hold any more
+  heldSince: number; // seq: runs that were held longest are dropped first
+  scattered: boolean; // outputs came after its end, or another run updated its displays
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
   files: ReadonlyMap<string, MadeFile>; // by path, the last one last
 }

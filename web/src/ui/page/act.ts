@@ -99,7 +99,7 @@ const doings: Record<string, Doing> = {
   "share": (nb) => (nb.dialog = "share"),
   "export-ipynb": exportFile,
   "export-py": (nb) => save(fileName(nb, "py"), "text/x-python", toScript(nb.title, nb.view.cells)),
-  "export-html": async (nb) => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb)),
+  "export-html": (nb) => nb.attempt(async () => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb))),
   "import": async (nb) => {
     const file = await pick(".ipynb,application/x-ipynb+json,application/json");
     if (file) await nb.import(await file.text());
@@ -122,8 +122,8 @@ const doings: Record<string, Doing> = {
 };
 
 async function copyOutputs(nb: Notebook): Promise<void> {
-  const outputs = nb.lastRun(nb.selected)?.outputs ?? nb.imported.get(nb.selected)?.outputs ?? [];
-  const text = (await Promise.all(outputs.map(textToTake))).join("\n");
+  let text = "";
+  if (!await nb.attempt(async () => (text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n")))) return;
   if (!text) return nb.say("This cell has no output.");
   await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow it."));
 }

@@ -50,7 +50,7 @@ export async function toPage(nb: Notebook): Promise<Blob> {
     }
     await add(make("pre", "code", cell.source));
     const run = nb.lastRun(cell.id);
-    for (const output of run?.outputs ?? nb.imported.get(cell.id)?.outputs ?? []) {
+    for (const output of await nb.outputs(cell.id)) {
       const shown = await outputOf(output, make, `cell ${run?.count ?? ""}`);
       if (shown) await add(shown);
     }

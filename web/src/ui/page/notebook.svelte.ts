@@ -1,5 +1,6 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
+import { bounded } from "../../log/bound";
 import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
@@ -13,12 +14,15 @@ import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { outputsOf, withOutputs } from "./past";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
 import { Voice } from "./voice.svelte";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
 export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
+
+const mostHeld = 128 << 20; // bytes of outputs, about; more are fetched again when they are asked for
 
 export class Notebook {
   log = $state.raw<LogState>(empty);
@@ -127,7 +131,7 @@ export class Notebook {
 
   private take(state: LogState, events: readonly Event[]): void {
     const before = this.log;
-    this.log = state;
+    this.log = bounded(state, mostHeld);
     for (const event of events) this.notice(event);
     if (state.documentRevision > before.documentRevision) this.sync.remote(state.documentRevision);
     this.settle();
@@ -430,6 +434,17 @@ export class Notebook {
   async save(): Promise<void> {
     await this.sync.save();
     if (!this.sync.dirty) this.say("All is saved, as it always is.");
+  }
+
+  // restore brings a run's outputs back that the page has dropped.
+  async restore(run: string): Promise<void> {
+    this.log = bounded(await withOutputs(this.id, run, () => this.log), mostHeld);
+  }
+
+  // outputs is all that the last run of a cell showed, or what was imported.
+  async outputs(cell: string): Promise<readonly Output[]> {
+    const run = this.lastRun(cell);
+    return run ? outputsOf(this.id, run, () => this.log) : this.imported.get(cell)?.outputs ?? [];
   }
 
   // What is said to people
