@@ -313,6 +313,15 @@ describe("notebook files", () => {
       await page.keyboard.press("Enter");
       await page.waitForSelector("dialog", { state: "detached" });
     };
+    const exported = async (words: string, ending: string) => {
+      const download = page.waitForEvent("download");
+      await command(`Export ${words}`);
+      const saved = await download;
+      expect(saved.suggestedFilename()).toBe(`Exchange.${ending}`);
+      const parts: Buffer[] = [];
+      for await (const part of await saved.createReadStream()) parts.push(part as Buffer);
+      return Buffer.concat(parts).toString();
+    };
     const chooser = page.waitForEvent("filechooser");
     await command("Import a notebook");
     await (await chooser).setFiles({ name: "x.ipynb", mimeType: "application/json", buffer: Buffer.from(JSON.stringify(file)) });
@@ -320,19 +329,13 @@ describe("notebook files", () => {
     expect(await tab.text("k")).toBe("42 of old");
     await page.reload();
     await tab.cell("k").locator("text=42 of old").waitFor();
+    expect(await exported("(.ipynb)", "ipynb")).toContain("42 of old");
     await tab.cell("k").locator("button.number").click();
     await tab.ran("k");
     expect(await tab.text("k")).toBe("42");
 
     for (const [words, ending, contains] of [["script", "py", "# %% [markdown]"], ["page (.html)", "html", "<h1>Imported</h1>"], ["(.ipynb)", "ipynb", "\"6 * 7\""]] as const) {
-      const download = page.waitForEvent("download");
-      await command(`Export ${words}`);
-      const saved = await download;
-      expect(saved.suggestedFilename()).toBe(`Exchange.${ending}`);
-      const stream = await saved.createReadStream();
-      let text = "";
-      for await (const chunk of stream) text += String(chunk);
-      expect(text).toContain(contains);
+      expect(await exported(words, ending)).toContain(contains);
     }
   });
 });

@@ -142,3 +142,51 @@ describe("an output", () => {
     await picture(page, "wide-phone");
   });
 });
+
+describe("megabytes of JSON", () => {
+  test("are shown in part, in their order, and saved and drawn whole", async () => {
+    const id = await server.session("Excerpts", [
+      "display({'application/json': [[i] for i in range(200_000)], 'text/plain': 'plain'}, raw=True)\nprint('after it')",
+      "display({'application/vnd.vegalite.v5+json': {'data': {'values': [{'a': i % 2} for i in range(40_000)]}, 'mark': 'bar', 'encoding': {'x': {'field': 'a', 'type': 'nominal'}, 'y': {'aggregate': 'count'}}}, 'text/plain': 'plain'}, raw=True)",
+    ]);
+    tab = await Tab.open(server, { permissions: ["clipboard-read", "clipboard-write"] });
+    const { page } = tab;
+    await tab.show(id);
+    await page.click(".topline >> text=Run all");
+    await tab.ran("c-2");
+    await page.waitForSelector(".cell[data-id=c-1] >> text=and 199800 more");
+    expect(await tab.text("c-1")).toMatch(/first values of this JSON[^]*after it/);
+    await tab.cell("c-1").locator(".output").first().hover();
+    const tool = (name: string) => tab.cell("c-1").locator(`.output-tools >> role=button[name='${name}']`).first().click();
+    const [saved] = await Promise.all([page.waitForEvent("download"), tool("Save the output")]);
+    const whole = await content(saved);
+    expect((JSON.parse(whole.toString()) as unknown[]).length).toBe(200_000);
+    await tool("Copy the output");
+    await page.waitForSelector("text=Copied.");
+    expect(await clipboard("text/plain")).toBe(whole.toString());
+    await page.frameLocator(".cell[data-id=c-2] iframe").locator("svg .mark-rect path").nth(1).waitFor();
+    await page.reload();
+    await page.waitForSelector(".cell[data-id=c-1] >> text=and 199800 more");
+    expect(await tab.text("c-1")).toMatch(/first values of this JSON[^]*after it/);
+  });
+});
+
+describe("outputs beyond what the page holds", () => {
+  test("are dropped from its memory, and shown again when they are asked for", async () => {
+    const id = await server.session("Bound");
+    // From a cell each, 48 MB of text in displays of four.
+    for (const cell of ["a", "b", "c"]) {
+      await server.run(id, `for i in range(12): display({'text/html': '<p>${cell} %d</p><!--' % i + 'x' * 4_000_000 + '-->', 'text/plain': 'plain'}, raw=True)`, cell);
+    }
+    tab = await Tab.open(server);
+    await tab.show(id);
+    await tab.cell("c").locator("iframe").first().waitFor();
+    await tab.cell("a").locator("text=does not hold these outputs any more").waitFor();
+    expect(await tab.cell("a").locator("iframe").count()).toBe(0);
+    expect(await tab.cell("b").locator("text=does not hold these outputs").count()).toBe(0);
+    await tab.cell("a").locator("text=Show them").click();
+    await tab.cell("a").frameLocator("iframe >> nth=11").locator("text=a 11").waitFor();
+    await tab.cell("b").locator("text=does not hold these outputs any more").waitFor();
+    expect(await tab.cell("c").locator("text=does not hold these outputs").count()).toBe(0);
+  });
+});

@@ -117,6 +117,7 @@ function connection(answers: { status: number; logID?: string }[] = []) {
   const opened: [number, string | undefined][] = [];
   const timers: (() => void)[] = [];
   const told: string[] = [];
+  const parsing: (() => void)[] = []; // large messages: each is parsed when a test says so
   let seq = 0;
   const host: Host = {
     open: (after, logID) => {
@@ -125,6 +126,7 @@ function connection(answers: { status: number; logID?: string }[] = []) {
       sockets.push(socket);
       return socket as unknown as WebSocket;
     },
+    parse: (text) => new Promise((resolve) => parsing.push(() => resolve(JSON.parse(text)))),
     probe: async () => answers.shift() ?? { status: 200 },
     later: (work) => {
       timers.push(work);
@@ -141,7 +143,7 @@ function connection(answers: { status: number; logID?: string }[] = []) {
     for (const timer of timers.splice(0)) timer();
     for (let i = 0; i < 10; i++) await Promise.resolve();
   };
-  return { socket, sockets, opened, told, again };
+  return { socket, sockets, opened, told, again, parsing, seq: () => seq };
 }
 
 describe("the socket", () => {
@@ -153,6 +155,40 @@ describe("the socket", () => {
     await c.again();
     expect(c.opened).toEqual([[0, undefined], [7, "log"]]);
     expect(c.told).toEqual(["connecting", "hello", "up", "down", "connecting"]);
+  });
+  test("keeps the order of messages when a large one is parsed elsewhere", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(9);
+    const event = (n: number, text = "") => c.sockets[0]?.onmessage({ data: JSON.stringify({ seq: n, time: "", type: "stream", name: "stdout", text }) });
+    const settled = async () => { for (let i = 0; i < 20; i++) await Promise.resolve(); };
+    event(1);
+    expect(c.seq()).toBe(1); // a small message does not wait
+    event(2, "x".repeat(300_000));
+    event(3);
+    await settled();
+    expect([c.seq(), c.parsing.length]).toEqual([1, 1]);
+    c.parsing.shift()?.();
+    await settled();
+    expect(c.seq()).toBe(3);
+    event(4);
+    expect(c.seq()).toBe(4);
+  });
+  test("asks again for what waited behind a large message when the connection is lost", async () => {
+    const c = connection();
+    c.sockets[0]?.hello(9);
+    const event = (n: number, text = "") => c.sockets.at(-1)?.onmessage({ data: JSON.stringify({ seq: n, time: "", type: "stream", name: "stdout", text }) });
+    event(1);
+    event(2, "x".repeat(300_000));
+    event(3);
+    c.sockets[0]?.drop();
+    await c.again();
+    expect(c.opened[1]).toEqual([1, "log"]);
+    c.sockets[1]?.hello(9);
+    c.parsing.shift()?.(); // of the first connection
+    for (let i = 0; i < 20; i++) await Promise.resolve();
+    expect(c.seq()).toBe(1);
+    event(2);
+    expect(c.seq()).toBe(2);
   });
   test("sends what may come twice again, and refuses what may not", async () => {
     const c = connection();

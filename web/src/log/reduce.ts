@@ -68,7 +68,7 @@ class Draft {
     if (old && this.copied.has(id)) return old;
     const run: Run = old ? { ...old, outputs: [...old.outputs] } : {
       id, code: "", status: "queued", lost: false, silent: false, count: null, generation: this.next.generation,
-      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], clearNext: false, files: new Map(),
+      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], heldSince: event.seq, scattered: false, clearNext: false, files: new Map(),
     };
     this.runs.set(id, run);
     this.copied.add(id);
@@ -98,10 +98,10 @@ class Draft {
         return;
       case "display_data":
         if (event.display_id) this.remember(event.display_id, id);
-        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, displayID: event.display_id });
+        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, cut: event.cut, displayID: event.display_id });
         return;
       case "execute_result":
-        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, count: event.execution_count });
+        this.outputs(run).push({ kind: "data", data: event.data, metadata: event.metadata, cut: event.cut, count: event.execution_count });
         return;
       case "update_display_data":
         this.update(event);
@@ -154,11 +154,14 @@ class Draft {
 
   // outputs is the run's list for one more output; what clear_output(wait=True) was told to clear goes first.
   private outputs(run: Mutable<Run>): Output[] {
+    if (ended(run)) run.scattered = true;
+    if (run.dropped) return []; // what is dropped comes from the server, with this
     if (run.clearNext) this.clear(run);
     return run.outputs as Output[];
   }
 
   private clear(run: Mutable<Run>): void {
+    if (ended(run)) run.scattered = true;
     run.outputs = [];
     run.clearNext = false;
   }
@@ -173,9 +176,11 @@ class Draft {
   // update replaces what is shown under a display id, in whichever cell that is.
   private update(event: Event & { type: "display_data" | "update_display_data" }): void {
     for (const runID of this.next.displays.get(event.display_id ?? "") ?? []) {
-      const outputs = this.run(runID, event).outputs as Output[]; // a copy already
+      const run = this.run(runID, event);
+      if (ended(run) || runID !== event.execution_id) run.scattered = true;
+      const outputs = run.outputs as Output[]; // a copy already
       for (const [i, o] of outputs.entries()) {
-        if (o.kind === "data" && o.displayID === event.display_id) outputs[i] = { ...o, data: event.data, metadata: event.metadata };
+        if (o.kind === "data" && o.displayID === event.display_id) outputs[i] = { ...o, data: event.data, metadata: event.metadata, cut: event.cut };
       }
     }
   }

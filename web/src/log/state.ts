@@ -1,10 +1,10 @@
 // What the log says about a session. Values are never changed: what an event does not touch stays the same object.
 
-import type { Bundle, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
+import type { Bundle, Cut, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
 import type { Rope } from "./rope";
 
 export interface StreamOutput { kind: "stream"; name: "stdout" | "stderr"; text: Rope; truncated?: Truncated }
-export interface DataOutput { kind: "data"; data: Bundle; metadata: Bundle; displayID?: string; count?: number }
+export interface DataOutput { kind: "data"; data: Bundle; metadata: Bundle; displayID?: string; count?: number; cut?: Cut }
 export interface ErrorOutput { kind: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit; hint?: string; frames?: ErrorFrame[] }
 export interface InputOutput { kind: "input"; requestID: string; prompt: string; password: boolean; how?: string }
 export type Output = StreamOutput | DataOutput | ErrorOutput | InputOutput;
@@ -28,6 +28,9 @@ export interface Run {
   peakMemory?: number;
   truncatedBytes: number;
   outputs: readonly Output[];
+  dropped?: number; // bytes of outputs, about, that the page does not hold any more
+  heldSince: number; // seq: runs that were held longest are dropped first
+  scattered: boolean; // outputs came after its end, or another run updated its displays
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
   files: ReadonlyMap<string, MadeFile>; // by path, the last one last
 }

@@ -42,6 +42,24 @@ export async function call<T>(method: string, path: string, body?: unknown, head
   return (answer.status === 204 ? undefined : await answer.json()) as T;
 }
 
+export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();
+
+// getLines streams the lines of NDJSON.
+export async function* getLines(path: string): AsyncGenerator<string> {
+  const answer = await send("GET", path, undefined, { Accept: "application/x-ndjson" });
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let parts: string[] = []; // of a line of which only the start has come
+  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
+    const pieces = read.value.split("\n");
+    const rest = pieces.pop() ?? "";
+    for (const piece of pieces) {
+      yield parts.join("") + piece;
+      parts = [];
+    }
+    parts.push(rest);
+  }
+}
+
 export const listSessions = async (): Promise<Session[]> =>
   (await call<{ items: Session[] }>("GET", "/v1/sessions?limit=200")).items;
 

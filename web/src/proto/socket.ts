@@ -1,10 +1,11 @@
 // A session's WebSocket that connects again by itself and goes on where the log was left.
 
 import { Refused } from "./rest";
-import type { Event, Hello, Problem, Reply, Session, UsageFrame } from "./types";
+import type { Event, Message, Problem, Reply, Session, UsageFrame } from "./types";
 
 const firstDelay = 250;
 const lastDelay = 10_000;
+export const large = 256 << 10; // characters of text that the page does not work through itself
 
 export type Link = "connecting" | "up" | "down";
 
@@ -22,6 +23,7 @@ export interface Listener {
 export interface Host {
   open(after: number, logID: string | undefined): WebSocket;
   probe(): Promise<{ status: number; logID?: string }>;
+  parse(text: string): Promise<Message>; // a large message, off the page's thread
   later(work: () => void, ms: number): () => void;
 }
 
@@ -35,6 +37,7 @@ export class SessionSocket {
   private ended = false;
   private cancel: () => void = () => {};
   private readonly waiting = new Map<string, Asked>();
+  private behind: Promise<void> | undefined; // a large message is being parsed: those that follow wait for it
 
   // position is the last seq that the page has; 0 begins at the log's start.
   constructor(private readonly host: Host, private readonly position: () => number, private readonly on: Listener) {}
@@ -44,7 +47,7 @@ export class SessionSocket {
     this.on.link("connecting");
     const socket = this.host.open(this.position(), this.logID);
     this.socket = socket;
-    socket.onmessage = (message) => this.take(JSON.parse(String(message.data)) as Hello | Reply | UsageFrame | Event);
+    socket.onmessage = (message) => this.receive(socket, String(message.data));
     socket.onclose = (close) => this.closed(close.code, close.reason);
   }
 
@@ -79,7 +82,24 @@ export class SessionSocket {
     });
   }
 
-  private take(frame: Hello | Reply | UsageFrame | Event): void {
+  // receive takes messages in their order. What still waits when the connection is lost comes again with the next one.
+  private receive(socket: WebSocket, text: string): void {
+    if (!this.behind && text.length <= large) {
+      this.take(JSON.parse(text) as Message);
+      return;
+    }
+    const before = this.behind;
+    const turn = (async () => {
+      await before?.catch(() => {});
+      const message = text.length > large ? await this.host.parse(text) : JSON.parse(text) as Message;
+      if (this.socket === socket && socket.readyState === 1) this.take(message);
+    })().finally(() => {
+      if (this.behind === turn) this.behind = undefined;
+    });
+    this.behind = turn;
+  }
+
+  private take(frame: Message): void {
     if ("seq" in frame) {
       this.on.event(frame);
       return;
@@ -122,6 +142,7 @@ export class SessionSocket {
 
   private closed(code: number, reason: string): void {
     if (this.ended) return;
+    this.behind = undefined;
     this.on.link("down");
     this.rejectAll((asked) => !asked.again);
     if (code === 1000 && reason === "session_deleted") {
@@ -160,9 +181,10 @@ export class SessionSocket {
 }
 
 // browserHost is the real one.
-export function browserHost(id: string): Host {
+export function browserHost(id: string, parse: Host["parse"]): Host {
   const path = `/v1/sessions/${encodeURIComponent(id)}`;
   return {
+    parse,
     open(after, logID) {
       const url = new URL(`${path}/ws`, location.href);
       url.protocol = location.protocol === "https:" ? "wss:" : "ws:";

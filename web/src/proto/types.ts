@@ -76,6 +76,10 @@ export interface ErrorFrame {
 
 export interface Truncated { bytes: number; sha256: string; url: string }
 
+// Cut tells of a display of which the page got large JSON values only in part: the whole of each by its MIME type ("metadata"
+// for that), and the true size of each list and object that lacks entries.
+export interface Cut { whole: ReadonlyMap<string, Blob>; sizes: ReadonlyMap<object, number> }
+
 interface Head { seq: number; time: string; execution_id?: string }
 
 export type Event = Head & (
@@ -84,8 +88,8 @@ export type Event = Head & (
   | { type: "execution_started"; code: string; execution_count: number | null }
   | { type: "execution_finished"; execution: Execution }
   | { type: "stream"; name: "stdout" | "stderr"; text: string; truncated?: Truncated }
-  | { type: "display_data" | "update_display_data"; data: Bundle; metadata: Bundle; display_id?: string }
-  | { type: "execute_result"; data: Bundle; metadata: Bundle; execution_count: number }
+  | { type: "display_data" | "update_display_data"; data: Bundle; metadata: Bundle; display_id?: string; cut?: Cut }
+  | { type: "execute_result"; data: Bundle; metadata: Bundle; execution_count: number; cut?: Cut }
   | { type: "error"; ename: string; evalue: string; traceback: string[]; limit?: Limit; hint?: string; frames?: ErrorFrame[] }
   | { type: "clear_output"; wait: boolean }
   | { type: "input_request"; request_id: string; prompt: string; password: boolean }
@@ -101,6 +105,8 @@ export interface UsageFrame { type: "usage"; usage: Usage; limits: Limits; reap_
 export interface Problem { type: string; title: string; status: number; detail: string; code: string }
 
 export interface Reply { type: "reply"; id: string | null; ok: boolean; result?: unknown; error?: Problem }
+
+export type Message = Hello | Reply | UsageFrame | Event;
 
 export interface Hello { type: "hello"; protocol: number; session: Session }
 

@@ -4,7 +4,7 @@ import type { Bundle, Json } from "../proto/types";
 
 export type View =
   | { kind: "table"; value: Json }
-  | { kind: "chart"; library: "vega" | "vega-lite" | "plotly"; spec: Json }
+  | { kind: "chart"; library: "vega" | "vega-lite" | "plotly"; mime: string; spec: Json }
   | { kind: "html"; html: string; scripts: boolean }
   | { kind: "image"; mime: string; data: string; svg: boolean }
   | { kind: "markdown" | "latex" | "text"; text: string }
@@ -26,9 +26,9 @@ export function view(data: Bundle): View {
   if (object(table) && Array.isArray((table as { data?: Json }).data)) return { kind: "table", value: table as Json };
   for (const [mime, value] of Object.entries(data)) {
     if (!object(value)) continue;
-    if (/^application\/vnd\.vegalite\.v\d+(\.\d+)*\+json$/.test(mime)) return { kind: "chart", library: "vega-lite", spec: value };
-    if (/^application\/vnd\.vega\.v\d+(\.\d+)*\+json$/.test(mime)) return { kind: "chart", library: "vega", spec: value };
-    if (mime === "application/vnd.plotly.v1+json") return { kind: "chart", library: "plotly", spec: value };
+    if (/^application\/vnd\.vegalite\.v\d+(\.\d+)*\+json$/.test(mime)) return { kind: "chart", library: "vega-lite", mime, spec: value };
+    if (/^application\/vnd\.vega\.v\d+(\.\d+)*\+json$/.test(mime)) return { kind: "chart", library: "vega", mime, spec: value };
+    if (mime === "application/vnd.plotly.v1+json") return { kind: "chart", library: "plotly", mime, spec: value };
   }
   const html = text(data["text/html"]);
   if (html) return { kind: "html", html, scripts: hasScripts(html.slice(0, maxSearched)) };

@@ -51,7 +51,14 @@ export function parseTable(value: Json): Table | undefined {
   };
 }
 
-const flat = (value: Json): Json => (typeof value === "object" && value !== null ? JSON.stringify(value).slice(0, maxNested) : value);
+function flat(value: Json): Json {
+  if (typeof value !== "object" || value === null) return value;
+  try {
+    return JSON.stringify(value).slice(0, maxNested);
+  } catch {
+    return "(too deep to show)";
+  }
+}
 
 export const drawnColumns = 50;
 

@@ -1,15 +1,13 @@
 // What each action of keys/table does.
 
-import { toNotebook } from "../../ipynb/nbformat";
 import { toScript } from "../../ipynb/script";
 import { newCell } from "../../log/cells";
 import { sessionPath } from "../../proto/rest";
-import { textOf } from "../../render/take";
+import { textToTake } from "../outputs/take";
 import { editors } from "./editors";
-import { toPage } from "./export";
 import { go } from "./navigate.svelte";
 import type { Notebook } from "./notebook.svelte";
-import { save } from "./save";
+import { save, saveBlob } from "./save";
 import { settings } from "./settings.svelte";
 
 const fileName = (nb: Notebook, ending: string) => `${nb.title.replaceAll(/[/\\:*?"<>|\n]/g, "-").slice(0, 80) || "notebook"}.${ending}`;
@@ -26,16 +24,13 @@ export function pick(accept: string): Promise<File | undefined> {
   });
 }
 
-function exportFile(nb: Notebook): void {
-  if (!nb.imported.size) { // the server's has what was imported and what the log holds
-    const link = document.createElement("a");
-    link.href = sessionPath(nb.id, "/notebook");
-    link.download = "";
-    nb.save();
-    link.click();
-    return;
-  }
-  save(fileName(nb, "ipynb"), "application/x-ipynb+json", JSON.stringify(toNotebook(nb.view.cells, (c) => nb.lastRun(c.id)), null, 1));
+// exportFile downloads the server's notebook file: it has what was imported and what the log holds.
+async function exportFile(nb: Notebook): Promise<void> {
+  await nb.save();
+  const link = document.createElement("a");
+  link.href = sessionPath(nb.id, "/notebook");
+  link.download = "";
+  link.click();
 }
 
 async function runHere(nb: Notebook, then: "next" | "stay" | "insert"): Promise<void> {
@@ -104,7 +99,7 @@ const doings: Record<string, Doing> = {
   "share": (nb) => (nb.dialog = "share"),
   "export-ipynb": exportFile,
   "export-py": (nb) => save(fileName(nb, "py"), "text/x-python", toScript(nb.title, nb.view.cells)),
-  "export-html": async (nb) => save(fileName(nb, "html"), "text/html", await toPage(nb)),
+  "export-html": (nb) => nb.attempt(async () => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb))),
   "import": async (nb) => {
     const file = await pick(".ipynb,application/x-ipynb+json,application/json");
     if (file) await nb.import(await file.text());
@@ -127,7 +122,8 @@ const doings: Record<string, Doing> = {
 };
 
 async function copyOutputs(nb: Notebook): Promise<void> {
-  const text = (nb.lastRun(nb.selected)?.outputs ?? nb.imported.get(nb.selected)?.outputs ?? []).map(textOf).join("\n");
+  let text = "";
+  if (!await nb.attempt(async () => (text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n")))) return;
   if (!text) return nb.say("This cell has no output.");
   await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow it."));
 }

@@ -1,11 +1,12 @@
 // The notebook as one HTML file without any script, to be read anywhere. All of it is built as elements and text.
 
-import { settled } from "../../ansi/screen";
 import type { Output } from "../../log/state";
 import { describe, view } from "../../render/mime";
 import type { Formula } from "../../render/prose";
 import { parseTable, show } from "../../render/table";
 import { proseOf } from "../outputs/prose";
+import { settle, textToTake } from "../outputs/take";
+import { turn } from "./turns";
 import type { Notebook } from "./notebook.svelte";
 
 const style = `body{max-width:860px;margin:48px auto;padding:0 24px;font:17px/1.6 "Source Serif 4",Georgia,serif;color:#1b1a17;background:#fbfaf7}
@@ -14,7 +15,7 @@ pre{font:13px/20px "JetBrains Mono",ui-monospace,monospace;white-space:pre-wrap;
 table{border-collapse:collapse;font:13px/20px system-ui,sans-serif}td,th{padding:2px 12px 2px 0;text-align:right}thead{border-bottom:1px solid #dcd8cc}
 iframe{width:100%;height:420px;border:0}`;
 
-export async function toPage(nb: Notebook): Promise<string> {
+export async function toPage(nb: Notebook): Promise<Blob> {
   const { elements } = await import("../../render/markdown");
   const page = document.implementation.createHTMLDocument(nb.title);
   const make = (tag: string, className = "", text = ""): HTMLElement => {
@@ -29,7 +30,14 @@ export async function toPage(nb: Notebook): Promise<string> {
   const charset = page.createElement("meta");
   charset.setAttribute("charset", "utf-8");
   page.head.prepend(charset, policy);
-  page.body.append(make("h1", "", nb.title));
+  // The styles come in as text: this page's own policy would complain of them.
+  const parts = [`<!doctype html>\n<html>${page.head.outerHTML.replace("</head>", () => `<style>${style}</style></head>`)}\n<body>`];
+  // Each element is text before the next one is made, and the page may draw between them.
+  const add = async (element: HTMLElement) => {
+    parts.push(element.outerHTML);
+    await turn();
+  };
+  await add(make("h1", "", nb.title));
   for (const cell of nb.view.cells) {
     if (cell.cell_type === "markdown") {
       const prose = make("div");
@@ -37,26 +45,24 @@ export async function toPage(nb: Notebook): Promise<string> {
       const formula = ({ tex, display }: Formula) => document.createTextNode(display ? `$$${tex}$$` : `$${tex}$`);
       if (found) prose.append(...found.pieces.map((html) => page.importNode(elements(html, found.math, formula), true)));
       else prose.append(make("pre", "", cell.source));
-      page.body.append(prose);
+      await add(prose);
       continue;
     }
-    page.body.append(make("pre", "code", cell.source));
+    await add(make("pre", "code", cell.source));
     const run = nb.lastRun(cell.id);
-    for (const output of run?.outputs ?? nb.imported.get(cell.id)?.outputs ?? []) {
-      const shown = outputOf(output, make, `cell ${run?.count ?? ""}`);
-      if (shown) page.body.append(shown);
+    for (const output of await nb.outputs(cell.id)) {
+      const shown = await outputOf(output, make, `cell ${run?.count ?? ""}`);
+      if (shown) await add(shown);
     }
   }
-  // The styles come in last: this page's own policy would complain of them.
-  return `<!doctype html>\n${page.documentElement.outerHTML.replace("</head>", () => `<style>${style}</style></head>`)}\n`;
+  return new Blob([...parts, "</body></html>\n"], { type: "text/html" });
 }
 
 type Make = (tag: string, className?: string, text?: string) => HTMLElement;
 
-function outputOf(output: Output, make: Make, where: string): HTMLElement | undefined {
-  if (output.kind === "stream") return make("pre", output.name, settled(output.text.toString()));
-  if (output.kind === "error") return make("pre", "error", settled(output.traceback.join("\n")) || `${output.ename}: ${output.evalue}`);
+async function outputOf(output: Output, make: Make, where: string): Promise<HTMLElement | undefined> {
   if (output.kind === "input") return undefined;
+  if (output.kind !== "data") return make("pre", output.kind === "stream" ? output.name : "error", await textToTake(output));
   const shown = view(output.data);
   switch (shown.kind) {
     case "image": {
@@ -90,7 +96,7 @@ function outputOf(output: Output, make: Make, where: string): HTMLElement | unde
     }
   }
   const plain = output.data["text/plain"];
-  return make("pre", "", typeof plain === "string" ? settled(plain) : "");
+  return make("pre", "", typeof plain === "string" ? await settle(plain) : "");
 }
 
 function base64(text: string): string {

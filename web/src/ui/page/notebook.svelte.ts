@@ -1,23 +1,28 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
+import { bounded } from "../../log/bound";
 import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
 import { importedOutputs, type Imported, type Notebook as NotebookFile } from "../../ipynb/nbformat";
-import { call, getDocument, putDocument, Refused, sessionPath } from "../../proto/rest";
-import { browserHost, SessionSocket, type Link } from "../../proto/socket";
+import { call, getDocument, getText, putDocument, Refused, sessionPath } from "../../proto/rest";
+import { browserHost, large, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
 import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
+import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { outputsOf, withOutputs } from "./past";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
 import { Voice } from "./voice.svelte";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
 export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
+
+const mostHeld = 128 << 20; // bytes of outputs, about; more are fetched again when they are asked for
 
 export class Notebook {
   log = $state.raw<LogState>(empty);
@@ -74,7 +79,7 @@ export class Notebook {
       },
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
-    this.socket = new SessionSocket(browserHost(id), () => this.intake.seq, {
+    this.socket = new SessionSocket(browserHost(id, (text) => aside.ask("message", text)), () => this.intake.seq, {
       hello: (session) => this.hello(session),
       event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
@@ -126,7 +131,7 @@ export class Notebook {
 
   private take(state: LogState, events: readonly Event[]): void {
     const before = this.log;
-    this.log = state;
+    this.log = bounded(state, mostHeld);
     for (const event of events) this.notice(event);
     if (state.documentRevision > before.documentRevision) this.sync.remote(state.documentRevision);
     this.settle();
@@ -200,7 +205,7 @@ export class Notebook {
         this.sync.edit(this.doc);
       }
       if (this.doc.imported) {
-        this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+        await this.loadImported();
       }
     } catch (err) {
       if (!(err instanceof Refused) || err.status !== 501) {
@@ -211,6 +216,12 @@ export class Notebook {
     }
     this.documentReady = true;
     this.settle();
+  }
+
+  private async loadImported(): Promise<void> {
+    const text = await getText(sessionPath(this.id, "/notebook"));
+    const file = text.length > large ? await aside.ask<NotebookFile>("notebook", text) : JSON.parse(text) as NotebookFile;
+    this.imported = importedOutputs(file);
   }
 
   // Cells
@@ -414,16 +425,26 @@ export class Notebook {
       await this.sync.save();
       await call("POST", sessionPath(this.id, "/notebook"), file);
       this.doc = await this.sync.load();
-      this.imported = importedOutputs(await call<NotebookFile>("GET", sessionPath(this.id, "/notebook")));
+      await this.loadImported();
       this.selected = this.view.cells[0]?.id ?? "";
       this.say("The notebook is here. Nothing of it has run yet.");
     });
   }
 
-  save(): void {
-    void this.sync.save().then(() => {
-      if (!this.sync.dirty) this.say("All is saved, as it always is.");
-    });
+  async save(): Promise<void> {
+    await this.sync.save();
+    if (!this.sync.dirty) this.say("All is saved, as it always is.");
+  }
+
+  // restore brings a run's outputs back that the page has dropped.
+  async restore(run: string): Promise<void> {
+    this.log = bounded(await withOutputs(this.id, run, () => this.log), mostHeld);
+  }
+
+  // outputs is all that the last run of a cell showed, or what was imported.
+  async outputs(cell: string): Promise<readonly Output[]> {
+    const run = this.lastRun(cell);
+    return run ? outputsOf(this.id, run, () => this.log) : this.imported.get(cell)?.outputs ?? [];
   }
 
   // What is said to people

@@ -24,6 +24,9 @@ export function later(work: () => void): () => void {
   return () => waiting.delete(work);
 }
 
+// turn is over when work has its turn.
+export const turn = (): Promise<void> => new Promise((resolve) => later(resolve));
+
 function schedule(): void {
   if (scheduled) return;
   scheduled = true;
