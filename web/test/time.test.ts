@@ -43,7 +43,10 @@ test.each(Object.entries(readers))("%s takes no more than its share", (_name, re
     const pick = (most: number) => Array.from({ length: 1 + random(most) }, () => fragments[random(fragments.length)] as string);
     const [head, body] = [pick(3), pick(4)];
     const [small, large] = [compose(32_000, head, body), compose(256_000, head, body)];
-    // Eight times the text: what is quadratic takes 64 times as long.
-    expect(timed(() => read(large)), JSON.stringify([head, body])).toBeLessThan(50 * Math.max(timed(() => read(small)), 20));
+    // Eight times the text: what is quadratic takes 64 times as long, however often it is tried on a busy machine.
+    const bound = 50 * Math.max(timed(() => read(small)), 20);
+    let took = Infinity;
+    for (let tries = 0; tries < 4 && took >= bound; tries++) took = Math.min(took, timed(() => read(large)));
+    expect(took, JSON.stringify([head, body])).toBeLessThan(bound);
   }
 });
