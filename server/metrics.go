@@ -78,6 +78,9 @@ func knownMethod(method string) string {
 	return "other"
 }
 
+// scrapeTime bounds the collection: kernels that have not told their usage by then are left out of the sums.
+const scrapeTime = 5 * time.Second
+
 // statsCollector turns the figures of the sessions into metrics when they are asked for.
 type statsCollector struct{ sessions *session.Manager }
 
@@ -87,7 +90,7 @@ var (
 	poolDesc       = prometheus.NewDesc("talaria_pool_ready", "Interpreters that are ready for a session.", nil, nil)
 	memoryDesc     = prometheus.NewDesc("talaria_kernel_memory_bytes", "Memory of all kernels.", nil, nil)
 	cpuDesc        = prometheus.NewDesc("talaria_kernel_cpu_seconds", "CPU time of living kernels.", nil, nil)
-	executionsDesc = prometheus.NewDesc("talaria_executions_total", "Executions since the start.", nil, nil)
+	executionsDesc = prometheus.NewDesc("talaria_executions_total", "Executions that have ended since the start.", nil, nil)
 	eventsDesc     = prometheus.NewDesc("talaria_events_written_total", "Events written since the start.", nil, nil)
 )
 
@@ -102,7 +105,9 @@ func (s *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (s *statsCollector) Collect(ch chan<- prometheus.Metric) {
-	stats := s.sessions.Stats(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
+	defer cancel()
+	stats := s.sessions.Stats(ctx)
 	one := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
@@ -115,6 +120,6 @@ func (s *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	one(poolDesc, prometheus.GaugeValue, float64(stats.Pool.Ready))
 	one(memoryDesc, prometheus.GaugeValue, float64(stats.MemoryBytes))
 	one(cpuDesc, prometheus.GaugeValue, stats.CPUSeconds)
-	one(executionsDesc, prometheus.CounterValue, float64(stats.Executions))
+	one(executionsDesc, prometheus.CounterValue, float64(s.sessions.EndedExecutions()))
 	one(eventsDesc, prometheus.CounterValue, float64(stats.EventsWritten))
 }

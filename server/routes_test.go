@@ -194,6 +194,20 @@ func TestMetricsHaveRoutesAndNoIDs(t *testing.T) {
 	}
 }
 
+func TestTheCountOfExecutionsDoesNotFall(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"x"}`}), 200, "")
+	for _, deleted := range []bool{false, true} {
+		if deleted {
+			h.want(h.do(request{method: "DELETE", path: "/v1/sessions/s"}), 204, "")
+		}
+		if body := h.do(request{method: "GET", path: "/metrics"}).body; !strings.Contains(string(body), "talaria_executions_total 1\n") {
+			t.Errorf("deleted %v: the metrics do not say that one execution has ended", deleted)
+		}
+	}
+}
+
 func TestRawRequestsAreNotRedirected(t *testing.T) {
 	h := start(t)
 	h.session("s")

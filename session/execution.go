@@ -46,6 +46,7 @@ func (s *Session) ended(r *run, o outcome) change {
 	})
 	c.progress.LastActive = &now
 	c.done = then(c.done, func() {
+		s.m.ended.Add(1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.runs[row.ID] != nil {

@@ -24,6 +24,7 @@ type Manager struct {
 	tasks     sync.WaitGroup
 	closing   chan struct{}
 	events    atomic.Int64 // committed since the start
+	ended     atomic.Int64 // executions, since the start
 	owners    *owners
 	reserve   reserve
 	crashed   bool // the server before did not end in order
@@ -490,11 +491,8 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 		DiskBytes: machine.DiskBytes, DiskAvailableBytes: machine.DiskAvailable,
 	}
 	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
-	m.mu.Lock()
-	all := slices.Collect(maps.Values(m.sessions))
-	m.mu.Unlock()
-	for _, s := range all {
-		if info := s.Info(ctx); info.State == api.StateIdle || info.State == api.StateBusy {
+	for _, info := range m.infos(ctx) {
+		if info.State == api.StateIdle || info.State == api.StateBusy {
 			st.MemoryBytes += info.Usage.MemoryBytes
 			st.CPUSeconds += info.Usage.CPUSeconds
 			if info.Isolation.Tier == m.cfg.Tier {
@@ -503,4 +501,29 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 		}
 	}
 	return st
+}
+
+// EndedExecutions is how many executions have ended since the start, those of deleted sessions included.
+func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
+
+// usageQuestions is how many kernels are asked for their usage at once.
+const usageQuestions = 16
+
+// infos are all sessions that this server has used.
+func (m *Manager) infos(ctx context.Context) []api.Session {
+	m.mu.Lock()
+	all := slices.Collect(maps.Values(m.sessions))
+	m.mu.Unlock()
+	infos := make([]api.Session, len(all))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(usageQuestions, len(all)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				infos[i] = all[i].Info(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return infos
 }
