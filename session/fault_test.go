@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -175,5 +176,36 @@ func TestCreateEndsWhenTheServerDoes(t *testing.T) {
 			t.Fatal("Create hangs after the server has ended")
 		}
 		r.open()
+	}
+}
+
+func TestASessionOutlivesItsEnvironment(t *testing.T) {
+	gone := false
+	r := newRig(t, echo, func(cfg *session.Config) {
+		if gone {
+			cfg.Environments = cfg.Environments[:1]
+		}
+	})
+	s := r.session(api.SessionRequest{ID: ptr("s"), Environment: ptr("other")})
+	if e := execute(t, s, "1"); e.Status != api.StatusOK {
+		t.Fatalf("before: %s", e.Status)
+	}
+	r.crash()
+	gone = true
+	r.open()
+	list, err := r.List(t.Context(), "ann", session.Filter{})
+	if err != nil || len(list.Items) != 1 || list.Items[0].Environment != "other" {
+		t.Errorf("the list: %+v, %v", list, err)
+	}
+	if s, err = r.Get("ann", "s"); err != nil {
+		t.Fatal(err)
+	}
+	e := execute(t, s, "2")
+	if e.Status != api.StatusDied || e.Reason != "start_failed" || e.Error == nil ||
+		!strings.Contains(e.Error.Evalue, `the environment "other" is not in the operator's configuration any more`) {
+		t.Errorf("a cell: %s, %q, %+v", e.Status, e.Reason, e.Error)
+	}
+	if err := r.Delete(t.Context(), "ann", "s"); err != nil {
+		t.Error(err)
 	}
 }

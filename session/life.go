@@ -229,6 +229,9 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 
 // startKernel starts a kernel: the first one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
+	if err := s.hasEnvironment(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	generation, reason, limits, state := s.generation, s.restartReason, kernelLimits(s.limits), s.state
 	s.mu.Unlock()

@@ -116,13 +116,25 @@ func (m *Manager) Ready() error {
 	return nil
 }
 
-func (m *Manager) environment(name string) (kernel.Environment, error) {
+// environment is the one of that name. It has the name only where the operator has taken it out of the configuration:
+// sessions of it can be used but for what needs a new kernel.
+func (m *Manager) environment(name string) kernel.Environment {
 	for _, e := range m.cfg.Environments {
 		if e.Name == name {
-			return e, nil
+			return e
 		}
 	}
-	return kernel.Environment{}, fmt.Errorf("environment %q is not configured any more; there are: %s", name, m.environmentNames())
+	return kernel.Environment{Name: name}
+}
+
+// hasEnvironment reports why no kernel can be started in the session's environment, or nil.
+func (s *Session) hasEnvironment() error {
+	if s.env.Python != "" || s.env.Version != "" {
+		return nil
+	}
+	return api.Errorf(api.CodeKernelStart,
+		"the environment %q is not in the operator's configuration any more; the files and the log are kept: put it back, or "+
+			"make a new session in one of %s", s.env.Name, s.m.environmentNames())
 }
 
 // Create makes a session and begins to start its kernel.

@@ -200,6 +200,9 @@ func installerCode(index string, c kernel.PackageChange) (string, error) {
 // runInstaller runs the code in a kernel of its own, which has nothing of the session but its packages and its limits,
 // and can reach nothing but the index. It returns when no process of it is left.
 func (s *Session) runInstaller(ctx context.Context, i *installation, stage *workspace.Dir, code string) (err error) {
+	if err := s.hasEnvironment(); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	limits := kernelLimits(s.limits)
 	s.mu.Unlock()

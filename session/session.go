@@ -116,10 +116,7 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 
 // sessionIn is newSession with its workspace, which it takes over unless there is an error.
 func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Workspace) (*Session, error) {
-	env, err := m.environment(r.Environment)
-	if err != nil {
-		return nil, err
-	}
+	env := m.environment(r.Environment)
 	if m.crashed {
 		if err := dir.RemoveUploads(ctx); err != nil {
 			m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
