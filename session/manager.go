@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/disk"
@@ -25,6 +27,7 @@ type Manager struct {
 	closing   chan struct{}
 	events    atomic.Int64 // committed since the start
 	ended     atomic.Int64 // executions, since the start
+	loading   singleflight.Group
 	owners    *owners
 	reserve   reserve
 	crashed   bool // the server before did not end in order
@@ -287,7 +290,7 @@ func (s *Session) release(ctx context.Context) error {
 	return err
 }
 
-// hold keeps a new session. It reports false where the server ends: nobody would end the session then.
+// hold keeps a session that is made or loaded. It reports false where the server ends: nobody would end the session then.
 func (m *Manager) hold(s *Session) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -354,22 +357,34 @@ func (m *Manager) Get(owner, id string) (*Session, error) {
 	return m.loaded(ctx, row)
 }
 
-// loaded is the one Session of the row.
+// loaded is the one Session of the row. Loading one does not hold up the others.
 func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s, ok := m.sessions[row.ID]; ok {
+	if s := m.known(row.ID); s != nil {
 		return s, nil
 	}
-	if m.isClosing() {
-		return nil, ErrClosing
-	}
-	s, err := m.newSession(ctx, row)
+	s, err, _ := m.loading.Do(row.ID, func() (any, error) {
+		if s := m.known(row.ID); s != nil {
+			return s, nil
+		}
+		s, err := m.newSession(context.WithoutCancel(ctx), row) // others may wait for it too
+		if err != nil {
+			return nil, err
+		}
+		if !m.hold(s) {
+			return nil, errors.Join(ErrClosing, s.dir.Close(), s.packages.Close())
+		}
+		return s, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	m.sessions[row.ID] = s
-	return s, nil
+	return s.(*Session), nil
+}
+
+func (m *Manager) known(id string) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessions[id]
 }
 
 // Filter selects sessions.
@@ -470,72 +485,4 @@ func (m *Manager) forget(ctx context.Context, n int64) error {
 	}
 	m.removeUnused(ctx, digests)
 	return nil
-}
-
-// Stats is the server in figures.
-func (m *Manager) Stats(ctx context.Context) api.Stats {
-	st := api.Stats{
-		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
-		Environments: []api.EnvironmentInfo{},
-	}
-	for _, e := range m.cfg.Environments {
-		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version, Engine: e.Engine})
-	}
-	st.Sessions = map[api.SessionState]int64{}
-	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {
-		st.Sessions = counts
-		st.Kernels = counts[api.StateIdle] + counts[api.StateBusy]
-	}
-	st.EventsWritten = m.events.Load()
-	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
-		st.Sessions[state] += 0
-	}
-	if m.cfg.Pool != nil {
-		st.Pool = m.cfg.Pool(ctx)
-	}
-	machine, err := kernel.ReadMachine(ctx, m.cfg.SessionsDir)
-	if err != nil {
-		m.cfg.Log.Debug("stats", "error", err)
-	}
-	st.Machine = api.Machine{
-		CPUs: machine.CPUs, Load1: machine.Load1,
-		MemoryBytes: machine.MemoryBytes, MemoryAvailableBytes: machine.MemoryAvailable,
-		DiskBytes: machine.DiskBytes, DiskAvailableBytes: machine.DiskAvailable,
-	}
-	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
-	for _, info := range m.infos(ctx) {
-		if info.State == api.StateIdle || info.State == api.StateBusy {
-			st.MemoryBytes += info.Usage.MemoryBytes
-			st.CPUSeconds += info.Usage.CPUSeconds
-			if info.Isolation.Tier == m.cfg.Tier {
-				st.Isolation = info.Isolation
-			}
-		}
-	}
-	return st
-}
-
-// EndedExecutions is how many executions have ended since the start, those of deleted sessions included.
-func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
-
-// usageQuestions is how many kernels are asked for their usage at once.
-const usageQuestions = 16
-
-// infos are all sessions that this server has used.
-func (m *Manager) infos(ctx context.Context) []api.Session {
-	m.mu.Lock()
-	all := slices.Collect(maps.Values(m.sessions))
-	m.mu.Unlock()
-	infos := make([]api.Session, len(all))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(usageQuestions, len(all)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				infos[i] = all[i].Info(ctx)
-			}
-		})
-	}
-	wg.Wait()
-	return infos
 }

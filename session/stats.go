@@ -1,0 +1,80 @@
+package session
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"talaria/api"
+	"talaria/kernel"
+)
+
+// Stats is the server in figures.
+func (m *Manager) Stats(ctx context.Context) api.Stats {
+	st := api.Stats{
+		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
+		Environments: []api.EnvironmentInfo{},
+	}
+	for _, e := range m.cfg.Environments {
+		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version, Engine: e.Engine})
+	}
+	st.Sessions = map[api.SessionState]int64{}
+	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {
+		st.Sessions = counts
+		st.Kernels = counts[api.StateIdle] + counts[api.StateBusy]
+	}
+	st.EventsWritten = m.events.Load()
+	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
+		st.Sessions[state] += 0
+	}
+	if m.cfg.Pool != nil {
+		st.Pool = m.cfg.Pool(ctx)
+	}
+	machine, err := kernel.ReadMachine(ctx, m.cfg.SessionsDir)
+	if err != nil {
+		m.cfg.Log.Debug("stats", "error", err)
+	}
+	st.Machine = api.Machine{
+		CPUs: machine.CPUs, Load1: machine.Load1,
+		MemoryBytes: machine.MemoryBytes, MemoryAvailableBytes: machine.MemoryAvailable,
+		DiskBytes: machine.DiskBytes, DiskAvailableBytes: machine.DiskAvailable,
+	}
+	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
+	for _, info := range m.infos(ctx) {
+		if info.State == api.StateIdle || info.State == api.StateBusy {
+			st.MemoryBytes += info.Usage.MemoryBytes
+			st.CPUSeconds += info.Usage.CPUSeconds
+			if info.Isolation.Tier == m.cfg.Tier {
+				st.Isolation = info.Isolation
+			}
+		}
+	}
+	return st
+}
+
+// EndedExecutions is how many executions have ended since the start, those of deleted sessions included.
+func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
+
+// usageQuestions is how many kernels are asked for their usage at once.
+const usageQuestions = 16
+
+// infos are all sessions that this server has used.
+func (m *Manager) infos(ctx context.Context) []api.Session {
+	m.mu.Lock()
+	all := slices.Collect(maps.Values(m.sessions))
+	m.mu.Unlock()
+	infos := make([]api.Session, len(all))
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(usageQuestions, len(all)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				infos[i] = all[i].Info(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return infos
+}
