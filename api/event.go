@@ -185,7 +185,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*e = Event{Seq: head.Seq, Time: head.Time, ExecutionID: head.ExecutionID}
-	decode, ok := eventBodies[head.Type]
+	decode, ok := decoders[head.Type]
 	if !ok {
 		e.Body = RawEvent{Type: head.Type, JSON: bytes.Clone(data)}
 		return nil
@@ -209,31 +209,58 @@ func (e Event) Decoded() (Event, error) {
 	return out, err
 }
 
-var eventBodies = map[string]func([]byte) (EventBody, error){
-	"session_state":       decodeBody[SessionStateEvent],
-	"execution_queued":    decodeBody[ExecutionQueued],
-	"execution_started":   decodeBody[ExecutionStarted],
-	"execution_finished":  decodeBody[ExecutionFinished],
-	"stream":              decodeBody[Stream],
-	"display_data":        decodeBody[DisplayData],
-	"update_display_data": decodeBody[UpdateDisplayData],
-	"execute_result":      decodeBody[ExecuteResult],
-	"error":               decodeBody[ErrorEvent],
-	"clear_output":        decodeBody[ClearOutput],
-	"input_request":       decodeBody[InputRequested],
-	"input_closed":        decodeBody[InputClosed],
-	"artifact":            decodeBody[ArtifactEvent],
-	"kernel_died":         decodeBody[KernelDied],
-	"kernel_reset":        decodeBody[KernelReset],
-	"package_installed":   decodeBody[PackageInstalled],
-	"document_changed":    decodeBody[DocumentChanged],
+// eventKinds are all types of events. What decodes, describes or checks events is made from this list.
+var eventKinds = []eventKind{
+	kindOf[SessionStateEvent](),
+	kindOf[ExecutionQueued](),
+	kindOf[ExecutionStarted](),
+	kindOf[ExecutionFinished](),
+	kindOf[Stream](),
+	kindOf[DisplayData](),
+	kindOf[UpdateDisplayData](),
+	kindOf[ExecuteResult](),
+	kindOf[ErrorEvent](),
+	kindOf[ClearOutput](),
+	kindOf[InputRequested](),
+	kindOf[InputClosed](),
+	kindOf[ArtifactEvent](),
+	kindOf[KernelDied](),
+	kindOf[KernelReset](),
+	kindOf[PackageInstalled](),
+	kindOf[DocumentChanged](),
 }
 
-func decodeBody[T EventBody](data []byte) (EventBody, error) {
-	var body T
-	err := json.Unmarshal(data, &body)
-	return body, err
+// eventKind is one type of events.
+type eventKind struct {
+	zero   EventBody
+	decode func([]byte) (EventBody, error)
 }
+
+func kindOf[T EventBody]() eventKind {
+	var zero T
+	return eventKind{zero: zero, decode: func(data []byte) (EventBody, error) {
+		var body T
+		err := json.Unmarshal(data, &body)
+		return body, err
+	}}
+}
+
+// EventBodies are the bodies of all types of events, without values.
+func EventBodies() []EventBody {
+	bodies := make([]EventBody, len(eventKinds))
+	for i, kind := range eventKinds {
+		bodies[i] = kind.zero
+	}
+	return bodies
+}
+
+var decoders = func() map[string]func([]byte) (EventBody, error) {
+	all := map[string]func([]byte) (EventBody, error){}
+	for _, kind := range eventKinds {
+		all[kind.zero.EventType()] = kind.decode
+	}
+	return all
+}()
 
 // Text is s as a JSON string, for a [MIMEBundle].
 func Text(s string) Raw {

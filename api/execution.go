@@ -15,6 +15,11 @@ const (
 	StatusDied        ExecutionStatus = "died"
 )
 
+// ExecutionStatuses are all statuses of an execution.
+var ExecutionStatuses = []ExecutionStatus{
+	StatusQueued, StatusRunning, StatusOK, StatusError, StatusTimeout, StatusInterrupted, StatusCancelled, StatusDied,
+}
+
 // Final reports whether an execution of this status will not change any more.
 func (s ExecutionStatus) Final() bool { return s != StatusQueued && s != StatusRunning }
 

@@ -61,10 +61,21 @@ var events = map[string]api.EventBody{
 	"kernel_died":          api.KernelDied{Reason: "memory_limit", Generation: 2, Signal: "SIGKILL", Limit: &api.Limit{Name: "memory_bytes", Value: 10, Used: 11}},
 	"kernel_died_exit":     api.KernelDied{Reason: "exit:7", Generation: 1, ExitCode: ptr(int64(7))},
 	"kernel_reset":         api.KernelReset{Reason: "reset", Generation: 2},
+	"package_installed":    api.PackageInstalled{Requirements: []string{"a>=1"}, OK: true},
+	"document_changed":     api.DocumentChanged{Revision: 3},
 	"execution_started_si": api.ExecutionStarted{Code: "1", ExecutionCount: nil},
 }
 
 func TestEveryEventHasItsGoldenFormAndReadsBackAsItself(t *testing.T) {
+	shown := map[string]bool{}
+	for _, body := range events {
+		shown[body.EventType()] = true
+	}
+	for _, body := range api.EventBodies() {
+		if !shown[body.EventType()] {
+			t.Errorf("no event of type %s is checked", body.EventType())
+		}
+	}
 	for name, body := range events {
 		event := api.Event{Seq: 7, Time: noon, ExecutionID: "cell-1", Body: body}
 		line, err := api.Marshal(event)
@@ -252,5 +263,28 @@ func TestOutputsFold(t *testing.T) {
 	f.Add(api.ClearOutput{})
 	if got := f.List(); len(got) != 0 {
 		t.Errorf("after clear_output: %v", got)
+	}
+}
+
+// The page's types are written by hand, from these.
+func TestThePagesTypesKnowEveryEventStateAndStatus(t *testing.T) {
+	source, err := os.ReadFile("../web/src/proto/types.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, body := range api.EventBodies() {
+		words = append(words, body.EventType())
+	}
+	for _, state := range api.SessionStates {
+		words = append(words, string(state))
+	}
+	for _, status := range api.ExecutionStatuses {
+		words = append(words, string(status))
+	}
+	for _, word := range words {
+		if !strings.Contains(string(source), `"`+word+`"`) {
+			t.Errorf("types.ts lacks %q", word)
+		}
 	}
 }

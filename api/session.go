@@ -12,6 +12,9 @@ const (
 	StateDead       SessionState = "dead"
 )
 
+// SessionStates are all states of a session.
+var SessionStates = []SessionState{StateStarting, StateIdle, StateBusy, StateHibernated, StateDead}
+
 // NetworkMode says what a kernel may reach.
 type NetworkMode string
 

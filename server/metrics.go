@@ -111,9 +111,7 @@ func (s *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	one := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}
-	for _, state := range []api.SessionState{
-		api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead,
-	} {
+	for _, state := range api.SessionStates {
 		one(sessionsDesc, prometheus.GaugeValue, float64(stats.Sessions[state]), string(state))
 	}
 	one(kernelsDesc, prometheus.GaugeValue, float64(stats.Kernels))

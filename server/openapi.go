@@ -87,7 +87,7 @@ type loginForm struct {
 // queryParams are the query values, and Last-Event-ID, that routes name.
 var queryParams = map[string]huma.Param{
 	"state": {Description: "only sessions in this state", Schema: &huma.Schema{
-		Type: huma.TypeString, Enum: []any{"starting", "idle", "busy", "hibernated", "dead"}}},
+		Type: huma.TypeString, Enum: enum(api.SessionStates)}},
 	"metadata.KEY": {Description: "only sessions whose metadata has this value under KEY",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"limit": {Description: "items in a page; default 50", Schema: &huma.Schema{
@@ -104,6 +104,14 @@ var queryParams = map[string]huma.Param{
 	"path":  {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
+}
+
+// enum are the values that a field may have.
+func enum[T any](values []T) (list []any) {
+	for _, v := range values {
+		list = append(list, v)
+	}
+	return list
 }
 
 func ptr[T any](v T) *T { return &v }
@@ -231,17 +239,11 @@ func eventSchema(r huma.Registry) *huma.Schema {
 	if _, made := r.Map()[name]; !made {
 		union := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: "type"}}
 		r.Map()[name] = union
-		for _, body := range eventBodies {
+		for _, body := range api.EventBodies() {
 			union.OneOf = append(union.OneOf, eventOf(r, body))
 		}
 	}
 	return &huma.Schema{Ref: "#/components/schemas/" + name}
-}
-
-var eventBodies = []api.EventBody{
-	api.SessionStateEvent{}, api.ExecutionQueued{}, api.ExecutionStarted{}, api.ExecutionFinished{}, api.Stream{},
-	api.DisplayData{}, api.UpdateDisplayData{}, api.ExecuteResult{}, api.ErrorEvent{}, api.ClearOutput{},
-	api.InputRequested{}, api.InputClosed{}, api.ArtifactEvent{}, api.KernelDied{}, api.KernelReset{},
 }
 
 // eventOf is the head of an event and the fields of its body.

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"talaria/api"
@@ -56,7 +57,7 @@ func (s *Server) listSessions(c *call) error {
 	if err != nil {
 		return err
 	}
-	if filter.State = api.SessionState(state); given && !validState(filter.State) {
+	if filter.State = api.SessionState(state); given && !slices.Contains(api.SessionStates, filter.State) {
 		return badQuery("state", "not a state of a session")
 	}
 	for key, values := range c.query {
@@ -77,14 +78,6 @@ func (s *Server) listSessions(c *call) error {
 		return err
 	}
 	return c.answer(http.StatusOK, list)
-}
-
-func validState(state api.SessionState) bool {
-	switch state {
-	case api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead:
-		return true
-	}
-	return false
 }
 
 // withSession is a handler of a session that is there.

@@ -26,7 +26,7 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 		st.Kernels = counts[api.StateIdle] + counts[api.StateBusy]
 	}
 	st.EventsWritten = m.events.Load()
-	for _, state := range []api.SessionState{api.StateStarting, api.StateIdle, api.StateBusy, api.StateHibernated, api.StateDead} {
+	for _, state := range api.SessionStates {
 		st.Sessions[state] += 0
 	}
 	if m.cfg.Pool != nil {

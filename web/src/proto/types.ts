@@ -97,6 +97,7 @@ export type Event = Head & (
   | { type: "artifact"; path: string; change: string; size?: number; media_type?: string; url?: string }
   | { type: "kernel_died"; reason: string; generation: number; exit_code?: number; signal?: string; limit?: Limit }
   | { type: "kernel_reset"; reason: string; generation: number }
+  | { type: "package_installed"; requirements: string[]; ok: boolean }
   | { type: "document_changed"; revision: number }
 );
 
