@@ -41,8 +41,8 @@ type Sandbox interface {
 	Seal(ctx context.Context, spec Spec) error
 	// Layers names each layer of isolation that is in force, in words for people. It is empty before Seal.
 	Layers() []string
-	// Start runs a command inside. It may be called often: first for the interpreter, then for shells.
-	Start(ctx context.Context, cmd Program) (Process, error)
+	// Start runs a program inside. It may be called often: first for the interpreter, then for shells.
+	Start(ctx context.Context, p Program) (Process, error)
 	// Usage is what all processes inside take together, read from the operating system.
 	Usage(ctx context.Context) (Usage, error)
 	// Close kills everything inside and returns when no process is left and nothing of the sandbox remains on

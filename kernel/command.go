@@ -140,7 +140,7 @@ const (
 
 // Spec implements [Command].
 func (Execution) Spec() CommandSpec {
-	return CommandSpec{Name: "execute", Since: 1, Repeated: ErrRepeated, Inline: true}
+	return CommandSpec{Name: "execute", Since: 1, Repeated: ErrRepeated, Inline: true, Waits: true}
 }
 
 // Spec implements [Command].

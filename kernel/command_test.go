@@ -59,6 +59,9 @@ func TestCommandsAreEncodedAsOtherVersionsEncodeThem(t *testing.T) {
 	if names := kernel.CommandNames(); len(names) != len(messages) {
 		t.Errorf("%d commands are checked, and there are %v", len(messages), names)
 	}
+	if !(kernel.Execution{}).Spec().Waits {
+		t.Error("a cell does not wait for a host that is stopped for a while, and its kernel would be ended")
+	}
 	if _, err := kernel.DecodeCommand("none", nil); !errors.Is(err, kernel.ErrUnknownCommand) {
 		t.Errorf("a command that nobody knows: %v", err)
 	}

@@ -158,7 +158,9 @@ type LimitHit struct {
 	Used  int64
 }
 
-// Execution is one cell to run.
+// Execution is the command that gives the kernel a cell; the record Started follows before anything that the cell does. It
+// is ErrNoKernel, ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not
+// wait for the kernel. While a host does not respond the cell waits: to give the kernel up would lose its variables.
 type Execution struct {
 	ID         string
 	Code       string
