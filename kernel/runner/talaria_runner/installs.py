@@ -15,7 +15,7 @@ from talaria_runner.outbox import Outbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from talaria_runner.piparguments import Change
 
@@ -45,7 +45,17 @@ class Installation:
         self.kick = kick
         self.loaded = layer.loaded()
 
-    def take(self) -> str:
+    def output(self, wait: Callable[[], object]) -> Iterator[str]:
+        """What its installer prints, as it comes, until there is an answer. wait returns after a kick."""
+        answered = False
+        while not answered:
+            wait()
+            answered = self.result is not None  # asked before the texts are taken, all of which came before the answer
+            text = self._take()
+            if text:
+                yield text
+
+    def _take(self) -> str:
         parts = []
         while self.texts:
             part = self.texts.popleft()
@@ -76,11 +86,8 @@ class Installs:
         execution = self._interrupts.execution
         installation = self.ask(change, execution if execution is owner() else None, lambda: _release(woken))
         try:
-            while installation.result is None:
-                _wait(woken)
-                text = installation.take()
-                if text:
-                    show(text)
+            for text in installation.output(lambda: _wait(woken)):
+                show(text)
         finally:
             self.end(installation)
         for line in self.settle(installation):

@@ -142,11 +142,8 @@ class Programs:
             self._installs.end(installation)
 
     def _relay(self, installation: Installation, answer: _Answer) -> None:
-        while installation.result is None:
-            answer.wait()
-            text = installation.take()
-            if text:
-                answer.say(text=text)
+        for text in installation.output(answer.wait):
+            answer.say(text=text)
         for line in self._installs.settle(installation):
             answer.say(text=line + "\n")
         answer.say(error=installation.result[0])

@@ -25,6 +25,35 @@ class Installing(PackagesCase):
         asked = {**_ALL, "requirements": ["newcomer", "other>=1,<2"], "upgrade": True, "quiet": True}
         self.assertEqual(frame, {"type": "install", "id": "e2", **asked})
 
+    def test_shows_what_comes_with_the_answer_while_earlier_output_is_shown(self) -> None:
+        def installer(frame: dict) -> None:
+            if frame["type"] == "install":
+                self.runner.send(type="install_output", request_id=frame["request_id"], text="first\n")
+                while self.runner.next_frame()["type"] != "display":
+                    pass
+                self.runner.send(type="install_output", request_id=frame["request_id"], text="last\n")
+                self.runner.send(type="installed", request_id=frame["request_id"], error="", packages=[])
+
+        self.runner.installer = installer
+        code = """
+import sys, time
+from IPython.display import display
+class Slow:
+    def write(self, text):
+        out.write(text)
+        if text == "first\\n":
+            display("being shown")
+            time.sleep(0.3)
+    def flush(self):
+        pass
+out, sys.stdout = sys.stdout, Slow()
+try:
+    %pip install newcomer
+finally:
+    sys.stdout = out
+"""
+        self.assertEqual(self.cell(code).stdout, "last\n")  # the first was read above
+
     def test_without_a_percent_sign_and_with_variables(self) -> None:
         self.cell("pip install newcomer")
         self.cell("name = 'x'\n%pip install {name}==1 # a comment\n%uv pip install --system y")
