@@ -186,6 +186,52 @@ func TestABuildScriptFindsNothing(t *testing.T) {
 	})
 }
 
+// A build script that keeps files alive where no path and no descriptor table names them: in flight over a socket, and mapped.
+func TestABuildScriptCannotHideFromTheDiskLimit(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		ix := indextest.Standard(t)
+		for name, keep := range map[string]string{
+			"in-flight": "socket.send_fds(a, [b'x'], [fd])",
+			"mapped":    "libc.mmap(None, 4096, 1, 1, fd, 0)",
+		} {
+			ix.Add("hoard-"+name, indextest.Built("hoard-"+name, "1.0", "hoard", "x = 1\n", fmt.Sprintf(`
+import ctypes, os, socket
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+a, b = socket.socketpair()
+held = 0
+try:
+    for i in range(12):
+        fd = os.open("hoard", os.O_CREAT | os.O_RDWR)
+        os.unlink("hoard")
+        for _ in range(40):
+            os.write(fd, os.urandom(1 << 20))
+            held += 1
+        %s
+        os.close(fd)
+finally:
+    print("held", held, "MiB", flush=True)
+raise SystemExit(1)
+`, keep)))
+		}
+		s := indexed(t, who, ix, "")
+		c := s.Client()
+		for _, name := range []string{"in-flight", "mapped"} {
+			id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(100 << 20))}})
+			e, err := c.InstallPackages(within(t), id, api.PackagesRequest{Requirements: []string{"hoard-" + name}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s: %s\n%s", name, e.Status, e.Text)
+			if e.Status != api.StatusError || strings.Contains(e.Text, "held 480 MiB") {
+				t.Errorf("%s: %s, %s", name, e.Status, e.Text)
+			}
+			runOK(t, c, id, "1 + 1")
+		}
+	})
+}
+
 func TestAnOperatorBoundsPackages(t *testing.T) {
 	ix := indextest.Standard(t)
 	ix.User, ix.Password = "talaria", "index-password-of-the-operator"
