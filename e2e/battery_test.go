@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"talaria/e2e/battery"
+	"talaria/battery"
 )
 
 // batteryTime bounds one run of the battery.

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/machine"
 )
 
 // Stats is the server in figures.
@@ -32,14 +32,14 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	if m.cfg.Pool != nil {
 		st.Pool = m.cfg.Pool(ctx)
 	}
-	machine, err := kernel.ReadMachine(ctx, m.cfg.SessionsDir)
+	figures, err := machine.Read(ctx, m.cfg.SessionsDir)
 	if err != nil {
 		m.cfg.Log.Debug("stats", "error", err)
 	}
 	st.Machine = api.Machine{
-		CPUs: machine.CPUs, Load1: machine.Load1,
-		MemoryBytes: machine.MemoryBytes, MemoryAvailableBytes: machine.MemoryAvailable,
-		DiskBytes: machine.DiskBytes, DiskAvailableBytes: machine.DiskAvailable,
+		CPUs: figures.CPUs, Load1: figures.Load1,
+		MemoryBytes: figures.MemoryBytes, MemoryAvailableBytes: figures.MemoryAvailable,
+		DiskBytes: figures.DiskBytes, DiskAvailableBytes: figures.DiskAvailable,
 	}
 	st.Executions, _ = m.cfg.Store.CountExecutions(ctx)
 	for _, info := range m.infos(ctx) {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"talaria/battery"
 	"talaria/client"
-	"talaria/e2e/battery"
 )
 
 const (

@@ -1,4 +1,5 @@
-package kernel
+// Package machine reads what the machine as a whole has and has left.
+package machine
 
 import (
 	"context"
@@ -11,19 +12,19 @@ import (
 	"github.com/shirou/gopsutil/v3/mem"
 )
 
-// Machine is what the machine has for everybody, and what of that is left. Sizes are in bytes.
-type Machine struct {
+// Figures are the machine's totals and what is left of them. Sizes are in bytes.
+type Figures struct {
 	CPUs            int
 	Load1           float64 // processes that ran or wanted to, over the last minute
 	MemoryBytes     int64
 	MemoryAvailable int64
-	DiskBytes       int64 // of the file system of the directory asked for
+	DiskBytes       int64 // of the file system that holds dir
 	DiskAvailable   int64
 }
 
-// ReadMachine reads what the operating system says at this moment. What it does not say is 0, and told in the error.
-func ReadMachine(ctx context.Context, dir string) (Machine, error) {
-	m := Machine{CPUs: runtime.NumCPU()}
+// Read asks the operating system for the current figures. A figure that it does not give is 0, and the error says why.
+func Read(ctx context.Context, dir string) (Figures, error) {
+	m := Figures{CPUs: runtime.NumCPU()}
 	memory, memoryErr := mem.VirtualMemoryWithContext(ctx)
 	if memoryErr == nil {
 		m.MemoryBytes, m.MemoryAvailable = int64(memory.Total), int64(memory.Available)
