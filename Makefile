@@ -34,9 +34,13 @@ build: ## Build bin/talaria
 
 .PHONY: test
 test: setup test-setup build lint ## Install what the tests need, and run all of them
-	cd kernel/runner && for engine in stdlib ipython; do RUNNER_ENGINE=$$engine $(PYTHON) -m unittest discover -s tests -t . || exit; done
+	@$(MAKE) -s -j 2 -O test-runner-stdlib test-runner-ipython
 	$(GO) test -p 1 -timeout 40m ./...
 	@$(MAKE) -s test-web
+
+.PHONY: test-runner-stdlib test-runner-ipython
+test-runner-stdlib test-runner-ipython: test-runner-%:
+	cd kernel/runner && RUNNER_ENGINE=$* $(PYTHON) -m unittest discover -s tests -t .
 
 # The page: Go embeds web/dist, which is committed, so only who changes the page needs Node.
 NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
