@@ -140,6 +140,27 @@ type Limits struct {
 	TmpBytes    int64 // /tmp, /dev/shm and the home directory, each
 }
 
+// The reasons for the end of a kernel that reached a limit of its own. LimitMemory is also the Limit of an [Exit].
+const (
+	LimitMemory = "memory_limit"
+	LimitDisk   = "disk_limit"
+	LimitCPU    = "cpu_limit"
+)
+
+const (
+	minInodes     = 4096
+	bytesPerInode = 4096
+)
+
+// Inodes is the most files, folders and links that the workspace may have: one for each 4 KiB of DiskBytes, at least
+// 4096; 0 is no limit.
+func (l Limits) Inodes() int64 {
+	if l.DiskBytes <= 0 {
+		return 0
+	}
+	return max(minInodes, l.DiskBytes/bytesPerInode)
+}
+
 // Usage is what a sandbox takes now.
 type Usage struct {
 	MemoryBytes     int64
@@ -247,4 +268,16 @@ type Finding struct {
 	OK     bool
 	Detail string
 	Remedy string
+}
+
+// Network is what a session may reach, in the words of package network. The zero value is nothing.
+type Network struct {
+	Mode           string   // "" and "none", "allow" or "full"
+	Allow          []string // entries as [network.ParseRule] reads them
+	MaxConnections int      // open at a time; 0: network.DefaultMaxConnections
+	MaxBytes       int64    // in both directions, over the life of the kernel; 0: any number
+	NameServer     string   // HOST:PORT that names are looked up at; "": as this machine does
+	// Hosts are names that stand for a socket of the host's machine, "unix:" and its absolute path. They are reached by
+	// exactly these names, at every port, unless nothing is. They are ours to set, and never a client's.
+	Hosts map[string]string `json:",omitempty"`
 }

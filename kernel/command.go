@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Command is something that a living kernel can be asked to do. Commands are plain data: a command and its reply can be
@@ -58,6 +59,19 @@ func Ask[R any](ctx context.Context, d Doer, key Key, c Asking[R]) (R, error) {
 func Tell(ctx context.Context, d Doer, key Key, c Command) error {
 	_, err := d.Do(ctx, key, c)
 	return err
+}
+
+// Execution is the command that gives the kernel a cell; the record Started follows before anything that the cell does. It
+// is ErrNoKernel, ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not
+// wait for the kernel. While a host does not respond the cell waits: to give the kernel up would lose its variables.
+type Execution struct {
+	ID         string
+	Code       string
+	Count      int64 // the execution count; 0 for a silent one
+	Silent     bool
+	AllowStdin bool
+	Timeout    time.Duration // 0: none
+	CPUTime    time.Duration // that it may take, whole seconds; 0: any
 }
 
 // Commands without a reply.
@@ -131,6 +145,17 @@ type (
 		Data []byte `json:"data,omitempty"`
 	}
 )
+
+// TerminalSize is in characters.
+type TerminalSize struct{ Rows, Cols uint16 }
+
+// TerminalOutput is a piece of what a terminal has shown.
+type TerminalOutput struct {
+	Offset int64 // of the first byte of Data, counted from the terminal's beginning
+	Data   []byte
+	Ended  bool // nothing comes after Data
+	Code   int  // of the shell, where Ended: its exit status, or 128 and the signal
+}
 
 // Versions of the host protocol, in which commands came.
 const (

@@ -38,7 +38,7 @@ func ValidEngine(name string) bool {
 // library's, and the finding says why where there is an IPython. ctx bounds the try of an import.
 func chooseEngine(ctx context.Context, env Environment, wanted string) (string, Finding, error) {
 	finding := Finding{Name: "engine of " + env.Name, OK: true}
-	version := env.version("IPython")
+	version := versionOf(env, "IPython")
 	err := errors.New("it is not installed")
 	switch {
 	case wanted == EngineStdlib:

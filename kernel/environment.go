@@ -142,8 +142,8 @@ func score(env Environment) int {
 	return count
 }
 
-// version is the version of a module that the environment has, or "".
-func (e Environment) version(module string) string {
+// versionOf is the version of a module that the environment has, or "".
+func versionOf(e Environment, module string) string {
 	for _, m := range e.Modules {
 		if name, version, _ := strings.Cut(m, " "); name == module {
 			return version

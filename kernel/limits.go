@@ -7,58 +7,6 @@ import (
 	"time"
 )
 
-// The reasons of kernels that a limit of their own ended; LimitMemory is also the Limit of an [Exit].
-const (
-	LimitMemory = "memory_limit"
-	LimitDisk   = "disk_limit"
-	LimitCPU    = "cpu_limit"
-)
-
-const (
-	minInodes     = 4096
-	bytesPerInode = 4096
-)
-
-// Inodes is the most files, folders and links that the workspace may have: one for each 4 KiB of DiskBytes, at least
-// 4096; 0 is no limit.
-func (l Limits) Inodes() int64 {
-	if l.DiskBytes <= 0 {
-		return 0
-	}
-	return max(minInodes, l.DiskBytes/bytesPerInode)
-}
-
-// String names the limit, its value, and what was used.
-func (h LimitHit) String() string {
-	name := "limits." + h.Name
-	switch h.Name {
-	case "disk_inodes":
-		name = "the limit of files, one for each 4 KiB of limits.disk_bytes,"
-	case "disk_depth":
-		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so that limits.disk_bytes "+
-			"cannot be held; remove them", h.Value)
-	case "tmp_bytes":
-		name = "the limit of each of /tmp, /dev/shm and the home directory, a quarter of limits.memory_bytes,"
-	}
-	if strings.HasSuffix(h.Name, "_bytes") {
-		return fmt.Sprintf("%s is %s and %s were used", name, readable(h.Value), readable(h.Used))
-	}
-	return fmt.Sprintf("%s is %d and %d were used", name, h.Value, h.Used)
-}
-
-// readable is a number of bytes in the unit that people think in.
-func readable(bytes int64) string {
-	switch {
-	case bytes >= 1<<30 && bytes%(1<<30) == 0:
-		return fmt.Sprintf("%d GiB", bytes>>30)
-	case bytes >= 1<<20:
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<20)), ".0") + " MiB"
-	case bytes >= 1<<10:
-		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<10)), ".0") + " KiB"
-	}
-	return fmt.Sprintf("%d bytes", bytes)
-}
-
 const kept = "the variables are kept"
 
 // explainTime bounds what it takes to find out which limit is behind an exception.
@@ -77,17 +25,17 @@ func (k *interpreter) explain(f *errorFrame) *LimitHit {
 	e := &f.info
 	switch {
 	case run.limit != nil && e.Ename == "KeyboardInterrupt":
-		e.replace(run.limit.ename(), fmt.Sprintf("%v: %s; %s", run.limit, run.advice, kept))
+		renameError(e, interruptName(run.limit.Name), fmt.Sprintf("%v: %s; %s", run.limit, run.advice, kept))
 		return run.limit
 	case run.limit != nil:
-		e.add(fmt.Sprintf("%v; %s", run.limit, kept))
+		addNote(e, fmt.Sprintf("%v; %s", run.limit, kept))
 		return run.limit
 	case e.Ename == "KeyboardInterrupt" && run.timedOut && run.clock.stoodStill():
-		e.add(fmt.Sprintf("the cell waited for answers for more than %d h, which is the longest that its time-out stands still; %s",
+		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, which is the longest that its time-out stands still; %s",
 			int(MaxStandstill.Hours()), kept))
 		return nil
 	case e.Ename == "KeyboardInterrupt" && run.timedOut:
-		e.add(fmt.Sprintf("the cell ran past its time-out of %g s; %s", run.Timeout.Seconds(), kept))
+		addNote(e, fmt.Sprintf("the cell ran past its time-out of %g s; %s", run.Timeout.Seconds(), kept))
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
@@ -96,7 +44,7 @@ func (k *interpreter) explain(f *errorFrame) *LimitHit {
 	if hit == nil {
 		return nil
 	}
-	e.add(fmt.Sprintf("%v; %s; %s", hit, kept, advice))
+	addNote(e, fmt.Sprintf("%v; %s; %s", hit, kept, advice))
 	return hit
 }
 
@@ -155,9 +103,9 @@ func (k *interpreter) fullDisk(limits Limits) *LimitHit {
 	return k.watch.full
 }
 
-// ename is the name of the exception that a cell gets which is interrupted for the limit.
-func (h LimitHit) ename() string {
-	switch h.Name {
+// interruptName is the name of the exception that a cell gets when it is interrupted for the limit.
+func interruptName(limit string) string {
+	switch limit {
 	case "memory_bytes":
 		return "MemoryError"
 	case "execution_cpu_s":
@@ -166,8 +114,8 @@ func (h LimitHit) ename() string {
 	return "DiskLimit"
 }
 
-// add adds to what an exception says.
-func (e *ErrorInfo) add(note string) {
+// addNote adds to what an exception says.
+func addNote(e *ErrorInfo, note string) {
 	if e.Evalue != "" {
 		e.Evalue += ": "
 	}
@@ -175,8 +123,8 @@ func (e *ErrorInfo) add(note string) {
 	e.Traceback = append(e.Traceback, note)
 }
 
-// replace gives an exception another name and text; the traceback keeps where it happened.
-func (e *ErrorInfo) replace(ename, evalue string) {
+// renameError gives an exception another name and text; the traceback keeps where it happened.
+func renameError(e *ErrorInfo, ename, evalue string) {
 	if n := len(e.Traceback); n > 0 && strings.HasPrefix(e.Traceback[n-1], e.Ename) {
 		e.Traceback = e.Traceback[:n-1]
 	}

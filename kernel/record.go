@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -158,15 +160,33 @@ type LimitHit struct {
 	Used  int64
 }
 
-// Execution is the command that gives the kernel a cell; the record Started follows before anything that the cell does. It
-// is ErrNoKernel, ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not
-// wait for the kernel. While a host does not respond the cell waits: to give the kernel up would lose its variables.
-type Execution struct {
-	ID         string
-	Code       string
-	Count      int64 // the execution count; 0 for a silent one
-	Silent     bool
-	AllowStdin bool
-	Timeout    time.Duration // 0: none
-	CPUTime    time.Duration // that it may take, whole seconds; 0: any
+// String names the limit, its value, and what was used.
+func (h LimitHit) String() string {
+	name := "limits." + h.Name
+	switch h.Name {
+	case "disk_inodes":
+		name = "the limit of files, one for each 4 KiB of limits.disk_bytes,"
+	case "disk_depth":
+		return fmt.Sprintf("folders of the workspace are more than %d deep or may not be read, so that limits.disk_bytes "+
+			"cannot be held; remove them", h.Value)
+	case "tmp_bytes":
+		name = "the limit of each of /tmp, /dev/shm and the home directory, a quarter of limits.memory_bytes,"
+	}
+	if strings.HasSuffix(h.Name, "_bytes") {
+		return fmt.Sprintf("%s is %s and %s were used", name, readable(h.Value), readable(h.Used))
+	}
+	return fmt.Sprintf("%s is %d and %d were used", name, h.Value, h.Used)
+}
+
+// readable is a number of bytes in the unit that people think in.
+func readable(bytes int64) string {
+	switch {
+	case bytes >= 1<<30 && bytes%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", bytes>>30)
+	case bytes >= 1<<20:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<20)), ".0") + " MiB"
+	case bytes >= 1<<10:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(bytes)/(1<<10)), ".0") + " KiB"
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }

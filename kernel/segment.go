@@ -91,8 +91,8 @@ func recordFollows(b []byte, after uint64) bool {
 
 var sessionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$`)
 
-// folder is the name of the key's folder in a spool. A key whose session is no plain word has none.
-func (k Key) folder() (string, error) {
+// folderOf is the name of a key's folder in a spool. A key whose session is not a plain word has none.
+func folderOf(k Key) (string, error) {
 	if !sessionPattern.MatchString(k.Session) || k.Generation < 0 {
 		return "", fmt.Errorf("the session id %q, generation %d, cannot name a folder", k.Session, k.Generation)
 	}
@@ -104,7 +104,7 @@ func spoolFolder(dir string, key Key) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
-	folder, err := key.folder()
+	folder, err := folderOf(key)
 	if err != nil {
 		return "", fmt.Errorf("spool: %w", err)
 	}
@@ -116,6 +116,6 @@ func keyOfFolder(name string) (key Key, ok bool) {
 	session, digits, _ := strings.Cut(name, ".")
 	generation, err := strconv.ParseInt(digits, 10, 64)
 	key = Key{Session: session, Generation: generation}
-	folder, folderErr := key.folder()
+	folder, folderErr := folderOf(key)
 	return key, err == nil && folderErr == nil && folder == name
 }

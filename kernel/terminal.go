@@ -26,17 +26,6 @@ const (
 	maxRows = 1000
 )
 
-// TerminalSize is in characters.
-type TerminalSize struct{ Rows, Cols uint16 }
-
-// TerminalOutput is a piece of what a terminal has shown.
-type TerminalOutput struct {
-	Offset int64 // of the first byte of Data, counted from the terminal's beginning
-	Data   []byte
-	Ended  bool // nothing comes after Data
-	Code   int  // of the shell, where Ended: its exit status, or 128 and the signal
-}
-
 // terminal is a shell in the sandbox, on a terminal whose other end the host holds.
 type terminal struct {
 	id      string

@@ -27,13 +27,9 @@ const (
 	fastestAllocating = 4 << 30 // bytes a second
 )
 
-// What of a workspace may grow after writing was stopped, in files that are mapped or have no content, before the
-// kernel is ended.
-const (
-	// DiskSlackBytes is also what is said of how far a limit that is watched may be overshot.
-	DiskSlackBytes  = 64 << 20
-	diskSlackInodes = 8192
-)
+// diskSlackInodes is how many inodes beyond the limit a workspace may take before its kernel is killed, as
+// DiskSlackBytes is for bytes: files without content need no writing.
+const diskSlackInodes = 8192
 
 // watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
 // and the memory of all processes together where no control group bounds it.

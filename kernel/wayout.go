@@ -9,22 +9,10 @@ import (
 	"talaria/kernel/network"
 )
 
-// Network is what a session may reach, in the words of package network. The zero value is nothing.
-type Network struct {
-	Mode           string   // "" and "none", "allow" or "full"
-	Allow          []string // entries as [network.ParseRule] reads them
-	MaxConnections int      // open at a time; 0: network.DefaultMaxConnections
-	MaxBytes       int64    // in both directions, over the life of the kernel; 0: any number
-	NameServer     string   // HOST:PORT that names are looked up at; "": as this machine does
-	// Hosts are names that stand for a socket of the host's machine, "unix:" and its absolute path. They are reached by
-	// exactly these names, at every port, unless nothing is. They are ours to set, and never a client's.
-	Hosts map[string]string `json:",omitempty"`
-}
+// wantsNetwork reports whether anything may be reached.
+func wantsNetwork(n Network) bool { return n.Mode != "" && n.Mode != string(network.None) }
 
-// wanted reports whether anything may be reached.
-func (n Network) wanted() bool { return n.Mode != "" && n.Mode != string(network.None) }
-
-func (n Network) policy() (network.Policy, error) {
+func policyOf(n Network) (network.Policy, error) {
 	rules, err := network.ParseRules(n.Allow)
 	if err != nil {
 		return network.Policy{}, err
@@ -33,8 +21,8 @@ func (n Network) policy() (network.Policy, error) {
 	return network.Policy{Mode: network.Mode(n.Mode), Rules: rules, Hosts: hosts}, err
 }
 
-// resolver looks names up at a name server of its own.
-func (n Network) resolver() *net.Resolver {
+// resolverOf looks names up at the session's own name server. It is nil where the session has none.
+func resolverOf(n Network) *net.Resolver {
 	if n.NameServer == "" {
 		return nil
 	}
@@ -46,10 +34,10 @@ func (n Network) resolver() *net.Resolver {
 
 // connect gives a sealed sandbox its way out, if it is to have one, and returns the variables that the runner needs.
 func (k *interpreter) connect(ctx context.Context, wanted Network) (env map[string]string, err error) {
-	if !wanted.wanted() {
+	if !wantsNetwork(wanted) {
 		return nil, nil
 	}
-	policy, err := wanted.policy()
+	policy, err := policyOf(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
@@ -62,7 +50,7 @@ func (k *interpreter) connect(ctx context.Context, wanted Network) (env map[stri
 		return nil, fmt.Errorf("network: %w", err)
 	}
 	way := network.New(network.Config{
-		Policy: policy, MaxConnections: wanted.MaxConnections, MaxBytes: wanted.MaxBytes, Resolver: wanted.resolver(),
+		Policy: policy, MaxConnections: wanted.MaxConnections, MaxBytes: wanted.MaxBytes, Resolver: resolverOf(wanted),
 		Denied: func(d network.Denial) { k.tell("[" + d.String() + "]") },
 		Log:    k.log,
 	})
@@ -92,7 +80,7 @@ func (k *interpreter) changeNetwork(ctx context.Context, wanted Network) ([]stri
 	if k.usable() == nil {
 		return nil, ErrNoKernel
 	}
-	policy, err := wanted.policy()
+	policy, err := policyOf(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("change network: %w", err)
 	}
@@ -101,7 +89,7 @@ func (k *interpreter) changeNetwork(ctx context.Context, wanted Network) ([]stri
 	k.mu.Lock()
 	way := k.way
 	k.mu.Unlock()
-	if way == nil && wanted.wanted() {
+	if way == nil && wantsNetwork(wanted) {
 		env, err := k.connect(ctx, wanted)
 		if err != nil {
 			return nil, err
@@ -154,37 +142,4 @@ func (h *Host) ChangeNetwork(ctx context.Context, key Key, n Network) (layers []
 		return nil, ErrNoKernel
 	}
 	return k.changeNetwork(ctx, n)
-}
-
-// CheckNetwork reports what is wrong with entries of a network.
-func CheckNetwork(allow []string) error {
-	_, err := network.ParseRules(allow)
-	return err
-}
-
-// PermitsNetwork reports what of a network an operator does not permit, or "". allowed are the operator's entries; with
-// mode full they add to the public network.
-func PermitsNetwork(n Network, maxMode string, allowed []string) (what string, err error) {
-	rank := map[string]int{"": 0, string(network.None): 0, string(network.Allow): 1, string(network.Full): 2}
-	if rank[n.Mode] > rank[maxMode] {
-		return "network.mode " + n.Mode, nil
-	}
-	listed, err := network.ParseRules(allowed)
-	if err != nil {
-		return "", err
-	}
-	for _, entry := range n.Allow {
-		rule, err := network.ParseRule(entry)
-		if err != nil {
-			return "", err
-		}
-		covered := maxMode == string(network.Full) && rule.IsPublic()
-		for _, l := range listed {
-			covered = covered || l.Covers(rule)
-		}
-		if !covered {
-			return "network.allow " + entry, nil
-		}
-	}
-	return "", nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/network"
 )
 
 // NetworkBounds are what an operator lets sessions reach.
@@ -28,7 +29,8 @@ func (b NetworkBounds) Check() error {
 	if b.MaxConnections < 0 || b.MaxBytes < 0 {
 		return errors.New("network.max_connections and network.max_bytes cannot be negative")
 	}
-	return kernel.CheckNetwork(b.Allowed)
+	_, err := network.ParseRules(b.Allowed)
+	return err
 }
 
 // checkNetwork validates what a session asks to reach.
@@ -44,7 +46,7 @@ func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
 	default:
 		return invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
 	}
-	if err := kernel.CheckNetwork(asked.Allow); err != nil {
+	if _, err := network.ParseRules(asked.Allow); err != nil {
 		return invalid("network.allow: %v", err)
 	}
 	if err := m.permitNetwork(asked); err != nil {
@@ -63,7 +65,7 @@ func (m *Manager) permitNetwork(n api.Network) error {
 		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: %s", n.Mode, m.cfg.NoNetwork)
 	}
 	b := m.cfg.Network
-	what, err := kernel.PermitsNetwork(m.kernelNetwork(n), string(b.MaxMode), b.Allowed)
+	what, err := network.Permits(network.Mode(n.Mode), n.Allow, network.Mode(b.MaxMode), b.Allowed)
 	if err != nil {
 		return err
 	}

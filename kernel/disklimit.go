@@ -1,0 +1,45 @@
+package kernel
+
+import (
+	"fmt"
+
+	"talaria/kernel/workspace"
+)
+
+// DiskHold is what holds a workspace to its bytes and inodes.
+type DiskHold string
+
+// What holds a workspace.
+const (
+	DiskWatched DiskHold = ""      // nothing: somebody looks
+	DiskQuota   DiskHold = "quota" // a project quota of the file system
+	DiskImage   DiskHold = "image" // it is a file system of its own
+)
+
+// DiskSlackBytes is how far a session may pass a disk limit that is watched before it is killed.
+const DiskSlackBytes = 64 << 20
+
+// emptyImageInodes are those that ext4 has for itself; the workspace's own folder is one of them.
+const emptyImageInodes = 10
+
+// HeldUsage is what files take of a workspace that is held, by what its file system says.
+func HeldUsage(hold DiskHold, space workspace.Space) (bytes, inodes int64) {
+	empty := int64(1)
+	if hold == DiskImage {
+		empty = emptyImageInodes
+	}
+	return space.Used, max(0, space.UsedInodes-empty)
+}
+
+// DiskLayer says in words for people what holds a workspace, and how many files an image has room for.
+func DiskLayer(hold DiskHold, limits Limits, imageFiles int64) string {
+	size := fmt.Sprintf("%d MiB", limits.DiskBytes>>20)
+	switch hold {
+	case DiskQuota:
+		return fmt.Sprintf("disk: project quota, %s and %d files; RLIMIT_FSIZE for each file", size, limits.Inodes())
+	case DiskImage:
+		return fmt.Sprintf("disk: loop image, %s and %d files; RLIMIT_FSIZE for each file", size, imageFiles)
+	}
+	return fmt.Sprintf("disk: watched, %s and %d files, may overshoot by %d MiB or what is written in 1 s (4 s by what runs "+
+		"on after a cell), files that are only mapped may be missed; RLIMIT_FSIZE for each file", size, limits.Inodes(), DiskSlackBytes>>20)
+}
