@@ -106,9 +106,7 @@ func (k *interpreter) execute(e Execution) error {
 		}
 	}
 	before := k.measure(measureTimeout)
-	if k.watch != nil {
-		k.watch.begin()
-	}
+	k.watch.begin()
 
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -127,9 +127,7 @@ func newInterpreter(
 // start returns when the runner is ready. After an error nothing is left.
 func (k *interpreter) start(ctx context.Context, p *pool, env Environment, spec Spec) (KernelInfo, error) {
 	if err := k.launch(ctx, p, env, spec); err != nil {
-		if k.watch != nil {
-			k.watch.close()
-		}
+		k.watch.close()
 		k.disconnect()
 		if k.sandbox != nil {
 			err = errors.Join(err, k.sandbox.Close())
@@ -171,7 +169,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env Environment, spec
 	if err := errors.Join(<-opened, err); err != nil {
 		return err
 	}
-	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk); err != nil {
+	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk, k.cfg.InterruptGrace, k.log); err != nil {
 		return err
 	}
 	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
@@ -304,9 +302,7 @@ func (k *interpreter) supervise() {
 	k.awaitEnd()
 	ended := time.Now()
 	full := k.endedByFullDisk()
-	if k.watch != nil {
-		k.watch.stop()
-	}
+	k.watch.stop()
 	k.leave()
 	k.records.lift()
 	after := k.measure(lastMeasureTimeout)
@@ -326,9 +322,7 @@ func (k *interpreter) supervise() {
 	}
 	k.disconnect()
 	k.closeTerminals()
-	if k.watch != nil {
-		<-k.watch.ended
-	}
+	k.watch.wait()
 	k.forgetIfWanted()
 	close(k.gone)
 	k.forgetIfWanted() // where the last record was acknowledged in between
@@ -526,9 +520,7 @@ func (k *interpreter) changeLimits(ctx context.Context, limits Limits) ([]string
 	k.mu.Lock()
 	k.limits = limits
 	k.mu.Unlock()
-	if k.watch != nil {
-		k.watch.look()
-	}
+	k.watch.look()
 	return k.layers(), nil
 }
 
@@ -540,10 +532,7 @@ func (k *interpreter) usage(ctx context.Context) (Usage, error) {
 	}
 	usage, err := sandbox.Usage(ctx)
 	if k.watch != nil {
-		if k.watch.hold != DiskWatched {
-			k.watch.look()
-		}
-		usage.DiskBytes = k.watch.used.Load()
+		usage.DiskBytes = k.watch.usedDisk()
 	}
 	return usage, err
 }

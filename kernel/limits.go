@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const kept = "the variables are kept"
@@ -62,24 +64,24 @@ func (k *interpreter) behind(ctx context.Context, e *ErrorInfo, limits Limits) (
 			return &LimitHit{Name: "memory_bytes", Value: limits.MemoryBytes, Used: used}, advice
 		}
 	case strings.Contains(e.Evalue, "[Errno 27]"): // EFBIG: one file or all of them
-		if hit := k.fullDisk(limits); hit != nil {
+		if hit := k.watch.fullDisk(); hit != nil {
 			return hit, delete
 		}
 		if limits.DiskBytes > 0 {
 			return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: limits.DiskBytes}, "no file may be larger"
 		}
 	case strings.Contains(e.Evalue, "[Errno 122]"): // EDQUOT, of the workspace only
-		if hit := k.fullDisk(limits); hit != nil {
+		if hit := k.watch.fullDisk(); hit != nil {
 			return hit, delete
 		}
 		if limits.DiskBytes > 0 && k.watch != nil {
-			return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: k.watch.used.Load()}, delete
+			return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: k.watch.usedDisk()}, delete
 		}
 	case strings.Contains(e.Evalue, "[Errno 28]"): // ENOSPC
-		if hit := k.refused(limits); hit != nil {
+		if hit := k.watch.refused(limits); hit != nil {
 			return hit, delete
 		}
-		if limits.TmpBytes > 0 && k.watch != nil && k.watch.dir.Free() > 0 {
+		if limits.TmpBytes > 0 && k.watch.diskHasRoom() {
 			return &LimitHit{Name: "tmp_bytes", Value: limits.TmpBytes, Used: limits.TmpBytes},
 				"delete files there or write to the workspace"
 		}
@@ -92,15 +94,18 @@ func (k *interpreter) behind(ctx context.Context, e *ErrorInfo, limits Limits) (
 	return nil, ""
 }
 
-// fullDisk looks whether the workspace is past its limit.
-func (k *interpreter) fullDisk(limits Limits) *LimitHit {
-	if k.watch == nil {
+// endedByFullDisk is the limit of a kernel that wrote to a mapped file for which the workspace has no room, which the
+// operating system answers with SIGBUS; else nil.
+func (k *interpreter) endedByFullDisk() *LimitHit {
+	select {
+	case <-k.process.Done():
+	default:
 		return nil
 	}
-	k.watch.look()
-	k.watch.looking.Lock()
-	defer k.watch.looking.Unlock()
-	return k.watch.full
+	if !k.watch.holdsDisk() || k.process.Exit().Signal != unix.SIGBUS {
+		return nil
+	}
+	return k.watch.fullDisk()
 }
 
 // interruptName is the name of the exception that a cell gets when it is interrupted for the limit.

@@ -1,9 +1,5 @@
 package kernel
 
-import (
-	"golang.org/x/sys/unix"
-)
-
 // How little room there is where something could not be written: for whole blocks, and for the largest piece that ext4
 // takes in one, 8 MiB, and what belongs to it.
 const (
@@ -11,38 +7,52 @@ const (
 	almostFullBytes = 16 << 20
 )
 
+// fullDisk looks whether the workspace is past its limit.
+func (w *watcher) fullDisk() *LimitHit {
+	if w == nil {
+		return nil
+	}
+	w.look()
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	return w.full
+}
+
+// usedDisk is what the workspace takes, in bytes. Where nobody looks all the time, it looks now.
+func (w *watcher) usedDisk() int64 {
+	if w == nil {
+		return 0
+	}
+	if w.hold != DiskWatched {
+		w.look()
+	}
+	return w.used.Load()
+}
+
+// holdsDisk reports whether the operating system holds the workspace to its limit.
+func (w *watcher) holdsDisk() bool { return w != nil && w.hold != DiskWatched }
+
+// diskHasRoom reports whether the file system of the workspace has room left.
+func (w *watcher) diskHasRoom() bool { return w != nil && w.dir.Free() > 0 }
+
 // refused is the limit behind ENOSPC, or nil: where a large piece was refused, the workspace has room for smaller ones.
-func (k *interpreter) refused(limits Limits) *LimitHit {
-	if hit := k.fullDisk(limits); hit != nil || k.watch == nil || k.watch.hold == DiskWatched {
+func (w *watcher) refused(limits Limits) *LimitHit {
+	if hit := w.fullDisk(); hit != nil || !w.holdsDisk() {
 		return hit
 	}
-	meter, ok := k.sandbox.(TmpMeter)
+	meter, ok := w.sandbox.(TmpMeter)
 	if !ok {
 		return nil
 	}
 	if free, err := meter.TmpFree(); err != nil || free < fullBytes { // then it was there
 		return nil
 	}
-	space, err := k.watch.dir.Space()
+	space, err := w.dir.Space()
 	if err != nil || space.Free >= almostFullBytes {
 		return nil
 	}
-	bytes, _ := HeldUsage(k.watch.hold, space)
+	bytes, _ := HeldUsage(w.hold, space)
 	return &LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
-}
-
-// endedByFullDisk is the limit of a kernel that wrote to a mapped file for which the workspace has no room, which the
-// operating system answers with SIGBUS; else nil.
-func (k *interpreter) endedByFullDisk() *LimitHit {
-	select {
-	case <-k.process.Done():
-	default:
-		return nil
-	}
-	if k.watch == nil || k.watch.hold == DiskWatched || k.process.Exit().Signal != unix.SIGBUS {
-		return nil
-	}
-	return k.fullDisk(k.limitsNow())
 }
 
 // measureHeld is measure where the operating system holds the workspace.
@@ -68,7 +78,7 @@ func (w *watcher) lookAtHeldDisk(limits Limits) {
 	bytes, _, hit, err := w.measureHeld(limits)
 	if err != nil {
 		if w.ctx.Err() == nil {
-			w.k.log.Debug("measure the workspace", "error", err)
+			w.log.Debug("measure the workspace", "error", err)
 		}
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -31,12 +32,30 @@ const (
 // DiskSlackBytes is for bytes: files without content need no writing.
 const diskSlackInodes = 8192
 
+// watchedKernel is the kernel as its watcher sees it. The methods are safe for concurrent use, and take the kernel's lock.
+type watchedKernel interface {
+	limitsNow() Limits
+	busy() bool
+	tell(line string)                    // shows a line to those who read the kernel's output
+	tellIdle(line string)                // the same, unless a cell runs, which gets an error instead
+	reached(hit LimitHit, advice string) // interrupts the running cell for the limit, once
+	kill(why ending)
+}
+
 // watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
 // and the memory of all processes together where no control group bounds it.
+//
+// A look takes looking first and then, through the kernel's methods, the kernel's own lock. So nobody who holds the kernel's
+// lock may call look, fullDisk, refused or begin. A nil watcher watches nothing.
 type watcher struct {
-	k       *interpreter
-	hold    DiskHold // of the workspace
-	sandbox Watched
+	kernel  watchedKernel
+	log     *slog.Logger
+	grace   time.Duration // how long an interrupted cell may take to free memory
+	hold    DiskHold      // of the workspace
+	sandbox interface {
+		Sandbox
+		Watched
+	}
 	dir     *workspace.Dir
 	scratch *workspace.Dir  // counts as well; nil where temporary files have limits of their own
 	ctx     context.Context // ends with stop
@@ -61,8 +80,13 @@ type watcher struct {
 }
 
 // newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
-func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*watcher, error) {
-	watched, ok := sandbox.(Watched)
+func newWatcher(
+	k watchedKernel, sandbox Sandbox, dir *os.File, hold DiskHold, grace time.Duration, log *slog.Logger,
+) (*watcher, error) {
+	watched, ok := sandbox.(interface {
+		Sandbox
+		Watched
+	})
 	if !ok || dir == nil {
 		return nil, nil
 	}
@@ -77,8 +101,8 @@ func newWatcher(k *interpreter, sandbox Sandbox, dir *os.File, hold DiskHold) (*
 	if scratch != nil {
 		hold = DiskWatched // nothing else counts both
 	}
-	w := &watcher{k: k, hold: hold, sandbox: watched, dir: own, scratch: scratch, ended: make(chan struct{}),
-		timer: time.NewTimer(maxLookPause)}
+	w := &watcher{kernel: k, log: log, grace: grace, hold: hold, sandbox: watched, dir: own, scratch: scratch,
+		ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
 	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
 	w.pause.Store(int64(minLookPause))
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -112,7 +136,7 @@ func (w *watcher) run() {
 		took := time.Since(begin)
 		pause = min(max(pause, minLookPause, share*took), maxLookPause)
 		w.pause.Store(int64(pause))
-		if !w.k.busy() {
+		if !w.kernel.busy() {
 			pause = max(maxLookPause, idleShare*took)
 		}
 		w.next(pause)
@@ -130,14 +154,28 @@ func (w *watcher) nothingRan() bool {
 	cpu, err := w.sandbox.CPU(w.ctx)
 	same := err == nil && cpu == w.cpu
 	w.cpu = cpu
-	return same && !w.k.busy()
+	return same && !w.kernel.busy()
 }
 
 // stop ends the looking; it does not wait.
-func (w *watcher) stop() { w.cancel() }
+func (w *watcher) stop() {
+	if w != nil {
+		w.cancel()
+	}
+}
+
+// wait waits until it has ended after stop.
+func (w *watcher) wait() {
+	if w != nil {
+		<-w.ended
+	}
+}
 
 // begin is told that an execution begins. Where writing is stopped it looks first whether it may go on.
 func (w *watcher) begin() {
+	if w == nil {
+		return
+	}
 	if w.isFull.Load() {
 		w.look()
 	}
@@ -150,9 +188,12 @@ func (w *watcher) begin() {
 // look does what is to be done now, and returns how long it takes at least until a limit can be reached, and which part
 // of the time looking may take until then.
 func (w *watcher) look() (pause, share time.Duration) {
+	if w == nil {
+		return maxLookPause, lookShare
+	}
 	w.looking.Lock()
 	defer w.looking.Unlock()
-	limits := w.k.limitsNow()
+	limits := w.kernel.limitsNow()
 	pause = maxLookPause
 	if w.hold == DiskWatched {
 		pause = w.lookAtDisk(limits)
@@ -173,7 +214,7 @@ func (w *watcher) lookAtDisk(limits Limits) time.Duration {
 	bytes, inodes, hit, err := w.measure(limits)
 	if err != nil {
 		if w.ctx.Err() == nil {
-			w.k.log.Debug("measure the workspace", "error", err)
+			w.log.Debug("measure the workspace", "error", err)
 		}
 		return maxLookPause
 	}
@@ -182,7 +223,7 @@ func (w *watcher) lookAtDisk(limits Limits) time.Duration {
 	switch {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
-			w.k.log.Warn("let a session write again", "error", err)
+			w.log.Warn("let a session write again", "error", err)
 			break
 		}
 		w.full = nil
@@ -192,16 +233,16 @@ func (w *watcher) lookAtDisk(limits Limits) time.Duration {
 		w.lastBytes, w.lastInodes = 0, 0
 		w.isFull.Store(true)
 		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
-			w.k.log.Warn("stop a session that fills its workspace from writing", "error", err)
+			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
 		}
-		w.k.tellIdle(fmt.Sprintf("[%v: nothing can be written any more; %s]", hit, kept))
+		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing can be written any more; %s]", hit, kept))
 		return minLookPause // a cell that writes gets an error until then, which says where it was
 	case hit != nil && (bytes > w.bytes+DiskSlackBytes || inodes > w.inodes+diskSlackInodes):
-		w.k.kill(ending{reason: LimitDisk, limit: hit})
+		w.kernel.kill(ending{reason: LimitDisk, limit: hit})
 	case hit != nil:
 		w.full = hit
 		if w.growing {
-			w.k.reached(*hit, "it was interrupted; delete files or raise the limit")
+			w.kernel.reached(*hit, "it was interrupted; delete files or raise the limit")
 		}
 		w.lastBytes, w.lastInodes = bytes, inodes
 	}
@@ -235,7 +276,7 @@ func (w *watcher) measure(limits Limits) (bytes, inodes int64, hit *LimitHit, er
 	}
 	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
 	if err != nil {
-		w.k.log.Debug("look for deleted files that are open", "error", err)
+		w.log.Debug("look for deleted files that are open", "error", err)
 	}
 	bytes, inodes = bytes+more, inodes+count
 	switch {
@@ -253,7 +294,7 @@ func (w *watcher) measure(limits Limits) (bytes, inodes int64, hit *LimitHit, er
 // lookAtMemory kills what takes the most when all processes together take too much: a child, else it interrupts the
 // cell, else it ends the kernel. The caller holds looking.
 func (w *watcher) lookAtMemory(limit int64) time.Duration {
-	usage, err := w.k.sandbox.Usage(w.ctx)
+	usage, err := w.sandbox.Usage(w.ctx)
 	if err != nil {
 		return maxLookPause
 	}
@@ -268,20 +309,23 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	switch {
 	case err == nil && !over: // what took it has ended meanwhile
 	case err != nil:
-		w.k.log.Warn("kill a process for its memory", "error", err)
+		w.log.Warn("kill a process for its memory", "error", err)
 	case name != "":
-		w.k.tell("[the process " + name + " of this session was killed: " + hit.String() + "]")
+		w.kernel.tell("[the process " + name + " of this session was killed: " + hit.String() + "]")
 	case w.over.IsZero():
 		w.over = time.Now()
-		w.k.reached(hit, "it was interrupted; use less or raise the limit")
-	case time.Since(w.over) > w.k.cfg.InterruptGrace:
-		w.k.kill(ending{reason: LimitMemory, limit: &hit})
+		w.kernel.reached(hit, "it was interrupted; use less or raise the limit")
+	case time.Since(w.over) > w.grace:
+		w.kernel.kill(ending{reason: LimitMemory, limit: &hit})
 	}
 	return minLookPause
 }
 
 // close gives up a watcher that never ran.
 func (w *watcher) close() {
+	if w == nil {
+		return
+	}
 	w.cancel()
 	w.timer.Stop()
 	w.closeDirs()
