@@ -25,6 +25,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/kernel", "talaria/kernel/landlock", "backends import the contract, not the other way round"},
 	{"talaria/kernel/namespace", "talaria/kernel/landlock", "the tier without namespaces is a variant, not the other way round"},
 	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
+	{"talaria/session/transcript", "talaria/session", "the text of an execution knows no session"},
+	{"talaria/session/transcript", "talaria/kernel/...", "the text of an execution knows no kernel"},
 	{"talaria/session/index", "talaria/session", "the package index knows no session"},
 	{"talaria/session/index", "talaria/store", "the package index knows no database"},
 	{"talaria/session/index", "talaria/kernel", "the package index knows no kernel, only what is public"},

@@ -2,14 +2,17 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
 	"talaria/api"
 	"talaria/artifacts"
+	"talaria/session/transcript"
 	"talaria/store"
 )
 
@@ -33,7 +36,7 @@ type output struct {
 	deferred     []draft // result and error, when a stream's tail must come before them
 
 	mu         sync.Mutex // guards transcript and truncated
-	transcript *transcript
+	transcript *transcript.Transcript
 	truncated  int64
 }
 
@@ -53,7 +56,7 @@ func newOutput(s *Session, id string, limits api.Limits) *output {
 	return &output{
 		s: s, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, displayLimit: limits.DisplayBytes,
 		streams: map[string]*stream{}, kept: s.m.cfg.Artifacts.Hold(),
-		transcript: newTranscript(s.redact),
+		transcript: transcript.New(s.redact),
 	}
 }
 
@@ -70,7 +73,7 @@ func (o *output) add(name, text string) []draft {
 			room = 0
 		}
 		if int64(len(text)) > room {
-			now = cut(text, int(room))
+			now = transcript.Cut(text, int(room))
 		}
 	} else {
 		now = ""
@@ -85,17 +88,6 @@ func (o *output) add(name, text string) []draft {
 		return nil
 	}
 	return []draft{{executionID: o.id, body: api.Stream{Name: name, Text: now}}}
-}
-
-// cut is the longest prefix of s of at most n bytes that ends between two runes.
-func cut(s string, n int) string {
-	if n >= len(s) {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:max(n, 0)]
 }
 
 // hold writes what the log does not take now into the spool; the first time everything before it too.
@@ -126,7 +118,7 @@ func (st *stream) keep(text string, disk int64) {
 		st.dropped += int64(len(text))
 		return
 	}
-	take := cut(text, int(min(int64(len(text)), max(0, disk-st.spool.Size()))))
+	take := transcript.Cut(text, int(min(int64(len(text)), max(0, disk-st.spool.Size()))))
 	n, err := io.WriteString(st.spool, take)
 	st.dropped += int64(len(text) - n)
 	st.failed = err
@@ -280,7 +272,7 @@ func cutIncomplete(s string) string {
 func (o *output) write(stderr bool, text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.transcript.write(stderr, text)
+	o.transcript.Write(stderr, text)
 }
 
 // text is what a model should read of the execution so far.
@@ -295,4 +287,26 @@ func (o *output) lacking() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.truncated + o.shown.Lacking
+}
+
+// result adds a result's text/plain.
+func (o *output) result(data api.MIMEBundle) {
+	var text string
+	if raw, ok := data["text/plain"]; !ok || json.Unmarshal(raw, &text) != nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.Line(text)
+}
+
+// traceback adds an exception.
+func (o *output) traceback(e api.ErrorOutput) {
+	text := strings.TrimRight(strings.Join(e.Traceback, "\n"), "\n")
+	if text == "" {
+		text = e.Ename + ": " + e.Evalue
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.Line(text)
 }

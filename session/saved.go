@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"talaria/api"
+	"talaria/session/transcript"
 )
 
 // savedOutput is what the output of a running execution holds and the log does not. It is committed with the cursor, so
@@ -17,52 +17,8 @@ import (
 type savedOutput struct {
 	Streams    map[string]savedStream `json:"streams"`
 	Deferred   []savedDraft           `json:"deferred,omitzero"`
-	Transcript savedTranscript        `json:"transcript"`
+	Transcript transcript.State       `json:"transcript"`
 	Shown      displays               `json:"shown,omitzero"`
-}
-
-// savedTranscript is the text for models so far: it cannot be made again of streams that the log holds parts of, since
-// these do not say in which order they came.
-type savedTranscript struct {
-	Order   int           `json:"order"`
-	Writing int           `json:"writing,omitzero"` // number of the class, from 1
-	Classes [2]savedClass `json:"classes"`
-}
-
-type savedClass struct {
-	Raw       string          `json:"raw,omitzero"`
-	Held      string          `json:"held,omitzero"`
-	Redaction *savedRedaction `json:"redaction,omitzero"` // nil where nothing is redacted, and in rows of older servers
-	Screen    *savedScreen    `json:"screen,omitzero"`
-	Head      []savedSegment  `json:"head,omitzero"`
-	Tail      []savedSegment  `json:"tail,omitzero"`
-	Room      int             `json:"room"`
-	Dropped   int64           `json:"dropped,omitzero"`
-}
-
-// savedRedaction is what a redaction knows beside the text that it holds. Places are counted back from its end.
-type savedRedaction struct {
-	Spans    [][2]int64               `json:"spans,omitzero"` // start, end
-	Inside   bool                     `json:"inside,omitzero"`
-	Previous rune                     `json:"previous,omitzero"`
-	Threads  map[string][]savedThread `json:"threads,omitzero"` // by pattern
-}
-
-type savedThread struct {
-	PC    uint32 `json:"pc"`
-	Start int64  `json:"start"`
-}
-
-type savedScreen struct {
-	Rows   []string `json:"rows"`
-	Row    int      `json:"row,omitzero"`
-	Column int      `json:"column,omitzero"`
-	Out    int      `json:"out,omitzero"`
-}
-
-type savedSegment struct {
-	Order int    `json:"order"`
-	Text  string `json:"text"`
 }
 
 // savedStream is a stream that overflowed. What lies behind Spooled in its spool comes again with the next records.
@@ -90,7 +46,7 @@ func (o *output) save() ([]byte, error) {
 	if !o.overflowing() && !o.shown.Over {
 		return nil, nil
 	}
-	saved := savedOutput{Streams: map[string]savedStream{}, Transcript: o.transcript.save(), Shown: o.shown}
+	saved := savedOutput{Streams: map[string]savedStream{}, Transcript: o.transcript.Save(), Shown: o.shown}
 	for name, st := range o.streams {
 		if st.spool == nil && st.failed == nil {
 			continue
@@ -165,128 +121,9 @@ func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *ap
 		}
 	}
 	if len(state.Streams) > 0 {
-		o.transcript.restore(state.Transcript)
+		o.transcript.Restore(state.Transcript)
 	}
 	return pending, o.takeUp(r, state.Deferred)
-}
-
-func (t *transcript) save() savedTranscript {
-	s := savedTranscript{Order: t.order}
-	for i := range t.classes {
-		c := &t.classes[i]
-		if t.writing == c {
-			s.Writing = i + 1
-		}
-		s.Classes[i] = savedClass{
-			Raw:  strings.ToValidUTF8(string(c.escapes.raw)+string(c.escapes.half), "\uFFFD"),
-			Held: string(c.redaction.held), Redaction: c.redaction.save(),
-			Head: saveSegments(c.excerpt.head), Tail: saveSegments(c.excerpt.tail),
-			Room: c.excerpt.room, Dropped: c.excerpt.dropped,
-		}
-		if on := c.screen; len(on.rows) > 0 {
-			saved := &savedScreen{Row: on.row, Column: on.column, Out: on.gone}
-			for _, row := range on.rows {
-				saved.Rows = append(saved.Rows, string(row))
-			}
-			s.Classes[i].Screen = saved
-		}
-	}
-	return s
-}
-
-func (d *redaction) save() *savedRedaction {
-	if d.none() {
-		return nil
-	}
-	s := &savedRedaction{Inside: d.inside, Previous: d.previous}
-	for _, one := range d.spans {
-		s.Spans = append(s.Spans, [2]int64{d.place - one.start, d.place - one.end})
-	}
-	for _, m := range d.matching {
-		for _, t := range m.threads {
-			if s.Threads == nil {
-				s.Threads = map[string][]savedThread{}
-			}
-			s.Threads[m.expression] = append(s.Threads[m.expression], savedThread{t.pc, d.place - t.start})
-		}
-	}
-	return s
-}
-
-func saveSegments(list []segment) []savedSegment {
-	saved := make([]savedSegment, len(list))
-	for i, s := range list {
-		saved[i] = savedSegment{s.order, string(s.text)}
-	}
-	return saved
-}
-
-// restore puts what was saved in place of all that was written.
-func (t *transcript) restore(s savedTranscript) {
-	t.order, t.writing = s.Order, nil
-	for i, saved := range s.Classes {
-		c := &t.classes[i]
-		if s.Writing == i+1 {
-			t.writing = c
-		}
-		c.excerpt.room, c.excerpt.dropped = saved.Room, saved.Dropped
-		c.excerpt.head, _ = restoreSegments(saved.Head)
-		c.excerpt.tail, c.excerpt.held = restoreSegments(saved.Tail)
-		c.redaction.restore(saved.Held, saved.Redaction, func(clean string) { c.excerpt.add(t.order, clean) })
-		c.screen.restore(saved.Screen)
-		c.escapes = escapes{}
-		c.escapes.write(saved.Raw, &c.screen)
-	}
-}
-
-func (s *screen) restore(saved *savedScreen) {
-	*s = screen{out: s.out}
-	if saved == nil || saved.Row >= len(saved.Rows) {
-		return
-	}
-	s.row, s.column, s.gone = saved.Row, saved.Column, saved.Out
-	for _, row := range saved.Rows {
-		s.rows = append(s.rows, []rune(row))
-		s.bytes += len(row)
-	}
-}
-
-// restore goes on where a redaction was, or where one of an older server was: that began at held.
-func (d *redaction) restore(held string, saved *savedRedaction, out func(string)) {
-	*d = d.begin()
-	if d.none() {
-		if held != "" {
-			out(held)
-		}
-		return
-	}
-	d.prepare()
-	d.find(held)
-	d.held = []byte(held)
-	if saved == nil {
-		return
-	}
-	d.inside, d.previous, d.spans = saved.Inside, saved.Previous, nil
-	for _, one := range saved.Spans {
-		d.spans = append(d.spans, span{d.place - one[0], d.place - one[1]})
-	}
-	for i := range d.matching {
-		m := &d.matching[i]
-		m.threads = nil
-		for _, t := range saved.Threads[m.expression] {
-			if int(t.PC) < len(m.program.Inst) {
-				m.threads = append(m.threads, thread{t.PC, d.place - t.Start})
-			}
-		}
-	}
-}
-
-func restoreSegments(saved []savedSegment) (list []segment, bytes int) {
-	for _, s := range saved {
-		list = append(list, segment{s.Order, []byte(s.Text)})
-		bytes += len(s.Text)
-	}
-	return list, bytes
 }
 
 // stream is the stream of that name, made when it is new.

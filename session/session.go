@@ -18,6 +18,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/disk"
 	"talaria/kernel/workspace"
+	"talaria/session/transcript"
 	"talaria/store"
 )
 
@@ -39,7 +40,7 @@ type Session struct {
 	mounts    []api.Mount
 	network   api.Network
 	createdAt int64
-	redact    *redactor
+	redact    *transcript.Redactor
 	dir       *disk.Workspace
 	packages  *workspace.Dir
 	// requirements are those of its creation.
@@ -136,7 +137,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
-		redact: newRedactor(append(secrets, sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
+		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
 		stopped: make(chan struct{}), deleted: make(chan struct{}),

@@ -12,6 +12,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/session/transcript"
 	"talaria/store"
 )
 
@@ -330,9 +331,9 @@ func cutJSON(text string) string {
 	if encoded <= maxErrorJSON {
 		return text
 	}
-	kept := cut(text, int(int64(len(text))*maxErrorJSON/int64(encoded))) // near enough where escapes are spread evenly
+	kept := transcript.Cut(text, int(int64(len(text))*maxErrorJSON/int64(encoded))) // near enough where escapes are spread evenly
 	if len(api.Text(kept)) > 2*maxErrorJSON {
-		kept = cut(text, maxErrorJSON/6)
+		kept = transcript.Cut(text, maxErrorJSON/6)
 	}
 	return kept + fmt.Sprintf(" [%d bytes are left out]", len(text)-len(kept))
 }

@@ -1,4 +1,4 @@
-package session
+package transcript
 
 // automaton finds all of a set of words in a text, in one step per byte however many words there are and however they
 // overlap (Aho and Corasick, 1975). It is immutable. It takes 12 bytes per byte of the words.

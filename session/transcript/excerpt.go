@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"slices"
@@ -30,7 +30,7 @@ type segment struct {
 // add adds text, which ends between characters.
 func (x *excerpt) add(order int, text string) {
 	if n := min(x.room, len(text)); n > 0 {
-		first := cut(text, n)
+		first := Cut(text, n)
 		if first != "" {
 			x.head = join(x.head, order, first)
 		}

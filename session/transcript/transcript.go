@@ -1,14 +1,13 @@
-package session
+// Package transcript makes the text of an execution that a model reads: what was printed, as a terminal would show it,
+// without secrets and within a budget. It knows no session.
+package transcript
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json"
-
-	"talaria/api"
+	"unicode/utf8"
 )
 
 // The budgets of an execution's text, in bytes: what stdout, results and tracebacks take together, and stderr.
@@ -17,11 +16,11 @@ const (
 	stderrBudget = 10_000
 )
 
-// transcript is the text of an execution for a model: what was printed, the result and the traceback in the order in
+// Transcript is the text of an execution for a model: what was printed, the result and the traceback in the order in
 // which they appeared, without escape sequences, with secrets redacted before anything is cut. Each of its two
 // classes keeps the first 40 % and the last 60 % of its budget. It takes time in proportion to what is written, and
 // memory that has a bound. It is not safe for concurrent use.
-type transcript struct {
+type Transcript struct {
 	classes [2]class
 	writing *class // nil at first and after a line
 	order   int    // of the present turn: what one class gets before the other, or a line
@@ -36,8 +35,9 @@ type class struct {
 	excerpt   excerpt
 }
 
-func newTranscript(r *redactor) *transcript {
-	t := &transcript{}
+// New begins a transcript from which r takes the secrets.
+func New(r *Redactor) *Transcript {
+	t := &Transcript{}
 	for i, budget := range []int{textBudget, stderrBudget} {
 		c := &t.classes[i]
 		c.redaction = r.begin()
@@ -48,7 +48,8 @@ func newTranscript(r *redactor) *transcript {
 	return t
 }
 
-func (t *transcript) write(stderr bool, text string) {
+// Write adds printed text, in pieces of any size.
+func (t *Transcript) Write(stderr bool, text string) {
 	c := &t.classes[0]
 	if stderr {
 		c = &t.classes[1]
@@ -65,8 +66,8 @@ func (t *transcript) write(stderr bool, text string) {
 	c.escapes.write(text, &c.screen)
 }
 
-// line writes text that starts on a line of its own.
-func (t *transcript) line(text string) {
+// Line writes text that starts on a line of its own.
+func (t *Transcript) Line(text string) {
 	for i := range t.classes {
 		t.classes[i].finish(func(clean string) { t.classes[i].excerpt.add(t.order, clean) })
 	}
@@ -85,7 +86,7 @@ func (t *transcript) line(text string) {
 }
 
 // last is the last byte of the text but for what is held back, 0 where there is none.
-func (t *transcript) last() byte {
+func (t *Transcript) last() byte {
 	var end segment
 	for i := range t.classes {
 		if s := t.classes[i].excerpt.last(); s.text != nil && s.order >= end.order {
@@ -124,7 +125,7 @@ func (c *class) pending() string {
 }
 
 // String is the text so far.
-func (t *transcript) String() string {
+func (t *Transcript) String() string {
 	var all []segment
 	for i := range t.classes {
 		c := &t.classes[i]
@@ -144,24 +145,13 @@ func (t *transcript) String() string {
 	return b.String()
 }
 
-// result adds a result's text/plain.
-func (o *output) result(data api.MIMEBundle) {
-	var text string
-	if raw, ok := data["text/plain"]; !ok || json.Unmarshal(raw, &text) != nil {
-		return
+// Cut is the longest prefix of s of at most n bytes that ends between two runes.
+func Cut(s string, n int) string {
+	if n >= len(s) {
+		return s
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.transcript.line(text)
-}
-
-// traceback adds an exception.
-func (o *output) traceback(e api.ErrorOutput) {
-	text := strings.TrimRight(strings.Join(e.Traceback, "\n"), "\n")
-	if text == "" {
-		text = e.Ename + ": " + e.Evalue
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.transcript.line(text)
+	return s[:max(n, 0)]
 }

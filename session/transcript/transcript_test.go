@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"regexp"
@@ -7,12 +7,12 @@ import (
 )
 
 // feed gives a text to a transcript in pieces of n bytes.
-func feed(t *transcript, stderr bool, text string, n int) {
+func feed(t *Transcript, stderr bool, text string, n int) {
 	for len(text) > n {
-		t.write(stderr, text[:n])
+		t.Write(stderr, text[:n])
 		text = text[n:]
 	}
-	t.write(stderr, text)
+	t.Write(stderr, text)
 }
 
 func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
@@ -20,11 +20,11 @@ func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
 		" \u009b31meight\u009d0;title\u009c b\u0085its £"
 	const want = "ared link here [redacted] my-sec [redacted]2 end eight bits £"
 	for n := 1; n <= len(in); n++ {
-		tr := newTranscript(newRedactor([]string{"my-secret-value", "short"}, nil))
+		tr := New(NewRedactor([]string{"my-secret-value", "short"}, nil))
 		runes := []rune(in)
 		for len(runes) > 0 {
 			k := min(n, len(runes))
-			tr.write(false, string(runes[:k]))
+			tr.Write(false, string(runes[:k]))
 			runes = runes[k:]
 		}
 		if got := tr.String(); got != want {
@@ -34,9 +34,9 @@ func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
 }
 
 func TestOverlappingSecretsAndPatterns(t *testing.T) {
-	r := newRedactor([]string{"abcdefgh", "abcdefghijkl", "ghijklmnop"}, []*regexp.Regexp{regexp.MustCompile(`sk-[a-z0-9]{10}`)})
+	r := NewRedactor([]string{"abcdefgh", "abcdefghijkl", "ghijklmnop"}, []*regexp.Regexp{regexp.MustCompile(`sk-[a-z0-9]{10}`)})
 	for n := 1; n < 40; n++ {
-		tr := newTranscript(r)
+		tr := New(r)
 		feed(tr, false, "x abcdefghijkl y abcdefgh z sk-0123456789 sk-012", n)
 		if got, want := tr.String(), "x [redacted] y [redacted] z [redacted] sk-012"; got != want {
 			t.Fatalf("in pieces of %d: %q, want %q", n, got, want)
@@ -45,15 +45,15 @@ func TestOverlappingSecretsAndPatterns(t *testing.T) {
 }
 
 func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
-	tr := newTranscript(newRedactor(nil, nil))
+	tr := New(NewRedactor(nil, nil))
 	out, errs := strings.Repeat("o", 200_000), strings.Repeat("e", 50_000)
-	tr.write(false, "first ")
-	tr.write(true, "E1 ")
+	tr.Write(false, "first ")
+	tr.Write(true, "E1 ")
 	feed(tr, false, out, 997)
 	feed(tr, true, errs, 333)
-	tr.write(false, " last-out")
-	tr.write(true, " last-err")
-	tr.line("result")
+	tr.Write(false, " last-out")
+	tr.Write(true, " last-err")
+	tr.Line("result")
 	got := tr.String()
 	if len(got) > textBudget+stderrBudget+200 {
 		t.Errorf("%d bytes", len(got))
@@ -70,13 +70,13 @@ func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
 }
 
 func TestRunesAreNeverCut(t *testing.T) {
-	tr := newTranscript(newRedactor(nil, nil))
+	tr := New(NewRedactor(nil, nil))
 	feed(tr, false, strings.Repeat("åäö€😀", 20_000), 14)
 	if got := tr.String(); strings.Contains(got, "\uFFFD") || !strings.Contains(got, "left out") {
 		t.Error("a rune was cut")
 	}
 	for n := range 20 {
-		if s := cut("a€😀b", n); !strings.HasPrefix("a€😀b", s) || strings.ContainsRune(s, '\uFFFD') || len(s) > n {
+		if s := Cut("a€😀b", n); !strings.HasPrefix("a€😀b", s) || strings.ContainsRune(s, '\uFFFD') || len(s) > n {
 			t.Errorf("cut to %d: %q", n, s)
 		}
 	}

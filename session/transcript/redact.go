@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"regexp"
@@ -18,7 +18,7 @@ const (
 	chunk = 64 << 10
 )
 
-// redactor takes secrets out of texts: values wherever they appear, and what patterns match. Secrets that overlap or
+// Redactor takes secrets out of texts: values wherever they appear, and what patterns match. Secrets that overlap or
 // touch each other become one [redacted].
 //
 // A value longer than 4 KiB is redacted in parts of that size, so that a part of it which appears alone is redacted too.
@@ -27,7 +27,7 @@ const (
 // A match that is complete and goes on is redacted to its end. Empty matches are ignored.
 //
 // Time is proportional to the text, and to the sizes of the patterns. It is immutable, and safe for concurrent use.
-type redactor struct {
+type Redactor struct {
 	values   []string // of at most 4 KiB each
 	patterns []*pattern
 	build    sync.Once // of what follows; most sessions are never asked for a text
@@ -35,8 +35,9 @@ type redactor struct {
 	first    [256]bool // the bytes that a secret may begin with
 }
 
-func newRedactor(values []string, expressions []*regexp.Regexp) *redactor {
-	r := &redactor{}
+// NewRedactor redacts the values that have at least 8 bytes, and what matches the expressions.
+func NewRedactor(values []string, expressions []*regexp.Regexp) *Redactor {
+	r := &Redactor{}
 	for _, v := range values {
 		if len(v) >= minSecret {
 			r.values = append(r.values, parts(v)...)
@@ -56,7 +57,7 @@ func parts(value string) []string {
 	var list []string
 	rest := value
 	for len(rest) > reach {
-		part := cut(rest, reach)
+		part := Cut(rest, reach)
 		list, rest = append(list, part), rest[len(part):]
 	}
 	start := max(0, len(value)-reach)
@@ -66,8 +67,8 @@ func parts(value string) []string {
 	return append(list, value[start:])
 }
 
-// sensitive lists the values of variables whose names say that they are secret.
-func sensitive(env map[string]string) []string {
+// Sensitive lists the values of variables whose names say that they are secret.
+func Sensitive(env map[string]string) []string {
 	var values []string
 	for name, value := range env {
 		name = strings.ToUpper(name)
@@ -82,10 +83,10 @@ func sensitive(env map[string]string) []string {
 }
 
 // none reports whether there is nothing to redact.
-func (r *redactor) none() bool { return len(r.values) == 0 && len(r.patterns) == 0 }
+func (r *Redactor) none() bool { return len(r.values) == 0 && len(r.patterns) == 0 }
 
 // prepare builds what finds secrets.
-func (r *redactor) prepare() {
+func (r *Redactor) prepare() {
 	r.build.Do(func() {
 		r.words = newAutomaton(r.values)
 		for b := range r.first {
@@ -99,7 +100,7 @@ func (r *redactor) prepare() {
 
 // redaction is the redaction of one text that comes in pieces. Places are counted in bytes from its beginning.
 type redaction struct {
-	*redactor
+	*Redactor
 	place    int64      // the end of what has come
 	held     []byte     // the end of that which a secret may have begun in
 	spans    []span     // of secrets in held, in order, with something between them
@@ -112,8 +113,8 @@ type redaction struct {
 // span is the place of a secret.
 type span struct{ start, end int64 }
 
-func (r *redactor) begin() redaction {
-	d := redaction{redactor: r, previous: -1}
+func (r *Redactor) begin() redaction {
+	d := redaction{Redactor: r, previous: -1}
 	for _, p := range r.patterns {
 		d.matching = append(d.matching, matching{pattern: p})
 	}
@@ -130,7 +131,7 @@ func (d *redaction) write(text string, out func(string)) {
 	}
 	d.prepare()
 	for text != "" {
-		piece := cut(text, chunk)
+		piece := Cut(text, chunk)
 		text = text[len(piece):]
 		d.find(piece)
 		d.release(d.sure(piece), piece, out)

@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"fmt"
@@ -32,10 +32,10 @@ func TestTheTextHasTheLastStateOfAProgressLine(t *testing.T) {
 		{"\x1b[A\x1b[999A up", " up"},
 	} {
 		for _, n := range []int{1, 2, 3, 7, 300, 1 << 20} {
-			tr := newTranscript(newRedactor(nil, nil))
+			tr := New(NewRedactor(nil, nil))
 			for rest := c.in; rest != ""; {
-				piece := cut(rest, max(n, len("漢")))
-				tr.write(true, piece)
+				piece := Cut(rest, max(n, len("漢")))
+				tr.Write(true, piece)
 				rest = rest[len(piece):]
 			}
 			if got := tr.String(); got != c.want && len(c.want) < stderrBudget {
@@ -46,13 +46,13 @@ func TestTheTextHasTheLastStateOfAProgressLine(t *testing.T) {
 }
 
 func TestWhatComesBetweenEndsWhatIsWrittenOver(t *testing.T) {
-	tr := newTranscript(newRedactor(nil, nil))
-	tr.write(true, "\r10%\r20%")
-	tr.write(false, "printed\n")
-	tr.write(true, "\r30%\r40%\n")
-	tr.write(false, "left open")
-	tr.line("result")
-	tr.write(false, "\rbehind")
+	tr := New(NewRedactor(nil, nil))
+	tr.Write(true, "\r10%\r20%")
+	tr.Write(false, "printed\n")
+	tr.Write(true, "\r30%\r40%\n")
+	tr.Write(false, "left open")
+	tr.Line("result")
+	tr.Write(false, "\rbehind")
 	if got, want := tr.String(), "20%printed\n40%\nleft open\nresultbehind"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -60,7 +60,7 @@ func TestWhatComesBetweenEndsWhatIsWrittenOver(t *testing.T) {
 
 func TestASecretIsNotPutTogetherByCarriageReturns(t *testing.T) {
 	for n := 1; n < 40; n++ {
-		tr := newTranscript(newRedactor([]string{"my-secret-value"}, nil))
+		tr := New(NewRedactor([]string{"my-secret-value"}, nil))
 		feed(tr, false, "xxxxxxxxx-value\rmy-secret\nmy-se\x1b[Kcret-value\nmy-\x1b[2Ksecret-value\n", n)
 		if got := tr.String(); strings.Contains(got, "my-secret-value") || !strings.Contains(got, redacted) {
 			t.Errorf("in pieces of %d: %q", n, got)
@@ -84,21 +84,21 @@ func FuzzPiecesMakeNoDifference(f *testing.F) {
 		}
 		f.Add(random.Uint64(), choices)
 	}
-	redact := newRedactor([]string{"my-secret-value", "50%50%50%", strings.Repeat("€", 3)}, expressions(`sk-[a-z]+!?`, `\bbc+\b`))
+	redact := NewRedactor([]string{"my-secret-value", "50%50%50%", strings.Repeat("€", 3)}, expressions(`sk-[a-z]+!?`, `\bbc+\b`))
 	f.Fuzz(func(t *testing.T, seed uint64, choices []byte) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		whole, pieces := newTranscript(redact), newTranscript(redact)
+		whole, pieces := New(redact), New(redact)
 		var in strings.Builder
 		stderr := false
 		flush := func() {
 			if in.Len() == 0 {
 				return
 			}
-			whole.write(stderr, in.String())
+			whole.Write(stderr, in.String())
 			for rest := in.String(); rest != ""; {
-				piece := cut(rest, 4+random.IntN(len(rest)))
+				piece := Cut(rest, 4+random.IntN(len(rest)))
 				rest = rest[len(piece):]
-				pieces.write(stderr, piece)
+				pieces.Write(stderr, piece)
 				switch random.IntN(4) {
 				case 0:
 					pieces = takenUp(t, redact, pieces)
@@ -115,8 +115,8 @@ func FuzzPiecesMakeNoDifference(f *testing.F) {
 				stderr = !stderr
 			case 1:
 				flush()
-				whole.line("a result")
-				pieces.line("a result")
+				whole.Line("a result")
+				pieces.Line("a result")
 			default:
 				in.WriteString(rewritten[part])
 			}
@@ -133,36 +133,36 @@ func FuzzPiecesMakeNoDifference(f *testing.F) {
 }
 
 // takenUp is a transcript as the next server takes it up.
-func takenUp(t *testing.T, r *redactor, from *transcript) *transcript {
-	row, err := api.Marshal(from.save())
+func takenUp(t *testing.T, r *Redactor, from *Transcript) *Transcript {
+	row, err := api.Marshal(from.Save())
 	if err != nil {
 		t.Fatal(err)
 	}
-	var saved savedTranscript
+	var saved State
 	if err := json.Unmarshal(row, &saved); err != nil {
 		t.Fatal(err)
 	}
-	next := newTranscript(r)
-	next.restore(saved)
+	next := New(r)
+	next.Restore(saved)
 	return next
 }
 
 func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
 	const row = `{"order":7,"classes":[{"raw":"\u001b[3","held":"my-sec","screen":{"rows":["one","tw"],"row":1,"column":2},
 		"head":[{"order":1,"text":"head "},{"order":7,"text":"more "}],"room":0},{"tail":[{"order":5,"text":"stderr "}],"room":0,"dropped":9}]}`
-	var saved savedTranscript
+	var saved State
 	if err := json.Unmarshal([]byte(row), &saved); err != nil {
 		t.Fatal(err)
 	}
-	tr := newTranscript(newRedactor([]string{"my-secretone"}, expressions(`sk-[a-z]+`)))
-	tr.restore(saved)
-	tr.write(false, "1mo\rT")
+	tr := New(NewRedactor([]string{"my-secretone"}, expressions(`sk-[a-z]+`)))
+	tr.Restore(saved)
+	tr.Write(false, "1mo\rT")
 	if got, want := tr.String(), "head \n[9 bytes are left out here]\nstderr more my-secone\nTwo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	saved.Classes[0].Held = "my-secret"
-	tr.restore(saved)
-	tr.write(false, "1mo\rT")
+	tr.Restore(saved)
+	tr.Write(false, "1mo\rT")
 	if got, want := tr.String(), "head \n[9 bytes are left out here]\nstderr more [redacted]\nTwo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -170,11 +170,11 @@ func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
 
 func TestAResultBeginsALineOfItsOwnEvenBehindHalfASecret(t *testing.T) {
 	for _, stderr := range []bool{false, true} {
-		tr := newTranscript(newRedactor([]string{"my-secret-value"}, nil))
-		tr.write(stderr, "it is my-sec")
-		tr.line("result")
-		tr.write(stderr, "ret-value\n")
-		tr.line("my-secret-value")
+		tr := New(NewRedactor([]string{"my-secret-value"}, nil))
+		tr.Write(stderr, "it is my-sec")
+		tr.Line("result")
+		tr.Write(stderr, "ret-value\n")
+		tr.Line("my-secret-value")
 		if got, want := tr.String(), "it is my-sec\nresultret-value\n[redacted]"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -189,7 +189,7 @@ func TestASequenceThatBreaksOffIsText(t *testing.T) {
 		{"\x1b]\u0085b\x1b", "]b"}, {"\x1b\x1b\x1b[1mb", "b"}, {"\x1b(Bb", "b"}, {"\x1b]0;t\x1b\\b", "b"},
 	} {
 		for _, n := range []int{1, 2, 5, 1 << 20} {
-			tr := newTranscript(newRedactor(nil, nil))
+			tr := New(NewRedactor(nil, nil))
 			feed(tr, false, c.in, n)
 			if got := tr.String(); got != c.want {
 				t.Errorf("%.80q in pieces of %d: %.80q, want %.80q", c.in, n, got, c.want)
@@ -203,30 +203,30 @@ func BenchmarkTranscript(b *testing.B) {
 	for i := range 2000 {
 		fmt.Fprintf(&lines, "a line of the output, number %d\n", i)
 	}
-	secrets := newRedactor([]string{"sk-0123456789abcdef", "correct horse battery", "ghp_ABCDEFGHIJKLMNOP"}, nil)
-	patterns := newRedactor(nil, []*regexp.Regexp{regexp.MustCompile(`sk-[A-Za-z0-9]{16,}`), regexp.MustCompile(`(?i)password=\S+`)})
+	secrets := NewRedactor([]string{"sk-0123456789abcdef", "correct horse battery", "ghp_ABCDEFGHIJKLMNOP"}, nil)
+	patterns := NewRedactor(nil, []*regexp.Regexp{regexp.MustCompile(`sk-[A-Za-z0-9]{16,}`), regexp.MustCompile(`(?i)password=\S+`)})
 	for _, c := range []struct {
 		name   string
 		text   string
 		pieces int // bytes
-		redact *redactor
+		redact *Redactor
 	}{
-		{"lines", lines.String(), 64 << 10, newRedactor(nil, nil)},
-		{"each-line", lines.String(), 32, newRedactor(nil, nil)},
-		{"one-line", strings.Repeat("0123456789abcdef", 4096), 64 << 10, newRedactor(nil, nil)},
-		{"accents", strings.Repeat("Ångström, größer, déjà vu, 漢字\n", 2000), 64 << 10, newRedactor(nil, nil)},
-		{"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000), 64 << 10, newRedactor(nil, nil)},
+		{"lines", lines.String(), 64 << 10, NewRedactor(nil, nil)},
+		{"each-line", lines.String(), 32, NewRedactor(nil, nil)},
+		{"one-line", strings.Repeat("0123456789abcdef", 4096), 64 << 10, NewRedactor(nil, nil)},
+		{"accents", strings.Repeat("Ångström, größer, déjà vu, 漢字\n", 2000), 64 << 10, NewRedactor(nil, nil)},
+		{"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000), 64 << 10, NewRedactor(nil, nil)},
 		{"secrets", lines.String(), 64 << 10, secrets},
 		{"secrets-each-line", lines.String(), 32, secrets},
 		{"patterns", lines.String(), 64 << 10, patterns},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(int64(len(c.text)))
-			tr := newTranscript(c.redact)
+			tr := New(c.redact)
 			for b.Loop() {
 				for rest := c.text; rest != ""; {
-					piece := cut(rest, c.pieces)
-					tr.write(false, piece)
+					piece := Cut(rest, c.pieces)
+					tr.Write(false, piece)
 					rest = rest[len(piece):]
 				}
 			}

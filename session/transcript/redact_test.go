@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"fmt"
@@ -52,17 +52,17 @@ func redactedWhole(text string, values []string, patterns []*regexp.Regexp) stri
 }
 
 // redactPieces redacts a text that comes in random pieces, now and then taken up from what was saved.
-func redactPieces(random *rand.Rand, r *redactor, text string) string {
+func redactPieces(random *rand.Rand, r *Redactor, text string) string {
 	var b strings.Builder
 	out := func(clean string) { b.WriteString(clean) }
 	d := r.begin()
 	for text != "" {
-		piece := cut(text, 4+random.IntN(len(text)))
+		piece := Cut(text, 4+random.IntN(len(text)))
 		text = text[len(piece):]
 		d.write(piece, out)
 		if random.IntN(3) == 0 {
 			held, saved := string(d.held), d.save()
-			d = redaction{redactor: r}
+			d = redaction{Redactor: r}
 			d.restore(held, saved, out)
 		}
 	}
@@ -91,7 +91,7 @@ func TestRedactionInPiecesIsThatOfTheWholeText(t *testing.T) {
 			matched = append(matched, patterns[random.IntN(len(patterns))])
 		}
 		want := redactedWhole(in.String(), chosen, matched)
-		if got := redactPieces(random, newRedactor(chosen, matched), in.String()); got != want {
+		if got := redactPieces(random, NewRedactor(chosen, matched), in.String()); got != want {
 			t.Fatalf("seed %d: %q without %q and %v is %q, want %q", seed, in.String(), chosen, matched, got, want)
 		}
 	}
@@ -119,7 +119,7 @@ func TestSecretsOfAnyLengthAreRedacted(t *testing.T) {
 			"abcdefgh! abcdefghi! abcdefghij! abcdefghijklmno! abcdefghijklmnop!",
 			"[redacted]! [redacted]i! [redacted]! [redacted]klmno! [redacted]!"},
 		{"a long value", []string{key}, nil, "<" + key + "> <" + key + ">", "<[redacted]> <[redacted]>"},
-		{"a part of a long value", []string{key}, nil, "<" + cut(key, reach) + ">", "<[redacted]>"},
+		{"a part of a long value", []string{key}, nil, "<" + Cut(key, reach) + ">", "<[redacted]>"},
 		{"a value just as long as its part", []string{letters[:reach]}, nil, letters[:reach-1] + " " + letters[:reach], letters[:reach-1] + " [redacted]"},
 		{"a long match", nil, []string{`sk-[A-Za-z0-9]+`}, "sk-" + letters + " end sk-", "[redacted] end sk-"},
 		{"a match that is late", nil, []string{`(?s)BEGIN.*?END`}, "BEGIN" + between + "END BEGIN-END",
@@ -131,13 +131,13 @@ func TestSecretsOfAnyLengthAreRedacted(t *testing.T) {
 		{"nothing", nil, []string{`x*?`, `^`, `$`, `\b`}, "x y", "x y"},
 		{"a value and a match", []string{"hunter2hunter2"}, []string{`password=\w+`}, "password=hunter2hunter2; hunter2hunter2", "[redacted]; [redacted]"},
 	} {
-		r := newRedactor(c.values, expressions(c.patterns...))
+		r := NewRedactor(c.values, expressions(c.patterns...))
 		for _, n := range []int{4, 1000, 1 << 20, 1 << 30} {
 			var b strings.Builder
 			out := func(clean string) { b.WriteString(clean) }
 			d := r.begin()
 			for rest := c.in; rest != ""; {
-				piece := cut(rest, n)
+				piece := Cut(rest, n)
 				rest = rest[len(piece):]
 				d.write(piece, out)
 			}
@@ -193,16 +193,16 @@ func TestHostileOutputTakesLinearTimeAndBoundedMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []struct{ all, piece int }{{4 << 20, 64 << 10}, {256 << 10, 4}} {
-				tr := newTranscript(newRedactor(c.values, expressions(c.patterns...)))
+				tr := New(NewRedactor(c.values, expressions(c.patterns...)))
 				text := c.first + strings.Repeat(c.again, size.all/len(c.again))
 				begin, held := time.Now(), 0
 				for n := 0; text != ""; n++ {
-					piece := cut(text, size.piece)
+					piece := Cut(text, size.piece)
 					text = text[len(piece):]
-					tr.write(n%8 == 7, piece)
+					tr.Write(n%8 == 7, piece)
 					if size.piece > 1000 || n%500 == 0 {
 						held = max(held, tr.held())
-						tr.save()
+						tr.Save()
 					}
 				}
 				if took := time.Since(begin); took > patience {
@@ -220,7 +220,7 @@ func TestHostileOutputTakesLinearTimeAndBoundedMemory(t *testing.T) {
 }
 
 // held is how much memory the texts of a transcript take.
-func (t *transcript) held() int {
+func (t *Transcript) held() int {
 	const header = 32 // of a segment
 	n := 0
 	for i := range t.classes {
@@ -241,26 +241,26 @@ func (t *transcript) held() int {
 }
 
 func TestManyLinesAfterMuchTextTakeLinearTime(t *testing.T) {
-	tr := newTranscript(newRedactor([]string{"aaaaaaaa"}, nil))
-	tr.write(false, strings.Repeat("x", 2*textBudget))
+	tr := New(NewRedactor([]string{"aaaaaaaa"}, nil))
+	tr.Write(false, strings.Repeat("x", 2*textBudget))
 	for begin, i := time.Now(), 0; i < 200_000; i++ {
-		if tr.line("a"); time.Since(begin) > 10*time.Second {
+		if tr.Line("a"); time.Since(begin) > 10*time.Second {
 			t.Fatalf("%d lines took more than 10 s", i)
 		}
 	}
 }
 
 func TestWritingByTurnsTakesBoundedMemory(t *testing.T) {
-	tr := newTranscript(newRedactor(nil, nil))
+	tr := New(NewRedactor(nil, nil))
 	for i := range 400_000 {
-		tr.write(i%2 == 0, string(rune('a'+i%26)))
+		tr.Write(i%2 == 0, string(rune('a'+i%26)))
 	}
 	if n := tr.held(); n > 512<<10 {
 		t.Errorf("%d bytes are held", n)
 	}
-	tr = newTranscript(newRedactor(nil, nil))
+	tr = New(NewRedactor(nil, nil))
 	for i := range maxSegments / 2 {
-		tr.write(i%2 == 0, string(rune('a'+i%26)))
+		tr.Write(i%2 == 0, string(rune('a'+i%26)))
 	}
 	if got := tr.String(); !strings.HasPrefix(got, "abcdefghijklmnopqrstuvwxyzabc") {
 		t.Errorf("%.100q", got)
