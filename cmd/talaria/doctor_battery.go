@@ -17,7 +17,6 @@ import (
 )
 
 const (
-	batteryTime  = 2 * time.Minute  // bounds the checks
 	trialStart   = 30 * time.Second // how long a server may take to be ready
 	trialEnd     = 20 * time.Second // how long it may take to end, and its host after it
 	trialWorkers = 4                // checks at a time
@@ -44,9 +43,7 @@ func runBattery(ctx context.Context, c config, configFile string, w io.Writer) (
 		return false, err
 	}
 	begin := time.Now()
-	running, cancel := context.WithTimeout(ctx, batteryTime)
-	defer cancel()
-	results, err := battery.Run(running, trial.server, battery.Options{Quick: true, Parallel: trialWorkers})
+	results, err := battery.Run(ctx, trial.server, battery.Options{Quick: true, Parallel: trialWorkers})
 	if err != nil {
 		return false, fmt.Errorf("run the battery: %w", err)
 	}
