@@ -24,6 +24,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/kernel", "talaria/kernel/namespace", "backends import the contract, not the other way round"},
 	{"talaria/kernel", "talaria/kernel/landlock", "backends import the contract, not the other way round"},
 	{"talaria/kernel/namespace", "talaria/kernel/landlock", "the tier without namespaces is a variant, not the other way round"},
+	{"talaria/kernel/procfs", "talaria/...", "reading processes stands alone"},
+	{"talaria/kernel/cgroup", "talaria/kernel/namespace", "control groups know no sandbox"},
 	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
 	{"talaria/session/transcript", "talaria/session", "the text of an execution knows no session"},
 	{"talaria/session/transcript", "talaria/kernel/...", "the text of an execution knows no kernel"},

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 )
 
 // Tier is the backend's name.
@@ -64,7 +65,7 @@ type Config struct {
 type Backend struct {
 	cfg         Config
 	isolation   Isolation
-	groups      *groups
+	groups      *cgroup.Groups
 	library     library
 	confinement confinement
 	owned       bool // user namespaces of sandboxes are cfg.OwnUID's
@@ -122,7 +123,7 @@ func New(cfg Config) (*Backend, error) {
 	if !validInstance(cfg.Instance) {
 		return nil, fmt.Errorf("isolation: %q cannot name a control group", cfg.Instance)
 	}
-	groups, err := findGroups(cfg.CgroupRoot, cfg.Instance)
+	groups, err := cgroup.Find(cfg.CgroupRoot, cfg.Instance)
 	if err != nil {
 		return nil, fmt.Errorf("isolation: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 	"talaria/kernel/seccomp"
 )
 
@@ -36,12 +37,12 @@ type confinement struct {
 }
 
 func findConfinement(isolation Isolation) (confinement, error) {
-	self, err := readProcess(os.Getpid())
+	self, err := procfs.Read(os.Getpid())
 	if err != nil {
 		return confinement{}, fmt.Errorf("read the filters of this process: %w", err)
 	}
 	c := confinement{calls: isolation.Calls(), fence: isolation.Fence(), limits: seccomp.FinalLimits()}
-	c.filters, _ = strconv.Atoi(self.status["Seccomp_filters"])
+	c.filters, _ = strconv.Atoi(self.Status["Seccomp_filters"])
 	c.landlock, c.noLandlock = landlockVersion()
 	if err := isolation.Landlock(c.landlock); err != nil && c.noLandlock == nil {
 		c.landlock, c.noLandlock = 0, err
@@ -78,12 +79,12 @@ func landlockVersion() (int, error) {
 }
 
 // verify checks from outside that a process has a filter of its own. The other layer is not to be seen from there.
-func (c confinement) verify(p process) error {
+func (c confinement) verify(p procfs.Process) error {
 	if c.calls.Rules() == 0 {
 		return nil
 	}
-	filters, _ := strconv.Atoi(p.status["Seccomp_filters"])
-	if p.status["Seccomp"] != strconv.Itoa(unix.SECCOMP_MODE_FILTER) || filters <= c.filters {
+	filters, _ := strconv.Atoi(p.Status["Seccomp_filters"])
+	if p.Status["Seccomp"] != strconv.Itoa(unix.SECCOMP_MODE_FILTER) || filters <= c.filters {
 		return errors.New("has no filter of system calls")
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 )
 
 // The limits that an Exit can name.
@@ -29,22 +30,22 @@ func (s *Sandbox) limitReached() string {
 	s.ooms = now
 	s.mu.Unlock()
 	switch {
-	case closing || now.kills <= before.kills:
+	case closing || now.Kills <= before.Kills:
 		return ""
-	case now.full || now.hits > before.hits:
+	case now.Full || now.Hits > before.Hits:
 		return memoryLimit
 	}
 	return outOfMemory
 }
 
 // countOOMs counts kills in the sandbox, or on the whole machine where no control group counts them.
-func (s *Sandbox) countOOMs() oomCount {
-	if count, err := s.group.ooms(); err == nil {
+func (s *Sandbox) countOOMs() cgroup.OOMCount {
+	if count, err := s.group.OOMs(); err == nil {
 		return count
 	}
-	vmstat, err := readKeyed("/proc", "vmstat")
+	vmstat, err := cgroup.ReadKeyed("/proc", "vmstat")
 	if err != nil {
-		return oomCount{}
+		return cgroup.OOMCount{}
 	}
-	return oomCount{kills: vmstat["oom_kill"]}
+	return cgroup.OOMCount{Kills: vmstat["oom_kill"]}
 }

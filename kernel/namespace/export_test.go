@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 )
 
 // SweepHandles is the part of Sweep that goes by handles.
@@ -39,8 +40,8 @@ func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	keeper = w.server.keeper.handle.PID
-	for _, pid := range descendants(keeper)[1:] {
-		if p, err := readProcess(pid); err == nil && p.name == "talaria-fork" {
+	for _, pid := range procfs.Descendants(keeper)[1:] {
+		if p, err := procfs.Read(pid); err == nil && p.Name == "talaria-fork" {
 			server = pid
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 )
 
 const (
@@ -131,7 +132,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 		// It ends by itself when its socket does.
 		s.conn.Close()
 		if s.group != nil {
-			err = errors.Join(err, s.group.remove())
+			err = errors.Join(err, s.group.Remove())
 		}
 		return nil, errors.Join(err, s.removeScratch())
 	}
@@ -176,12 +177,12 @@ func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
 	if err := errors.Join(setPassCred(s.conn, false), s.conn.SetReadDeadline(time.Time{})); err != nil {
 		return err
 	}
-	t, err := openTask(pid)
+	t, err := procfs.OpenTask(pid)
 	if err != nil {
 		return err
 	}
 	if s.shared, err = f.verifyForked(pid); err != nil {
-		t.close()
+		t.Close()
 		return err
 	}
 	s.handle.PID, s.task = pid, t
@@ -191,23 +192,23 @@ func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
 // verifyForked checks that a process is pid 1 of a namespace right below the keeper's, and gives the memory that it
 // comes with.
 func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
-	keeper, err := readProcess(f.keeper.handle.PID)
+	keeper, err := procfs.Read(f.keeper.handle.PID)
 	if err != nil {
 		return 0, err
 	}
-	p, err := readProcess(pid)
+	p, err := procfs.Read(pid)
 	if err != nil {
 		return 0, err
 	}
-	depth := len(strings.Fields(keeper.status["NSpid"]))
-	expected := len(strings.Fields(p.status["NSpid"])) == depth && p.status["Pid"] != keeper.status["Pid"]
+	depth := len(strings.Fields(keeper.Status["NSpid"]))
+	expected := len(strings.Fields(p.Status["NSpid"])) == depth && p.Status["Pid"] != keeper.Status["Pid"]
 	if f.keeper.backend.isolation.Contained() {
-		expected = len(strings.Fields(p.status["NSpid"])) == depth+1 && p.insidePID == 1
+		expected = len(strings.Fields(p.Status["NSpid"])) == depth+1 && p.InsidePID == 1
 	}
-	if !expected || p.status["Uid"] != keeper.status["Uid"] {
+	if !expected || p.Status["Uid"] != keeper.Status["Uid"] {
 		return 0, fmt.Errorf("process %d is not what the fork server makes", pid)
 	}
-	return p.memory(), nil
+	return p.Memory(), nil
 }
 
 // end lets the fork server finish what it was asked and waits until it is gone. What it made stays.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 )
 
 // Layers names what is in force. Limits that are not set are not named.
@@ -24,26 +25,26 @@ func (s *Sandbox) Layers() []string {
 		layers = append(layers, fmt.Sprintf("user: %d, the server's own", s.uid))
 	}
 	limit := func(what, controller, value, without string) {
-		if h, _ := s.group.holder(controller); h != nil {
-			layers = append(layers, what+": "+h.version()+", "+value)
+		if h, _ := s.group.Holder(controller); h != nil {
+			layers = append(layers, what+": "+h.Version()+", "+value)
 		} else {
 			layers = append(layers, what+": "+without)
 		}
 	}
 	if l := s.limits.MemoryBytes; l > 0 {
 		value := mebibytes(l)
-		if h, dir := s.group.holder(memoryController); h != nil && holdsSockets(dir) {
-			value += ", and " + mebibytes(l/socketShare) + " of buffers of internet sockets"
+		if h, dir := s.group.Holder(cgroup.Memory); h != nil && cgroup.HoldsSockets(dir) {
+			value += ", and " + mebibytes(l/cgroup.SocketShare) + " of buffers of internet sockets"
 		}
-		limit("memory", memoryController, value, "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
+		limit("memory", cgroup.Memory, value, "RLIMIT_DATA, "+mebibytes(dataLimit(l))+" for each process; "+
 			"all together watched, "+mebibytes(l)+", may overshoot; unmapped parts of shared memory are not seen")
 	}
 	if l := s.limits.PIDs; l > 0 {
 		_, words := isolation.Processes(l)
-		limit("processes", pidsController, strconv.FormatInt(l, 10), words)
+		limit("processes", cgroup.PIDs, strconv.FormatInt(l, 10), words)
 	}
 	if l := s.limits.CPUs; l > 0 {
-		limit("cpu", cpuController, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
+		limit("cpu", cgroup.CPU, strconv.FormatFloat(l, 'f', -1, 64), "not limited (no control group)")
 	}
 	if s.limits.DiskBytes > 0 {
 		layers = append(layers, kernel.DiskLayer(s.disk, s.limits, s.imageFiles))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 )
 
 // The data segment of a process is limited to a little less than the memory of all, so that Python gets to raise
@@ -32,7 +33,7 @@ func dataLimit(memory int64) int64 {
 func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 	limits := processLimits{
 		Data:     dataLimit(l.MemoryBytes),
-		DataHard: !s.group.holds(memoryController),
+		DataHard: !s.group.Holds(cgroup.Memory),
 		FileSize: l.DiskBytes,
 		Tmp:      l.TmpBytes,
 		Final:    s.backend.confinement.final,
@@ -43,7 +44,7 @@ func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 	if s.stopped() {
 		limits.FileSize = 1 // 0 is no limit here
 	}
-	if l.PIDs > 0 && !s.group.holds(pidsController) {
+	if l.PIDs > 0 && !s.group.Holds(cgroup.PIDs) {
 		limits.Processes, _ = s.backend.isolation.Processes(l.PIDs)
 	}
 	return limits
@@ -75,15 +76,15 @@ func (s *Sandbox) changeLimits(ctx context.Context, limits kernel.Limits) error 
 	if what := s.unchangeable(old, limits); what != "" {
 		return fmt.Errorf("%s: %w", what, kernel.ErrNeedsReset)
 	}
-	if err := s.group.limit(limits); err != nil {
+	if err := s.group.Limit(limits); err != nil {
 		if errors.Is(err, unix.EBUSY) {
 			err = fmt.Errorf("%w: %w", err, kernel.ErrNeedsReset)
 		}
-		return errors.Join(err, s.group.limit(old))
+		return errors.Join(err, s.group.Limit(old))
 	}
 	// First for what starts from now on, then for what runs.
 	if _, err := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)}); err != nil {
-		return errors.Join(err, s.group.limit(old))
+		return errors.Join(err, s.group.Limit(old))
 	}
 	if err := s.limitRunning(ctx, limits); err != nil {
 		return err
@@ -100,11 +101,11 @@ func (s *Sandbox) unchangeable(old, wanted kernel.Limits) string {
 	switch {
 	case wanted.TmpBytes != old.TmpBytes:
 		return "tmp_bytes"
-	case raised(old.MemoryBytes, wanted.MemoryBytes) && !s.group.holds(memoryController):
+	case raised(old.MemoryBytes, wanted.MemoryBytes) && !s.group.Holds(cgroup.Memory):
 		return "memory_bytes"
-	case wanted.PIDs != old.PIDs && !s.group.holds(pidsController):
+	case wanted.PIDs != old.PIDs && !s.group.Holds(cgroup.PIDs):
 		return "pids"
-	case wanted.CPUs != old.CPUs && !s.group.holds(cpuController):
+	case wanted.CPUs != old.CPUs && !s.group.Holds(cgroup.CPU):
 		return "cpus"
 	}
 	return ""

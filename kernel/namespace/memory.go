@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"talaria/kernel/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,9 @@ type tally struct {
 }
 
 // add adds a process, without what it has in common with a fork server.
-func (t *tally) add(pid int, p process, inherited int64) {
-	t.private += max(0, p.private-inherited)
-	t.mapped += p.shared
+func (t *tally) add(pid int, p procfs.Process, inherited int64) {
+	t.private += max(0, p.Private-inherited)
+	t.mapped += p.Shared
 	t.descriptors += descriptors(pid)
 }
 

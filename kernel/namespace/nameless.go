@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"talaria/kernel/procfs"
 
 	"golang.org/x/sys/unix"
 )
@@ -159,7 +160,7 @@ func (n *nameless) lookInto(pid int, name string) error {
 	}
 	process, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return gone(os.NewSyscallError("pidfd_open", err))
+		return procfs.Gone(os.NewSyscallError("pidfd_open", err))
 	}
 	defer unix.Close(process)
 	socket, err := unix.PidfdGetfd(process, number, 0)
@@ -167,7 +168,7 @@ func (n *nameless) lookInto(pid int, name string) error {
 		return nil // it was closed meanwhile
 	}
 	if err != nil {
-		return gone(os.NewSyscallError("pidfd_getfd", err))
+		return procfs.Gone(os.NewSyscallError("pidfd_getfd", err))
 	}
 	n.peek(socket, 0)
 	go unix.Close(socket) // see closeDuplicate
@@ -220,7 +221,7 @@ func (n *nameless) lookAtReceived(fd, depth int) {
 func (n *nameless) lookAtMapped(pid int) error {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return gone(err)
+		return procfs.Gone(err)
 	}
 	for line := range bytes.Lines(maps) {
 		if !bytes.HasSuffix(line, []byte(" (deleted)\n")) {

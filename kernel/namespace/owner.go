@@ -1,9 +1,11 @@
 package namespace
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -69,4 +71,30 @@ func capabilities() (unix.CapUserHeader, [2]unix.CapUserData, error) {
 	var sets [2]unix.CapUserData
 	err := unix.Capget(&header, &sets[0])
 	return header, sets, os.NewSyscallError("capget", err)
+}
+
+// idMappings gives a sandbox's user namespace the ids of this one, whichever these are; an ordinary user can give
+// only its own.
+func idMappings(kind string) ([]syscall.SysProcIDMap, error) {
+	if os.Geteuid() != 0 {
+		own := os.Geteuid()
+		if kind == "gid" {
+			own = os.Getegid()
+		}
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: own, Size: 1}}, nil
+	}
+	path := "/proc/self/" + kind + "_map"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var mappings []syscall.SysProcIDMap
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, size int
+		if _, err := fmt.Sscan(line, &inside, &outside, &size); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		mappings = append(mappings, syscall.SysProcIDMap{ContainerID: inside, HostID: inside, Size: size})
+	}
+	return mappings, nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 )
 
 // Probe makes a sandbox, seals it, runs a command in it and closes it: what works then works.
@@ -136,16 +137,16 @@ func probeTun() kernel.Finding {
 func (b *Backend) probeGroups() []kernel.Finding {
 	var findings []kernel.Finding
 	for _, limit := range []struct{ controller, name, without string }{
-		{memoryController, "limit of memory", "RLIMIT_DATA for each process"},
-		{pidsController, "limit of processes", "RLIMIT_NPROC"},
-		{cpuController, "limit of CPU time", "nothing"},
+		{cgroup.Memory, "limit of memory", "RLIMIT_DATA for each process"},
+		{cgroup.PIDs, "limit of processes", "RLIMIT_NPROC"},
+		{cgroup.CPU, "limit of CPU time", "nothing"},
 	} {
 		finding := kernel.Finding{Name: limit.name}
-		for _, h := range b.groups.hierarchies {
-			for _, controller := range h.controllers() {
+		for _, h := range b.groups.Hierarchies {
+			for _, controller := range h.Controllers() {
 				if controller == limit.controller {
 					finding.OK = true
-					finding.Detail = h.version() + " below " + h.base()
+					finding.Detail = h.Version() + " below " + h.Base()
 				}
 			}
 		}
@@ -155,7 +156,7 @@ func (b *Backend) probeGroups() []kernel.Finding {
 		}
 		findings = append(findings, finding)
 	}
-	for _, unusable := range b.groups.unusable {
+	for _, unusable := range b.groups.Unusable {
 		findings = append(findings, kernel.Finding{
 			Name:   "control group",
 			Detail: fmt.Sprintf("%s cannot be used: %v", unusable.Dir, unusable.Err),

@@ -21,7 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 	"talaria/kernel/disk"
+	"talaria/kernel/procfs"
 	"talaria/kernel/workspace"
 )
 
@@ -45,9 +47,9 @@ type Sandbox struct {
 	backend *Backend
 	env     kernel.Environment
 	id      string
-	group   *group
+	group   *cgroup.Group
 	cmd     *exec.Cmd // nil where a fork server made pid 1
-	task    *task
+	task    *procfs.Task
 	conn    *net.UnixConn
 	stderr  *tail  // of pid 1, or of the keeper that it comes from
 	scratch string // the directory of its temporary files, where it has one
@@ -75,9 +77,9 @@ type Sandbox struct {
 	processes     map[int64]*Process
 	calls         map[int64]chan reply
 	nextID        int64
-	ooms          oomCount // when last looked at
-	runner        int      // the pid inside of the last one that was started
-	shared        int64    // bytes that pid 1 has in common with the fork server that it comes from
+	ooms          cgroup.OOMCount // when last looked at
+	runner        int             // the pid inside of the last one that was started
+	shared        int64           // bytes that pid 1 has in common with the fork server that it comes from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
@@ -113,7 +115,7 @@ func (s *Sandbox) launch() (err error) {
 	}
 	var inside *os.File
 	if s.conn, inside, err = socketPair(); err != nil {
-		return errors.Join(err, s.group.remove())
+		return errors.Join(err, s.group.Remove())
 	}
 	defer inside.Close()
 	s.stderr = new(tail)
@@ -125,23 +127,23 @@ func (s *Sandbox) launch() (err error) {
 	s.cmd.SysProcAttr = attributes
 	if err := s.backend.startOwned(s.cmd); err != nil {
 		s.conn.Close()
-		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.remove())
+		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.Remove())
 	}
 	// It cannot be reaped yet, so the pid is its own.
 	s.handle.PID = s.cmd.Process.Pid
-	if s.task, err = openTask(s.handle.PID); err != nil {
+	if s.task, err = procfs.OpenTask(s.handle.PID); err != nil {
 		s.conn.Close()
-		return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait(), s.group.remove())
+		return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait(), s.group.Remove())
 	}
 	return s.begin()
 }
 
 // begin puts a pid 1 that waits to be asked something into its control group, and listens to it.
 func (s *Sandbox) begin() error {
-	self, err := readStat(s.handle.PID)
-	s.handle.StartTime = self.startTime
+	self, err := procfs.ReadStat(s.handle.PID)
+	s.handle.StartTime = self.StartTime
 	if err == nil {
-		err = s.group.add(s.handle.PID)
+		err = s.group.Add(s.handle.PID)
 	}
 	s.backend.remember(s)
 	go s.wait()
@@ -153,10 +155,10 @@ func (s *Sandbox) begin() error {
 }
 
 func (s *Sandbox) makeGroup() (err error) {
-	if s.group, err = s.backend.groups.create(s.id); err != nil {
+	if s.group, err = s.backend.groups.Create(s.id); err != nil {
 		return err
 	}
-	s.handle.Cgroups = s.group.dirs()
+	s.handle.Cgroups = s.group.Dirs()
 	return nil
 }
 
@@ -248,7 +250,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 		return fmt.Errorf("scratch directory: %w", err)
 	}
 	limited := make(chan error, 1)
-	go func() { limited <- s.group.limit(spec.Limits) }()
+	go func() { limited <- s.group.Limit(spec.Limits) }()
 	ooms := s.countOOMs()
 	_, err = s.call(ctx, "seal", body, mounted...)
 	if err := errors.Join(err, <-limited); err != nil {
@@ -334,7 +336,7 @@ func (s *Sandbox) verify(uid int) error {
 }
 
 func (b *Backend) verifyProcess(pid, uid int) error {
-	p, err := readProcess(pid)
+	p, err := procfs.Read(pid)
 	if err != nil {
 		return err
 	}
@@ -343,14 +345,14 @@ func (b *Backend) verifyProcess(pid, uid int) error {
 		sets = sets[:4] // only the privileged can take away what nobody gets without new privileges
 	}
 	for _, set := range sets {
-		if strings.Trim(p.status[set], "0") != "" {
-			return fmt.Errorf("has %s %s, not empty", set, p.status[set])
+		if strings.Trim(p.Status[set], "0") != "" {
+			return fmt.Errorf("has %s %s, not empty", set, p.Status[set])
 		}
 	}
-	if p.status["NoNewPrivs"] != "1" {
+	if p.Status["NoNewPrivs"] != "1" {
 		return errors.New("may get new privileges")
 	}
-	for _, id := range strings.Fields(p.status["Uid"]) {
+	for _, id := range strings.Fields(p.Status["Uid"]) {
 		if id != strconv.Itoa(uid) {
 			return fmt.Errorf("runs as user %s, not %d", id, uid)
 		}
@@ -368,10 +370,10 @@ func (s *Sandbox) destroy() error {
 	s.kill()
 	<-s.ended
 	s.conn.Close()
-	s.task.close()
+	s.task.Close()
 	s.closeSocketList()
 	defer s.backend.forget(s)
-	if err := errors.Join(s.endLeftovers(), s.group.remove(), s.removeScratch()); err != nil {
+	if err := errors.Join(s.endLeftovers(), s.group.Remove(), s.removeScratch()); err != nil {
 		return fmt.Errorf("close sandbox: %w", err)
 	}
 	return nil
@@ -381,7 +383,7 @@ func (s *Sandbox) destroy() error {
 // more. It does not wait.
 func (s *Sandbox) kill() {
 	if s.backend.isolation.Contained() {
-		s.task.kill()
+		s.task.Kill()
 	} else {
 		_ = s.conn.CloseWrite() // it may be closed
 	}
@@ -390,7 +392,7 @@ func (s *Sandbox) kill() {
 func (s *Sandbox) wait() {
 	defer close(s.reaped)
 	// How pid 1 ends says nothing: it is killed, or it ends when its socket does.
-	_ = s.task.wait()
+	_ = s.task.Wait()
 	if s.cmd != nil {
 		_ = s.cmd.Wait()
 	}

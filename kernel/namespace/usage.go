@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
 )
 
 var (
@@ -46,37 +48,37 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	var usage kernel.Usage
 	var t tally
 	for _, pid := range pids {
-		p, err := readProcess(pid)
+		p, err := procfs.Read(pid)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return kernel.Usage{}, err
 		}
-		usage.CPU += p.cpu + p.reaped
+		usage.CPU += p.CPU + p.Reaped
 		inherited := int64(0)
-		if pid == s.handle.PID || p.insidePID == runner {
+		if pid == s.handle.PID || p.InsidePID == runner {
 			inherited = shared
 		}
 		if unheld {
 			t.add(pid, p, inherited)
 		}
-		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.peakMemory-inherited)
+		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.PeakMemory-inherited)
 		if pid != s.handle.PID {
-			usage.PIDs += p.threads
-			usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: p.insidePID, Name: p.name})
+			usage.PIDs += p.Threads
+			usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: p.InsidePID, Name: p.Name})
 		}
 	}
 	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
 	if unheld {
 		usage.MemoryBytes = s.total(t, pids)
-	} else if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.memory(); err != nil {
+	} else if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.Memory(); err != nil {
 		return kernel.Usage{}, err
 	}
-	cpu, err := s.group.cpu()
+	cpu, err := s.group.CPU()
 	if err == nil {
 		usage.CPU = cpu
-	} else if !errors.Is(err, errNotHeld) {
+	} else if !errors.Is(err, cgroup.ErrNotHeld) {
 		return kernel.Usage{}, err
 	}
 	return usage, nil
@@ -84,8 +86,8 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 
 // Meter implements [kernel.Meter]: two files of the control group, or all of Usage where there is none.
 func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
-	peak, memoryErr := s.group.peak()
-	cpu, cpuErr := s.group.cpu()
+	peak, memoryErr := s.group.Peak()
+	cpu, cpuErr := s.group.CPU()
 	if memoryErr != nil || cpuErr != nil {
 		return s.Usage(ctx)
 	}
@@ -94,9 +96,9 @@ func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
 
 // pids are the pids on the host of everything inside, pid 1 too.
 func (s *Sandbox) pids() ([]int, error) {
-	pids, err := s.group.pids()
-	if errors.Is(err, errNotHeld) {
-		return descendants(s.handle.PID), nil
+	pids, err := s.group.PIDs()
+	if errors.Is(err, cgroup.ErrNotHeld) {
+		return procfs.Descendants(s.handle.PID), nil
 	}
 	return pids, err
 }
@@ -108,8 +110,8 @@ func (s *Sandbox) ResetPeak() error {
 	s.mu.Lock()
 	s.ooms = ooms
 	s.mu.Unlock()
-	err := s.group.resetPeak()
-	if !errors.Is(err, errNotHeld) {
+	err := s.group.ResetPeak()
+	if !errors.Is(err, cgroup.ErrNotHeld) {
 		return err
 	}
 	pids, err := s.pids()
@@ -119,7 +121,7 @@ func (s *Sandbox) ResetPeak() error {
 	for _, pid := range pids {
 		const peakRSS = "5"
 		err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peakRSS), 0)
-		if err = gone(err); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err = procfs.Gone(err); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("reset peak memory: %w", err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
 )
 
 var (
@@ -57,8 +59,8 @@ func (s *Sandbox) TmpFree() (int64, error) {
 
 // CPU is the control group's, or the sum over the processes that live and the children that they waited for.
 func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
-	used, err := s.group.cpu()
-	if !errors.Is(err, errNotHeld) {
+	used, err := s.group.CPU()
+	if !errors.Is(err, cgroup.ErrNotHeld) {
 		return used, err
 	}
 	pids, err := s.pids()
@@ -67,15 +69,15 @@ func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 	}
 	used = 0
 	for _, pid := range pids {
-		if p, err := readStat(pid); err == nil {
-			used += p.cpu + p.reaped
+		if p, err := procfs.ReadStat(pid); err == nil {
+			used += p.CPU + p.Reaped
 		}
 	}
 	return used, nil
 }
 
 // MemoryUnheld reports whether no control group bounds the memory of all processes together.
-func (s *Sandbox) MemoryUnheld() bool { return !s.group.holds(memoryController) }
+func (s *Sandbox) MemoryUnheld() bool { return !s.group.Holds(cgroup.Memory) }
 
 // openFiles visits what a process has open. One that has made itself unreadable has a folder that nobody but root can open;
 // its descriptors can be duplicated by whom its user namespace belongs to.
@@ -85,12 +87,12 @@ func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 		return nil
 	}
 	if err != nil {
-		return gone(err)
+		return procfs.Gone(err)
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return gone(err)
+		return procfs.Gone(err)
 	}
 	var st unix.Stat_t
 	for _, name := range names {
@@ -145,20 +147,20 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	s.mu.Lock()
 	runner, shared := s.runner, s.shared
 	s.mu.Unlock()
-	var largest process
+	var largest procfs.Process
 	victim := 0
 	var t tally
 	for _, pid := range pids {
-		p, err := readProcess(pid)
+		p, err := procfs.Read(pid)
 		if err != nil {
 			continue
 		}
-		if pid == s.handle.PID || p.insidePID == runner {
+		if pid == s.handle.PID || p.InsidePID == runner {
 			t.add(pid, p, shared)
 			continue
 		}
 		t.add(pid, p, 0)
-		if victim == 0 || p.memory() > largest.memory() {
+		if victim == 0 || p.Memory() > largest.Memory() {
 			victim, largest = pid, p
 		}
 	}
@@ -168,7 +170,7 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	if victim == 0 {
 		return "", true, nil
 	}
-	return largest.name, true, killProcess(victim, largest.startTime)
+	return largest.Name, true, killProcess(victim, largest.StartTime)
 }
 
 // killProcess kills the process of that pid which started then, and no other.
@@ -181,7 +183,7 @@ func killProcess(pid int, startTime uint64) error {
 		return os.NewSyscallError("pidfd_open", err)
 	}
 	defer unix.Close(fd)
-	if now, err := readStat(pid); err != nil || now.startTime != startTime {
+	if now, err := procfs.ReadStat(pid); err != nil || now.StartTime != startTime {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -198,5 +200,5 @@ func (s *Sandbox) OOMKills() int64 {
 	now := s.countOOMs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, now.kills-s.ooms.kills)
+	return max(0, now.Kills-s.ooms.Kills)
 }

@@ -1,4 +1,4 @@
-package namespace
+package cgroup
 
 import (
 	"os"
@@ -23,7 +23,7 @@ func (m cgroupMount) has(controllers []string) bool {
 // dir is the directory of a group.
 func (m cgroupMount) dir(group string) (string, bool) {
 	// A group outside of this cgroup namespace is shown with "..".
-	if !within(group, m.root) || strings.Contains(group, "/..") {
+	if !below(group, m.root) || strings.Contains(group, "/..") {
 		return "", false
 	}
 	relative, err := filepath.Rel(m.root, group)
@@ -51,4 +51,9 @@ func cgroupMounts() ([]cgroupMount, error) {
 		})
 	}
 	return mounts, nil
+}
+
+// below reports whether path is dir or lies below it. Both are absolute and clean.
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

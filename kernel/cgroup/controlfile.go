@@ -1,4 +1,4 @@
-package namespace
+package cgroup
 
 import (
 	"bytes"
@@ -81,8 +81,8 @@ func readNumber(dir, file string) (int64, error) {
 	return strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 }
 
-// readKeyed reads a file of lines "key number".
-func readKeyed(dir, file string) (map[string]int64, error) {
+// ReadKeyed reads a file of lines "key number".
+func ReadKeyed(dir, file string) (map[string]int64, error) {
 	text, err := readControl(dir, file, nil)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package namespace
+package cgroup
 
 import (
 	"errors"
@@ -29,9 +29,9 @@ func newUnified(dir string) unified {
 	return unified{dir: dir, names: wanted(strings.Fields(string(text)))}
 }
 
-func (unified) version() string         { return "cgroup v2" }
-func (u unified) base() string          { return u.dir }
-func (u unified) controllers() []string { return u.names }
+func (unified) Version() string         { return "cgroup v2" }
+func (u unified) Base() string          { return u.dir }
+func (u unified) Controllers() []string { return u.names }
 
 func (u unified) prepare(dir string) error {
 	if len(u.names) == 0 {
@@ -103,7 +103,7 @@ func (unified) memory(dir string) (used, peak int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	stat, err := readKeyed(dir, "memory.stat")
+	stat, err := ReadKeyed(dir, "memory.stat")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -121,16 +121,16 @@ func (unified) peak(dir string) (int64, error) {
 }
 
 func (unified) cpu(dir string) (time.Duration, error) {
-	stat, err := readKeyed(dir, "cpu.stat")
+	stat, err := ReadKeyed(dir, "cpu.stat")
 	return time.Duration(stat["usage_usec"]) * time.Microsecond, err
 }
 
 // resetPeak cannot: the kernel resets the peak for one open file only.
 func (unified) resetPeak(string) error { return errors.ErrUnsupported }
 
-func (unified) ooms(dir string) (oomCount, error) {
-	events, err := readKeyed(dir, "memory.events")
-	return oomCount{kills: events["oom_kill"], hits: events["oom"]}, err
+func (unified) ooms(dir string) (OOMCount, error) {
+	events, err := ReadKeyed(dir, "memory.events")
+	return OOMCount{Kills: events["oom_kill"], Hits: events["oom"]}, err
 }
 
 // waitEmpty waits until the last process has left a group, which may be a moment after its death.

@@ -1,4 +1,4 @@
-package namespace
+package cgroup
 
 import (
 	"errors"
@@ -25,19 +25,19 @@ type legacy struct {
 	names []string
 }
 
-func (legacy) version() string         { return "cgroup v1" }
-func (l legacy) base() string          { return l.dir }
-func (l legacy) controllers() []string { return l.names }
+func (legacy) Version() string         { return "cgroup v1" }
+func (l legacy) Base() string          { return l.dir }
+func (l legacy) Controllers() []string { return l.names }
 func (legacy) prepare(string) error    { return nil }
 
-// socketShare is the part of the memory limit that the buffers of internet sockets may take beside it, one in so many: this
+// SocketShare is the part of the memory limit that the buffers of internet sockets may take beside it, one in so many: this
 // version counts them apart, and only once they have a limit.
-const socketShare = 4
+const SocketShare = 4
 
 const socketLimit = "memory.kmem.tcp.limit_in_bytes"
 
-// holdsSockets reports whether a group is of this version, and its kernel counts sockets.
-func holdsSockets(dir string) bool {
+// HoldsSockets reports whether a group is of this version, and its kernel counts sockets.
+func HoldsSockets(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, socketLimit))
 	return err == nil
 }
@@ -46,7 +46,7 @@ func (l legacy) setMemory(dir string, bytes int64) error {
 	if err := l.setMemoryOfProcesses(dir, bytes); err != nil {
 		return err
 	}
-	sockets := bytes / socketShare
+	sockets := bytes / SocketShare
 	if bytes <= 0 {
 		sockets = math.MaxInt64 &^ 0xfff // no limit, and counted nevertheless
 	}
@@ -104,7 +104,7 @@ func (legacy) memory(dir string) (used, peak int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	stat, err := readKeyed(dir, "memory.stat")
+	stat, err := ReadKeyed(dir, "memory.stat")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -125,19 +125,19 @@ func (legacy) cpu(dir string) (time.Duration, error) {
 
 func (legacy) resetPeak(dir string) error { return writeControl(dir, "memory.max_usage_in_bytes", "0") }
 
-func (legacy) ooms(dir string) (oomCount, error) {
-	control, err := readKeyed(dir, "memory.oom_control")
+func (legacy) ooms(dir string) (OOMCount, error) {
+	control, err := ReadKeyed(dir, "memory.oom_control")
 	if err != nil {
-		return oomCount{}, err
+		return OOMCount{}, err
 	}
 	if control["oom_kill"] == 0 {
-		return oomCount{}, nil
+		return OOMCount{}, nil
 	}
 	// memory.failcnt stays 0 on Linux 6.18 and others.
 	limit, err := readNumber(dir, "memory.limit_in_bytes")
 	if err != nil {
-		return oomCount{}, err
+		return OOMCount{}, err
 	}
 	peak, err := readNumber(dir, "memory.max_usage_in_bytes")
-	return oomCount{kills: control["oom_kill"], full: peak >= limit-fullMargin}, err
+	return OOMCount{Kills: control["oom_kill"], Full: peak >= limit-fullMargin}, err
 }

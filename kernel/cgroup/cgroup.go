@@ -1,4 +1,5 @@
-package namespace
+// Package cgroup bounds and accounts for the processes of a sandbox through control groups, version 1 and 2.
+package cgroup
 
 import (
 	"errors"
@@ -22,23 +23,23 @@ const parentGroup = "talaria"
 
 // The controllers that sandboxes are put under. The accounting of CPU time is one of its own in version 1.
 const (
-	memoryController = "memory"
-	pidsController   = "pids"
-	cpuController    = "cpu"
-	cpuacct          = "cpuacct"
+	Memory  = "memory"
+	PIDs    = "pids"
+	CPU     = "cpu"
+	cpuacct = "cpuacct"
 )
 
-// errNotHeld tells that no control group bounds or accounts for what was asked.
-var errNotHeld = errors.New("no control group for it")
+// ErrNotHeld tells that no control group bounds or accounts for what was asked.
+var ErrNotHeld = errors.New("no control group for it")
 
-// hierarchy is one way to bound and account for the processes in a directory of control groups: version 1 or 2.
-type hierarchy interface {
+// Hierarchy is one way to bound and account for the processes in a directory of control groups: version 1 or 2.
+type Hierarchy interface {
 	// version is for people: "cgroup v1".
-	version() string
+	Version() string
 	// base is the directory of this process's own group that sandboxes' groups are made below.
-	base() string
+	Base() string
 	// controllers that it has.
-	controllers() []string
+	Controllers() []string
 	// prepare makes the controllers usable in the groups below dir.
 	prepare(dir string) error
 
@@ -49,27 +50,27 @@ type hierarchy interface {
 	peak(dir string) (int64, error)
 	cpu(dir string) (time.Duration, error)
 	resetPeak(dir string) error
-	ooms(dir string) (oomCount, error)
+	ooms(dir string) (OOMCount, error)
 }
 
-// oomCount is what happened in a group: how many processes were killed for want of memory, how often its own limit
+// OOMCount is what happened in a group: how many processes were killed for want of memory, how often its own limit
 // was hit, and, where the kernel does not count that, whether its use has come up to the limit.
-type oomCount struct {
-	kills, hits int64
-	full        bool
+type OOMCount struct {
+	Kills, Hits int64
+	Full        bool
 }
 
-// groups makes the control groups of one server. It is safe for concurrent use.
-type groups struct {
+// Groups makes the control groups of one server. It is safe for concurrent use.
+type Groups struct {
 	instance    string
-	hierarchies []hierarchy
-	unusable    []Unusable
+	Hierarchies []Hierarchy
+	Unusable    []Unusable
 
 	mu   sync.Mutex // guards used, and is held while groups and so their parents are made and removed
 	used map[string]bool
 }
 
-func (g *groups) inUse(id string) bool {
+func (g *Groups) inUse(id string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used[id]
@@ -81,18 +82,18 @@ type Unusable struct {
 	Err error
 }
 
-// group is one sandbox's directory in each hierarchy. A group without hierarchies bounds nothing.
-type group struct {
-	owner *groups
+// Group is one sandbox's directory in each hierarchy. A group without hierarchies bounds nothing.
+type Group struct {
+	owner *Groups
 	id    string
-	byDir map[string]hierarchy
+	byDir map[string]Hierarchy
 	order []string
 	held  map[string]string // directory by controller
 }
 
-// findGroups looks for hierarchies in which this process may make groups.
-func findGroups(root, instance string) (*groups, error) {
-	g := &groups{instance: instance, used: make(map[string]bool)}
+// Find looks for hierarchies in which this process may make groups.
+func Find(root, instance string) (*Groups, error) {
+	g := &Groups{instance: instance, used: make(map[string]bool)}
 	mounts, err := cgroupMounts()
 	if err != nil {
 		return nil, fmt.Errorf("find control groups: %w", err)
@@ -111,7 +112,7 @@ func findGroups(root, instance string) (*groups, error) {
 			path = root
 		}
 		for _, mount := range mounts {
-			var h hierarchy
+			var h Hierarchy
 			dir, ok := mount.dir(path)
 			switch {
 			case !ok:
@@ -128,9 +129,9 @@ func findGroups(root, instance string) (*groups, error) {
 				continue
 			}
 			if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
-				g.unusable = append(g.unusable, Unusable{Dir: dir, Err: err})
+				g.Unusable = append(g.Unusable, Unusable{Dir: dir, Err: err})
 			} else {
-				g.hierarchies = append(g.hierarchies, h)
+				g.Hierarchies = append(g.Hierarchies, h)
 			}
 			break
 		}
@@ -139,7 +140,7 @@ func findGroups(root, instance string) (*groups, error) {
 }
 
 // recognise is the hierarchy of a directory that a program of an instance may have made, or nil.
-func recognise(dir, instance string) hierarchy {
+func recognise(dir, instance string) Hierarchy {
 	parent := filepath.Dir(dir)
 	if dir != filepath.Clean(dir) || filepath.Base(parent) != instance ||
 		filepath.Base(filepath.Dir(parent)) != parentGroup {
@@ -159,31 +160,31 @@ func recognise(dir, instance string) hierarchy {
 }
 
 func wanted(names []string) []string {
-	all := []string{memoryController, pidsController, cpuController, cpuacct}
+	all := []string{Memory, PIDs, CPU, cpuacct}
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(all, n) })
 }
 
-// create makes a sandbox's directories.
-func (g *groups) create(id string) (*group, error) {
+// Create makes a sandbox's directories.
+func (g *Groups) Create(id string) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.used[id] = true
-	made := &group{owner: g, id: id, byDir: make(map[string]hierarchy), held: make(map[string]string)}
-	for _, h := range g.hierarchies {
-		dir := filepath.Join(h.base(), parentGroup, g.instance, id)
+	made := &Group{owner: g, id: id, byDir: make(map[string]Hierarchy), held: make(map[string]string)}
+	for _, h := range g.Hierarchies {
+		dir := filepath.Join(h.Base(), parentGroup, g.instance, id)
 		if err := g.makeDir(h, dir); err != nil {
 			return nil, errors.Join(fmt.Errorf("make control group: %w", err), made.removeLocked())
 		}
 		made.byDir[dir] = h
 		made.order = append(made.order, dir)
-		for _, c := range h.controllers() {
+		for _, c := range h.Controllers() {
 			made.held[c] = dir
 		}
 	}
 	return made, nil
 }
 
-func (g *groups) makeDir(h hierarchy, dir string) error {
+func (g *Groups) makeDir(h Hierarchy, dir string) error {
 	const attempts = 10 // another instance may remove the common parent at this moment
 	var err error
 	for range attempts {
@@ -197,10 +198,11 @@ func (g *groups) makeDir(h hierarchy, dir string) error {
 	return h.prepare(dir)
 }
 
-func (g *group) dirs() []string { return slices.Clone(g.order) }
+// Dirs lists the directories of the group, one for each hierarchy.
+func (g *Group) Dirs() []string { return slices.Clone(g.order) }
 
-// add moves a process in.
-func (g *group) add(pid int) error {
+// Add moves a process in.
+func (g *Group) Add(pid int) error {
 	for _, dir := range g.order {
 		if err := writeControl(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("move process into control group: %w", err)
@@ -209,22 +211,23 @@ func (g *group) add(pid int) error {
 	return nil
 }
 
-// holder is the hierarchy and directory that bounds something.
-func (g *group) holder(controller string) (hierarchy, string) {
+// Holder is the hierarchy and directory that bounds something.
+func (g *Group) Holder(controller string) (Hierarchy, string) {
 	dir := g.held[controller]
 	return g.byDir[dir], dir
 }
 
-func (g *group) holds(controller string) bool { return g.held[controller] != "" }
+// Holds reports whether a controller bounds and accounts for the group.
+func (g *Group) Holds(controller string) bool { return g.held[controller] != "" }
 
-// limit bounds what it can; a limit of 0 takes the bound away.
-func (g *group) limit(l kernel.Limits) error {
-	if h, dir := g.holder(memoryController); h != nil {
+// Limit bounds what it can; a limit of 0 takes the bound away.
+func (g *Group) Limit(l kernel.Limits) error {
+	if h, dir := g.Holder(Memory); h != nil {
 		if err := h.setMemory(dir, l.MemoryBytes); err != nil {
 			return fmt.Errorf("limit memory: %w", err)
 		}
 	}
-	if h, dir := g.holder(pidsController); h != nil {
+	if h, dir := g.Holder(PIDs); h != nil {
 		limit := "max"
 		if l.PIDs > 0 {
 			limit = strconv.FormatInt(l.PIDs+1, 10) // and pid 1
@@ -233,7 +236,7 @@ func (g *group) limit(l kernel.Limits) error {
 			return fmt.Errorf("limit processes: %w", err)
 		}
 	}
-	if h, dir := g.holder(cpuController); h != nil {
+	if h, dir := g.Holder(CPU); h != nil {
 		if err := h.setCPUs(dir, l.CPUs); err != nil {
 			return fmt.Errorf("limit CPU time: %w", err)
 		}
@@ -241,19 +244,20 @@ func (g *group) limit(l kernel.Limits) error {
 	return nil
 }
 
-func (g *group) memory() (used, peak int64, err error) {
-	h, dir := g.holder(memoryController)
+// Memory is what is in use now, and the most that was in use since ResetPeak, in bytes; ErrNotHeld without the controller.
+func (g *Group) Memory() (used, peak int64, err error) {
+	h, dir := g.Holder(Memory)
 	if h == nil {
-		return 0, 0, errNotHeld
+		return 0, 0, ErrNotHeld
 	}
 	return h.memory(dir)
 }
 
-// peak is the most memory that was in use, or what is in use where the kernel does not tell.
-func (g *group) peak() (int64, error) {
-	h, dir := g.holder(memoryController)
+// Peak is the most memory that was in use, or what is in use where the kernel does not tell.
+func (g *Group) Peak() (int64, error) {
+	h, dir := g.Holder(Memory)
 	if h == nil {
-		return 0, errNotHeld
+		return 0, ErrNotHeld
 	}
 	peak, err := h.peak(dir)
 	if err == nil && peak == 0 {
@@ -262,41 +266,44 @@ func (g *group) peak() (int64, error) {
 	return peak, err
 }
 
-func (g *group) cpu() (time.Duration, error) {
-	for _, controller := range []string{cpuacct, cpuController} {
-		if h, dir := g.holder(controller); h != nil {
+// CPU is the CPU time that the group has taken so far, or ErrNotHeld.
+func (g *Group) CPU() (time.Duration, error) {
+	for _, controller := range []string{cpuacct, CPU} {
+		if h, dir := g.Holder(controller); h != nil {
 			return h.cpu(dir)
 		}
 	}
-	return 0, errNotHeld
+	return 0, ErrNotHeld
 }
 
-func (g *group) resetPeak() error {
-	h, dir := g.holder(memoryController)
+// ResetPeak lets the peak of memory begin again, or is ErrNotHeld.
+func (g *Group) ResetPeak() error {
+	h, dir := g.Holder(Memory)
 	if h == nil {
-		return errNotHeld
+		return ErrNotHeld
 	}
 	return h.resetPeak(dir)
 }
 
-func (g *group) ooms() (oomCount, error) {
-	h, dir := g.holder(memoryController)
+// OOMs counts what happened in the group for want of memory, or is ErrNotHeld.
+func (g *Group) OOMs() (OOMCount, error) {
+	h, dir := g.Holder(Memory)
 	if h == nil {
-		return oomCount{}, errNotHeld
+		return OOMCount{}, ErrNotHeld
 	}
 	return h.ooms(dir)
 }
 
-// pids are the processes in the group.
-func (g *group) pids() ([]int, error) {
+// PIDs are the processes in the group.
+func (g *Group) PIDs() ([]int, error) {
 	if len(g.order) == 0 {
-		return nil, errNotHeld
+		return nil, ErrNotHeld
 	}
 	return groupPIDs(g.order[0])
 }
 
-// remove takes the directories away once their processes are dead, and those above that it leaves empty.
-func (g *group) remove() error {
+// Remove takes the directories away once their processes are dead, and those above that it leaves empty.
+func (g *Group) Remove() error {
 	// A dead process may be a member for a moment longer. It leaves all hierarchies at once, and version 2 tells.
 	for _, dir := range g.order {
 		if _, ok := g.byDir[dir].(unified); ok {
@@ -310,7 +317,7 @@ func (g *group) remove() error {
 	return g.removeLocked()
 }
 
-func (g *group) removeLocked() error {
+func (g *Group) removeLocked() error {
 	delete(g.owner.used, g.id)
 	var errs []error
 	for _, dir := range g.order {

@@ -1,0 +1,123 @@
+// Package procfs reads processes from /proc, and holds them by descriptors that never come to mean another process.
+package procfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// clockTick is the unit of times in /proc/PID/stat, the same on every Linux of today.
+const clockTick = 10 * time.Millisecond
+
+// Process is what /proc tells of a process.
+type Process struct {
+	Name       string
+	State      byte
+	StartTime  uint64 // in clock ticks since boot
+	CPU        time.Duration
+	Reaped     time.Duration // CPU time of the children it waited for
+	InsidePID  int
+	Threads    int64
+	Private    int64 // memory that is backed by no file, with the tables of its pages
+	Shared     int64 // pages of tmpfs and of memory in common that it has mapped
+	PeakMemory int64
+	Status     map[string]string
+}
+
+// Read reads a process; an error that wraps fs.ErrNotExist tells that it is gone.
+func Read(pid int) (Process, error) {
+	p, err := ReadStat(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Process{}, Gone(err)
+	}
+	p.Status = make(map[string]string)
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		p.Status[name] = strings.TrimSpace(value)
+	}
+	p.Name = p.Status["Name"]
+	p.Private = p.bytes("RssAnon") + p.bytes("VmPTE")
+	p.Shared = p.bytes("RssShmem")
+	p.PeakMemory = p.bytes("VmHWM")
+	p.Threads, _ = strconv.ParseInt(p.Status["Threads"], 10, 64)
+	if pids := strings.Fields(p.Status["NSpid"]); len(pids) > 0 {
+		p.InsidePID, _ = strconv.Atoi(pids[len(pids)-1])
+	}
+	return p, nil
+}
+
+// ReadStat reads of a process what is in /proc/PID/stat only, which takes less time than [Read].
+func ReadStat(pid int) (Process, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Process{}, Gone(err)
+	}
+	// The name, in parentheses, may have spaces and parentheses of its own.
+	_, rest, ok := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 20 {
+		return Process{}, fmt.Errorf("/proc/%d/stat is not understood", pid)
+	}
+	number := func(field int) uint64 { // numbered as in proc(5), where the state is field 3
+		n, _ := strconv.ParseUint(fields[field-3], 10, 64)
+		return n
+	}
+	return Process{
+		State:     fields[0][0],
+		StartTime: number(22),
+		CPU:       time.Duration(number(14)+number(15)) * clockTick,
+		Reaped:    time.Duration(number(16)+number(17)) * clockTick,
+	}, nil
+}
+
+// Memory is what the process alone has mapped.
+func (p Process) Memory() int64 { return p.Private + p.Shared }
+
+// bytes is a field of /proc/PID/status that is given in kB.
+func (p Process) bytes(field string) int64 {
+	number, _, _ := strings.Cut(p.Status[field], " ")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return n << 10
+}
+
+// Gone makes an error of reading a process that ends just now one that wraps fs.ErrNotExist.
+func Gone(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+// Descendants are the pids of a process and all below it. Below pid 1 of a sandbox that is the whole sandbox.
+func Descendants(pid int) []int {
+	found := []int{pid}
+	for i := 0; i < len(found); i++ {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", found[i]))
+		if err != nil {
+			continue
+		}
+		for _, task := range tasks {
+			children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", found[i], task.Name()))
+			if err != nil {
+				continue
+			}
+			for _, child := range strings.Fields(string(children)) {
+				if n, err := strconv.Atoi(child); err == nil {
+					found = append(found, n)
+				}
+			}
+		}
+	}
+	return found
+}
