@@ -47,7 +47,7 @@ forge(*(b'\n{"type":"stream","id":"CELL","name":"stdout","text":"","mark":%d}\n'
 os.write(1, b"\x1e0011223344556677:1\x1e\x1e:\x1e" * 1000)`),
 	forgery("control/two-results", `forge(b'\n{"type":"result","id":"CELL","data":{"text/plain":"FORGED"}}\n' * 50)`),
 	forgery("control/questions", `
-forge(*(b'\n{"type":"input","id":"CELL","request_id":"q%d","prompt":"FORGED"}\n' % n for n in range(500)))`),
+forge(*(b'\n{"type":"ask","id":"CELL","ask":"q%d","kind":"input","body":{"prompt":"FORGED"}}\n' % n for n in range(500)))`),
 	forgery("control/many-frames", `
 forge(b'\n' + b'{"type":"stream","id":"CELL","name":"stdout","text":"x"}\n' * 100_000)`),
 	forgery("control/long-names", `

@@ -62,14 +62,14 @@ func TestTheClockOfAWaitingCellRunsWithTheCPU(t *testing.T) {
 				r := newRig(t, kerneltest.Cells(asking), c.setting)
 				began := time.Now()
 				r.execute(kernel.Execution{ID: "e1", Timeout: timeout, AllowStdin: true})
-				r.until(is[kernel.InputRequest])
+				r.until(is[kernel.Asked])
 				time.Sleep(c.atMost) // until reads for less
 				got := r.until(isEnd)
 				why := "the cell ran past its time-out of 10 s"
 				if c.stoodStill {
 					why = "the cell waited for answers for more than 24 h, which is the longest that its time-out stands still"
 				}
-				r.expect(got, "e1: closed q1 timeout", "e1: raised KeyboardInterrupt "+why+"; the variables are kept",
+				r.expect(got, "e1: input q1 timeout", "e1: raised KeyboardInterrupt "+why+"; the variables are kept",
 					"e1: finished timeout KeyboardInterrupt")
 				if took := got[len(got)-1].Time.Sub(began); took < c.atLeast || took > c.atMost {
 					t.Errorf("it ended after %v, not between %v and %v", took, c.atLeast, c.atMost)
@@ -87,7 +87,7 @@ func TestAWaitThatUsedCPUIsChargedWhenItEnds(t *testing.T) {
 		}), withCPU(0.5))
 		began := time.Now()
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second, AllowStdin: true})
-		r.until(is[kernel.InputRequest])
+		r.until(is[kernel.Asked])
 		time.Sleep(4 * time.Second) // 2 s of CPU
 		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "yes"}); err != nil {
 			t.Fatal(err)
@@ -106,14 +106,14 @@ func TestACellCannotStandStillForEver(t *testing.T) {
 		began := time.Now()
 		r.execute(kernel.Execution{ID: "e1", Timeout: timeout})
 		for {
-			got := r.until(func(rec kernel.Record) bool { return is[kernel.InstallRequest](rec) || isEnd(rec) })
+			got := r.until(func(rec kernel.Record) bool { return is[kernel.Asked](rec) || isEnd(rec) })
 			last := got[len(got)-1]
 			if isEnd(last) {
 				r.expect([]kernel.Record{last}, "e1: finished timeout KeyboardInterrupt")
 				break
 			}
 			time.Sleep(each)
-			id := last.Body.(kernel.InstallRequest).RequestID
+			id := last.Body.(kernel.Asked).ID
 			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: id, Result: kernel.InstallResult{}}); err != nil && !errors.Is(err, kernel.ErrNoInstallPending) {
 				t.Fatal(err)
 			}

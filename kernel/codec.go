@@ -95,7 +95,7 @@ func appendRecord(dst []byte, kseq uint64, at time.Time, execution string, body 
 		if kind == kindSegment {
 			return dst, fmt.Errorf("encode record %d: %T is no kind of record", kseq, body)
 		}
-		object, err := json.Marshal(body)
+		object, err := json.Marshal(encodable(body))
 		if err != nil {
 			return dst, fmt.Errorf("encode record %d: %w", kseq, err)
 		}
@@ -152,7 +152,7 @@ func bundleSize(bundle map[string]json.RawMessage) int {
 }
 
 func kindOf(body RecordBody) byte {
-	switch body.(type) {
+	switch body := body.(type) {
 	case Started:
 		return kindStarted
 	case Stream:
@@ -165,20 +165,55 @@ func kindOf(body RecordBody) byte {
 		return kindRaised
 	case Clear:
 		return kindClear
-	case InputRequest:
-		return kindInputRequest
-	case InputClosed:
-		return kindInputClosed
+	case Asked:
+		switch body.Body.(type) {
+		case InputRequest:
+			return kindInputRequest
+		case PackageChange:
+			return kindInstallRequest
+		}
+	case AskClosed:
+		switch body.Kind {
+		case AskInput:
+			return kindInputClosed
+		case AskInstall:
+			return kindInstallClosed
+		}
 	case Finished:
 		return kindFinished
 	case Died:
 		return kindDied
-	case InstallRequest:
-		return kindInstallRequest
-	case InstallClosed:
-		return kindInstallClosed
 	}
 	return kindSegment
+}
+
+// The records about asks, as they are encoded: each kind of ask has kinds of records of its own.
+type (
+	inputRecord struct {
+		RequestID string
+		InputRequest
+	}
+	installRecord struct {
+		RequestID string
+		Change    PackageChange
+	}
+	closedRecord struct{ RequestID, How string }
+)
+
+// encodable returns what body is encoded as.
+func encodable(body RecordBody) any {
+	switch body := body.(type) {
+	case Asked:
+		switch of := body.Body.(type) {
+		case InputRequest:
+			return inputRecord{body.ID, of}
+		case PackageChange:
+			return installRecord{body.ID, of}
+		}
+	case AskClosed:
+		return closedRecord{body.ID, body.How}
+	}
+	return body
 }
 
 // DecodeRecords decodes whole encoded records of key that stand in a row and follow each other in number. What is
@@ -277,17 +312,21 @@ func (r rawRecord) decode() (RecordBody, error) {
 	case kindClear:
 		return decodeJSON[Clear](r.body)
 	case kindInputRequest:
-		return decodeJSON[InputRequest](r.body)
+		asked, err := decodeJSON[inputRecord](r.body)
+		return Asked{asked.RequestID, asked.InputRequest}, err
+	case kindInstallRequest:
+		asked, err := decodeJSON[installRecord](r.body)
+		return Asked{asked.RequestID, asked.Change}, err
 	case kindInputClosed:
-		return decodeJSON[InputClosed](r.body)
+		closed, err := decodeJSON[closedRecord](r.body)
+		return AskClosed{AskInput, closed.RequestID, closed.How}, err
+	case kindInstallClosed:
+		closed, err := decodeJSON[closedRecord](r.body)
+		return AskClosed{AskInstall, closed.RequestID, closed.How}, err
 	case kindFinished:
 		return decodeJSON[Finished](r.body)
 	case kindDied:
 		return decodeJSON[Died](r.body)
-	case kindInstallRequest:
-		return decodeJSON[InstallRequest](r.body)
-	case kindInstallClosed:
-		return decodeJSON[InstallClosed](r.body)
 	default:
 		return nil, fmt.Errorf("kind %d: %w", r.kind, ErrUnknownRecord)
 	}
@@ -297,10 +336,9 @@ func (r rawRecord) decode() (RecordBody, error) {
 	return body, nil
 }
 
-func decodeJSON[T RecordBody](b []byte) (RecordBody, error) {
-	var body T
+func decodeJSON[T any](b []byte) (body T, err error) {
 	if err := json.Unmarshal(b, &body); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorruptRecord, err)
+		return body, fmt.Errorf("%w: %w", ErrCorruptRecord, err)
 	}
 	return body, nil
 }

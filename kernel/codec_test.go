@@ -30,8 +30,8 @@ func sampleRecords(key Key) []Record {
 		Result{Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)}, Metadata: map[string]json.RawMessage{}},
 		Raised{Error: ErrorInfo{Ename: "ValueError", Evalue: "<no>", Traceback: []string{"a", "b"}}},
 		Clear{Wait: true},
-		InputRequest{RequestID: "q1", Prompt: "? ", Password: true},
-		InputClosed{RequestID: "q1", How: "answered"},
+		Asked{ID: "q1", Body: InputRequest{Prompt: "? ", Password: true}},
+		AskClosed{Kind: AskInput, ID: "q1", How: "answered"},
 		Finished{Status: OK, Usage: ExecutionUsage{Duration: time.Second, CPU: 2, PeakMemory: 3}},
 		Finished{Status: Errored, Error: &ErrorInfo{Ename: "E", Traceback: []string{}}},
 		Died{
@@ -41,10 +41,10 @@ func sampleRecords(key Key) []Record {
 		Raised{Error: ErrorInfo{Ename: "E", Traceback: []string{"a"}, Hint: "h", Frames: []ErrorFrame{
 			{File: "f", Line: 1, Function: "g", User: true, Cell: "e1", Start: 0, End: 1},
 		}}},
-		InstallRequest{RequestID: "q2", Change: PackageChange{
+		Asked{ID: "q2", Body: PackageChange{
 			Remove: true, Requirements: []string{"a", "b>=1"}, Upgrade: true, Reinstall: true, NoDeps: true, Pre: true, Quiet: true,
 		}},
-		InstallClosed{RequestID: "q2", How: "timeout"},
+		AskClosed{Kind: AskInstall, ID: "q2", How: "timeout"},
 	}
 	records := make([]Record, len(bodies))
 	for i, body := range bodies {

@@ -86,7 +86,7 @@ type (
 		RequestID string `json:"request_id"`
 		Value     string `json:"value,omitempty"`
 	}
-	// RefuseInput tells the cell that nobody can answer: input() raises there. No InputClosed record follows.
+	// RefuseInput tells the cell that nobody can answer: input() raises there. No AskClosed record follows.
 	RefuseInput struct {
 		RequestID string `json:"id"`
 	}

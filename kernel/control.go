@@ -164,15 +164,6 @@ type (
 		Type string `json:"type"`
 		ID   string `json:"id"`
 	}
-	inputOut struct {
-		Type      string `json:"type"`
-		RequestID string `json:"request_id"`
-		Value     string `json:"value"`
-	}
-	inputRefusedOut struct {
-		Type      string `json:"type"`
-		RequestID string `json:"request_id"`
-	}
 	queryOut struct {
 		Type      string `json:"type"`
 		RequestID string `json:"request_id"`

@@ -24,7 +24,7 @@ func TestHostileFramesAreDroppedAndTheCellGoesOn(t *testing.T) {
 			`{"type":"done","id":"other","status":"ok","interrupted":false}`,
 			`{"type":"result","id":"e0","data":{"text/plain":"\"forged\""},"metadata":{}}`,
 			`{"type":"error","id":"e0","ename":"E","evalue":"","traceback":[]}`,
-			`{"type":"input","id":"e0","request_id":"q","prompt":"","password":false}`,
+			`{"type":"ask","id":"e0","ask":"q","kind":"input","body":{"prompt":"","password":false}}`,
 			`{"type":"died","id":"` + id + `"}`,
 			strings.Repeat("[", 1_000_000),
 		} {

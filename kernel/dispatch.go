@@ -107,12 +107,10 @@ func (k *interpreter) handleFrame(f frame) error {
 		k.run.raised = &f.info
 		k.settle((*tap).release)
 		k.records.add(f.id, Raised{Error: f.info, Limit: limit})
-	case inputFrame:
-		return k.question(f)
-	case installFrame:
-		return k.askInstall(f)
-	case installEndFrame:
-		return k.withdrawInstall(f)
+	case askFrame:
+		return k.openAsk(f)
+	case askEndFrame:
+		return k.withdrawAsk(f)
 	case answerFrame:
 		return k.answered(f)
 	}
@@ -126,21 +124,6 @@ func (k *interpreter) becomeReady(f readyFrame) error {
 	k.phase, k.started = serving, time.Now()
 	k.marks.prefix = append(append([]byte{markByte}, f.mark...), ':')
 	close(k.ready)
-	return nil
-}
-
-// question opens a question of the cell. There is one at a time.
-func (k *interpreter) question(f inputFrame) error {
-	if !k.runs(f.id) {
-		return errUnexpected
-	}
-	if !k.run.AllowStdin || k.run.request != "" {
-		return k.frames.send(inputRefusedOut{"input_refused", f.request.RequestID})
-	}
-	k.settle((*tap).release)
-	k.run.request = f.request.RequestID
-	k.tellClock()
-	k.records.add(f.id, f.request)
 	return nil
 }
 
@@ -165,8 +148,7 @@ func (k *interpreter) done(f doneFrame) error {
 	run := k.run
 	run.stopTimers()
 	k.settle((*tap).flush)
-	k.closeRequest("interrupted")
-	k.closeInstallOf(run, "interrupted")
+	k.closeAsks(run, askInterrupted)
 	if run.limit != nil && run.raised == nil {
 		k.tellLocked(fmt.Sprintf("[%v; %s]", run.limit, kept))
 	}

@@ -23,13 +23,13 @@ func (k *interpreter) do(ctx context.Context, c Command) (reply any, err error) 
 		k.interrupt(c.ExecutionID)
 		return nil, nil
 	case AnswerInput:
-		return nil, k.answer(c.RequestID, c.Value)
+		return nil, k.answerAsk(AskInput, c.RequestID, askAnswered, answerOut{Body: inputAnswer{c.Value}})
 	case RefuseInput:
-		return nil, k.refuse(c.RequestID)
+		return nil, k.answerAsk(AskInput, c.RequestID, askRefused, answerOut{Error: inputRefused})
 	case InstallOutput:
-		return nil, k.showInstall(c.RequestID, c.Text)
+		return nil, k.tellProgress(AskInstall, c.RequestID, c.Text)
 	case AnswerInstall:
-		return nil, k.answerInstall(c.RequestID, c.Result)
+		return nil, k.answerAsk(AskInstall, c.RequestID, askAnswered, c.Result.answer())
 	case ReadUsage:
 		return k.usage(ctx)
 	case ChangeLimits:

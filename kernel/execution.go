@@ -20,7 +20,7 @@ type running struct {
 	Execution
 	started     time.Time
 	before      Usage
-	request     string     // the open question, or ""
+	withdrawn   int        // asks that got no answer, since nobody waited any longer
 	resulted    bool       // its one result came
 	raised      *ErrorInfo // its one exception
 	interrupted bool       // on request
@@ -185,9 +185,7 @@ func (k *interpreter) interrupt(id string) {
 func (k *interpreter) interruptRun() {
 	k.run.interrupted = true
 	k.sendInterrupt()
-	k.closeRequest("interrupted")
-	k.closeInstallOf(k.run, "interrupted")
-	k.tellClock()
+	k.closeAsks(k.run, askInterrupted)
 }
 
 // sendInterrupt leaves it at the interrupts that wait when the runner does not read.
@@ -209,21 +207,12 @@ func (k *interpreter) startClock(run *running) *clock {
 	})
 }
 
-// tellClock tells the clock of the execution that runs, if it has one, whether the execution waits for an answer from
-// outside. It follows everything that opens or closes a question or an installation. The caller holds mu.
-func (k *interpreter) tellClock() {
-	if run := k.run; run != nil && run.clock != nil {
-		run.clock.wait(run.request != "" || k.install != nil && k.install.execution == run.ID)
-	}
-}
-
 // timeOut interrupts what runs, and kills the kernel when that does not end it in time. The caller holds mu.
 func (k *interpreter) timeOut() {
 	run := k.run
 	run.timedOut = true
 	k.sendInterrupt()
-	k.closeRequest("timeout")
-	k.closeInstallOf(run, "timeout")
+	k.closeAsks(run, askTimedOut)
 	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
 }
 
@@ -236,53 +225,4 @@ func (k *interpreter) killAfterGrace(run *running, why ending) {
 			k.killLocked(why)
 		}
 	})
-}
-
-func (k *interpreter) answer(requestID, value string) error {
-	defer k.records.flush()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.pending(requestID); err != nil {
-		return err
-	}
-	if err := k.frames.send(inputOut{"input", requestID, value}); err != nil {
-		return err
-	}
-	k.closeRequest("answered")
-	k.tellClock()
-	return nil
-}
-
-func (k *interpreter) refuse(requestID string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.pending(requestID); err != nil {
-		return err
-	}
-	if err := k.frames.send(inputRefusedOut{"input_refused", requestID}); err != nil {
-		return err
-	}
-	k.run.request = ""
-	k.tellClock()
-	return nil
-}
-
-func (k *interpreter) pending(requestID string) error {
-	switch {
-	case k.phase != serving:
-		return ErrNoKernel
-	case k.run == nil || k.run.request == "" || k.run.request != requestID:
-		return ErrNoInputPending
-	}
-	return nil
-}
-
-// closeRequest ends the open question, if one is open. The caller holds mu.
-func (k *interpreter) closeRequest(how string) {
-	run := k.run
-	if run.request == "" {
-		return
-	}
-	k.records.add(run.ID, InputClosed{RequestID: run.request, How: how})
-	run.request = ""
 }

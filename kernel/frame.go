@@ -25,7 +25,6 @@ const (
 	maxMIMETypes = 64       // in one bundle
 	maxNameLen   = 256      // bytes of an id, a display id, a MIME type or a metadata name
 	maxEname     = 1 << 10  // what is longer is cut, here and below
-	maxPrompt    = 64 << 10
 	maxEvalue    = 4 << 20
 	maxTraceback = 4 << 20 // bytes of all lines, each with lineCost
 	lineCost     = 160     // bytes that a line takes beside its text
@@ -62,10 +61,6 @@ type (
 		wait bool
 		mark uint64
 	}
-	inputFrame struct {
-		id      string
-		request InputRequest
-	}
 	doneFrame struct {
 		id                  string
 		failed, interrupted bool
@@ -78,7 +73,6 @@ func (displayFrame) frame() {}
 func (resultFrame) frame()  {}
 func (errorFrame) frame()   {}
 func (clearFrame) frame()   {}
-func (inputFrame) frame()   {}
 func (doneFrame) frame()    {}
 
 var (
@@ -135,16 +129,10 @@ func decodeAnyFrame(line []byte) (frame, error) {
 		out = e
 	case "clear":
 		out = clearFrame{id: f.name("id"), wait: f.flag("wait"), mark: f.mark()}
-	case "input":
-		out = inputFrame{id: f.name("id"), request: InputRequest{
-			RequestID: f.matching("request_id", api.ValidID),
-			Prompt:    truncate(f.text("prompt"), maxPrompt),
-			Password:  f.flag("password"),
-		}}
-	case "install":
-		out = decodeInstall(f)
-	case "install_end":
-		out = installEndFrame{requestID: f.matching("request_id", hexPattern.MatchString)}
+	case "ask":
+		out = decodeAsk(f)
+	case "ask_end":
+		out = askEndFrame{ask: f.matching("ask", api.ValidID)}
 	case "done":
 		failed := f.oneOf("status", "ok", "error") == "error"
 		out = doneFrame{id: f.name("id"), failed: failed, interrupted: f.flag("interrupted")}

@@ -21,15 +21,13 @@ var frames = []struct {
 	{`{"type":"clear","id":"e","wait":true,"mark":null}`, clearFrame{id: "e", wait: true}},
 	{`{"type":"done","id":"e","status":"error","interrupted":true}`, doneFrame{id: "e", failed: true, interrupted: true}},
 	{`{"type":"done","id":"e","status":"ok"}`, doneFrame{id: "e"}},
-	{`{"type":"input","id":"e","request_id":"q.1","prompt":"? ","password":true}`,
-		inputFrame{id: "e", request: InputRequest{RequestID: "q.1", Prompt: "? ", Password: true}}},
-	{`{"type":"install","id":"e","request_id":"00000001","requirements":["a","b>=1"],"upgrade":true,"quiet":true}`,
-		installFrame{id: "e", request: InstallRequest{RequestID: "00000001",
-			Change: PackageChange{Requirements: []string{"a", "b>=1"}, Upgrade: true, Quiet: true}}}},
-	{`{"type":"install","request_id":"00000001","remove":true,"requirements":["a"],"reinstall":true,"no_deps":true,"pre":true}`,
-		installFrame{request: InstallRequest{RequestID: "00000001",
-			Change: PackageChange{Remove: true, Requirements: []string{"a"}, Reinstall: true, NoDeps: true, Pre: true}}}},
-	{`{"type":"install_end","request_id":"00000001"}`, installEndFrame{requestID: "00000001"}},
+	{`{"type":"ask","id":"e","ask":"q.1","kind":"input","body":{"prompt":"? ","password":true}}`,
+		askFrame{id: "e", ask: "q.1", body: InputRequest{Prompt: "? ", Password: true}}},
+	{`{"type":"ask","id":"e","ask":"1","kind":"install","body":{"requirements":["a","b>=1"],"upgrade":true,"quiet":true}}`,
+		askFrame{id: "e", ask: "1", body: PackageChange{Requirements: []string{"a", "b>=1"}, Upgrade: true, Quiet: true}}},
+	{`{"type":"ask","ask":"1","kind":"install","body":{"remove":true,"requirements":["a"],"reinstall":true,"no_deps":true,"pre":true}}`,
+		askFrame{ask: "1", body: PackageChange{Remove: true, Requirements: []string{"a"}, Reinstall: true, NoDeps: true, Pre: true}}},
+	{`{"type":"ask_end","ask":"1"}`, askEndFrame{ask: "1"}},
 	{`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["a","b"]}`,
 		errorFrame{id: "e", info: ErrorInfo{Ename: "E", Evalue: "v", Traceback: []string{"a", "b"}}}},
 	{`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["a","b","c"],"hint":"h","frames":[` +
@@ -102,6 +100,10 @@ func bundle(n int) string {
 	return `{"type":"display","id":"e","data":{` + strings.Join(types, ",") + `}}`
 }
 
+func installs(body string) string {
+	return `{"type":"ask","ask":"1","kind":"install","body":` + body + `}`
+}
+
 func nested(n int) string {
 	return `{"type":"result","id":"e","data":{"application/json":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}`
 }
@@ -120,19 +122,22 @@ func TestWhatIsNoFrameIsRefused(t *testing.T) {
 		`{"type":"stream","id":"e","id":"f","name":"stdout","text":""}`,
 		`{"type":"stream","id":["e"],"name":"stdout","text":""}`,
 		`{"type":"stream","id":"` + strings.Repeat("e", 300) + `","name":"stdout","text":""}`,
-		`{"type":"install","request_id":"00000001"}`, `{"type":"install","request_id":"00000001","requirements":[]}`,
-		`{"type":"install","request_id":"00000001","requirements":"a"}`,
-		`{"type":"install","request_id":"00000001","requirements":["a",1]}`,
-		`{"type":"install","request_id":"00000001","requirements":["a",""]}`,
-		`{"type":"install","request_id":"q","requirements":["a"]}`, `{"type":"install","requirements":["a"]}`,
-		`{"type":"install","request_id":"00000001","requirements":["a"],"index":"http://x"}`,
-		`{"type":"install","request_id":"00000001","requirements":["a"],"quiet":1}`,
-		`{"type":"install","request_id":"00000001","requirements":["` + strings.Repeat("a", MaxRequirementLen+1) + `"]}`,
-		`{"type":"install","request_id":"00000001","requirements":["a"` + strings.Repeat(`,"a"`, MaxRequirements) + `]}`,
-		`{"type":"install_end","request_id":""}`, `{"type":"install_end"}`,
+		`{"type":"ask","ask":"1","kind":"install"}`, `{"type":"ask","ask":"1","kind":"install","body":null}`,
+		`{"type":"ask","ask":"1","kind":"install","body":["a"]}`, `{"type":"ask","ask":"1","kind":"install","body":"a"}`,
+		`{"type":"ask","ask":"1","kind":"other","body":{}}`, `{"type":"ask","ask":"1","body":{"requirements":["a"]}}`,
+		`{"type":"ask","ask":"a b","kind":"install","body":{"requirements":["a"]}}`,
+		`{"type":"ask","kind":"install","body":{"requirements":["a"]}}`,
+		`{"type":"ask","ask":"1","kind":"install","body":{"requirements":["a"]},"more":1}`,
+		installs(`{}`), installs(`{"requirements":[]}`), installs(`{"requirements":"a"}`), installs(`{"requirements":["a",1]}`),
+		installs(`{"requirements":["a",""]}`), installs(`{"requirements":["a"],"index":"http://x"}`),
+		installs(`{"requirements":["a"],"quiet":1}`),
+		installs(`{"requirements":["` + strings.Repeat("a", MaxRequirementLen+1) + `"]}`),
+		installs(`{"requirements":["a"` + strings.Repeat(`,"a"`, MaxRequirements) + `]}`),
+		`{"type":"ask_end","ask":""}`, `{"type":"ask_end"}`,
 		`{"type":"done","id":"e","status":"fine"}`, `{"type":"done","id":"e","status":"ok","interrupted":1}`,
 		`{"type":"done","id":"e","status":"ok","text":""}`,
-		`{"type":"input","id":"e","request_id":"a b","prompt":""}`,
+		`{"type":"ask","id":"e","ask":"q","kind":"input","body":{"password":true}}`,
+		`{"type":"ask","id":"e","ask":"q","kind":"input","body":{"prompt":"","requirements":["a"]}}`,
 		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":"t"}`,
 		`{"type":"error","id":"e","ename":"E","evalue":"v","traceback":["t",1]}`,
 		`{"type":"completion","request_id":"7","matches":["a",1],"start":0,"end":0}`,
@@ -263,8 +268,11 @@ func FuzzDecodeFrame(f *testing.F) {
 		case errorFrame:
 			checkText(t, d.id, d.info.Ename, d.info.Evalue)
 			checkText(t, d.info.Traceback...)
-		case inputFrame:
-			checkText(t, d.id, d.request.Prompt)
+		case askFrame:
+			checkText(t, d.id, d.ask)
+			if input, ok := d.body.(InputRequest); ok {
+				checkText(t, input.Prompt)
+			}
 		}
 	})
 }

@@ -16,12 +16,11 @@ import (
 
 // What callers of a [Host] branch on.
 var (
-	ErrNoKernel       = errors.New("no kernel")
-	ErrKernelExists   = errors.New("the kernel exists already")
-	ErrKernelBusy     = errors.New("the kernel is busy")
-	ErrRepeated       = errors.New("the execution was given to this kernel before")
-	ErrNoInputPending = errors.New("no input is pending")
-	ErrHostClosed     = errors.New("the host is closed")
+	ErrNoKernel     = errors.New("no kernel")
+	ErrKernelExists = errors.New("the kernel exists already")
+	ErrKernelBusy   = errors.New("the kernel is busy")
+	ErrRepeated     = errors.New("the execution was given to this kernel before")
+	ErrHostClosed   = errors.New("the host is closed")
 )
 
 // ReasonShutdown is the reason of kernels that end with their host.
@@ -196,9 +195,8 @@ type Attachment struct {
 	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
 	// it runs, or its Finished record is among the records up to Last.
 	Given string
-	// Installing is the id of the change of packages that somebody inside waits for, or "". Its request is among the
-	// records up to Last.
-	Installing string
+	// Asks are open. Their records are among those up to Last.
+	Asks []OpenAsk
 }
 
 // Attach tells what a new consumer of a kernel must know; of one that starts, when it can execute. It is ErrNoKernel

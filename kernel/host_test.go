@@ -181,12 +181,12 @@ func TestTheClockStandsStillWhileACellAsks(t *testing.T) {
 		}))
 		began := time.Now()
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second, AllowStdin: true})
-		r.until(is[kernel.InputRequest])
+		r.until(is[kernel.Asked])
 		time.Sleep(time.Hour)
 		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "yes"}); err != nil {
 			t.Fatal(err)
 		}
-		r.until(is[kernel.InputRequest])
+		r.until(is[kernel.Asked])
 		time.Sleep(time.Hour)
 		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.RefuseInput{RequestID: "q2"}); err != nil {
 			t.Fatal(err)
@@ -215,7 +215,7 @@ func TestInput(t *testing.T) {
 		{"answered", func(r *rig) error {
 			return kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q1", Value: "Ada"})
 		},
-			[]string{"e1: closed q1 answered", `e1: stdout "Ada"`, "e1: finished ok"}},
+			[]string{"e1: input q1 answered", `e1: stdout "Ada"`, "e1: finished ok"}},
 		{"refused", func(r *rig) error {
 			return kernel.Tell(t.Context(), r.host, r.key, kernel.RefuseInput{RequestID: "q1"})
 		},
@@ -223,15 +223,15 @@ func TestInput(t *testing.T) {
 		{"interrupted", func(r *rig) error {
 			return kernel.Tell(t.Context(), r.host, r.key, kernel.Interrupt{ExecutionID: "e1"})
 		},
-			[]string{"e1: closed q1 interrupted", "e1: raised RuntimeError refused", "e1: finished error RuntimeError"}},
+			[]string{"e1: input q1 interrupted", "e1: raised RuntimeError refused", "e1: finished error RuntimeError"}},
 		{"stopped", func(r *rig) error { return r.host.Stop(context.Background(), r.key, "reset") },
-			[]string{"e1: closed q1 interrupted", "e1: died reset"}},
+			[]string{"e1: input q1 interrupted", "e1: died reset"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, kerneltest.Cells(ask))
 			r.execute(kernel.Execution{ID: "e1", AllowStdin: true})
-			r.expect(r.until(is[kernel.InputRequest]), asked...)
+			r.expect(r.until(is[kernel.Asked]), asked...)
 			if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInput{RequestID: "q0", Value: "x"}); !errors.Is(err, kernel.ErrNoInputPending) {
 				t.Errorf("an answer to another question: %v", err)
 			}
@@ -261,12 +261,12 @@ func TestAQuestionThatIsOpenAtTheEndIsClosed(t *testing.T) {
 	r := newRig(t, func(run *kerneltest.Runner) {
 		run.Ready()
 		f, _ := run.Read()
-		run.Send(map[string]any{"type": "input", "id": f.ID, "request_id": "q", "prompt": "", "password": true})
+		run.Send(map[string]any{"type": "ask", "id": f.ID, "ask": "q", "kind": "input", "body": map[string]any{"prompt": "", "password": true}})
 		run.Done(f.ID, "ok", false)
 		run.Read()
 	})
 	r.execute(kernel.Execution{ID: "e1", AllowStdin: true})
-	r.expect(r.untilFinished(), "e1: started", `e1: input q "" true`, "e1: closed q interrupted", "e1: finished ok")
+	r.expect(r.untilFinished(), "e1: started", `e1: input q "" true`, "e1: input q interrupted", "e1: finished ok")
 }
 
 func TestDeathIsReported(t *testing.T) {

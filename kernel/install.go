@@ -3,18 +3,16 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of a change of packages, and of what is said about it.
+// Bounds of a change of packages.
 const (
 	MaxRequirements   = 200
 	MaxRequirementLen = 1 << 10  // bytes
 	maxRequirements   = 32 << 10 // bytes of all requirements of one request
-	maxInstallText    = 64 << 10 // in one frame
 )
 
 // A kernel may ask for installBurst installations at once, and for one more each installPause.
@@ -31,12 +29,26 @@ const noInstallsVariable = "TALARIA_INTERNAL_NO_INSTALLS"
 
 const (
 	installBusy  = "another installation of this session is under way; try again when it has ended"
-	installLate  = "the cell that asked for it has ended"
 	installEnded = "the installation was ended: %s"
 	installLarge = "the requirements take %d bytes and %d is the most; install fewer at a time"
 	installSoon  = "this kernel asked for more than %d installations in a short time; try again in a few seconds, and name " +
 		"all packages in one request"
 )
+
+// PackageChange is what is to become of a session's packages. The requirements are as their user wrote them: 1 to
+// MaxRequirements texts of up to MaxRequirementLen bytes, and nothing more is known of them.
+type PackageChange struct {
+	Remove       bool
+	Requirements []string
+	Upgrade      bool
+	Reinstall    bool
+	NoDeps       bool
+	Pre          bool
+	Quiet        bool
+}
+
+// Kind implements [AskBody].
+func (PackageChange) Kind() AskKind { return AskInstall }
 
 // InstallResult is how a change of packages ended.
 type InstallResult struct {
@@ -50,49 +62,24 @@ type Package struct {
 	Version string `json:"version"`
 }
 
-// The frames about a change of packages. An installEndFrame withdraws it.
-type (
-	installFrame struct {
-		id      string // of the execution, or ""
-		request InstallRequest
-	}
-	installEndFrame struct{ requestID string }
-)
-
-func (installFrame) frame()    {}
-func (installEndFrame) frame() {}
-
-type (
-	installOutputOut struct {
-		Type      string `json:"type"`
-		RequestID string `json:"request_id"`
-		Text      string `json:"text"`
-	}
-	installedOut struct {
-		Type      string    `json:"type"`
-		RequestID string    `json:"request_id"`
-		Error     string    `json:"error"`
-		Packages  []Package `json:"packages"`
-	}
-)
-
-// installation is one that is open. It is under the lock of its interpreter.
-type installation struct {
-	requestID string
-	execution string // that asked, or ""
+// installAnswer is the body of the answer.
+type installAnswer struct {
+	Packages []Package `json:"packages"`
 }
 
-// decodeInstall decodes the rest of an install frame.
-func decodeInstall(f *fields) installFrame {
-	in := installFrame{id: f.optionalName("id"), request: InstallRequest{
-		RequestID: f.matching("request_id", hexPattern.MatchString),
-		Change: PackageChange{
-			Remove: f.flag("remove"), Upgrade: f.flag("upgrade"), Reinstall: f.flag("reinstall"), NoDeps: f.flag("no_deps"),
-			Pre: f.flag("pre"), Quiet: f.flag("quiet"),
-		},
-	}}
-	in.request.Change.Requirements = f.requirements("requirements")
-	return in
+func (r InstallResult) answer() answerOut {
+	if r.Error != "" {
+		return answerOut{Error: r.Error}
+	}
+	return answerOut{Body: installAnswer{append([]Package{}, r.Packages...)}}
+}
+
+func decodeInstall(f *fields) AskBody {
+	return PackageChange{
+		Requirements: f.requirements("requirements"),
+		Remove:       f.flag("remove"), Upgrade: f.flag("upgrade"), Reinstall: f.flag("reinstall"), NoDeps: f.flag("no_deps"),
+		Pre: f.flag("pre"), Quiet: f.flag("quiet"),
+	}
 }
 
 // requirements is an array of texts, not empty.
@@ -111,82 +98,22 @@ func (f *fields) requirements(name string) (list []string) {
 	return list
 }
 
-// showInstall is the command [InstallOutput].
-func (k *interpreter) showInstall(requestID, text string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.installs(requestID); err != nil {
-		return err
+// refuseInstall tells why packages cannot be changed now. The caller holds mu.
+func (k *interpreter) refuseInstall(f askFrame) string {
+	if k.noInstalls != "" {
+		return k.noInstalls
 	}
-	for text = strings.ToValidUTF8(text, "\uFFFD"); text != ""; {
-		piece := truncate(text, maxInstallText)
-		if err := k.frames.send(installOutputOut{"install_output", requestID, piece}); err != nil {
-			return err
-		}
-		text = text[len(piece):]
+	size := 0
+	for _, r := range f.body.(PackageChange).Requirements {
+		size += len(r)
 	}
-	return nil
-}
-
-// answerInstall is the command [AnswerInstall].
-func (k *interpreter) answerInstall(requestID string, r InstallResult) error {
-	defer k.records.flush()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.installs(requestID); err != nil {
-		return err
-	}
-	err := k.endInstall("answered", r)
-	k.tellClock()
-	return err
-}
-
-// installs is nil where that request is open. The caller holds mu.
-func (k *interpreter) installs(requestID string) error {
 	switch {
-	case k.phase != serving:
-		return ErrNoKernel
-	case k.install == nil || k.install.requestID != requestID:
-		return ErrNoInstallPending
+	case size > maxRequirements:
+		return fmt.Sprintf(installLarge, size, maxRequirements)
+	case !k.paceInstall(time.Now()):
+		return fmt.Sprintf(installSoon, installBurst)
 	}
-	return nil
-}
-
-// askInstall opens a request for a change of packages. There is one at a time. The caller holds mu.
-func (k *interpreter) askInstall(f installFrame) error {
-	id := f.request.RequestID
-	switch {
-	case k.phase != serving:
-		return errUnexpected
-	case k.noInstalls != "":
-		return k.refuseInstall(id, k.noInstalls)
-	case k.install != nil && k.install.requestID == id:
-		return errUnexpected
-	case k.install != nil:
-		return k.refuseInstall(id, installBusy)
-	case f.id != "" && !k.runs(f.id):
-		return k.refuseInstall(id, installLate)
-	}
-	if size := f.request.Change.size(); size > maxRequirements {
-		return k.refuseInstall(id, fmt.Sprintf(installLarge, size, maxRequirements))
-	}
-	if !k.paceInstall(time.Now()) {
-		return k.refuseInstall(id, fmt.Sprintf(installSoon, installBurst))
-	}
-	if f.id != "" {
-		k.settle((*tap).release)
-	}
-	k.install = &installation{requestID: id, execution: f.id}
-	k.tellClock()
-	k.records.add(f.id, f.request)
-	return nil
-}
-
-func (c PackageChange) size() (bytes int) {
-	for _, r := range c.Requirements {
-		bytes += len(r)
-	}
-	return bytes
+	return ""
 }
 
 // paceInstall reports whether the kernel may ask for an installation now, and counts it. The caller holds mu.
@@ -199,43 +126,4 @@ func (k *interpreter) paceInstall(now time.Time) bool {
 	}
 	k.installsPaid = k.installsPaid.Add(installPause)
 	return true
-}
-
-func (k *interpreter) refuseInstall(requestID, why string) error {
-	return k.frames.send(installedOut{"installed", requestID, why, []Package{}})
-}
-
-// withdrawInstall closes the request whose asker is gone. The caller holds mu.
-func (k *interpreter) withdrawInstall(f installEndFrame) error {
-	if k.install == nil || k.install.requestID != f.requestID {
-		return errUnexpected // it was closed already
-	}
-	k.dropInstall("interrupted")
-	k.tellClock()
-	return nil
-}
-
-// closeInstallOf closes the request of the execution that runs, if it has one open. The caller holds mu.
-func (k *interpreter) closeInstallOf(run *running, how string) {
-	if k.install != nil && k.install.execution == run.ID {
-		k.dropInstall(how)
-	}
-}
-
-// dropInstall closes the request without an answer of the installer. The caller holds mu.
-func (k *interpreter) dropInstall(how string) {
-	if err := k.endInstall(how, InstallResult{Error: fmt.Sprintf(installEnded, how)}); err != nil {
-		k.log.Debug("tell of an installation that ended", "error", err)
-	}
-}
-
-// endInstall tells how the open request ended, and closes it. The caller holds mu.
-func (k *interpreter) endInstall(how string, r InstallResult) error {
-	open := k.install
-	k.install = nil
-	k.records.add(open.execution, InstallClosed{RequestID: open.requestID, How: how})
-	if r.Packages == nil {
-		r.Packages = []Package{}
-	}
-	return k.frames.send(installedOut{"installed", open.requestID, r.Error, r.Packages})
 }

@@ -54,8 +54,8 @@ func TestInstall(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, kerneltest.Cells(install))
 			r.execute(kernel.Execution{ID: "e1"})
-			r.expect(r.until(is[kernel.InstallRequest]), asked...)
-			if a, err := r.host.Attach(t.Context(), r.key); err != nil || a.Installing != one {
+			r.expect(r.until(is[kernel.Asked]), asked...)
+			if a, err := r.host.Attach(t.Context(), r.key); err != nil || !slices.Equal(a.Asks, []kernel.OpenAsk{{Kind: kernel.AskInstall, ID: one}}) {
 				t.Errorf("attached while it is open: %+v, %v", a, err)
 			}
 			for _, err := range []error{
@@ -81,7 +81,7 @@ func TestInstall(t *testing.T) {
 			if !errors.Is(err, kernel.ErrNoInstallPending) && !errors.Is(err, kernel.ErrNoKernel) {
 				t.Errorf("an answer after the end: %v", err)
 			}
-			if a, err := r.host.Attach(t.Context(), r.key); a.Installing != "" {
+			if a, err := r.host.Attach(t.Context(), r.key); len(a.Asks) > 0 {
 				t.Errorf("attached after the end: %+v, %v", a, err)
 			}
 		})
@@ -91,7 +91,7 @@ func TestInstall(t *testing.T) {
 func TestLongOutputOfAnInstallerIsWhole(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(install))
 	r.execute(kernel.Execution{ID: "e1"})
-	r.until(is[kernel.InstallRequest])
+	r.until(is[kernel.Asked])
 	long := strings.Repeat("ß", 70<<10)
 	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.InstallOutput{RequestID: one, Text: "a" + long + "\xff\n"}); err != nil {
 		t.Fatal(err)
@@ -111,17 +111,17 @@ func TestTheClockStandsStillWhileACellInstalls(t *testing.T) {
 			c.Install("a")
 			time.Sleep(4 * time.Second)
 			c.AskInstall(c.ID, "b")
-			c.Runner.Send(map[string]any{"type": "install_end", "request_id": "00000000000000000000000000000002"})
+			c.Withdraw("00000000000000000000000000000002")
 			c.Sleep()
 		}))
 		began := time.Now()
 		r.execute(kernel.Execution{ID: "e1", Timeout: 10 * time.Second})
-		r.until(is[kernel.InstallRequest])
+		r.until(is[kernel.Asked])
 		time.Sleep(time.Hour)
 		if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}}); err != nil {
 			t.Fatal(err)
 		}
-		r.until(is[kernel.InstallRequest])
+		r.until(is[kernel.Asked])
 		got := r.untilFinished()
 		r.expect(got[:1], "e1: install 2 interrupted")
 		r.expect(got[len(got)-1:], "e1: finished timeout KeyboardInterrupt")
@@ -148,7 +148,7 @@ func TestASecondInstallationIsRefusedInside(t *testing.T) {
 	if err := kernel.Tell(t.Context(), r.host, r.key, kernel.AnswerInstall{RequestID: one, Result: kernel.InstallResult{}}); err != nil {
 		t.Errorf("what no cell asked for ended with one: %v", err)
 	}
-	r.expect(r.until(is[kernel.InstallClosed]), ": install 1 answered")
+	r.expect(r.until(is[kernel.AskClosed]), ": install 1 answered")
 }
 
 func TestAnInstallationEndsWithItsCell(t *testing.T) {
@@ -189,7 +189,7 @@ func TestInstallationsOfOneKernelArePaced(t *testing.T) {
 		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 			ask := func() (refused string) {
 				id := c.AskInstall("", "a")
-				c.Runner.Send(map[string]any{"type": "install_end", "request_id": id})
+				c.Withdraw(id)
 				return c.Answer().Error
 			}
 			for range tries {
@@ -206,7 +206,7 @@ func TestInstallationsOfOneKernelArePaced(t *testing.T) {
 		if said, want := text(got, "stdout"), "asked for more than 50 installations in a short time"; !strings.Contains(said, want) {
 			t.Errorf("the last of them was told %q, not that it %s", said, want)
 		}
-		asked := len(slices.DeleteFunc(got, func(rec kernel.Record) bool { return !is[kernel.InstallRequest](rec) }))
+		asked := len(slices.DeleteFunc(got, func(rec kernel.Record) bool { return !is[kernel.Asked](rec) }))
 		if want := 50 + 3; asked != want {
 			t.Errorf("%d requests came through, not %d", asked, want)
 		}

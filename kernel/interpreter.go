@@ -86,7 +86,7 @@ type interpreter struct {
 	early        bool                // reserved was interrupted already
 	run          *running            // the execution that runs
 	lastID       string              // the execution that ran last, or runs
-	install      *installation       // the change of packages that is open; nil without
+	asks         []ask               // those that are open, in the order in which they were opened
 	installsPaid time.Time           // when the installations so far would be due at one each installPause
 	queries      map[string]query    // those that wait, by request id
 	posed        uint64              // queries so far
@@ -418,16 +418,11 @@ func (k *interpreter) finish(ended time.Time, after Usage, full *LimitHit) {
 		execution = run.ID
 		died.TimedOut = k.cause != nil && k.cause.timedOut
 		died.Usage = run.usage(ended, after)
-		how := "interrupted"
 		if died.TimedOut {
-			how = "timeout"
+			k.closeAsks(run, askTimedOut)
 		}
-		k.closeRequest(how)
-		k.closeInstallOf(run, how)
 	}
-	if k.install != nil {
-		k.dropInstall("interrupted")
-	}
+	k.closeAsks(nil, askInterrupted)
 	k.records.add(execution, died)
 	k.records.end()
 	k.run, k.phase = nil, over
@@ -479,8 +474,8 @@ func (k *interpreter) attachment(ctx context.Context) (Attachment, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	a.Last, a.Given = k.records.newest(), k.lastID
-	if k.install != nil {
-		a.Installing = k.install.requestID
+	for _, open := range k.asks {
+		a.Asks = append(a.Asks, open.OpenAsk)
 	}
 	return a, nil
 }

@@ -147,9 +147,7 @@ func (k *interpreter) reached(hit LimitHit, advice string) {
 	}
 	k.run.limit, k.run.advice = &hit, advice
 	k.sendInterrupt()
-	k.closeRequest("interrupted")
-	k.closeInstallOf(k.run, "interrupted")
-	k.tellClock()
+	k.closeAsks(k.run, askInterrupted)
 }
 
 // tellIdle is tell where no execution runs that would get an error.

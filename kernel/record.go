@@ -50,27 +50,17 @@ type (
 	}
 	// Clear: clear_output was called.
 	Clear struct{ Wait bool }
-	// InputRequest: the cell asks and waits.
-	InputRequest struct {
-		RequestID string
-		Prompt    string
-		Password  bool
+	// Asked: code inside asks the outside for something, and waits. Code that is not a part of a cell, as in a terminal,
+	// asks without an execution.
+	Asked struct {
+		ID   string
+		Body AskBody
 	}
-	// InputClosed: the question is open no longer; How is "answered", "interrupted" or "timeout".
-	InputClosed struct {
-		RequestID string
-		How       string
-	}
-	// InstallRequest: somebody inside asks for a change of the session's packages and waits. Where that is no cell, as in
-	// a terminal, no execution is named.
-	InstallRequest struct {
-		RequestID string
-		Change    PackageChange
-	}
-	// InstallClosed: nobody waits for the change any longer. How is "answered", "interrupted" or "timeout".
-	InstallClosed struct {
-		RequestID string
-		How       string
+	// AskClosed: nobody waits for the answer any longer. How is "answered", "interrupted" or "timeout".
+	AskClosed struct {
+		Kind AskKind
+		ID   string
+		How  string
 	}
 	// Finished: the execution is over, the interpreter is free. What it says of the variables is true.
 	Finished struct {
@@ -90,18 +80,16 @@ type (
 	}
 )
 
-func (Started) record()        {}
-func (Stream) record()         {}
-func (Display) record()        {}
-func (Result) record()         {}
-func (Raised) record()         {}
-func (Clear) record()          {}
-func (InputRequest) record()   {}
-func (InputClosed) record()    {}
-func (InstallRequest) record() {}
-func (InstallClosed) record()  {}
-func (Finished) record()       {}
-func (Died) record()           {}
+func (Started) record()   {}
+func (Stream) record()    {}
+func (Display) record()   {}
+func (Result) record()    {}
+func (Raised) record()    {}
+func (Clear) record()     {}
+func (Asked) record()     {}
+func (AskClosed) record() {}
+func (Finished) record()  {}
+func (Died) record()      {}
 
 // Status is how an execution ended while its interpreter lived.
 type Status string
@@ -132,18 +120,6 @@ type ErrorFrame struct {
 	Cell     string `json:",omitempty"` // the execution whose cell it is
 	Start    int
 	End      int
-}
-
-// PackageChange is what is to become of a session's packages. The requirements are as their user wrote them: 1 to
-// MaxRequirements texts of up to MaxRequirementLen bytes, and nothing more is known of them.
-type PackageChange struct {
-	Remove       bool
-	Requirements []string
-	Upgrade      bool
-	Reinstall    bool
-	NoDeps       bool
-	Pre          bool
-	Quiet        bool
 }
 
 // ExecutionUsage is what an execution took, measured outside the interpreter.

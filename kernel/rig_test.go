@@ -138,14 +138,15 @@ func word(rec kernel.Record) string {
 		what = fmt.Sprintf("raised %s %s", b.Error.Ename, b.Error.Evalue)
 	case kernel.Clear:
 		what = fmt.Sprintf("clear %v", b.Wait)
-	case kernel.InputRequest:
-		what = fmt.Sprintf("input %s %q %v", b.RequestID, b.Prompt, b.Password)
-	case kernel.InputClosed:
-		what = fmt.Sprintf("closed %s %s", b.RequestID, b.How)
-	case kernel.InstallRequest:
-		what = fmt.Sprintf("install %s %v", strings.TrimLeft(b.RequestID, "0"), b.Change.Requirements)
-	case kernel.InstallClosed:
-		what = fmt.Sprintf("install %s %s", strings.TrimLeft(b.RequestID, "0"), b.How)
+	case kernel.Asked:
+		switch of := b.Body.(type) {
+		case kernel.InputRequest:
+			what = fmt.Sprintf("input %s %q %v", b.ID, of.Prompt, of.Password)
+		case kernel.PackageChange:
+			what = fmt.Sprintf("install %s %v", strings.TrimLeft(b.ID, "0"), of.Requirements)
+		}
+	case kernel.AskClosed:
+		what = fmt.Sprintf("%s %s %s", b.Kind, strings.TrimLeft(b.ID, "0"), b.How)
 	case kernel.Finished:
 		what = fmt.Sprintf("finished %s", b.Status)
 		if b.Error != nil {

@@ -63,18 +63,19 @@ var (
 
 // installation is one that runs, for a kernel that waits for it.
 type installation struct {
-	key     kernel.Key
-	request kernel.InstallRequest
-	cancel  context.CancelCauseFunc
-	done    chan struct{}
+	key    kernel.Key
+	ask    string // its id
+	change kernel.PackageChange
+	cancel context.CancelCauseFunc
+	done   chan struct{}
 }
 
 // beginInstall installs what a kernel asks for, in the background. On the session's goroutine.
-func (s *Session) beginInstall(key kernel.Key, executionID string, request kernel.InstallRequest) {
+func (s *Session) beginInstall(key kernel.Key, executionID, ask string, change kernel.PackageChange) {
 	s.mu.Lock()
 	before := s.installing
 	ctx, cancel := context.WithCancelCause(context.Background())
-	i := &installation{key: key, request: request, cancel: cancel, done: make(chan struct{})}
+	i := &installation{key: key, ask: ask, change: change, cancel: cancel, done: make(chan struct{})}
 	s.installing = i
 	s.mu.Unlock()
 	go func() {
@@ -87,12 +88,12 @@ func (s *Session) beginInstall(key kernel.Key, executionID string, request kerne
 	}()
 }
 
-// cancelInstall stops the installation of that request, or any where request is "": nobody waits for it any longer.
-func (s *Session) cancelInstall(request string) {
+// cancelInstall stops the installation that was asked for by that id, or any if it is "": nobody waits for it any longer.
+func (s *Session) cancelInstall(ask string) {
 	s.mu.Lock()
 	i := s.installing
 	s.mu.Unlock()
-	if i != nil && (request == "" || i.request.RequestID == request) {
+	if i != nil && (ask == "" || i.ask == ask) {
 		i.cancel(errInstallStopped)
 	}
 }
@@ -116,12 +117,12 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 		result.Error = s.installError(ctx, err)
 	}
 	written := s.commit(context.WithoutCancel(ctx), change{drafts: []draft{{executionID: executionID, body: api.PackageInstalled{
-		Requirements: append([]string{}, i.request.Change.Requirements...), OK: err == nil,
+		Requirements: append([]string{}, i.change.Requirements...), OK: err == nil,
 	}}}})
 	if written != nil {
 		s.log.Error("write down an installation", "error", written)
 	}
-	answer := kernel.AnswerInstall{RequestID: i.request.RequestID, Result: result}
+	answer := kernel.AnswerInstall{RequestID: i.ask, Result: result}
 	if err := kernel.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer); err != nil {
 		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
 	}
@@ -144,7 +145,7 @@ func (s *Session) installError(ctx context.Context, err error) string {
 
 // install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
 func (s *Session) install(ctx context.Context, i *installation) ([]kernel.Package, error) {
-	asked := i.request.Change
+	asked := i.change
 	if err := s.m.spare(); err != nil {
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (s *Session) relay(ctx context.Context, i *installation, f *installerOutput
 	if f.unsent == "" {
 		return nil
 	}
-	err := kernel.Tell(ctx, s.m.cfg.Host, i.key, kernel.InstallOutput{RequestID: i.request.RequestID, Text: f.unsent})
+	err := kernel.Tell(ctx, s.m.cfg.Host, i.key, kernel.InstallOutput{RequestID: i.ask, Text: f.unsent})
 	switch {
 	case err == nil:
 		f.unsent = ""

@@ -45,7 +45,7 @@ func packaged(t *testing.T, tweak func(*session.Config)) (*rig, fakeIndex) {
 		case strings.HasPrefix(c.Code, "outside "):
 			c.AskInstall("", strings.TrimPrefix(c.Code, "outside "))
 			answer := c.Answer()
-			for answer.Type != "installed" {
+			for answer.Type != "answer" {
 				answer = c.Answer()
 			}
 			c.Print("failure " + answer.Error + "\n")

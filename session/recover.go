@@ -233,9 +233,12 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 	if err := s.ready(ctx, a.Info); err != nil {
 		return err
 	}
-	if a.Installing != "" {
+	for _, ask := range a.Asks {
+		if ask.Kind != kernel.AskInstall {
+			continue // a question stays open
+		}
 		cut := kernel.InstallResult{Error: errInstallCut.Error()}
-		answer := kernel.AnswerInstall{RequestID: a.Installing, Result: cut}
+		answer := kernel.AnswerInstall{RequestID: ask.ID, Result: cut}
 		if err := kernel.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
 			s.log.Debug("answer an installation of the last server", "error", err)
 		}

@@ -105,15 +105,11 @@ func (t *translation) record(r kernel.Record) {
 		return
 	}
 	switch b := r.Body.(type) { // which may come from outside of a cell
-	case kernel.InstallRequest:
-		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
-			t.s.beginInstall(r.Key, r.ExecutionID, b)
-		}
+	case kernel.Asked:
+		t.asked(run, r, b)
 		return
-	case kernel.InstallClosed:
-		if b.How != "answered" {
-			t.s.cancelInstall(b.RequestID)
-		}
+	case kernel.AskClosed:
+		t.askClosed(run, r, b)
 		return
 	}
 	if run == nil {
@@ -145,11 +141,6 @@ func (t *translation) record(r kernel.Record) {
 		}})...)
 	case kernel.Clear:
 		t.showClear(run, b)
-	case kernel.InputRequest:
-		t.input(r, b)
-	case kernel.InputClosed:
-		t.log(r.ExecutionID, api.InputClosed{RequestID: b.RequestID, How: b.How})
-		t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
 	case kernel.Finished:
 		t.finished(run, b)
 	}
@@ -171,23 +162,52 @@ func (t *translation) startedRun(run *run, r kernel.Record) {
 	}})
 }
 
-func (t *translation) input(r kernel.Record, b kernel.InputRequest) {
+// asked takes what code inside asks for. run is nil if that is not a part of the cell that runs.
+func (t *translation) asked(run *run, r kernel.Record, asked kernel.Asked) {
+	switch body := asked.Body.(type) {
+	case kernel.InputRequest:
+		if run != nil {
+			t.input(r, asked.ID, body)
+		}
+	case kernel.PackageChange:
+		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
+			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
+		}
+	}
+}
+
+// askClosed takes that nobody inside waits for an answer any longer.
+func (t *translation) askClosed(run *run, r kernel.Record, closed kernel.AskClosed) {
+	switch closed.Kind {
+	case kernel.AskInput:
+		if run != nil {
+			t.log(r.ExecutionID, api.InputClosed{RequestID: closed.ID, How: closed.How})
+			t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
+		}
+	case kernel.AskInstall:
+		if closed.How != "answered" {
+			t.s.cancelInstall(closed.ID)
+		}
+	}
+}
+
+func (t *translation) input(r kernel.Record, id string, b kernel.InputRequest) {
 	s := t.s
 	s.mu.Lock()
 	alone, key := s.attached == 0 && r.KSeq > s.replayTo, s.key()
 	s.mu.Unlock()
 	if alone {
-		if err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: b.RequestID}); err != nil {
+		if err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: id}); err != nil {
 			s.log.Debug("refuse input", "error", err)
 		}
 		return
 	}
-	t.log(r.ExecutionID, api.InputRequested{RequestID: b.RequestID, Prompt: b.Prompt, Password: b.Password})
+	t.log(r.ExecutionID, api.InputRequested{RequestID: id, Prompt: b.Prompt, Password: b.Password})
 	t.c.add(change{done: func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.pending = &api.PendingInput{
-			RequestID: b.RequestID, ExecutionID: r.ExecutionID, Prompt: b.Prompt, Password: b.Password,
+			RequestID: id, ExecutionID: r.ExecutionID, Prompt: b.Prompt, Password: b.Password,
 		}
 	}})
 }

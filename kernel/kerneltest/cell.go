@@ -56,7 +56,7 @@ func Cells(run func(c *Cell)) Script {
 				if current != nil && current.ID == f.ID {
 					current.interrupt()
 				}
-			case "input", "input_refused", "install_output", "installed":
+			case "progress", "answer":
 				if current != nil {
 					current.answers <- f
 				}
@@ -173,16 +173,12 @@ func (c *Cell) Sleep() {
 
 // Input asks and waits. It is false when the question was refused or interrupted.
 func (c *Cell) Input(prompt string) (string, bool) {
-	c.questions++
-	id := fmt.Sprintf("q%d", c.questions)
-	c.Runner.Send(map[string]any{
-		"type": "input", "id": c.ID, "request_id": id, "prompt": prompt, "password": false,
-	})
+	id := c.AskInput(prompt)
 	for {
 		select {
 		case f := <-c.answers:
-			if f.RequestID == id {
-				return f.Value, f.Type == "input"
+			if f.Ask == id {
+				return f.Body.Value, f.Error == ""
 			}
 		case <-c.interrupts:
 			return "", false
@@ -190,6 +186,14 @@ func (c *Cell) Input(prompt string) (string, bool) {
 			runtime.Goexit()
 		}
 	}
+}
+
+// AskInput asks for a line and returns the id of the ask.
+func (c *Cell) AskInput(prompt string) (ask string) {
+	c.questions++
+	ask = fmt.Sprintf("q%d", c.questions)
+	c.ask(c.ID, ask, "input", map[string]any{"prompt": prompt, "password": false})
+	return ask
 }
 
 // Install asks for packages and waits. output is what their installer printed and failure what it ended with; ok is
@@ -200,8 +204,8 @@ func (c *Cell) Install(requirements ...string) (output, failure string, ok bool)
 		select {
 		case f := <-c.answers:
 			switch {
-			case f.RequestID != id:
-			case f.Type == "installed":
+			case f.Ask != id:
+			case f.Type == "answer":
 				return output, f.Error, true
 			default:
 				output += f.Text
@@ -214,19 +218,26 @@ func (c *Cell) Install(requirements ...string) (output, failure string, ok bool)
 	}
 }
 
-// AskInstall asks for packages for an execution, or none, and returns the id of the request.
-func (c *Cell) AskInstall(execution string, requirements ...string) (requestID string) {
+// AskInstall asks for packages for an execution, or none, and returns the id of the ask.
+func (c *Cell) AskInstall(execution string, requirements ...string) (ask string) {
 	c.questions++
-	requestID = fmt.Sprintf("%032x", c.questions)
-	frame := map[string]any{"type": "install", "request_id": requestID, "requirements": requirements}
+	ask = fmt.Sprintf("%032x", c.questions)
+	c.ask(execution, ask, "install", map[string]any{"requirements": requirements})
+	return ask
+}
+
+func (c *Cell) ask(execution, ask, kind string, body map[string]any) {
+	frame := map[string]any{"type": "ask", "ask": ask, "kind": kind, "body": body}
 	if execution != "" {
 		frame["id"] = execution
 	}
 	c.Runner.Send(frame)
-	return requestID
 }
 
-// Answer waits for the next frame that answers a question or a request for packages.
+// Withdraw ends an ask without waiting for its answer.
+func (c *Cell) Withdraw(ask string) { c.Runner.Send(map[string]any{"type": "ask_end", "ask": ask}) }
+
+// Answer waits for the next frame that tells the progress of an ask, or answers it.
 func (c *Cell) Answer() Frame {
 	select {
 	case f := <-c.answers:

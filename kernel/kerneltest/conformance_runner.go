@@ -28,8 +28,11 @@ type frame struct {
 	Ename  string `json:"ename"`
 	Evalue string `json:"evalue"`
 
-	RequestID    string   `json:"request_id"`
-	Requirements []string `json:"requirements"`
+	Ask  string `json:"ask"`
+	Kind string `json:"kind"`
+	Body struct {
+		Requirements []string `json:"requirements"`
+	} `json:"body"`
 }
 
 // runner starts the runner and waits until it is ready.

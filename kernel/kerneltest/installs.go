@@ -50,13 +50,13 @@ func (h *hosted) execute(id, code string) {
 	}
 }
 
-func (h *hosted) asked(execution string) kernel.InstallRequest {
+func (h *hosted) asked(execution string) kernel.Asked {
 	h.Helper()
-	record, _ := h.until("request", func(r kernel.Record) bool { _, ok := r.Body.(kernel.InstallRequest); return ok })
+	record, _ := h.until("ask", func(r kernel.Record) bool { _, ok := r.Body.(kernel.Asked); return ok })
 	if record.ExecutionID != execution {
 		h.Errorf("execution %q asked, not %q", record.ExecutionID, execution)
 	}
-	return record.Body.(kernel.InstallRequest)
+	return record.Body.(kernel.Asked)
 }
 
 func (h *hosted) finished() (kernel.Finished, string) {
@@ -65,13 +65,39 @@ func (h *hosted) finished() (kernel.Finished, string) {
 	return record.Body.(kernel.Finished), text
 }
 
-func (h *hosted) answer(asked kernel.InstallRequest, result kernel.InstallResult) {
+func (h *hosted) answer(asked kernel.Asked, result kernel.InstallResult) {
 	h.Helper()
-	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "Collecting newcomer\n"}); err != nil {
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.InstallOutput{RequestID: asked.ID, Text: "Collecting newcomer\n"}); err != nil {
 		h.Error(err)
 	}
-	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.AnswerInstall{RequestID: asked.RequestID, Result: result}); err != nil {
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.AnswerInstall{RequestID: asked.ID, Result: result}); err != nil {
 		h.Error(err)
+	}
+}
+
+// asksForTwoThingsAtOnce has a thread of a cell install while the cell asks for input.
+func (h *hosted) asksForTwoThingsAtOnce(id string) {
+	h.Helper()
+	code := "import threading\nt = threading.Thread(target=get_ipython().run_line_magic, args=('pip', 'install newcomer'))\n" +
+		"t.start(); print(input('? ')); t.join()"
+	if err := kernel.Tell(h.Context(), h.host, h.key, kernel.Execution{ID: id, Code: code, Count: 1, AllowStdin: true}); err != nil {
+		h.Fatal(err)
+	}
+	asked := map[kernel.AskKind]kernel.Asked{}
+	for range 2 {
+		a := h.asked(id)
+		asked[a.Body.Kind()] = a
+	}
+	if a, err := h.host.Attach(h.Context(), h.key); err != nil || len(a.Asks) != 2 {
+		h.Errorf("open are %+v, %v", a.Asks, err)
+	}
+	h.answer(asked[kernel.AskInstall], kernel.InstallResult{})
+	answer := kernel.AnswerInput{RequestID: asked[kernel.AskInput].ID, Value: "answered"}
+	if err := kernel.Tell(h.Context(), h.host, h.key, answer); err != nil {
+		h.Error(err)
+	}
+	if end, text := h.finished(); end.Status != kernel.OK || !strings.Contains(text, "answered\n") || !strings.Contains(text, "Collecting newcomer\n") {
+		h.Errorf("a cell that asks for two things at once: %+v, %q", end, text)
 	}
 }
 
@@ -117,14 +143,16 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 		if err := kernel.Tell(h.Context(), h.host, h.key, kernel.Interrupt{ExecutionID: id}); err != nil {
 			t.Error(err)
 		}
-		record, _ := h.until("close", func(r kernel.Record) bool { _, ok := r.Body.(kernel.InstallClosed); return ok })
-		if got := record.Body; got != (kernel.InstallClosed{RequestID: asked.RequestID, How: "interrupted"}) {
+		record, _ := h.until("close", func(r kernel.Record) bool { _, ok := r.Body.(kernel.AskClosed); return ok })
+		if got := record.Body; got != (kernel.AskClosed{Kind: kernel.AskInstall, ID: asked.ID, How: "interrupted"}) {
 			t.Errorf("%s: %+v", code, got)
 		}
 		if end, text := h.finished(); end.Status == kernel.OK {
 			t.Errorf("%s goes on: %+v, %q", code, end, text)
 		}
 	}
+
+	h.asksForTwoThingsAtOnce("e7")
 
 	terminal, err := kernel.Ask(ctx, h.host, h.key, kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 24, Cols: 80}})
 	if err != nil {

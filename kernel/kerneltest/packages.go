@@ -81,14 +81,15 @@ func (k *kernelRig) install(t *testing.T, execution, failure string) {
 	for ok && f.Type == "stream" && f.Text == "" { // it only carries a mark
 		f, ok = k.next()
 	}
-	if !ok || f.Type != "install" || f.ID != execution || fmt.Sprint(f.Requirements) != "[a]" {
+	if !ok || f.Type != "ask" || f.Kind != "install" || f.ID != execution || fmt.Sprint(f.Body.Requirements) != "[a]" {
 		t.Fatalf("%+v where a request of %q was due", f, execution)
 	}
-	for _, answer := range []map[string]any{
-		{"type": "install_output", "request_id": f.RequestID, "text": "Collecting a\n"},
-		{"type": "installed", "request_id": f.RequestID, "error": failure, "packages": []any{}},
-	} {
-		line, err := json.Marshal(answer)
+	answer := map[string]any{"type": "answer", "ask": f.Ask, "body": map[string]any{"packages": []any{}}}
+	if failure != "" {
+		answer = map[string]any{"type": "answer", "ask": f.Ask, "error": failure}
+	}
+	for _, frame := range []map[string]any{{"type": "progress", "ask": f.Ask, "text": "Collecting a\n"}, answer} {
+		line, err := json.Marshal(frame)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,21 +34,27 @@ type Runner struct {
 
 // Frame is a frame from the host.
 type Frame struct {
-	Type       string           `json:"type"`
-	ID         string           `json:"id"`
-	Code       string           `json:"code"`
-	Count      int64            `json:"count"`
-	Silent     bool             `json:"silent"`
-	AllowStdin bool             `json:"allow_stdin"`
-	RequestID  string           `json:"request_id"`
-	Value      string           `json:"value"`
-	Cursor     int64            `json:"cursor"`
-	Detail     int64            `json:"detail"`
-	Text       string           `json:"text"`
-	Error      string           `json:"error"`
-	Packages   []kernel.Package `json:"packages"`
-	Table      string           `json:"table"`
-	Offset     int64            `json:"offset"`
+	Type       string     `json:"type"`
+	ID         string     `json:"id"`
+	Code       string     `json:"code"`
+	Count      int64      `json:"count"`
+	Silent     bool       `json:"silent"`
+	AllowStdin bool       `json:"allow_stdin"`
+	RequestID  string     `json:"request_id"`
+	Cursor     int64      `json:"cursor"`
+	Detail     int64      `json:"detail"`
+	Table      string     `json:"table"`
+	Offset     int64      `json:"offset"`
+	Ask        string     `json:"ask"`
+	Text       string     `json:"text"`
+	Body       AnswerBody `json:"body"`
+	Error      string     `json:"error"`
+}
+
+// AnswerBody is the answer to an ask, of whichever kind.
+type AnswerBody struct {
+	Value    string           `json:"value"`
+	Packages []kernel.Package `json:"packages"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

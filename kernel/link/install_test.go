@@ -24,24 +24,24 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	begin(t, c, "a")
 	r := &reader{T: t, client: c, key: key("a")}
 	r.execute("e1", "")
-	asked := r.until(is[kernel.InstallRequest]).Body.(kernel.InstallRequest)
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "one\n"}); err != nil {
+	asked := r.until(is[kernel.Asked]).Body.(kernel.Asked)
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "one\n"}); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
 
 	c = open(t, dir, noSpawn)
 	a, err := c.Attach(t.Context(), r.key)
-	if err != nil || a.Installing != asked.RequestID {
+	if err != nil || len(a.Asks) != 1 || a.Asks[0] != (kernel.OpenAsk{Kind: kernel.AskInstall, ID: asked.ID}) {
 		t.Fatalf("attached %+v, %v", a, err)
 	}
 	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: "other", Result: kernel.InstallResult{}}); !errors.Is(err, kernel.ErrNoInstallPending) {
 		t.Errorf("an answer to another request: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "two\n"}); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "two\n"}); err != nil {
 		t.Error(err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: asked.RequestID, Result: kernel.InstallResult{Error: "no"}}); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: asked.ID, Result: kernel.InstallResult{Error: "no"}}); err != nil {
 		t.Error(err)
 	}
 	r.client = c
@@ -49,7 +49,7 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	if got := r.text(); got != "one\ntwo\nno" {
 		t.Errorf("text %q", got)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.RequestID, Text: "late"}); !errors.Is(err, kernel.ErrNoInstallPending) {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "late"}); !errors.Is(err, kernel.ErrNoInstallPending) {
 		t.Errorf("output after the end: %v", err)
 	}
 }

@@ -69,17 +69,17 @@ func TestAClientIsLikeAHost(t *testing.T) {
 	}
 
 	r.execute("e3", "ask")
-	question := r.until(is[kernel.InputRequest]).Body.(kernel.InputRequest)
+	question := r.until(is[kernel.Asked]).Body.(kernel.Asked)
 	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: "other", Value: "x"}); !errors.Is(err, kernel.ErrNoInputPending) {
 		t.Errorf("answer to another question: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: question.RequestID, Value: "yes"}); err != nil {
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: question.ID, Value: "yes"}); err != nil {
 		t.Error(err)
 	}
 	r.until(is[kernel.Finished])
 	r.execute("e4", "ask")
-	question = r.until(is[kernel.InputRequest]).Body.(kernel.InputRequest)
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.RefuseInput{RequestID: question.RequestID}); err != nil {
+	question = r.until(is[kernel.Asked]).Body.(kernel.Asked)
+	if err := kernel.Tell(t.Context(), c, r.key, kernel.RefuseInput{RequestID: question.ID}); err != nil {
 		t.Error(err)
 	}
 	r.until(is[kernel.Finished])
@@ -263,8 +263,8 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	c := open(t, dir, noSpawn)
 	r := begin(t, c, "a")
 	r.execute("e1", "ask")
-	r.until(is[kernel.InputRequest])
-	question := r.seen[len(r.seen)-1].Body.(kernel.InputRequest)
+	r.until(is[kernel.Asked])
+	question := r.seen[len(r.seen)-1].Body.(kernel.Asked)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +277,7 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	if err != nil || a.Given != "e1" || a.Last != r.after || a.Info.Handle.Backend != "fake" {
 		t.Fatalf("attachment %+v, %v", a, err)
 	}
-	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.AnswerInput{RequestID: question.RequestID, Value: "late"}); err != nil {
+	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.AnswerInput{RequestID: question.ID, Value: "late"}); err != nil {
 		t.Fatal(err)
 	}
 	r.until(is[kernel.Finished])

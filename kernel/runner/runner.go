@@ -6,17 +6,15 @@
 //
 // The host and the runner talk over a stream of JSON objects. Each frame is one line; a writer puts a newline before
 // and after the object and a reader passes over empty lines, so that half a frame forged by user code spoils no
-// other. All frames from inside are untrusted.
+// other. All frames from inside are untrusted. In testdata is an example of each frame, as its sender writes it.
 //
 // From the host:
 //
 //	{"type":"execute","id":ID,"code":SOURCE,"count":N,"silent":BOOL,"allow_stdin":BOOL}
 //	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
-//	{"type":"input","request_id":RID,"value":TEXT}       the answer to an input frame
-//	{"type":"input_refused","request_id":RID}            nobody can answer: input() raises StdinNotImplementedError
-//	{"type":"install_output","request_id":RID,"text":TEXT}   what the installer printed
-//	{"type":"installed","request_id":RID,"error":TEXT,"packages":[{"name":NAME,"version":TEXT},…]}
-//	    the answer to an install frame: error is "" where it was done, a version "" where the package is gone
+//	{"type":"progress","ask":AID,"text":TEXT}            text to show while an ask waits for its answer
+//	{"type":"answer","ask":AID,"body":{…}}               the answer to an ask; it is closed
+//	{"type":"answer","ask":AID,"error":TEXT}             why there is none
 //	{"type":"complete","request_id":QID,"code":SOURCE,"cursor":N}
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
@@ -30,12 +28,10 @@
 //	{"type":"display","id":ID,"data":{MIME:VALUE},"metadata":{},"display_id":DID,"update":BOOL,"mark":K}
 //	{"type":"result","id":ID,"data":{MIME:VALUE},"metadata":{}}
 //	{"type":"error","id":ID,"ename":NAME,"evalue":TEXT,"traceback":[LINE,…],"hint":TEXT,"frames":[FRAME,…]}
-//	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
-//	{"type":"input","id":ID,"request_id":RID,"prompt":TEXT,"password":BOOL}
 //	    FRAME is {"file":NAME,"line":N,"function":NAME,"user":BOOL,"cell":ID,"traceback_start":N,"traceback_end":N}
-//	{"type":"install","id":ID,"request_id":HEX,"remove":BOOL,"requirements":[TEXT,…],"upgrade":BOOL,"reinstall":BOOL,
-//	    "no_deps":BOOL,"pre":BOOL,"quiet":BOOL}          without ID where no cell asks
-//	{"type":"install_end","request_id":HEX}              whoever asked is gone
+//	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
+//	{"type":"ask","id":ID,"ask":AID,"kind":WORD,"body":{…}}   without "id" if no cell asks
+//	{"type":"ask_end","ask":AID}                         nobody waits for the answer any longer
 //	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
 //	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
@@ -45,6 +41,18 @@
 //
 // The last five answer what the host asks about names, also while a cell runs, and within 200 ms or not at all. Places
 // in code are counted in code points.
+//
+// # Asks
+//
+// Code inside asks the outside for something with an ask frame, whose AID the runner chooses, and waits for the answer
+// frame. Any number of threads may do so at once. The host answers every ask that it reads, with an error where it
+// refuses it, and closes the asks of an execution when that is interrupted, times out or ends. By kind:
+//
+//	kind     body of the ask                              body of the answer
+//	input    {"prompt":TEXT,"password":BOOL}              {"value":TEXT}
+//	install  {"remove":BOOL,"requirements":[TEXT,…],      {"packages":[{"name":NAME,"version":TEXT},…]}
+//	          "upgrade":BOOL,"reinstall":BOOL,            a version is "" where the package is gone
+//	          "no_deps":BOOL,"pre":BOOL,"quiet":BOOL}
 //
 // # Marks
 //

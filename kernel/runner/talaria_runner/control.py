@@ -10,14 +10,13 @@ from posix import _exit, readv
 from select import POLLIN, poll
 
 from talaria_runner import frames
+from talaria_runner.asks import Asks
 from talaria_runner.descriptors import wait_for
 from talaria_runner.execution import Execution
-from talaria_runner.installs import Installs
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import GONE
 from talaria_runner.programs import Programs
 from talaria_runner.requests import Requests
-from talaria_runner.stdin import Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,28 +33,25 @@ class Reader:
         self,
         fd: int,
         interrupts: Interrupts,
-        stdin: Stdin,
+        asks: Asks,
         requests: Requests,
-        installs: Installs,
         programs: Programs,
-        asks: int,
+        programs_fd: int,
         accept: Callable[[Execution], None],
     ) -> None:
         self._fd = fd
         self._interrupts = interrupts
-        self._stdin = stdin
+        self._asks = asks
         self._requests = requests
-        self._installs = installs
         self._programs = programs
-        self._asks = asks  # what programs ask comes here; -1 where nothing does
         self._accept = accept
         self._rest = bytearray()
         # Made ahead, since user code may take all memory.
         self._buffers = [bytearray(_BUFFER)]
         self._ready = poll()
         self._ready.register(fd, POLLIN)
-        if asks >= 0:
-            self._ready.register(asks, POLLIN)
+        if programs_fd >= 0:  # else no program can ask
+            self._ready.register(programs_fd, POLLIN)
         self._never = allocate_lock()
         self._never.acquire()
         self._at_work = False
@@ -148,14 +144,10 @@ class Reader:
                 execution = self._interrupts.execution
                 if execution is not None and execution.id == frame["id"]:
                     self._interrupts.request(execution)
-            elif kind == "input":
-                self._stdin.answer(frame["request_id"], frame["value"])
-            elif kind == "input_refused":
-                self._stdin.refuse(frame["request_id"])
-            elif kind == "install_output":
-                self._installs.output(frame["request_id"], frame["text"])
-            elif kind == "installed":
-                self._installs.answer(frame["request_id"], frame["error"], frame["packages"])
+            elif kind == "progress":
+                self._asks.progress(frame["ask"], frame["text"])
+            elif kind == "answer":
+                self._asks.answer(frame["ask"], frame.get("body", {}), frame.get("error", ""))
             else:
                 self._requests.put(kind, frame)
         except (KeyError, TypeError, ValueError, StopIteration):

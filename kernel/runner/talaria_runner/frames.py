@@ -76,21 +76,14 @@ def clear(execution: Execution, wait: bool) -> str:
     return f'{{"type":"clear","id":{quoted(execution.id)},"wait":{_flag(wait)}'
 
 
-def input_request(execution: Execution, request_id: str, prompt: str, password: bool) -> str:
-    return (
-        f'{{"type":"input","id":{quoted(execution.id)},"request_id":{quoted(request_id)},'
-        f'"prompt":{quoted(prompt)},"password":{_flag(password)}'
-    )
-
-
-def install(execution: Execution | None, request_id: str, change: dict[str, object]) -> str:
-    """change is of builtin types."""
+def ask(execution: Execution | None, id: str, kind: str, body: dict[str, object]) -> str:
+    """body is of builtin types."""
     of = "" if execution is None else f'"id":{quoted(execution.id)},'
-    return f'{{"type":"install",{of}"request_id":{quoted(request_id)},{encode(change)[1:-1]}'
+    return f'{{"type":"ask",{of}"ask":{quoted(id)},"kind":"{kind}","body":{encode(body)}'
 
 
-def install_end(request_id: str) -> str:
-    return f'{{"type":"install_end","request_id":{quoted(request_id)}'
+def ask_end(id: str) -> str:
+    return f'{{"type":"ask_end","ask":{quoted(id)}'
 
 
 def done(execution: Execution) -> str:

@@ -14,6 +14,7 @@ from posix import _exit, urandom
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
 from talaria_runner import frames, installs, layer, shim, thirdparty, warned, workspace
+from talaria_runner.asks import Asks
 from talaria_runner.children import Children
 from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
@@ -83,8 +84,9 @@ class _Kernel:
         self._interrupts = Interrupts()
         self._guard = Guard(self._interrupts)
         self._loop = EventLoop(self._interrupts, self._kick)
-        self._stdin = Stdin(self._outbox, self._interrupts)
-        self._installs = Installs(self._outbox, self._interrupts)
+        self._asks = Asks(self._outbox, self._interrupts)
+        self._stdin = Stdin(self._asks)
+        self._installs = Installs(self._asks)
         installs.shared.append(self._installs)
         self._sources = Sources()
         deadline = Deadline(self._interrupts)
@@ -122,8 +124,7 @@ class _Kernel:
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
         reader = Reader(
-            self._descriptors.control, self._interrupts, self._stdin, requests, self._installs, programs,
-            self._descriptors.asks, self.accept,
+            self._descriptors.control, self._interrupts, self._asks, requests, programs, self._descriptors.asks, self.accept,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
@@ -222,7 +223,7 @@ class _Kernel:
         # From here on no interrupt means this execution, and the host may give the next one.
         if self._interrupts.execution is job:
             self._interrupts.execution = None
-        self._stdin.end()
+        self._stdin.free()
         if self._job is job:
             self._outbox.put(frames.done(job))
             if self._job is job:
@@ -256,8 +257,8 @@ class _Kernel:
         self._forked = True
         self._outbox.become_child()
         self._interrupts.become_child()
-        self._stdin.become_child()
-        self._installs.become_child()
+        self._asks.become_child()
+        self._stdin.free()
         self._loop.become_child()
 
     def _leave(self, error: BaseException | None) -> NoReturn:

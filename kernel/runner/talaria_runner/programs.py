@@ -19,7 +19,7 @@ from stat import S_ISFIFO, S_ISREG
 
 from talaria_runner import frames
 from talaria_runner.descriptors import Descriptors, write_all
-from talaria_runner.installs import Installation, InstallError, Installs
+from talaria_runner.installs import Installs
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.piparguments import Refused, change_of
 
@@ -132,21 +132,10 @@ class Programs:
             # What runs in a terminal, or was sent away, is no cell's.
             of_cell = request.get("session") == getsid(0)
             execution = self._interrupts.execution if of_cell else None
-            installation = self._installs.ask(change, execution, answer.wake)
-        except (InstallError, Refused) as e:
+        except Refused as e:
             answer.say(error=str(e))
             return
-        try:
-            self._relay(installation, answer)
-        finally:
-            self._installs.end(installation)
-
-    def _relay(self, installation: Installation, answer: _Answer) -> None:
-        for text in installation.output(answer.wait):
-            answer.say(text=text)
-        for line in self._installs.settle(installation):
-            answer.say(text=line + "\n")
-        answer.say(error=installation.result[0])
+        answer.say(error=self._installs.change(change, execution, lambda text: answer.say(text=text), answer))
 
 
 class _Answer:

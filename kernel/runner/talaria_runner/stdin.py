@@ -6,19 +6,15 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 import sys
 from io import BufferedReader, RawIOBase, TextIOWrapper
-from _thread import LockType, allocate_lock
-from posix import urandom
+from _thread import allocate_lock
 
-from talaria_runner import frames
-from talaria_runner.execution import disguise
-from talaria_runner.interrupts import Interrupts
-from talaria_runner.outbox import Outbox
+from talaria_runner.asks import Ask, Asks, wait
+from talaria_runner.execution import Execution, disguise
 
 _NOT_ALLOWED = (
     "this cell was run by a client that cannot answer input(): "
     "run it with allow_stdin, or put the value into the code"
 )
-_REFUSED = "nobody is there to answer input(): attach a client to the session, or put the value into the code"
 _NOT_RUNNING = "input() works only while a cell runs"
 _END = "\x04"  # an answer that means the end of the input, as Ctrl-D does in a terminal
 _IN_CHILD = "input() works only in the kernel itself, not in a process that it started"
@@ -31,75 +27,46 @@ class StdinNotImplementedError(NotImplementedError):
 StdinNotImplementedError.__module__ = "builtins"
 
 
-class Question:
-    __slots__ = ("answered", "value", "problem")
-
-    def __init__(self) -> None:
-        self.answered = allocate_lock()
-        self.answered.acquire()
-        self.value = ""
-        self.problem = ""
-
-
 class Stdin:
-    """Asks one question at a time. The reader thread brings the answers."""
+    """Asks one question at a time."""
 
-    def __init__(self, outbox: Outbox, interrupts: Interrupts) -> None:
-        self._outbox = outbox
-        self._interrupts = interrupts
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
         self._turn = allocate_lock()
-        self._open: dict[str, Question] = {}
-        self._forked = False
-        interrupts.waiting.update((_wait.__code__,))
 
     def ask(self, prompt: str, password: bool) -> str:
         """The line that is answered. Raises StdinNotImplementedError where nobody can, EOFError at the end."""
-        execution = self._interrupts.execution
-        if self._forked:
-            raise StdinNotImplementedError(_IN_CHILD)
+        execution = self._asks.execution()
         if execution is None:
             raise StdinNotImplementedError(_NOT_RUNNING)
         if not execution.allow_stdin:
             raise StdinNotImplementedError(_NOT_ALLOWED)
         turn = self._turn
-        _wait(turn)
-        request_id = urandom(16).hex()
+        wait(turn)
         try:
-            question = self._open[request_id] = Question()
-            if self._interrupts.execution is not execution:
-                raise StdinNotImplementedError(_NOT_RUNNING)
-            self._outbox.put(frames.input_request(execution, request_id, prompt, password))
-            self._outbox.flush()
-            _wait(question.answered)
+            answer = self._ask(execution, {"prompt": prompt, "password": password})
         finally:
-            self._open.pop(request_id, None)
             turn.release()
-        if question.problem:
-            raise StdinNotImplementedError(question.problem)
-        if question.value == _END:
+        if answer.error:
+            raise StdinNotImplementedError(answer.error)
+        value = answer.body["value"]
+        if value == _END:
             raise EOFError("EOF when reading a line")
-        return question.value
+        return value
 
-    def answer(self, request_id: str, value: str) -> None:
-        self._settle(self._open.get(request_id), value, "")
+    def _ask(self, execution: Execution, question: dict[str, object]) -> Ask:
+        ask = self._asks.ask("input", question, execution, _IN_CHILD)
+        try:
+            while not ask.answered:
+                ask.wait()
+        finally:
+            self._asks.end(ask)
+        return ask
 
-    def refuse(self, request_id: str) -> None:
-        self._settle(self._open.get(request_id), "", _REFUSED)
-
-    def end(self) -> None:
-        """The cell has ended: its threads do not wait any longer, and no interrupt of it has left the turn taken."""
+    def free(self) -> None:
+        """Nobody has the turn any more: the cell has ended, and an interrupt may have left it taken, or this is a forked
+        process, which has no other thread."""
         self._turn = allocate_lock()
-        for question in list(self._open.values()):
-            self._settle(question, "", _NOT_RUNNING)
-
-    def become_child(self) -> None:
-        self._forked = True
-
-    def _settle(self, question: Question | None, value: str, problem: str) -> None:
-        if question is not None and question.answered.locked():
-            question.value = value
-            question.problem = problem
-            question.answered.release()
 
     def install(self, builtins: dict[str, object]) -> None:
         original = builtins["input"]
@@ -122,11 +89,6 @@ class Stdin:
 
         disguise(ask, getpass.getpass)
         getpass.getpass = ask
-
-
-def _wait(lock: LockType) -> None:
-    """The one place where an interrupt may raise in code of the runner."""
-    lock.acquire()
 
 
 class StdinText(TextIOWrapper):

@@ -61,7 +61,8 @@ class Outcome:
         return self._text("stderr")
 
     def of(self, kind: str) -> list[dict]:
-        return [frame for frame in self.frames if frame["type"] == kind]
+        """The frames of that type, or the asks of that kind."""
+        return [frame for frame in self.frames if kind_of(frame) == kind]
 
     @property
     def order(self) -> list[str]:
@@ -94,6 +95,10 @@ class Outcome:
     @property
     def interrupted(self) -> bool:
         return self.of("done")[0]["interrupted"]
+
+
+def kind_of(frame: dict) -> str:
+    return frame["kind"] if frame["type"] == "ask" else frame["type"]
 
 
 _MARK = re.compile(rb"\x1e[0-9a-f]+:\d+\x1e")
@@ -167,8 +172,9 @@ class Runner:
         self._serial = 0
         self.mark = ""
         self.executions: dict[str, Outcome] = {}
-        self.installs: list[dict] = []  # frames about packages
+        self.installs: list[dict] = []  # asks for packages, and frames that withdraw any ask
         self.installer = lambda frame: None  # called for each of them
+        self._open: dict[str, list[str]] = {}  # the asks for input of each execution
         self.mark = self.next_frame()["mark"]
 
     def __enter__(self) -> Runner:
@@ -243,7 +249,8 @@ class Runner:
         deadline = time.monotonic() + within
         while True:
             frame = self.next_frame(min(PATIENCE, deadline - time.monotonic()))
-            if frame["type"].startswith("install"):
+            kind = kind_of(frame)
+            if kind in ("install", "ask_end"):
                 self.installs.append(frame)
                 self.installer(frame)
                 if frame.get("id") == id and until == "install":
@@ -252,15 +259,22 @@ class Runner:
             outcome = self.executions[frame["id"]]
             outcome.frames.append(frame)
             self._place(outcome, frame)
-            kind = frame["type"]
-            if kind == "input" and answers:
-                answer = answers.pop(0)
-                if answer is None:
-                    self.send(type="input_refused", request_id=frame["request_id"])
-                else:
-                    self.send(type="input", request_id=frame["request_id"], value=answer)
+            if kind == "input":
+                self._open.setdefault(frame["id"], []).append(frame["ask"])
+                if answers:
+                    self.answer(frame, answers.pop(0))
+            elif kind == "done":
+                for ask in self._open.pop(frame["id"], ()):
+                    self.send(type="answer", ask=ask, error="its cell has ended")
             if frame["id"] == id and kind == until:
                 return outcome
+
+    def answer(self, ask: dict, value: str | None) -> None:
+        """Answers an ask for input."""
+        if value is None:
+            self.send(type="answer", ask=ask["ask"], error="nobody is there")
+        else:
+            self.send(type="answer", ask=ask["ask"], body={"value": value})
 
     def run(self, code: str, answers: list[str | None] = (), **how: bool) -> Outcome:
         return self.finish(self.start(code, **how), answers)
@@ -269,7 +283,7 @@ class Runner:
         self.send(type="interrupt", id=id)
 
     def _place(self, outcome: Outcome, frame: dict) -> None:
-        kind = frame["type"]
+        kind = kind_of(frame)
         if "mark" in frame:
             mark = f"\x1e{self.mark}:{frame['mark']}\x1e".encode()
             for pipe in self.pipes:

@@ -40,14 +40,15 @@ class Packages:
 
     def install(self, runner: Runner, frame: dict) -> None:
         """Answers a request, as the host does in the end."""
-        if frame["type"] != "install":
+        if frame["type"] != "ask":
             return
         for text in self.output:
-            runner.send(type="install_output", request_id=frame["request_id"], text=text)
-        if not self.error:
-            self.change()
-        changed = [] if self.error else self.changed
-        runner.send(type="installed", request_id=frame["request_id"], error=self.error, packages=changed)
+            runner.send(type="progress", ask=frame["ask"], text=text)
+        if self.error:
+            runner.send(type="answer", ask=frame["ask"], error=self.error)
+            return
+        self.change()
+        runner.send(type="answer", ask=frame["ask"], body={"packages": self.changed})
 
     def change(self) -> None:
         """Makes a layer with these files the present one."""

@@ -21,18 +21,18 @@ class Installing(PackagesCase):
         self.assertEqual(outcome.stdout, "a\nCollecting newcomer\nSuccessfully installed newcomer-1\nb\n")
         self.assertEqual(outcome.text, "1")
         (frame,) = self.runner.installs
-        self.assertRegex(frame.pop("request_id"), "^[0-9a-f]{32}$")
+        self.assertRegex(frame.pop("ask"), "^[0-9a-f]{32}$")
         asked = {**_ALL, "requirements": ["newcomer", "other>=1,<2"], "upgrade": True, "quiet": True}
-        self.assertEqual(frame, {"type": "install", "id": "e2", **asked})
+        self.assertEqual(frame, {"type": "ask", "id": "e2", "kind": "install", "body": asked})
 
     def test_shows_what_comes_with_the_answer_while_earlier_output_is_shown(self) -> None:
         def installer(frame: dict) -> None:
-            if frame["type"] == "install":
-                self.runner.send(type="install_output", request_id=frame["request_id"], text="first\n")
+            if frame["type"] == "ask":
+                self.runner.send(type="progress", ask=frame["ask"], text="first\n")
                 while self.runner.next_frame()["type"] != "display":
                     pass
-                self.runner.send(type="install_output", request_id=frame["request_id"], text="last\n")
-                self.runner.send(type="installed", request_id=frame["request_id"], error="", packages=[])
+                self.runner.send(type="progress", ask=frame["ask"], text="last\n")
+                self.runner.send(type="answer", ask=frame["ask"], body={"packages": []})
 
         self.runner.installer = installer
         code = """
@@ -59,7 +59,7 @@ finally:
         self.cell("name = 'x'\n%pip install {name}==1 # a comment\n%uv pip install --system y")
         self.cell("%pip install 'a; python_version<\"4\"' \\\n  \"b>=1\" c;\nfor x in 'de':\n    %pip install {x}")
         self.cell("%%bash\npip install f")
-        self.assertEqual([f["requirements"] for f in self.runner.installs],
+        self.assertEqual([f["body"]["requirements"] for f in self.runner.installs],
                          [["newcomer"], ["x==1"], ["y"], ['a; python_version<"4"', "b>=1", "c"], ["d"], ["e"], ["f"]])
 
     def test_that_fails_fails_the_cell(self) -> None:
@@ -124,9 +124,9 @@ finally:
         outcome = self.runner.finish(id)
         self.assertEqual((outcome.stdout, outcome.text), ("interrupted\n", "2"))
         asked, ended = self.runner.installs
-        self.assertEqual(ended, {"type": "install_end", "request_id": asked["request_id"]})
-        self.runner.send(type="installed", request_id=asked["request_id"], error="late", packages=[])
-        self.runner.send(type="install_output", request_id="unknown", text="x")
+        self.assertEqual(ended, {"type": "ask_end", "ask": asked["ask"]})
+        self.runner.send(type="answer", ask=asked["ask"], error="late")
+        self.runner.send(type="progress", ask="unknown", text="x")
         self.assertEqual(self.cell("3").text, "3")
 
     def test_is_not_for_forked_children(self) -> None:
@@ -207,8 +207,9 @@ class Program(PackagesCase):
         outcome = self.cell("!pip install -U newcomer\nimport newcomer; newcomer.V, _exit_code")
         self.assertEqual((outcome.stdout, outcome.stderr, outcome.text), ("Collecting newcomer\nDone: ü\n", "", "(1, 0)"))
         (frame,) = self.runner.installs
-        frame.pop("request_id")
-        self.assertEqual(frame, {"type": "install", "id": "e1", **_ALL, "requirements": ["newcomer"], "upgrade": True})
+        frame.pop("ask")
+        asked = {**_ALL, "requirements": ["newcomer"], "upgrade": True}
+        self.assertEqual(frame, {"type": "ask", "id": "e1", "kind": "install", "body": asked})
 
     def test_can_be_captured(self) -> None:
         for command in ('["pip3", "install", "newcomer"]', '[sys.executable, "-m", "pip", "install", "newcomer"]'):
@@ -248,14 +249,14 @@ class Program(PackagesCase):
         self.runner.installer = lambda frame: None
         id = self.runner.start("import subprocess; p = subprocess.Popen(['pip', 'install', 'x']); p.wait()")
         self.runner.finish(id, until="install")
-        self.runner.send(type="install_output", request_id=self.runner.installs[0]["request_id"], text="once\n")
+        self.runner.send(type="progress", ask=self.runner.installs[0]["ask"], text="once\n")
         self.runner.interrupt(id)  # which reaches it as well
         outcome = self.runner.finish(id)
         self.assertEqual(outcome.error["ename"], "KeyboardInterrupt")
         self.cell("p.wait(); p.poll()")
         while len(self.runner.installs) < 2:
             self.runner.installs.append(self.runner.next_frame())
-        self.assertEqual(self.runner.installs[1], {"type": "install_end", "request_id": self.runner.installs[0]["request_id"]})
+        self.assertEqual(self.runner.installs[1], {"type": "ask_end", "ask": self.runner.installs[0]["ask"]})
 
     def test_leaves_nothing(self) -> None:
         self.cell("!pip install x\n!pip install ./x")
@@ -301,7 +302,7 @@ print(ask(good).count("Collecting"))
         self.assertEqual(lines[0], str([""] * 6))
         self.assertTrue(all('"error"' in line for line in lines[1:11]), lines)
         self.assertEqual(lines[11:], ["1"])
-        asked = [f["requirements"] for f in self.runner.installs if f["type"] == "install"]
+        asked = [f["body"]["requirements"] for f in self.runner.installs if f["type"] == "ask"]
         self.assertEqual(asked, [["x"]])
 
     def test_may_be_run_a_few_times_at_once(self) -> None:
@@ -310,7 +311,7 @@ print(ask(good).count("Collecting"))
         code += "import select; p = select.poll(); [p.register(x.stderr) for x in all]; p.poll()\n"
         code += "[x.kill() for x in all]; b'too many programs' in b''.join(x.stderr.read() for x in all)"
         self.assertEqual(self.cell(code).text, "True")
-        self.assertLessEqual(sum(f["type"] == "install" for f in self.runner.installs), 8)
+        self.assertLessEqual(sum(f["type"] == "ask" for f in self.runner.installs), 8)
 
     def test_survives_a_kernel_that_closes_what_is_not_its_own(self) -> None:
         self.cell("import os\nfor fd in range(3, 2000):\n    try:\n        t = os.readlink(f'/proc/self/fd/{fd}')\n"
@@ -387,7 +388,7 @@ class Files(PackagesCase):
         self.assertEqual(parse(["install", "--requirement=" + path]).requirements[0], "a")
         self.assertEqual(parse(["install", "-r" + path]).requirements[0], "a")
         self.cell(f"import os; os.chdir({os.path.dirname(path)!r})\n%pip install -r all.txt\n!pip install -qr all.txt")
-        self.assertEqual([len(f["requirements"]) for f in self.runner.installs], [4, 4])
+        self.assertEqual([len(f["body"]["requirements"]) for f in self.runner.installs], [4, 4])
 
     def test_are_refused_where_they_ask_for_more(self) -> None:
         os.mkfifo(self.packages.folder.name + "/pipe")

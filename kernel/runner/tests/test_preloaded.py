@@ -66,7 +66,7 @@ class Preloaded(unittest.TestCase):
     def test_modules_of_the_standard_library_are_followed(self) -> None:
         with preloaded("import asyncio, getpass, inspect, linecache, threading") as runner:
             outcome = runner.run("import getpass\nprint(getpass.getpass('who '))", ["me"], allow_stdin=True)
-            self.assertEqual((outcome.stdout, outcome.of("input")[0]["password"]), ("me\n", True))
+            self.assertEqual((outcome.stdout, outcome.of("input")[0]["body"]["password"]), ("me\n", True))
             outcome = runner.run("class A:\n    x = 1\nimport inspect\nprint(inspect.getsource(A))")
             self.assertIn("x = 1", outcome.stdout)
             outcome = runner.run("1 / 0")

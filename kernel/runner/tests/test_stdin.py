@@ -11,15 +11,15 @@ class Input(RunnerCase):
         self.assertEqual(outcome.order, ["stdout", "input", "result", "done"])
         self.assertEqual(outcome.text, "'z'")
         frame = outcome.of("input")[0]
-        self.assertEqual((frame["prompt"], frame["password"]), ("> ", False))
+        self.assertEqual(frame["body"], {"prompt": "> ", "password": False})
         outcome = self.run_cell("[input(), input(5)]", "a", "ü€", allow_stdin=True)
         self.assertEqual(outcome.text, "['a', 'ü€']")
-        self.assertEqual(len({f["request_id"] for f in outcome.of("input")}), 2)
+        self.assertEqual(len({f["ask"] for f in outcome.of("input")}), 2)
 
     def test_of_passwords(self) -> None:
         outcome = self.run_cell("from getpass import getpass\nlen(getpass())", "1234", allow_stdin=True)
         frame = outcome.of("input")[0]
-        self.assertEqual((frame["prompt"], frame["password"], outcome.text), ("Password: ", True, "4"))
+        self.assertEqual((frame["body"], outcome.text), ({"prompt": "Password: ", "password": True}, "4"))
 
     def test_raises_where_the_client_cannot_answer(self) -> None:
         outcome = self.fail_cell("input()", "StdinNotImplementedError")
@@ -35,12 +35,12 @@ class Input(RunnerCase):
         for code in ("input('? ')", "import sys; sys.stdin.readline()", "import getpass; getpass.getpass()"):
             with self.subTest(code):
                 id = self.runner.start(code, allow_stdin=True)
-                request = self.runner.finish(id, until="input").of("input")[0]["request_id"]
+                ask = self.runner.finish(id, until="input").of("input")[0]
                 self.runner.interrupt(id)
                 outcome = self.runner.finish(id)
                 self.assertEqual(outcome.error["ename"], "KeyboardInterrupt")
                 self.assertTrue(outcome.interrupted)
-                self.runner.send(type="input", request_id=request, value="too late")
+                self.runner.answer(ask, "too late")
                 self.assertEqual(self.run_cell("input()", "fresh", allow_stdin=True).text, "'fresh'")
 
     def test_by_sys_stdin(self) -> None:
@@ -67,11 +67,11 @@ class Input(RunnerCase):
         id = self.runner.start(code, allow_stdin=True)
         # Only one question is open at a time: the first is answered, and the cell ends with the second one.
         first = self.runner.finish(id, until="input").of("input")[0]
-        self.runner.send(type="input", request_id=first["request_id"], value="one")
+        self.runner.answer(first, "one")
         outcome = self.runner.finish(id, until="input")
         second = outcome.of("input")[1]
-        if second["prompt"] == "m":
-            self.runner.send(type="input", request_id=second["request_id"], value="two")
+        if second["body"]["prompt"] == "m":
+            self.runner.answer(second, "two")
             self.runner.finish(id)
         else:
             self.runner.finish(id)

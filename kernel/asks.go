@@ -1,0 +1,289 @@
+package kernel
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"talaria/api"
+)
+
+// AskKind names what code inside a kernel can ask the outside for.
+type AskKind string
+
+// The kinds of asks.
+const (
+	AskInput   AskKind = "input"   // a line of text: an [InputRequest]
+	AskInstall AskKind = "install" // other packages: a [PackageChange]
+)
+
+// AskBody is what is asked for: an [InputRequest] or a [PackageChange].
+type AskBody interface{ Kind() AskKind }
+
+// OpenAsk names an ask that waits for its answer.
+type OpenAsk struct {
+	Kind AskKind
+	ID   string
+}
+
+// askRules hold what one kind of ask has to itself. All kinds open, end, stop clocks and survive their server in the same
+// way.
+type askRules struct {
+	decode     func(body *fields) AskBody          // decodes the body of an ask frame, and bounds it
+	most       int                                 // how many may be open at a time
+	busy       string                              // tells the asker that so many are open
+	refuse     func(*interpreter, askFrame) string // why this one cannot be opened, or ""; called with mu held
+	ended      string                              // tells the asker that no answer will come; %s is why
+	stopsClock bool                                // the time-out of a cell stands still while it waits
+	stays      bool                                // it stays open when its answer cannot be sent: it will be answered again
+	notOpen    error                               // of an answer that no ask waits for
+}
+
+// askKinds are all kinds of asks.
+var askKinds = map[AskKind]*askRules{
+	AskInput: {
+		decode: decodeInput, most: 1, busy: inputBusy, refuse: (*interpreter).refuseInput, ended: inputEnded,
+		stopsClock: true, stays: true, notOpen: ErrNoInputPending,
+	},
+	AskInstall: {
+		decode: decodeInstall, most: 1, busy: installBusy, refuse: (*interpreter).refuseInstall, ended: installEnded,
+		stopsClock: true, notOpen: ErrNoInstallPending,
+	},
+}
+
+const (
+	askLate         = "the cell that asked for it has ended"
+	maxProgressText = 64 << 10 // bytes in one frame
+)
+
+// How an ask was closed, in the words of [AskClosed].
+const (
+	askAnswered    = "answered"
+	askInterrupted = "interrupted"
+	askTimedOut    = "timeout"
+	askRefused     = "" // not recorded: nobody outside was told of the ask
+)
+
+// The frames about asks. An askEndFrame withdraws one.
+type (
+	askFrame struct {
+		id   string // of the execution, or ""
+		ask  string
+		body AskBody
+	}
+	askEndFrame struct{ ask string }
+	progressOut struct {
+		Type string `json:"type"`
+		Ask  string `json:"ask"`
+		Text string `json:"text"`
+	}
+	answerOut struct {
+		Type  string `json:"type"`
+		Ask   string `json:"ask"`
+		Body  any    `json:"body,omitzero"`
+		Error string `json:"error,omitzero"` // "" with a body
+	}
+)
+
+func (askFrame) frame()    {}
+func (askEndFrame) frame() {}
+
+// ask is an open one. It is under the lock of its interpreter.
+type ask struct {
+	OpenAsk
+	execution string // that asked, or ""
+}
+
+// decodeAsk decodes the rest of an ask frame.
+func decodeAsk(f *fields) askFrame {
+	a := askFrame{id: f.optionalName("id"), ask: f.matching("ask", api.ValidID)}
+	rules, ok := askKinds[AskKind(f.text("kind"))]
+	if !ok {
+		f.fail("kind", "unknown word")
+		return a
+	}
+	value, _ := f.take("body")
+	body, err := splitFields(value)
+	if err == nil {
+		a.body = rules.decode(body)
+		err = body.check()
+	}
+	if err != nil {
+		f.fail("body", err.Error())
+	}
+	return a
+}
+
+// openAsk opens an ask, or tells the asker why not. The caller holds mu.
+func (k *interpreter) openAsk(f askFrame) error {
+	if _, open := k.findAsk(f.ask); open || k.phase != serving {
+		return errUnexpected
+	}
+	if why := k.refusal(f); why != "" {
+		return k.frames.send(answerOut{Type: "answer", Ask: f.ask, Error: why})
+	}
+	if f.id != "" {
+		k.settle((*tap).release)
+	}
+	k.asks = append(k.asks, ask{OpenAsk{f.body.Kind(), f.ask}, f.id})
+	k.tellClock()
+	k.records.add(f.id, Asked{ID: f.ask, Body: f.body})
+	return nil
+}
+
+// findAsk finds an open ask. The caller holds mu.
+func (k *interpreter) findAsk(id string) (found ask, open bool) {
+	for _, a := range k.asks {
+		if a.ID == id {
+			return a, true
+		}
+	}
+	return ask{}, false
+}
+
+// refusal tells why an ask cannot be opened, or "". The caller holds mu.
+func (k *interpreter) refusal(f askFrame) string {
+	rules, open := askKinds[f.body.Kind()], 0
+	for _, a := range k.asks {
+		if a.Kind == f.body.Kind() {
+			open++
+		}
+	}
+	switch {
+	case open >= rules.most:
+		return rules.busy
+	case f.id != "" && !k.runs(f.id):
+		return askLate
+	}
+	return rules.refuse(k, f)
+}
+
+// tellProgress shows the asker text that tells how an open ask goes on.
+func (k *interpreter) tellProgress(kind AskKind, id, text string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, err := k.openAskOf(kind, id); err != nil {
+		return err
+	}
+	for text = strings.ToValidUTF8(text, "\uFFFD"); text != ""; {
+		piece := truncate(text, maxProgressText)
+		if err := k.frames.send(progressOut{"progress", id, piece}); err != nil {
+			return err
+		}
+		text = text[len(piece):]
+	}
+	return nil
+}
+
+// answerAsk gives an open ask its answer, and closes it.
+func (k *interpreter) answerAsk(kind AskKind, id, how string, answer answerOut) error {
+	defer k.records.flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	open, err := k.openAskOf(kind, id)
+	if err != nil {
+		return err
+	}
+	answer.Type, answer.Ask = "answer", id
+	if err = k.frames.send(answer); err != nil && askKinds[kind].stays {
+		return err
+	}
+	k.endAsk(open, how)
+	return err
+}
+
+// openAskOf finds the open ask of that kind and id. The caller holds mu.
+func (k *interpreter) openAskOf(kind AskKind, id string) (ask, error) {
+	a, open := k.findAsk(id)
+	switch {
+	case k.phase != serving:
+		return a, ErrNoKernel
+	case !open || a.Kind != kind:
+		return a, askKinds[kind].notOpen
+	}
+	return a, nil
+}
+
+// withdrawAsk closes an ask whose asker does not wait any longer. The caller holds mu.
+func (k *interpreter) withdrawAsk(f askEndFrame) error {
+	a, open := k.findAsk(f.ask)
+	if !open {
+		return errUnexpected // it was closed already
+	}
+	if k.runs(a.execution) {
+		k.run.withdrawn++
+	}
+	k.closeAsk(a, askInterrupted)
+	return nil
+}
+
+// closeAsks closes the open asks of an execution; of all, and of no execution, if run is nil. The caller holds mu.
+func (k *interpreter) closeAsks(run *running, how string) {
+	for _, a := range slices.Clone(k.asks) {
+		if run == nil || a.execution == run.ID {
+			k.closeAsk(a, how)
+		}
+	}
+}
+
+// closeAsk closes an ask that gets no answer, and tells the asker. The caller holds mu.
+func (k *interpreter) closeAsk(a ask, how string) {
+	k.endAsk(a, how)
+	why := fmt.Sprintf(askKinds[a.Kind].ended, how)
+	if err := k.frames.send(answerOut{Type: "answer", Ask: a.ID, Error: why}); err != nil {
+		k.log.Debug("tell that an ask was closed", "error", err)
+	}
+}
+
+// endAsk forgets an ask, and records that. The caller holds mu.
+func (k *interpreter) endAsk(a ask, how string) {
+	k.asks = slices.DeleteFunc(k.asks, func(other ask) bool { return other.ID == a.ID })
+	k.tellClock()
+	if how != askRefused {
+		k.records.add(a.execution, AskClosed{Kind: a.Kind, ID: a.ID, How: how})
+	}
+}
+
+// tellClock tells the clock of the execution that runs, if it has one, whether the execution waits for an answer from
+// outside. The caller holds mu.
+func (k *interpreter) tellClock() {
+	if run := k.run; run != nil && run.clock != nil {
+		run.clock.wait(slices.ContainsFunc(k.asks, func(a ask) bool {
+			return a.execution == run.ID && askKinds[a.Kind].stopsClock
+		}))
+	}
+}
+
+// sentAttachment is how an Attachment crosses the connection between a server and a host: versions up to 3 of the host
+// protocol know no asks but the installation, by its id.
+type sentAttachment struct {
+	plainAttachment
+	Installing string
+}
+
+type plainAttachment Attachment
+
+// MarshalJSON implements [json.Marshaler].
+func (a Attachment) MarshalJSON() ([]byte, error) {
+	sent := sentAttachment{plainAttachment: plainAttachment(a)}
+	for _, open := range a.Asks {
+		if open.Kind == AskInstall {
+			sent.Installing = open.ID
+		}
+	}
+	return json.Marshal(sent)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (a *Attachment) UnmarshalJSON(b []byte) error {
+	var sent sentAttachment
+	if err := json.Unmarshal(b, &sent); err != nil {
+		return err
+	}
+	*a = Attachment(sent.plainAttachment)
+	if a.Asks == nil && sent.Installing != "" {
+		a.Asks = []OpenAsk{{AskInstall, sent.Installing}}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+"""The frames between host and runner. In testdata they stand as their sender writes them: runner_*.json as it is written
+here, host_*.json as the tests of the host write them (kernel/golden_test.go). Each side reads those of the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import unittest
+from unittest import mock
+
+from talaria_runner import frames
+from talaria_runner.asks import Asks
+from talaria_runner.control import Reader
+from talaria_runner.execution import Execution
+from talaria_runner.interrupts import Interrupts
+from talaria_runner.outbox import Outbox
+from talaria_runner.piparguments import parse
+from talaria_runner.requests import Requests
+from talaria_runner.sources import Sources
+from talaria_runner.stacks import Shown
+from tests.host import RUNNER
+
+_UPDATE = "UPDATE_GOLDEN" in os.environ  # writes the files of the frames that the runner sends
+
+_CELL = Execution("cell-1", "1/0", 1, False, True)
+_CELL.status, _CELL.interrupted = "error", True
+
+
+def _error() -> str:
+    shown = Shown("<cell 1>", 1, "<module>", True, "cell-1")
+    shown.first, shown.behind = 1, 2
+    lines = ["Traceback (most recent call last):", '  File "<cell 1>", line 1, in <module>', "ZeroDivisionError: division by zero"]
+    return frames.error(_CELL, "ZeroDivisionError", "division by zero", lines, [shown], "divide by something else")
+
+
+def _change(line: str) -> dict[str, object]:
+    return parse(line.split()).fields()
+
+
+# A frame of every type that the runner sends, and whether it can carry a mark.
+_SENT = {
+    "ready": (frames.ready("0123abcd"), False),
+    "stream": (frames.stream(_CELL, "stdout", "<é>\n"), True),
+    "display": (frames.display(_CELL, '{"text/plain":"x"}', '{"image/png":{"width":3}}', "d", True), True),
+    "clear": (frames.clear(_CELL, True), True),
+    "result": (frames.result(_CELL, '{"text/plain":"2"}', "{}"), False),
+    "error": (_error(), False),
+    "ask_input": (frames.ask(_CELL, "0a1b", "input", {"prompt": "Who? ", "password": True}), False),
+    "ask_install": (
+        frames.ask(_CELL, "0a1b", "install", _change("install -U --reinstall --no-deps --pre -q numpy>=2 a")), False,
+    ),
+    "ask_install_of_no_cell": (frames.ask(None, "0a1b", "install", _change("uninstall a")), False),
+    "ask_end": (frames.ask_end("0a1b"), False),
+    "done": (frames.done(_CELL), False),
+    "completion": (frames.answer("7", "completion", {"matches": ["value"], "start": 0, "end": 4}), False),
+    "inspection": (frames.answer("8", "inspection", {"found": True, "data": {"text/plain": "int"}}), False),
+    "completeness": (frames.answer("9", "completeness", {"status": "incomplete", "indent": "    "}), False),
+    "variables": (
+        frames.answer("10", "variables", {"items": [{"name": "value", "type": "int", "preview": "5"}], "total": 1}), False,
+    ),
+    "table_page": (
+        frames.answer("11", "table_page", {"state": "ok", "reason": "", "offset": 20, "total": 21, "rows": [[1, "a"]]}), False,
+    ),
+}  # fmt: skip
+
+
+def _golden(name: str) -> str:
+    return f"{RUNNER}/testdata/{name}.json"
+
+
+class Golden(unittest.TestCase):
+    def test_frames_are_what_the_runner_sends(self) -> None:
+        read_end, write_end = os.pipe()
+        self.addCleanup(os.close, read_end)
+        self.addCleanup(os.close, write_end)
+        outbox = Outbox(mock.Mock(control=write_end, pipes=()))
+        outbox._marking = True
+        for name, (head, marked) in _SENT.items():
+            with self.subTest(name):
+                outbox._send(head, marked)
+                sent = os.read(read_end, 1 << 16).decode().removeprefix("\n")
+                if _UPDATE:
+                    with open(_golden("runner_" + name), "w") as f:
+                        f.write(sent)
+                with open(_golden("runner_" + name)) as f:
+                    self.assertEqual(sent, f.read())
+
+    def test_every_frame_of_the_runner_is_tested(self) -> None:
+        files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("runner_")}
+        self.assertEqual(files, {f"runner_{name}.json" for name in _SENT})
+
+
+class Reading(unittest.TestCase):
+    """What the reader makes of the host's frames."""
+
+    def setUp(self) -> None:
+        self.sent: list[dict] = []
+        outbox = mock.Mock(put=lambda head: self.sent.append(json.loads(head + "}")))
+        self.interrupts = Interrupts()
+        self.interrupts.request = mock.Mock()
+        self.asks = Asks(outbox, self.interrupts)
+        self.requests = Requests({"value": 5}, Sources(), None, outbox, lambda work: work())
+        self.accepted: list[Execution] = []
+        control = os.open(os.devnull, os.O_RDONLY)
+        self.addCleanup(os.close, control)
+        self.reader = Reader(control, self.interrupts, self.asks, self.requests, mock.Mock(), -1, self.accepted.append)
+
+    def read(self, name: str) -> None:
+        with open(_golden("host_" + name), "rb") as f:
+            self.reader._handle(bytearray(f.read().strip()))
+
+    def test_of_cells(self) -> None:
+        self.read("execute")
+        (cell,) = self.accepted
+        self.assertEqual((cell.id, cell.code, cell.count, cell.silent, cell.allow_stdin),
+                         ("cell-1", "print('<é>')\n", 3, False, True))  # fmt: skip
+        self.interrupts.execution = cell
+        self.read("interrupt")
+        self.interrupts.request.assert_called_once_with(cell)
+
+    def test_of_answers_to_asks(self) -> None:
+        for name, body, error in (
+            ("answer_input", {"value": "Ada"}, ""),
+            ("answer_install", {"packages": [{"name": "numpy", "version": "2.1"}, {"name": "old", "version": ""}]}, ""),
+            ("answer_error", {}, "no such package"),
+        ):
+            with self.subTest(name):
+                with mock.patch("talaria_runner.asks.urandom", lambda size: b"\x0a\x1b"):
+                    ask = self.asks.ask("input", {}, None, "")
+                self.read("progress")
+                self.assertFalse(ask.answered)
+                self.read(name)
+                self.assertEqual((list(ask.progress()), ask.body, ask.error), (["Collecting numpy\n"], body, error))
+
+    def test_of_questions_about_names(self) -> None:
+        for name, id, kind in (
+            ("complete", "7", "completion"), ("inspect", "8", "inspection"), ("is_complete", "9", "completeness"),
+            ("variables", "10", "variables"), ("table", "11", "table_page"),
+        ):  # fmt: skip
+            with self.subTest(name):
+                self.sent.clear()
+                self.read(name)
+                self.assertEqual([(frame["request_id"], frame["type"]) for frame in self.sent], [(id, kind)])
+
+    def test_every_frame_of_the_host_is_tested(self) -> None:
+        names = "execute interrupt progress answer_input answer_install answer_error complete inspect is_complete variables table"
+        files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
+        self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
+
+
+if __name__ == "__main__":
+    unittest.main()
