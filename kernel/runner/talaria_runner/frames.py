@@ -130,3 +130,10 @@ def decode(line: bytes | bytearray) -> dict[str, object]:
     if not isinstance(value, dict):
         raise TypeError("a frame is an object")
     return value
+
+
+def short_field(head: bytearray, name: str) -> str:
+    """A field that is a short string, from the first bytes of a frame; "" where they have none."""
+    _, _, rest = head.partition(f'"{name}"'.encode("ascii"))
+    parts = rest.split(b'"', 2)
+    return parts[1].decode("ascii", "replace") if len(parts) == 3 else ""

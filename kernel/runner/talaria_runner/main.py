@@ -33,6 +33,7 @@ from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
 from talaria_runner.programs import Programs, pass_by
 from talaria_runner.requests import Requests
+from talaria_runner.reserve import Reserve
 from talaria_runner.sources import Sources
 from talaria_runner.stdin import Stdin
 from talaria_runner.streams import TextOut
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from talaria_runner.engine import Engine
 
 _STACK = 1 << 20  # bytes for each of our threads: the memory limit counts all of a stack
+_UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
 _PACKAGES = "TALARIA_PACKAGES"  # where those of the session are
@@ -87,8 +89,9 @@ class _Kernel:
         self._installs = Installs(self._outbox, self._interrupts)
         installs.shared.append(self._installs)
         self._sources = Sources()
+        self._reserve = Reserve()
         deadline = Deadline(self._interrupts)
-        self._tracebacks = Tracebacks(self._sources, deadline)
+        self._tracebacks = Tracebacks(self._sources, deadline, self._reserve)
         self._display = Display(self._outbox, self._interrupts, self._tracebacks, deadline)
         self._figures = Figures(self._display)
         self._flush_c = flusher()
@@ -123,7 +126,7 @@ class _Kernel:
         requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
         reader = Reader(
             self._descriptors.control, self._interrupts, self._stdin, requests, self._installs, programs,
-            self._descriptors.asks, self.accept,
+            self._descriptors.asks, self.accept, self._reserve,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
@@ -164,9 +167,10 @@ class _Kernel:
         Children(self._outbox, self._interrupts).watch(self._become_child)
 
     def accept(self, execution: Execution) -> None:
-        """Takes the next execution. Called by the reader."""
-        self._interrupts.execution = execution
-        self._job = execution
+        """Takes the next execution. Called by the reader, and again where there was no memory for all of it."""
+        if not execution.started:
+            self._interrupts.execution = execution
+            self._job = execution
         self._kick()
         self._loop.wake()
 
@@ -205,6 +209,8 @@ class _Kernel:
             executions.begin(job)
             self._outbox.begin()
             job.started = True
+            if job.unread:
+                raise MemoryError(_UNREAD)
             self.engine.run(job)
         elif job.status is None:
             job.status = "error"
