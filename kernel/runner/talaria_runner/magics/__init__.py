@@ -6,7 +6,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import modules
 
-from talaria_runner.library import load
+from talaria_runner.closest import closest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +107,6 @@ def unknown(shell: InteractiveShell, name: str, kind: str) -> str:
         if kind == "line":
             return f"%{name} is a cell magic: write %%{name} as the first line of a cell, and its text below"
         return f"%%{name} is a line magic: write %{name}"
-    close = load("difflib").get_close_matches(name, shell.magic_names(kind), 3, 0.6)
+    close = closest(name, shell.magic_names(kind), 3, 0.4)
     hint = f"did you mean {' or '.join(marks + n for n in close)}?" if close else "%lsmagic lists those that there are"
     return f"there is no magic {marks}{name}; {hint}"
