@@ -7,13 +7,12 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 import builtins
 import os
 import sys
-from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
-from _thread import allocate_lock, stack_size, start_new_thread
+from _thread import allocate_lock
 from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, installs, layer, shim, thirdparty, warned, workspace
+from talaria_runner import frames, installs, layer, shim, thirdparty, threads, warned, workspace
 from talaria_runner.children import Children
 from talaria_runner.commands import Commands
 from talaria_runner.control import Reader
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
     from talaria_runner.engine import Engine
 
-_STACK = 1 << 20  # bytes for each of our threads: the memory limit counts all of a stack
 _UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
@@ -63,6 +61,7 @@ def run(control_fd: int, engine: str = "stdlib") -> NoReturn:
 def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
     """The part of run for which the control socket is not needed. What it returns is the rest, and may be
     called in a process that was forked in between. What is printed between the two is lost."""
+    _refuse_free_threading()
     main = _make_main()
     _prepare_interpreter()
     before = set(sys.modules)
@@ -117,21 +116,21 @@ class _Kernel:
         self._descriptors.take(control_fd)
         self._interrupts.install()
         layer.begin(os.environ.get(_PACKAGES, ""))
-        programs = Programs(self._installs, self._interrupts, self._descriptors, _start)
+        programs = Programs(self._installs, self._interrupts, self._descriptors, threads.start)
         programs.begin(os.environ.get(_INSTALLS, ""))
         if self._installs.off:
             pass_by()
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
-        requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
+        requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
         reader = Reader(
             self._descriptors.control, self._interrupts, self._stdin, requests, self._installs, programs,
             self._descriptors.asks, self.accept, self._reserve,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
-        _start(self._outbox.run)
-        _start(reader.run)
+        threads.start(self._outbox.run)
+        threads.start(reader.run)
         self._outbox.put(frames.ready(mark))
         self.serve()
 
@@ -293,6 +292,14 @@ def _engine(name: str) -> type[PlainEngine]:
     return IPythonEngine
 
 
+def _refuse_free_threading() -> None:
+    """Raises RuntimeError where threads run at the same time: the outbox and the streams rely on the GIL."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise RuntimeError(
+            "this Python runs without the global interpreter lock; configure one that is not built free-threaded"
+        )
+
+
 def _make_main() -> ModuleType:
     module = type(sys)("__main__")
     module.__builtins__ = builtins
@@ -306,24 +313,19 @@ def _prepare_interpreter() -> None:
 
         site.main()
     sys.argv = [""]
+    _forget_boot_code()
     # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
     sys.dont_write_bytecode = True
     # An interrupt comes through a thread, which a busy cell lets in after this time. The usual one is 5 ms.
     sys.setswitchinterval(0.001)
 
 
-def _start(function: Callable[[], None]) -> None:
-    """Starts a thread that threading does not know and that no signal is delivered to."""
-
-    def run() -> None:
-        pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
-        function()
-
-    before = stack_size(_STACK)
-    try:
-        start_new_thread(run, ())
-    finally:
-        stack_size(before)
+def _forget_boot_code() -> None:
+    """Takes the code given with -c out of linecache, where Python 3.13 and later put it as the source of <string>."""
+    linecache = sys.modules.get("linecache")
+    if linecache is not None:
+        linecache.cache.pop("<string>", None)
+        getattr(linecache, "_interactive_cache", {}).clear()
 
 
 def _can_be_written(stream: object) -> bool:
