@@ -1,5 +1,6 @@
 """Making an ordinary interpreter, with a runner in it, out of one that was started with less for a quick start."""
 
+import os
 import site
 import sys
 import types
@@ -37,8 +38,5 @@ def forget_init() -> None:
 
 
 _forgotten: list[types.ModuleType] = []
-_NAMES = (
-    "child", "environment", "fenced", "forkserver", "helper", "holes", "interpreter", "landlock", "limits", "linux",
-    "modes", "mounts", "namespaced", "pid1", "places", "preload", "root", "seal", "spare", "step", "tier", "wire",
-)  # fmt: skip
-_PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))
+_FILES = os.listdir(os.path.dirname(__file__))
+_PACKAGE = (__package__, *(f"{__package__}.{name[:-3]}" for name in _FILES if name.endswith(".py")))

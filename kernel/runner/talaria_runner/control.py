@@ -16,14 +16,21 @@ from talaria_runner.installs import Installs
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.lines import Line, Lines
 from talaria_runner.outbox import GONE
-from talaria_runner.programs import Programs
-from talaria_runner.requests import Requests
 from talaria_runner.reserve import Reserve
 from talaria_runner.stdin import Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
+
+    class Requests(Protocol):
+        def put(self, kind: str, frame: dict[str, object]) -> None:
+            """Has a question of a client answered."""
+
+    class Programs(Protocol):
+        def hear(self, events: int) -> bool:
+            """Reads what programs of the session ask; False when none can ask any more."""
 
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250

@@ -9,11 +9,21 @@ from _json import make_encoder, make_scanner
 
 from talaria_runner.execution import Execution
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from talaria_runner.stacks import Shown
-
 MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
+
+
+class Shown:
+    """A frame that is shown. first and behind are its place in the lines of the traceback."""
+
+    __slots__ = ("file", "line", "function", "user", "cell", "first", "behind")
+
+    def __init__(self, file: str, line: int, function: str, user: bool, cell: str | None) -> None:
+        self.file = file
+        self.line = line
+        self.function = function
+        self.user = user
+        self.cell = cell
+        self.first = self.behind = 0
 
 
 def encode(value: object, default: object = None) -> str:

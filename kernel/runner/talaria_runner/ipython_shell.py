@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from talaria_runner.display import Display
-    from talaria_runner.shell import Tools
+    from talaria_runner.contract import Tools
 
 # Magics of ours: they keep line numbers, fail the cell when their code fails, await, and stop when interrupted.
 _OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()

@@ -6,10 +6,11 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from talaria_runner import hints, syntaxerrors
 from talaria_runner.deadline import LIMIT, Deadline, Overdue
+from talaria_runner.frames import Shown
 from talaria_runner.ours import without_ours
 from talaria_runner.reserve import Reserve
 from talaria_runner.sources import Sources
-from talaria_runner.stacks import Shown, Stacks
+from talaria_runner.stacks import Stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 # Modules by name; each has a function line_NAME or cell_NAME, which takes the shell and the text.
 _LINE = {
@@ -51,18 +51,18 @@ def keep_modules() -> None:
     _kept.update((name, module) for name, module in modules.items() if name.startswith("talaria_runner"))
 
 
-def names(shell: InteractiveShell, kind: str) -> list[str]:
+def names(shell: Shell, kind: str) -> list[str]:
     """The names of all magics of that kind, "line" or "cell", sorted."""
     table = _LINE if kind == "line" else _CELL
     own = [name for text in table.values() for name in text.split()]
     return sorted({*own, *shell.own_magics[kind]}, key=str.lower)
 
 
-def is_line_magic(shell: InteractiveShell, name: str) -> bool:
+def is_line_magic(shell: Shell, name: str) -> bool:
     return name in _ALL_LINE or name in shell.own_magics["line"]
 
 
-def find(shell: InteractiveShell, kind: str, name: str) -> Callable | None:
+def find(shell: Shell, kind: str, name: str) -> Callable | None:
     """The function of one of the magics here, which takes the text."""
     name = _SAME.get(name, name)
     if (kind, name) in _found:
@@ -95,7 +95,7 @@ def as_it_is(function: Callable) -> Callable:
     return function
 
 
-def unknown(shell: InteractiveShell, name: str, kind: str) -> str:
+def unknown(shell: Shell, name: str, kind: str) -> str:
     """What there is to say about a magic that is not there."""
     marks = "%" if kind == "line" else "%%"
     if kind == "line" and name.startswith("%"):
