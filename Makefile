@@ -72,9 +72,10 @@ race: ## Run the tests of everything but e2e with the race detector
 	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)
 
 .PHONY: lint
-lint: ## Check formatting and go vet
+lint: ## Check formatting, go vet and staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt-ed: $$files"; exit 1; }
 	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
 
 .PHONY: bench
 bench: setup build ## Measure against a Jupyter Server, and write docs/performance.md (ARGS="-quick" for more)
