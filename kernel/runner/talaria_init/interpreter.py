@@ -34,9 +34,9 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
 def forget_init() -> None:
     """Takes this package out of sight. Freeing it would write to memory that all kernels have in common, as would
     looking at the names of all modules."""
-    _forgotten.extend(filter(None, [sys.modules.pop(name, None) for name in _PACKAGE]))
+    _forgotten.extend(sys.modules.pop(name) for name in _PACKAGE if name in sys.modules)
 
 
 _forgotten: list[types.ModuleType] = []
 _FILES = os.listdir(os.path.dirname(__file__))
-_PACKAGE = (__package__, *(f"{__package__}.{name[:-3]}" for name in _FILES if name.endswith(".py")))
+_PACKAGE = ("talaria_init", *(f"talaria_init.{name[:-3]}" for name in _FILES if name.endswith(".py")))

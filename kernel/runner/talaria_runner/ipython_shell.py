@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.formatters import BaseFormatter, DisplayFormatter
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.utils.text import LSString, SList
-from traitlets.config import Config
+from traitlets.config.loader import Config
 
 from talaria_runner import magics
 from talaria_runner.events import run_into

@@ -44,7 +44,7 @@ class Stacks:
         """The lines of each frame, and of each remark between them, which has none."""
         entries: list[tuple[Shown | None, list[str]]] = []
         before: tuple[object, ...] = ()
-        alike = hidden = 0
+        alike = 0
         user = True
         ends = _ends(traceback)
         for entry in ends:

@@ -90,7 +90,7 @@ def line_precision(shell: Shell, line: str) -> str:
     form = f"%.{text}f" if text.isdecimal() else text
     if form:
         try:
-            form % 3.14
+            _ = form % 3.14
         except (TypeError, ValueError):
             raise UsageError(f"%precision takes a number of digits, or a format as %.3e, not {text!r}") from None
         formatter.for_type(float, lambda value, printer, cycle: printer.text(form % value))
