@@ -11,7 +11,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib python3-pip
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
 TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython \
-  python3-dev python3-setuptools python3-venv python3-wheel
+  python3-dev python3-setuptools python3-venv python3-wheel flake8
 # What the acceptance cells of progress bars use.
 CELL_PACKAGES   := python3-tqdm python3-rich
 
@@ -33,7 +33,7 @@ build: ## Build bin/talaria
 	$(GO) build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
-test: setup test-setup build lint ## Install what the tests need, and run all of them
+test: setup test-setup build lint lint-python ## Install what the tests need, and run all of them
 	@$(MAKE) -s -j 2 -O test-runner-stdlib test-runner-ipython
 	$(GO) test -p 1 -timeout 40m ./...
 	@$(MAKE) -s test-web
@@ -67,6 +67,22 @@ else
 	@echo "SKIP: the page is not tested: node 20.19 or newer is not installed (Debian 12 has an older one)"
 endif
 
+RUNNER_MODULES := kernel/runner/node_modules/.package-lock.json
+
+$(RUNNER_MODULES): kernel/runner/package-lock.json
+	cd kernel/runner && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: lint-python
+lint-python: test-setup ## Check the Python: flake8 for mistakes, pyright for types
+	cd kernel/runner && $(PYTHON) -m flake8
+ifeq ($(NODE_OK),yes)
+	@$(MAKE) -s $(RUNNER_MODULES)
+	cd kernel/runner && node_modules/.bin/pyright --pythonpath $(PYTHON)
+else
+	@echo "SKIP: the types of the Python are not checked: node 20.19 or newer is not installed (Debian 12 has an older one)"
+endif
+
 .PHONY: screenshots
 screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images anew
 	cd web && npm run --silent screenshots
@@ -76,9 +92,10 @@ race: ## Run the tests of everything but e2e with the race detector
 	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)
 
 .PHONY: lint
-lint: ## Check formatting and go vet
+lint: ## Check formatting, go vet and staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$files" ] || { echo "not gofmt-ed: $$files"; exit 1; }
 	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
 
 .PHONY: bench
 bench: setup build ## Measure against a Jupyter Server, and write docs/performance.md (ARGS="-quick" for more)
@@ -99,7 +116,7 @@ setup: ## Install Python and the data libraries if they are missing
 
 .PHONY: test-setup
 test-setup:
-	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, websockets' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
 

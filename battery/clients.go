@@ -37,7 +37,7 @@ func (t *Trial) dial(head string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err == nil {
+	if err = conn.(*net.TCPConn).SetReadBuffer(4096); err == nil {
 		_, err = io.WriteString(conn, head+"Host: "+server.Host+"\r\n\r\n")
 	}
 	if err != nil {

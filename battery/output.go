@@ -61,7 +61,7 @@ Page()`, Judge: judgeHTML},
 func clean(name, code, want string) Check {
 	return Check{Name: name, Quick: true, Cell: code, Judge: func(t *Trial) error {
 		text := t.Execution.Text
-		if strings.TrimSpace(text) != want || strings.ContainsAny(text, "\x1b\x07\x9b\x9d") {
+		if strings.TrimSpace(text) != want || strings.ContainsAny(text, "\x1b\x07\u009b\u009d") {
 			return fmt.Errorf("the text is %.200q", text)
 		}
 		return nil

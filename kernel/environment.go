@@ -36,6 +36,7 @@ for name in ("numpy", "pandas", "matplotlib", "IPython"):
         pass
 print(json.dumps({
     "version": list(sys.version_info[:3]), "executable": sys.executable, "path": sys.path, "modules": modules,
+    "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
     "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
 }))
 `
@@ -57,6 +58,8 @@ type description struct {
 	Path       []string          `json:"path"`
 	Modules    map[string]string `json:"modules"`
 	Prefixes   []string          `json:"prefixes"`
+
+	FreeThreaded bool `json:"free_threaded"`
 }
 
 // DiscoverEnvironment finds the interpreter of an environment and what it has. Without a configured one it looks at
@@ -93,7 +96,7 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (Environmen
 			continue
 		case err != nil:
 			finding.Detail = err.Error()
-			finding.Remedy = "configure another interpreter, Python 3.11 or later"
+			finding.Remedy = "configure another interpreter, Python 3.11 or later and not built free-threaded"
 			errs = append(errs, err)
 		default:
 			finding.Detail, finding.Remedy = describeModules(env)
@@ -191,6 +194,10 @@ func inspectPython(ctx context.Context, python string) (Environment, error) {
 	if tooOld(d.Version) {
 		return Environment{}, fmt.Errorf("%s is Python %s, older than %d.%d; configure the path of a newer interpreter",
 			path, version, minPython[0], minPython[1])
+	}
+	if d.FreeThreaded {
+		return Environment{}, fmt.Errorf("%s is Python %s built free-threaded, which the runner does not support; configure the path of an ordinary build",
+			path, version)
 	}
 	if !filepath.IsAbs(d.Executable) {
 		return Environment{}, fmt.Errorf("%s does not know its own path", path)

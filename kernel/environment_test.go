@@ -98,6 +98,25 @@ func TestDiscoveryRefusesOldPythonAndSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestDiscoveryRefusesFreeThreadedPythonAndSaysWhatToDo(t *testing.T) {
+	python := fakePython(t, "3.13.1", "numpy", "pandas", "matplotlib")
+	script, err := os.ReadFile(python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := strings.Replace(string(script), `"version"`, `"free_threaded":true,"version"`, 1)
+	if err := os.WriteFile(python, []byte(free), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: python})
+	if err == nil || !strings.Contains(err.Error(), python+" is Python 3.13.1 built free-threaded") {
+		t.Fatalf("got %v", err)
+	}
+	if len(findings) != 1 || findings[0].OK || !strings.Contains(findings[0].Remedy, "free-threaded") {
+		t.Errorf("%+v", findings)
+	}
+}
+
 func TestDiscoveryRefusesWhatIsNoPython(t *testing.T) {
 	for _, path := range []string{"/bin/true", "/no/such/python", t.TempDir()} {
 		if _, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: path}); err == nil {

@@ -229,14 +229,14 @@ func TestDamageInTheMiddleIsToldAndWhatIsBeforeItIsGiven(t *testing.T) {
 }
 
 func TestSegmentsOfADeadHostAreOneSequence(t *testing.T) {
-	dir, want := lived(t, 4<<10, true)
+	var dir string
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		for i := range 50 {
 			c.Print(strings.Repeat(fmt.Sprintf("%09d\n", i), 100))
 		}
 	}), spoolIn(t.TempDir(), 64<<20), func(cfg *kernel.HostConfig, _ *kerneltest.Fake) { dir, cfg.SpoolBytes = cfg.SpoolDir, 64<<10 })
 	r.execute(kernel.Execution{ID: "e1"})
-	want = nil
+	var want []kernel.Record
 	for len(want) < 52 {
 		batch, err := r.host.Next(t.Context(), r.key, uint64(len(want)))
 		if err != nil {

@@ -43,7 +43,7 @@ func newJupyter(ctx context.Context, given, temp string, as account) (*jupyter, 
 			return &jupyter{c, temp, as}, nil
 		}
 	}
-	return nil, fmt.Errorf("Jupyter Server is %w; %s", errNotInstalled, jupyterHint)
+	return nil, fmt.Errorf("%s is %w; %s", jupyterName, errNotInstalled, jupyterHint)
 }
 
 func (d *jupyter) name() string { return jupyterName }

@@ -30,23 +30,21 @@ func attach(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer file.Close() // the device has it
-	for {
-		err := lock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return newLoop(file)
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, os.NewSyscallError("flock", err)
-		}
-		if device, err := findLoop(file); device != nil || err != nil {
-			return device, err
-		}
-		// Its device comes or goes at this moment.
-		if err := lock(int(file.Fd()), unix.LOCK_EX); err != nil {
-			return nil, os.NewSyscallError("flock", err)
-		}
+	err = lock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
 		return newLoop(file)
 	}
+	if !errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, os.NewSyscallError("flock", err)
+	}
+	if device, err := findLoop(file); device != nil || err != nil {
+		return device, err
+	}
+	// Its device comes or goes at this moment.
+	if err := lock(int(file.Fd()), unix.LOCK_EX); err != nil {
+		return nil, os.NewSyscallError("flock", err)
+	}
+	return newLoop(file)
 }
 
 // newLoop makes a file, which is locked, a block device.

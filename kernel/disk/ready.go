@@ -27,7 +27,6 @@ type ready struct {
 
 	mu     sync.Mutex // guards what follows
 	images []*image
-	closed bool
 }
 
 func keepReady(dir string, cfg Config) *ready {

@@ -147,11 +147,7 @@ print(os.getpid() != 1, os.getcwd() == os.environ["TALARIA_WORKSPACE"], os.envir
 import os, sys
 print(any(p.startswith(os.environ["TALARIA_PACKAGES"] + "/current/lib/python") for p in sys.path), any(os.path.exists(p + "/talaria_init") for p in sys.path), any(m.startswith("talaria_init") for m in sys.modules))
 `, "True False False")
-	var paths []string
-	for _, dir := range r.env.Path {
-		paths = append(paths, dir)
-	}
-	want, err := json.Marshal(paths)
+	want, err := json.Marshal(r.env.Path)
 	if err != nil {
 		t.Fatal(err)
 	}

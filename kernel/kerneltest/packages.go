@@ -45,7 +45,7 @@ func packagesAreFound(t *testing.T, r *rig) {
 	r.prints(t, s, "import newcomer; print(newcomer.V)", "1")
 
 	// A kernel that comes later finds it, whatever its file of paths does.
-	s, spec = r.sealedSpec(t, func(spec *kernel.Spec) {
+	s, _ = r.sealedSpec(t, func(spec *kernel.Spec) {
 		r.addLayer(t, *spec, "0001", map[string]string{
 			"newcomer.py": "V = 1\n", "a.pth": "import sys; sys.exit(1)\n", "b.pth": "inner\n", "inner/deep.py": "V = 2\n",
 		})

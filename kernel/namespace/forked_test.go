@@ -551,10 +551,10 @@ func TestModulesThatCannotBePreloadedAreSkippedAndTold(t *testing.T) {
 	}
 	k := interpret(t, create(t, b, env, true), newSpec(t, dir))
 	// The interpreter lies in /tmp, where the kernel has its own.
-	if got := k.run(fmt.Sprintf(`
+	if got := k.run(`
 import os, sys
 print("good" in sys.modules, sys.prefix, os.listdir(os.path.dirname(sys.prefix)), os.access("/tmp", os.W_OK))
-`)); got != "True "+venv+" ['venv'] True" {
+`); got != "True "+venv+" ['venv'] True" {
 		t.Errorf("%q", got)
 	}
 }

@@ -132,7 +132,8 @@ def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds:
         tell(report, tier.current.enter())
         os.chdir(start.directory or places.workspace)
         limits_.apply()
-        number = _take_descriptors(*fds, report.fileno())
+        stdout, stderr = fds
+        number = _take_descriptors(stdout, stderr, report.fileno())
         report.forget()
         report = Channel(number)
         if start.terminal:

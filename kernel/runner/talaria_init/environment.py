@@ -59,7 +59,8 @@ def _has_user_packages(python: str) -> bool:
     for directory in (os.path.dirname(python), os.path.dirname(os.path.dirname(python))):
         try:
             with open(directory + "/pyvenv.cfg", encoding="utf-8", errors="replace") as f:
-                settings = dict(line.partition("=")[::2] for line in f.read().lower().replace(" ", "").splitlines())
+                parts = [line.partition("=") for line in f.read().lower().replace(" ", "").splitlines()]
+                settings = {name: value for name, _, value in parts}
         except OSError:
             continue
         return settings.get("include-system-site-packages") == "true"

@@ -1,5 +1,6 @@
 """Making an ordinary interpreter, with a runner in it, out of one that was started with less for a quick start."""
 
+import os
 import site
 import sys
 import types
@@ -33,12 +34,9 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
 def forget_init() -> None:
     """Takes this package out of sight. Freeing it would write to memory that all kernels have in common, as would
     looking at the names of all modules."""
-    _forgotten.extend(filter(None, [sys.modules.pop(name, None) for name in _PACKAGE]))
+    _forgotten.extend(sys.modules.pop(name) for name in _PACKAGE if name in sys.modules)
 
 
 _forgotten: list[types.ModuleType] = []
-_NAMES = (
-    "child", "environment", "fenced", "forkserver", "helper", "holes", "interpreter", "landlock", "limits", "linux",
-    "modes", "mounts", "namespaced", "pid1", "places", "preload", "root", "seal", "spare", "step", "tier", "wire",
-)  # fmt: skip
-_PACKAGE = ("talaria_init", *("talaria_init." + name for name in _NAMES))
+_FILES = os.listdir(os.path.dirname(__file__))
+_PACKAGE = ("talaria_init", *(f"talaria_init.{name[:-3]}" for name in _FILES if name.endswith(".py")))

@@ -86,5 +86,11 @@ class Namespaced:
     def forget(self, pid: int) -> None:
         pass
 
+    def limit(self, pids: list[int], soft: dict[int, int]) -> None:
+        raise RuntimeError("the host sets limits itself where there are namespaces")
+
+    def unlinked(self, pids: list[int], device: int) -> tuple[int, int, int]:
+        raise RuntimeError("the host looks at open files itself where there are namespaces")
+
     def end(self, children: Iterable[int]) -> None:
         pass

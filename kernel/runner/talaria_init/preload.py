@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import _random
 
@@ -108,9 +109,9 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
     _find_thread_setters()
     # What was looked up for the last time, and what a session is to find anew.
     if "tempfile" in sys.modules:
-        sys.modules["tempfile"].tempdir = sys.modules["tempfile"]._name_sequence = None
+        vars(sys.modules["tempfile"]).update(tempdir=None, _name_sequence=None)
     if "uuid" in sys.modules:
-        sys.modules["uuid"]._node = sys.modules["uuid"]._last_timestamp = None
+        vars(sys.modules["uuid"]).update(_node=None, _last_timestamp=None)
 
 
 def _draw() -> None:
@@ -124,7 +125,7 @@ def _draw() -> None:
 
     figure = Figure()
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     axes.plot([1, 2], [1, 2], label="a")
     axes.set_title("a")
     axes.legend()
@@ -150,7 +151,7 @@ def _find_renewals() -> None:
         _renewals.append(lambda: setattr(logging, "_startTime", time.time()))
 
 
-def _numpy_renewal(module: object) -> Callable[[], object]:
+def _numpy_renewal(module: Any) -> Callable[[], object]:
     """Seeds numpy's global generator. Its own way to do so takes a megabyte; so the state, which is an array of random
     words at the beginning of a structure, is filled directly, if that can be seen to be so."""
     state = module.get_state()

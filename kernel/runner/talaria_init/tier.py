@@ -70,6 +70,13 @@ class Tier(Protocol):
     def forget(self, pid: int) -> None:
         """It is gone."""
 
+    def limit(self, pids: list[int], soft: dict[int, int]) -> None:
+        """Sets soft limits of processes of the session where the host may not."""
+
+    def unlinked(self, pids: list[int], device: int) -> tuple[int, int, int]:
+        """The bytes and inodes on that device that the session's processes hold open without a name, and how many
+        processes could not be looked at."""
+
     def end(self, children: Iterable[int]) -> None:
         """Kills all that the sandbox started and waits for it, where the end of pid 1 does not do that. children are those
         that nobody has waited for."""

@@ -17,7 +17,7 @@ _MAX_PACKET = 1 << 20
 _SPACE = _socket.CMSG_SPACE(3 * array.array("i").itemsize)
 
 
-_scan = JSONDecoder().scan_once
+_scan = JSONDecoder().scan_once  # pyright: ignore[reportAttributeAccessIssue]  # typeshed leaves it out
 
 
 def decode(packet: bytes) -> dict:

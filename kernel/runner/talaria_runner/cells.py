@@ -155,11 +155,10 @@ def _dates(values: ndarray) -> list[str | None]:
     """In ISO 8601, all with as much of it as one of them needs."""
     numpy = modules["numpy"]
     missing = numpy.isnat(values)
-    unit = numpy.datetime_data(values.dtype)[0]
     for coarse in ("D", "s", "ms", "us"):
         cast = values.astype(f"datetime64[{coarse}]")
         if ((cast == values) | missing).all():
-            values, unit = cast, coarse
+            values = cast
             break
     texts = numpy.datetime_as_string(values).tolist()
     return [None if gone else text for text, gone in zip(texts, missing.tolist())]

@@ -9,7 +9,7 @@ from itertools import islice
 
 from talaria_runner import expressions, facts, files, importable, lookup, tabular
 from talaria_runner.budget import Budget
-from talaria_runner.lookup import MISSING, Found, Namespace
+from talaria_runner.lookup import MISSING, Namespace
 from talaria_runner.outbox import printable
 from talaria_runner.scanner import Scanner
 from talaria_runner.signatures import parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from _thread import LockType, allocate_lock
-from posix import _exit, readv
+from posix import _exit
 
 from select import POLLIN, poll
 
@@ -14,18 +14,28 @@ from talaria_runner.asks import Asks
 from talaria_runner.descriptors import wait_for
 from talaria_runner.execution import Execution
 from talaria_runner.interrupts import Interrupts
+from talaria_runner.lines import Line, Lines
 from talaria_runner.outbox import GONE
-from talaria_runner.programs import Programs
-from talaria_runner.requests import Requests
+from talaria_runner.reserve import Reserve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
+
+    class Requests(Protocol):
+        def put(self, kind: str, frame: dict[str, object]) -> None:
+            """Has a question of a client answered."""
+
+    class Programs(Protocol):
+        def hear(self, events: int) -> bool:
+            """Reads what programs of the session ask; False when none can ask any more."""
 
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250
 _CATCH_UP = 0.5  # s at most
-_BUFFER = 32 << 10
+_NO_MEMORY_MS = 50  # until what there was no memory for is tried again
+_UNREAD_ANSWER = "memory is full: the answer could not be read"
 
 
 class Reader:
@@ -38,6 +48,7 @@ class Reader:
         programs: Programs,
         programs_fd: int,
         accept: Callable[[Execution], None],
+        reserve: Reserve,
     ) -> None:
         self._fd = fd
         self._interrupts = interrupts
@@ -45,9 +56,9 @@ class Reader:
         self._requests = requests
         self._programs = programs
         self._accept = accept
-        self._rest = bytearray()
-        # Made ahead, since user code may take all memory.
-        self._buffers = [bytearray(_BUFFER)]
+        self._reserve = reserve
+        self._lines = Lines(reserve)
+        self._repeat = _FIRST_REPEAT_MS
         self._ready = poll()
         self._ready.register(fd, POLLIN)
         if programs_fd >= 0:  # else no program can ask
@@ -68,33 +79,21 @@ class Reader:
 
     def run(self) -> None:
         """The reading thread. Never returns; ends the process when the host is gone."""
-        repeat = _FIRST_REPEAT_MS
         while True:
-            execution = self._interrupts.execution
-            if execution is not None and execution.interrupts:
-                if not self._ready.poll(repeat):
-                    # Read again, since the execution may have ended in the meantime.
-                    if self._interrupts.execution is execution:
-                        self._interrupts.repeat(execution)
-                    repeat = min(2 * repeat, _LAST_REPEAT_MS)
-                    continue
             try:
-                if not self._is_called():
+                called = self._is_called()
+                if not called and not self._lines.stuck:
                     continue
                 self._at_work = True
-                size = readv(self._fd, self._buffers)
-                if not size:
-                    _exit(GONE)
-                self._take(size)
-                for line in self._lines(size):
-                    self._handle(line)
-                    repeat = _FIRST_REPEAT_MS
+                self._serve(called)
             except BlockingIOError:
                 pass
             except OSError:
                 _exit(GONE)
             except MemoryError:
-                self._rest_a_while()
+                # User code that took all memory gets the exception as well, and gives some back.
+                self._reserve.free()
+                self._never.acquire(True, _NO_MEMORY_MS / 1000)
             self._at_work = False
             waiter, self._waiter = self._waiter, None
             if waiter is not None:
@@ -102,44 +101,63 @@ class Reader:
 
     def _is_called(self) -> bool:
         """Waits, and serves programs. True is that the host says something."""
+        execution = self._interrupts.execution
+        interrupting = execution is not None and execution.interrupts > 0
+        pause = self._repeat if interrupting else None
+        if self._lines.stuck:
+            pause = _NO_MEMORY_MS
+        ready = self._ready.poll(pause)
+        if not ready and interrupting:
+            # Read again, since the execution may have ended in the meantime.
+            if self._interrupts.execution is execution:
+                self._interrupts.repeat(execution)
+            self._repeat = min(2 * self._repeat, _LAST_REPEAT_MS)
         called = False
-        for fd, events in self._ready.poll():
+        for fd, events in ready:
             if fd == self._fd:
                 called = True
             elif not self._programs.hear(events):
                 self._ready.unregister(fd)
         return called
 
-    def _take(self, size: int) -> None:
-        """Takes what was read. User code that took all memory gets the exception as well, and gives some back."""
-        while True:
-            try:
-                self._rest += memoryview(self._buffers[0])[:size]
-                return
-            except MemoryError:
-                self._rest_a_while()
-
-    def _rest_a_while(self) -> None:
-        self._never.acquire(True, 0.05)
-
-    def _lines(self, size: int) -> list[bytearray]:
-        """The lines that are whole with the last so many bytes."""
-        last = self._rest.rfind(b"\n", len(self._rest) - size)
-        if last < 0:
-            return []
-        lines = self._rest[:last].split(b"\n")
-        del self._rest[:last + 1]
-        return [line for line in lines if line]
-
-    def _handle(self, line: bytearray) -> None:
+    def _serve(self, called: bool) -> None:
+        """Reads what has come, and handles the lines in order. One that there is no memory for stays the next one."""
+        lines = self._lines
+        self._reserve.renew()
         try:
-            frame = frames.decode(line)
+            if not called:
+                lines.take()
+            elif not lines.read(self._fd):
+                _exit(GONE)
+        finally:
+            self._handle_all()
+
+    def _handle_all(self) -> None:
+        lines = self._lines
+        while (line := lines.first()) is not None:
+            try:
+                self._handle(line)
+            except MemoryError:
+                if self._reserve.free() or line.shorten():
+                    continue
+                raise
+            lines.drop_first()
+            self._repeat = _FIRST_REPEAT_MS
+
+    def _handle(self, line: Line) -> None:
+        """May raise MemoryError, and is called again with that line then."""
+        if line.cut:
+            self._handle_head(line)
+            return
+        try:
+            frame = frames.decode(line.data)
             kind = frame["type"]
             if kind == "execute":
-                execution = Execution(
-                    frame["id"], frame["code"], frame["count"], frame["silent"], frame["allow_stdin"]
-                )
-                self._accept(execution)
+                if line.execution is None:
+                    line.execution = Execution(
+                        frame["id"], frame["code"], frame["count"], frame["silent"], frame["allow_stdin"]
+                    )
+                self._accept(line.execution)
             elif kind == "interrupt":
                 execution = self._interrupts.execution
                 if execution is not None and execution.id == frame["id"]:
@@ -152,3 +170,13 @@ class Reader:
                 self._requests.put(kind, frame)
         except (KeyError, TypeError, ValueError, StopIteration):
             pass  # no frame of this contract
+
+    def _handle_head(self, line: Line) -> None:
+        """Ends what waits for a frame that there is no memory for. Questions of clients go without an answer."""
+        kind = frames.short_field(line.data, "type")
+        if kind == "execute":
+            if line.execution is None:
+                line.execution = Execution(frames.short_field(line.data, "id"), "", 0, True, False, unread=True)
+            self._accept(line.execution)
+        elif kind == "answer":
+            self._asks.answer(frames.short_field(line.data, "ask"), {}, _UNREAD_ANSWER)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
-from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
-from _thread import allocate_lock, stack_size, start_new_thread
+from _thread import allocate_lock
 from sys import _getframe
 from time import monotonic
 
 from talaria_runner.interrupts import Interrupts, Overdue
+from talaria_runner.threads import start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ __all__ = ["LIMIT", "Deadline", "Overdue"]
 
 LIMIT = 2.0  # s
 _AGAIN = 0.1  # s until code that goes on is interrupted again
-_STACK = 1 << 20
 
 
 class Deadline:
@@ -64,19 +63,15 @@ class Deadline:
             pass  # it was awake
 
     def _start(self) -> bool:
-        before = stack_size(_STACK)
         try:
-            start_new_thread(self._watch, ())
+            start(self._watch)
             self._started = True
         except RuntimeError:
             pass  # as many threads as may be
-        finally:
-            stack_size(before)
         return self._started
 
     def _watch(self) -> None:
         """The watching thread. Never returns. It wakes at most once in LIMIT, and not while nothing has a deadline."""
-        pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
         interrupts, kick = self._interrupts, self._kick
         while True:
             kick.acquire()

@@ -10,7 +10,7 @@ from math import isfinite
 from posix import urandom
 
 from talaria_runner import frames
-from talaria_runner.deadline import Deadline, Overdue
+from talaria_runner.deadline import Deadline
 from talaria_runner.execution import owner
 from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox

@@ -10,6 +10,7 @@ from _ast import Expr, Expression, Name
 
 from talaria_runner import frames, magics, shim
 from talaria_runner.commands import Commands
+from talaria_runner.contract import Tools
 from talaria_runner.display import Display
 from talaria_runner.eventloop import EventLoop
 from talaria_runner.execution import Execution
@@ -20,7 +21,7 @@ from talaria_runner.history import History
 from talaria_runner.inspection import Inspector
 from talaria_runner.outbox import Outbox
 from talaria_runner.rewriting import call, rewrite, spread, spread_over
-from talaria_runner.shell import Tools, ZMQInteractiveShell
+from talaria_runner.shell import ZMQInteractiveShell
 from talaria_runner.sources import Sources
 from talaria_runner.tracebacks import Tracebacks, bare
 
@@ -287,7 +288,7 @@ class PlainEngine:
     def run_inside(
         self, text: str, file: str = "", line: int = 1, names: dict[str, object] | None = None
     ) -> object:
-        """See Cells in shell.py."""
+        """See Cells in contract.py."""
         file = file or self._sources.add(Execution("", text, 0, True, False))
         codes = self._codes(*self._parse_inside(text, file, line))
         functions = [_Function(code, self._namespace) for code in codes if code is not None]
@@ -301,7 +302,7 @@ class PlainEngine:
         return value if codes[1] is not None else None
 
     def compiled(self, text: str, file: str, line: int) -> Module:
-        """See Cells in shell.py."""
+        """See Cells in contract.py."""
         _, tree, _, changed = self._parse_inside(text, file, line)
         spread(tree, changed)
         return tree
@@ -315,11 +316,11 @@ class PlainEngine:
         return source, tree, file, changed
 
     def sources(self) -> dict[int, str]:
-        """See Cells in shell.py."""
+        """See Cells in contract.py."""
         return self._history.sources()
 
     def forget(self, results: bool, sources: bool) -> None:
-        """See Cells in shell.py."""
+        """See Cells in contract.py."""
         self._history.forget(results, sources)
 
     def _show_last(self, value: object) -> None:

@@ -14,12 +14,13 @@ class Execution:
 
     __slots__ = (
         "id", "code", "count", "silent", "allow_stdin",
-        "started", "status", "interrupts", "interrupt_requested", "interrupted",
+        "unread", "started", "status", "interrupts", "interrupt_requested", "interrupted",
     )
 
-    def __init__(self, id: str, code: str, count: int, silent: bool, allow_stdin: bool) -> None:
+    def __init__(self, id: str, code: str, count: int, silent: bool, allow_stdin: bool, unread: bool = False) -> None:
         self.id = id
         self.code = code
+        self.unread = unread  # memory was too full for its code, which is empty here
         self.count = count
         self.silent = silent
         self.allow_stdin = allow_stdin

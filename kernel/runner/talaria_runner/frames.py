@@ -9,11 +9,21 @@ from _json import make_encoder, make_scanner
 
 from talaria_runner.execution import Execution
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from talaria_runner.stacks import Shown
-
 MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
+
+
+class Shown:
+    """A frame that is shown. first and behind are its place in the lines of the traceback."""
+
+    __slots__ = ("file", "line", "function", "user", "cell", "first", "behind")
+
+    def __init__(self, file: str, line: int, function: str, user: bool, cell: str | None) -> None:
+        self.file = file
+        self.line = line
+        self.function = function
+        self.user = user
+        self.cell = cell
+        self.first = self.behind = 0
 
 
 def encode(value: object, default: object = None) -> str:
@@ -123,3 +133,10 @@ def decode(line: bytes | bytearray) -> dict[str, object]:
     if not isinstance(value, dict):
         raise TypeError("a frame is an object")
     return value
+
+
+def short_field(head: bytearray, name: str) -> str:
+    """A field that is a short string, from the first bytes of a frame; "" where they have none."""
+    _, _, rest = head.partition(f'"{name}"'.encode("ascii"))
+    parts = rest.split(b'"', 2)
+    return parts[1].decode("ascii", "replace") if len(parts) == 3 else ""

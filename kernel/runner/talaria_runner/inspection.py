@@ -11,7 +11,7 @@ from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, open, read
 from talaria_runner import expressions, facts, lookup
 from talaria_runner.classes import qualified_name
 from talaria_runner.documentation import LONGEST, documentation
-from talaria_runner.interrupts import OURS
+from talaria_runner.ours import OURS
 from talaria_runner.lookup import MISSING, Found, Namespace
 from talaria_runner.outbox import printable
 from talaria_runner.preview import class_name, preview

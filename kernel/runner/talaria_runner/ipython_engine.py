@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _ast import Module
 
-    from talaria_runner.shell import Tools
+    from talaria_runner.contract import Tools
 
 
 _LONGEST_LINE = 2000  # characters

@@ -19,7 +19,7 @@ from IPython.core.error import UsageError
 from IPython.core.formatters import BaseFormatter, DisplayFormatter
 from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 from IPython.utils.text import LSString, SList
-from traitlets.config import Config
+from traitlets.config.loader import Config
 
 from talaria_runner import magics
 from talaria_runner.events import run_into
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from talaria_runner.display import Display
-    from talaria_runner.shell import Tools
+    from talaria_runner.contract import Tools
 
 # Magics of ours: they keep line numbers, fail the cell when their code fails, await, and stop when interrupted.
 _OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()

@@ -16,7 +16,7 @@ def load(name: str) -> object:
     if module is not None and _is_standard(module):
         return module
     path = sys.path[:]
-    sys.path[:] = [entry for entry in path if _is_standard_path(entry)]
+    sys.path[:] = [entry for entry in path if is_standard_path(entry)]
     shadow = modules.pop(name, None)
     try:
         return __import__(name)
@@ -28,10 +28,10 @@ def load(name: str) -> object:
 
 def _is_standard(module: object) -> bool:
     file = getattr(module, "__file__", None)
-    return file is None or _is_standard_path(file)
+    return file is None or is_standard_path(file)
 
 
-def _is_standard_path(path: str) -> bool:
+def is_standard_path(path: str) -> bool:
     if "-packages" in path:
         return False
     return path.startswith(_FOLDER) or path.endswith(("/lib-dynload", ".zip")) or "/lib-dynload/" in path

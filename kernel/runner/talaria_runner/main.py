@@ -7,13 +7,12 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 import builtins
 import os
 import sys
-from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
-from _thread import allocate_lock, stack_size, start_new_thread
+from _thread import allocate_lock
 from posix import _exit, urandom
 
 from talaria_runner import display as display_module
 from talaria_runner import execution as executions
-from talaria_runner import frames, installs, layer, shim, thirdparty, warned, workspace
+from talaria_runner import frames, installs, layer, shim, thirdparty, threads, warned, workspace
 from talaria_runner.asks import Asks
 from talaria_runner.children import Children
 from talaria_runner.commands import Commands
@@ -34,6 +33,7 @@ from talaria_runner.interrupts import Interrupts
 from talaria_runner.outbox import Outbox
 from talaria_runner.programs import Programs, pass_by
 from talaria_runner.requests import Requests
+from talaria_runner.reserve import Reserve
 from talaria_runner.sources import Sources
 from talaria_runner.stdin import Stdin
 from talaria_runner.streams import TextOut
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from talaria_runner.engine import Engine
 
-_STACK = 1 << 20  # bytes for each of our threads: the memory limit counts all of a stack
+_UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
 _PACKAGES = "TALARIA_PACKAGES"  # where those of the session are
@@ -62,6 +62,7 @@ def run(control_fd: int, engine: str = "stdlib") -> NoReturn:
 def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
     """The part of run for which the control socket is not needed. What it returns is the rest, and may be
     called in a process that was forked in between. What is printed between the two is lost."""
+    _refuse_free_threading()
     main = _make_main()
     _prepare_interpreter()
     before = set(sys.modules)
@@ -89,8 +90,9 @@ class _Kernel:
         self._installs = Installs(self._asks)
         installs.shared.append(self._installs)
         self._sources = Sources()
+        self._reserve = Reserve()
         deadline = Deadline(self._interrupts)
-        self._tracebacks = Tracebacks(self._sources, deadline)
+        self._tracebacks = Tracebacks(self._sources, deadline, self._reserve)
         self._display = Display(self._outbox, self._interrupts, self._tracebacks, deadline)
         self._figures = Figures(self._display)
         self._flush_c = flusher()
@@ -116,20 +118,21 @@ class _Kernel:
         self._descriptors.take(control_fd)
         self._interrupts.install()
         layer.begin(os.environ.get(_PACKAGES, ""))
-        programs = Programs(self._installs, self._interrupts, self._descriptors, _start)
+        programs = Programs(self._installs, self._interrupts, self._descriptors, threads.start)
         programs.begin(os.environ.get(_INSTALLS, ""))
         if self._installs.off:
             pass_by()
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
-        requests = Requests(self._namespace, self._sources, magics, self._outbox, _start)
+        requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
         reader = Reader(
-            self._descriptors.control, self._interrupts, self._asks, requests, programs, self._descriptors.asks, self.accept,
+            self._descriptors.control, self._interrupts, self._asks, requests, programs, self._descriptors.asks,
+            self.accept, self._reserve,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
-        _start(self._outbox.run)
-        _start(reader.run)
+        threads.start(self._outbox.run)
+        threads.start(reader.run)
         self._outbox.put(frames.ready(mark))
         self.serve()
 
@@ -165,9 +168,10 @@ class _Kernel:
         Children(self._outbox, self._interrupts).watch(self._become_child)
 
     def accept(self, execution: Execution) -> None:
-        """Takes the next execution. Called by the reader."""
-        self._interrupts.execution = execution
-        self._job = execution
+        """Takes the next execution. Called by the reader, and again where there was no memory for all of it."""
+        if not execution.started:
+            self._interrupts.execution = execution
+            self._job = execution
         self._kick()
         self._loop.wake()
 
@@ -206,6 +210,8 @@ class _Kernel:
             executions.begin(job)
             self._outbox.begin()
             job.started = True
+            if job.unread:
+                raise MemoryError(_UNREAD)
             self.engine.run(job)
         elif job.status is None:
             job.status = "error"
@@ -288,6 +294,14 @@ def _engine(name: str) -> type[PlainEngine]:
     return IPythonEngine
 
 
+def _refuse_free_threading() -> None:
+    """Raises RuntimeError where threads run at the same time: the outbox and the streams rely on the GIL."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise RuntimeError(
+            "this Python runs without the global interpreter lock; configure one that is not built free-threaded"
+        )
+
+
 def _make_main() -> ModuleType:
     module = type(sys)("__main__")
     module.__builtins__ = builtins
@@ -301,24 +315,19 @@ def _prepare_interpreter() -> None:
 
         site.main()
     sys.argv = [""]
+    _forget_boot_code()
     # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
     sys.dont_write_bytecode = True
     # An interrupt comes through a thread, which a busy cell lets in after this time. The usual one is 5 ms.
     sys.setswitchinterval(0.001)
 
 
-def _start(function: Callable[[], None]) -> None:
-    """Starts a thread that threading does not know and that no signal is delivered to."""
-
-    def run() -> None:
-        pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
-        function()
-
-    before = stack_size(_STACK)
-    try:
-        start_new_thread(run, ())
-    finally:
-        stack_size(before)
+def _forget_boot_code() -> None:
+    """Takes the code given with -c out of linecache, where Python 3.13 and later put it as the source of <string>."""
+    linecache = sys.modules.get("linecache")
+    if linecache is not None:
+        linecache.cache.pop("<string>", None)
+        getattr(linecache, "_interactive_cache", {}).clear()
 
 
 def _can_be_written(stream: object) -> bool:

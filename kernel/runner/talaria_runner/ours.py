@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
+_FUNCTION = 0x2  # the flag of code that has variables of its own
 OURS = __file__.rpartition("/")[0] + "/"  # where its files are
 
 
@@ -38,3 +39,13 @@ def without_ours(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_ours(entry: TracebackType) -> bool:
     return entry.tb_frame.f_code.co_filename.startswith(OURS)
+
+
+def calling_place(below: int = 0) -> tuple[str, int, dict[str, object] | None]:
+    """The file of the cell that calls, the line, or the one that is so many below, and the variables of the function
+    that calls, if it is one."""
+    frame = calling_frame()
+    if frame is None:
+        return "", 1, None
+    names = frame.f_locals if frame.f_code.co_flags & _FUNCTION else None
+    return frame.f_code.co_filename, frame.f_lineno + below, names

@@ -1,7 +1,11 @@
 """The one way out: a queue, and the thread that writes it to the control socket.
 
 Only that thread writes frames and marks. So no signal handler, finaliser or exception of user code, which all
-happen in other threads, can come in the middle of a frame, and user code never waits for a lock to print.
+happen in other threads, can come in the middle of a frame.
+
+Printing appends to the queue and takes no lock that another thread may hold. It waits for the writing thread in three
+cases only: for the first lines of each interval, which are sent at once, for an explicit flush, and when the queue is
+full.
 """
 
 from __future__ import annotations

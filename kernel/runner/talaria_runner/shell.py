@@ -9,7 +9,6 @@ import sys
 from sys import _getframe
 
 from talaria_runner import magics
-from talaria_runner.commands import Commands
 from talaria_runner.display import Display
 from talaria_runner.events import EventManager, Info, Result, run_into
 from talaria_runner.expansion import expand
@@ -22,65 +21,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import Protocol
 
-    from talaria_runner.figures import Figures
-    from talaria_runner.inspection import Inspector
-
-    class Cells(Protocol):
-        """The engine, as the shell uses it."""
-
-        count: int  # the number of the cell that runs
-        futures: int  # the flags of the from __future__ imports until now
-
-        def run_inside(
-            self, text: str, file: str = "", line: int = 1, names: dict[str, object] | None = None
-        ) -> object:
-            """Runs text inside of the cell that runs, and returns the value of its last expression, unless a semicolon
-            hides it. The text stands at that line of a file, or is a source of its own. names are the variables of
-            the function that it stands in, if any."""
-
-        def compiled(self, text: str, file: str, line: int) -> object:
-            """The tree of text, magics of it rewritten."""
-
-        def show(self, value: object) -> None:
-            """Shows value as the result of the cell, and keeps it."""
-
-        def sources(self) -> dict[int, str]:
-            """The cells so far, by number."""
-
-        def forget(self, results: bool, sources: bool) -> None:
-            """Drops what Out or In hold."""
+    from talaria_runner.contract import Tools
 
 
-_FUNCTION = 0x2  # the flag of code that has variables of its own
 _USAGE = f"""Python {sys.version.split()[0]}, with the magics of IPython that %lsmagic lists.
 
 obj? says what an object is, obj?? shows its source, *name*? searches for names.
 !command runs a command of the shell, x = !command keeps its output.
 %magic says what each magic does."""
-
-
-class Tools:
-    """What a shell works with."""
-
-    __slots__ = ("main", "cells", "commands", "display", "figures", "inspector")
-
-    def __init__(
-        self,
-        main: ModuleType,
-        cells: Cells,
-        commands: Commands,
-        display: Display,
-        figures: Figures,
-        inspector: Inspector,
-    ) -> None:
-        self.main = main
-        self.cells = cells
-        self.commands = commands
-        self.display = display
-        self.figures = figures
-        self.inspector = inspector
 
 
 class Config(dict):
@@ -402,16 +351,6 @@ class MagicsManager:
 
 def _local_scope(function: Callable, names: dict[str, object]) -> dict[str, object]:
     return {"local_ns": names} if getattr(function, "needs_local_scope", False) else {}
-
-
-def calling_place(below: int = 0) -> tuple[str, int, dict[str, object] | None]:
-    """The file of the cell that calls, the line, or the one that is so many below, and the variables of the function
-    that calls, if it is one."""
-    frame = calling_frame()
-    if frame is None:
-        return "", 1, None
-    names = frame.f_locals if frame.f_code.co_flags & _FUNCTION else None
-    return frame.f_code.co_filename, frame.f_lineno + below, names
 
 
 for _class in (InteractiveShell, ZMQInteractiveShell):

@@ -9,6 +9,7 @@ from _ast import BinOp, Expr, Subscript
 from itertools import islice
 from sys import modules
 
+from talaria_runner.frames import Shown
 from talaria_runner.ours import OURS
 from talaria_runner.sources import Sources
 from talaria_runner.workspace import workspace
@@ -28,20 +29,6 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/")
 _GENERATED = ("<frozen ", "<__", "<decorator-gen", "<attrs generated")
 
 
-class Shown:
-    """A frame that is shown. first and behind are its place in the lines of the traceback."""
-
-    __slots__ = ("file", "line", "function", "user", "cell", "first", "behind")
-
-    def __init__(self, file: str, line: int, function: str, user: bool, cell: str | None) -> None:
-        self.file = file
-        self.line = line
-        self.function = function
-        self.user = user
-        self.cell = cell
-        self.first = self.behind = 0
-
-
 class Stacks:
     """Its methods are safe in every thread."""
 
@@ -57,7 +44,7 @@ class Stacks:
         """The lines of each frame, and of each remark between them, which has none."""
         entries: list[tuple[Shown | None, list[str]]] = []
         before: tuple[object, ...] = ()
-        alike = hidden = 0
+        alike = 0
         user = True
         ends = _ends(traceback)
         for entry in ends:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
-from talaria_runner import syntaxerrors
+from talaria_runner import hints, syntaxerrors
 from talaria_runner.deadline import LIMIT, Deadline, Overdue
+from talaria_runner.frames import Shown
 from talaria_runner.ours import without_ours
+from talaria_runner.reserve import Reserve
 from talaria_runner.sources import Sources
-from talaria_runner.stacks import Shown, Stacks
+from talaria_runner.stacks import Stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,14 +37,17 @@ _TYPE = vars(type)
 
 
 class Tracebacks:
-    def __init__(self, sources: Sources, deadline: Deadline) -> None:
+    def __init__(self, sources: Sources, deadline: Deadline, reserve: Reserve) -> None:
         self._sources = sources
         self._deadline = deadline
+        self._reserve = reserve
         self._stacks = Stacks(sources)
 
     def describe(self, error: BaseException, hint: bool = False) -> Described:
         """What is to be said of error. It calls __str__ of user classes, and takes the runner's frames out of error's
         own traceback. With hint the last lines say what to do about it, where that is known."""
+        if issubclass(type(error), MemoryError):
+            self._reserve.free()
         _set_traceback(error, self.strip(_traceback(error)))
         # First of all: an interrupt comes out of here.
         message = self._message(error)
@@ -75,8 +80,6 @@ class Tracebacks:
 
     def _hint(self, error: BaseException, message: str) -> object:
         try:
-            from talaria_runner import hints
-
             return hints.find(error, message)
         except Exception:
             return None  # a hint is nothing that may fail

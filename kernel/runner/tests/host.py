@@ -23,7 +23,7 @@ PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
 ENGINE = os.environ.get("RUNNER_ENGINE", "stdlib")  # of all runners that are not given one
 PATIENCE = float(os.environ.get("PATIENCE", "20"))  # s until a test that waits has failed
 
-_BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd}, {engine!r})"
+BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd}, {engine!r})"
 
 
 @dataclass
@@ -144,7 +144,7 @@ class Runner:
     """One runner. Use it as a context manager."""
 
     def __init__(
-        self, env: dict[str, str] | None = None, python: str = PYTHON, boot: str = _BOOT, engine: str = ENGINE
+        self, env: dict[str, str] | None = None, python: str = PYTHON, boot: str = BOOT, engine: str = ENGINE
     ) -> None:
         self.directory = tempfile.TemporaryDirectory()
         ours, theirs = socket.socketpair()
@@ -175,7 +175,11 @@ class Runner:
         self.installs: list[dict] = []  # asks for packages, and frames that withdraw any ask
         self.installer = lambda frame: None  # called for each of them
         self._open: dict[str, list[str]] = {}  # the asks for input of each execution
-        self.mark = self.next_frame()["mark"]
+        try:
+            self.mark = self.next_frame()["mark"]
+        except BaseException as e:
+            self.__exit__(e)
+            raise
 
     def __enter__(self) -> Runner:
         return self

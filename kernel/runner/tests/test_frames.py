@@ -13,9 +13,11 @@ from talaria_runner.asks import Asks
 from talaria_runner.control import Reader
 from talaria_runner.execution import Execution
 from talaria_runner.interrupts import Interrupts
+from talaria_runner.lines import Line
 from talaria_runner.outbox import Outbox
 from talaria_runner.piparguments import parse
 from talaria_runner.requests import Requests
+from talaria_runner.reserve import Reserve
 from talaria_runner.sources import Sources
 from talaria_runner.stacks import Shown
 from tests.host import RUNNER
@@ -103,11 +105,13 @@ class Reading(unittest.TestCase):
         self.accepted: list[Execution] = []
         control = os.open(os.devnull, os.O_RDONLY)
         self.addCleanup(os.close, control)
-        self.reader = Reader(control, self.interrupts, self.asks, self.requests, mock.Mock(), -1, self.accepted.append)
+        self.reader = Reader(
+            control, self.interrupts, self.asks, self.requests, mock.Mock(), -1, self.accepted.append, Reserve()
+        )
 
     def read(self, name: str) -> None:
         with open(_golden("host_" + name), "rb") as f:
-            self.reader._handle(bytearray(f.read().strip()))
+            self.reader._handle(Line(bytearray(f.read().strip()), False))
 
     def test_of_cells(self) -> None:
         self.read("execute")

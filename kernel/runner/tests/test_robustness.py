@@ -68,6 +68,18 @@ _HARM = {
 }  # fmt: skip
 
 
+_FILL = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, -1))
+filled = []
+for size in (1_000_000, 100_000, 10_000, 1_000):
+    try:
+        while True: filled.append(bytearray(size))
+    except MemoryError:
+        pass
+"""
+
+
 class Harm(unittest.TestCase):
     def test_leaves_the_runner_alive(self) -> None:
         for name, code in _HARM.items():
@@ -140,6 +152,38 @@ class Harm(unittest.TestCase):
             self.assertEqual(runner.run("1+1").text, "2")
             self.assertEqual(runner.run("a = []\nwhile True: a.append('x' * 100)").status, "error")
             runner.run("a.clear()")
+            self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_ends_cells_that_it_cannot_read_for_lack_of_memory(self) -> None:
+        for size in (1_000, 40_000, 200_000, 6_000_000):
+            with self.subTest(size), Runner() as runner:
+                runner.run("kept = 5\n" + _FILL)
+                code = "ran = 1\n" + "#" * size
+                outcome = runner.run(code)
+                if outcome.status == "error":
+                    self.assertEqual(outcome.error["ename"], "MemoryError")
+                    self.assertIn("delete what is not needed", outcome.error["hint"])
+                runner.run("del filled")
+                self.assertEqual(runner.run("kept").text, "5")
+                self.assertEqual(runner.run(code + "\nran").text, "1")
+
+    def test_reads_an_interrupt_behind_a_line_that_it_cannot_read_for_lack_of_memory(self) -> None:
+        with Runner() as runner:
+            id = runner.start(f"{_FILL}\nprint('full', flush=True)\nwhile True: pass")
+            runner.finish(id, until="stream")
+            runner.send(type="complete", request_id="r", code="#" * 6_000_000, cursor=0)
+            runner.interrupt(id)
+            outcome = runner.finish(id)
+            self.assertEqual(outcome.error["ename"], "KeyboardInterrupt")
+            runner.run("del filled")
+            self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_refuses_an_answer_that_it_cannot_read_for_lack_of_memory(self) -> None:
+        with Runner() as runner:
+            id = runner.start(f"{_FILL}\ninput()", allow_stdin=True)
+            outcome = runner.finish(id, ["x" * 6_000_000])
+            self.assertEqual(outcome.status, "error")
+            runner.run("del filled")
             self.assertEqual(runner.run("1+1").text, "2")
 
     def test_ignores_frames_that_are_none(self) -> None:

@@ -150,11 +150,11 @@ def _notes(scene: Scene) -> list[dict[str, object]]:
 
 def _place(axes: object, every: list[object]) -> dict[str, object]:
     """Where the axes are: a row and column of a grid, or upon others with which they share an axis."""
-    for index, other in enumerate(every):
-        if other is axes:
+    for index, twin in enumerate(every):
+        if twin is axes:
             break
-        if axes._twinned_axes.joined(axes, other):
-            return {"twin_of": index, "shared": "x" if axes.get_shared_x_axes().joined(axes, other) else "y"}
+        if axes._twinned_axes.joined(axes, twin):
+            return {"twin_of": index, "shared": "x" if axes.get_shared_x_axes().joined(axes, twin) else "y"}
     spec = axes.get_subplotspec()
     if spec is None:
         return {}

@@ -6,13 +6,13 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 
 from sys import modules
 
-from talaria_runner.library import load
+from talaria_runner.closest import closest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 # Modules by name; each has a function line_NAME or cell_NAME, which takes the shell and the text.
 _LINE = {
@@ -51,18 +51,18 @@ def keep_modules() -> None:
     _kept.update((name, module) for name, module in modules.items() if name.startswith("talaria_runner"))
 
 
-def names(shell: InteractiveShell, kind: str) -> list[str]:
+def names(shell: Shell, kind: str) -> list[str]:
     """The names of all magics of that kind, "line" or "cell", sorted."""
     table = _LINE if kind == "line" else _CELL
     own = [name for text in table.values() for name in text.split()]
     return sorted({*own, *shell.own_magics[kind]}, key=str.lower)
 
 
-def is_line_magic(shell: InteractiveShell, name: str) -> bool:
+def is_line_magic(shell: Shell, name: str) -> bool:
     return name in _ALL_LINE or name in shell.own_magics["line"]
 
 
-def find(shell: InteractiveShell, kind: str, name: str) -> Callable | None:
+def find(shell: Shell, kind: str, name: str) -> Callable | None:
     """The function of one of the magics here, which takes the text."""
     name = _SAME.get(name, name)
     if (kind, name) in _found:
@@ -95,7 +95,7 @@ def as_it_is(function: Callable) -> Callable:
     return function
 
 
-def unknown(shell: InteractiveShell, name: str, kind: str) -> str:
+def unknown(shell: Shell, name: str, kind: str) -> str:
     """What there is to say about a magic that is not there."""
     marks = "%" if kind == "line" else "%%"
     if kind == "line" and name.startswith("%"):
@@ -107,6 +107,6 @@ def unknown(shell: InteractiveShell, name: str, kind: str) -> str:
         if kind == "line":
             return f"%{name} is a cell magic: write %%{name} as the first line of a cell, and its text below"
         return f"%%{name} is a line magic: write %{name}"
-    close = load("difflib").get_close_matches(name, shell.magic_names(kind), 3, 0.6)
+    close = closest(name, shell.magic_names(kind), 3, 0.4)
     hint = f"did you mean {' or '.join(marks + n for n in close)}?" if close else "%lsmagic lists those that there are"
     return f"there is no magic {marks}{name}; {hint}"

@@ -7,7 +7,7 @@ from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
 import sys
 from posix import stat
 
-from talaria_runner.library import _is_standard_path, load
+from talaria_runner.library import is_standard_path, load
 from talaria_runner.magics.errors import UsageError
 from talaria_runner.ours import OURS
 
@@ -15,14 +15,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _MODES = {"0": "off", "1": "explicit", "2": "all", "3": "complete"}
 _NAMES = ("off", "explicit", "all", "complete", "now", "print", "log")
 _Function = type(lambda: None)
 
 
-def load_ipython_extension(shell: InteractiveShell) -> None:
+def load_ipython_extension(shell: Shell) -> None:
     reloader = Reloader(shell)
     shell.register_magic_function(reloader.autoreload, "line", "autoreload")
     shell.register_magic_function(reloader.aimport, "line", "aimport")
@@ -31,7 +31,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 class Reloader:
-    def __init__(self, shell: InteractiveShell) -> None:
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._mode = "off"
         self._included: set[str] = set()
@@ -146,7 +146,7 @@ def _file(module: ModuleType) -> tuple[str, int] | None:
         return None
     if getattr(module, "__name__", "") in ("__main__", "__mp_main__"):
         return None
-    if path.startswith(OURS) or "-packages/" in path or _is_standard_path(path):
+    if path.startswith(OURS) or "-packages/" in path or is_standard_path(path):
         return None
     try:
         return path, stat(path).st_mtime_ns

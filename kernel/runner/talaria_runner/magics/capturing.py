@@ -10,15 +10,15 @@ from io import StringIO
 from talaria_runner.display import shared
 from talaria_runner.magics import as_it_is
 from talaria_runner.magics.options import parse
-from talaria_runner.shell import calling_place
+from talaria_runner.ours import calling_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
 @as_it_is
-def cell_capture(shell: InteractiveShell, line: str, cell: str) -> None:
+def cell_capture(shell: Shell, line: str, cell: str) -> None:
     """%%capture [NAME]: runs the cell and keeps its output, also in a variable. --no-stdout, --no-stderr and
     --no-display let that kind of output through."""
     options, rest = parse("%capture", line, "", "no-stdout no-stderr no-display")

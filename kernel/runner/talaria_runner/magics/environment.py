@@ -10,12 +10,12 @@ from talaria_runner.magics.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL")
 
 
-def line_env(shell: InteractiveShell, line: str) -> object:
+def line_env(shell: Shell, line: str) -> object:
     """%env: all variables of the environment; %env NAME: one; %env NAME=VALUE or %env NAME VALUE: sets it."""
     text = line.strip()
     if not text:
@@ -28,7 +28,7 @@ def line_env(shell: InteractiveShell, line: str) -> object:
     return None
 
 
-def line_set_env(shell: InteractiveShell, line: str) -> None:
+def line_set_env(shell: Shell, line: str) -> None:
     """%set_env NAME=VALUE or %set_env NAME VALUE."""
     text = line.strip()
     name, _, value = text.partition("=" if "=" in text.partition(" ")[0] or " " not in text else " ")

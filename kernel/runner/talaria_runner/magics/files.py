@@ -11,10 +11,10 @@ from talaria_runner.magics.options import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
-def cell_writefile(shell: InteractiveShell, line: str, cell: str) -> None:
+def cell_writefile(shell: Shell, line: str, cell: str) -> None:
     """%%writefile FILE: writes the cell to a file. -a appends it."""
     options, path = parse("%writefile", line, "a", "append")
     append = "a" in options or "append" in options

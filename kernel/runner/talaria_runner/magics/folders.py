@@ -11,12 +11,12 @@ from talaria_runner.magics.options import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _been: list[str] = []  # directories, the last one last
 
 
-def line_cd(shell: InteractiveShell, line: str) -> None:
+def line_cd(shell: Shell, line: str) -> None:
     """Changes the working directory: %cd DIR, %cd - for the one before, %cd alone for the home directory. -q says
     nothing."""
     path, quiet = line.strip(), False
@@ -41,12 +41,12 @@ def line_cd(shell: InteractiveShell, line: str) -> None:
         print(os.getcwd())
 
 
-def line_pwd(shell: InteractiveShell, line: str) -> str:
+def line_pwd(shell: Shell, line: str) -> str:
     """Returns the working directory."""
     return os.getcwd()
 
 
-def line_pushd(shell: InteractiveShell, line: str) -> list[str]:
+def line_pushd(shell: Shell, line: str) -> list[str]:
     """Changes to a directory, and %popd comes back."""
     shell.dir_stack.insert(0, os.getcwd())
     try:
@@ -57,18 +57,18 @@ def line_pushd(shell: InteractiveShell, line: str) -> list[str]:
     return shell.dir_stack
 
 
-def line_popd(shell: InteractiveShell, line: str) -> None:
+def line_popd(shell: Shell, line: str) -> None:
     """Comes back to where %pushd was used."""
     if not shell.dir_stack:
         raise UsageError("%popd: nothing was pushed")
     line_cd(shell, shell.dir_stack.pop(0))
 
 
-def line_dirs(shell: InteractiveShell, line: str) -> list[str]:
+def line_dirs(shell: Shell, line: str) -> list[str]:
     """Returns what %pushd has put away."""
     return shell.dir_stack
 
 
-def line_bookmark(shell: InteractiveShell, line: str) -> None:
+def line_bookmark(shell: Shell, line: str) -> None:
     """Bookmarks are kept by IPython."""
     raise UsageError("%bookmark needs IPython; this kernel runs without it (engine stdlib)")

@@ -14,16 +14,16 @@ from talaria_runner.piparguments import Refused, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
-def line_pip(shell: InteractiveShell, line: str) -> None:
+def line_pip(shell: Shell, line: str) -> None:
     """%pip install NAME …: installs packages into this session; %pip uninstall NAME … removes them. What else pip can
     do, as %pip list, is done by the pip of the environment."""
     _pip(shell, "pip", _words("pip", line))
 
 
-def line_uv(shell: InteractiveShell, line: str) -> None:
+def line_uv(shell: Shell, line: str) -> None:
     """%uv pip install NAME …: the same as %pip install NAME …"""
     words = _words("uv", line)
     if words[:1] != ["pip"]:
@@ -31,12 +31,12 @@ def line_uv(shell: InteractiveShell, line: str) -> None:
     _pip(shell, "uv pip", words[1:])
 
 
-def line_conda(shell: InteractiveShell, line: str) -> None:
+def line_conda(shell: Shell, line: str) -> None:
     """There is no conda: %pip installs packages."""
     raise UsageError(f"%conda {line}: there is no conda in a session; install packages with %pip install NAME")
 
 
-def line_mamba(shell: InteractiveShell, line: str) -> None:
+def line_mamba(shell: Shell, line: str) -> None:
     """There is no mamba: %pip installs packages."""
     raise UsageError(f"%mamba {line}: there is no mamba in a session; install packages with %pip install NAME")
 
@@ -49,7 +49,7 @@ def _words(tool: str, line: str) -> list[str]:
         raise UsageError(f"%{tool} {line}: {e}") from None
 
 
-def _pip(shell: InteractiveShell, tool: str, words: list[str]) -> None:
+def _pip(shell: Shell, tool: str, words: list[str]) -> None:
     try:
         change = parse(words)
     except Refused as e:

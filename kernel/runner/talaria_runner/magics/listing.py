@@ -14,13 +14,13 @@ from talaria_runner.magics.options import first_word, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
 class _Listing:
     """The names of all magics. It looks the same as text and as a value."""
 
-    def __init__(self, shell: InteractiveShell) -> None:
+    def __init__(self, shell: Shell) -> None:
         self._lines = magics.names(shell, "line")
         self._cells = magics.names(shell, "cell")
 
@@ -30,12 +30,12 @@ class _Listing:
         return f"Available line magics:\n{lines}\n\nAvailable cell magics:\n{cells}"
 
 
-def line_lsmagic(shell: InteractiveShell, line: str) -> object:
+def line_lsmagic(shell: Shell, line: str) -> object:
     """Lists the magics."""
     return _Listing(shell)
 
 
-def line_magic(shell: InteractiveShell, line: str) -> None:
+def line_magic(shell: Shell, line: str) -> None:
     """Says what each magic does."""
     parts = []
     for kind, marks in (("line", "%"), ("cell", "%%")):
@@ -45,7 +45,7 @@ def line_magic(shell: InteractiveShell, line: str) -> None:
     shell.page("\n\n".join(parts))
 
 
-def line_history(shell: InteractiveShell, line: str) -> None:
+def line_history(shell: Shell, line: str) -> None:
     """%history [-n] [-l COUNT] [-g PATTERN] [-o] [RANGE…]: prints the cells so far, such as 2-5 or 7. -n adds their
     numbers, -g takes those that match, -o adds results."""
     options, rest = parse("history", line, "nol:g:ptuf:")
@@ -84,13 +84,13 @@ def _ranges(text: str, sources: dict[int, str]) -> list[int]:
 
 
 @as_it_is
-def line_pinfo(shell: InteractiveShell, line: str) -> None:
+def line_pinfo(shell: Shell, line: str) -> None:
     """obj?: says what an object is."""
     _show(shell, line.strip(), 0)
 
 
 @as_it_is
-def line_pinfo2(shell: InteractiveShell, line: str) -> None:
+def line_pinfo2(shell: Shell, line: str) -> None:
     """obj??: says what an object is, with its source."""
     _show(shell, line.strip(), 1)
 
@@ -98,7 +98,7 @@ def line_pinfo2(shell: InteractiveShell, line: str) -> None:
 line_pdoc, line_psource = line_pinfo, line_pinfo2
 
 
-def _show(shell: InteractiveShell, name: str, detail: int) -> None:
+def _show(shell: Shell, name: str, detail: int) -> None:
     if name.startswith("%"):
         bundle = _magic(shell, name, detail)
     else:
@@ -109,7 +109,7 @@ def _show(shell: InteractiveShell, name: str, detail: int) -> None:
         shell.display.display(bundle, raw=True, metadata={"pager": True})
 
 
-def _magic(shell: InteractiveShell, name: str, detail: int) -> dict[str, object] | None:
+def _magic(shell: Shell, name: str, detail: int) -> dict[str, object] | None:
     kind = "cell" if name.startswith("%%") else "line"
     function = shell.find_magic(name.lstrip("%"), kind)
     if function is None:
@@ -118,7 +118,7 @@ def _magic(shell: InteractiveShell, name: str, detail: int) -> dict[str, object]
 
 
 @as_it_is
-def line_psearch(shell: InteractiveShell, line: str) -> None:
+def line_psearch(shell: Shell, line: str) -> None:
     """*name*?: lists the names that match."""
     pattern, _ = first_word(line)
     head, _, last = pattern.rpartition(".")

@@ -12,12 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _OPTIONS = "out= err= no-raise-error raise-error bg proc="
 
 
-def line_sx(shell: InteractiveShell, line: str) -> object:
+def line_sx(shell: Shell, line: str) -> object:
     """Runs a shell command and returns the lines that it writes: !!command."""
     return shell.getoutput(line)
 
@@ -25,7 +25,7 @@ def line_sx(shell: InteractiveShell, line: str) -> object:
 line_system = line_sx
 
 
-def line_sc(shell: InteractiveShell, line: str) -> None:
+def line_sc(shell: Shell, line: str) -> None:
     """%sc NAME=command: gives a variable what the command writes."""
     options, rest = parse("sc", line, "lv")
     name, equals, command = rest.partition("=")
@@ -35,7 +35,7 @@ def line_sc(shell: InteractiveShell, line: str) -> None:
     shell.user_ns[name.strip()] = output
 
 
-def cell_sx(shell: InteractiveShell, line: str, cell: str) -> object:
+def cell_sx(shell: Shell, line: str, cell: str) -> object:
     """Runs the cell with a shell and returns the lines that it writes."""
     return shell.getoutput("\n".join(filter(None, (line, cell))))
 
@@ -43,7 +43,7 @@ def cell_sx(shell: InteractiveShell, line: str, cell: str) -> object:
 cell_system = cell_sx
 
 
-def cell_script(shell: InteractiveShell, line: str, cell: str) -> None:
+def cell_script(shell: Shell, line: str, cell: str) -> None:
     """%%script PROGRAM [ARGUMENT…]: gives the cell to a program as its input. Options: --out NAME and --err NAME keep
     what it writes in variables, --no-raise-error lets it fail."""
     options, rest = parse("script", line, "", _OPTIONS)
@@ -54,7 +54,7 @@ def cell_script(shell: InteractiveShell, line: str, cell: str) -> None:
 
 
 def _script(program: str) -> Callable:
-    def cell_magic(shell: InteractiveShell, line: str, cell: str) -> None:
+    def cell_magic(shell: Shell, line: str, cell: str) -> None:
         options, rest = parse(program, line, "", _OPTIONS) if line.startswith("--") else ({}, line)
         _run(shell, [program, *words(program, rest)], options, cell)
 
@@ -69,7 +69,7 @@ cell_python = cell_python3
 
 
 def _alias(command: str) -> Callable:
-    def line_magic(shell: InteractiveShell, line: str) -> None:
+    def line_magic(shell: Shell, line: str) -> None:
         shell.system(f"{command} {line}")
 
     line_magic.__doc__ = f"Runs {command} in a shell."
@@ -90,7 +90,7 @@ class _Kept:
         self.parts.append(text)
 
 
-def _run(shell: InteractiveShell, arguments: list[str], options: dict[str, str], cell: str) -> None:
+def _run(shell: Shell, arguments: list[str], options: dict[str, str], cell: str) -> None:
     if "bg" in options or "proc" in options:
         raise UsageError("--bg and --proc need IPython; start it with & in %%bash, or with subprocess.Popen")
     out, err = redirected()

@@ -15,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
-def line_run(shell: InteractiveShell, line: str) -> None:
+def line_run(shell: Shell, line: str) -> None:
     """%run FILE [ARGUMENT…]: runs a Python file or notebook as a program and takes over its variables. -i lets it see
     those of the cells, -n gives it another __name__ than __main__, -e passes over sys.exit, -t says how long it took,
     -m takes the name of a module."""
@@ -51,13 +51,13 @@ def line_run(shell: InteractiveShell, line: str) -> None:
         print(f"Wall time: {timing.spell(timing.perf_counter() - begin)}")
 
 
-def line_load(shell: InteractiveShell, line: str) -> None:
+def line_load(shell: Shell, line: str) -> None:
     """%load FILE: shows a file, to be copied into a cell."""
     with open(_find(line.strip()), encoding="utf-8") as file:
         shell.set_next_input(file.read())
 
 
-def _program(shell: InteractiveShell, path: str, options: dict[str, str]) -> tuple[dict[str, object], object]:
+def _program(shell: Shell, path: str, options: dict[str, str]) -> tuple[dict[str, object], object]:
     with open(path, "rb") as file:
         code = compile(file.read(), path, "exec", 0, True)
     if "i" in options:
@@ -106,7 +106,7 @@ def _module(name: str) -> tuple[dict[str, object], object]:
     return names, run
 
 
-def _notebook(shell: InteractiveShell, path: str) -> tuple[dict[str, object], object]:
+def _notebook(shell: Shell, path: str) -> tuple[dict[str, object], object]:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     if path.endswith(".ipy"):

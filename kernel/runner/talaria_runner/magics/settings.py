@@ -13,13 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _INLINE = ("inline", "agg", "auto", "notebook", "")
 _BACKENDS = "inline, agg"
 
 
-def line_matplotlib(shell: InteractiveShell, line: str) -> None:
+def line_matplotlib(shell: Shell, line: str) -> None:
     """%matplotlib inline: figures are shown in the cell's output, as they are anyway."""
     words = line.split()
     if words[:1] in (["-l"], ["--list"]):
@@ -31,7 +31,7 @@ def line_matplotlib(shell: InteractiveShell, line: str) -> None:
                          "(%matplotlib inline)")  # fmt: skip
 
 
-def line_pylab(shell: InteractiveShell, line: str) -> None:
+def line_pylab(shell: Shell, line: str) -> None:
     """%pylab: imports numpy and pyplot with all their names."""
     names = shell.user_ns
     code = "import numpy\nimport matplotlib\nfrom matplotlib import pylab, mlab, pyplot\nnp = numpy\nplt = pyplot\n"
@@ -41,7 +41,7 @@ def line_pylab(shell: InteractiveShell, line: str) -> None:
 
 
 @as_it_is
-def line_config(shell: InteractiveShell, line: str) -> object:
+def line_config(shell: Shell, line: str) -> object:
     """%config InlineBackend.figure_format = 'svg': sets something; without a value it returns it."""
     text = line.strip()
     name, equals, value = text.partition("=")
@@ -59,7 +59,7 @@ def line_config(shell: InteractiveShell, line: str) -> object:
     return None
 
 
-def _inline(shell: InteractiveShell, key: str, value: str | None) -> object:
+def _inline(shell: Shell, key: str, value: str | None) -> object:
     settings = shell.config.InlineBackend
     if value is None:
         return settings.get(key) if key else dict(settings)
@@ -76,21 +76,21 @@ def _inline(shell: InteractiveShell, key: str, value: str | None) -> object:
     return None
 
 
-def _value(shell: InteractiveShell, text: str) -> object:
+def _value(shell: Shell, text: str) -> object:
     try:
         return eval(text, shell.user_ns)
     except (NameError, SyntaxError):
         return text.strip()
 
 
-def line_precision(shell: InteractiveShell, line: str) -> str:
+def line_precision(shell: Shell, line: str) -> str:
     """%precision 3 or %precision %.3e: how floats are shown; without a value, as usual."""
     text = line.strip()
     formatter = shell.display_formatter.formatters["text/plain"]
     form = f"%.{text}f" if text.isdecimal() else text
     if form:
         try:
-            form % 3.14
+            _ = form % 3.14
         except (TypeError, ValueError):
             raise UsageError(f"%precision takes a number of digits, or a format as %.3e, not {text!r}") from None
         formatter.for_type(float, lambda value, printer, cycle: printer.text(form % value))
@@ -101,7 +101,7 @@ def line_precision(shell: InteractiveShell, line: str) -> str:
     return form or "%r"
 
 
-def line_load_ext(shell: InteractiveShell, line: str) -> None:
+def line_load_ext(shell: Shell, line: str) -> None:
     """%load_ext NAME: loads an extension; autoreload is there."""
     name = line.strip()
     if not name:
@@ -113,13 +113,13 @@ def line_load_ext(shell: InteractiveShell, line: str) -> None:
         print(f"The {name} module is not an IPython extension.")
 
 
-def line_reload_ext(shell: InteractiveShell, line: str) -> None:
+def line_reload_ext(shell: Shell, line: str) -> None:
     """%reload_ext NAME: loads an extension, also where it is loaded already."""
     if shell.extension_manager.reload_extension(line.strip()) == "no load function":
         print(f"The {line.strip()} module is not an IPython extension.")
 
 
-def line_unload_ext(shell: InteractiveShell, line: str) -> None:
+def line_unload_ext(shell: Shell, line: str) -> None:
     """%unload_ext NAME."""
     said = shell.extension_manager.unload_extension(line.strip())
     if said == "not loaded":
@@ -128,7 +128,7 @@ def line_unload_ext(shell: InteractiveShell, line: str) -> None:
         print(f"The {line.strip()} extension cannot be unloaded.")
 
 
-def line_autoreload(shell: InteractiveShell, line: str) -> None:
+def line_autoreload(shell: Shell, line: str) -> None:
     """Modules that were changed are imported again. It is an extension: %load_ext autoreload, then %autoreload 2."""
     raise UsageError("%autoreload is an extension: run %load_ext autoreload first")
 
@@ -137,7 +137,7 @@ line_aimport = line_autoreload
 
 
 def _nothing(why: str) -> Callable:
-    def line_magic(shell: InteractiveShell, line: str) -> None:
+    def line_magic(shell: Shell, line: str) -> None:
         pass
 
     line_magic.__doc__ = f"Accepted and ignored: {why}."
@@ -149,7 +149,7 @@ line_autosave = _nothing("the session keeps everything as it happens")
 line_gui = _nothing("there are no windows")
 
 
-def line_automagic(shell: InteractiveShell, line: str) -> None:
+def line_automagic(shell: Shell, line: str) -> None:
     """%automagic on or off: whether a cell that is one line may leave out the %."""
     word = line.strip().lower()
     shell.automagic = word in ("1", "on", "true") if word else not shell.automagic
@@ -157,6 +157,6 @@ def line_automagic(shell: InteractiveShell, line: str) -> None:
           "for line magics.")  # fmt: skip
 
 
-def line_pdb(shell: InteractiveShell, line: str) -> None:
+def line_pdb(shell: Shell, line: str) -> None:
     """The debugger after an error is started by hand."""
     raise UsageError("%pdb needs IPython; after an error, run: import pdb; pdb.pm()")

@@ -8,11 +8,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 
 def _shower(name: str) -> Callable:
-    def show(shell: InteractiveShell, line: str, cell: str) -> None:
+    def show(shell: Shell, line: str, cell: str) -> None:
         from talaria_runner import objects
 
         shell.display.display(getattr(objects, name)(cell))

@@ -10,13 +10,13 @@ from talaria_runner.library import load
 from talaria_runner.magics import as_it_is
 from talaria_runner.magics.errors import UsageError
 from talaria_runner.magics.options import number, parse
-from talaria_runner.shell import calling_place
+from talaria_runner.ours import calling_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _ENOUGH = 0.2  # s that one run is to take
 _RUNS = 7
@@ -33,7 +33,7 @@ def timed(loops, clock):
 
 
 @as_it_is
-def line_time(shell: InteractiveShell, line: str) -> object:
+def line_time(shell: Shell, line: str) -> object:
     """%time STATEMENT: runs it, says how long it took, and returns the value of an expression."""
     if not line.strip():
         raise UsageError("%time needs a statement")
@@ -41,14 +41,14 @@ def line_time(shell: InteractiveShell, line: str) -> object:
 
 
 @as_it_is
-def cell_time(shell: InteractiveShell, line: str, cell: str) -> object:
+def cell_time(shell: Shell, line: str, cell: str) -> object:
     """%%time: runs the cell and says how long it took."""
     if line.strip():
         raise UsageError("%%time takes nothing in its own line: write the code below it, or %time in front of a line")
     return _time(shell, cell, *calling_place(1))
 
 
-def _time(shell: InteractiveShell, code: str, *place: object) -> object:
+def _time(shell: Shell, code: str, *place: object) -> object:
     from resource import RUSAGE_SELF, getrusage
 
     before, begin = getrusage(RUSAGE_SELF), perf_counter()
@@ -62,7 +62,7 @@ def _time(shell: InteractiveShell, code: str, *place: object) -> object:
 
 
 @as_it_is
-def line_timeit(shell: InteractiveShell, line: str) -> object:
+def line_timeit(shell: Shell, line: str) -> object:
     """%timeit [-n LOOPS] [-r RUNS] [-p DIGITS] [-c] [-q] [-o] STATEMENT: runs it many times and says how long one
     takes. -c counts the time of the processor, -q says nothing, -o returns the figures."""
     options, code = parse("timeit", line, "n:r:tcp:qov:")
@@ -72,7 +72,7 @@ def line_timeit(shell: InteractiveShell, line: str) -> object:
 
 
 @as_it_is
-def cell_timeit(shell: InteractiveShell, line: str, cell: str) -> object:
+def cell_timeit(shell: Shell, line: str, cell: str) -> object:
     """%%timeit [OPTIONS] [SETUP]: as %timeit, for the cell. SETUP runs once before."""
     options, setup = parse("%timeit", line, "n:r:tcp:qov:")
     return _timeit(shell, options, setup, cell, *calling_place(1))
@@ -110,7 +110,7 @@ class TimeitResult:
         return f"<TimeitResult : {self}>"
 
 
-def _timeit(shell: InteractiveShell, options: dict[str, str], setup: str, code: str, *place: object) -> object:
+def _timeit(shell: Shell, options: dict[str, str], setup: str, code: str, *place: object) -> object:
     runs = number("timeit", "r", options["r"]) if "r" in options else _RUNS
     digits = number("timeit", "p", options["p"]) if "p" in options else 3
     clock = process_time if "c" in options else perf_counter
@@ -139,7 +139,7 @@ def _timeit(shell: InteractiveShell, options: dict[str, str], setup: str, code: 
 
 
 def _timed(
-    shell: InteractiveShell, setup: str, code: str, file: str, line: int, names: dict[str, object] | None
+    shell: Shell, setup: str, code: str, file: str, line: int, names: dict[str, object] | None
 ) -> Callable[[object, Callable], float]:
     """A function that runs the code so often. Its lines have the numbers that they have in the cell."""
     tree = compile(_TEMPLATE, file, "exec", 0x400, True)
@@ -159,7 +159,7 @@ def _repeat(count: int) -> object:
 
 
 @as_it_is
-def line_prun(shell: InteractiveShell, line: str) -> object:
+def line_prun(shell: Shell, line: str) -> object:
     """%prun [-s KEY] [-l LINES] [-q] [-r] [-D FILE] [-T FILE] STATEMENT: says which functions took the time."""
     options, code = parse("prun", line, "D:l:rs:T:q")
     if not code:
@@ -168,13 +168,13 @@ def line_prun(shell: InteractiveShell, line: str) -> object:
 
 
 @as_it_is
-def cell_prun(shell: InteractiveShell, line: str, cell: str) -> object:
+def cell_prun(shell: Shell, line: str, cell: str) -> object:
     """%%prun [OPTIONS]: as %prun, for the cell."""
     options, rest = parse("%prun", line, "D:l:rs:T:q")
     return _prun(shell, options, f"{rest}\n{cell}", *calling_place())
 
 
-def _prun(shell: InteractiveShell, options: dict[str, str], code: str, *place: object) -> object:
+def _prun(shell: Shell, options: dict[str, str], code: str, *place: object) -> object:
     from cProfile import Profile
     from io import StringIO
     from pstats import Stats

@@ -10,13 +10,13 @@ from talaria_runner.magics.options import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from talaria_runner.shell import InteractiveShell
+    from talaria_runner.contract import Shell
 
 _WIDTH = 76
 _LONGEST = 60  # characters of a value in %whos
 
 
-def line_who_ls(shell: InteractiveShell, line: str) -> list[str]:
+def line_who_ls(shell: Shell, line: str) -> list[str]:
     """Returns the names of all variables, or of those of the types named."""
     wanted = line.split()
     hidden = shell.user_ns_hidden
@@ -26,7 +26,7 @@ def line_who_ls(shell: InteractiveShell, line: str) -> list[str]:
     return sorted(names)
 
 
-def line_who(shell: InteractiveShell, line: str) -> None:
+def line_who(shell: Shell, line: str) -> None:
     """Prints the names of all variables, or of those of the types named."""
     names = line_who_ls(shell, line)
     if not names:
@@ -41,7 +41,7 @@ def line_who(shell: InteractiveShell, line: str) -> None:
     print(row.rstrip())
 
 
-def line_whos(shell: InteractiveShell, line: str) -> None:
+def line_whos(shell: Shell, line: str) -> None:
     """Prints the names, types and values of all variables, or of those of the types named."""
     names = line_who_ls(shell, line)
     if not names:
@@ -56,7 +56,7 @@ def line_whos(shell: InteractiveShell, line: str) -> None:
         print(f"{name:<{first}}   {kind:<{second}}   {text}")
 
 
-def line_reset(shell: InteractiveShell, line: str) -> None:
+def line_reset(shell: Shell, line: str) -> None:
     """%reset -f: deletes all variables. With in, out or array it forgets only the cells, the results or the arrays."""
     options, rest = parse("reset", line, "sf", "aggressive")
     if "f" not in options and not _agreed():
@@ -77,7 +77,7 @@ def line_reset(shell: InteractiveShell, line: str) -> None:
             raise UsageError(f"%reset knows in, out, dhist and array, not {part!r}")
 
 
-def line_xdel(shell: InteractiveShell, line: str) -> None:
+def line_xdel(shell: Shell, line: str) -> None:
     """%xdel NAME: deletes a variable, and what else the kernel keeps of its value."""
     name = line.strip()
     if name not in shell.user_ns:
