@@ -76,6 +76,9 @@ func (k *farKernel) start(
 	files := slices.DeleteFunc([]*os.File{spec.Workspace, spec.Packages}, func(f *os.File) bool { return f == nil })
 	var out startReply
 	if err = call.call(ctx, opStart, in, &out, files...); err != nil {
+		if errors.Is(err, kernel.ErrUnresponsive) && k.c.begin(func() { k.abort(call) }) {
+			return info, err
+		}
 		if ctx.Err() != nil { // whatever becomes of it, nothing stays
 			abort, cancel := context.WithTimeout(k.c.ctx, abortTime)
 			defer cancel()
@@ -91,6 +94,12 @@ func (k *farKernel) start(
 		_ = call.Close()
 	}
 	return out.Info, nil
+}
+
+// abort gives a start up that a host which does not respond finds when it goes on.
+func (k *farKernel) abort(call *caller) {
+	_ = call.call(k.c.ctx, opAbort, nil, nil)
+	_ = call.Close()
 }
 
 // attach makes a connection to the kernel.
