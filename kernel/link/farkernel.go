@@ -350,12 +350,31 @@ func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
 	return records, nil
 }
 
-// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays.
+// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays. It
+// does not wait for a host that does not respond.
 func (c *Client) Ack(key kernel.Key, kseq uint64) {
 	k := c.known(key)
 	if k == nil {
 		return
 	}
+	if !k.writing() || !c.begin(func() { c.ack(k, kseq) }) {
+		c.ack(k, kseq)
+	}
+}
+
+// writing reports whether something is on its way to the host, which takes as long as a stopped host reads nothing.
+func (k *farKernel) writing() bool {
+	k.mu.Lock()
+	call := k.call
+	k.mu.Unlock()
+	if call == nil || !call.writing.TryLock() {
+		return call != nil
+	}
+	call.writing.Unlock()
+	return false
+}
+
+func (c *Client) ack(k *farKernel, kseq uint64) {
 	left, over := k.ack(kseq)
 	if !over {
 		return

@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,13 +29,14 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	child := hostProcess(t, dir)
 	c := open(t, dir, noSpawn, quickly)
 	r := begin(t, c, "a")
-	r.execute("e1", "echo 1")
+	r.execute("e1", "echo 1 ")
 	r.until(is[kernel.Finished])
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket takes
 	given := make(chan error, 1)
-	go func() { given <- kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2", Code: "echo 2"}) }()
+	go func() { given <- kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2", Code: large}) }()
 	var err error
 	for err == nil { // until it is stopped: the last one has been sent
 		_, err = kernel.Ask(t.Context(), c, r.key, kernel.ReadUsage{})
@@ -56,6 +58,7 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	c.Ack(r.key, r.after)
 	select {
 	case err := <-given:
 		t.Errorf("a cell did not wait: %v", err)
@@ -68,7 +71,9 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 		t.Errorf("the cell: %v", err)
 	}
 	r.until(is[kernel.Finished])
-	if got := r.text(); got != "12" {
+	r.execute("e3", "echo 2")
+	r.until(is[kernel.Finished])
+	if got := r.text(); got != "1 2" {
 		t.Errorf("the cells printed %q", got)
 	}
 	untilReady(t, c, true)
