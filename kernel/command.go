@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"talaria/api"
 )
 
 // Command is something that a living kernel can be asked to do. Commands are plain data: a command and its reply can be
@@ -291,6 +293,11 @@ func decodeInto[T any](b []byte) (v T, err error) {
 	return v, err
 }
 
+// ErrUnresponsive tells that the process that runs the kernel does not respond now. What was asked may be carried out when
+// it does again. Clients of the server see it as it is.
+var ErrUnresponsive error = api.Errorf(api.CodeNotReady,
+	"the process that runs this kernel (talaria host) does not respond; nothing is lost: try again in a few seconds")
+
 // ErrUnknownCommand tells that this program has no command of that name.
 var ErrUnknownCommand = errors.New("the host does not know this command")
 
@@ -325,6 +332,7 @@ type NamedError struct {
 // Errors are all that callers of a host branch on. An error that wraps several has the name of the first.
 var Errors = []NamedError{
 	{"no_kernel", ErrNoKernel},
+	{"unresponsive", ErrUnresponsive},
 	{"kernel_exists", ErrKernelExists},
 	{"kernel_busy", ErrKernelBusy},
 	{"repeated", ErrRepeated},

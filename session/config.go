@@ -29,6 +29,9 @@ type Host interface {
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }
 
+// Readier is implemented by hosts that may be unable to start kernels for a while. Ready is nil, or why that is.
+type Readier interface{ Ready() error }
+
 // Config is what a [Manager] needs. Everything is required but what says otherwise, and Redact.
 type Config struct {
 	Store     *store.Store

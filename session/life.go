@@ -113,6 +113,13 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 			if ctx.Err() != nil { // the next server starts one
 				return false
 			}
+			if errors.Is(err, kernel.ErrUnresponsive) {
+				s.mu.Lock()
+				s.putBack(r)
+				s.mu.Unlock()
+				time.AfterFunc(retryPause, s.wakeUp)
+				return false
+			}
 			s.failStart(ctx, r, err)
 			return true
 		}
@@ -121,6 +128,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	key, count := s.key(), s.executionCount+1
 	cancelled, cpu := r.cancel, s.limits.ExecutionCPUS
 	r.given = cancelled == ""
+	r.giving, r.interrupt = r.given, false
 	s.mu.Unlock()
 	if cancelled != "" {
 		s.settle(ctx, s.ended(r, outcome{status: api.StatusCancelled, reason: cancelled, state: api.VariablesKept}))
@@ -134,29 +142,77 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 		r.row.ExecutionCount = &count
 	}
 	r.out.number = r.row.N
-	err := kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Execution{
+	go s.give(ctx, r, key, kernel.Execution{
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
 		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})
+	return false
+}
+
+// give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts it where
+// that was asked for meanwhile.
+func (s *Session) give(ctx context.Context, r *run, key kernel.Key, e kernel.Execution) {
+	err := kernel.Tell(ctx, s.m.cfg.Host, key, e)
+	dead := errors.Is(err, kernel.ErrNoKernel) // its last record comes, and the next kernel gets this execution
+	s.mu.Lock()
+	if s.current != r || !r.giving || s.key() != key { // the last record was taken, or the execution has ended
+		s.mu.Unlock()
+		return
+	}
+	r.given, r.giving = !dead, false
+	if dead && r.interrupt {
+		r.cancel = "interrupted"
+	}
+	interrupt := r.interrupt
+	s.mu.Unlock()
 	switch {
-	case errors.Is(err, kernel.ErrNoKernel): // it has just died: its last record comes, and the next one gets this execution
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		r.given = false
-		r.row.ExecutionCount = nil
-		s.queue = append([]*run{r}, s.queue...)
-		s.current = nil
-	case err != nil && ctx.Err() == nil:
+	case dead, ctx.Err() != nil:
+	case err != nil:
 		// Whether it got the cell is not known. Its last record ends the execution.
 		s.log.Error("the kernel takes no cell; it is ended", "error", err)
-		go s.giveUp(ctx, key, reasonRefused)
+		s.giveUp(ctx, key, reasonRefused)
+	case interrupt:
+		err := insist(ctx, func() error {
+			return kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Interrupt{ExecutionID: e.ID})
+		})
+		if err != nil && ctx.Err() == nil && !errors.Is(err, kernel.ErrNoKernel) {
+			s.log.Error("interrupt a cell", "error", err)
+		}
 	}
-	return false
+}
+
+// putBack puts an execution that no kernel has back to the head of the queue. The caller holds mu.
+func (s *Session) putBack(r *run) {
+	if r.giving && r.interrupt {
+		r.cancel = "interrupted"
+	}
+	r.given, r.giving = false, false
+	r.row.ExecutionCount = nil
+	s.queue = append([]*run{r}, s.queue...)
+	s.current = nil
+}
+
+// insist repeats what a host that does not respond was asked, until it responds or ctx ends.
+func insist(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if !errors.Is(err, kernel.ErrUnresponsive) {
+			return err
+		}
+		pause := time.NewTimer(retryPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
 }
 
 // giveUp ends a kernel that is of no use any more.
 func (s *Session) giveUp(ctx context.Context, key kernel.Key, reason string) {
-	if err := s.m.cfg.Host.Stop(ctx, key, reason); err != nil && ctx.Err() == nil {
+	err := insist(ctx, func() error { return s.m.cfg.Host.Stop(ctx, key, reason) })
+	if err != nil && ctx.Err() == nil {
 		s.log.Error("stop the kernel", "error", err)
 	}
 }
@@ -167,7 +223,7 @@ func (s *Session) settle(ctx context.Context, c change) {
 	s.mustCommit(ctx, c)
 }
 
-// retryPause is between two attempts to write what has happened already.
+// retryPause is between two attempts to write what has happened already, or to ask a host that does not respond.
 const retryPause = time.Second
 
 // mustCommit commits what has happened already. While the disk is full or fails it tries again, so that nothing is
@@ -230,6 +286,9 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 // startKernel starts a kernel: the first one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	if err := s.hasEnvironment(); err != nil {
+		return err
+	}
+	if err := s.m.hostReady(); err != nil { // before a generation begins
 		return err
 	}
 	s.mu.Lock()
@@ -472,10 +531,15 @@ func (s *Session) armReaper() {
 		s.reaper = nil
 	}
 	if at := s.reapAt(); at != nil && !s.gone && !s.m.isClosing() {
-		s.reaper = time.AfterFunc(time.Until(at.Time), func() {
-			s.do(context.Background(), func(own context.Context) error { s.reap(own); return nil })
-		})
+		s.reapIn(time.Until(at.Time))
 	}
+}
+
+// reapIn sets the timer of an idle kernel to go off after that time. The caller holds s.mu.
+func (s *Session) reapIn(d time.Duration) {
+	s.reaper = time.AfterFunc(d, func() {
+		s.do(context.Background(), func(own context.Context) error { s.reap(own); return nil })
+	})
 }
 
 // reapAt is when the kernel will be reaped, nil where it will not be. The caller holds s.mu.
@@ -501,6 +565,11 @@ func (s *Session) reap(ctx context.Context) {
 	}
 	if err := s.stop(ctx, reasonIdle); err != nil {
 		s.log.Error("reap an idle kernel", "error", err)
+		if errors.Is(err, kernel.ErrUnresponsive) {
+			s.mu.Lock()
+			s.reapIn(retryPause)
+			s.mu.Unlock()
+		}
 		return
 	}
 	s.log.Info("reaped an idle kernel")

@@ -116,6 +116,14 @@ func (m *Manager) Ready() error {
 	if m.isClosing() {
 		return ErrClosing
 	}
+	return m.hostReady()
+}
+
+// hostReady reports why no kernel can be started now, or nil.
+func (m *Manager) hostReady() error {
+	if h, ok := m.cfg.Host.(Readier); ok {
+		return h.Ready()
+	}
 	return nil
 }
 
@@ -336,10 +344,15 @@ func (s *Session) firstKernel(ctx context.Context) {
 	s.mu.Lock()
 	gone := s.gone
 	s.mu.Unlock()
-	if gone {
+	if gone || s.running {
 		return
 	}
-	if err := s.startKernel(ctx); err != nil && ctx.Err() == nil {
+	err := s.startKernel(ctx)
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case errors.Is(err, kernel.ErrUnresponsive):
+		time.AfterFunc(retryPause, s.startSoon)
+	default:
 		s.failStart(ctx, nil, err)
 	}
 }

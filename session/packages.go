@@ -123,7 +123,8 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 		s.log.Error("write down an installation", "error", written)
 	}
 	answer := kernel.AnswerInstall{RequestID: i.ask, Result: result}
-	if err := kernel.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer); err != nil {
+	err = insist(ctx, func() error { return kernel.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer) })
+	if err != nil {
 		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
 	}
 }
@@ -220,7 +221,9 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 		return err
 	}
 	defer func() {
-		err = errors.Join(err, host.Stop(context.WithoutCancel(ctx), key, "installed"))
+		err = errors.Join(err, insist(context.Background(), func() error {
+			return host.Stop(context.WithoutCancel(ctx), key, "installed")
+		}))
 		host.Ack(key, ^uint64(0))
 	}()
 	run := kernel.Execution{ID: newID(), Code: code, Silent: true, Timeout: s.m.cfg.Packages.Timeout}

@@ -17,13 +17,16 @@ import (
 
 // run is an execution that has not ended.
 type run struct {
-	row     store.Execution
-	done    chan struct{} // closed once it has ended and final is set
-	final   api.Execution // without outputs
-	out     *output       // what it printed; the life goroutine's, but for Text
-	given   bool          // guarded by Session.mu: the host has it
-	cancel  string        // guarded by Session.mu: end it before it starts, for this reason
-	failure *api.ErrorOutput
+	row    store.Execution
+	done   chan struct{} // closed once it has ended and final is set
+	final  api.Execution // without outputs
+	out    *output       // what it printed; the life goroutine's, but for Text
+	given  bool          // guarded by Session.mu: the host has it, or is being given it
+	giving bool          // guarded by Session.mu: the host has not said yet that it has it
+	// interrupt is set where it is to be interrupted as soon as the host has it. Guarded by Session.mu.
+	interrupt bool
+	cancel    string // guarded by Session.mu: end it before it starts, for this reason
+	failure   *api.ErrorOutput
 }
 
 // Submit queues a cell and returns its execution's id. The same id with the same code again returns the first one and
@@ -186,7 +189,8 @@ func (s *Session) wakeUp() {
 	}
 }
 
-// Interrupt interrupts the running cell and cancels what waits. With an execution's id it means only that one, and
+// Interrupt interrupts the running cell and cancels what waits. A cell that a host which does not respond is being given
+// is interrupted when that goes on. With an execution's id it means only that one, and
 // does nothing when it has ended.
 func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	s.mu.Lock()
@@ -200,10 +204,13 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	s.queue = slices.DeleteFunc(s.queue, meant)
 	running, key := "", s.key()
 	if r := s.current; r != nil && meant(r) {
-		if r.given {
+		switch {
+		case r.giving:
+			r.interrupt = true
+		case r.given:
 			running = r.row.ID
 			s.endCollecting()
-		} else {
+		default:
 			r.cancel = "interrupted"
 		}
 	}

@@ -42,7 +42,9 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 	var key kernel.Key
 	err = s.do(ctx, func(own context.Context) error {
 		if !s.running {
-			if err := s.startKernel(own); err != nil {
+			if err := s.startKernel(own); errors.Is(err, kernel.ErrUnresponsive) {
+				return err
+			} else if err != nil {
 				return api.Errorf(api.CodeKernelStart, "no kernel starts for the terminal: %v", err)
 			}
 		}

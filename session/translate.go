@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -197,10 +198,13 @@ func (t *translation) input(r kernel.Record, id string, b kernel.InputRequest) {
 	alone, key := s.attached == 0 && r.KSeq > s.replayTo, s.key()
 	s.mu.Unlock()
 	if alone {
-		if err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: id}); err != nil {
+		err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: id})
+		if err != nil {
 			s.log.Debug("refuse input", "error", err)
 		}
-		return
+		if !errors.Is(err, kernel.ErrUnresponsive) {
+			return
+		} // else it is asked: somebody may come who answers
 	}
 	t.log(r.ExecutionID, api.InputRequested{RequestID: id, Prompt: b.Prompt, Password: b.Password})
 	t.c.add(change{done: func() {
@@ -256,7 +260,11 @@ func (t *translation) died(run *run, b kernel.Died) {
 	s.cancelInstall("")
 	if run == nil { // it was given, but never reported as started
 		s.mu.Lock()
-		if c := s.current; c != nil && c.given {
+		switch c := s.current; {
+		case c == nil:
+		case !c.given, c.giving && !slices.Contains([]string{reasonHostCrash, reasonLost}, b.Reason):
+			s.putBack(c) // the kernel did not take it: else its start would have been told before its death
+		default:
 			run = c
 		}
 		s.mu.Unlock()

@@ -82,8 +82,8 @@ func (c *caller) call(ctx context.Context, op string, in, out any, files ...*os.
 	}
 	b, err := newRequest(ctx, n, op, in)
 	if err == nil {
-		err = c.write(frameRequest, b, files...)
-		if err != nil && len(b) <= maxFrame {
+		err = c.send(ctx, b, files...)
+		if err != nil && ctx.Err() == nil && len(b) <= maxFrame {
 			err = fmt.Errorf("%w: %w", errBroken, err)
 		}
 	}
@@ -104,6 +104,21 @@ func (c *caller) call(ctx context.Context, op string, in, out any, files ...*os.
 		return r.result(op, out)
 	default:
 		return errBroken
+	}
+}
+
+// send writes a request. ctx bounds only the wait: a frame that a host does not take is never cut short.
+func (c *caller) send(ctx context.Context, request []byte, files ...*os.File) error {
+	if ctx.Done() == nil {
+		return c.write(frameRequest, request, files...)
+	}
+	written := make(chan error, 1)
+	go func() { written <- c.write(frameRequest, request, files...) }()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -23,14 +23,16 @@ type ClientConfig struct {
 	Spawn func(ctx context.Context) error
 	Log   *slog.Logger
 
-	protocol Versions
+	protocol  Versions
+	heartbeat heartbeat
 }
 
 // Client is all hosts of a directory as one [kernel.Host]: the newest of its build gets new kernels, older ones keep
 // theirs until these are forgotten, and what dead ones left is read from their spools and ends with a Died record, so
 // that its user sees no difference. What is said of the methods of [kernel.Host] holds for those here, and so does
 // this: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits while a broken
-// connection is made again. A directory has one Client at a time. It is safe for concurrent use.
+// connection is made again. While a host does not respond, what it is asked fails with [kernel.ErrUnresponsive], but for
+// commands that wait. A directory has one Client at a time. It is safe for concurrent use.
 type Client struct {
 	cfg      ClientConfig
 	log      *slog.Logger
@@ -66,6 +68,9 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	if cfg.protocol == (Versions{}) {
 		cfg.protocol = supported
+	}
+	if cfg.heartbeat == (heartbeat{}) {
+		cfg.heartbeat = usualHeartbeat
 	}
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open hosts: %w", err)
@@ -111,6 +116,21 @@ func (c *Client) StopHosts(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Ready is nil, or why no kernel can be started now.
+func (c *Client) Ready() error {
+	c.mu.Lock()
+	r := c.current
+	c.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	_, done, err := r.whileResponsive(context.Background())
+	if err == nil {
+		done()
+	}
+	return err
 }
 
 // Warm has these environments kept warm by the host that gets new kernels.

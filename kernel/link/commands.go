@@ -26,6 +26,14 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 	if k == nil {
 		return nil
 	}
+	if k.host != nil {
+		bounded, done, err := k.host.whileResponsive(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		ctx = bounded
+	}
 	k.mu.Lock()
 	k.stops++
 	k.mu.Unlock()
@@ -45,7 +53,8 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 }
 
 // Do implements [kernel.Doer]. Where the connection breaks and is made again, the command is sent again, unless it must
-// not be carried out twice. It is ErrTooOld where the kernel's host is of a version without the command.
+// not be carried out twice. It is ErrTooOld where the kernel's host is of a version without the command, and
+// ErrUnresponsive while the host does not respond, unless the command waits.
 func (c *Client) Do(ctx context.Context, key kernel.Key, command kernel.Command) (reply any, err error) {
 	spec := command.Spec()
 	k := c.known(key)
@@ -59,6 +68,13 @@ func (c *Client) Do(ctx context.Context, key kernel.Key, command kernel.Command)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, commandTime, errNoReply)
 		defer cancel()
+	}
+	if !spec.Waits && k.host != nil {
+		var done context.CancelFunc
+		if ctx, done, err = k.host.whileResponsive(ctx); err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	var encoded json.RawMessage
 	again, err := k.command(ctx, spec.Name, command, &encoded, spec.Once)

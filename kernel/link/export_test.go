@@ -9,6 +9,9 @@ import (
 // SpeakFrom makes a host speak other versions of the protocol.
 func (c *ServerConfig) SpeakFrom(lowest, highest int) { c.protocol = Versions{lowest, highest} }
 
+// Beat sets when a client asks its hosts whether they respond, and after how long one without a response is late.
+func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat{every, late} }
+
 // Drain sets how long a host that ends waits for its servers.
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 

@@ -76,6 +76,9 @@ func (k *farKernel) start(
 	files := slices.DeleteFunc([]*os.File{spec.Workspace, spec.Packages}, func(f *os.File) bool { return f == nil })
 	var out startReply
 	if err = call.call(ctx, opStart, in, &out, files...); err != nil {
+		if errors.Is(err, kernel.ErrUnresponsive) && k.c.begin(func() { k.abort(call) }) {
+			return info, err
+		}
 		if ctx.Err() != nil { // whatever becomes of it, nothing stays
 			abort, cancel := context.WithTimeout(k.c.ctx, abortTime)
 			defer cancel()
@@ -91,6 +94,12 @@ func (k *farKernel) start(
 		_ = call.Close()
 	}
 	return out.Info, nil
+}
+
+// abort gives a start up that a host which does not respond finds when it goes on.
+func (k *farKernel) abort(call *caller) {
+	_ = call.call(k.c.ctx, opAbort, nil, nil)
+	_ = call.Close()
 }
 
 // attach makes a connection to the kernel.
@@ -341,12 +350,31 @@ func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
 	return records, nil
 }
 
-// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays.
+// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays. It
+// does not wait for a host that does not respond.
 func (c *Client) Ack(key kernel.Key, kseq uint64) {
 	k := c.known(key)
 	if k == nil {
 		return
 	}
+	if !k.writing() || !c.begin(func() { c.ack(k, kseq) }) {
+		c.ack(k, kseq)
+	}
+}
+
+// writing reports whether something is on its way to the host, which takes as long as a stopped host reads nothing.
+func (k *farKernel) writing() bool {
+	k.mu.Lock()
+	call := k.call
+	k.mu.Unlock()
+	if call == nil || !call.writing.TryLock() {
+		return call != nil
+	}
+	call.writing.Unlock()
+	return false
+}
+
+func (c *Client) ack(k *farKernel, kseq uint64) {
 	left, over := k.ack(kseq)
 	if !over {
 		return

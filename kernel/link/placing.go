@@ -35,6 +35,11 @@ func (c *Client) startOnce(
 	if err != nil {
 		return info, err
 	}
+	ctx, done, err := r.whileResponsive(ctx)
+	if err != nil {
+		return info, err
+	}
+	defer done()
 	k := c.newKernel(key, r)
 	c.mu.Lock()
 	if c.kernels[key] != nil {

@@ -32,6 +32,10 @@ type remote struct {
 	control *caller
 	process *process
 	changed chan struct{} // closed when control changes
+	// responsive ends with the cause ErrUnresponsive, by a call of unresponsive, and is replaced when the host responds
+	// again.
+	responsive   context.Context
+	unresponsive context.CancelCauseFunc
 }
 
 // connect makes the control connection to a host.
@@ -41,6 +45,7 @@ func (c *Client) connect(ctx context.Context, f found) (*remote, error) {
 	var err error
 	r.control, r.process, is, err = r.hello(ctx)
 	r.build, r.protocol = is.Build, is.Agreed
+	r.setResponsive()
 	r.retired.Store(is.Retired)
 	return r, err
 }
@@ -72,21 +77,28 @@ func (r *remote) takesKernels() bool { return !r.retired.Load() && !isClosed(r.g
 func (r *remote) run() {
 	control, process := r.control, r.process
 	for control != nil {
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			r.watchHeartbeat(control)
+		}()
 		err := control.run()
+		<-watched
 		r.c.hangUp(control.conn)
 		if r.c.ctx.Err() != nil {
 			process.stop()
 			return
 		}
 		r.c.log.Debug("the connection to a host ended", "host", r.id, "error", err)
-		next, watched := r.again(process)
+		next, itsProcess := r.again(process)
 		process.stop()
 		r.mu.Lock()
-		control, process = next, watched
-		r.control, r.process = next, watched
+		control, process = next, itsProcess
+		r.control, r.process = next, itsProcess
 		close(r.changed)
 		r.changed = make(chan struct{})
 		r.mu.Unlock()
+		r.setResponsive() // it has just answered, or is dead, which callers learn otherwise
 	}
 	if r.c.ctx.Err() == nil {
 		r.left = r.c.bury(r.found, r)
@@ -124,8 +136,13 @@ func (r *remote) again(was *process) (*caller, *process) {
 }
 
 // ask sends a request on the control connection. Where that breaks it is sent once more, on the next one; errBroken
-// is that the host is dead.
+// is that the host is dead. It does not wait for a host that does not respond.
 func (r *remote) ask(ctx context.Context, op string, in, out any) error {
+	ctx, done, err := r.whileResponsive(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for range tries {
 		r.mu.Lock()
 		control, changed := r.control, r.changed

@@ -1,0 +1,89 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"talaria/kernel"
+)
+
+// opBeat asks a host whether it responds. Hosts from before it do not know the request, and their error is a response.
+const opBeat = "beat"
+
+// heartbeat is when a client asks a host whether it responds.
+type heartbeat struct {
+	every time.Duration // between a response and the next request
+	late  time.Duration // without a response for that long the host counts as unresponsive
+}
+
+// usualHeartbeat notices a host that is stopped within 6 seconds.
+var usualHeartbeat = heartbeat{every: 2 * time.Second, late: 4 * time.Second}
+
+// watchHeartbeat keeps asking the host whether it responds, until the connection breaks. One request waits at a time,
+// so that a host that was stopped finds a single one when it goes on.
+func (r *remote) watchHeartbeat(control *caller) {
+	times := r.c.cfg.heartbeat
+	timer := time.NewTimer(times.every)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-control.broken:
+			return
+		}
+		responded := make(chan struct{})
+		go func() {
+			defer close(responded)
+			_ = control.call(context.Background(), opBeat, nil, nil) // until the connection breaks, if it must be
+		}()
+		timer.Reset(times.late)
+		select {
+		case <-timer.C:
+			r.setUnresponsive()
+			<-responded
+		case <-responded:
+		}
+		if isClosed(control.broken) {
+			return
+		}
+		r.setResponsive()
+		timer.Reset(times.every)
+	}
+}
+
+// setUnresponsive fails what waits for the host and does not wait as long as it takes.
+func (r *remote) setUnresponsive() {
+	r.mu.Lock()
+	cancel := r.unresponsive
+	r.mu.Unlock()
+	r.c.log.Warn("a host does not respond; commands to its kernels fail until it does", "host", r.id)
+	cancel(fmt.Errorf("%w (host %s)", kernel.ErrUnresponsive, r.id))
+}
+
+// setResponsive takes setUnresponsive back.
+func (r *remote) setResponsive() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.responsive != nil && r.responsive.Err() == nil {
+		return
+	}
+	if r.responsive != nil {
+		r.c.log.Warn("the host responds again", "host", r.id)
+	}
+	r.responsive, r.unresponsive = context.WithCancelCause(context.Background())
+}
+
+// whileResponsive returns a context that ends with ctx, or with ErrUnresponsive once the host does not respond; the
+// error is that it does not already.
+func (r *remote) whileResponsive(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	r.mu.Lock()
+	responsive := r.responsive
+	r.mu.Unlock()
+	if responsive.Err() != nil {
+		return nil, nil, context.Cause(responsive)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(responsive, func() { cancel(context.Cause(responsive)) })
+	return ctx, func() { stop(); cancel(nil) }, nil
+}

@@ -1,0 +1,81 @@
+package link_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/link"
+)
+
+func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 500*time.Millisecond) }
+
+// untilReady waits until the host for new kernels responds, or does not.
+func untilReady(t *testing.T, c *link.Client, ready bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); (c.Ready() == nil) != ready; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("ready is %v", c.Ready())
+		}
+	}
+}
+
+func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	child := hostProcess(t, dir)
+	c := open(t, dir, noSpawn, quickly)
+	r := begin(t, c, "a")
+	r.execute("e1", "echo 1 ")
+	r.until(is[kernel.Finished])
+	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket takes
+	given := make(chan error, 1)
+	go func() { given <- kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2", Code: large}) }()
+	var err error
+	for err == nil { // until it is stopped: the last one has been sent
+		_, err = kernel.Ask(t.Context(), c, r.key, kernel.ReadUsage{})
+	}
+	var told *api.Error
+	if !errors.Is(err, kernel.ErrUnresponsive) || !errors.As(err, &told) || told.Status != 503 {
+		t.Errorf("a question: %v", err)
+	}
+	untilReady(t, c, false)
+	_, err = c.Start(t.Context(), key("b"), kernel.Environment{}, kernel.Spec{})
+	if !errors.Is(err, kernel.ErrUnresponsive) {
+		t.Errorf("a start: %v", err)
+	}
+	for what, err := range map[string]error{
+		"an interrupt": kernel.Tell(t.Context(), c, r.key, kernel.Interrupt{ExecutionID: "e1"}),
+		"a stop":       c.Stop(t.Context(), r.key, "deleted"),
+	} {
+		if !errors.Is(err, kernel.ErrUnresponsive) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	c.Ack(r.key, r.after)
+	select {
+	case err := <-given:
+		t.Errorf("a cell did not wait: %v", err)
+	default:
+	}
+	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-given; err != nil {
+		t.Errorf("the cell: %v", err)
+	}
+	r.until(is[kernel.Finished])
+	r.execute("e3", "echo 2")
+	r.until(is[kernel.Finished])
+	if got := r.text(); got != "1 2" {
+		t.Errorf("the cells printed %q", got)
+	}
+	untilReady(t, c, true)
+	begin(t, c, "c").execute("e1", "echo x")
+}

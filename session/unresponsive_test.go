@@ -1,0 +1,164 @@
+package session_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/kerneltest"
+	"talaria/session"
+)
+
+// stoppedHost can be stopped: what is asked of it then fails, but for cells, which wait until it goes on.
+type stoppedHost struct {
+	session.Host
+	mu      sync.Mutex // guards what follows
+	goesOn  chan struct{}
+	waiting chan struct{} // has room for the cells that wait
+}
+
+func (h *stoppedHost) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.goesOn = make(chan struct{})
+}
+
+func (h *stoppedHost) stopped() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.goesOn
+}
+
+func (h *stoppedHost) goOn() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.goesOn)
+	h.goesOn = nil
+}
+
+func (h *stoppedHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+	if stopped := h.stopped(); stopped != nil {
+		if !c.Spec().Waits {
+			return nil, kernel.ErrUnresponsive
+		}
+		h.waiting <- struct{}{}
+		select {
+		case <-stopped:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return h.Host.Do(ctx, key, c)
+}
+
+func (h *stoppedHost) Ready() error {
+	if h.stopped() != nil {
+		return kernel.ErrUnresponsive
+	}
+	return nil
+}
+
+func (h *stoppedHost) Stop(ctx context.Context, key kernel.Key, reason string) error {
+	if h.stopped() != nil {
+		return kernel.ErrUnresponsive
+	}
+	return h.Host.Stop(ctx, key, reason)
+}
+
+func stoppable(t *testing.T, cell func(*kerneltest.Cell)) (*rig, *stoppedHost) {
+	host := &stoppedHost{waiting: make(chan struct{}, 8)}
+	r := newRig(t, cell, func(cfg *session.Config) {
+		host.Host = cfg.Host
+		cfg.Host = host
+	})
+	return r, host
+}
+
+func TestACellWaitsForAHostThatIsStoppedAndHoldsUpNothingElse(t *testing.T) {
+	r, host := stoppable(t, echo)
+	s := r.session(api.SessionRequest{ID: ptr("s")})
+	execute(t, s, "1")
+	host.stop()
+	id := submit(t, s, "2")
+	<-host.waiting
+	for what, err := range map[string]error{
+		"a question": second(s.Variables(t.Context())),
+		"a reset":    s.Reset(t.Context(), api.ResetRequest{}),
+		"a deletion": r.Delete(t.Context(), "ann", "s"),
+		"a session":  second(r.Create(t.Context(), "ann", api.SessionRequest{})),
+	} {
+		if code(err) != api.CodeNotReady {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if e, err := s.Execution(t.Context(), id); err != nil || e.Status != api.StatusQueued {
+		t.Errorf("the cell is %s, %v", e.Status, err)
+	}
+	host.goOn()
+	if e := wait(t, s, id); e.Status != api.StatusOK || e.Text != "2" || e.Generation != 1 {
+		t.Errorf("the cell ended %s %q in generation %d", e.Status, e.Text, e.Generation)
+	}
+}
+
+func TestAnInterruptOfACellThatWaitsForItsHostIsNotLost(t *testing.T) {
+	r, host := stoppable(t, echo)
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "1")
+	host.stop()
+	id := submit(t, s, "hang")
+	<-host.waiting
+	if err := s.Interrupt(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	host.goOn()
+	if e := wait(t, s, id); e.Status != api.StatusInterrupted {
+		t.Errorf("the cell ended %s %q", e.Status, e.Reason)
+	}
+}
+
+func TestACellThatNeedsAKernelWaitsForAHostThatIsStopped(t *testing.T) {
+	r, host := stoppable(t, echo)
+	s := r.session(api.SessionRequest{})
+	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	runs := 0
+	for _, generation := range []int64{2, 3} {
+		host.stop()
+		id := submit(t, s, "again")
+		if generation == 3 { // its kernel dies while it is given the cell
+			<-host.waiting
+			if err := host.Host.Stop(t.Context(), keyOf(t, r), "exit:1"); err != nil {
+				t.Fatal(err)
+			}
+			until(t, s, 0, "kernel_died")
+		} else {
+			<-host.waiting
+		}
+		host.goOn()
+		if e := wait(t, s, id); e.Status != api.StatusOK || e.Text != "again" || e.Generation != generation {
+			t.Errorf("the cell ended %s %q in generation %d, want %d", e.Status, e.Text, e.Generation, generation)
+		}
+		runs++
+	}
+	for _, e := range executions(t, s) {
+		if e.Status == api.StatusOK {
+			runs--
+		}
+	}
+	if runs != 0 {
+		t.Errorf("%d executions are missing", runs)
+	}
+}
+
+func keyOf(t *testing.T, r *rig) kernel.Key {
+	keys, err := r.host.Kernels(t.Context())
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("the kernels are %v, %v", keys, err)
+	}
+	return keys[0]
+}
+
+func second[T any](_ T, err error) error { return err }
