@@ -1,9 +1,9 @@
 // (state, events) → state: the only way in which the page's picture of a session changes. Taking events one by one or in
 // any batches gives the same picture.
 
-import type { Event, Execution, Truncated } from "../proto/types";
+import type { Event, Execution, Session, Truncated } from "../proto/types";
 import { Rope } from "./rope";
-import { ended, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
+import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
 export const reduce = (state: LogState, event: Event): LogState => reduceAll(state, [event]);
 
@@ -14,6 +14,14 @@ export function reduceAll(state: LogState, events: readonly Event[]): LogState {
     if (event.seq > draft.next.seq) draft.take(event);
   }
   return draft.next.seq === state.seq ? state : draft.next;
+}
+
+// greeted takes the session as the server describes it at a position of the log. It counts once the log is there: what comes
+// before that is history.
+export function greeted(state: LogState, session: Session): LogState {
+  const draft = new Draft(state);
+  draft.greet({ seq: session.last_seq, state: session.state, reason: session.reason, generation: session.kernel.generation });
+  return draft.next;
 }
 
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
@@ -29,9 +37,27 @@ class Draft {
     this.next = { ...state };
   }
 
+  greet(greeting: Greeting): void {
+    this.next.greeting = greeting;
+    this.settle();
+  }
+
+  // settle takes over what the server said of the position that is reached.
+  private settle(): void {
+    const { greeting, seq } = this.next;
+    if (!greeting || seq < greeting.seq) return;
+    if (seq === greeting.seq) Object.assign(this.next, { state: greeting.state, reason: greeting.reason, generation: greeting.generation });
+    this.next.greeting = undefined;
+  }
+
   take(event: Event): void {
+    this.next.seq = event.seq;
+    this.change(event);
+    this.settle();
+  }
+
+  private change(event: Event): void {
     const next = this.next;
-    next.seq = event.seq;
     switch (event.type) {
       case "session_state":
         next.state = event.state;

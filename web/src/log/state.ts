@@ -46,6 +46,9 @@ export interface KernelNote {
   limit?: Limit;
 }
 
+// Greeting is how the server described the session at a position of the log.
+export interface Greeting { seq: number; state: SessionState; reason?: string; generation: number }
+
 export interface LogState {
   seq: number; // of the last event; 0: none
   state: SessionState;
@@ -56,6 +59,7 @@ export interface LogState {
   displays: ReadonlyMap<string, readonly string[]>; // display id to ids of runs that show it
   notes: readonly KernelNote[];
   asked?: InputOutput & { runID: string };
+  greeting?: Greeting; // of a position that the log has not reached yet
   documentRevision: number; // the last one that the log told of; 0: none
 }
 

@@ -3,6 +3,7 @@
 import { bounded } from "../../log/bound";
 import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
+import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
@@ -125,7 +126,7 @@ export class Notebook {
     this.usage = session.usage;
     this.limits = session.limits;
     this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
-    this.log = { ...this.log, state: session.state, reason: session.reason, generation: session.kernel.generation };
+    this.log = greeted(this.log, session);
     this.settle();
   }
 
