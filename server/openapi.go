@@ -88,6 +88,8 @@ type loginForm struct {
 var queryParams = map[string]huma.Param{
 	"state": {Description: "only sessions in this state", Schema: &huma.Schema{
 		Type: huma.TypeString, Enum: enum(api.SessionStates)}},
+	"search": {Description: "only sessions whose name or id contains this text, letters A to Z in either case",
+		Schema: &huma.Schema{Type: huma.TypeString}},
 	"metadata.KEY": {Description: "only sessions whose metadata has this value under KEY",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"limit": {Description: "items in a page; default 50", Schema: &huma.Schema{
