@@ -102,6 +102,8 @@ var queryParams = map[string]huma.Param{
 	"follow": {Description: "false: end at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"log_id": {Description: "the log that after belongs to; another one is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
+	"view": {Description: "1: begin with the log so far, without the outputs of executions that a later one of their cell replaced",
+		Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"usage": {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"path":  {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{

@@ -2,6 +2,7 @@
 // any batches gives the same picture.
 
 import type { Event, Execution, Session, Truncated } from "../proto/types";
+import { cellOf } from "./cells";
 import { Rope } from "./rope";
 import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
@@ -18,9 +19,9 @@ export function reduceAll(state: LogState, events: readonly Event[]): LogState {
 
 // greeted takes the session as the server describes it at a position of the log. It counts once the log is there: what comes
 // before that is history.
-export function greeted(state: LogState, session: Session): LogState {
+export function greeted(state: LogState, session: Session, view = false): LogState {
   const draft = new Draft(state);
-  draft.greet({ seq: session.last_seq, state: session.state, reason: session.reason, generation: session.kernel.generation });
+  draft.greet({ seq: session.last_seq, state: session.state, reason: session.reason, generation: session.kernel.generation, view });
   return draft.next;
 }
 
@@ -47,7 +48,20 @@ class Draft {
     const { greeting, seq } = this.next;
     if (!greeting || seq < greeting.seq) return;
     if (seq === greeting.seq) Object.assign(this.next, { state: greeting.state, reason: greeting.reason, generation: greeting.generation });
+    if (greeting.view) this.dropReplaced();
     this.next.greeting = undefined;
+  }
+
+  // dropReplaced marks the runs whose outputs the server has left out: those that ended and are not the last of their cell.
+  private dropReplaced(): void {
+    const last = new Map<string, string>();
+    for (const id of this.next.runs.keys()) last.set(cellOf(id), id);
+    const runs = new Map(this.next.runs);
+    for (const [id, run] of runs) {
+      if (ended(run) && last.get(cellOf(id)) !== id) runs.set(id, { ...run, outputs: [], dropped: 0 });
+    }
+    this.next.runs = this.runs = runs;
+    this.copied.clear();
   }
 
   take(event: Event): void {
@@ -181,7 +195,7 @@ class Draft {
   // outputs is the run's list for one more output; what clear_output(wait=True) was told to clear goes first.
   private outputs(run: Mutable<Run>): Output[] {
     if (ended(run)) run.scattered = true;
-    if (run.dropped) return []; // what is dropped comes from the server, with this
+    if (run.dropped !== undefined) return []; // what is dropped comes from the server, with this
     if (run.clearNext) this.clear(run);
     return run.outputs as Output[];
   }

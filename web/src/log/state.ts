@@ -28,7 +28,7 @@ export interface Run {
   peakMemory?: number;
   truncatedBytes: number;
   outputs: readonly Output[];
-  dropped?: number; // bytes of outputs, about, that the page does not hold any more
+  dropped?: number; // bytes of outputs, about, that the page does not hold; 0: it never had them, nor knows whether there are any
   heldSince: number; // seq: runs that were held longest are dropped first
   scattered: boolean; // outputs came after its end, or another run updated its displays
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
@@ -47,7 +47,13 @@ export interface KernelNote {
 }
 
 // Greeting is how the server described the session at a position of the log.
-export interface Greeting { seq: number; state: SessionState; reason?: string; generation: number }
+export interface Greeting {
+  seq: number;
+  state: SessionState;
+  reason?: string;
+  generation: number;
+  view: boolean; // up to there the outputs of runs that others of their cell replaced are left out
+}
 
 export interface LogState {
   seq: number; // of the last event; 0: none

@@ -81,7 +81,7 @@ export class Notebook {
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
     this.socket = new SessionSocket(browserHost(id, (text) => aside.ask("message", text)), () => this.intake.seq, {
-      hello: (session) => this.hello(session),
+      hello: (session, view) => this.hello(session, view),
       event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
       link: (link) => this.setLink(link),
@@ -120,13 +120,13 @@ export class Notebook {
 
   // What comes from the server
 
-  private hello(session: Session): void {
+  private hello(session: Session, view: boolean): void {
     this.session = session;
     this.helloSeq = session.last_seq;
     this.usage = session.usage;
     this.limits = session.limits;
     this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
-    this.log = greeted(this.log, session);
+    this.log = greeted(this.log, session, view);
     this.settle();
   }
 
