@@ -30,6 +30,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 class Draft {
   readonly next: Mutable<LogState>;
   private runs: Map<string, Run> | undefined; // a copy, once something in it changes
+  private cells: Map<string, readonly string[]> | undefined; // likewise
   private displays: Map<string, readonly string[]> | undefined; // likewise
   private readonly listed = new Set<string>(); // runs whose files are copies already
   private readonly copied = new Set<string>(); // runs that are copies already
@@ -54,11 +55,12 @@ class Draft {
 
   // dropReplaced marks the runs whose outputs the server has left out: those that ended and are not the last of their cell.
   private dropReplaced(): void {
-    const last = new Map<string, string>();
-    for (const id of this.next.runs.keys()) last.set(cellOf(id), id);
     const runs = new Map(this.next.runs);
-    for (const [id, run] of runs) {
-      if (ended(run) && last.get(cellOf(id)) !== id) runs.set(id, { ...run, outputs: [], dropped: 0 });
+    for (const ids of this.next.cells.values()) {
+      for (const id of ids.slice(0, -1)) {
+        const run = runs.get(id);
+        if (run && ended(run)) runs.set(id, { ...run, outputs: [], dropped: 0 });
+      }
     }
     this.next.runs = this.runs = runs;
     this.copied.clear();
@@ -112,7 +114,14 @@ class Draft {
     };
     this.runs.set(id, run);
     this.copied.add(id);
+    if (!old) this.addToCell(id);
     return run;
+  }
+
+  private addToCell(id: string): void {
+    const cell = cellOf(id);
+    this.cells ??= new Map(this.next.cells);
+    this.next.cells = this.cells.set(cell, [...this.next.cells.get(cell) ?? [], id]);
   }
 
   private takeRun(event: Event, id: string): void {

@@ -61,6 +61,7 @@ export interface LogState {
   reason?: string;
   generation: number;
   runs: ReadonlyMap<string, Run>; // in the order they were queued
+  cells: ReadonlyMap<string, readonly string[]>; // cell id to ids of its runs, oldest first
   open: readonly string[]; // ids of runs that are queued or running, oldest first
   displays: ReadonlyMap<string, readonly string[]>; // display id to ids of runs that show it
   notes: readonly KernelNote[];
@@ -74,6 +75,7 @@ export const empty: LogState = {
   state: "starting",
   generation: 1,
   runs: new Map(),
+  cells: new Map(),
   open: [],
   displays: new Map(),
   notes: [],

@@ -1,7 +1,7 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
 import { bounded } from "../../log/bound";
-import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
+import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, runID, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
 import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
@@ -53,7 +53,6 @@ export class Notebook {
   clip = $state.raw<Cell[]>([]);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
-  readonly runs = $derived.by(() => runsByCell(this.log));
   readonly title = $derived.by(() => this.session?.name || this.session?.id || this.id);
   readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
 
@@ -244,7 +243,7 @@ export class Notebook {
   }
 
   lastRun(id: string): Run | undefined {
-    return this.runs.get(id)?.at(-1);
+    return lastRun(this.log, id);
   }
 
   type(id: string, source: string): void {
