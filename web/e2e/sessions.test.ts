@@ -44,3 +44,16 @@ test("sessions come by pages and are found by name", async () => {
   expect(tab.complaints).toEqual([]);
   await tab.close();
 });
+
+test("signing out ends the login", async () => {
+  const tab = await Tab.open(server);
+  const { page } = tab;
+  const status = () => page.evaluate(async () => (await fetch("/v1/sessions")).status);
+  expect(await status()).toBe(200);
+  const cookies = await tab.context.cookies();
+  await page.click("role=button[name='Sign out']");
+  await page.waitForSelector("#token");
+  await tab.context.addCookies(cookies); // somebody has kept them
+  expect(await status()).toBe(401);
+  await tab.close();
+});
