@@ -42,11 +42,11 @@ func TestEachCallGoesWhereTheContractSays(t *testing.T) {
 				_, made, err := c.EnsureSession(ctx, "tg:1", api.SessionRequest{Name: pointer("n")})
 				return made, err
 			}, false},
-		{"list", `GET /v1/sessions?cursor=c&limit=2&metadata.chat=a+b&state=idle`, 200,
+		{"list", `GET /v1/sessions?cursor=c&limit=2&metadata.chat=a+b&search=x%25&state=idle`, 200,
 			`{"items":[` + session + `],"next_cursor":"d"}`,
 			func(ctx context.Context, c *client.Client) (any, error) {
 				p, err := c.Sessions(ctx, client.SessionFilter{
-					State: api.StateIdle, Metadata: map[string]string{"chat": "a b"}, Page: api.PageQuery{Limit: 2, Cursor: "c"},
+					State: api.StateIdle, Metadata: map[string]string{"chat": "a b"}, Search: "x%", Page: api.PageQuery{Limit: 2, Cursor: "c"},
 				})
 				return p.Items[0].ID + p.NextCursor, err
 			}, "tg:1d"},

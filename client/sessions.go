@@ -25,6 +25,7 @@ func (c *Client) EnsureSession(ctx context.Context, id string, req api.SessionRe
 type SessionFilter struct {
 	State    api.SessionState
 	Metadata map[string]string
+	Search   string // text in the name or the id
 	Page     api.PageQuery
 }
 
@@ -33,6 +34,9 @@ func (c *Client) Sessions(ctx context.Context, f SessionFilter) (api.Page[api.Se
 	q := pageQuery(f.Page)
 	if f.State != "" {
 		q.Set("state", string(f.State))
+	}
+	if f.Search != "" {
+		q.Set("search", f.Search)
 	}
 	for key, value := range f.Metadata {
 		q.Set("metadata."+key, value)

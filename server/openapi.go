@@ -88,6 +88,8 @@ type loginForm struct {
 var queryParams = map[string]huma.Param{
 	"state": {Description: "only sessions in this state", Schema: &huma.Schema{
 		Type: huma.TypeString, Enum: enum(api.SessionStates)}},
+	"search": {Description: "only sessions whose name or id contains this text, letters A to Z in either case",
+		Schema: &huma.Schema{Type: huma.TypeString}},
 	"metadata.KEY": {Description: "only sessions whose metadata has this value under KEY",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"limit": {Description: "items in a page; default 50", Schema: &huma.Schema{
@@ -100,6 +102,8 @@ var queryParams = map[string]huma.Param{
 	"follow": {Description: "false: end at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"log_id": {Description: "the log that after belongs to; another one is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
+	"view": {Description: "1: begin with the log so far, without the outputs of executions that a later one of their cell replaced",
+		Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"usage": {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"path":  {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{

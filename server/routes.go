@@ -37,7 +37,7 @@ func (s *Server) routes() []route {
 			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{201: jsonOf[api.Session]()}}),
 		get("/v1/sessions", s.listSessions, doc{
-			id: "listSessions", summary: "List sessions, newest first", query: "state metadata.KEY limit cursor",
+			id: "listSessions", summary: "List sessions, newest first", query: "state search metadata.KEY limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Session]]()}}),
 		get(one, with(s.getSession), doc{
 			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}).readable(),
@@ -82,7 +82,7 @@ func (s *Server) routes() []route {
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
 			answers: answers{200: events()}}).readable(),
 		get(one+"/ws", with(s.serveSocket), doc{
-			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id usage",
+			id: "attach", summary: "A WebSocket on the session, subprotocol talaria.v1", query: "after log_id view usage",
 			answers: answers{101: nothing}}).socketed().readable(),
 
 		get(one+"/files", with(s.getFiles), doc{

@@ -10,6 +10,9 @@ import (
 	"talaria/session"
 )
 
+// maxSearch is the longest text to look for in names, in bytes.
+const maxSearch = 256
+
 func (s *Server) createSession(c *call) error {
 	var req api.SessionRequest
 	if err := readJSON(c, &req, true); err != nil {
@@ -59,6 +62,12 @@ func (s *Server) listSessions(c *call) error {
 	}
 	if filter.State = api.SessionState(state); given && !slices.Contains(api.SessionStates, filter.State) {
 		return badQuery("state", "not a state of a session")
+	}
+	if filter.Search, _, err = c.value("search"); err != nil {
+		return err
+	}
+	if len(filter.Search) > maxSearch {
+		return badQuery("search", "longer than 256 bytes")
 	}
 	for key, values := range c.query {
 		name, ok := strings.CutPrefix(key, "metadata.")

@@ -64,6 +64,10 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
+	view, err := c.flag("view", false)
+	if err != nil {
+		return err
+	}
 	conn, wire, leave, err := s.upgrade(c, api.Subprotocol)
 	if conn == nil {
 		return err
@@ -72,15 +76,13 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	detach := c.attach(sess)
 	defer detach()
 	info := c.info(sess)
-	if !given {
-		after = info.LastSeq
-	}
+	reader := follow(sess, after, given, view, info.LastSeq)
 	k := &socket{
 		srv:     s,
 		sess:    sess,
 		conn:    conn,
 		wire:    wire,
-		reader:  sess.Follow(after),
+		reader:  reader,
 		usage:   usage,
 		visitor: c.visit != nil,
 		intake:  c.caller.intake,
@@ -92,6 +94,20 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	}
 	k.run(c.command(), info)
 	return nil
+}
+
+// follow makes the reader of a socket: from the position that was given, else a view from the log's beginning, and all
+// others from now on.
+func follow(sess *session.Session, after int64, given, view bool, last int64) *session.Reader {
+	switch {
+	case view && given:
+		return sess.View(after, last)
+	case view:
+		return sess.View(max(sess.FirstSeq()-1, 0), last)
+	case given:
+		return sess.Follow(after)
+	}
+	return sess.Follow(last)
 }
 
 // upgrade makes a request a WebSocket. Without a connection the answer is the error, or was given already; else leave is

@@ -223,6 +223,29 @@ func TestLiveReaderThatLagsIsCutOffAndResumes(t *testing.T) {
 	}
 }
 
+func TestViewLacksWhatALaterRunOfTheCellReplaced(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	for _, id := range []string{"c.raaaaaaaa", "c.rbbbbbbbb"} {
+		h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: fmt.Sprintf(`{"id":%q,"code":"big 2"}`, id)}), 200, "")
+	}
+	last := decode[api.Session](t, h.do(request{method: "GET", path: "/v1/sessions/s"}).body).LastSeq
+	for _, query := range []string{"view=1", "view=1&after=2"} {
+		viewer := h.attach("/v1/sessions/s/ws?" + query)
+		streams := map[any]int{}
+		for seq := int64(0); seq < last; {
+			f := viewer.next()
+			if f["type"] == "stream" {
+				streams[f["execution_id"]]++
+			}
+			seq = int64(f["seq"].(float64))
+		}
+		if streams["c.raaaaaaaa"] != 0 || streams["c.rbbbbbbbb"] == 0 {
+			t.Errorf("%s: streams %v", query, streams)
+		}
+	}
+}
+
 func TestReplayGoesAtTheClientsPace(t *testing.T) {
 	h := start(t)
 	h.session("s")

@@ -300,6 +300,7 @@ type Reader struct {
 	live   bool         // guarded by journal.mu: it has come to the end of the log
 	lagged chan struct{}
 	once   sync.Once
+	view   *view // nil: the whole log
 }
 
 // Follow makes a reader of the events after a position, which must lie within the log.
@@ -371,6 +372,10 @@ func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 
 // next returns what follows, from the ring or the database; with nothing to return it returns what to wait for.
 func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
+	if r.view != nil && r.after < r.view.through {
+		batch, err := r.nextOfView(ctx)
+		return batch, nil, err
+	}
 	j := r.s.journal
 	j.mu.Lock()
 	if r.after >= j.last {

@@ -404,6 +404,7 @@ func (m *Manager) known(id string) *Session {
 type Filter struct {
 	State    api.SessionState // "": any
 	Metadata map[string]string
+	Search   string // in the name or the id; "": any
 	Page     api.PageQuery
 }
 
@@ -411,7 +412,7 @@ type Filter struct {
 func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[api.Session], error) {
 	return page(f.Page, func(before int64, limit int) ([]api.Session, []int64, error) {
 		rows, err := m.cfg.Store.Sessions(ctx, store.SessionFilter{
-			Owner: owner, State: f.State, Metadata: f.Metadata, Before: before, Limit: limit,
+			Owner: owner, State: f.State, Metadata: f.Metadata, Search: f.Search, Before: before, Limit: limit,
 		})
 		if err != nil {
 			return nil, nil, err

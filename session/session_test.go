@@ -584,6 +584,12 @@ func TestListsArePagedNewestFirst(t *testing.T) {
 	if err != nil || len(page.Items) != 4 {
 		t.Errorf("%d, %v", len(page.Items), err)
 	}
+	r.session(api.SessionRequest{ID: ptr("odd"), Name: ptr("100% of_It")})
+	for text, want := range map[string]int{"S": 7, "s3": 1, "of_it": 1, "0%": 1, "%": 1, "_": 1, "ofxit": 0, `\`: 0} {
+		if page, err = r.List(t.Context(), "ann", session.Filter{Search: text}); err != nil || len(page.Items) != want {
+			t.Errorf("search for %q: %d sessions, want %d, %v", text, len(page.Items), want, err)
+		}
+	}
 	if _, err := r.List(t.Context(), "ann", session.Filter{Page: api.PageQuery{Cursor: "!"}}); code(err) != api.CodeInvalidRequest {
 		t.Errorf("a bad cursor: %v", err)
 	}

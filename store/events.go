@@ -32,6 +32,20 @@ func (s *Store) Events(ctx context.Context, session, after int64, limit int) ([]
 	return s.events(ctx, `WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?`, session, after, limit)
 }
 
+// outputTypes are the events that only show something in the execution's own cell.
+const outputTypes = `'stream', 'display_data', 'execute_result', 'error', 'clear_output', 'input_request', 'input_closed'`
+
+// ViewEvents reads the session's log after a position and up to another one, in order, up to limit events. The ended
+// executions of a JSON list come without their outputs; what they showed after their end is there, and so is the last
+// event. No execution_finished has its text.
+func (s *Store) ViewEvents(ctx context.Context, session, after, through int64, replaced string, limit int) ([]Event, error) {
+	return s.eventsWith(ctx, `CASE type WHEN 'execution_finished' THEN json_remove(CAST(body AS TEXT), '$.execution.text') ELSE body END`,
+		`WHERE session = ?1 AND seq > ?2 AND seq <= ?3
+		AND NOT (seq < ?3 AND type IN (`+outputTypes+`) AND execution_id IN (SELECT value FROM json_each(?4))
+			AND seq < (SELECT finished_seq FROM executions e WHERE e.session = ?1 AND e.id = events.execution_id))
+		ORDER BY seq LIMIT ?5`, session, after, through, replaced, limit)
+}
+
 // ExecutionEvents reads the events of one execution after a position, in order, up to limit events and one: from its
 // queueing to its end.
 func (s *Store) ExecutionEvents(ctx context.Context, session int64, execution string, after int64, limit int) ([]Event, error) {
@@ -63,8 +77,12 @@ func (s *Store) ExecutionEvents(ctx context.Context, session int64, execution st
 }
 
 func (s *Store) events(ctx context.Context, rest string, args ...any) ([]Event, error) {
+	return s.eventsWith(ctx, "body", rest, args...)
+}
+
+func (s *Store) eventsWith(ctx context.Context, body, rest string, args ...any) ([]Event, error) {
 	rows, err := s.ro.QueryContext(ctx,
-		`SELECT seq, time, type, coalesce(execution_id, ''), body, coalesce(digest, ''), size FROM events `+rest, args...)
+		`SELECT seq, time, type, coalesce(execution_id, ''), `+body+`, coalesce(digest, ''), size FROM events `+rest, args...)
 	if err != nil {
 		return nil, err
 	}

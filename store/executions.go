@@ -106,6 +106,26 @@ func (s *Store) OpenExecutions(ctx context.Context, session int64) ([]Execution,
 	return s.executions(ctx, `WHERE session = ? AND finished_at IS NULL ORDER BY n`, session)
 }
 
+// ExecutionsThrough calls found for each execution that was queued up to a position of the log, oldest first, with
+// whether it had ended by then.
+func (s *Store) ExecutionsThrough(ctx context.Context, session, seq int64, found func(id string, ended bool)) error {
+	rows, err := s.ro.QueryContext(ctx, `SELECT id, coalesce(finished_seq <= ?2, 0) FROM executions
+		WHERE session = ?1 AND queued_seq <= ?2 ORDER BY n`, session, seq)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var ended bool
+		if err := rows.Scan(&id, &ended); err != nil {
+			return err
+		}
+		found(id, ended)
+	}
+	return rows.Err()
+}
+
 // NotebookExecutions lists the ids of the session's executions that a notebook shows, oldest first: after the number
 // after, and not silent.
 func (s *Store) NotebookExecutions(ctx context.Context, session, after int64) ([]string, error) {

@@ -227,9 +227,13 @@ type SessionFilter struct {
 	Owner    string
 	State    api.SessionState
 	Metadata map[string]string
-	Before   int64 // 0: from the newest
+	Search   string // in the name or the client's id, in any case; "": all
+	Before   int64  // 0: from the newest
 	Limit    int
 }
+
+// likeEscaper makes text mean itself in a LIKE pattern.
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
 // Sessions lists what the filter selects.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
@@ -240,6 +244,11 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 	for k, v := range f.Metadata {
 		where = append(where, "EXISTS (SELECT 1 FROM json_each(metadata) WHERE key = ? AND value = ?)")
 		args = append(args, k, v)
+	}
+	if f.Search != "" {
+		like := "%" + likeEscaper.Replace(f.Search) + "%"
+		where = append(where, `(name LIKE ? ESCAPE '\' OR client_id LIKE ? ESCAPE '\')`)
+		args = append(args, like, like)
 	}
 	if f.Before > 0 {
 		where, args = append(where, "n < ?"), append(args, f.Before)

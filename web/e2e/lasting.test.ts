@@ -334,7 +334,20 @@ describe("notebook files", () => {
     await tab.ran("k");
     expect(await tab.text("k")).toBe("42");
 
-    for (const [words, ending, contains] of [["script", "py", "# %% [markdown]"], ["page (.html)", "html", "<h1>Imported</h1>"], ["(.ipynb)", "ipynb", "\"6 * 7\""]] as const) {
+    await tab.type("k", `display({"image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg' width='90' height='90'><!--" + "ä" * 300_000 + "--></svg>", "text/plain": "plain"}, raw=True)\n6 * 7`);
+    await tab.cell("k").locator("button.number").click();
+    await tab.cell("k").locator("iframe").waitFor();
+    const svg = /src="data:image\/svg\+xml;base64,([^"]+)"/.exec(await exported("page (.html)", "html"))?.[1] ?? "";
+    expect(Buffer.from(svg, "base64").toString()).toContain(`${"ä".repeat(300_000)}--></svg>`);
+
+    // A file that cannot be read any more.
+    await page.evaluate(() => { File.prototype.text = () => Promise.reject(new Error("The file has changed.")); });
+    const again = page.waitForEvent("filechooser");
+    await command("Import a notebook");
+    await (await again).setFiles({ name: "x.ipynb", mimeType: "application/json", buffer: Buffer.from("{}") });
+    await page.waitForSelector(".toast.bad >> text=The file has changed.");
+
+    for (const [words, ending, contains] of [["script", "py", "# %% [markdown]"], ["page (.html)", "html", "<h1>Imported</h1>"], ["(.ipynb)", "ipynb", "6 * 7\""]] as const) {
       expect(await exported(words, ending)).toContain(contains);
     }
   });

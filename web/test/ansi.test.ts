@@ -7,6 +7,14 @@ import { intern, plain, type Style } from "../src/ansi/style";
 interface Vector { name: string; input: string; lines: string[] }
 const vectors = JSON.parse(readFileSync(new URL("ansi.json", import.meta.url), "utf8")) as Vector[];
 
+test("styles that are many are dropped", () => {
+  const first = intern({ fg: "#000001" });
+  expect(intern({ fg: "#000001" })).toBe(first);
+  for (let i = 2; i < 20_000; i++) intern({ fg: `#${i.toString(16).padStart(6, "0")}` });
+  expect(intern({ fg: "#000001" })).not.toBe(first);
+  expect(intern({})).toBe(plain);
+});
+
 describe("text as a terminal shows it", () => {
   test.each(vectors)("$name", ({ input, lines }) => {
     expect(settled(input).split("\n")).toEqual(lines);

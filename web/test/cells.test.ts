@@ -50,7 +50,9 @@ describe("runs that the document does not know", () => {
     const got = cells.withRuns({ ...doc(cell("a")), through: 2 }, log);
     expect(got.cells).toEqual([cell("a"), cell("chat")]);
     expect(cells.withRuns(got, log)).toBe(got);
-    expect(cells.runsByCell(log).get("chat")?.map((r) => r.id)).toEqual(["chat", "chat.r00000000"]);
+    expect(log.cells.get("chat")).toEqual(["chat", "chat.r00000000"]);
+    expect(cells.lastRun(log, "chat")?.count).toBe(4);
+    expect(cells.lastRun(log, "none")).toBeUndefined();
   });
 });
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { Rope } from "../src/log/rope";
-import { reduce, reduceAll } from "../src/log/reduce";
+import { greeted, reduce, reduceAll } from "../src/log/reduce";
 import { empty, type LogState } from "../src/log/state";
-import type { Event, Execution } from "../src/proto/types";
+import type { Event, Execution, Session } from "../src/proto/types";
 import { goldenEvents } from "./golden";
 
 let seq = 0;
@@ -86,6 +86,20 @@ describe("the log as a state", () => {
       const before = reduceAll(empty, events.slice(0, cut));
       expect(plainly(reduceAll(before, events.slice(Math.max(0, cut - 3))))).toEqual(whole);
     }
+  });
+
+  test("takes what the server says of a position when it is there", () => {
+    const events = story();
+    const session = { state: "busy", reason: "why", last_seq: 24, kernel: { generation: 7 } } as Session;
+    const early = greeted(empty, session);
+    expect(early).toMatchObject({ state: "starting", generation: 1 });
+    // The runs of an earlier kernel stay with it.
+    expect(reduceAll(early, events.slice(0, 4)).runs.get("a")).toMatchObject({ generation: 1 });
+    const there = reduceAll(early, events.slice(0, 24));
+    expect(there).toMatchObject({ state: "busy", reason: "why", generation: 7, greeting: undefined });
+    expect(plainly(events.slice(0, 24).reduce(reduce, early))).toEqual(plainly(there));
+    expect(plainly(greeted(reduceAll(empty, events.slice(0, 24)), session))).toEqual(plainly(there));
+    expect(greeted(reduceAll(empty, events), session)).toMatchObject({ state: "idle", generation: 2 }); // older than the log
   });
 
   test("does not change the states before", () => {

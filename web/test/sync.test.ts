@@ -112,16 +112,18 @@ class FakeSocket {
   }
 }
 
-function connection(answers: { status: number; logID?: string }[] = []) {
+function connection(answers: { status: number; logID?: string; firstSeq?: number }[] = []) {
   const sockets: FakeSocket[] = [];
   const opened: [number, string | undefined][] = [];
+  const views: boolean[] = [];
   const timers: (() => void)[] = [];
   const told: string[] = [];
   const parsing: (() => void)[] = []; // large messages: each is parsed when a test says so
   let seq = 0;
   const host: Host = {
-    open: (after, logID) => {
+    open: (after, logID, view) => {
       opened.push([after, logID]);
+      views.push(view);
       const socket = new FakeSocket();
       sockets.push(socket);
       return socket as unknown as WebSocket;
@@ -143,7 +145,7 @@ function connection(answers: { status: number; logID?: string }[] = []) {
     for (const timer of timers.splice(0)) timer();
     for (let i = 0; i < 10; i++) await Promise.resolve();
   };
-  return { socket, sockets, opened, told, again, parsing, seq: () => seq };
+  return { socket, sockets, opened, views, told, again, parsing, seq: () => seq };
 }
 
 describe("the socket", () => {
@@ -155,6 +157,29 @@ describe("the socket", () => {
     await c.again();
     expect(c.opened).toEqual([[0, undefined], [7, "log"]]);
     expect(c.told).toEqual(["connecting", "hello", "up", "down", "connecting"]);
+  });
+  test("asks for the view until it is there, and for the log from then on", async () => {
+    const c = connection();
+    const come = (seq: number) => c.sockets.at(-1)?.onmessage({ data: JSON.stringify({ seq, time: "", type: "session_state", state: "idle" }) });
+    c.sockets[0]?.hello(9);
+    come(7);
+    c.sockets[0]?.drop();
+    await c.again();
+    c.sockets[1]?.hello(12);
+    come(12);
+    c.sockets[1]?.drop();
+    await c.again();
+    expect(c.views).toEqual([true, true, false]);
+  });
+  test("begins again when the log does not have what comes next", async () => {
+    const c = connection([{ status: 200, logID: "log", firstSeq: 20 }]);
+    c.sockets[0]?.hello(7);
+    c.sockets[0]?.onmessage({ data: JSON.stringify({ seq: 7, time: "", type: "session_state", state: "idle" }) });
+    c.sockets[0]?.drop();
+    await c.again();
+    expect(c.told).toContain("changed");
+    expect(c.opened[1]).toEqual([0, undefined]);
+    expect(c.views[1]).toBe(true);
   });
   test("keeps the order of messages when a large one is parsed elsewhere", async () => {
     const c = connection();

@@ -3,7 +3,7 @@
 export type Mode = "command" | "edit" | "any";
 
 export interface Action {
-  id: string;
+  id: ActionID;
   title: string;
   group: "Run" | "Cells" | "Move" | "Notebook" | "Look";
   keys?: readonly Binding[];
@@ -13,11 +13,13 @@ export interface Action {
 // Keys are "Mod-Shift-Enter" and the like, or a sequence: "d d". Mod is Ctrl, and ⌘ on a Mac.
 export interface Binding { keys: string; mode: Mode }
 
+interface Row extends Omit<Action, "id"> { id: string }
+
 const command = (keys: string): Binding => ({ keys, mode: "command" });
 const edit = (keys: string): Binding => ({ keys, mode: "edit" });
 const any = (keys: string): Binding => ({ keys, mode: "any" });
 
-export const actions: readonly Action[] = [
+const table = [
   { id: "run-next", title: "Run the cell and go to the next", group: "Run", keys: [any("Shift-Enter")], needs: "write" },
   { id: "run-stay", title: "Run the cell and stay", group: "Run", keys: [any("Mod-Enter")], needs: "write" },
   { id: "run-insert", title: "Run the cell and insert one below", group: "Run", keys: [any("Alt-Enter")], needs: "write" },
@@ -81,6 +83,8 @@ export const actions: readonly Action[] = [
   { id: "toggle-density", title: "Comfortable or compact", group: "Look" },
   { id: "toggle-theme", title: "Light or dark", group: "Look" },
   { id: "theme-system", title: "Light or dark as the system is", group: "Look" },
-];
+] as const satisfies readonly Row[];
 
-export const action = (id: string): Action | undefined => actions.find((a) => a.id === id);
+export type ActionID = (typeof table)[number]["id"];
+
+export const actions: readonly Action[] = table;

@@ -55,11 +55,21 @@ export function bounded(state: LogState, most: number): LogState {
 // restored puts outputs back that were dropped, made again from events: those of the run, and updates of its displays.
 export function restored(state: LogState, id: string, events: readonly Event[]): LogState {
   const run = state.runs.get(id);
-  const outputs = reduceAll(empty, events).runs.get(id)?.outputs;
-  if (!run?.dropped) return state;
-  if (!outputs?.length) throw new Error("The server does not have these outputs any more.");
-  return { ...state, runs: new Map(state.runs).set(id, { ...run, outputs, dropped: undefined, heldSince: state.seq }) };
+  const whole = reduceAll(empty, events);
+  const again = whole.runs.get(id);
+  if (run?.dropped === undefined) return state;
+  if (!again || run.dropped && !again.outputs.length) throw new Error("The server does not have these outputs any more.");
+  const displays = new Map(state.displays);
+  for (const shown of whole.displays.keys()) {
+    const known = displays.get(shown) ?? [];
+    if (!known.includes(id)) displays.set(shown, [...known, id]);
+  }
+  const runs = new Map(state.runs).set(id, { ...run, outputs: again.outputs, clearNext: again.clearNext, dropped: undefined, heldSince: state.seq });
+  return { ...state, displays, runs };
 }
+
+// mayBeUpdated tells whether a run, of which these are the events, shows something that other runs can change.
+export const mayBeUpdated = (events: readonly Event[]): boolean => events.some((e) => e.type === "display_data" && e.display_id !== undefined);
 
 // concerns tells whether an event is needed to make the outputs of a run again.
 export const concerns = (event: Event, id: string): boolean => event.execution_id === id || event.type === "update_display_data";

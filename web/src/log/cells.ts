@@ -60,25 +60,15 @@ export function merge(cells: readonly Cell[], id: string): Cell[] | undefined {
 // withRuns adds a cell for each run that the document does not know: others ran them, over the API or in a chat.
 export function withRuns(doc: Document, log: LogState): Document {
   const known = new Set(doc.cells.map((cell) => cell.id));
-  const added: Cell[] = [];
-  for (const run of log.runs.values()) {
-    if (run.queuedSeq <= doc.through || run.silent || run.status === "queued") continue;
-    const id = cellOf(run.id);
+  const added: { run: Run; id: string }[] = [];
+  for (const [id, ids] of log.cells) {
     if (known.has(id)) continue;
-    known.add(id);
-    added.push({ id, cell_type: "code", source: run.code });
+    const run = ids.map((each) => log.runs.get(each)).find((r) => r && r.queuedSeq > doc.through && !r.silent && r.status !== "queued");
+    if (run) added.push({ run, id });
   }
-  return added.length ? { ...doc, cells: [...doc.cells, ...added] } : doc;
+  if (!added.length) return doc;
+  added.sort((a, b) => a.run.queuedSeq - b.run.queuedSeq);
+  return { ...doc, cells: [...doc.cells, ...added.map(({ run, id }): Cell => ({ id, cell_type: "code", source: run.code }))] };
 }
 
-// runsByCell is every cell's runs, oldest first.
-export function runsByCell(log: LogState): Map<string, Run[]> {
-  const runs = new Map<string, Run[]>();
-  for (const run of log.runs.values()) {
-    const id = cellOf(run.id);
-    const list = runs.get(id);
-    if (list) list.push(run);
-    else runs.set(id, [run]);
-  }
-  return runs;
-}
+export const lastRun = (log: LogState, cell: string): Run | undefined => log.runs.get(log.cells.get(cell)?.at(-1) ?? "");

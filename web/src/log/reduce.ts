@@ -1,9 +1,10 @@
 // (state, events) → state: the only way in which the page's picture of a session changes. Taking events one by one or in
 // any batches gives the same picture.
 
-import type { Event, Execution, Truncated } from "../proto/types";
+import type { Event, Execution, Session, Truncated } from "../proto/types";
+import { cellOf } from "./cells";
 import { Rope } from "./rope";
-import { ended, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
+import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
 export const reduce = (state: LogState, event: Event): LogState => reduceAll(state, [event]);
 
@@ -16,11 +17,20 @@ export function reduceAll(state: LogState, events: readonly Event[]): LogState {
   return draft.next.seq === state.seq ? state : draft.next;
 }
 
+// greeted takes the session as the server describes it at a position of the log. It counts once the log is there: what comes
+// before that is history.
+export function greeted(state: LogState, session: Session, view = false): LogState {
+  const draft = new Draft(state);
+  draft.greet({ seq: session.last_seq, state: session.state, reason: session.reason, generation: session.kernel.generation, view });
+  return draft.next;
+}
+
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 class Draft {
   readonly next: Mutable<LogState>;
   private runs: Map<string, Run> | undefined; // a copy, once something in it changes
+  private cells: Map<string, readonly string[]> | undefined; // likewise
   private displays: Map<string, readonly string[]> | undefined; // likewise
   private readonly listed = new Set<string>(); // runs whose files are copies already
   private readonly copied = new Set<string>(); // runs that are copies already
@@ -29,9 +39,41 @@ class Draft {
     this.next = { ...state };
   }
 
+  greet(greeting: Greeting): void {
+    this.next.greeting = greeting;
+    this.settle();
+  }
+
+  // settle takes over what the server said of the position that is reached.
+  private settle(): void {
+    const { greeting, seq } = this.next;
+    if (!greeting || seq < greeting.seq) return;
+    if (seq === greeting.seq) Object.assign(this.next, { state: greeting.state, reason: greeting.reason, generation: greeting.generation });
+    if (greeting.view) this.dropReplaced();
+    this.next.greeting = undefined;
+  }
+
+  // dropReplaced marks the runs whose outputs the server has left out: those that ended and are not the last of their cell.
+  private dropReplaced(): void {
+    const runs = new Map(this.next.runs);
+    for (const ids of this.next.cells.values()) {
+      for (const id of ids.slice(0, -1)) {
+        const run = runs.get(id);
+        if (run && ended(run)) runs.set(id, { ...run, outputs: [], dropped: 0 });
+      }
+    }
+    this.next.runs = this.runs = runs;
+    this.copied.clear();
+  }
+
   take(event: Event): void {
+    this.next.seq = event.seq;
+    this.change(event);
+    this.settle();
+  }
+
+  private change(event: Event): void {
     const next = this.next;
-    next.seq = event.seq;
     switch (event.type) {
       case "session_state":
         next.state = event.state;
@@ -72,7 +114,14 @@ class Draft {
     };
     this.runs.set(id, run);
     this.copied.add(id);
+    if (!old) this.addToCell(id);
     return run;
+  }
+
+  private addToCell(id: string): void {
+    const cell = cellOf(id);
+    this.cells ??= new Map(this.next.cells);
+    this.next.cells = this.cells.set(cell, [...this.next.cells.get(cell) ?? [], id]);
   }
 
   private takeRun(event: Event, id: string): void {
@@ -155,7 +204,7 @@ class Draft {
   // outputs is the run's list for one more output; what clear_output(wait=True) was told to clear goes first.
   private outputs(run: Mutable<Run>): Output[] {
     if (ended(run)) run.scattered = true;
-    if (run.dropped) return []; // what is dropped comes from the server, with this
+    if (run.dropped !== undefined) return []; // what is dropped comes from the server, with this
     if (run.clearNext) this.clear(run);
     return run.outputs as Output[];
   }

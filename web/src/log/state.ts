@@ -28,7 +28,7 @@ export interface Run {
   peakMemory?: number;
   truncatedBytes: number;
   outputs: readonly Output[];
-  dropped?: number; // bytes of outputs, about, that the page does not hold any more
+  dropped?: number; // bytes of outputs, about, that the page does not hold; 0: it never had them, nor knows whether there are any
   heldSince: number; // seq: runs that were held longest are dropped first
   scattered: boolean; // outputs came after its end, or another run updated its displays
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
@@ -46,16 +46,27 @@ export interface KernelNote {
   limit?: Limit;
 }
 
+// Greeting is how the server described the session at a position of the log.
+export interface Greeting {
+  seq: number;
+  state: SessionState;
+  reason?: string;
+  generation: number;
+  view: boolean; // up to there the outputs of runs that others of their cell replaced are left out
+}
+
 export interface LogState {
   seq: number; // of the last event; 0: none
   state: SessionState;
   reason?: string;
   generation: number;
   runs: ReadonlyMap<string, Run>; // in the order they were queued
+  cells: ReadonlyMap<string, readonly string[]>; // cell id to ids of its runs, oldest first
   open: readonly string[]; // ids of runs that are queued or running, oldest first
   displays: ReadonlyMap<string, readonly string[]>; // display id to ids of runs that show it
   notes: readonly KernelNote[];
   asked?: InputOutput & { runID: string };
+  greeting?: Greeting; // of a position that the log has not reached yet
   documentRevision: number; // the last one that the log told of; 0: none
 }
 
@@ -64,6 +75,7 @@ export const empty: LogState = {
   state: "starting",
   generation: 1,
   runs: new Map(),
+  cells: new Map(),
   open: [],
   displays: new Map(),
   notes: [],

@@ -60,8 +60,9 @@ export async function* getLines(path: string): AsyncGenerator<string> {
   }
 }
 
-export const listSessions = async (): Promise<Session[]> =>
-  (await call<{ items: Session[] }>("GET", "/v1/sessions?limit=200")).items;
+// listSessions is a page of the sessions that have a text in their name or id, newest first.
+export const listSessions = (search: string, cursor: string): Promise<{ items: Session[]; next_cursor?: string }> =>
+  call("GET", `/v1/sessions?${new URLSearchParams({ limit: "50", ...(search ? { search } : {}), ...(cursor ? { cursor } : {}) })}`);
 
 export const listFiles = async (id: string, folder: string): Promise<FileEntry[]> =>
   (await call<{ items: FileEntry[] }>("GET", sessionPath(id, `/files${folder ? `?path=${encodeURIComponent(folder)}` : ""}`))).items;

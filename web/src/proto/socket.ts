@@ -10,7 +10,7 @@ export const large = 256 << 10; // characters of text that the page does not wor
 export type Link = "connecting" | "up" | "down";
 
 export interface Listener {
-  hello(session: Session): void;
+  hello(session: Session, view: boolean): void; // view: what follows up to its last_seq is not the whole log
   event(event: Event): void;
   usage(frame: UsageFrame): void;
   link(link: Link): void;
@@ -21,8 +21,8 @@ export interface Listener {
 
 // Host is what the socket needs of the browser, so that it can be tested without one.
 export interface Host {
-  open(after: number, logID: string | undefined): WebSocket;
-  probe(): Promise<{ status: number; logID?: string }>;
+  open(after: number, logID: string | undefined, view: boolean): WebSocket; // after 0 is the log's beginning
+  probe(): Promise<{ status: number; logID?: string; firstSeq?: number }>;
   parse(text: string): Promise<Message>; // a large message, off the page's thread
   later(work: () => void, ms: number): () => void;
 }
@@ -33,6 +33,8 @@ export class SessionSocket {
   private socket: WebSocket | undefined;
   private logID: string | undefined;
   private delay = firstDelay;
+  private view = false; // the present connection begins with it
+  private viewEnd = 0; // last seq of the view
   private serial = 0;
   private ended = false;
   private cancel: () => void = () => {};
@@ -45,7 +47,9 @@ export class SessionSocket {
   start(): void {
     if (this.ended) return;
     this.on.link("connecting");
-    const socket = this.host.open(this.position(), this.logID);
+    const position = this.position();
+    this.view = position === 0 || position < this.viewEnd;
+    const socket = this.host.open(position, this.logID, this.view);
     this.socket = socket;
     socket.onmessage = (message) => this.receive(socket, String(message.data));
     socket.onclose = (close) => this.closed(close.code, close.reason);
@@ -108,7 +112,8 @@ export class SessionSocket {
       case "hello":
         this.delay = firstDelay;
         this.logID = frame.session.log_id;
-        this.on.hello(frame.session);
+        if (this.view) this.viewEnd = frame.session.last_seq;
+        this.on.hello(frame.session, this.view);
         this.on.link("up");
         for (const asked of this.waiting.values()) this.socket?.send(asked.text); // only those that may come twice
         return;
@@ -157,7 +162,7 @@ export class SessionSocket {
   // again asks first what a browser does not tell of a failed handshake.
   private async again(): Promise<void> {
     try {
-      const { status, logID } = await this.host.probe();
+      const { status, logID, firstSeq = 0 } = await this.host.probe();
       if (this.ended) return;
       if (status === 401) {
         this.end();
@@ -169,7 +174,8 @@ export class SessionSocket {
         this.on.gone();
         return;
       }
-      if (logID && this.logID && logID !== this.logID) {
+      const cut = this.position() > 0 && this.position() < firstSeq - 1; // what came next is not in the log any more
+      if (cut || logID && this.logID && logID !== this.logID) {
         this.logID = undefined;
         this.on.changed();
       }
@@ -185,17 +191,20 @@ export function browserHost(id: string, parse: Host["parse"]): Host {
   const path = `/v1/sessions/${encodeURIComponent(id)}`;
   return {
     parse,
-    open(after, logID) {
+    open(after, logID, view) {
       const url = new URL(`${path}/ws`, location.href);
       url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-      url.searchParams.set("after", String(after));
+      if (after) url.searchParams.set("after", String(after));
+      if (view) url.searchParams.set("view", "1");
       if (logID) url.searchParams.set("log_id", logID);
       url.searchParams.set("usage", "1");
       return new WebSocket(url, "talaria.v1");
     },
     async probe() {
       const answer = await fetch(path);
-      return { status: answer.status, logID: answer.ok ? ((await answer.json()) as Session).log_id : undefined };
+      if (!answer.ok) return { status: answer.status };
+      const session = (await answer.json()) as Session;
+      return { status: answer.status, logID: session.log_id, firstSeq: session.first_seq };
     },
     later(work, ms) {
       const timer = setTimeout(work, ms);

@@ -1,6 +1,7 @@
 // What each action of keys/table does.
 
 import { toScript } from "../../ipynb/script";
+import type { ActionID } from "../../keys/table";
 import { newCell } from "../../log/cells";
 import { sessionPath } from "../../proto/rest";
 import { textToTake } from "../outputs/take";
@@ -52,7 +53,7 @@ async function runHere(nb: Notebook, then: "next" | "stay" | "insert"): Promise<
 
 type Doing = (nb: Notebook) => unknown;
 
-const doings: Record<string, Doing> = {
+const doings: Record<ActionID, Doing> = {
   "run-next": (nb) => runHere(nb, "next"),
   "run-stay": (nb) => runHere(nb, "stay"),
   "run-insert": (nb) => runHere(nb, "insert"),
@@ -99,7 +100,7 @@ const doings: Record<string, Doing> = {
   "share": (nb) => (nb.dialog = "share"),
   "export-ipynb": exportFile,
   "export-py": (nb) => save(fileName(nb, "py"), "text/x-python", toScript(nb.title, nb.view.cells)),
-  "export-html": (nb) => nb.attempt(async () => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb))),
+  "export-html": async (nb) => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb)),
   "import": async (nb) => {
     const file = await pick(".ipynb,application/x-ipynb+json,application/json");
     if (file) await nb.import(await file.text());
@@ -122,8 +123,7 @@ const doings: Record<string, Doing> = {
 };
 
 async function copyOutputs(nb: Notebook): Promise<void> {
-  let text = "";
-  if (!await nb.attempt(async () => (text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n")))) return;
+  const text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n");
   if (!text) return nb.say("This cell has no output.");
   await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow it."));
 }
@@ -132,8 +132,7 @@ function toggle(nb: Notebook, drawer: Notebook["drawer"]): void {
   nb.drawer = nb.drawer === drawer ? "" : drawer;
 }
 
-export const known = (id: string): boolean => id in doings;
-
-export async function act(nb: Notebook, id: string): Promise<void> {
-  await doings[id]?.(nb);
+// act does what an action means, and says so where that fails.
+export async function act(nb: Notebook, id: ActionID): Promise<void> {
+  await nb.attempt(async () => doings[id](nb));
 }

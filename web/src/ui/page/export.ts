@@ -67,7 +67,7 @@ async function outputOf(output: Output, make: Make, where: string): Promise<HTML
   switch (shown.kind) {
     case "image": {
       const image = make("img") as HTMLImageElement;
-      image.src = shown.svg ? `data:image/svg+xml;base64,${base64(shown.data)}` : `data:${shown.mime};base64,${shown.data}`;
+      image.src = shown.svg ? await dataURL(new Blob([shown.data], { type: "image/svg+xml" })) : `data:${shown.mime};base64,${shown.data}`;
       image.alt = describe(output.data, output.metadata, where);
       return image;
     }
@@ -99,6 +99,11 @@ async function outputOf(output: Output, make: Make, where: string): Promise<HTML
   return make("pre", "", typeof plain === "string" ? await settle(plain) : "");
 }
 
-function base64(text: string): string {
-  return btoa(String.fromCodePoint(...new TextEncoder().encode(text)));
+function dataURL(blob: Blob): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(blob);
+  });
 }

@@ -1,8 +1,9 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
 import { bounded } from "../../log/bound";
-import { cellOf, change, indexOf, insert, merge, move, newCell, noDocument, remove, runID, runsByCell, split, withRuns } from "../../log/cells";
+import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, runID, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
+import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
 import { DocumentSync } from "../../log/sync";
 import { restored, Undo } from "../../log/undo";
@@ -52,7 +53,6 @@ export class Notebook {
   clip = $state.raw<Cell[]>([]);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
-  readonly runs = $derived.by(() => runsByCell(this.log));
   readonly title = $derived.by(() => this.session?.name || this.session?.id || this.id);
   readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
 
@@ -80,7 +80,7 @@ export class Notebook {
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
     this.socket = new SessionSocket(browserHost(id, (text) => aside.ask("message", text)), () => this.intake.seq, {
-      hello: (session) => this.hello(session),
+      hello: (session, view) => this.hello(session, view),
       event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
       link: (link) => this.setLink(link),
@@ -119,13 +119,13 @@ export class Notebook {
 
   // What comes from the server
 
-  private hello(session: Session): void {
+  private hello(session: Session, view: boolean): void {
     this.session = session;
     this.helloSeq = session.last_seq;
     this.usage = session.usage;
     this.limits = session.limits;
     this.reapAt = session.reap_at ? Date.parse(session.reap_at) : undefined;
-    this.log = { ...this.log, state: session.state, reason: session.reason, generation: session.kernel.generation };
+    this.log = greeted(this.log, session, view);
     this.settle();
   }
 
@@ -243,7 +243,7 @@ export class Notebook {
   }
 
   lastRun(id: string): Run | undefined {
-    return this.runs.get(id)?.at(-1);
+    return lastRun(this.log, id);
   }
 
   type(id: string, source: string): void {

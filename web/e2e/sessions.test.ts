@@ -1,0 +1,59 @@
+// The list of sessions when there are many.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { closeBrowser, picture, Server, Tab } from "./rig";
+
+let server: Server;
+beforeAll(async () => { server = await Server.start(); });
+afterAll(async () => {
+  await closeBrowser();
+  await server.close();
+});
+
+test("sessions come by pages and are found by name", async () => {
+  for (let i = 1; i <= 53; i++) await server.session(`Notebook ${i}`);
+  const tab = await Tab.open(server);
+  const { page } = tab;
+  const sizes: number[] = [];
+  page.on("response", async (answer) => {
+    if (new URL(answer.url()).pathname === "/v1/sessions") sizes.push(((await answer.json()) as { items: unknown[] }).items.length);
+  });
+  const names = () => page.locator("table.sessions tbody th a").allInnerTexts();
+  const first = (name: string) => page.waitForSelector(`tbody tr:first-child a >> text="${name}"`);
+  await page.reload();
+  await first("Notebook 53");
+  expect((await names()).length).toBe(50);
+  await page.click("role=button[name=Older]");
+  await first("Notebook 3");
+  expect(await names()).toEqual(["Notebook 3", "Notebook 2", "Notebook 1"]);
+  expect(await page.isDisabled("role=button[name=Older]")).toBe(true);
+  await picture(page, "sessions-page");
+  await page.fill("#find-session", "notebook 17");
+  await first("Notebook 17");
+  expect(await names()).toEqual(["Notebook 17"]);
+  await picture(page, "sessions-found");
+  await page.fill("#find-session", "none of them");
+  await page.waitForSelector("text=No session has this in its name.");
+  await page.fill("#find-session", "");
+  await first("Notebook 53");
+  await page.click("role=button[name=Older]");
+  await first("Notebook 3");
+  await page.click("role=button[name=Newer]");
+  await first("Notebook 53");
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(50);
+  expect(tab.complaints).toEqual([]);
+  await tab.close();
+});
+
+test("signing out ends the login", async () => {
+  const tab = await Tab.open(server);
+  const { page } = tab;
+  const status = () => page.evaluate(async () => (await fetch("/v1/sessions")).status);
+  expect(await status()).toBe(200);
+  const cookies = await tab.context.cookies();
+  await page.click("role=button[name='Sign out']");
+  await page.waitForSelector("#token");
+  await tab.context.addCookies(cookies); // somebody has kept them
+  expect(await status()).toBe(401);
+  await tab.close();
+});
