@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import unittest
 
-from tests.host import Runner
+from tests.host import PATIENCE, Runner
 
 _HARM = {
     "closes the first descriptors": "import os; os.closerange(0, 10)",
@@ -185,6 +186,12 @@ class Harm(unittest.TestCase):
             self.assertEqual(outcome.status, "error")
             runner.run("del filled")
             self.assertEqual(runner.run("1+1").text, "2")
+
+    def test_ends_with_its_host_while_memory_is_full(self) -> None:
+        with Runner() as runner:
+            self.assertEqual(runner.run(_FILL).status, "ok")
+            runner.control.shutdown(socket.SHUT_RDWR)
+            self.assertIsNotNone(runner.process.wait(PATIENCE))
 
     def test_ignores_frames_that_are_none(self) -> None:
         with Runner() as runner:
