@@ -5,32 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"talaria/api"
 )
-
-// AskKind names what code inside a kernel can ask the outside for.
-type AskKind string
-
-// The kinds of asks.
-const (
-	AskInput   AskKind = "input"   // a line of text: an [InputRequest]
-	AskInstall AskKind = "install" // other packages: a [PackageChange]
-)
-
-// AskBody is what is asked for: an [InputRequest] or a [PackageChange].
-type AskBody interface{ Kind() AskKind }
-
-// OpenAsk names an ask that waits for its answer.
-type OpenAsk struct {
-	Kind AskKind
-	ID   string
-}
 
 // askRules hold what one kind of ask has to itself. All kinds open, end, stop clocks and survive their server in the same
 // way.
 type askRules struct {
-	decode     func(body *fields) AskBody          // decodes the body of an ask frame, and bounds it
 	most       int                                 // how many may be open at a time
 	busy       string                              // tells the asker that so many are open
 	refuse     func(*interpreter, askFrame) string // why this one cannot be opened, or ""; called with mu held
@@ -43,11 +22,11 @@ type askRules struct {
 // askKinds are all kinds of asks.
 var askKinds = map[AskKind]*askRules{
 	AskInput: {
-		decode: decodeInput, most: 1, busy: inputBusy, refuse: (*interpreter).refuseInput, ended: inputEnded,
+		most: 1, busy: inputBusy, refuse: (*interpreter).refuseInput, ended: inputEnded,
 		stopsClock: true, stays: true, notOpen: ErrNoInputPending,
 	},
 	AskInstall: {
-		decode: decodeInstall, most: 1, busy: installBusy, refuse: (*interpreter).refuseInstall, ended: installEnded,
+		most: 1, busy: installBusy, refuse: (*interpreter).refuseInstall, ended: installEnded,
 		stopsClock: true, notOpen: ErrNoInstallPending,
 	},
 }
@@ -65,54 +44,10 @@ const (
 	askRefused     = "" // not recorded: nobody outside was told of the ask
 )
 
-// The frames about asks. An askEndFrame withdraws one.
-type (
-	askFrame struct {
-		id   string // of the execution, or ""
-		ask  string
-		body AskBody
-	}
-	askEndFrame struct{ ask string }
-	progressOut struct {
-		Type string `json:"type"`
-		Ask  string `json:"ask"`
-		Text string `json:"text"`
-	}
-	answerOut struct {
-		Type  string `json:"type"`
-		Ask   string `json:"ask"`
-		Body  any    `json:"body,omitzero"`
-		Error string `json:"error,omitzero"` // "" with a body
-	}
-)
-
-func (askFrame) frame()    {}
-func (askEndFrame) frame() {}
-
 // ask is an open one. It is under the lock of its interpreter.
 type ask struct {
 	OpenAsk
 	execution string // that asked, or ""
-}
-
-// decodeAsk decodes the rest of an ask frame.
-func decodeAsk(f *fields) askFrame {
-	a := askFrame{id: f.optionalName("id"), ask: f.matching("ask", api.ValidID)}
-	rules, ok := askKinds[AskKind(f.text("kind"))]
-	if !ok {
-		f.fail("kind", "unknown word")
-		return a
-	}
-	value, _ := f.take("body")
-	body, err := splitFields(value)
-	if err == nil {
-		a.body = rules.decode(body)
-		err = body.check()
-	}
-	if err != nil {
-		f.fail("body", err.Error())
-	}
-	return a
 }
 
 // openAsk opens an ask, or tells the asker why not. The caller holds mu.

@@ -346,3 +346,56 @@ var Errors = []NamedError{
 	{"deadline", context.DeadlineExceeded},
 	{"cancelled", context.Canceled},
 }
+
+// What callers of a host branch on.
+var (
+	ErrNoKernel     = errors.New("no kernel")
+	ErrKernelExists = errors.New("the kernel exists already")
+	ErrKernelBusy   = errors.New("the kernel is busy")
+	ErrRepeated     = errors.New("the execution was given to this kernel before")
+	ErrHostClosed   = errors.New("the host is closed")
+)
+
+// ErrNoInputPending tells that no question with that id is open.
+var ErrNoInputPending = errors.New("no input is pending")
+
+// ErrNoInstallPending tells that no change of packages with that request id is open.
+var ErrNoInstallPending = errors.New("no installation is pending")
+
+// KernelInfo is what is known of a kernel once it can execute.
+type KernelInfo struct {
+	Layers  []string
+	Handle  Handle
+	Started time.Time
+	Engine  string // that executes its cells
+}
+
+// Attachment is what a consumer that comes later must know of a kernel.
+type Attachment struct {
+	Info KernelInfo
+	// Last is the number of the newest record so far.
+	Last uint64
+	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
+	// it runs, or its Finished record is among the records up to Last.
+	Given string
+	// Asks are open. Their records are among those up to Last.
+	Asks []OpenAsk
+}
+
+// OpenAsk names an ask that waits for its answer.
+type OpenAsk struct {
+	Kind AskKind
+	ID   string
+}
+
+// InstallResult is how a change of packages ended.
+type InstallResult struct {
+	Error    string    `json:"error,omitzero"` // for its user, in one or more lines; "" is that it is done
+	Packages []Package `json:"packages"`       // that are new or changed, or gone
+}
+
+// Package is one distribution. A Version of "" is that it is gone.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}

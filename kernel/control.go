@@ -32,7 +32,7 @@ type frameReader struct {
 	before func() // called before each read, which may take for ever, and before a large line is let go
 
 	idle   [idleBuffer]byte
-	busy   *[maxPiece]byte // while idle is too small; of pipeBuffers
+	busy   *[maxPiece]byte // while idle is too small
 	unread []byte          // of what was read
 	filled bool            // the latest read filled its buffer
 	long   longLine        // the beginning of a line that began in an earlier read
@@ -107,7 +107,7 @@ func (fr *frameReader) fill() error {
 	case !fr.filled:
 		fr.giveBack()
 	case fr.busy == nil:
-		fr.busy = pipeBuffers.Get().(*[maxPiece]byte)
+		fr.busy = takeBlock()
 		fallthrough
 	default:
 		buf = fr.busy[:]
@@ -129,7 +129,7 @@ func (fr *frameReader) close() {
 // giveBack gives the large buffer back.
 func (fr *frameReader) giveBack() {
 	if fr.busy != nil {
-		pipeBuffers.Put(fr.busy)
+		recycleBlock(fr.busy)
 		fr.busy = nil
 	}
 }
@@ -257,3 +257,11 @@ func (fw *frameWriter) close() {
 }
 
 func (fw *frameWriter) wait() { fw.senders.Wait() }
+
+// queryFrame is the frame that puts a query to the runner.
+func queryFrame(q Query, id string) any {
+	if t := q.Table; q.Kind == QueryTable && t != nil {
+		return tableOut{string(q.Kind), id, t.Table, t.Filter, t.Sort, t.Offset, t.Count}
+	}
+	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
+}

@@ -44,7 +44,7 @@ func (k *interpreter) handleLine(line []byte) {
 		k.drop(err)
 	}
 	if s, ok := f.(streamFrame); ok {
-		recyclePiece(s.text)
+		recycleBuffer(s.text)
 	}
 }
 

@@ -29,7 +29,7 @@ func (k *interpreter) do(ctx context.Context, c Command) (reply any, err error) 
 	case InstallOutput:
 		return nil, k.tellProgress(AskInstall, c.RequestID, c.Text)
 	case AnswerInstall:
-		return nil, k.answerAsk(AskInstall, c.RequestID, askAnswered, c.Result.answer())
+		return nil, k.answerAsk(AskInstall, c.RequestID, askAnswered, installAnswerOf(c.Result))
 	case ReadUsage:
 		return k.usage(ctx)
 	case ChangeLimits:

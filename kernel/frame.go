@@ -40,7 +40,7 @@ type (
 	readyFrame  struct{ mark string }
 	streamFrame struct {
 		id, name string
-		text     []byte // of pieces
+		text     []byte // of takeBuffer
 		mark     uint64
 	}
 	displayFrame struct {
@@ -270,7 +270,7 @@ func (f *fields) bytes(name string) []byte {
 	return f.unquote(name, v, make([]byte, 0, len(v)))
 }
 
-// piece is bytes of a text of at most maxText, in a buffer of pieces.
+// piece is bytes of a text of at most maxText, in a buffer of takeBuffer.
 func (f *fields) piece(name string) []byte {
 	v, ok := f.take(name)
 	switch {
@@ -281,7 +281,7 @@ func (f *fields) piece(name string) []byte {
 		f.fail(name, "too long")
 		return nil
 	}
-	return f.unquote(name, v, slices.Grow(pieces.Get().([]byte), len(v)))
+	return f.unquote(name, v, slices.Grow(takeBuffer(), len(v)))
 }
 
 // unquote appends to b.

@@ -24,15 +24,15 @@ var hostFrames = map[string]any{
 	"interrupt":      interruptOut{"interrupt", "cell-1"},
 	"progress":       progressOut{"progress", "0a1b", "Collecting numpy\n"},
 	"answer_input":   answerOut{Type: "answer", Ask: "0a1b", Body: inputAnswer{"Ada"}},
-	"answer_install": answerOut{Type: "answer", Ask: "0a1b", Body: InstallResult{Packages: []Package{{"numpy", "2.1"}, {"old", ""}}}.answer().Body},
-	"answer_error":   answerOut{Type: "answer", Ask: "0a1b", Error: InstallResult{Error: "no such package"}.answer().Error},
-	"complete":       Query{Kind: QueryComplete, Code: "valu", Cursor: 4}.out("7"),
-	"inspect":        Query{Kind: QueryInspect, Code: "value", Cursor: 5, Detail: 1}.out("8"),
-	"is_complete":    Query{Kind: QueryIsComplete, Code: "for x in y:", Cursor: 11}.out("9"),
-	"variables":      Query{Kind: QueryVariables}.out("10"),
-	"table": Query{Kind: QueryTable, Table: &TableQuery{
+	"answer_install": answerOut{Type: "answer", Ask: "0a1b", Body: installAnswerOf(InstallResult{Packages: []Package{{"numpy", "2.1"}, {"old", ""}}}).Body},
+	"answer_error":   answerOut{Type: "answer", Ask: "0a1b", Error: installAnswerOf(InstallResult{Error: "no such package"}).Error},
+	"complete":       queryFrame(Query{Kind: QueryComplete, Code: "valu", Cursor: 4}, "7"),
+	"inspect":        queryFrame(Query{Kind: QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),
+	"is_complete":    queryFrame(Query{Kind: QueryIsComplete, Code: "for x in y:", Cursor: 11}, "9"),
+	"variables":      queryFrame(Query{Kind: QueryVariables}, "10"),
+	"table": queryFrame(Query{Kind: QueryTable, Table: &TableQuery{
 		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,
-	}}.out("11"),
+	}}, "11"),
 }
 
 // runnerFrames has what the host reads in a frame of every type that the runner sends.

@@ -14,15 +14,6 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// What callers of a [Host] branch on.
-var (
-	ErrNoKernel     = errors.New("no kernel")
-	ErrKernelExists = errors.New("the kernel exists already")
-	ErrKernelBusy   = errors.New("the kernel is busy")
-	ErrRepeated     = errors.New("the execution was given to this kernel before")
-	ErrHostClosed   = errors.New("the host is closed")
-)
-
 // ReasonShutdown is the reason of kernels that end with their host.
 const ReasonShutdown = "server_shutdown"
 
@@ -56,14 +47,6 @@ type Host struct {
 	kernels  map[Key]*interpreter
 	closed   bool
 	onForget func()
-}
-
-// KernelInfo is what is known of a kernel once it can execute.
-type KernelInfo struct {
-	Layers  []string
-	Handle  Handle
-	Started time.Time
-	Engine  string // that executes its cells
 }
 
 // NewHost makes a host without kernels.
@@ -185,18 +168,6 @@ func (h *Host) Stop(ctx context.Context, key Key, reason string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop kernel: %w", context.Cause(ctx))
 	}
-}
-
-// Attachment is what a consumer that comes later must know of a kernel.
-type Attachment struct {
-	Info KernelInfo
-	// Last is the number of the newest record so far.
-	Last uint64
-	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
-	// it runs, or its Finished record is among the records up to Last.
-	Given string
-	// Asks are open. Their records are among those up to Last.
-	Asks []OpenAsk
 }
 
 // Attach tells what a new consumer of a kernel must know; of one that starts, when it can execute. It is ErrNoKernel

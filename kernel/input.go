@@ -1,40 +1,17 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 )
 
-// ErrNoInputPending tells that no question with that id is open.
-var ErrNoInputPending = errors.New("no input is pending")
-
 const (
-	maxPrompt    = 64 << 10 // bytes; what is longer is cut
-	maxWithdrawn = 50       // asks of one cell, after which it may not ask for input: each makes events
+	maxWithdrawn = 50 // asks of one cell, after which it may not ask for input: each makes events
 
 	inputRefused = "nobody is there to answer input(): attach a client to the session, or put the value into the code"
 	inputBusy    = "another question of this cell is open; answer that first"
 	inputEnded   = "input() was ended: %s"
 	inputOften   = "this cell asked and did not wait for the answer %d times; ask in another cell"
 )
-
-// InputRequest asks for a line of text.
-type InputRequest struct {
-	Prompt   string
-	Password bool
-}
-
-// Kind implements [AskBody].
-func (InputRequest) Kind() AskKind { return AskInput }
-
-// inputAnswer is the body of the answer.
-type inputAnswer struct {
-	Value string `json:"value"`
-}
-
-func decodeInput(f *fields) AskBody {
-	return InputRequest{Prompt: truncate(f.text("prompt"), maxPrompt), Password: f.flag("password")}
-}
 
 // refuseInput tells why nobody can be asked. The caller holds mu.
 func (k *interpreter) refuseInput(f askFrame) string {

@@ -25,7 +25,7 @@ type longLine struct {
 	budget *semaphore.Weighted
 
 	size   int
-	memory []byte // from pieces; empty once there is a file
+	memory []byte // of takeBuffer; empty once there is a file
 	file   *os.File
 	held   int64 // of budget
 }
@@ -43,7 +43,7 @@ func (l *longLine) add(part []byte) error {
 		return err
 	}
 	if l.memory == nil {
-		l.memory = pieces.Get().([]byte)
+		l.memory = takeBuffer()
 	}
 	l.memory = append(l.memory, part...)
 	return nil
@@ -60,7 +60,7 @@ func (l *longLine) spill() error {
 		return err
 	}
 	_, err = file.Write(l.memory)
-	recyclePiece(l.memory)
+	recycleBuffer(l.memory)
 	l.memory = nil
 	return err
 }
@@ -81,7 +81,7 @@ func (l *longLine) whole() ([]byte, error) {
 
 // drop forgets the line.
 func (l *longLine) drop() {
-	recyclePiece(l.memory)
+	recycleBuffer(l.memory)
 	if l.file != nil {
 		_ = l.file.Close()
 	}

@@ -62,7 +62,7 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 	}
 	k.posed++
 	id = strconv.FormatUint(k.posed, 10)
-	if err := k.frames.send(q.out(id)); err != nil {
+	if err := k.frames.send(queryFrame(q, id)); err != nil {
 		return "", nil, errors.Join(ErrKernelBusy, err)
 	}
 	asked := query{kind: q.Kind, answered: make(chan Answer, 1)}
@@ -71,14 +71,6 @@ func (k *interpreter) pose(q Query) (id string, answered <-chan Answer, err erro
 	}
 	k.queries[id] = asked
 	return id, asked.answered, nil
-}
-
-// out is the frame that asks the runner.
-func (q Query) out(id string) any {
-	if t := q.Table; q.Kind == QueryTable && t != nil {
-		return tableOut{string(q.Kind), id, t.Table, t.Filter, t.Sort, t.Offset, t.Count}
-	}
-	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
 }
 
 func (k *interpreter) withdraw(id string) {

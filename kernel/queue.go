@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	maxPiece = 64 << 10 // bytes of text in one record
-
 	firstRetry = 100 * time.Millisecond // after a spool that took nothing, and
 	lastRetry  = 10 * time.Second       // the pause that this grows to
 	tellAgain  = time.Minute            // without trouble, after which the operator is told of new trouble
@@ -42,7 +40,7 @@ type queue struct {
 
 	mu        sync.Mutex
 	spool     *spool // nil until open
-	pending   []byte // encoded records that are not in the spool; from pieces
+	pending   []byte // encoded records that are not in the spool; of takeBuffer
 	last      uint64 // the newest number given
 	written   uint64 // the newest number in the spool
 	acked     uint64
@@ -61,22 +59,12 @@ type queue struct {
 	joined struct { // text that has no number yet
 		execution, name string
 		since           time.Time
-		text            []byte // from pieces
+		text            []byte // of takeBuffer
 		atStart         bool   // text begins in the first column
 	}
 	atStart bool      // the newest text ended a line, or returned to its start
 	quiet   time.Time // the end of the window of the last piece of text
 	timer   *time.Timer
-}
-
-// pieces are buffers for what is on its way, so that an idle kernel has none.
-var pieces = sync.Pool{New: func() any { return []byte(nil) }}
-
-func recyclePiece(b []byte) {
-	if cap(b) > 0 && cap(b) <= 4*maxPiece {
-		//lint:ignore SA6002 the header that this allocates is small against the bytes that it keeps
-		pieces.Put(b[:0])
-	}
 }
 
 func newQueue(limit int64, window time.Duration, log *slog.Logger) *queue {
@@ -149,7 +137,7 @@ func (q *queue) text(execution, name string, b []byte) {
 		if len(j.text) == 0 {
 			j.execution, j.name, j.since, j.atStart = execution, name, now, q.atStart
 			if j.text == nil {
-				j.text = pieces.Get().([]byte)
+				j.text = takeBuffer()
 			}
 			q.wake(q.quiet.Sub(now))
 		}
@@ -173,8 +161,8 @@ func startsNext(text []byte) bool {
 func (q *queue) squeeze() {
 	j := &q.joined
 	if bytes.IndexByte(j.text, '\r') >= 0 {
-		rest := appendVisible(pieces.Get().([]byte), j.text, j.atStart)
-		recyclePiece(j.text)
+		rest := appendVisible(takeBuffer(), j.text, j.atStart)
+		recycleBuffer(j.text)
 		j.text = rest
 	}
 	if len(j.text) > maxPiece/2 {
@@ -185,8 +173,8 @@ func (q *queue) squeeze() {
 // piece gives text a number, without what it overwrites itself. The caller holds mu.
 func (q *queue) piece(at time.Time, execution, name string, text []byte, atStart bool) {
 	if bytes.IndexByte(text, '\r') >= 0 {
-		visible := appendVisible(pieces.Get().([]byte), text, atStart)
-		defer recyclePiece(visible)
+		visible := appendVisible(takeBuffer(), text, atStart)
+		defer recycleBuffer(visible)
 		text = visible
 	}
 	q.append(appendStream(q.buffer(), q.last+1, at, execution, name, text))
@@ -269,7 +257,7 @@ func (q *queue) flush() {
 		q.refused(b, err)
 		return
 	}
-	recyclePiece(b)
+	recycleBuffer(b)
 	if q.pause > 0 {
 		q.pause = 0
 		q.room.Broadcast()
@@ -397,7 +385,7 @@ func (q *queue) discard() error {
 // buffer is what records are encoded into. The caller holds mu.
 func (q *queue) buffer() []byte {
 	if q.pending == nil {
-		q.pending = pieces.Get().([]byte)
+		q.pending = takeBuffer()
 	}
 	return q.pending
 }
@@ -419,7 +407,7 @@ func (q *queue) release() {
 		return
 	}
 	q.piece(j.since, j.execution, j.name, j.text, j.atStart)
-	recyclePiece(j.text)
+	recycleBuffer(j.text)
 	j.text = nil
 	q.quiet = time.Now().Add(q.window)
 }

@@ -166,3 +166,45 @@ func readable(bytes int64) string {
 	}
 	return fmt.Sprintf("%d bytes", bytes)
 }
+
+// AskKind names what code inside a kernel can ask the outside for.
+type AskKind string
+
+// The kinds of asks.
+const (
+	AskInput   AskKind = "input"   // a line of text: an [InputRequest]
+	AskInstall AskKind = "install" // other packages: a [PackageChange]
+)
+
+// AskBody is what is asked for: an [InputRequest] or a [PackageChange].
+type AskBody interface{ Kind() AskKind }
+
+// InputRequest asks for a line of text.
+type InputRequest struct {
+	Prompt   string
+	Password bool
+}
+
+// Kind implements [AskBody].
+func (InputRequest) Kind() AskKind { return AskInput }
+
+// Bounds of a change of packages.
+const (
+	MaxRequirements   = 200
+	MaxRequirementLen = 1 << 10 // bytes
+)
+
+// PackageChange is what is to become of a session's packages. The requirements are as their user wrote them: 1 to
+// MaxRequirements texts of up to MaxRequirementLen bytes, and nothing more is known of them.
+type PackageChange struct {
+	Remove       bool
+	Requirements []string
+	Upgrade      bool
+	Reinstall    bool
+	NoDeps       bool
+	Pre          bool
+	Quiet        bool
+}
+
+// Kind implements [AskBody].
+func (PackageChange) Kind() AskKind { return AskInstall }

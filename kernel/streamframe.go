@@ -31,12 +31,12 @@ func decodeStream(line []byte) (f streamFrame, ok bool) {
 	if isErr {
 		f.name = "stderr"
 	}
-	text, rest, ok := unquoteText(slices.Grow(pieces.Get().([]byte), len(b)), b)
+	text, rest, ok := unquoteText(slices.Grow(takeBuffer(), len(b)), b)
 	if ok {
 		f.mark, ok = markAtEnd(rest)
 	}
 	if !ok {
-		recyclePiece(text)
+		recycleBuffer(text)
 		return streamFrame{}, false
 	}
 	f.text = text

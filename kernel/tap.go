@@ -17,8 +17,6 @@ const (
 	maxDrain = 1 << 20 // where a pipe does not tell how much it holds; the most that one can hold by default
 )
 
-var pipeBuffers = sync.Pool{New: func() any { return new([maxPiece]byte) }}
-
 // tap reads one of the pipes on fd 1 and 2. What stands in the pipe before a mark goes out before the frame of that
 // mark, what stands behind it is held back until then. Its methods are called with the lock of the interpreter held,
 // wait aside.
@@ -80,8 +78,8 @@ func (t *tap) drain() {
 
 // read reads at most size bytes and is 0 when there is nothing now or ever.
 func (t *tap) read(fd uintptr, size int) int {
-	buf := pipeBuffers.Get().(*[maxPiece]byte)
-	defer pipeBuffers.Put(buf)
+	buf := takeBlock()
+	defer recycleBlock(buf)
 	for {
 		n, err := unix.Read(int(fd), buf[:min(size, maxPiece)])
 		switch {
