@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -188,37 +187,4 @@ func (k *interpreter) tellClock() {
 			return a.execution == run.ID && askKinds[a.Kind].stopsClock
 		}))
 	}
-}
-
-// sentAttachment is how an Attachment crosses the connection between a server and a host: versions up to 3 of the host
-// protocol know no asks but the installation, by its id.
-type sentAttachment struct {
-	plainAttachment
-	Installing string
-}
-
-type plainAttachment Attachment
-
-// MarshalJSON implements [json.Marshaler].
-func (a Attachment) MarshalJSON() ([]byte, error) {
-	sent := sentAttachment{plainAttachment: plainAttachment(a)}
-	for _, open := range a.Asks {
-		if open.Kind == AskInstall {
-			sent.Installing = open.ID
-		}
-	}
-	return json.Marshal(sent)
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (a *Attachment) UnmarshalJSON(b []byte) error {
-	var sent sentAttachment
-	if err := json.Unmarshal(b, &sent); err != nil {
-		return err
-	}
-	*a = Attachment(sent.plainAttachment)
-	if a.Asks == nil && sent.Installing != "" {
-		a.Asks = []OpenAsk{{AskInstall, sent.Installing}}
-	}
-	return nil
 }

@@ -16,6 +16,9 @@ type Batch struct {
 	at, size int64
 }
 
+// emptyBatch has no records. Its Last is after.
+func emptyBatch(after uint64) Batch { return Batch{last: after} }
+
 // Last is the number of the last record.
 func (b Batch) Last() uint64 { return b.last }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"talaria/api"
@@ -298,6 +300,9 @@ func decodeInto[T any](b []byte) (v T, err error) {
 var ErrUnresponsive error = api.Errorf(api.CodeNotReady,
 	"the process that runs this kernel (talaria host) does not respond; nothing is lost: try again in a few seconds")
 
+// CommandNames lists the names of all commands.
+func CommandNames() []string { return slices.Sorted(maps.Keys(commands)) }
+
 // ErrUnknownCommand tells that this program has no command of that name.
 var ErrUnknownCommand = errors.New("the host does not know this command")
 
@@ -398,4 +403,37 @@ type InstallResult struct {
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
+}
+
+// sentAttachment is how an Attachment crosses the connection between a server and a host: versions up to 3 of the host
+// protocol know no asks but the installation, by its id.
+type sentAttachment struct {
+	plainAttachment
+	Installing string
+}
+
+type plainAttachment Attachment
+
+// MarshalJSON implements [json.Marshaler].
+func (a Attachment) MarshalJSON() ([]byte, error) {
+	sent := sentAttachment{plainAttachment: plainAttachment(a)}
+	for _, open := range a.Asks {
+		if open.Kind == AskInstall {
+			sent.Installing = open.ID
+		}
+	}
+	return json.Marshal(sent)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (a *Attachment) UnmarshalJSON(b []byte) error {
+	var sent sentAttachment
+	if err := json.Unmarshal(b, &sent); err != nil {
+		return err
+	}
+	*a = Attachment(sent.plainAttachment)
+	if a.Asks == nil && sent.Installing != "" {
+		a.Asks = []OpenAsk{{AskInstall, sent.Installing}}
+	}
+	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"talaria/kernel"
-	"talaria/kernel/kerneltest"
 )
 
 // messages are commands as servers and hosts of other versions encode them.
@@ -67,18 +66,5 @@ func TestCommandsAreEncodedAsOtherVersionsEncodeThem(t *testing.T) {
 	}
 	if _, err := kernel.DecodeCommand("interrupt", []byte("[1]")); err == nil || errors.Is(err, kernel.ErrUnknownCommand) {
 		t.Errorf("a command that is no object: %v", err)
-	}
-}
-
-func TestAHostCarriesOutEveryCommand(t *testing.T) {
-	r := newRig(t, kerneltest.Cells(func(*kerneltest.Cell) {}))
-	for _, m := range messages {
-		if _, err := r.host.Do(t.Context(), r.key, m.command); errors.Is(err, kernel.ErrUnknownCommand) {
-			t.Errorf("%T: %v", m.command, err)
-		}
-		other := kernel.Key{Session: "other", Generation: 1}
-		if _, err := r.host.Do(t.Context(), other, m.command); !errors.Is(err, kernel.ErrNoKernel) {
-			t.Errorf("%T, for a kernel that does not exist: %v", m.command, err)
-		}
 	}
 }

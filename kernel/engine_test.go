@@ -12,14 +12,14 @@ import (
 // withIPython is a script that answers like an interpreter that has IPython, whose import ends as the command says.
 func withIPython(t *testing.T, imports string) string {
 	t.Helper()
-	python := fakePython(t, "3.12.1", "IPython")
-	script, err := os.ReadFile(python)
+	interpreter := fakePython(t, "3.12.1", "IPython")
+	script, err := os.ReadFile(interpreter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.SplitN(string(script), "\n", 2)
 	changed := lines[0] + "\ncase \"$*\" in *interactiveshell*) " + imports + ";; esac\n" + lines[1]
-	path := filepath.Join(filepath.Dir(python), "python3")
+	path := filepath.Join(filepath.Dir(interpreter), "python3")
 	if err := os.WriteFile(path, []byte(changed), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestEngineIsIPythonWhereItCanBeImported(t *testing.T) {
 }
 
 func TestEngineIPythonThatIsMissingIsAnErrorThatSaysWhatToDo(t *testing.T) {
-	for _, python := range []string{fakePython(t, "3.12.1"), withIPython(t, "echo boom >&2; exit 1")} {
+	for _, interpreter := range []string{fakePython(t, "3.12.1"), withIPython(t, "echo boom >&2; exit 1")} {
 		_, findings, err := kernel.DiscoverEnvironment(t.Context(),
-			kernel.EnvironmentConfig{Name: "mine", Python: python, Engine: kernel.EngineIPython})
+			kernel.EnvironmentConfig{Name: "mine", Python: interpreter, Engine: kernel.EngineIPython})
 		if err == nil {
 			t.Fatal("it was taken")
 		}

@@ -30,12 +30,12 @@ func fakePython(t *testing.T, version string, modules ...string) string {
 }
 
 func TestDiscoveryTakesTheConfiguredInterpreter(t *testing.T) {
-	python := fakePython(t, "3.12.1", "pandas")
-	env, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Name: "mine", Python: python})
+	interpreter := fakePython(t, "3.12.1", "pandas")
+	env, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Name: "mine", Python: interpreter})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if env.Name != "mine" || env.Python != python || env.Version != "3.12.1" || len(findings) != 2 {
+	if env.Name != "mine" || env.Python != interpreter || env.Version != "3.12.1" || len(findings) != 2 {
 		t.Errorf("%+v %+v", env, findings)
 	}
 	if len(env.Modules) != 1 || env.Modules[0] != "pandas 1.0" {
@@ -82,12 +82,12 @@ func TestDiscoveryPrefersDataLibrariesOverThePath(t *testing.T) {
 
 func TestDiscoveryRefusesOldPythonAndSaysWhatToDo(t *testing.T) {
 	for _, version := range []string{"3.10.13", "2.7.18"} {
-		python := fakePython(t, version, "numpy", "pandas", "matplotlib")
-		_, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: python})
+		interpreter := fakePython(t, version, "numpy", "pandas", "matplotlib")
+		_, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: interpreter})
 		if err == nil {
 			t.Fatalf("Python %s was taken", version)
 		}
-		for _, part := range []string{version, python, "3.11", "configure"} {
+		for _, part := range []string{version, interpreter, "3.11", "configure"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("%q does not name %s", err, part)
 			}
@@ -99,17 +99,17 @@ func TestDiscoveryRefusesOldPythonAndSaysWhatToDo(t *testing.T) {
 }
 
 func TestDiscoveryRefusesFreeThreadedPythonAndSaysWhatToDo(t *testing.T) {
-	python := fakePython(t, "3.13.1", "numpy", "pandas", "matplotlib")
-	script, err := os.ReadFile(python)
+	interpreter := fakePython(t, "3.13.1", "numpy", "pandas", "matplotlib")
+	script, err := os.ReadFile(interpreter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	free := strings.Replace(string(script), `"version"`, `"free_threaded":true,"version"`, 1)
-	if err := os.WriteFile(python, []byte(free), 0o755); err != nil {
+	if err := os.WriteFile(interpreter, []byte(free), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	_, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: python})
-	if err == nil || !strings.Contains(err.Error(), python+" is Python 3.13.1 built free-threaded") {
+	_, findings, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: interpreter})
+	if err == nil || !strings.Contains(err.Error(), interpreter+" is Python 3.13.1 built free-threaded") {
 		t.Fatalf("got %v", err)
 	}
 	if len(findings) != 1 || findings[0].OK || !strings.Contains(findings[0].Remedy, "free-threaded") {

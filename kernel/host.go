@@ -119,7 +119,7 @@ func (h *Host) Next(ctx context.Context, key Key, after uint64) ([]Record, error
 // 1 MiB, if more than one. The bytes are the caller's.
 func (h *Host) Read(ctx context.Context, key Key, after uint64) (encoded []byte, last uint64, err error) {
 	batch, err := h.read(ctx, key, after, false)
-	return batch.bytes, batch.last, err
+	return batch.Bytes(), batch.Last(), err
 }
 
 // ReadBatch is Read for who passes the records on: a large record need not be in memory for that.
@@ -130,11 +130,11 @@ func (h *Host) ReadBatch(ctx context.Context, key Key, after uint64) (Batch, err
 func (h *Host) read(ctx context.Context, key Key, after uint64, large bool) (Batch, error) {
 	k := h.kernel(key)
 	if k == nil {
-		return Batch{last: after}, ErrNoKernel
+		return emptyBatch(after), ErrNoKernel
 	}
 	batch, err := k.records.next(ctx, after, large)
 	if k.neverStarted.Load() || errors.Is(err, fs.ErrClosed) {
-		return Batch{last: after}, errors.Join(ErrNoKernel, batch.Close())
+		return emptyBatch(after), errors.Join(ErrNoKernel, batch.Close())
 	}
 	return batch, err
 }

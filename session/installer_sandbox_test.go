@@ -111,9 +111,9 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 		if err != nil {
 			s.Fatalf("%v; so far:\n%s", err, &printed)
 		}
-		for _, record := range batch {
-			seen = record.KSeq
-			switch body := record.Body.(type) {
+		for _, rec := range batch {
+			seen = rec.KSeq
+			switch body := rec.Body.(type) {
 			case kernel.Stream:
 				printed.WriteString(body.Text)
 			case kernel.Raised:

@@ -32,13 +32,13 @@ func (h *hosted) until(what string, last func(kernel.Record) bool) (kernel.Recor
 			}
 			h.seen = append(h.seen, batch...)
 		}
-		record := h.seen[h.used]
-		if s, ok := record.Body.(kernel.Stream); ok {
+		rec := h.seen[h.used]
+		if s, ok := rec.Body.(kernel.Stream); ok {
 			text.WriteString(s.Text)
 		}
-		if last(record) {
+		if last(rec) {
 			h.used++
-			return record, text.String()
+			return rec, text.String()
 		}
 	}
 }
@@ -52,17 +52,17 @@ func (h *hosted) execute(id, code string) {
 
 func (h *hosted) asked(execution string) kernel.Asked {
 	h.Helper()
-	record, _ := h.until("ask", func(r kernel.Record) bool { _, ok := r.Body.(kernel.Asked); return ok })
-	if record.ExecutionID != execution {
-		h.Errorf("execution %q asked, not %q", record.ExecutionID, execution)
+	rec, _ := h.until("ask", func(r kernel.Record) bool { _, ok := r.Body.(kernel.Asked); return ok })
+	if rec.ExecutionID != execution {
+		h.Errorf("execution %q asked, not %q", rec.ExecutionID, execution)
 	}
-	return record.Body.(kernel.Asked)
+	return rec.Body.(kernel.Asked)
 }
 
 func (h *hosted) finished() (kernel.Finished, string) {
 	h.Helper()
-	record, text := h.until("end", func(r kernel.Record) bool { _, ok := r.Body.(kernel.Finished); return ok })
-	return record.Body.(kernel.Finished), text
+	rec, text := h.until("end", func(r kernel.Record) bool { _, ok := r.Body.(kernel.Finished); return ok })
+	return rec.Body.(kernel.Finished), text
 }
 
 func (h *hosted) answer(asked kernel.Asked, result kernel.InstallResult) {
@@ -143,8 +143,8 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 		if err := kernel.Tell(h.Context(), h.host, h.key, kernel.Interrupt{ExecutionID: id}); err != nil {
 			t.Error(err)
 		}
-		record, _ := h.until("close", func(r kernel.Record) bool { _, ok := r.Body.(kernel.AskClosed); return ok })
-		if got := record.Body; got != (kernel.AskClosed{Kind: kernel.AskInstall, ID: asked.ID, How: "interrupted"}) {
+		rec, _ := h.until("close", func(r kernel.Record) bool { _, ok := r.Body.(kernel.AskClosed); return ok })
+		if got := rec.Body; got != (kernel.AskClosed{Kind: kernel.AskInstall, ID: asked.ID, How: "interrupted"}) {
 			t.Errorf("%s: %+v", code, got)
 		}
 		if end, text := h.finished(); end.Status == kernel.OK {

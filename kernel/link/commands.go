@@ -55,8 +55,8 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 // Do implements [kernel.Doer]. Where the connection breaks and is made again, the command is sent again, unless it must
 // not be carried out twice. It is ErrTooOld where the kernel's host is of a version without the command, and
 // ErrUnresponsive while the host does not respond, unless the command waits.
-func (c *Client) Do(ctx context.Context, key kernel.Key, command kernel.Command) (reply any, err error) {
-	spec := command.Spec()
+func (c *Client) Do(ctx context.Context, key kernel.Key, cmd kernel.Command) (reply any, err error) {
+	spec := cmd.Spec()
 	k := c.known(key)
 	if k == nil {
 		return nil, kernel.ErrNoKernel
@@ -77,7 +77,7 @@ func (c *Client) Do(ctx context.Context, key kernel.Key, command kernel.Command)
 		defer done()
 	}
 	var encoded json.RawMessage
-	again, err := k.command(ctx, spec.Name, command, &encoded, spec.Once)
+	again, err := k.command(ctx, spec.Name, cmd, &encoded, spec.Once)
 	if again && spec.Repeated != nil && errors.Is(err, spec.Repeated) { // it came through when the connection broke
 		err = nil
 	}

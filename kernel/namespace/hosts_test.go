@@ -67,9 +67,9 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, record := range batch {
-			seen = record.KSeq
-			switch body := record.Body.(type) {
+		for _, rec := range batch {
+			seen = rec.KSeq
+			switch body := rec.Body.(type) {
 			case kernel.Stream:
 				if body.Name == "stdout" {
 					printed.WriteString(body.Text)

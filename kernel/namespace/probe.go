@@ -31,16 +31,16 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 
 func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 	finding := kernel.Finding{Name: "sandbox"}
-	python := b.cfg.Python
-	if python == "" {
+	interpreter := b.cfg.Python
+	if interpreter == "" {
 		var err error
-		if python, err = findPython(); err != nil {
+		if interpreter, err = findPython(); err != nil {
 			finding.Detail = err.Error()
 			finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3)"
 			return finding
 		}
 	}
-	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: python, Engine: kernel.EngineStdlib})
+	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: interpreter, Engine: kernel.EngineStdlib})
 	if err != nil {
 		finding.Detail = err.Error()
 		finding.Remedy = "install Python 3.11 or later, or configure the one to use"
