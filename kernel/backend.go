@@ -1,5 +1,5 @@
-// Package kernel runs one live interpreter for each session and generation: it starts it in a sandbox, gives it
-// cells, reads what comes out, interrupts, kills and accounts for it. It knows no session: it deals in keys.
+// Package kernel is the contract of isolation providers: what a [Backend] must offer so that package host can run live
+// interpreters in its sandboxes, and the limits, networks and handles that both speak of. It knows no session.
 package kernel
 
 import (

@@ -11,6 +11,7 @@ import (
 
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/session"
 	"talaria/store"
@@ -36,7 +37,7 @@ func newSessions(t *testing.T, dir string) *session.Manager {
 	}
 	fake := kerneltest.NewFake(kerneltest.Cells(runCell))
 	fake.Shell = kerneltest.Lines
-	host := kernel.NewHost(kernel.HostConfig{Backend: fake, Log: log})
+	host := host.NewHost(host.HostConfig{Backend: fake, Log: log})
 	limits := session.DefaultLimits
 	limits.OutputBytes = 64 << 20
 	ceilings := session.DefaultCeilings

@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 )
 
 // answerTime is what clients are promised: an answer by then, or the word that the kernel is busy.
-const answerTime = kernel.AnswerTime + 15*time.Millisecond
+const answerTime = host.AnswerTime + 15*time.Millisecond
 
 // maxAsked bounds the code that a question may hold, in bytes.
 const maxAsked = 1 << 20
@@ -20,7 +21,7 @@ const maxAsked = 1 << 20
 // nothing, and does not count as use. Without a kernel it is no_kernel; kernel_busy where no answer came in time. ctx
 // bounds the wait.
 func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
-	q, err := about(kernel.QueryComplete, req.Code, req.CursorPos)
+	q, err := about(command.QueryComplete, req.Code, req.CursorPos)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.C
 
 // Inspect describes the name at a place in code.
 func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.InspectReply, error) {
-	q, err := about(kernel.QueryInspect, req.Code, req.CursorPos)
+	q, err := about(command.QueryInspect, req.Code, req.CursorPos)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.Ins
 
 // IsComplete says whether code is ready to run, or goes on in a further line.
 func (s *Session) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*api.IsCompleteReply, error) {
-	q, err := about(kernel.QueryIsComplete, req.Code, nil)
+	q, err := about(command.QueryIsComplete, req.Code, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,47 +56,47 @@ func (s *Session) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*a
 
 // Variables lists the user's variables.
 func (s *Session) Variables(ctx context.Context) (*api.VariablesReply, error) {
-	answer, err := s.ask(ctx, kernel.Query{Kind: kernel.QueryVariables})
+	answer, err := s.ask(ctx, command.Query{Kind: command.QueryVariables})
 	return answer.Variables, err
 }
 
 // about is a query about a place in code: its end, if none is given or it lies behind that.
-func about(kind kernel.QueryKind, code *string, cursor *int64) (kernel.Query, error) {
+func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, error) {
 	switch {
 	case code == nil:
-		return kernel.Query{}, invalid("field \"code\" is missing")
+		return command.Query{}, invalid("field \"code\" is missing")
 	case len(*code) > maxAsked:
-		return kernel.Query{}, api.Errorf(api.CodePayloadTooLarge, "field \"code\" is longer than %d bytes", maxAsked)
+		return command.Query{}, api.Errorf(api.CodePayloadTooLarge, "field \"code\" is longer than %d bytes", maxAsked)
 	case cursor != nil && *cursor < 0:
-		return kernel.Query{}, invalid("field \"cursor_pos\" is negative")
+		return command.Query{}, invalid("field \"cursor_pos\" is negative")
 	}
 	end := int64(utf8.RuneCountInString(*code))
 	if cursor != nil {
 		end = min(end, *cursor)
 	}
-	return kernel.Query{Kind: kind, Code: *code, Cursor: end}, nil
+	return command.Query{Kind: kind, Code: *code, Cursor: end}, nil
 }
 
 // ask gives a question to the session's kernel.
-func (s *Session) ask(ctx context.Context, q kernel.Query) (kernel.Answer, error) {
+func (s *Session) ask(ctx context.Context, q command.Query) (command.Answer, error) {
 	s.mu.Lock()
 	key, state, gone := s.key(), s.state, s.gone
 	s.mu.Unlock()
 	switch {
 	case gone:
-		return kernel.Answer{}, ErrDeleted
+		return command.Answer{}, ErrDeleted
 	case state == api.StateDead, state == api.StateHibernated:
-		return kernel.Answer{}, errNoKernel()
+		return command.Answer{}, errNoKernel()
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err := kernel.Ask(ctx, s.m.cfg.Host, key, q)
+	answer, err := command.Ask(ctx, s.m.cfg.Host, key, q)
 	switch {
-	case errors.Is(err, kernel.ErrTooOld):
+	case errors.Is(err, command.ErrTooOld):
 		return answer, errTooOld()
-	case errors.Is(err, kernel.ErrNoKernel) && state != api.StateStarting:
+	case errors.Is(err, command.ErrNoKernel) && state != api.StateStarting:
 		return answer, errNoKernel()
-	case errors.Is(err, kernel.ErrNoKernel), errors.Is(err, kernel.ErrKernelBusy), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, command.ErrNoKernel), errors.Is(err, command.ErrKernelBusy), errors.Is(err, context.DeadlineExceeded):
 		return answer, api.Errorf(api.CodeKernelBusy,
 			"the kernel did not answer within 200 ms: it starts, or is in code that lets nothing else run; try again")
 	}

@@ -11,20 +11,22 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/disk"
+	"talaria/kernel/record"
 	"talaria/store"
 )
 
 // Host runs kernels. [kernel.Host] is one.
 type Host interface {
-	Start(ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec) (kernel.KernelInfo, error)
-	kernel.Doer
-	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
-	Ack(key kernel.Key, kseq uint64)
-	Stop(ctx context.Context, key kernel.Key, reason string) error
+	Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error)
+	command.Doer
+	Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error)
+	Ack(key record.Key, kseq uint64)
+	Stop(ctx context.Context, key record.Key, reason string) error
 	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
-	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
-	Kernels(ctx context.Context) ([]kernel.Key, error)
+	Attach(ctx context.Context, key record.Key) (command.Attachment, error)
+	Kernels(ctx context.Context) ([]record.Key, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }

@@ -9,7 +9,7 @@ import (
 
 	"talaria/api"
 	"talaria/artifacts"
-	"talaria/kernel"
+	"talaria/kernel/record"
 	"talaria/store"
 )
 
@@ -103,7 +103,7 @@ func (o *output) leftOut() []draft {
 }
 
 // showDisplay logs a display of the running execution, as far as its limits go.
-func (t *translation) showDisplay(run *run, b kernel.Display) {
+func (t *translation) showDisplay(run *run, b record.Display) {
 	if run.out.shown.Over || rawSize(b.Data, b.Metadata) > run.out.displayLimit { // a large one makes no artifact then
 		t.show(run, draft{executionID: run.row.ID, body: rawDisplay(b)}, b)
 		return
@@ -111,7 +111,7 @@ func (t *translation) showDisplay(run *run, b kernel.Display) {
 	t.show(run, t.s.display(t.ctx, run.row.ID, b, t.hold), b)
 }
 
-func (t *translation) show(run *run, d draft, b kernel.Display) {
+func (t *translation) show(run *run, d draft, b record.Display) {
 	drafts, err := run.out.show(d, func() draft { return plainDisplay(run.row.ID, b) })
 	if err != nil {
 		t.s.log.Error("encode a display", "error", err)
@@ -120,7 +120,7 @@ func (t *translation) show(run *run, d draft, b kernel.Display) {
 }
 
 // showClear logs a clear_output of the running execution, as far as its limits go.
-func (t *translation) showClear(run *run, b kernel.Clear) {
+func (t *translation) showClear(run *run, b record.Clear) {
 	d := draft{executionID: run.row.ID, body: api.ClearOutput{Wait: b.Wait}}
 	drafts, err := run.out.show(d, func() draft { return d })
 	if err != nil {
@@ -140,7 +140,7 @@ func rawSize(bundles ...map[string]json.RawMessage) (n int64) {
 }
 
 // rawDisplay is the event of a display, whatever its size.
-func rawDisplay(b kernel.Display) api.EventBody {
+func rawDisplay(b record.Display) api.EventBody {
 	data := make(api.MIMEBundle, len(b.Data))
 	for mime, v := range b.Data {
 		data[mime] = api.Raw(v)
@@ -148,7 +148,7 @@ func rawDisplay(b kernel.Display) api.EventBody {
 	return displayBody(b, data, metadata(b.Metadata))
 }
 
-func displayBody(b kernel.Display, data api.MIMEBundle, meta map[string]api.Raw) api.EventBody {
+func displayBody(b record.Display, data api.MIMEBundle, meta map[string]api.Raw) api.EventBody {
 	if b.Update {
 		return api.UpdateDisplayData{Data: data, Metadata: meta, DisplayID: b.DisplayID}
 	}
@@ -156,7 +156,7 @@ func displayBody(b kernel.Display, data api.MIMEBundle, meta map[string]api.Raw)
 }
 
 // plainDisplay is a display with nothing but its text/plain. One that has none is no draft.
-func plainDisplay(executionID string, b kernel.Display) draft {
+func plainDisplay(executionID string, b record.Display) draft {
 	plain, ok := b.Data["text/plain"]
 	if !ok {
 		return draft{}
@@ -165,7 +165,7 @@ func plainDisplay(executionID string, b kernel.Display) draft {
 }
 
 // display makes the event of a display that is within the limits.
-func (s *Session) display(ctx context.Context, executionID string, b kernel.Display, hold *artifacts.Hold) draft {
+func (s *Session) display(ctx context.Context, executionID string, b record.Display, hold *artifacts.Hold) draft {
 	data, meta, refs := s.bundle(ctx, b.Data, b.Metadata, hold)
 	return draft{executionID: executionID, refs: refs, body: displayBody(b, data, meta)}
 }

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 	"talaria/session"
 )
 
@@ -33,7 +34,7 @@ func (h *faultyHost) fail(next, do error) {
 	}
 }
 
-func (h *faultyHost) Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error) {
+func (h *faultyHost) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	h.mu.Lock()
 	broken := h.onNext
 	h.mu.Unlock()
@@ -55,7 +56,7 @@ func (h *faultyHost) Next(ctx context.Context, key kernel.Key, after uint64) ([]
 	return records, err
 }
 
-func (h *faultyHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+func (h *faultyHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
 	h.mu.Lock()
 	err := h.do
 	h.do = nil

@@ -16,8 +16,12 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
+	"talaria/kernel/record"
 	"talaria/session/index"
 	"talaria/session/index/indextest"
 )
@@ -29,7 +33,7 @@ const installerVariable = "SESSION_TEST_INSTALLER"
 type sandboxed struct {
 	*testing.T
 	dir   string
-	host  *kernel.Host
+	host  *host.Host
 	env   kernel.Environment
 	index *index.Index
 	path  string // of the index's socket
@@ -49,7 +53,7 @@ func newSandboxed(t *testing.T, from *indextest.Index) *sandboxed {
 	}
 	dir := kerneltest.StateDir(t)
 	s := &sandboxed{T: t, dir: dir, path: filepath.Join(dir, "index.sock"), code: string(source)}
-	s.env, _, err = kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Engine: kernel.EngineStdlib})
+	s.env, _, err = python.DiscoverEnvironment(t.Context(), python.EnvironmentConfig{Engine: python.EngineStdlib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,7 @@ func newSandboxed(t *testing.T, from *indextest.Index) *sandboxed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.host = kernel.NewHost(kernel.HostConfig{Backend: backend, SpoolDir: filepath.Join(dir, "spool")})
+	s.host = host.NewHost(host.HostConfig{Backend: backend, SpoolDir: filepath.Join(dir, "spool")})
 	t.Cleanup(func() {
 		s.index.Close()
 		if err := errors.Join(s.host.Close(context.Background()), backend.Close(), <-served); err != nil {
@@ -92,7 +96,7 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 	ctx, cancel := context.WithTimeout(s.Context(), 3*time.Minute)
 	defer cancel()
 	s.runs++
-	key := kernel.Key{Session: fmt.Sprint("installer", s.runs), Generation: 1}
+	key := record.Key{Session: fmt.Sprint("installer", s.runs), Generation: 1}
 	if _, err := s.host.Start(ctx, key, s.env, spec); err != nil {
 		s.Fatal(err)
 	}
@@ -102,7 +106,7 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 		}
 		s.host.Ack(key, ^uint64(0))
 	}()
-	if err := kernel.Tell(s.Context(), s.host, key, kernel.Execution{ID: "1", Code: code}); err != nil {
+	if err := command.Tell(s.Context(), s.host, key, command.Execution{ID: "1", Code: code}); err != nil {
 		s.Fatal(err)
 	}
 	var printed strings.Builder
@@ -114,13 +118,13 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 		for _, rec := range batch {
 			seen = rec.KSeq
 			switch body := rec.Body.(type) {
-			case kernel.Stream:
+			case record.Stream:
 				printed.WriteString(body.Text)
-			case kernel.Raised:
+			case record.Raised:
 				failure = body.Error.Ename + ": " + body.Error.Evalue
-			case kernel.Died:
+			case record.Died:
 				s.Fatalf("the kernel died: %+v", body)
-			case kernel.Finished:
+			case record.Finished:
 				return printed.String(), failure
 			}
 		}

@@ -10,6 +10,8 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 	"talaria/store"
 )
 
@@ -113,7 +115,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 			if ctx.Err() != nil { // the next server starts one
 				return false
 			}
-			if errors.Is(err, kernel.ErrUnresponsive) {
+			if errors.Is(err, command.ErrUnresponsive) {
 				s.mu.Lock()
 				s.putBack(r)
 				s.mu.Unlock()
@@ -142,7 +144,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 		r.row.ExecutionCount = &count
 	}
 	r.out.number = r.row.N
-	go s.give(ctx, r, key, kernel.Execution{
+	go s.give(ctx, r, key, command.Execution{
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
 		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})
@@ -151,9 +153,9 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 
 // give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts it where
 // that was asked for meanwhile.
-func (s *Session) give(ctx context.Context, r *run, key kernel.Key, e kernel.Execution) {
-	err := kernel.Tell(ctx, s.m.cfg.Host, key, e)
-	dead := errors.Is(err, kernel.ErrNoKernel) // its last record comes, and the next kernel gets this execution
+func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Execution) {
+	err := command.Tell(ctx, s.m.cfg.Host, key, e)
+	dead := errors.Is(err, command.ErrNoKernel) // its last record comes, and the next kernel gets this execution
 	s.mu.Lock()
 	if s.current != r || !r.giving || s.key() != key { // the last record was taken, or the execution has ended
 		s.mu.Unlock()
@@ -173,9 +175,9 @@ func (s *Session) give(ctx context.Context, r *run, key kernel.Key, e kernel.Exe
 		s.giveUp(ctx, key, reasonRefused)
 	case interrupt:
 		err := insist(ctx, func() error {
-			return kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Interrupt{ExecutionID: e.ID})
+			return command.Tell(ctx, s.m.cfg.Host, key, command.Interrupt{ExecutionID: e.ID})
 		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, kernel.ErrNoKernel) {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, command.ErrNoKernel) {
 			s.log.Error("interrupt a cell", "error", err)
 		}
 	}
@@ -196,7 +198,7 @@ func (s *Session) putBack(r *run) {
 func insist(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
-		if !errors.Is(err, kernel.ErrUnresponsive) {
+		if !errors.Is(err, command.ErrUnresponsive) {
 			return err
 		}
 		pause := time.NewTimer(retryPause)
@@ -210,7 +212,7 @@ func insist(ctx context.Context, ask func() error) error {
 }
 
 // giveUp ends a kernel that is of no use any more.
-func (s *Session) giveUp(ctx context.Context, key kernel.Key, reason string) {
+func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 	err := insist(ctx, func() error { return s.m.cfg.Host.Stop(ctx, key, reason) })
 	if err != nil && ctx.Err() == nil {
 		s.log.Error("stop the kernel", "error", err)
@@ -320,7 +322,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}
-	key := kernel.Key{Session: s.id, Generation: generation}
+	key := record.Key{Session: s.id, Generation: generation}
 	mounts, err := s.m.findMounts(s.mounts)
 	if err != nil {
 		return err
@@ -350,7 +352,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 }
 
 // ready writes what is known of a kernel that answers, where that is something new.
-func (s *Session) ready(ctx context.Context, info kernel.KernelInfo) error {
+func (s *Session) ready(ctx context.Context, info command.KernelInfo) error {
 	var c change
 	s.mu.Lock()
 	s.engine = info.Engine
@@ -440,17 +442,17 @@ func (s *Session) died(restartReason string) change {
 
 // pump hands the kernel's records after a number to the session's goroutine until the last one, which is always that the
 // kernel died. Where the records cannot be read, it ends the kernel and makes the last one.
-func (s *Session) pump(ctx context.Context, key kernel.Key, after uint64) {
+func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
 	for died := false; !died; {
 		batch, err := s.m.cfg.Host.Next(ctx, key, after)
 		switch {
-		case ctx.Err() != nil || errors.Is(err, kernel.ErrHostClosed):
+		case ctx.Err() != nil || errors.Is(err, command.ErrHostClosed):
 			return
 		case err != nil:
 			s.log.Error("the kernel's records cannot be read; it is ended", "error", err)
 			s.giveUp(ctx, key, reasonLost)
 			s.m.cfg.Host.Ack(key, math.MaxUint64)
-			batch = []kernel.Record{{Key: key, KSeq: after + 1, Body: kernel.Died{
+			batch = []record.Record{{Key: key, KSeq: after + 1, Body: record.Died{
 				Reason: reasonLost, Exit: kernel.Exit{Lost: true},
 			}}}
 		}
@@ -458,7 +460,7 @@ func (s *Session) pump(ctx context.Context, key kernel.Key, after uint64) {
 		select {
 		case s.records <- batch:
 			after = last.KSeq
-			_, died = last.Body.(kernel.Died)
+			_, died = last.Body.(record.Died)
 		case <-ctx.Done():
 			return
 		}
@@ -565,7 +567,7 @@ func (s *Session) reap(ctx context.Context) {
 	}
 	if err := s.stop(ctx, reasonIdle); err != nil {
 		s.log.Error("reap an idle kernel", "error", err)
-		if errors.Is(err, kernel.ErrUnresponsive) {
+		if errors.Is(err, command.ErrUnresponsive) {
 			s.mu.Lock()
 			s.reapIn(retryPause)
 			s.mu.Unlock()

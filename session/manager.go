@@ -14,6 +14,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/disk"
 	"talaria/store"
 )
@@ -350,7 +351,7 @@ func (s *Session) firstKernel(ctx context.Context) {
 	err := s.startKernel(ctx)
 	switch {
 	case err == nil, ctx.Err() != nil:
-	case errors.Is(err, kernel.ErrUnresponsive):
+	case errors.Is(err, command.ErrUnresponsive):
 		time.AfterFunc(retryPause, s.startSoon)
 	default:
 		s.failStart(ctx, nil, err)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +12,11 @@ import (
 	"strings"
 	"time"
 
-	_ "embed"
-
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/python"
+	"talaria/kernel/record"
 	"talaria/kernel/workspace"
 	"talaria/session/index"
 )
@@ -63,15 +65,15 @@ var (
 
 // installation is one that runs, for a kernel that waits for it.
 type installation struct {
-	key    kernel.Key
+	key    record.Key
 	ask    string // its id
-	change kernel.PackageChange
+	change record.PackageChange
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 }
 
 // beginInstall installs what a kernel asks for, in the background. On the session's goroutine.
-func (s *Session) beginInstall(key kernel.Key, executionID, ask string, change kernel.PackageChange) {
+func (s *Session) beginInstall(key record.Key, executionID, ask string, change record.PackageChange) {
 	s.mu.Lock()
 	before := s.installing
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -112,7 +114,7 @@ func (s *Session) endInstall(cause error) {
 // installFor installs, writes down how that ended, and answers the kernel.
 func (s *Session) installFor(ctx context.Context, i *installation, executionID string) {
 	changed, err := s.install(ctx, i)
-	result := kernel.InstallResult{Packages: changed}
+	result := command.InstallResult{Packages: changed}
 	if err != nil {
 		result.Error = s.installError(ctx, err)
 	}
@@ -122,8 +124,8 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 	if written != nil {
 		s.log.Error("write down an installation", "error", written)
 	}
-	answer := kernel.AnswerInstall{RequestID: i.ask, Result: result}
-	err = insist(ctx, func() error { return kernel.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer) })
+	answer := command.AnswerInstall{RequestID: i.ask, Result: result}
+	err = insist(ctx, func() error { return command.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer) })
 	if err != nil {
 		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
 	}
@@ -137,7 +139,7 @@ func (s *Session) installError(ctx context.Context, err error) string {
 		return cause.Error()
 	case errors.As(err, &told):
 		return told.Detail
-	case errors.Is(err, kernel.ErrNoPip):
+	case errors.Is(err, python.ErrNoPip):
 		return err.Error()
 	}
 	s.log.Error("install packages", "error", err)
@@ -145,7 +147,7 @@ func (s *Session) installError(ctx context.Context, err error) string {
 }
 
 // install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
-func (s *Session) install(ctx context.Context, i *installation) ([]kernel.Package, error) {
+func (s *Session) install(ctx context.Context, i *installation) ([]command.Package, error) {
 	asked := i.change
 	if err := s.m.spare(); err != nil {
 		return nil, err
@@ -188,7 +190,7 @@ func (s *Session) install(ctx context.Context, i *installation) ([]kernel.Packag
 }
 
 // installerCode is the cell that an installer runs.
-func installerCode(index string, c kernel.PackageChange) (string, error) {
+func installerCode(index string, c record.PackageChange) (string, error) {
 	order, err := api.Marshal(map[string]any{
 		"index": index, "remove": c.Remove, "requirements": append([]string{}, c.Requirements...), "upgrade": c.Upgrade,
 		"reinstall": c.Reinstall, "no_deps": c.NoDeps, "pre": c.Pre, "quiet": c.Quiet,
@@ -210,7 +212,7 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 	s.mu.Unlock()
 	limits.DiskBytes = min(limits.DiskBytes, s.m.cfg.Packages.MaxBytes)
 	limits.TmpBytes = installerTmp
-	host, key := s.m.cfg.Host, kernel.Key{Session: newID(), Generation: 1}
+	host, key := s.m.cfg.Host, record.Key{Session: newID(), Generation: 1}
 	_, err = host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: stage.File(), Packages: s.packages.File(), TZ: s.m.cfg.TZ, Limits: limits, Hostname: "talaria",
 		Strict: true, NoInstalls: "this is an installer", Network: kernel.Network{
@@ -226,15 +228,15 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 		}))
 		host.Ack(key, ^uint64(0))
 	}()
-	run := kernel.Execution{ID: newID(), Code: code, Silent: true, Timeout: s.m.cfg.Packages.Timeout}
-	if err := kernel.Tell(ctx, host, key, run); err != nil {
+	run := command.Execution{ID: newID(), Code: code, Silent: true, Timeout: s.m.cfg.Packages.Timeout}
+	if err := command.Tell(ctx, host, key, run); err != nil {
 		return err
 	}
 	return s.followInstaller(ctx, i, key, limits)
 }
 
 // followInstaller relays what an installer prints until it has ended, and returns how.
-func (s *Session) followInstaller(ctx context.Context, i *installation, key kernel.Key, limits kernel.Limits) error {
+func (s *Session) followInstaller(ctx context.Context, i *installation, key record.Key, limits kernel.Limits) error {
 	f := installerOutput{limits: limits, timeout: s.m.cfg.Packages.Timeout}
 	for last := uint64(0); ; {
 		batch, err := s.m.cfg.Host.Next(ctx, key, last)
@@ -261,11 +263,11 @@ func (s *Session) relay(ctx context.Context, i *installation, f *installerOutput
 	if f.unsent == "" {
 		return nil
 	}
-	err := kernel.Tell(ctx, s.m.cfg.Host, i.key, kernel.InstallOutput{RequestID: i.ask, Text: f.unsent})
+	err := command.Tell(ctx, s.m.cfg.Host, i.key, command.InstallOutput{RequestID: i.ask, Text: f.unsent})
 	switch {
 	case err == nil:
 		f.unsent = ""
-	case ctx.Err() != nil, errors.Is(err, kernel.ErrNoInstallPending), errors.Is(err, kernel.ErrNoKernel):
+	case ctx.Err() != nil, errors.Is(err, command.ErrNoInstallPending), errors.Is(err, command.ErrNoKernel):
 		return errInstallStopped
 	default:
 		s.log.Debug("relay what an installer printed", "error", err)
@@ -284,11 +286,11 @@ type installerOutput struct {
 	failure error
 }
 
-func (f *installerOutput) take(body kernel.RecordBody) {
+func (f *installerOutput) take(body record.Body) {
 	switch b := body.(type) {
-	case kernel.Stream:
+	case record.Stream:
 		f.print(b.Text)
-	case kernel.Raised:
+	case record.Raised:
 		f.failure = failed("%s", b.Error.Evalue)
 		if b.Error.Ename != "SystemExit" {
 			f.failure = failed("the installer failed: %s: %s", b.Error.Ename, b.Error.Evalue)
@@ -296,15 +298,15 @@ func (f *installerOutput) take(body kernel.RecordBody) {
 		if b.Limit != nil {
 			f.failure = pastLimit(b.Limit, f.limits)
 		}
-	case kernel.Finished:
+	case record.Finished:
 		f.over = true
 		switch {
-		case b.Status == kernel.TimedOut:
+		case b.Status == record.TimedOut:
 			f.failure = failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed", f.timeout)
-		case b.Status != kernel.OK && f.failure == nil:
+		case b.Status != record.OK && f.failure == nil:
 			f.failure = failed("the installer ended as %s", b.Status)
 		}
-	case kernel.Died:
+	case record.Died:
 		f.over = true
 		f.failure = failed("the installer died (%s); nothing was changed", b.Reason)
 		if b.Limit != nil {
@@ -329,7 +331,7 @@ func failed(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidRequest, format, args...)
 }
 
-func pastLimit(hit *kernel.LimitHit, limits kernel.Limits) error {
+func pastLimit(hit *record.LimitHit, limits kernel.Limits) error {
 	if hit.Name == "disk_bytes" {
 		return failed("the packages take more than %d MiB, the most that a session's packages may (packages.max_bytes of the "+
 			"operator, or disk_bytes of the session); nothing was changed", limits.DiskBytes>>20)
@@ -339,7 +341,7 @@ func pastLimit(hit *kernel.LimitHit, limits kernel.Limits) error {
 }
 
 // putInForce makes the staged layer the session's, and tells what changed. Without one there was nothing to do.
-func (s *Session) putInForce(ctx context.Context) ([]kernel.Package, error) {
+func (s *Session) putInForce(ctx context.Context) ([]command.Package, error) {
 	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id))
 	if err != nil {
 		return nil, err
@@ -399,16 +401,16 @@ func (s *Session) installed(layer string) map[string]string {
 }
 
 // difference are the packages that are new, of another version, or gone.
-func difference(before, after map[string]string) []kernel.Package {
-	var changed []kernel.Package
+func difference(before, after map[string]string) []command.Package {
+	var changed []command.Package
 	for name, version := range after {
 		if before[name] != version {
-			changed = append(changed, kernel.Package{Name: name, Version: version})
+			changed = append(changed, command.Package{Name: name, Version: version})
 		}
 	}
 	for name := range before {
 		if _, kept := after[name]; !kept {
-			changed = append(changed, kernel.Package{Name: name})
+			changed = append(changed, command.Package{Name: name})
 		}
 	}
 	return changed

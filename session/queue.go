@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/store"
 )
 
@@ -216,8 +216,8 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	}
 	s.mu.Unlock()
 	if running != "" {
-		err := kernel.Tell(ctx, s.m.cfg.Host, key, kernel.Interrupt{ExecutionID: running})
-		if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+		err := command.Tell(ctx, s.m.cfg.Host, key, command.Interrupt{ExecutionID: running})
+		if err != nil && !errors.Is(err, command.ErrNoKernel) {
 			return err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 	"talaria/store"
 )
 
@@ -61,7 +63,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list kernels: %w", err)
 	}
-	taken := map[kernel.Key]bool{}
+	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
 	for i, row := range rows {
 		s, err := m.loaded(ctx, row)
@@ -77,7 +79,7 @@ func (m *Manager) recover(ctx context.Context) error {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
 		if alive {
-			taken[kernel.Key{Session: row.ID, Generation: row.Generation}] = true
+			taken[record.Key{Session: row.ID, Generation: row.Generation}] = true
 			continue
 		}
 		if row.State == api.StateStarting && len(open[i]) == 0 {
@@ -91,7 +93,7 @@ func (m *Manager) recover(ctx context.Context) error {
 	if err := m.cfg.Host.Sweep(ctx, lost); err != nil {
 		return err
 	}
-	strangers := slices.DeleteFunc(known, func(key kernel.Key) bool { return taken[key] })
+	strangers := slices.DeleteFunc(known, func(key record.Key) bool { return taken[key] })
 	if err := m.endStrangers(ctx, strangers); err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (m *Manager) countOwners(ctx context.Context) error {
 }
 
 // endStrangers ends kernels that are no session's: of starts that were not recorded, and dead ones.
-func (m *Manager) endStrangers(ctx context.Context, strangers []kernel.Key) error {
+func (m *Manager) endStrangers(ctx context.Context, strangers []record.Key) error {
 	for _, key := range strangers {
 		if err := m.cfg.Host.Stop(ctx, key, "no_session"); err != nil {
 			return err
@@ -159,10 +161,10 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 // takeOver makes a session that an earlier server had go on: its kernel where it lives or has left records, and its
 // queue. alive is false where no host knows the kernel. On the session's goroutine.
 func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.Execution) (alive bool, err error) {
-	var a kernel.Attachment
+	var a command.Attachment
 	if row.State != api.StateDead && row.State != api.StateHibernated {
-		a, err = s.m.cfg.Host.Attach(ctx, kernel.Key{Session: row.ID, Generation: row.Generation})
-		if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+		a, err = s.m.cfg.Host.Attach(ctx, record.Key{Session: row.ID, Generation: row.Generation})
+		if err != nil && !errors.Is(err, command.ErrNoKernel) {
 			s.log.Error("a kernel cannot be attached to; it counts as dead", "error", err)
 		}
 		alive = err == nil
@@ -224,7 +226,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 }
 
 // resume goes on with a kernel from the cursor.
-func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attachment) error {
+func (s *Session) resume(ctx context.Context, row store.Session, a command.Attachment) error {
 	s.running, s.replayTo = true, a.Last
 	s.mu.Lock()
 	key := s.key()
@@ -234,12 +236,12 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 		return err
 	}
 	for _, ask := range a.Asks {
-		if ask.Kind != kernel.AskInstall {
+		if ask.Kind != record.AskInstall {
 			continue // a question stays open
 		}
-		cut := kernel.InstallResult{Error: errInstallCut.Error()}
-		answer := kernel.AnswerInstall{RequestID: ask.ID, Result: cut}
-		if err := kernel.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
+		cut := command.InstallResult{Error: errInstallCut.Error()}
+		answer := command.AnswerInstall{RequestID: ask.ID, Result: cut}
+		if err := command.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
 			s.log.Debug("answer an installation of the last server", "error", err)
 		}
 	}
@@ -251,7 +253,7 @@ func (s *Session) resume(ctx context.Context, row store.Session, a kernel.Attach
 func (s *Session) crashed(ctx context.Context, row store.Session) error {
 	t := s.translation(ctx)
 	t.kseq = row.KSeq
-	if t.died(nil, kernel.Died{Reason: reasonHostCrash, Exit: kernel.Exit{Lost: true}}); t.failed {
+	if t.died(nil, record.Died{Reason: reasonHostCrash, Exit: kernel.Exit{Lost: true}}); t.failed {
 		return store.ErrClosed
 	}
 	return nil

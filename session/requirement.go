@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/record"
 )
 
 // requirementPattern is what packages can be asked for: a name with extras, versions and a marker, as PEP 508 has it,
@@ -15,11 +15,11 @@ var requirementPattern = regexp.MustCompile(
 
 // checkRequirements reports what is wrong with requirements; field names them.
 func checkRequirements(field string, requirements []string) error {
-	if len(requirements) > kernel.MaxRequirements {
-		return invalid("%s has %d requirements; the most is %d at a time", field, len(requirements), kernel.MaxRequirements)
+	if len(requirements) > record.MaxRequirements {
+		return invalid("%s has %d requirements; the most is %d at a time", field, len(requirements), record.MaxRequirements)
 	}
 	for _, r := range requirements {
-		if len(r) > kernel.MaxRequirementLen || !requirementPattern.MatchString(r) {
+		if len(r) > record.MaxRequirementLen || !requirementPattern.MatchString(r) {
 			return invalid("%s: %.140q is no requirement such as %q: a name of the package index, with versions where they matter; "+
 				"options, paths and addresses cannot be installed", field, r, "pandas>=2,<3")
 		}

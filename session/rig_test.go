@@ -17,6 +17,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/session"
 	"talaria/store"
@@ -28,7 +29,7 @@ type rig struct {
 	t     testing.TB
 	dir   string
 	db    *store.Store
-	host  *kernel.Host
+	host  *host.Host
 	fake  *kerneltest.Fake
 	tweak func(*session.Config)
 	boot  string
@@ -59,7 +60,7 @@ func (r *rig) open() {
 	}
 	r.db = db
 	if r.host == nil {
-		r.host = kernel.NewHost(kernel.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
+		r.host = host.NewHost(host.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
 	}
 	cfg := session.Config{
 		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test",

@@ -16,7 +16,10 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/disk"
+	"talaria/kernel/python"
+	"talaria/kernel/record"
 	"talaria/kernel/workspace"
 	"talaria/session/transcript"
 	"talaria/store"
@@ -50,7 +53,7 @@ type Session struct {
 
 	commands chan func(context.Context)
 	wake     chan struct{}
-	records  chan []kernel.Record
+	records  chan []record.Record
 	running  bool              // there is a kernel; the goroutine's
 	replayTo uint64            // records up to this one were there when this server came; the goroutine's
 	drafted  store.StateReason // the state with all that is on its way to the log; the goroutine's
@@ -139,7 +142,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
 		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
-		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []kernel.Record),
+		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
 		stopped: make(chan struct{}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
 		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
@@ -155,8 +158,8 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
 	if info.State != api.StateDead && info.State != api.StateHibernated {
-		key := kernel.Key{Session: s.id, Generation: info.Kernel.Generation}
-		if u, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ReadUsage{}); err == nil {
+		key := record.Key{Session: s.id, Generation: info.Kernel.Generation}
+		if u, err := command.Ask(ctx, s.m.cfg.Host, key, command.ReadUsage{}); err == nil {
 			info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
 			if info.State == api.StateBusy { // what is known from the last cell's end is exact
 				info.Usage.DiskBytes = u.DiskBytes
@@ -200,7 +203,7 @@ func millis(ms *int64) *api.Time {
 }
 
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
-func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, kernel.EngineStdlib) }
+func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
 
 // FirstSeq and LastSeq are where the log begins and ends now; LogID is its id.
 func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }
@@ -259,26 +262,26 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
 		wanted.TmpBytes = tmpBytes // is for a kernel's life
-		now, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ChangeLimits{Limits: wanted})
+		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeLimits{Limits: wanted})
 		switch {
 		case err == nil:
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
 				"these limits cannot change under a living kernel (%v); reset the session, or ask again when it has no kernel", err)
-		case !errors.Is(err, kernel.ErrNoKernel):
+		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}
 	}
 	if alive && !sameNetwork(set.network, reached) {
-		now, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
+		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
 		switch {
 		case err == nil:
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
 				"the network cannot change under a living kernel here (%v); reset the session, or ask again when it has no kernel", err)
-		case !errors.Is(err, kernel.ErrNoKernel):
+		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}
 	}
@@ -312,7 +315,7 @@ func (s *Session) limitDisk(bytes int64) error {
 }
 
 // key names the present or last kernel. The caller holds s.mu.
-func (s *Session) key() kernel.Key { return kernel.Key{Session: s.id, Generation: s.generation} }
+func (s *Session) key() record.Key { return record.Key{Session: s.id, Generation: s.generation} }
 
 func kernelLimits(l api.Limits) kernel.Limits {
 	return kernel.Limits{
@@ -348,9 +351,9 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 		return api.Errorf(api.CodeNoInputPending, "nothing was asked, or it has been answered already")
 	}
 	s.mu.Unlock()
-	answer := kernel.AnswerInput{RequestID: p.RequestID, Value: r.Value}
-	err := kernel.Tell(ctx, s.m.cfg.Host, key, answer)
-	if errors.Is(err, kernel.ErrNoInputPending) || errors.Is(err, kernel.ErrNoKernel) {
+	answer := command.AnswerInput{RequestID: p.RequestID, Value: r.Value}
+	err := command.Tell(ctx, s.m.cfg.Host, key, answer)
+	if errors.Is(err, command.ErrNoInputPending) || errors.Is(err, command.ErrNoKernel) {
 		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
 	}
 	if err != nil { // it is still open

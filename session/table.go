@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
 )
 
 // What a question about a table may ask for.
@@ -23,23 +23,23 @@ func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.Tab
 	if err != nil {
 		return page, err
 	}
-	answer, err := s.ask(ctx, kernel.Query{Kind: kernel.QueryTable, Table: &q})
+	answer, err := s.ask(ctx, command.Query{Kind: command.QueryTable, Table: &q})
 	if err != nil {
 		return page, err
 	}
 	switch t := answer.Table; t.State {
-	case kernel.TableOK:
+	case command.TableOK:
 		return t.Page, nil
-	case kernel.TableChanged:
+	case command.TableChanged:
 		return page, api.Errorf(api.CodeTableGone, "this table has other rows or columns by now; show it again to page through it")
-	case kernel.TableUnsortable:
+	case command.TableUnsortable:
 		return page, api.Errorf(api.CodeNotSortable, "this table cannot be shown so: %s", t.Reason)
 	}
 	return page, api.Errorf(api.CodeTableGone, "this table's data is gone: the object was dropped, or its kernel has ended; show it again")
 }
 
-func tableQuery(req api.TableRequest) (q kernel.TableQuery, err error) {
-	q = kernel.TableQuery{Sort: []api.TableSort{}, Count: tableDefault}
+func tableQuery(req api.TableRequest) (q command.TableQuery, err error) {
+	q = command.TableQuery{Sort: []api.TableSort{}, Count: tableDefault}
 	if req.Table == nil {
 		return q, invalid("field \"table\" is missing")
 	}

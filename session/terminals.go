@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 const (
@@ -39,10 +40,10 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 	if err != nil {
 		return api.Terminal{}, err
 	}
-	var key kernel.Key
+	var key record.Key
 	err = s.do(ctx, func(own context.Context) error {
 		if !s.running {
-			if err := s.startKernel(own); errors.Is(err, kernel.ErrUnresponsive) {
+			if err := s.startKernel(own); errors.Is(err, command.ErrUnresponsive) {
 				return err
 			} else if err != nil {
 				return api.Errorf(api.CodeKernelStart, "no kernel starts for the terminal: %v", err)
@@ -58,9 +59,9 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 	}
 	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
 	defer cancel()
-	number, err := kernel.Ask(bounded, s.m.cfg.Host, key, kernel.OpenTerminal{Size: size})
+	number, err := command.Ask(bounded, s.m.cfg.Host, key, command.OpenTerminal{Size: size})
 	switch {
-	case errors.Is(err, kernel.ErrNoKernel):
+	case errors.Is(err, command.ErrNoKernel):
 		return api.Terminal{}, api.Errorf(api.CodeNoKernel, "the kernel ended while the terminal was opened; try again")
 	case err != nil:
 		return api.Terminal{}, terminalError(err, "")
@@ -68,14 +69,14 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 	return api.Terminal{ID: terminalID(key.Generation, number)}, s.touch(ctx)
 }
 
-func terminalSize(rows, cols int64) (size kernel.TerminalSize, err error) {
+func terminalSize(rows, cols int64) (size command.TerminalSize, err error) {
 	if rows < 1 || rows > maxTerminalSide {
 		return size, invalid("rows must be between 1 and %d", maxTerminalSide)
 	}
 	if cols < 1 || cols > maxTerminalSide {
 		return size, invalid("cols must be between 1 and %d", maxTerminalSide)
 	}
-	return kernel.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}, nil
+	return command.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}, nil
 }
 
 // Terminals lists the shells of the present kernel, those included that have ended.
@@ -84,8 +85,8 @@ func (s *Session) Terminals(ctx context.Context) ([]api.Terminal, error) {
 	key := s.key()
 	s.mu.Unlock()
 	list := []api.Terminal{}
-	ids, err := kernel.Ask(ctx, s.m.cfg.Host, key, kernel.ListTerminals{})
-	if err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+	ids, err := command.Ask(ctx, s.m.cfg.Host, key, command.ListTerminals{})
+	if err != nil && !errors.Is(err, command.ErrNoKernel) {
 		return nil, terminalError(err, "")
 	}
 	for _, id := range ids {
@@ -105,29 +106,29 @@ func (s *Session) HasTerminal(ctx context.Context, id string) error {
 			return nil
 		}
 	}
-	return terminalError(kernel.ErrNoTerminal, id)
+	return terminalError(command.ErrNoTerminal, id)
 }
 
 // ReadTerminal waits for output behind an offset. What a terminal has shown before its kernel went is gone with that: it
 // ends. It is terminal_not_found for one that was closed. ctx bounds the wait.
-func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (kernel.TerminalOutput, error) {
+func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (command.TerminalOutput, error) {
 	key, number, err := s.terminal(id)
 	if err != nil {
-		return kernel.TerminalOutput{}, err
+		return command.TerminalOutput{}, err
 	}
 	for {
 		bounded, cancel := context.WithTimeout(ctx, terminalWait)
-		out, err := kernel.Ask(bounded, s.m.cfg.Host, key, kernel.ReadTerminal{ID: number, After: after})
+		out, err := command.Ask(bounded, s.m.cfg.Host, key, command.ReadTerminal{ID: number, After: after})
 		cancel()
 		switch {
 		case err == nil:
 			return out, nil
 		case ctx.Err() != nil:
-			return kernel.TerminalOutput{}, context.Cause(ctx)
-		case errors.Is(err, kernel.ErrNoKernel):
-			return kernel.TerminalOutput{Offset: after, Ended: true, Code: lostShell}, nil
+			return command.TerminalOutput{}, context.Cause(ctx)
+		case errors.Is(err, command.ErrNoKernel):
+			return command.TerminalOutput{Offset: after, Ended: true, Code: lostShell}, nil
 		case !errors.Is(err, context.DeadlineExceeded): // here or at the host
-			return kernel.TerminalOutput{}, terminalError(err, id)
+			return command.TerminalOutput{}, terminalError(err, id)
 		}
 	}
 }
@@ -168,10 +169,10 @@ func (s *Session) typed(ctx context.Context) error {
 }
 
 // typeSome does not end with ctx: it would not be known how much was typed.
-func (s *Session) typeSome(ctx context.Context, key kernel.Key, number string, data []byte) (int, error) {
+func (s *Session) typeSome(ctx context.Context, key record.Key, number string, data []byte) (int, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminalAnswer)
 	defer cancel()
-	return kernel.Ask(bounded, s.m.cfg.Host, key, kernel.WriteTerminal{ID: number, Data: data})
+	return command.Ask(bounded, s.m.cfg.Host, key, command.WriteTerminal{ID: number, Data: data})
 }
 
 // ResizeTerminal changes the size.
@@ -184,7 +185,7 @@ func (s *Session) ResizeTerminal(ctx context.Context, id string, rows, cols int6
 	if err != nil {
 		return err
 	}
-	return terminalError(kernel.Tell(ctx, s.m.cfg.Host, key, kernel.ResizeTerminal{ID: number, Size: size}), id)
+	return terminalError(command.Tell(ctx, s.m.cfg.Host, key, command.ResizeTerminal{ID: number, Size: size}), id)
 }
 
 // CloseTerminal ends a shell, and forgets it.
@@ -195,7 +196,7 @@ func (s *Session) CloseTerminal(ctx context.Context, id string) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
 	defer cancel()
-	return terminalError(kernel.Tell(bounded, s.m.cfg.Host, key, kernel.CloseTerminal{ID: number}), id)
+	return terminalError(command.Tell(bounded, s.m.cfg.Host, key, command.CloseTerminal{ID: number}), id)
 }
 
 // terminalID is unique in the session: the generation of the kernel, and the kernel's own number.
@@ -204,27 +205,27 @@ func terminalID(generation int64, number string) string {
 }
 
 // terminal finds the kernel that a terminal is of, which may have gone.
-func (s *Session) terminal(id string) (key kernel.Key, number string, err error) {
+func (s *Session) terminal(id string) (key record.Key, number string, err error) {
 	s.mu.Lock()
 	key = s.key()
 	s.mu.Unlock()
 	n := uint64(0)
 	if _, err := fmt.Sscanf(id, "%d-%d", &key.Generation, &n); err != nil {
-		return key, "", terminalError(kernel.ErrNoTerminal, id)
+		return key, "", terminalError(command.ErrNoTerminal, id)
 	}
 	if number = fmt.Sprint(n); terminalID(key.Generation, number) != id {
-		return key, "", terminalError(kernel.ErrNoTerminal, id)
+		return key, "", terminalError(command.ErrNoTerminal, id)
 	}
 	return key, number, nil
 }
 
 func terminalError(err error, id string) error {
 	switch {
-	case errors.Is(err, kernel.ErrNoTerminal), errors.Is(err, kernel.ErrNoKernel):
+	case errors.Is(err, command.ErrNoTerminal), errors.Is(err, command.ErrNoKernel):
 		return api.Errorf(api.CodeTerminalNotFound, "this session has no terminal %.140q", id)
-	case errors.Is(err, kernel.ErrTooManyTerminals):
-		return api.Errorf(api.CodeLimitExceeded, "%v whose shells run; end one of them", kernel.ErrTooManyTerminals)
-	case errors.Is(err, kernel.ErrTooOld):
+	case errors.Is(err, command.ErrTooManyTerminals):
+		return api.Errorf(api.CodeLimitExceeded, "%v whose shells run; end one of them", command.ErrTooManyTerminals)
+	case errors.Is(err, command.ErrTooOld):
 		return errTooOld()
 	case errors.Is(err, context.DeadlineExceeded):
 		return api.Errorf(api.CodeKernelBusy, "the session's kernel did not answer in time; try again")

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 	"talaria/session"
 )
 
 // olderHost is a host that does not know of terminals.
 type olderHost struct{ session.Host }
 
-func (h olderHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+func (h olderHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
 	if c.Spec().Since > 1 {
-		return nil, kernel.ErrTooOld
+		return nil, command.ErrTooOld
 	}
 	return h.Host.Do(ctx, key, c)
 }
@@ -43,7 +44,7 @@ func TestAKernelOfAnOlderHostHasNoTerminals(t *testing.T) {
 }
 
 // shown reads a terminal from its beginning until wanted has come, or to the end where that is "".
-func shown(t *testing.T, s *session.Session, id, wanted string) (all string, last kernel.TerminalOutput) {
+func shown(t *testing.T, s *session.Session, id, wanted string) (all string, last command.TerminalOutput) {
 	t.Helper()
 	for !last.Ended && (wanted == "" || !strings.Contains(all, wanted)) {
 		var err error
@@ -113,7 +114,7 @@ func TestALargePasteIsTypedInOrderAsTheShellReads(t *testing.T) {
 	if err := s.WriteTerminal(t.Context(), made.ID, []byte("\n"+strings.Repeat(line, 20_000)+"exit 0\n")); err != nil {
 		t.Fatal(err)
 	}
-	last := kernel.TerminalOutput{}
+	last := command.TerminalOutput{}
 	var tail string
 	for at := int64(0); !last.Ended; at = last.Offset + int64(len(last.Data)) {
 		if last, err = s.ReadTerminal(t.Context(), made.ID, at); err != nil {

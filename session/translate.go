@@ -12,14 +12,15 @@ import (
 
 	"talaria/api"
 	"talaria/artifacts"
-	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 	"talaria/session/transcript"
 	"talaria/store"
 )
 
 // take turns records of the kernel into events, commits them with the position, and acknowledges. On the
 // session's goroutine.
-func (s *Session) take(ctx context.Context, batch []kernel.Record) {
+func (s *Session) take(ctx context.Context, batch []record.Record) {
 	s.mu.Lock()
 	key := s.key()
 	s.mu.Unlock()
@@ -90,7 +91,7 @@ func (t *translation) log(executionID string, body api.EventBody) {
 }
 
 // running is the run that the record belongs to, nil for what comes after an execution's end.
-func (t *translation) running(r kernel.Record) *run {
+func (t *translation) running(r record.Record) *run {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if c := t.s.current; c != nil && c.row.ID == r.ExecutionID && c.given {
@@ -99,17 +100,17 @@ func (t *translation) running(r kernel.Record) *run {
 	return nil
 }
 
-func (t *translation) record(r kernel.Record) {
+func (t *translation) record(r record.Record) {
 	run := t.running(r)
-	if died, ok := r.Body.(kernel.Died); ok {
+	if died, ok := r.Body.(record.Died); ok {
 		t.died(run, died)
 		return
 	}
 	switch b := r.Body.(type) { // which may come from outside of a cell
-	case kernel.Asked:
+	case record.Asked:
 		t.asked(run, r, b)
 		return
-	case kernel.AskClosed:
+	case record.AskClosed:
 		t.askClosed(run, r, b)
 		return
 	}
@@ -118,13 +119,13 @@ func (t *translation) record(r kernel.Record) {
 		return
 	}
 	switch b := r.Body.(type) {
-	case kernel.Started:
+	case record.Started:
 		t.startedRun(run, r)
-	case kernel.Stream:
+	case record.Stream:
 		t.c.drafts = append(t.c.drafts, run.out.add(b.Name, b.Text)...)
-	case kernel.Display:
+	case record.Display:
 		t.showDisplay(run, b)
-	case kernel.Result:
+	case record.Result:
 		if run.row.Silent {
 			return
 		}
@@ -133,21 +134,21 @@ func (t *translation) record(r kernel.Record) {
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
 			Data: data, Metadata: meta, ExecutionCount: *run.row.ExecutionCount,
 		}})...)
-	case kernel.Raised:
+	case record.Raised:
 		failure := errorOutput(b.Error)
 		run.failure = &failure
 		run.out.traceback(failure)
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{
 			ErrorOutput: failure, Limit: limitOf(b.Limit),
 		}})...)
-	case kernel.Clear:
+	case record.Clear:
 		t.showClear(run, b)
-	case kernel.Finished:
+	case record.Finished:
 		t.finished(run, b)
 	}
 }
 
-func (t *translation) startedRun(run *run, r kernel.Record) {
+func (t *translation) startedRun(run *run, r record.Record) {
 	s := t.s
 	at := api.At(r.Time).UnixMilli()
 	run.row.StartedAt, run.row.Status = &at, api.StatusRunning
@@ -164,13 +165,13 @@ func (t *translation) startedRun(run *run, r kernel.Record) {
 }
 
 // asked takes what code inside asks for. run is nil if that is not a part of the cell that runs.
-func (t *translation) asked(run *run, r kernel.Record, asked kernel.Asked) {
+func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 	switch body := asked.Body.(type) {
-	case kernel.InputRequest:
+	case record.InputRequest:
 		if run != nil {
 			t.input(r, asked.ID, body)
 		}
-	case kernel.PackageChange:
+	case record.PackageChange:
 		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
 			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
 		}
@@ -178,31 +179,31 @@ func (t *translation) asked(run *run, r kernel.Record, asked kernel.Asked) {
 }
 
 // askClosed takes that nobody inside waits for an answer any longer.
-func (t *translation) askClosed(run *run, r kernel.Record, closed kernel.AskClosed) {
+func (t *translation) askClosed(run *run, r record.Record, closed record.AskClosed) {
 	switch closed.Kind {
-	case kernel.AskInput:
+	case record.AskInput:
 		if run != nil {
 			t.log(r.ExecutionID, api.InputClosed{RequestID: closed.ID, How: closed.How})
 			t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
 		}
-	case kernel.AskInstall:
+	case record.AskInstall:
 		if closed.How != "answered" {
 			t.s.cancelInstall(closed.ID)
 		}
 	}
 }
 
-func (t *translation) input(r kernel.Record, id string, b kernel.InputRequest) {
+func (t *translation) input(r record.Record, id string, b record.InputRequest) {
 	s := t.s
 	s.mu.Lock()
 	alone, key := s.attached == 0 && r.KSeq > s.replayTo, s.key()
 	s.mu.Unlock()
 	if alone {
-		err := kernel.Tell(t.ctx, s.m.cfg.Host, key, kernel.RefuseInput{RequestID: id})
+		err := command.Tell(t.ctx, s.m.cfg.Host, key, command.RefuseInput{RequestID: id})
 		if err != nil {
 			s.log.Debug("refuse input", "error", err)
 		}
-		if !errors.Is(err, kernel.ErrUnresponsive) {
+		if !errors.Is(err, command.ErrUnresponsive) {
 			return
 		} // else it is asked: somebody may come who answers
 	}
@@ -216,13 +217,13 @@ func (t *translation) input(r kernel.Record, id string, b kernel.InputRequest) {
 	}})
 }
 
-var statuses = map[kernel.Status]api.ExecutionStatus{
-	kernel.OK: api.StatusOK, kernel.Errored: api.StatusError,
-	kernel.TimedOut: api.StatusTimeout, kernel.Interrupted: api.StatusInterrupted,
+var statuses = map[record.Status]api.ExecutionStatus{
+	record.OK: api.StatusOK, record.Errored: api.StatusError,
+	record.TimedOut: api.StatusTimeout, record.Interrupted: api.StatusInterrupted,
 }
 
 // finished ends the execution, and with stop_on_error what waits behind it when it failed.
-func (t *translation) finished(run *run, b kernel.Finished) {
+func (t *translation) finished(run *run, b record.Finished) {
 	s := t.s
 	o := outcome{status: statuses[b.Status], state: api.VariablesKept, usage: executionUsage(b.Usage)}
 	switch o.status {
@@ -254,7 +255,7 @@ func (t *translation) finished(run *run, b kernel.Finished) {
 }
 
 // died ends the kernel's executions and tells why it is gone, unless it was ended on purpose.
-func (t *translation) died(run *run, b kernel.Died) {
+func (t *translation) died(run *run, b record.Died) {
 	s := t.s
 	s.running = false
 	s.cancelInstall("")
@@ -306,7 +307,7 @@ func (t *translation) died(run *run, b kernel.Died) {
 	t.flush()
 }
 
-func (s *Session) deathEvent(b kernel.Died) api.KernelDied {
+func (s *Session) deathEvent(b record.Died) api.KernelDied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := api.KernelDied{Reason: b.Reason, Generation: s.generation}
@@ -321,7 +322,7 @@ func (s *Session) deathEvent(b kernel.Died) api.KernelDied {
 	return e
 }
 
-func limitOf(hit *kernel.LimitHit) *api.Limit {
+func limitOf(hit *record.LimitHit) *api.Limit {
 	if hit == nil {
 		return nil
 	}
@@ -329,7 +330,7 @@ func limitOf(hit *kernel.LimitHit) *api.Limit {
 }
 
 // deathError tells the cell's user what became of the kernel.
-func deathError(b kernel.Died, run *run) api.ErrorOutput {
+func deathError(b record.Died, run *run) api.ErrorOutput {
 	e := api.ErrorOutput{Ename: "KernelDied"}
 	const after = "its variables are lost, the files in the workspace are kept; the next cell starts a fresh kernel"
 	switch {
@@ -367,7 +368,7 @@ func cutJSON(text string) string {
 }
 
 // lateOutput takes what comes after its execution's end: the log only, up to a limit for each generation.
-func (t *translation) lateOutput(r kernel.Record) {
+func (t *translation) lateOutput(r record.Record) {
 	s := t.s
 	s.mu.Lock()
 	limit := s.limits.OutputBytes
@@ -378,14 +379,14 @@ func (t *translation) lateOutput(r kernel.Record) {
 	}
 	d := draft{executionID: r.ExecutionID}
 	switch b := r.Body.(type) {
-	case kernel.Stream:
+	case record.Stream:
 		t.late += max(int64(len(b.Text)), eventCost)
 		d.body = api.Stream{Name: b.Name, Text: b.Text}
-	case kernel.Display:
+	case record.Display:
 		if t.late += max(rawSize(b.Data, b.Metadata), eventCost); t.late <= limit { // else it makes no artifact
 			d = s.display(t.ctx, r.ExecutionID, b, t.hold)
 		}
-	case kernel.Clear:
+	case record.Clear:
 		t.late += eventCost
 		d.body = api.ClearOutput{Wait: b.Wait}
 	default:
@@ -399,7 +400,7 @@ func (t *translation) lateOutput(r kernel.Record) {
 	}
 }
 
-func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
+func executionUsage(u record.ExecutionUsage) api.ExecutionUsage {
 	return api.ExecutionUsage{
 		DurationMS: u.Duration.Milliseconds(), CPUMS: u.CPU.Milliseconds(), PeakMemoryBytes: u.PeakMemory,
 	}
@@ -408,7 +409,7 @@ func executionUsage(u kernel.ExecutionUsage) api.ExecutionUsage {
 // maxErrorJSON bounds the JSON of an exception's value, and of its traceback: an execution holds both twice.
 const maxErrorJSON = 2 << 20
 
-func errorOutput(e kernel.ErrorInfo) api.ErrorOutput {
+func errorOutput(e record.ErrorInfo) api.ErrorOutput {
 	lines := strings.Join(e.Traceback, "\n")
 	if cut := cutJSON(lines); len(cut) < len(lines) {
 		e.Traceback, e.Frames = strings.Split(cut, "\n"), nil

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 	"talaria/session"
 )
 
@@ -38,10 +39,10 @@ func (h *stoppedHost) goOn() {
 	h.goesOn = nil
 }
 
-func (h *stoppedHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) (any, error) {
+func (h *stoppedHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
 	if stopped := h.stopped(); stopped != nil {
 		if !c.Spec().Waits {
-			return nil, kernel.ErrUnresponsive
+			return nil, command.ErrUnresponsive
 		}
 		h.waiting <- struct{}{}
 		select {
@@ -55,14 +56,14 @@ func (h *stoppedHost) Do(ctx context.Context, key kernel.Key, c kernel.Command) 
 
 func (h *stoppedHost) Ready() error {
 	if h.stopped() != nil {
-		return kernel.ErrUnresponsive
+		return command.ErrUnresponsive
 	}
 	return nil
 }
 
-func (h *stoppedHost) Stop(ctx context.Context, key kernel.Key, reason string) error {
+func (h *stoppedHost) Stop(ctx context.Context, key record.Key, reason string) error {
 	if h.stopped() != nil {
-		return kernel.ErrUnresponsive
+		return command.ErrUnresponsive
 	}
 	return h.Host.Stop(ctx, key, reason)
 }
@@ -153,7 +154,7 @@ func TestACellThatNeedsAKernelWaitsForAHostThatIsStopped(t *testing.T) {
 	}
 }
 
-func keyOf(t *testing.T, r *rig) kernel.Key {
+func keyOf(t *testing.T, r *rig) record.Key {
 	keys, err := r.host.Kernels(t.Context())
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("the kernels are %v, %v", keys, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"talaria/api"
-	"talaria/kernel"
 	"talaria/kernel/disk"
+	"talaria/kernel/python"
 	"talaria/session"
 )
 
@@ -131,7 +131,7 @@ func defaults() config {
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,
 		Preload:        preload,
-		Engine:         kernel.EngineAuto,
+		Engine:         python.EngineAuto,
 		InlineBytes:    session.DefaultInlineBytes,
 		OwnerSessions:  session.DefaultOwnerSessions,
 		OwnerKernels:   session.DefaultOwnerKernels,
@@ -242,7 +242,7 @@ func (c config) check() error {
 		names[e.Name] = true
 	}
 	for _, e := range c.environments() {
-		if !kernel.ValidEngine(e.Engine) {
+		if !python.ValidEngine(e.Engine) {
 			return fmt.Errorf("configuration: the engine of environment %s is auto, stdlib or ipython, not %q", e.Name, e.Engine)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
 )
 
 func doctorCommand() *cobra.Command {
@@ -60,7 +61,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	fit = findings[0].OK
 	var found []kernel.Environment
 	for _, w := range c.environments() {
-		env, looked, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
+		env, looked, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
 		for _, f := range looked {
 			other := strings.HasPrefix(f.Name, "python ") && !strings.Contains(f.Detail, env.Python+" ")
 			if err == nil && other {

@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"talaria/api"
-	"talaria/kernel"
+	"talaria/kernel/host"
 	"talaria/kernel/link"
 )
 
@@ -54,7 +54,7 @@ of a container, where the server's host then outlives it. What follows -- goes t
 				return fmt.Errorf("unknown argument %q; flags of serve go with --supervise", args[0])
 			}
 			ready, _ := cmd.Flags().GetInt("ready-fd")
-			return host(cmd.Context(), c, cmd.ErrOrStderr(), ready)
+			return runHost(cmd.Context(), c, cmd.ErrOrStderr(), ready)
 		},
 	}
 	f := cmd.Flags()
@@ -175,8 +175,8 @@ func instanceName(c config, host string) string {
 
 func sessionsDir(c config) string { return filepath.Join(c.StateDir, "sessions") }
 
-// host runs kernels until ctx ends, or it is told to end.
-func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err error) {
+// runHost runs kernels until ctx ends, or it is told to end.
+func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err error) {
 	var ready *os.File
 	if readyFD > 0 {
 		ready = os.NewFile(uintptr(readyFD), "ready")
@@ -204,7 +204,7 @@ func host(ctx context.Context, c config, stderr io.Writer, readyFD int) (err err
 	if backend.Name() != tiers[0] {
 		log.Warn("sessions are isolated less than they could be; talaria doctor says how to do better", "tier", backend.Name())
 	}
-	kernels := kernel.NewHost(kernel.HostConfig{
+	kernels := host.NewHost(host.HostConfig{
 		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: c.Pool,
 	})
 	return link.Serve(ctx, link.ServerConfig{

@@ -16,6 +16,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
+	"talaria/kernel/python"
 	"talaria/session"
 	"talaria/session/index"
 )
@@ -58,9 +59,9 @@ func (p packages) finding(ctx context.Context, env kernel.Environment) kernel.Fi
 		f.Detail = "switched off (packages.enabled)"
 		return f
 	}
-	from, err := kernel.PackageIndex(ctx, env)
+	from, err := python.PackageIndex(ctx, env)
 	switch {
-	case errors.Is(err, kernel.ErrNoPip):
+	case errors.Is(err, python.ErrNoPip):
 		f.OK, f.Detail, f.Remedy = false, "sessions cannot install any: no pip", "install it there (on Debian: apt-get install python3-pip)"
 		return f
 	case p.Index != "":
@@ -122,7 +123,7 @@ func (p *packageIndex) open(ctx context.Context) (session.PackageIndex, error) {
 	from := p.c.Packages
 	if from.Index == "" {
 		var err error
-		if from.Index, err = kernel.PackageIndex(ctx, p.env); err != nil {
+		if from.Index, err = python.PackageIndex(ctx, p.env); err != nil {
 			return nil, err
 		}
 	}

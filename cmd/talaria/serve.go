@@ -23,6 +23,7 @@ import (
 	"talaria/kernel/disk"
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
+	"talaria/kernel/python"
 	"talaria/server"
 	"talaria/session"
 	"talaria/store"
@@ -258,7 +259,7 @@ func reachable(addr net.Addr) string {
 func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environment, error) {
 	var found []kernel.Environment
 	for _, w := range c.environments() {
-		e, findings, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
+		e, findings, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
 )
 
 // Mark is what a Runner says in its ready frame.
@@ -53,8 +54,8 @@ type Frame struct {
 
 // AnswerBody is the answer to an ask, of whichever kind.
 type AnswerBody struct {
-	Value    string           `json:"value"`
-	Packages []kernel.Package `json:"packages"`
+	Value    string            `json:"value"`
+	Packages []command.Package `json:"packages"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

@@ -14,6 +14,7 @@ import (
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/landlock"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
 )
 
 // sessionUID is a user id of these tests' own; each session has one of its own above it.
@@ -46,7 +47,7 @@ func newBackend(t *testing.T, dir string, changes ...func(*namespace.Config)) *n
 
 func environment(t *testing.T) kernel.Environment {
 	t.Helper()
-	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Engine: kernel.EngineStdlib})
+	env, _, err := python.DiscoverEnvironment(t.Context(), python.EnvironmentConfig{Engine: python.EngineStdlib})
 	if err != nil {
 		t.Fatal(err)
 	}

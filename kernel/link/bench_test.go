@@ -7,12 +7,15 @@ import (
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
 )
 
 // benched is a host with a client in one process.
-func benched(b *testing.B) (*kernel.Host, *link.Client) {
+func benched(b *testing.B) (*host.Host, *link.Client) {
 	b.Helper()
 	dir := b.TempDir()
 	folder, err := link.NewFolder(dir)
@@ -20,7 +23,7 @@ func benched(b *testing.B) (*kernel.Host, *link.Client) {
 		b.Fatal(err)
 	}
 	fake := kerneltest.NewFake(kerneltest.Cells(cells))
-	host := kernel.NewHost(kernel.HostConfig{Backend: fake, SpoolDir: folder.Spool()})
+	host := host.NewHost(host.HostConfig{Backend: fake, SpoolDir: folder.Spool()})
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	cfg := link.ServerConfig{Folder: folder, Host: host, Build: build, Ready: func() { close(ready) }}
@@ -40,7 +43,7 @@ func benched(b *testing.B) (*kernel.Host, *link.Client) {
 	return host, c
 }
 
-func started(b *testing.B, c *link.Client, session string) kernel.Key {
+func started(b *testing.B, c *link.Client, session string) record.Key {
 	b.Helper()
 	if _, err := c.Start(context.Background(), key(session), kernel.Environment{}, kernel.Spec{}); err != nil {
 		b.Fatal(err)
@@ -49,7 +52,7 @@ func started(b *testing.B, c *link.Client, session string) kernel.Key {
 }
 
 // untilFinished reads to the end of an execution and counts the bytes of text.
-func untilFinished(b *testing.B, c *link.Client, k kernel.Key, after uint64, ack bool) (last uint64, text int64) {
+func untilFinished(b *testing.B, c *link.Client, k record.Key, after uint64, ack bool) (last uint64, text int64) {
 	b.Helper()
 	for {
 		batch, err := c.Next(context.Background(), k, after)
@@ -57,7 +60,7 @@ func untilFinished(b *testing.B, c *link.Client, k kernel.Key, after uint64, ack
 			b.Fatal(err)
 		}
 		for _, r := range batch {
-			if s, ok := r.Body.(kernel.Stream); ok {
+			if s, ok := r.Body.(record.Stream); ok {
 				text += int64(len(s.Text))
 			}
 		}
@@ -65,7 +68,7 @@ func untilFinished(b *testing.B, c *link.Client, k kernel.Key, after uint64, ack
 		if ack {
 			c.Ack(k, after)
 		}
-		if is[kernel.Finished](batch[len(batch)-1]) {
+		if is[record.Finished](batch[len(batch)-1]) {
 			return after, text
 		}
 	}
@@ -77,7 +80,7 @@ func BenchmarkExecute(b *testing.B) {
 	k := started(b, c, "a")
 	after := uint64(0)
 	for i := 0; b.Loop(); i++ {
-		if err := kernel.Tell(b.Context(), c, k, kernel.Execution{ID: fmt.Sprintf("e%d", i)}); err != nil {
+		if err := command.Tell(b.Context(), c, k, command.Execution{ID: fmt.Sprintf("e%d", i)}); err != nil {
 			b.Fatal(err)
 		}
 		after, _ = untilFinished(b, c, k, after, true)
@@ -88,7 +91,7 @@ func BenchmarkExecute(b *testing.B) {
 func BenchmarkBacklog(b *testing.B) {
 	_, c := benched(b)
 	k := started(b, c, "a")
-	if err := kernel.Tell(b.Context(), c, k, kernel.Execution{ID: "e1", Code: "fill 64"}); err != nil {
+	if err := command.Tell(b.Context(), c, k, command.Execution{ID: "e1", Code: "fill 64"}); err != nil {
 		b.Fatal(err)
 	}
 	_, size := untilFinished(b, c, k, 0, false)
@@ -113,7 +116,7 @@ func BenchmarkIdle(b *testing.B) {
 	before, n := taken(), 0
 	for b.Loop() {
 		k := started(b, c, fmt.Sprintf("s%d", n))
-		if n++; kernel.Tell(b.Context(), c, k, kernel.Execution{ID: "e1"}) != nil {
+		if n++; command.Tell(b.Context(), c, k, command.Execution{ID: "e1"}) != nil {
 			b.Fatal("execute")
 		}
 		untilFinished(b, c, k, 0, true)

@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 // ClientConfig says where the hosts are. Dir, Build and Spawn are required.
@@ -45,7 +47,7 @@ type Client struct {
 	hosts   map[string]*remote        // those that live, by id
 	strange map[string]error          // those that live and cannot be spoken with, and why
 	dead    map[string]*deadHost      // those of which something is left
-	kernels map[kernel.Key]*farKernel // those started or attached to here
+	kernels map[record.Key]*farKernel // those started or attached to here
 	current *remote                   // it gets new kernels
 	search  *search                   // for another one, while that goes on
 	envs    []kernel.Environment      // to be kept warm
@@ -77,7 +79,7 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, log: cfg.Log, hosts: map[string]*remote{}, strange: map[string]error{}, dead: map[string]*deadHost{},
-		kernels: map[kernel.Key]*farKernel{}, conns: map[*conn]struct{}{},
+		kernels: map[record.Key]*farKernel{}, conns: map[*conn]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.room = newLargeRoom(c.ctx)
@@ -91,7 +93,7 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.cancel(kernel.ErrHostClosed)
+	c.cancel(command.ErrHostClosed)
 	for conn := range c.conns {
 		_ = conn.Close()
 	}
@@ -163,10 +165,10 @@ func (c *Client) Sweep(ctx context.Context, handles []kernel.Handle) error {
 }
 
 // Kernels lists the keys of all hosts, living and dead, but not of those that cannot be spoken with.
-func (c *Client) Kernels(ctx context.Context) ([]kernel.Key, error) {
-	all := map[kernel.Key]struct{}{}
+func (c *Client) Kernels(ctx context.Context) ([]record.Key, error) {
+	all := map[record.Key]struct{}{}
 	for _, r := range c.living() {
-		var keys []kernel.Key
+		var keys []record.Key
 		if err := r.ask(ctx, opKernels, nil, &keys); errors.Is(err, errBroken) {
 			continue // it has died meanwhile
 		} else if err != nil {
@@ -224,7 +226,7 @@ func (c *Client) place(ctx context.Context) (*remote, error) {
 		s = &search{done: make(chan struct{})}
 		if !c.beginLocked(func() { c.find(s) }) {
 			c.mu.Unlock()
-			return nil, kernel.ErrHostClosed
+			return nil, command.ErrHostClosed
 		}
 		c.search = s
 	}
@@ -325,7 +327,7 @@ func (c *Client) meet(ctx context.Context, f found) error {
 		if !c.beginLocked(r.run) {
 			_ = r.control.Close()
 			r.process.stop()
-			return kernel.ErrHostClosed
+			return command.ErrHostClosed
 		}
 	case errors.Is(err, errProtocol):
 		c.strange[f.id] = err
@@ -400,7 +402,7 @@ func (c *Client) dial(ctx context.Context, path string) (*conn, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, 0, errors.Join(kernel.ErrHostClosed, made.Close())
+		return nil, 0, errors.Join(command.ErrHostClosed, made.Close())
 	}
 	c.conns[made] = struct{}{}
 	return made, pid, nil

@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 // commandTime bounds the wait for the reply to a command, but for those that wait as long as their caller does.
@@ -16,9 +17,9 @@ const commandTime = 30 * time.Second
 var errNoReply = fmt.Errorf("the kernel's host did not reply within %v", commandTime)
 
 // Stop kills the kernel, as [kernel.Host.Stop] does, also one that was not attached to. That of a dead host is gone.
-func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error {
+func (c *Client) Stop(ctx context.Context, key record.Key, reason string) error {
 	if c.known(key) == nil {
-		if _, err := c.Attach(ctx, key); err != nil && !errors.Is(err, kernel.ErrNoKernel) {
+		if _, err := c.Attach(ctx, key); err != nil && !errors.Is(err, command.ErrNoKernel) {
 			return err
 		}
 	}
@@ -46,7 +47,7 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 	if over {
 		c.end(k)
 	}
-	if errors.Is(err, kernel.ErrNoKernel) {
+	if errors.Is(err, command.ErrNoKernel) {
 		return nil
 	}
 	return err
@@ -55,14 +56,14 @@ func (c *Client) Stop(ctx context.Context, key kernel.Key, reason string) error 
 // Do implements [kernel.Doer]. Where the connection breaks and is made again, the command is sent again, unless it must
 // not be carried out twice. It is ErrTooOld where the kernel's host is of a version without the command, and
 // ErrUnresponsive while the host does not respond, unless the command waits.
-func (c *Client) Do(ctx context.Context, key kernel.Key, cmd kernel.Command) (reply any, err error) {
+func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (reply any, err error) {
 	spec := cmd.Spec()
 	k := c.known(key)
 	if k == nil {
-		return nil, kernel.ErrNoKernel
+		return nil, command.ErrNoKernel
 	}
 	if k.host != nil && k.host.protocol < spec.Since {
-		return nil, kernel.ErrTooOld
+		return nil, command.ErrTooOld
 	}
 	if !spec.Waits {
 		var cancel context.CancelFunc
@@ -84,7 +85,7 @@ func (c *Client) Do(ctx context.Context, key kernel.Key, cmd kernel.Command) (re
 	if err != nil {
 		return nil, err
 	}
-	return kernel.DecodeReply(spec.Name, encoded)
+	return command.DecodeReply(spec.Name, encoded)
 }
 
 // command sends a request to the kernel. Where the connection breaks and is made again it is sent again, unless once, and
@@ -106,7 +107,7 @@ func (k *farKernel) command(ctx context.Context, op string, in, out any, once bo
 			return again, context.Cause(ctx)
 		}
 	}
-	return again, kernel.ErrNoKernel
+	return again, command.ErrNoKernel
 }
 
 // connection waits while the connection is made again. It is ErrNoKernel when that will not be.
@@ -118,7 +119,7 @@ func (k *farKernel) connection(ctx context.Context) (*caller, error) {
 		k.mu.Unlock()
 		switch {
 		case over:
-			return nil, kernel.ErrNoKernel
+			return nil, command.ErrNoKernel
 		case call != nil && !isClosed(call.broken):
 			return call, nil
 		}
@@ -127,7 +128,7 @@ func (k *farKernel) connection(ctx context.Context) (*caller, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-k.c.ctx.Done():
-			return nil, kernel.ErrHostClosed
+			return nil, command.ErrHostClosed
 		}
 	}
 }

@@ -6,17 +6,18 @@ import (
 	"sync"
 
 	"talaria/kernel"
+	"talaria/kernel/host"
 )
 
 // HostStats is what a living host tells of itself.
 type HostStats struct {
-	ID      string           `json:"id"`
-	Build   string           `json:"build"`
-	Version string           `json:"version"`
-	Tier    string           `json:"tier"` // of isolation
-	Retired bool             `json:"retired"`
-	Kernels int              `json:"kernels"`
-	Pool    kernel.PoolStats `json:"pool"`
+	ID      string         `json:"id"`
+	Build   string         `json:"build"`
+	Version string         `json:"version"`
+	Tier    string         `json:"tier"` // of isolation
+	Retired bool           `json:"retired"`
+	Kernels int            `json:"kernels"`
+	Pool    host.PoolStats `json:"pool"`
 }
 
 // control serves the control connection of a server, which begins with hello.

@@ -17,8 +17,12 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
 // runServer is a server in a process of its own. It writes each record of the kernel "a" to a journal before it
@@ -47,9 +51,9 @@ func runServer(dir, journal string) error {
 		for _, r := range batch {
 			text := ""
 			switch b := r.Body.(type) {
-			case kernel.Stream:
+			case record.Stream:
 				text = b.Text
-			case kernel.Finished:
+			case record.Finished:
 				text, finished = theEnd, true
 			}
 			fmt.Fprintf(&lines, "%d %q\n", r.KSeq, text)
@@ -110,7 +114,7 @@ func TestServersThatAreKilledLoseNothing(t *testing.T) {
 	}))
 	fake.Pipes = true
 	serveOn(t, dir, fake, func(cfg *link.ServerConfig) { // each line is a record
-		cfg.Host = kernel.NewHost(kernel.HostConfig{Backend: fake, SpoolDir: cfg.Folder.Spool(), JoinWindow: -1})
+		cfg.Host = host.NewHost(host.HostConfig{Backend: fake, SpoolDir: cfg.Folder.Spool(), JoinWindow: -1})
 	})
 	starter := open(t, dir, noSpawn)
 	begin(t, starter, "a").execute("e1", "until it is enough")
@@ -119,7 +123,7 @@ func TestServersThatAreKilledLoseNothing(t *testing.T) {
 	}
 	killed := 0
 	for ended := false; !ended; {
-		p := command(t, "server", []string{dir, journal})
+		p := startRole(t, "server", []string{dir, journal})
 		batches := 0
 		if killed < kills {
 			batches = 1 + rand.IntN(6)
@@ -188,13 +192,13 @@ func TestAHostThatIsKilledLosesNothing(t *testing.T) {
 		_ = host.Process.Kill()
 		other.untilDied(link.ReasonHostCrash)
 		noticed = append(noticed, time.Since(killed))
-		if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
+		if err := command.Tell(t.Context(), c, r.key, command.Execution{ID: "e2"}); !errors.Is(err, command.ErrNoKernel) {
 			t.Errorf("execute after the crash: %v", err)
 		}
-		if last := r.until(is[kernel.Died]); last.Body.(kernel.Died).Reason != link.ReasonHostCrash || last.ExecutionID != "e1" {
+		if last := r.until(is[record.Died]); last.Body.(record.Died).Reason != link.ReasonHostCrash || last.ExecutionID != "e1" {
 			t.Errorf("last record %+v", last)
 		}
-		if _, err := r.next(); err != kernel.ErrNoKernel {
+		if _, err := r.next(); err != command.ErrNoKernel {
 			t.Errorf("after the end: %v", err)
 		}
 		checkLines(t, r.text())
@@ -214,10 +218,10 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 	r := begin(t, c, "a")
 	ended := begin(t, c, "ended")
 	r.execute("e1", "echo before")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	r.execute("e2", "forever")
 	ended.execute("e1", "exit")
-	for batch := []kernel.Record(nil); len(batch) == 0 || !is[kernel.Died](batch[len(batch)-1]); {
+	for batch := []record.Record(nil); len(batch) == 0 || !is[record.Died](batch[len(batch)-1]); {
 		var err error
 		if batch, err = ended.next(); err != nil { // not acknowledged
 			t.Fatal(err)
@@ -249,7 +253,7 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 	if err != nil || a.Given != "e2" || a.Last < r.after {
 		t.Fatalf("attachment %+v, %v", a, err)
 	}
-	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.Execution{ID: "e3"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := command.Tell(t.Context(), r.client, r.key, command.Execution{ID: "e3"}); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("execute: %v", err)
 	}
 	r.untilDied(link.ReasonHostCrash)
@@ -320,10 +324,10 @@ func TestALivingKernelThatNobodyWantsCanBeDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Ack(key("a"), 1<<64-1)
-	if _, err := c.Attach(t.Context(), key("a")); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := c.Attach(t.Context(), key("a")); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("attach: %v", err)
 	}
-	if keys, err := kernel.SpoolKeys(s.folder.Spool()); err != nil || len(keys) > 0 {
+	if keys, err := spool.Keys(s.folder.Spool()); err != nil || len(keys) > 0 {
 		t.Errorf("spools %v, %v", keys, err)
 	}
 }
@@ -341,7 +345,7 @@ func TestAStartMovesToAnotherHost(t *testing.T) {
 	})
 	r := begin(t, c, "a")
 	r.execute("e1", "echo here")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if spawned != 2 || r.text() != "here" {
 		t.Errorf("%d hosts, text %q", spawned, r.text())
 	}

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
 // ReasonHostCrash is the reason of kernels whose host died before it could tell theirs.
@@ -27,13 +30,13 @@ type deadHost struct {
 	held     bool            // something holds its lock still, so that nothing of it may be removed
 
 	mu    sync.Mutex // guards what follows
-	keys  map[kernel.Key]struct{}
+	keys  map[record.Key]struct{}
 	swept bool // nothing of it is left on the machine but records
 }
 
 // bury takes up what a dead host left; r is nil when it was dead when it was found.
 func (c *Client) bury(f found, r *remote) *deadHost {
-	d := &deadHost{c: c, id: f.id, path: f.path, keys: map[kernel.Key]struct{}{}}
+	d := &deadHost{c: c, id: f.id, path: f.path, keys: map[record.Key]struct{}{}}
 	info := readInfo(f.path)
 	if d.instance = info.Instance; d.instance == "" {
 		d.instance = f.id
@@ -44,7 +47,7 @@ func (c *Client) bury(f found, r *remote) *deadHost {
 	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) { // it ended in order and left nothing
 		d.swept = true
 	}
-	keys, err := kernel.SpoolKeys(d.spool())
+	keys, err := spool.Keys(d.spool())
 	if err != nil {
 		c.log.Error("look for what a dead host left", "host", d.id, "error", err)
 	}
@@ -86,13 +89,13 @@ func logEnd(path string) string {
 
 func (d *deadHost) spool() string { return filepath.Join(d.path, spoolName) }
 
-func (d *deadHost) list() []kernel.Key {
+func (d *deadHost) list() []record.Key {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.keys))
 }
 
-func (d *deadHost) has(key kernel.Key) bool {
+func (d *deadHost) has(key record.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, ok := d.keys[key]
@@ -113,14 +116,14 @@ func (d *deadHost) setSwept() {
 }
 
 // forget removes what is left of a key.
-func (d *deadHost) forget(key kernel.Key) {
+func (d *deadHost) forget(key record.Key) {
 	d.mu.Lock()
 	delete(d.keys, key)
 	d.mu.Unlock()
 	if d.held {
 		return
 	}
-	if err := kernel.RemoveSpool(d.spool(), key); err != nil {
+	if err := spool.Remove(d.spool(), key); err != nil {
 		d.c.log.Error("remove the records of a dead host", "host", d.id, "error", err)
 	}
 	d.tidy()
@@ -148,8 +151,8 @@ func (d *deadHost) tidy() {
 // did not come to write it. It is safe for concurrent use.
 type remains struct {
 	host  *deadHost
-	key   kernel.Key
-	spool *kernel.DeadSpool // nil where there is none
+	key   record.Key
+	spool *spool.Dead // nil where there is none
 
 	mu      sync.Mutex // guards what follows
 	running string     // the execution that runs after the records given so far
@@ -157,9 +160,9 @@ type remains struct {
 	closed  bool
 }
 
-func (d *deadHost) open(key kernel.Key) *remains {
+func (d *deadHost) open(key record.Key) *remains {
 	r := &remains{host: d, key: key}
-	spool, err := kernel.OpenSpool(d.spool(), key)
+	spool, err := spool.OpenDead(d.spool(), key)
 	switch {
 	case err == nil:
 		r.spool = spool
@@ -172,19 +175,19 @@ func (d *deadHost) open(key kernel.Key) *remains {
 	return r
 }
 
-func (r *remains) attachment() kernel.Attachment {
+func (r *remains) attachment() command.Attachment {
 	if r.spool == nil {
-		return kernel.Attachment{}
+		return command.Attachment{}
 	}
-	return kernel.Attachment{Last: r.spool.Last(), Given: r.spool.Given()}
+	return command.Attachment{Last: r.spool.Last(), Given: r.spool.Given()}
 }
 
 // next is Next of a key that cannot say anything new.
-func (r *remains) next(after uint64) ([]kernel.Record, error) {
+func (r *remains) next(after uint64) ([]record.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, kernel.ErrNoKernel
+		return nil, command.ErrNoKernel
 	}
 	if r.died != 0 && after >= r.died {
 		return nil, io.EOF
@@ -202,9 +205,9 @@ func (r *remains) next(after uint64) ([]kernel.Record, error) {
 		last = max(last, r.spool.Last())
 	}
 	r.died = last + 1
-	return []kernel.Record{{
+	return []record.Record{{
 		Key: r.key, KSeq: r.died, Time: time.Now(), ExecutionID: r.running,
-		Body: kernel.Died{Reason: ReasonHostCrash, Exit: kernel.Exit{Lost: true}},
+		Body: record.Died{Reason: ReasonHostCrash, Exit: kernel.Exit{Lost: true}},
 	}}, nil
 }
 
@@ -237,12 +240,12 @@ func (r *remains) close(forget bool) {
 }
 
 // runsAfter is the execution that runs after the records, where running ran before them.
-func runsAfter(running string, records []kernel.Record) string {
+func runsAfter(running string, records []record.Record) string {
 	for _, r := range records {
 		switch r.Body.(type) {
-		case kernel.Started:
+		case record.Started:
 			running = r.ExecutionID
-		case kernel.Finished, kernel.Died:
+		case record.Finished, record.Died:
 			running = ""
 		}
 	}

@@ -3,7 +3,7 @@ package link
 import (
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/record"
 )
 
 // SpeakFrom makes a host speak other versions of the protocol.
@@ -16,7 +16,7 @@ func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 
 // Break breaks the connection of a kernel, and with control also that to its host.
-func (c *Client) Break(key kernel.Key, control bool) {
+func (c *Client) Break(key record.Key, control bool) {
 	k := c.known(key)
 	k.mu.Lock()
 	call := k.call

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 // abortTime bounds the ending of a kernel whose start was given up.
@@ -24,7 +26,7 @@ const joinBytes = 1 << 20
 // dead host, or given up.
 type farKernel struct {
 	c      *Client
-	key    kernel.Key
+	key    record.Key
 	host   *remote       // nil where it was dead from the start
 	handle kernel.Handle // guarded by the client's mu
 
@@ -50,14 +52,14 @@ type farKernel struct {
 	over    bool // nothing more is to come; the last of them ends what goes on with it here
 }
 
-func (c *Client) newKernel(key kernel.Key, host *remote) *farKernel {
+func (c *Client) newKernel(key record.Key, host *remote) *farKernel {
 	return &farKernel{c: c, key: key, host: host, began: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // start starts the kernel on its host. After an error nothing of it is left there.
 func (k *farKernel) start(
 	ctx context.Context, env kernel.Environment, spec kernel.Spec,
-) (info kernel.KernelInfo, err error) {
+) (info command.KernelInfo, err error) {
 	made, _, err := k.c.dial(ctx, k.host.path)
 	if err != nil {
 		return info, err
@@ -65,7 +67,7 @@ func (k *farKernel) start(
 	call := newCaller(made, k.receive)
 	if !k.c.begin(func() { k.run(call) }) {
 		k.c.hangUp(made)
-		return info, kernel.ErrHostClosed
+		return info, command.ErrHostClosed
 	}
 	defer close(k.began)
 	in := startBody{
@@ -76,7 +78,7 @@ func (k *farKernel) start(
 	files := slices.DeleteFunc([]*os.File{spec.Workspace, spec.Packages}, func(f *os.File) bool { return f == nil })
 	var out startReply
 	if err = call.call(ctx, opStart, in, &out, files...); err != nil {
-		if errors.Is(err, kernel.ErrUnresponsive) && k.c.begin(func() { k.abort(call) }) {
+		if errors.Is(err, command.ErrUnresponsive) && k.c.begin(func() { k.abort(call) }) {
 			return info, err
 		}
 		if ctx.Err() != nil { // whatever becomes of it, nothing stays
@@ -205,7 +207,7 @@ func (k *farKernel) again() *caller {
 				return nil
 			}
 			return call
-		case errors.Is(err, ErrTakenOver), errors.Is(err, kernel.ErrNoKernel):
+		case errors.Is(err, ErrTakenOver), errors.Is(err, command.ErrNoKernel):
 			k.giveUp(err)
 			return nil
 		}
@@ -249,10 +251,10 @@ func (k *farKernel) receive(encoded []byte) {
 
 // Next waits for records of the kernel, as [kernel.Host.Next] does. It is ErrTakenOver when another server has
 // attached to it.
-func (c *Client) Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error) {
+func (c *Client) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	k := c.known(key)
 	if k == nil {
-		return nil, kernel.ErrNoKernel
+		return nil, command.ErrNoKernel
 	}
 	for {
 		records, changed, err := k.next(after)
@@ -264,13 +266,13 @@ func (c *Client) Next(ctx context.Context, key kernel.Key, after uint64) ([]kern
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-c.ctx.Done():
-			return nil, kernel.ErrHostClosed
+			return nil, command.ErrHostClosed
 		}
 	}
 }
 
 // next gives the records that are there, or what to wait for.
-func (k *farKernel) next(after uint64) ([]kernel.Record, <-chan struct{}, error) {
+func (k *farKernel) next(after uint64) ([]record.Record, <-chan struct{}, error) {
 	k.mu.Lock()
 	call, changed := k.call, k.changed
 	switch {
@@ -321,7 +323,7 @@ func (k *farKernel) take() (encoded []byte, taken uint64) {
 		k.inbox = nil
 	}
 	if large(encoded) {
-		k.held = append(k.held, largeFrame{kernel.NumberOf(encoded), len(encoded)})
+		k.held = append(k.held, largeFrame{record.NumberOf(encoded), len(encoded)})
 		return encoded, 0
 	}
 	if k.taken += uint64(len(encoded)); k.taken >= window/4 {
@@ -331,8 +333,8 @@ func (k *farKernel) take() (encoded []byte, taken uint64) {
 }
 
 // decode decodes what Next gives.
-func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
-	records, err := kernel.DecodeRecords(k.key, encoded)
+func (k *farKernel) decode(encoded []byte) ([]record.Record, error) {
+	records, err := record.Decode(k.key, encoded)
 	if err != nil {
 		err = fmt.Errorf("read what the host sent: %w", err)
 		k.giveUp(err)
@@ -344,7 +346,7 @@ func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.after, k.running = newest.KSeq, runsAfter(k.running, records)
-	if _, ok := newest.Body.(kernel.Died); ok {
+	if _, ok := newest.Body.(record.Died); ok {
 		k.died = newest.KSeq
 	}
 	return records, nil
@@ -352,7 +354,7 @@ func (k *farKernel) decode(encoded []byte) ([]kernel.Record, error) {
 
 // Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays. It
 // does not wait for a host that does not respond.
-func (c *Client) Ack(key kernel.Key, kseq uint64) {
+func (c *Client) Ack(key record.Key, kseq uint64) {
 	k := c.known(key)
 	if k == nil {
 		return
@@ -397,7 +399,7 @@ func (c *Client) ack(k *farKernel, kseq uint64) {
 // end forgets a kernel that nothing more is to come from.
 func (c *Client) end(k *farKernel) {
 	c.lose(k)
-	k.giveUp(kernel.ErrNoKernel)
+	k.giveUp(command.ErrNoKernel)
 }
 
 // ack reports whether nothing is left to come from the kernel.

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
 )
 
 // A server that takes nothing is sent about the window, whatever waits for it, and goes on with what it takes.
@@ -24,7 +27,7 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := kernel.NewHost(kernel.HostConfig{Backend: fake, SpoolDir: folder.Spool()})
+	host := host.NewHost(host.HostConfig{Backend: fake, SpoolDir: folder.Spool()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- Serve(ctx, ServerConfig{Folder: folder, Host: host, Ready: func() { close(ready) }}) }()
@@ -35,11 +38,11 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	key := kernel.Key{Session: "a", Generation: 1}
+	key := record.Key{Session: "a", Generation: 1}
 	if _, err := host.Start(ctx, key, kernel.Environment{}, kernel.Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := kernel.Tell(t.Context(), host, key, kernel.Execution{ID: "e1"}); err != nil {
+	if err := command.Tell(t.Context(), host, key, command.Execution{ID: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	for after := uint64(0); ; { // until all of it is in the spool
@@ -48,7 +51,7 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		after = records[len(records)-1].KSeq
-		if _, ok := records[len(records)-1].Body.(kernel.Finished); ok {
+		if _, ok := records[len(records)-1].Body.(record.Finished); ok {
 			break
 		}
 	}
@@ -60,7 +63,7 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 	defer u.Close()
 	sent, last := 0, uint64(0)
 	c := newCaller(newConn(u), func(encoded []byte) {
-		records, err := kernel.DecodeRecords(key, encoded)
+		records, err := record.Decode(key, encoded)
 		if err != nil || records[0].KSeq != last+1 {
 			t.Errorf("records from %d after %d, %v", records[0].KSeq, last, err)
 		}

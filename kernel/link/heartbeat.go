@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
 )
 
 // opBeat asks a host whether it responds. Hosts from before it do not know the request, and their error is a response.
@@ -58,7 +58,7 @@ func (r *remote) setUnresponsive() {
 	cancel := r.unresponsive
 	r.mu.Unlock()
 	r.c.log.Warn("a host does not respond; commands to its kernels fail until it does", "host", r.id)
-	cancel(fmt.Errorf("%w (host %s)", kernel.ErrUnresponsive, r.id))
+	cancel(fmt.Errorf("%w (host %s)", command.ErrUnresponsive, r.id))
 }
 
 // setResponsive takes setUnresponsive back.

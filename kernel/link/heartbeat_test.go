@@ -9,7 +9,9 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
 )
 
 func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 500*time.Millisecond) }
@@ -30,31 +32,31 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	c := open(t, dir, noSpawn, quickly)
 	r := begin(t, c, "a")
 	r.execute("e1", "echo 1 ")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket takes
 	given := make(chan error, 1)
-	go func() { given <- kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2", Code: large}) }()
+	go func() { given <- command.Tell(t.Context(), c, r.key, command.Execution{ID: "e2", Code: large}) }()
 	var err error
 	for err == nil { // until it is stopped: the last one has been sent
-		_, err = kernel.Ask(t.Context(), c, r.key, kernel.ReadUsage{})
+		_, err = command.Ask(t.Context(), c, r.key, command.ReadUsage{})
 	}
 	var told *api.Error
-	if !errors.Is(err, kernel.ErrUnresponsive) || !errors.As(err, &told) || told.Status != 503 {
+	if !errors.Is(err, command.ErrUnresponsive) || !errors.As(err, &told) || told.Status != 503 {
 		t.Errorf("a question: %v", err)
 	}
 	untilReady(t, c, false)
 	_, err = c.Start(t.Context(), key("b"), kernel.Environment{}, kernel.Spec{})
-	if !errors.Is(err, kernel.ErrUnresponsive) {
+	if !errors.Is(err, command.ErrUnresponsive) {
 		t.Errorf("a start: %v", err)
 	}
 	for what, err := range map[string]error{
-		"an interrupt": kernel.Tell(t.Context(), c, r.key, kernel.Interrupt{ExecutionID: "e1"}),
+		"an interrupt": command.Tell(t.Context(), c, r.key, command.Interrupt{ExecutionID: "e1"}),
 		"a stop":       c.Stop(t.Context(), r.key, "deleted"),
 	} {
-		if !errors.Is(err, kernel.ErrUnresponsive) {
+		if !errors.Is(err, command.ErrUnresponsive) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -70,9 +72,9 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	if err := <-given; err != nil {
 		t.Errorf("the cell: %v", err)
 	}
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	r.execute("e3", "echo 2")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != "1 2" {
 		t.Errorf("the cells printed %q", got)
 	}

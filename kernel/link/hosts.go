@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"talaria/kernel"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
 // HostInfo is a host as its folder shows it.
@@ -14,7 +15,7 @@ type HostInfo struct {
 	Info    // zero but for the ID where the host is not ready, or was never
 	Path    string
 	Alive   bool
-	Kernels []kernel.Key // that it runs, or of which it has records that nobody acknowledged
+	Kernels []record.Key // that it runs, or of which it has records that nobody acknowledged
 }
 
 // List lists the hosts whose folders are in dir, the newest first. It disturbs neither them nor their server.
@@ -27,7 +28,7 @@ func List(dir string) ([]HostInfo, error) {
 	for i, f := range all {
 		hosts[i] = HostInfo{Info: f.info, Path: f.path, Alive: !f.dead}
 		hosts[i].ID = f.id
-		if hosts[i].Kernels, err = kernel.SpoolKeys((&Folder{Path: f.path}).Spool()); err != nil {
+		if hosts[i].Kernels, err = spool.Keys((&Folder{Path: f.path}).Spool()); err != nil {
 			return nil, fmt.Errorf("host %s: %w", f.id, err)
 		}
 	}

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
 )
 
 // installers is a fake whose cells ask for a package and print what comes of it.
@@ -24,32 +25,32 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	begin(t, c, "a")
 	r := &reader{T: t, client: c, key: key("a")}
 	r.execute("e1", "")
-	asked := r.until(is[kernel.Asked]).Body.(kernel.Asked)
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "one\n"}); err != nil {
+	asked := r.until(is[record.Asked]).Body.(record.Asked)
+	if err := command.Tell(t.Context(), c, r.key, command.InstallOutput{RequestID: asked.ID, Text: "one\n"}); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
 
 	c = open(t, dir, noSpawn)
 	a, err := c.Attach(t.Context(), r.key)
-	if err != nil || len(a.Asks) != 1 || a.Asks[0] != (kernel.OpenAsk{Kind: kernel.AskInstall, ID: asked.ID}) {
+	if err != nil || len(a.Asks) != 1 || a.Asks[0] != (command.OpenAsk{Kind: record.AskInstall, ID: asked.ID}) {
 		t.Fatalf("attached %+v, %v", a, err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: "other", Result: kernel.InstallResult{}}); !errors.Is(err, kernel.ErrNoInstallPending) {
+	if err := command.Tell(t.Context(), c, r.key, command.AnswerInstall{RequestID: "other", Result: command.InstallResult{}}); !errors.Is(err, command.ErrNoInstallPending) {
 		t.Errorf("an answer to another request: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "two\n"}); err != nil {
+	if err := command.Tell(t.Context(), c, r.key, command.InstallOutput{RequestID: asked.ID, Text: "two\n"}); err != nil {
 		t.Error(err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: asked.ID, Result: kernel.InstallResult{Error: "no"}}); err != nil {
+	if err := command.Tell(t.Context(), c, r.key, command.AnswerInstall{RequestID: asked.ID, Result: command.InstallResult{Error: "no"}}); err != nil {
 		t.Error(err)
 	}
 	r.client = c
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != "one\ntwo\nno" {
 		t.Errorf("text %q", got)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: asked.ID, Text: "late"}); !errors.Is(err, kernel.ErrNoInstallPending) {
+	if err := command.Tell(t.Context(), c, r.key, command.InstallOutput{RequestID: asked.ID, Text: "late"}); !errors.Is(err, command.ErrNoInstallPending) {
 		t.Errorf("output after the end: %v", err)
 	}
 }
@@ -61,12 +62,12 @@ func TestAServerOfAnEarlierProtocolIsAskedForNoPackages(t *testing.T) {
 	begin(t, c, "a")
 	r := &reader{T: t, client: c, key: key("a")}
 	r.execute("e1", "")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != "the server is of a version that cannot do that" {
 		t.Errorf("text %q", got)
 	}
-	for _, err := range []error{kernel.Tell(t.Context(), c, r.key, kernel.InstallOutput{RequestID: "1", Text: ""}), kernel.Tell(t.Context(), c, r.key, kernel.AnswerInstall{RequestID: "1", Result: kernel.InstallResult{}})} {
-		if !errors.Is(err, kernel.ErrTooOld) {
+	for _, err := range []error{command.Tell(t.Context(), c, r.key, command.InstallOutput{RequestID: "1", Text: ""}), command.Tell(t.Context(), c, r.key, command.AnswerInstall{RequestID: "1", Result: command.InstallResult{}})} {
+		if !errors.Is(err, command.ErrTooOld) {
 			t.Errorf("an older host: %v", err)
 		}
 	}

@@ -11,7 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
 // readPause is between two attempts to read records that the disk does not give.
@@ -22,7 +25,7 @@ const readPause = time.Second
 type kernelConn struct {
 	*conn
 	s      *server
-	key    kernel.Key
+	key    record.Key
 	ctx    context.Context // ends when the connection ends or another took over
 	cancel context.CancelFunc
 	done   chan struct{} // closed when nothing that came on it is obeyed any more
@@ -45,7 +48,7 @@ type kernelConn struct {
 	credit chan struct{} // has room for one: taken has grown
 }
 
-func (s *server) newKernelConn(c *conn, key kernel.Key) *kernelConn {
+func (s *server) newKernelConn(c *conn, key record.Key) *kernelConn {
 	k := &kernelConn{conn: c, s: s, key: key, done: make(chan struct{}), credit: make(chan struct{}, 1)}
 	k.ctx, k.cancel = context.WithCancel(s.ctx)
 	return k
@@ -85,11 +88,11 @@ func (k *kernelConn) serve() {
 	k.finish()
 	if k.ended.Load() {
 		// Its server has gone after the last record. Nothing of it is left once Stop has returned.
-		_ = k.s.host.Stop(k.s.ctx, k.key, kernel.ReasonShutdown)
+		_ = k.s.host.Stop(k.s.ctx, k.key, host.ReasonShutdown)
 		k.s.host.Ack(k.key, k.acked)
 		gone, cancel := context.WithCancel(k.s.ctx)
 		cancel()
-		if _, err := k.s.host.Attach(gone, k.key); errors.Is(err, kernel.ErrNoKernel) {
+		if _, err := k.s.host.Attach(gone, k.key); errors.Is(err, command.ErrNoKernel) {
 			k.s.drop(k)
 		}
 	}
@@ -150,7 +153,7 @@ func (k *kernelConn) push(after uint64) {
 	var sent uint64
 	for k.waitCredit(sent) {
 		batch, err := k.s.host.ReadBatch(k.ctx, k.key, after)
-		if errors.Is(err, io.EOF) || errors.Is(err, kernel.ErrNoKernel) {
+		if errors.Is(err, io.EOF) || errors.Is(err, command.ErrNoKernel) {
 			k.ended.Store(true)
 			return
 		}
@@ -170,7 +173,7 @@ func (k *kernelConn) push(after uint64) {
 }
 
 // send sends records, of which large ones come from the disk piece by piece.
-func (k *kernelConn) send(batch kernel.Batch) error {
+func (k *kernelConn) send(batch spool.Batch) error {
 	defer batch.Close()
 	if b := batch.Bytes(); b != nil {
 		return k.write(frameRecords, b)
@@ -218,7 +221,7 @@ func (k *kernelConn) obey(r request) error {
 		k.others.Go(func() { _ = k.answer(r.N, nil, k.end(r)) })
 		return nil
 	}
-	command, err := kernel.DecodeCommand(r.Op, r.Body)
+	command, err := command.Decode(r.Op, r.Body)
 	if err != nil {
 		return k.answer(r.N, nil, err)
 	}

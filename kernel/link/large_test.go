@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/record"
 )
 
 // untilShown reads up to a display and returns its number and size, without acknowledging anything.
@@ -19,7 +19,7 @@ func (r *reader) untilShown(ctx context.Context) (kseq uint64, size int, err err
 		}
 		last := batch[len(batch)-1]
 		r.after = last.KSeq
-		if shown, ok := last.Body.(kernel.Display); ok {
+		if shown, ok := last.Body.(record.Display); ok {
 			return last.KSeq, len(shown.Data["text/plain"]), nil
 		}
 	}
@@ -44,7 +44,7 @@ func TestLargeRecordsComeAsOthersAreAcknowledged(t *testing.T) {
 		t.Fatalf("a second large record came beside the first: %v", err)
 	}
 	small.execute("e1", "echo at once")
-	small.until(is[kernel.Finished])
+	small.until(is[record.Finished])
 	c.Ack(a.key, first)
 	if _, got, err := b.untilShown(t.Context()); err != nil || got != size {
 		t.Fatalf("%d bytes, %v", got, err)

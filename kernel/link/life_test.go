@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
 )
 
 func TestAHostWithoutAServerEnds(t *testing.T) {
@@ -26,7 +29,7 @@ func TestAHostWithoutAServerEnds(t *testing.T) {
 	r := begin(t, c, "a")
 	for begun, i := time.Now(), 0; time.Since(begun) < 2*ttl; i++ {
 		r.execute("e"+string(rune('a'+i%26))+time.Now().String(), "echo x")
-		r.until(is[kernel.Finished])
+		r.until(is[record.Finished])
 	}
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -39,7 +42,7 @@ func TestAHostWithoutAServerEnds(t *testing.T) {
 	if _, err := r.client.Attach(t.Context(), r.key); err != nil {
 		t.Fatal(err)
 	}
-	r.untilDied(kernel.ReasonShutdown)
+	r.untilDied(host.ReasonShutdown)
 	if host := onlyHost(t, dir); !host.Alive {
 		t.Errorf("%+v", host)
 	}
@@ -74,7 +77,7 @@ func TestANewBuildTakesNewKernels(t *testing.T) {
 		t.Errorf("stats %+v, %v", stats, err)
 	}
 	r.execute("e1", "echo old")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if err := c.Stop(t.Context(), r.key, "deleted"); err != nil {
 		t.Fatal(err)
 	}
@@ -123,28 +126,28 @@ func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 }
 
 func TestAHostOfTheFirstProtocolRunsKernelsButIsNotAskedAboutNames(t *testing.T) {
-	for highest, want := range map[int]error{1: kernel.ErrTooOld, 2: nil} {
+	for highest, want := range map[int]error{1: command.ErrTooOld, 2: nil} {
 		dir := t.TempDir()
 		serve(t, dir, func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, highest) })
 		c := open(t, dir, noSpawn)
 		r := begin(t, c, "a")
 		r.execute("e1", "print")
-		r.until(is[kernel.Finished])
+		r.until(is[record.Finished])
 		answer, err := ask(t, c, key("a"))
 		if !errors.Is(err, want) || want == nil && answer.Completion.Matches[0] != "name" {
 			t.Errorf("version %d: %+v, %v", highest, answer, err)
 		}
-		if _, err := ask(t, c, key("other")); !errors.Is(err, kernel.ErrNoKernel) {
+		if _, err := ask(t, c, key("other")); !errors.Is(err, command.ErrNoKernel) {
 			t.Errorf("version %d, a kernel that is not there: %v", highest, err)
 		}
 	}
 }
 
 // ask asks until the kernel finds the time.
-func ask(t *testing.T, c *link.Client, key kernel.Key) (kernel.Answer, error) {
+func ask(t *testing.T, c *link.Client, key record.Key) (command.Answer, error) {
 	for {
-		answer, err := kernel.Ask(t.Context(), c, key, kernel.Query{Kind: kernel.QueryComplete, Code: "name", Cursor: 4})
-		if !errors.Is(err, kernel.ErrKernelBusy) || t.Context().Err() != nil {
+		answer, err := command.Ask(t.Context(), c, key, command.Query{Kind: command.QueryComplete, Code: "name", Cursor: 4})
+		if !errors.Is(err, command.ErrKernelBusy) || t.Context().Err() != nil {
 			return answer, err
 		}
 	}
@@ -168,7 +171,7 @@ func TestHostsEndWhenTheyAreTold(t *testing.T) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		r.untilDied(kernel.ReasonShutdown)
+		r.untilDied(host.ReasonShutdown)
 	}()
 	if err := c.StopHosts(t.Context()); err != nil {
 		t.Fatal(err)
@@ -194,13 +197,13 @@ func TestAHostEndsWithSIGTERMAndKeepsWhatNobodyRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last = is[kernel.Finished](batch[len(batch)-1])
+		last = is[record.Finished](batch[len(batch)-1])
 	}
 	_ = child.Process.Signal(syscall.SIGTERM)
 	if err := child.wait(); err != nil { // after the time that servers have to acknowledge
 		t.Errorf("the host's process: %v", err)
 	}
-	r.untilDied(kernel.ReasonShutdown)
+	r.untilDied(host.ReasonShutdown)
 	begin(t, c, "b")
 	if host := onlyHost(t, dir); !host.Alive {
 		t.Errorf("%+v", host)
@@ -212,7 +215,7 @@ func TestLongPathsWork(t *testing.T) {
 	serve(t, dir)
 	r := begin(t, open(t, dir, noSpawn), "a")
 	r.execute("e1", "echo x")
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if err := link.StopHosts(t.Context(), dir); err != nil {
 		t.Error(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"errors"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/record"
 )
 
 // ErrTakenOver tells that another server has attached to the kernel.
@@ -49,11 +49,11 @@ type Versions struct {
 }
 
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; the
-// commands of later versions say so ([kernel.CommandSpec]); version 3 has two further kinds of records.
+// commands of later versions say so ([kernel.Spec]); version 3 has two further kinds of records.
 var supported = Versions{Min: 1, Max: 3}
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
-var _ = [1]struct{}{}[kernel.RecordEncoding-1]
+var _ = [1]struct{}{}[record.Encoding-1]
 
 // common is the highest version in both, or 0.
 func (s Versions) common(other Versions) int {

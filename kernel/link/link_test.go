@@ -14,24 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
-// host is what users of kernels need of both.
-type host interface {
-	Start(ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec) (kernel.KernelInfo, error)
-	Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error)
-	Kernels(ctx context.Context) ([]kernel.Key, error)
-	kernel.Doer
-	Next(ctx context.Context, key kernel.Key, after uint64) ([]kernel.Record, error)
-	Ack(key kernel.Key, kseq uint64)
-	Stop(ctx context.Context, key kernel.Key, reason string) error
+// kernels is what users of kernels need of both.
+type kernels interface {
+	Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error)
+	Attach(ctx context.Context, key record.Key) (command.Attachment, error)
+	Kernels(ctx context.Context) ([]record.Key, error)
+	command.Doer
+	Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error)
+	Ack(key record.Key, kseq uint64)
+	Stop(ctx context.Context, key record.Key, reason string) error
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 	Warm(envs []kernel.Environment)
 }
 
-var _, _ host = (*kernel.Host)(nil), (*link.Client)(nil)
+var _, _ kernels = (*host.Host)(nil), (*link.Client)(nil)
 
 func TestAClientIsLikeAHost(t *testing.T) {
 	dir := t.TempDir()
@@ -54,69 +58,69 @@ func TestAClientIsLikeAHost(t *testing.T) {
 	r := &reader{T: t, client: c, key: key("a")}
 
 	r.execute("e1", "sleep")
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrKernelBusy) {
+	if err := command.Tell(t.Context(), c, r.key, command.Execution{ID: "e2"}); !errors.Is(err, command.ErrKernelBusy) {
 		t.Errorf("execute while a cell runs: %v", err)
 	}
-	r.until(is[kernel.Started])
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.Interrupt{ExecutionID: "e1"}); err != nil {
+	r.until(is[record.Started])
+	if err := command.Tell(t.Context(), c, r.key, command.Interrupt{ExecutionID: "e1"}); err != nil {
 		t.Error(err)
 	}
-	if got := r.until(is[kernel.Finished]).Body.(kernel.Finished); got.Status != kernel.Interrupted && got.Status != kernel.Errored {
+	if got := r.until(is[record.Finished]).Body.(record.Finished); got.Status != record.Interrupted && got.Status != record.Errored {
 		t.Errorf("status %s", got.Status)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e1"}); !errors.Is(err, kernel.ErrRepeated) {
+	if err := command.Tell(t.Context(), c, r.key, command.Execution{ID: "e1"}); !errors.Is(err, command.ErrRepeated) {
 		t.Errorf("execute again: %v", err)
 	}
 
 	r.execute("e3", "ask")
-	question := r.until(is[kernel.Asked]).Body.(kernel.Asked)
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: "other", Value: "x"}); !errors.Is(err, kernel.ErrNoInputPending) {
+	question := r.until(is[record.Asked]).Body.(record.Asked)
+	if err := command.Tell(t.Context(), c, r.key, command.AnswerInput{RequestID: "other", Value: "x"}); !errors.Is(err, command.ErrNoInputPending) {
 		t.Errorf("answer to another question: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.AnswerInput{RequestID: question.ID, Value: "yes"}); err != nil {
+	if err := command.Tell(t.Context(), c, r.key, command.AnswerInput{RequestID: question.ID, Value: "yes"}); err != nil {
 		t.Error(err)
 	}
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	r.execute("e4", "ask")
-	question = r.until(is[kernel.Asked]).Body.(kernel.Asked)
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.RefuseInput{RequestID: question.ID}); err != nil {
+	question = r.until(is[record.Asked]).Body.(record.Asked)
+	if err := command.Tell(t.Context(), c, r.key, command.RefuseInput{RequestID: question.ID}); err != nil {
 		t.Error(err)
 	}
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != "yes true false" {
 		t.Errorf("text %q", got)
 	}
 
-	if u, err := kernel.Ask(t.Context(), c, r.key, kernel.ReadUsage{}); err != nil || u.MemoryBytes != 7 {
+	if u, err := command.Ask(t.Context(), c, r.key, command.ReadUsage{}); err != nil || u.MemoryBytes != 7 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
-	if layers, err := kernel.Ask(t.Context(), c, r.key, kernel.ChangeLimits{Limits: kernel.Limits{}}); err != nil || len(layers) == 0 {
+	if layers, err := command.Ask(t.Context(), c, r.key, command.ChangeLimits{Limits: kernel.Limits{}}); err != nil || len(layers) == 0 {
 		t.Errorf("change limits: %v, %v", layers, err)
 	}
-	if _, err := c.Start(t.Context(), key("a"), env, spec); !errors.Is(err, kernel.ErrKernelExists) {
+	if _, err := c.Start(t.Context(), key("a"), env, spec); !errors.Is(err, command.ErrKernelExists) {
 		t.Errorf("start again: %v", err)
 	}
-	if keys, err := c.Kernels(t.Context()); err != nil || !slices.Equal(keys, []kernel.Key{key("a")}) {
+	if keys, err := c.Kernels(t.Context()); err != nil || !slices.Equal(keys, []record.Key{key("a")}) {
 		t.Errorf("kernels %v, %v", keys, err)
 	}
 	if err := c.Stop(t.Context(), r.key, "reset"); err != nil {
 		t.Error(err)
 	}
 	batch, err := r.next()
-	if err != nil || batch[len(batch)-1].Body.(kernel.Died).Reason != "reset" {
+	if err != nil || batch[len(batch)-1].Body.(record.Died).Reason != "reset" {
 		t.Fatalf("after stop %v, %v", batch, err)
 	}
 	if _, err := r.next(); err != io.EOF {
 		t.Errorf("after the last record: %v", err)
 	}
 	c.Ack(r.key, r.after)
-	if _, err := r.next(); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := r.next(); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("after its acknowledgement: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), c, r.key, kernel.Execution{ID: "e9"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := command.Tell(t.Context(), c, r.key, command.Execution{ID: "e9"}); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("execute after the end: %v", err)
 	}
-	if _, err := c.Attach(t.Context(), r.key); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := c.Attach(t.Context(), r.key); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("attach after the end: %v", err)
 	}
 	if err := c.Stop(t.Context(), r.key, "reset"); err != nil {
@@ -210,10 +214,10 @@ func TestAStartThatIsGivenUpLeavesNothing(t *testing.T) {
 	if keys, err := s.host.Kernels(t.Context()); err != nil || len(keys) > 0 {
 		t.Errorf("kernels %v, %v", keys, err)
 	}
-	if keys, err := kernel.SpoolKeys(s.folder.Spool()); err != nil || len(keys) > 0 {
+	if keys, err := spool.Keys(s.folder.Spool()); err != nil || len(keys) > 0 {
 		t.Errorf("spools %v, %v", keys, err)
 	}
-	if _, err := c.Attach(t.Context(), key("a")); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := c.Attach(t.Context(), key("a")); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("attach: %v", err)
 	}
 }
@@ -263,12 +267,12 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	c := open(t, dir, noSpawn)
 	r := begin(t, c, "a")
 	r.execute("e1", "ask")
-	r.until(is[kernel.Asked])
-	question := r.seen[len(r.seen)-1].Body.(kernel.Asked)
+	r.until(is[record.Asked])
+	question := r.seen[len(r.seen)-1].Body.(record.Asked)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.next(); !errors.Is(err, kernel.ErrNoKernel) && !errors.Is(err, kernel.ErrHostClosed) {
+	if _, err := r.next(); !errors.Is(err, command.ErrNoKernel) && !errors.Is(err, command.ErrHostClosed) {
 		t.Errorf("next of a closed client: %v", err)
 	}
 
@@ -277,10 +281,10 @@ func TestTheNextServerGoesOn(t *testing.T) {
 	if err != nil || a.Given != "e1" || a.Last != r.after || a.Info.Handle.Backend != "fake" {
 		t.Fatalf("attachment %+v, %v", a, err)
 	}
-	if err := kernel.Tell(t.Context(), r.client, r.key, kernel.AnswerInput{RequestID: question.ID, Value: "late"}); err != nil {
+	if err := command.Tell(t.Context(), r.client, r.key, command.AnswerInput{RequestID: question.ID, Value: "late"}); err != nil {
 		t.Fatal(err)
 	}
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != "late true" {
 		t.Errorf("text %q", got)
 	}
@@ -291,7 +295,7 @@ func TestTheNewestServerHasTheKernel(t *testing.T) {
 	serve(t, dir)
 	first := begin(t, open(t, dir, noSpawn), "a")
 	first.execute("e1", "echo one")
-	first.until(is[kernel.Finished])
+	first.until(is[record.Finished])
 
 	second := &reader{T: t, client: open(t, dir, noSpawn), key: first.key, after: first.after}
 	if a, err := second.client.Attach(t.Context(), first.key); err != nil || a.Given != "e1" {
@@ -300,11 +304,11 @@ func TestTheNewestServerHasTheKernel(t *testing.T) {
 	if _, err := first.next(); !errors.Is(err, link.ErrTakenOver) {
 		t.Errorf("next of the first server: %v", err)
 	}
-	if err := kernel.Tell(t.Context(), first.client, first.key, kernel.Execution{ID: "e2"}); !errors.Is(err, kernel.ErrNoKernel) {
+	if err := command.Tell(t.Context(), first.client, first.key, command.Execution{ID: "e2"}); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("execute of the first server: %v", err)
 	}
 	second.execute("e2", "echo two")
-	second.until(is[kernel.Finished])
+	second.until(is[record.Finished])
 	if got := second.text(); got != "two" {
 		t.Errorf("text %q", got)
 	}
@@ -321,7 +325,7 @@ func TestAConnectionThatBreaksIsMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.client.Ack(r.key, r.after)
-		if is[kernel.Finished](batch[len(batch)-1]) {
+		if is[record.Finished](batch[len(batch)-1]) {
 			break
 		}
 		if i < 20 {
@@ -333,7 +337,7 @@ func TestAConnectionThatBreaksIsMadeAgain(t *testing.T) {
 	}
 	r.client.Break(r.key, false)
 	r.execute("e2", "echo again") // waits for the next connection
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 }
 
 func TestNextGoesBackWhereItIsAsked(t *testing.T) {
@@ -346,7 +350,7 @@ func TestNextGoesBackWhereItIsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last = is[kernel.Finished](batch[len(batch)-1])
+		last = is[record.Finished](batch[len(batch)-1])
 	}
 	first := r.text()
 	r.after, r.seen = 0, nil
@@ -355,7 +359,7 @@ func TestNextGoesBackWhereItIsAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last = is[kernel.Finished](batch[len(batch)-1])
+		last = is[record.Finished](batch[len(batch)-1])
 	}
 	if got := r.text(); got != first || got != "one" {
 		t.Errorf("text %q, the first time %q", got, first)
@@ -371,11 +375,11 @@ func TestTheLargestCellFitsInAFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &reader{T: t, client: c, key: key("a")}
-	cell := kernel.Execution{ID: "e1", Code: strings.Repeat("<", 16<<20)}
-	if err := kernel.Tell(t.Context(), c, r.key, cell); err != nil {
+	cell := command.Execution{ID: "e1", Code: strings.Repeat("<", 16<<20)}
+	if err := command.Tell(t.Context(), c, r.key, cell); err != nil {
 		t.Fatal(err)
 	}
-	r.until(is[kernel.Finished])
+	r.until(is[record.Finished])
 	if got := r.text(); got != strconv.Itoa(16<<20) {
 		t.Errorf("the kernel got a cell of %s bytes", got)
 	}

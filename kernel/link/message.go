@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 // The requests that are no commands of a kernel. The first three open a connection.
@@ -57,25 +59,25 @@ type (
 	}
 	startBody struct {
 		Protocol  int                `json:"protocol"`
-		Key       kernel.Key         `json:"key"`
+		Key       record.Key         `json:"key"`
 		Env       kernel.Environment `json:"env"`
 		Spec      kernel.Spec        `json:"spec"` // without its directories, which travel as descriptors
 		Workspace bool               `json:"workspace"`
 		Packages  bool               `json:"packages"`
 	}
 	startReply struct {
-		Lease uint64            `json:"lease"`
-		Info  kernel.KernelInfo `json:"info"`
+		Lease uint64             `json:"lease"`
+		Info  command.KernelInfo `json:"info"`
 	}
 	attachBody struct {
 		Protocol int        `json:"protocol"`
-		Key      kernel.Key `json:"key"`
+		Key      record.Key `json:"key"`
 		// Lease is that of an earlier connection which broke: the attachment fails when another came in between.
 		Lease uint64 `json:"lease,omitzero"`
 	}
 	attachReply struct {
-		Lease      uint64            `json:"lease"`
-		Attachment kernel.Attachment `json:"attachment"`
+		Lease      uint64             `json:"lease"`
+		Attachment command.Attachment `json:"attachment"`
 	}
 	sweepBody struct {
 		Instance string          `json:"instance,omitempty"` // of a dead host; "" is the host's own
@@ -103,9 +105,9 @@ func (e *remoteError) Unwrap() error {
 }
 
 // sentinels are the errors that callers branch on.
-var sentinels = append([]kernel.NamedError{
+var sentinels = append([]command.NamedError{
 	{Name: "retired", Err: errRetired}, {Name: "protocol", Err: errProtocol}, {Name: "taken_over", Err: ErrTakenOver},
-}, kernel.Errors...)
+}, command.Errors...)
 
 func toRemote(err error) *remoteError {
 	if err == nil {

@@ -8,29 +8,32 @@ import (
 	"slices"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
 )
 
 // Start starts a kernel on the host for new kernels. When that host dies or ends meanwhile it is tried once more, on
 // another one; no code of the session has run by then.
 func (c *Client) Start(
-	ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec,
-) (kernel.KernelInfo, error) {
+	ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec,
+) (command.KernelInfo, error) {
 	for try := 0; ; try++ {
 		info, err := c.startOnce(ctx, key, env, spec)
-		again := errors.Is(err, errBroken) || errors.Is(err, errRetired) || errors.Is(err, kernel.ErrHostClosed)
+		again := errors.Is(err, errBroken) || errors.Is(err, errRetired) || errors.Is(err, command.ErrHostClosed)
 		if err == nil {
 			return info, nil
 		}
 		if !again || try > 0 || ctx.Err() != nil || c.ctx.Err() != nil {
-			return kernel.KernelInfo{}, fmt.Errorf("start kernel: %w", err)
+			return command.KernelInfo{}, fmt.Errorf("start kernel: %w", err)
 		}
 		c.log.Warn("a host could not start a kernel; trying another", "session", key.Session, "error", err)
 	}
 }
 
 func (c *Client) startOnce(
-	ctx context.Context, key kernel.Key, env kernel.Environment, spec kernel.Spec,
-) (info kernel.KernelInfo, err error) {
+	ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec,
+) (info command.KernelInfo, err error) {
 	r, err := c.place(ctx)
 	if err != nil {
 		return info, err
@@ -44,7 +47,7 @@ func (c *Client) startOnce(
 	c.mu.Lock()
 	if c.kernels[key] != nil {
 		c.mu.Unlock()
-		return info, kernel.ErrKernelExists
+		return info, command.ErrKernelExists
 	}
 	c.kernels[key] = k
 	c.mu.Unlock()
@@ -54,7 +57,7 @@ func (c *Client) startOnce(
 	}
 	c.lose(k)
 	switch {
-	case errors.Is(err, errRetired), errors.Is(err, kernel.ErrHostClosed):
+	case errors.Is(err, errRetired), errors.Is(err, command.ErrHostClosed):
 		r.retired.Store(true)
 	case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
 		r.left.forget(key)
@@ -73,16 +76,16 @@ func (c *Client) lose(k *farKernel) {
 
 // Attach takes up a kernel that an earlier server started, wherever it is. It is an error that says what to do where
 // that is a host which cannot be spoken with.
-func (c *Client) Attach(ctx context.Context, key kernel.Key) (kernel.Attachment, error) {
+func (c *Client) Attach(ctx context.Context, key record.Key) (command.Attachment, error) {
 	for _, r := range c.living() {
 		a, err := c.attachOn(ctx, r, key)
 		switch {
 		case err == nil:
 			return a, nil
-		case errors.Is(err, kernel.ErrNoKernel):
+		case errors.Is(err, command.ErrNoKernel):
 		case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
 		default:
-			return kernel.Attachment{}, fmt.Errorf("attach to a kernel of host %s: %w", r.id, err)
+			return command.Attachment{}, fmt.Errorf("attach to a kernel of host %s: %w", r.id, err)
 		}
 	}
 	for _, d := range c.deadHosts() {
@@ -93,29 +96,29 @@ func (c *Client) Attach(ctx context.Context, key kernel.Key) (kernel.Attachment,
 			return k.left.attachment(), nil
 		}
 	}
-	return kernel.Attachment{}, c.unreachable(key)
+	return command.Attachment{}, c.unreachable(key)
 }
 
 // unreachable is why a key is not known.
-func (c *Client) unreachable(key kernel.Key) error {
+func (c *Client) unreachable(key record.Key) error {
 	c.mu.Lock()
 	strange := maps.Clone(c.strange)
 	c.mu.Unlock()
 	for id, err := range strange {
 		path := (&Folder{Path: c.folder(id)}).Spool()
-		if keys, _ := kernel.SpoolKeys(path); slices.Contains(keys, key) {
+		if keys, _ := spool.Keys(path); slices.Contains(keys, key) {
 			return err
 		}
 	}
-	return kernel.ErrNoKernel
+	return command.ErrNoKernel
 }
 
-func (c *Client) attachOn(ctx context.Context, r *remote, key kernel.Key) (kernel.Attachment, error) {
+func (c *Client) attachOn(ctx context.Context, r *remote, key record.Key) (command.Attachment, error) {
 	k := c.newKernel(key, r)
 	close(k.began)
 	call, out, err := k.attach(ctx)
 	if err != nil {
-		return kernel.Attachment{}, err
+		return command.Attachment{}, err
 	}
 	c.mu.Lock()
 	k.handle = out.Attachment.Info.Handle
@@ -123,7 +126,7 @@ func (c *Client) attachOn(ctx context.Context, r *remote, key kernel.Key) (kerne
 	k.connected(call, out.Lease)
 	if !c.begin(func() { k.run(call) }) {
 		c.hangUp(call.conn)
-		return kernel.Attachment{}, kernel.ErrHostClosed
+		return command.Attachment{}, command.ErrHostClosed
 	}
 	c.replace(k)
 	return out.Attachment, nil
@@ -140,7 +143,7 @@ func (c *Client) replace(k *farKernel) {
 	}
 }
 
-func (c *Client) known(key kernel.Key) *farKernel {
+func (c *Client) known(key record.Key) *farKernel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kernels[key]

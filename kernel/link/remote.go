@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
 )
 
 const (
@@ -160,7 +160,7 @@ func (r *remote) ask(ctx context.Context, op string, in, out any) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-r.c.ctx.Done():
-			return kernel.ErrHostClosed
+			return command.ErrHostClosed
 		}
 	}
 	return errBroken

@@ -18,8 +18,11 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
+	"talaria/kernel/record"
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
@@ -79,7 +82,7 @@ func runHost(dir string) error {
 	}
 	return link.Serve(ctx, link.ServerConfig{
 		Folder: folder, Build: build, Version: "1",
-		Host:  kernel.NewHost(kernel.HostConfig{Backend: fake, SpoolDir: folder.Spool()}),
+		Host:  host.NewHost(host.HostConfig{Backend: fake, SpoolDir: folder.Spool()}),
 		Ready: func() { fmt.Println(folder.ID) },
 	})
 }
@@ -91,8 +94,8 @@ type process struct {
 	wait  func() error
 }
 
-// command starts this test binary in that role. It is killed at the end of the test at the latest.
-func command(t *testing.T, role string, args []string, env ...string) *process {
+// startRole starts this test binary in that role. It is killed at the end of the test at the latest.
+func startRole(t *testing.T, role string, args []string, env ...string) *process {
 	t.Helper()
 	p := &process{Cmd: exec.Command(os.Args[0], args...)}
 	p.Env = append(append(os.Environ(), roleVariable+"="+role, "GORACE=atexit_sleep_ms=0"), env...)
@@ -118,7 +121,7 @@ func (p *process) kill() {
 // hostProcess starts a host in a process of its own and returns when it is ready.
 func hostProcess(t *testing.T, dir string, env ...string) *process {
 	t.Helper()
-	p := command(t, "host", []string{dir}, env...)
+	p := startRole(t, "host", []string{dir}, env...)
 	if !p.lines.Scan() {
 		t.Fatalf("the host did not come up: %v", p.wait())
 	}
@@ -128,7 +131,7 @@ func hostProcess(t *testing.T, dir string, env ...string) *process {
 // served is a host that is served by the process of the test.
 type served struct {
 	folder *link.Folder
-	host   *kernel.Host
+	host   *host.Host
 	fake   *kerneltest.Fake
 	end    context.CancelFunc
 	ended  chan struct{} // closed when Serve has returned
@@ -156,7 +159,7 @@ func start(
 		t.Fatal(err)
 	}
 	s := &served{folder: folder, fake: fake, ended: make(chan struct{})}
-	s.host = kernel.NewHost(kernel.HostConfig{Backend: backend, SpoolDir: folder.Spool(), Log: testLog(t)})
+	s.host = host.NewHost(host.HostConfig{Backend: backend, SpoolDir: folder.Spool(), Log: testLog(t)})
 	ready := make(chan struct{})
 	cfg := link.ServerConfig{
 		Folder: folder, Host: s.host, Build: build, Version: "1", Log: testLog(t), Ready: func() { close(ready) },
@@ -214,18 +217,18 @@ func open(t *testing.T, dir string, spawn func(context.Context) error, settings 
 	return c
 }
 
-func key(session string) kernel.Key { return kernel.Key{Session: session, Generation: 1} }
+func key(session string) record.Key { return record.Key{Session: session, Generation: 1} }
 
 // reader reads the records of a kernel and checks their numbers.
 type reader struct {
 	*testing.T
 	client *link.Client
-	key    kernel.Key
+	key    record.Key
 	after  uint64
-	seen   []kernel.Record
+	seen   []record.Record
 }
 
-func (r *reader) next() ([]kernel.Record, error) {
+func (r *reader) next() ([]record.Record, error) {
 	r.Helper()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("nothing comes"))
 	defer cancel()
@@ -240,7 +243,7 @@ func (r *reader) next() ([]kernel.Record, error) {
 }
 
 // until reads and acknowledges until a batch ends with such a record.
-func (r *reader) until(last func(kernel.Record) bool) kernel.Record {
+func (r *reader) until(last func(record.Record) bool) record.Record {
 	r.Helper()
 	for {
 		batch, err := r.next()
@@ -257,12 +260,12 @@ func (r *reader) until(last func(kernel.Record) bool) kernel.Record {
 
 func (r *reader) untilDied(reason string) {
 	r.Helper()
-	if got := r.until(is[kernel.Died]).Body.(kernel.Died); got.Reason != reason {
+	if got := r.until(is[record.Died]).Body.(record.Died); got.Reason != reason {
 		r.Errorf("the kernel died of %q, want %q", got.Reason, reason)
 	}
 }
 
-func is[T kernel.RecordBody](rec kernel.Record) bool {
+func is[T record.Body](rec record.Record) bool {
 	_, ok := rec.Body.(T)
 	return ok
 }
@@ -270,7 +273,7 @@ func is[T kernel.RecordBody](rec kernel.Record) bool {
 func (r *reader) text() string {
 	var b strings.Builder
 	for _, rec := range r.seen {
-		if s, ok := rec.Body.(kernel.Stream); ok {
+		if s, ok := rec.Body.(record.Stream); ok {
 			b.WriteString(s.Text)
 		}
 	}
@@ -303,7 +306,7 @@ func begin(t *testing.T, c *link.Client, session string) *reader {
 
 func (r *reader) execute(id, code string) {
 	r.Helper()
-	if err := kernel.Tell(r.Context(), r.client, r.key, kernel.Execution{ID: id, Code: code, AllowStdin: true}); err != nil {
+	if err := command.Tell(r.Context(), r.client, r.key, command.Execution{ID: id, Code: code, AllowStdin: true}); err != nil {
 		r.Fatalf("execute %s: %v", code, err)
 	}
 }

@@ -16,12 +16,14 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/host"
+	"talaria/kernel/record"
 )
 
 // ServerConfig says what [Serve] offers. Folder and Host are required; Host keeps its spool in Folder.Spool.
 type ServerConfig struct {
 	Folder *Folder
-	Host   *kernel.Host
+	Host   *host.Host
 	// Build is equal for hosts that can take each other's place; Version is for people. Instance names what the host
 	// makes on the machine, for SweepDead after a crash; default: the folder's id.
 	Build, Version, Instance string
@@ -54,7 +56,7 @@ type server struct {
 	cfg     ServerConfig
 	log     *slog.Logger
 	folder  *Folder
-	host    *kernel.Host
+	host    *host.Host
 	ctx     context.Context // of all connections
 	done    context.Context // ends with the reason when the host is to end
 	end     context.CancelCauseFunc
@@ -65,7 +67,7 @@ type server struct {
 	controls int
 	orphan   *time.Timer
 	leases   uint64
-	holders  map[kernel.Key]holder
+	holders  map[record.Key]holder
 	starting int
 	attached int           // connections of kernels
 	quiet    chan struct{} // closed when attached is 0 and the host closing
@@ -101,7 +103,7 @@ func Serve(ctx context.Context, cfg ServerConfig) error {
 	}
 	s := &server{
 		cfg: cfg, log: cfg.Log.With("host", cfg.Folder.ID), folder: cfg.Folder, host: cfg.Host,
-		conns: map[*conn]struct{}{}, holders: map[kernel.Key]holder{}, quiet: make(chan struct{}),
+		conns: map[*conn]struct{}{}, holders: map[record.Key]holder{}, quiet: make(chan struct{}),
 	}
 	connections, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

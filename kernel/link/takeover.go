@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
 )
 
 // start serves a connection that begins with the start of a kernel.
@@ -34,7 +34,7 @@ func (s *server) start(c *conn, first request) {
 		return
 	}
 	defer s.release()
-	if in.Protocol < (kernel.AnswerInstall{}).Spec().Since { // its server would not know what to do about a request
+	if in.Protocol < (command.AnswerInstall{}).Spec().Since { // its server would not know what to do about a request
 		in.Spec.NoInstalls = "the server is of a version that cannot do that"
 	}
 	took := c.files
@@ -63,11 +63,11 @@ func (s *server) begin(k *kernelConn) (had holder, err error) {
 	defer s.mu.Unlock()
 	switch had = s.holders[k.key]; {
 	case s.closing:
-		return had, kernel.ErrHostClosed
+		return had, command.ErrHostClosed
 	case s.retired:
 		return had, errRetired
 	case had.conn != nil && !isClosed(had.conn.done):
-		return had, kernel.ErrKernelExists
+		return had, command.ErrKernelExists
 	}
 	s.starting++
 	s.leases++

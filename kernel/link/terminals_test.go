@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/link"
 )
@@ -21,13 +21,13 @@ func shells() *kerneltest.Fake {
 }
 
 // shows reads a terminal from an offset until wanted has come, or to the end where that is "".
-func shows(t *testing.T, c *link.Client, id string, after int64, wanted string) (all string, last kernel.TerminalOutput) {
+func shows(t *testing.T, c *link.Client, id string, after int64, wanted string) (all string, last command.TerminalOutput) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for !last.Ended && (wanted == "" || !strings.Contains(all, wanted)) {
 		var err error
-		if last, err = kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: id, After: after}); err != nil {
+		if last, err = command.Ask(ctx, c, key("a"), command.ReadTerminal{ID: id, After: after}); err != nil {
 			t.Fatalf("after %q: %v", all, err)
 		}
 		all += string(last.Data)
@@ -41,17 +41,17 @@ func TestTerminalsOverASocketSurviveTheirServer(t *testing.T) {
 	serveOn(t, dir, shells())
 	c := open(t, dir, noSpawn)
 	begin(t, c, "a")
-	id, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{Rows: 24, Cols: 80}})
+	id, err := command.Ask(t.Context(), c, key("a"), command.OpenTerminal{Size: command.TerminalSize{Rows: 24, Cols: 80}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := kernel.Ask(t.Context(), c, key("a"), kernel.WriteTerminal{ID: id, Data: []byte("one\n")}); err != nil || n != 4 {
+	if n, err := command.Ask(t.Context(), c, key("a"), command.WriteTerminal{ID: id, Data: []byte("one\n")}); err != nil || n != 4 {
 		t.Fatalf("typed %d: %v", n, err)
 	}
 	shows(t, c, id, 0, "[one]\r\n")
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := kernel.Ask(context.Background(), c, key("a"), kernel.ReadTerminal{ID: id, After: 1 << 40})
+		_, err := command.Ask(context.Background(), c, key("a"), command.ReadTerminal{ID: id, After: 1 << 40})
 		waiting <- err
 	}()
 	_ = c.Close()
@@ -63,35 +63,35 @@ func TestTerminalsOverASocketSurviveTheirServer(t *testing.T) {
 	if _, err := c.Attach(t.Context(), key("a")); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := kernel.Ask(t.Context(), c, key("a"), kernel.ListTerminals{}); err != nil || !slices.Equal(ids, []string{id}) {
+	if ids, err := command.Ask(t.Context(), c, key("a"), command.ListTerminals{}); err != nil || !slices.Equal(ids, []string{id}) {
 		t.Errorf("terminals %v, %v", ids, err)
 	}
-	if err := kernel.Tell(t.Context(), c, key("a"), kernel.ResizeTerminal{ID: id, Size: kernel.TerminalSize{Rows: 1, Cols: 2}}); err != nil {
+	if err := command.Tell(t.Context(), c, key("a"), command.ResizeTerminal{ID: id, Size: command.TerminalSize{Rows: 1, Cols: 2}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.WriteTerminal{ID: id, Data: []byte("exit 5\n")}); err != nil {
+	if _, err := command.Ask(t.Context(), c, key("a"), command.WriteTerminal{ID: id, Data: []byte("exit 5\n")}); err != nil {
 		t.Fatal(err)
 	}
 	if all, last := shows(t, c, id, 4, ""); last.Code != 5 || !strings.HasSuffix(all, "[one]\r\nexit 5\r\n") {
 		t.Errorf("it ended with %d: %q", last.Code, all)
 	}
-	if err := kernel.Tell(t.Context(), c, key("a"), kernel.CloseTerminal{ID: id}); err != nil {
+	if err := command.Tell(t.Context(), c, key("a"), command.CloseTerminal{ID: id}); err != nil {
 		t.Error(err)
 	}
-	if err := kernel.Tell(t.Context(), c, key("a"), kernel.CloseTerminal{ID: id}); !errors.Is(err, kernel.ErrNoTerminal) {
+	if err := command.Tell(t.Context(), c, key("a"), command.CloseTerminal{ID: id}); !errors.Is(err, command.ErrNoTerminal) {
 		t.Errorf("closed twice: %v", err)
 	}
-	for range kernel.MaxTerminals {
-		if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); err != nil {
+	for range command.MaxTerminals {
+		if _, err := command.Ask(t.Context(), c, key("a"), command.OpenTerminal{Size: command.TerminalSize{}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := kernel.Ask(t.Context(), c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); !errors.Is(err, kernel.ErrTooManyTerminals) {
+	if _, err := command.Ask(t.Context(), c, key("a"), command.OpenTerminal{Size: command.TerminalSize{}}); !errors.Is(err, command.ErrTooManyTerminals) {
 		t.Errorf("one more: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: "9", After: 0}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := command.Ask(ctx, c, key("a"), command.ReadTerminal{ID: "9", After: 0}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nothing comes: %v", err)
 	}
 }
@@ -102,18 +102,18 @@ func TestAHostOfTheFirstProtocolHasNoTerminals(t *testing.T) {
 	c := open(t, dir, noSpawn)
 	begin(t, c, "a")
 	ctx := t.Context()
-	_, opened := kernel.Ask(ctx, c, key("a"), kernel.OpenTerminal{Size: kernel.TerminalSize{}})
-	_, listed := kernel.Ask(ctx, c, key("a"), kernel.ListTerminals{})
-	_, read := kernel.Ask(ctx, c, key("a"), kernel.ReadTerminal{ID: "1", After: 0})
-	_, written := kernel.Ask(ctx, c, key("a"), kernel.WriteTerminal{ID: "1", Data: nil})
-	resized := kernel.Tell(ctx, c, key("a"), kernel.ResizeTerminal{ID: "1", Size: kernel.TerminalSize{}})
-	closed := kernel.Tell(ctx, c, key("a"), kernel.CloseTerminal{ID: "1"})
+	_, opened := command.Ask(ctx, c, key("a"), command.OpenTerminal{Size: command.TerminalSize{}})
+	_, listed := command.Ask(ctx, c, key("a"), command.ListTerminals{})
+	_, read := command.Ask(ctx, c, key("a"), command.ReadTerminal{ID: "1", After: 0})
+	_, written := command.Ask(ctx, c, key("a"), command.WriteTerminal{ID: "1", Data: nil})
+	resized := command.Tell(ctx, c, key("a"), command.ResizeTerminal{ID: "1", Size: command.TerminalSize{}})
+	closed := command.Tell(ctx, c, key("a"), command.CloseTerminal{ID: "1"})
 	for _, err := range []error{opened, listed, read, written, resized, closed} {
-		if !errors.Is(err, kernel.ErrTooOld) {
+		if !errors.Is(err, command.ErrTooOld) {
 			t.Errorf("an older host: %v", err)
 		}
 	}
-	if _, err := kernel.Ask(ctx, c, key("other"), kernel.OpenTerminal{Size: kernel.TerminalSize{}}); !errors.Is(err, kernel.ErrNoKernel) {
+	if _, err := command.Ask(ctx, c, key("other"), command.OpenTerminal{Size: command.TerminalSize{}}); !errors.Is(err, command.ErrNoKernel) {
 		t.Errorf("a kernel that is not there: %v", err)
 	}
 }

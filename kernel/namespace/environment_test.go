@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/python"
 )
 
 // The sandbox has a /tmp of its own, and the interpreter is there all the same, with nothing next to it.
@@ -21,8 +22,8 @@ func TestEnvironmentMayLieWhereASandboxHasItsOwn(t *testing.T) {
 	if err != nil {
 		t.Skipf("no virtual environment can be made: %s", out)
 	}
-	env, _, err := kernel.DiscoverEnvironment(t.Context(),
-		kernel.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
+	env, _, err := python.DiscoverEnvironment(t.Context(),
+		python.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +64,8 @@ func TestAVirtualEnvironmentHasTheSessionsPackagesInAllItsProcesses(t *testing.T
 	if err != nil {
 		t.Skipf("no virtual environment can be made: %s", out)
 	}
-	env, _, err := kernel.DiscoverEnvironment(t.Context(),
-		kernel.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
+	env, _, err := python.DiscoverEnvironment(t.Context(),
+		python.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
 	if err != nil {
 		t.Fatal(err)
 	}

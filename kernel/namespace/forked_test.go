@@ -22,6 +22,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
 )
 
 // interpreter is a runner to give cells to.
@@ -504,8 +505,8 @@ func TestModulesThatCannotBePreloadedAreSkippedAndTold(t *testing.T) {
 	if err != nil {
 		t.Skipf("no virtual environment can be made: %s", out)
 	}
-	env, _, err := kernel.DiscoverEnvironment(t.Context(),
-		kernel.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
+	env, _, err := python.DiscoverEnvironment(t.Context(),
+		python.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3")})
 	if err != nil {
 		t.Fatal(err)
 	}

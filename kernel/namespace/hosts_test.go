@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/host"
+	"talaria/kernel/record"
 )
 
 const askHosts = `
@@ -42,7 +45,7 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close(); <-served })
 
 	backend, env := warm(t, dir)
-	host := kernel.NewHost(kernel.HostConfig{Backend: backend, SpoolDir: t.TempDir()})
+	host := host.NewHost(host.HostConfig{Backend: backend, SpoolDir: t.TempDir()})
 	t.Cleanup(func() {
 		if err := host.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -50,7 +53,7 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 	})
 	spec := newSpec(t, dir)
 	spec.Network = kernel.Network{Mode: "allow", Hosts: map[string]string{"index.test": "unix:" + path}}
-	key := kernel.Key{Session: "hosts", Generation: 1}
+	key := record.Key{Session: "hosts", Generation: 1}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	info, err := host.Start(ctx, key, env, spec)
@@ -58,7 +61,7 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(info.Layers)
-	if err := kernel.Tell(t.Context(), host, key, kernel.Execution{ID: "1", Code: askHosts}); err != nil {
+	if err := command.Tell(t.Context(), host, key, command.Execution{ID: "1", Code: askHosts}); err != nil {
 		t.Fatal(err)
 	}
 	var printed strings.Builder
@@ -70,11 +73,11 @@ func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 		for _, rec := range batch {
 			seen = rec.KSeq
 			switch body := rec.Body.(type) {
-			case kernel.Stream:
+			case record.Stream:
 				if body.Name == "stdout" {
 					printed.WriteString(body.Text)
 				}
-			case kernel.Finished:
+			case record.Finished:
 				if got := printed.String(); got != "hello index.test/a\nhello index.test:8080/b\nTrue True True\n" {
 					t.Errorf("it printed %q", got)
 				}

@@ -11,6 +11,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
 )
 
 // Variables for this binary when a test runs it again.
@@ -86,7 +87,7 @@ func warm(t testing.TB, dir string, changes ...func(*namespace.Config)) (*namesp
 
 func environment(t testing.TB) kernel.Environment {
 	t.Helper()
-	env, _, err := kernel.DiscoverEnvironment(t.Context(), kernel.EnvironmentConfig{Python: os.Getenv(pythonVariable), Engine: kernel.EngineStdlib})
+	env, _, err := python.DiscoverEnvironment(t.Context(), python.EnvironmentConfig{Python: os.Getenv(pythonVariable), Engine: python.EngineStdlib})
 	if err != nil {
 		t.Fatal(err)
 	}

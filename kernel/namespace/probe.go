@@ -13,6 +13,7 @@ import (
 
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
+	"talaria/kernel/python"
 )
 
 // Probe makes a sandbox, seals it, runs a command in it and closes it: what works then works.
@@ -40,7 +41,7 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 			return finding
 		}
 	}
-	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Name: "probe", Python: interpreter, Engine: kernel.EngineStdlib})
+	env, _, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: "probe", Python: interpreter, Engine: python.EngineStdlib})
 	if err != nil {
 		finding.Detail = err.Error()
 		finding.Remedy = "install Python 3.11 or later, or configure the one to use"

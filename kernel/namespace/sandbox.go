@@ -24,6 +24,7 @@ import (
 	"talaria/kernel/cgroup"
 	"talaria/kernel/disk"
 	"talaria/kernel/procfs"
+	"talaria/kernel/python"
 	"talaria/kernel/workspace"
 )
 
@@ -170,7 +171,7 @@ func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 		Cache:    cache,
 		Prefixes: append([]string{}, s.env.Prefix...),
 		Roots:    append([]string{}, s.backend.cfg.MountRoots...),
-		Engine:   cmp.Or(s.env.Engine, kernel.EngineStdlib),
+		Engine:   cmp.Or(s.env.Engine, python.EngineStdlib),
 		Tier:     s.backend.isolation.Tier(),
 		Scratch:  s.scratch,
 	})

@@ -18,6 +18,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/namespace"
+	"talaria/kernel/python"
 )
 
 // serverRole makes this binary a server with one sandbox, which runs until it is killed.
@@ -44,7 +45,7 @@ func runServer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	env, _, err := kernel.DiscoverEnvironment(ctx, kernel.EnvironmentConfig{Engine: kernel.EngineStdlib})
+	env, _, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Engine: python.EngineStdlib})
 	if err != nil {
 		return err
 	}

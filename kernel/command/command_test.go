@@ -1,0 +1,71 @@
+package command_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+)
+
+// messages are commands as servers and hosts of other versions encode them.
+var messages = []struct {
+	command command.Command
+	name    string
+	since   int
+	encoded string
+}{
+	{command.Execution{ID: "e", Code: "1", Count: 2, Silent: true, AllowStdin: true, Timeout: time.Second, CPUTime: time.Minute},
+		"execute", 1, `{"ID":"e","Code":"1","Count":2,"Silent":true,"AllowStdin":true,"Timeout":1000000000,"CPUTime":60000000000}`},
+	{command.Interrupt{ExecutionID: "e"}, "interrupt", 1, `{"id":"e"}`},
+	{command.AnswerInput{RequestID: "r", Value: "v"}, "input", 1, `{"request_id":"r","value":"v"}`},
+	{command.RefuseInput{RequestID: "r"}, "refuse", 1, `{"id":"r"}`},
+	{command.InstallOutput{RequestID: "r", Text: "t"}, "install_output", 3, `{"request_id":"r","value":"t"}`},
+	{command.AnswerInstall{RequestID: "r", Result: command.InstallResult{
+		Error: "no", Packages: []command.Package{{Name: "p", Version: "1"}}}},
+		"installed", 3, `{"request_id":"r","result":{"error":"no","packages":[{"name":"p","version":"1"}]}}`},
+	{command.ReadUsage{}, "usage", 1, `{}`},
+	{command.ChangeLimits{Limits: kernel.Limits{MemoryBytes: 1, CPUs: 0.5, PIDs: 2, DiskBytes: 3, TmpBytes: 4}},
+		"change_limits", 1, `{"MemoryBytes":1,"CPUs":0.5,"PIDs":2,"DiskBytes":3,"TmpBytes":4}`},
+	{command.ChangeNetwork{Network: kernel.Network{Mode: "allow", Allow: []string{"a:1"}, MaxConnections: 1, MaxBytes: 2}},
+		"change_network", 1, `{"Mode":"allow","Allow":["a:1"],"MaxConnections":1,"MaxBytes":2,"NameServer":""}`},
+	{command.Query{Kind: command.QueryComplete, Code: "a", Cursor: 1}, "ask", 2, `{"kind":"complete","code":"a","cursor":1}`},
+	{command.OpenTerminal{Size: command.TerminalSize{Rows: 2, Cols: 3}}, "open_terminal", 2, `{"size":{"Rows":2,"Cols":3}}`},
+	{command.ListTerminals{}, "terminals", 2, `{}`},
+	{command.ReadTerminal{ID: "1", After: 5}, "read_terminal", 2, `{"id":"1","after":5}`},
+	{command.WriteTerminal{ID: "1", Data: []byte("x")}, "write_terminal", 2, `{"id":"1","data":"eA=="}`},
+	{command.ResizeTerminal{ID: "1", Size: command.TerminalSize{Rows: 2, Cols: 3}}, "resize_terminal", 2,
+		`{"id":"1","size":{"Rows":2,"Cols":3}}`},
+	{command.CloseTerminal{ID: "1"}, "close_terminal", 2, `{"id":"1"}`},
+}
+
+func TestCommandsAreEncodedAsOtherVersionsEncodeThem(t *testing.T) {
+	for _, m := range messages {
+		if spec := m.command.Spec(); spec.Name != m.name || spec.Since != m.since {
+			t.Errorf("%T: name %q since %d, want %q since %d", m.command, spec.Name, spec.Since, m.name, m.since)
+		}
+		encoded, err := json.Marshal(m.command)
+		if err != nil || string(encoded) != m.encoded {
+			t.Errorf("%T is %s (%v), want %s", m.command, encoded, err, m.encoded)
+		}
+		decoded, err := command.Decode(m.name, encoded)
+		if err != nil || !reflect.DeepEqual(decoded, m.command) {
+			t.Errorf("%s is decoded as %#v (%v)", m.name, decoded, err)
+		}
+	}
+	if names := command.Names(); len(names) != len(messages) {
+		t.Errorf("%d commands are checked, and there are %v", len(messages), names)
+	}
+	if !(command.Execution{}).Spec().Waits {
+		t.Error("a cell does not wait for a host that is stopped for a while, and its kernel would be ended")
+	}
+	if _, err := command.Decode("none", nil); !errors.Is(err, command.ErrUnknown) {
+		t.Errorf("a command that nobody knows: %v", err)
+	}
+	if _, err := command.Decode("interrupt", []byte("[1]")); err == nil || errors.Is(err, command.ErrUnknown) {
+		t.Errorf("a command that is no object: %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"talaria/kernel"
+)
+
+// NamedError is an error that callers of a host branch on, with the name that stands for it in messages.
+type NamedError struct {
+	Name string
+	Err  error
+}
+
+// Errors are all that callers of a host branch on. An error that wraps several has the name of the first.
+var Errors = []NamedError{
+	{"no_kernel", ErrNoKernel},
+	{"unresponsive", ErrUnresponsive},
+	{"kernel_exists", ErrKernelExists},
+	{"kernel_busy", ErrKernelBusy},
+	{"repeated", ErrRepeated},
+	{"no_input_pending", ErrNoInputPending},
+	{"no_install_pending", ErrNoInstallPending},
+	{"host_closed", ErrHostClosed},
+	{"needs_reset", kernel.ErrNeedsReset},
+	{"no_terminal", ErrNoTerminal},
+	{"too_many_terminals", ErrTooManyTerminals},
+	{"unknown_command", ErrUnknown},
+	{"deadline", context.DeadlineExceeded},
+	{"cancelled", context.Canceled},
+}
+
+// What callers of a host branch on.
+var (
+	ErrNoKernel     = errors.New("no kernel")
+	ErrKernelExists = errors.New("the kernel exists already")
+	ErrKernelBusy   = errors.New("the kernel is busy")
+	ErrRepeated     = errors.New("the execution was given to this kernel before")
+	ErrHostClosed   = errors.New("the host is closed")
+)
+
+// ErrNoInputPending tells that no question with that id is open.
+var ErrNoInputPending = errors.New("no input is pending")
+
+// ErrNoInstallPending tells that no change of packages with that request id is open.
+var ErrNoInstallPending = errors.New("no installation is pending")
+
+// ErrTooOld tells that the host which owns the kernel is of an earlier version and cannot do this.
+var ErrTooOld = errors.New("the kernel's host is of an earlier version")
+
+// What callers of terminals branch on.
+var (
+	ErrNoTerminal       = errors.New("no such terminal")
+	ErrTooManyTerminals = fmt.Errorf("a session may have %d terminals", MaxTerminals)
+)

@@ -1,0 +1,80 @@
+package command
+
+import (
+	"talaria/api"
+)
+
+// QueryKind is what a query asks.
+type QueryKind string
+
+// The kinds of queries.
+const (
+	QueryComplete   QueryKind = "complete"
+	QueryInspect    QueryKind = "inspect"
+	QueryIsComplete QueryKind = "is_complete"
+	QueryVariables  QueryKind = "variables"
+	QueryTable      QueryKind = "table"
+)
+
+// Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell runs.
+// It is answered with an [Answer], or with ErrKernelBusy where none came within AnswerTime. What a kernel answers is only
+// as true as its user wants it to be, but within its bounds. Cursor is a place in Code, in code points.
+type Query struct {
+	Kind   QueryKind   `json:"kind"`
+	Code   string      `json:"code,omitzero"`
+	Cursor int64       `json:"cursor,omitzero"`
+	Detail int64       `json:"detail,omitzero"`
+	Table  *TableQuery `json:"table,omitzero"`
+}
+
+// TableQuery asks for rows of a table in an order. Table is the table_id that was shown with it.
+type TableQuery struct {
+	Table  string          `json:"table"`
+	Filter string          `json:"filter"`
+	Sort   []api.TableSort `json:"sort"`
+	Offset int64           `json:"offset"`
+	Count  int64           `json:"count"`
+}
+
+// TableState says whether there is a page.
+type TableState string
+
+// The words of TableState.
+const (
+	TableOK         TableState = "ok"
+	TableGone       TableState = "gone"    // the object does not exist any more, or never did
+	TableChanged    TableState = "changed" // it has other rows or columns
+	TableUnsortable TableState = "unsortable"
+)
+
+// TablePage is a page, if State is TableOK. Reason says why a table cannot be sorted so.
+type TablePage struct {
+	State  TableState     `json:"state"`
+	Reason string         `json:"reason,omitzero"`
+	Page   api.TableReply `json:"page,omitzero"`
+}
+
+// Answer is that to a query: the field of its kind is set.
+type Answer struct {
+	Completion   *api.CompleteReply   `json:"completion,omitzero"`
+	Inspection   *api.InspectReply    `json:"inspection,omitzero"`
+	Completeness *api.IsCompleteReply `json:"completeness,omitzero"`
+	Variables    *api.VariablesReply  `json:"variables,omitzero"`
+	Table        *TablePage           `json:"table,omitzero"`
+}
+
+// Kind is the kind of query that it answers.
+func (a Answer) Kind() QueryKind {
+	switch {
+	case a.Completion != nil:
+		return QueryComplete
+	case a.Inspection != nil:
+		return QueryInspect
+	case a.Completeness != nil:
+		return QueryIsComplete
+	case a.Table != nil:
+		return QueryTable
+	default:
+		return QueryVariables
+	}
+}

@@ -1,0 +1,145 @@
+package frame
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"talaria/api"
+	"talaria/kernel/command"
+)
+
+// Bounds of what the answer to a query may hold. What is more is left out.
+const (
+	maxMatches     = 1000
+	maxMatchBytes  = 256 << 10 // of all matches
+	maxIndent      = 1000
+	maxInspection  = 1 << 20 // of one representation
+	maxVariables   = 1000
+	maxVariableLen = 1 << 10 // bytes of each text of a variable
+	maxDimensions  = 64
+	maxTableRows   = 500
+	maxTableFields = 128
+	maxTableCell   = 4 << 10 // bytes of JSON
+	maxTableBytes  = 1 << 20 // of all cells
+)
+
+// QueryAnswer is the runner's answer to a query.
+type QueryAnswer struct {
+	RequestID string
+	Answer    command.Answer
+}
+
+func (QueryAnswer) frame() {}
+
+// answerOf decodes the rest of a frame of one of the types that answer queries; nil is that it is none.
+func answerOf(kind string, f *fields) Frame {
+	var a command.Answer
+	switch kind {
+	case "completion":
+		c := api.CompleteReply{Matches: f.lines("matches", maxMatchBytes), CursorStart: f.count("start"), CursorEnd: f.count("end")}
+		c.Matches = c.Matches[:min(len(c.Matches), maxMatches)]
+		if c.CursorStart > c.CursorEnd {
+			f.fail("start", "behind the end")
+		}
+		a.Completion = &c
+	case "inspection":
+		a.Inspection = &api.InspectReply{Found: f.flag("found"), Data: f.shown("data")}
+	case "completeness":
+		c := api.IsCompleteReply{Indent: f.matching("indent", isIndent)}
+		c.Status = api.CompletenessStatus(f.oneOf("status", string(api.SourceComplete), string(api.SourceIncomplete),
+			string(api.SourceInvalid), string(api.SourceUnknown)))
+		a.Completeness = &c
+	case "variables":
+		v := api.VariablesReply{Items: f.variables("items"), Total: f.count("total")}
+		v.Total = max(v.Total, int64(len(v.Items)))
+		a.Variables = &v
+	case "table_page":
+		a.Table = f.tablePage()
+	default:
+		return nil
+	}
+	return QueryAnswer{RequestID: f.name("request_id"), Answer: a}
+}
+
+func isIndent(s string) bool { return len(s) <= maxIndent && strings.Trim(s, " \t") == "" }
+
+// shown is a bundle without what is too long.
+func (f *fields) shown(name string) api.MIMEBundle {
+	shown := api.MIMEBundle{}
+	for mime, value := range f.bundle(name) {
+		if len(value) <= maxInspection {
+			shown[mime] = api.Raw(bytes.Clone(value))
+		}
+	}
+	return shown
+}
+
+// count is a whole number from 0 on that JSON carries everywhere.
+func (f *fields) count(name string) int64 {
+	v, ok := f.take(name)
+	if !ok {
+		f.fail(name, "missing")
+		return 0
+	}
+	n, err := strconv.ParseUint(string(v), 10, 53)
+	if err != nil {
+		f.fail(name, "not a whole number")
+	}
+	return int64(n)
+}
+
+func (f *fields) variables(name string) []api.Variable {
+	list := []api.Variable{}
+	f.each(name, func(value jsontext.Value) {
+		if len(list) == maxVariables {
+			return
+		}
+		of, err := splitFields(value)
+		if err != nil {
+			f.fail(name, err.Error())
+			return
+		}
+		v := api.Variable{
+			Name: of.short("name"), Type: of.short("type"), Dtype: of.optionalShort("dtype"), Preview: of.short("preview"),
+			Shape: of.shape("shape"),
+		}
+		if _, ok := of.take("size_bytes"); ok {
+			size := of.count("size_bytes")
+			v.SizeBytes = &size
+		}
+		if err := of.check(); err != nil {
+			f.fail(name, err.Error())
+		}
+		list = append(list, v)
+	})
+	return list
+}
+
+func (f *fields) short(name string) string { return Truncate(f.text(name), maxVariableLen) }
+
+func (f *fields) optionalShort(name string) string {
+	if _, ok := f.take(name); !ok {
+		return ""
+	}
+	return f.short(name)
+}
+
+// shape is nil where there is none.
+func (f *fields) shape(name string) []int64 {
+	if _, ok := f.take(name); !ok {
+		return nil
+	}
+	shape := []int64{}
+	f.each(name, func(value jsontext.Value) {
+		n, err := strconv.ParseUint(string(value), 10, 53)
+		if err != nil || len(shape) == maxDimensions {
+			f.fail(name, "no shape")
+			return
+		}
+		shape = append(shape, int64(n))
+	})
+	return shape
+}

@@ -1,0 +1,125 @@
+package frame
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+)
+
+// The frames between host and runner stand in kernel/runner/testdata as their sender writes them: host_*.json as it is written
+// here, runner_*.json as the tests of the runner write them (tests/test_frames.py). Each side reads those of the other.
+const goldenDir = "../runner/testdata"
+
+var update = flag.Bool("update", false, "write the golden files of the frames that the host sends")
+
+// hostFrames has a frame of every type that the host sends.
+var hostFrames = map[string]any{
+	"execute":        Execute{"execute", "cell-1", "print('<é>')\n", 3, false, true},
+	"interrupt":      Interrupt{"interrupt", "cell-1"},
+	"progress":       AskProgress{"progress", "0a1b", "Collecting numpy\n"},
+	"answer_input":   AskAnswer{Type: "answer", Ask: "0a1b", Body: InputAnswer{"Ada"}},
+	"answer_install": AskAnswer{Type: "answer", Ask: "0a1b", Body: ForInstall(command.InstallResult{Packages: []command.Package{{Name: "numpy", Version: "2.1"}, {Name: "old"}}}).Body},
+	"answer_error":   AskAnswer{Type: "answer", Ask: "0a1b", Error: ForInstall(command.InstallResult{Error: "no such package"}).Error},
+	"complete":       ForQuery(command.Query{Kind: command.QueryComplete, Code: "valu", Cursor: 4}, "7"),
+	"inspect":        ForQuery(command.Query{Kind: command.QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),
+	"is_complete":    ForQuery(command.Query{Kind: command.QueryIsComplete, Code: "for x in y:", Cursor: 11}, "9"),
+	"variables":      ForQuery(command.Query{Kind: command.QueryVariables}, "10"),
+	"table": ForQuery(command.Query{Kind: command.QueryTable, Table: &command.TableQuery{
+		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,
+	}}, "11"),
+}
+
+// runnerFrames has what the host reads in a frame of every type that the runner sends.
+var runnerFrames = map[string]Frame{
+	"ready":  Ready{Mark: "0123abcd"},
+	"stream": Stream{ID: "cell-1", Name: "stdout", Text: []byte("<é>\n"), Mark: 1},
+	"display": Display{ID: "cell-1", Mark: 2, Body: record.Display{
+		Data:      map[string]json.RawMessage{"text/plain": json.RawMessage(`"x"`)},
+		Metadata:  map[string]json.RawMessage{"image/png": json.RawMessage(`{"width":3}`)},
+		DisplayID: "d", Update: true,
+	}},
+	"clear": Clear{ID: "cell-1", Wait: true, Mark: 3},
+	"result": Result{ID: "cell-1", Body: record.Result{
+		Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"2"`)}, Metadata: map[string]json.RawMessage{},
+	}},
+	"error": Error{ID: "cell-1", Info: record.ErrorInfo{
+		Ename: "ZeroDivisionError", Evalue: "division by zero", Hint: "divide by something else",
+		Traceback: []string{"Traceback (most recent call last):", `  File "<cell 1>", line 1, in <module>`, "ZeroDivisionError: division by zero"},
+		Frames:    []record.ErrorFrame{{File: "<cell 1>", Line: 1, Function: "<module>", User: true, Cell: "cell-1", Start: 1, End: 2}},
+	}},
+	"ask_input": Ask{ID: "cell-1", Ask: "0a1b", Body: record.InputRequest{Prompt: "Who? ", Password: true}},
+	"ask_install": Ask{ID: "cell-1", Ask: "0a1b", Body: record.PackageChange{
+		Requirements: []string{"numpy>=2", "a"}, Upgrade: true, Reinstall: true, NoDeps: true, Pre: true, Quiet: true,
+	}},
+	"ask_install_of_no_cell": Ask{Ask: "0a1b", Body: record.PackageChange{Remove: true, Requirements: []string{"a"}}},
+	"ask_end":                AskEnd{Ask: "0a1b"},
+	"done":                   Done{ID: "cell-1", Failed: true, Interrupted: true},
+	"completion": QueryAnswer{RequestID: "7", Answer: command.Answer{Completion: &api.CompleteReply{
+		Matches: []string{"value"}, CursorStart: 0, CursorEnd: 4,
+	}}},
+	"inspection": QueryAnswer{RequestID: "8", Answer: command.Answer{Inspection: &api.InspectReply{
+		Found: true, Data: api.MIMEBundle{"text/plain": api.Raw(`"int"`)},
+	}}},
+	"completeness": QueryAnswer{RequestID: "9", Answer: command.Answer{Completeness: &api.IsCompleteReply{
+		Status: api.SourceIncomplete, Indent: "    ",
+	}}},
+	"variables": QueryAnswer{RequestID: "10", Answer: command.Answer{Variables: &api.VariablesReply{
+		Items: []api.Variable{{Name: "value", Type: "int", Preview: "5"}}, Total: 1,
+	}}},
+	"table_page": QueryAnswer{RequestID: "11", Answer: command.Answer{Table: &command.TablePage{
+		State: command.TableOK, Page: api.TableReply{Offset: 20, Total: 21, Rows: [][]api.Raw{{api.Raw(`1`), api.Raw(`"a"`)}}},
+	}}},
+}
+
+func TestTheHostSendsTheGoldenFrames(t *testing.T) {
+	for name, frame := range hostFrames {
+		line, err := Encode(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(goldenDir, "host_"+name+".json")
+		got := strings.TrimPrefix(string(line), "\n")
+		if *update {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(path); err != nil || got != string(want) {
+			t.Errorf("%s: the host sends %s, not %s (%v)", name, got, want, err)
+		}
+	}
+}
+
+func TestTheHostReadsTheGoldenFrames(t *testing.T) {
+	for name, want := range runnerFrames {
+		line, err := os.ReadFile(filepath.Join(goldenDir, "runner_"+name+".json"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got, err := Decode(line); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the host reads %#v, %v, not %#v", name, got, err, want)
+		}
+	}
+}
+
+func TestEveryGoldenFrameIsTested(t *testing.T) {
+	files, err := os.ReadDir(goldenDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		sender, name, _ := strings.Cut(strings.TrimSuffix(file.Name(), ".json"), "_")
+		if hostFrames[name] == nil && sender == "host" || runnerFrames[name] == nil && sender == "runner" {
+			t.Errorf("%s is not among the frames of this test", file.Name())
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package host
+
+import (
+	"sync"
+	"time"
+)
+
+// MaxStandstill bounds how long the clock of one execution stands still in all.
+const MaxStandstill = 24 * time.Hour
+
+const (
+	// leastTick is how soon a clock looks again at the earliest.
+	leastTick = 10 * time.Millisecond
+	// cpuRetry is how soon it looks again when the CPU time could not be read.
+	cpuRetry = time.Second
+)
+
+// clock measures an execution against its time-out. It runs with the time of day. While the execution waits for an
+// answer from outside, it is charged only for the CPU time that its sandbox uses, so it stands still while nothing there
+// runs. It does so for MaxStandstill at most.
+//
+// Nothing polls: the clock looks when it is told that the waiting begins or ends, and when what is left can have been
+// used up at the earliest. The caller of each method but look holds mu.
+type clock struct {
+	mu      sync.Locker                   // guards the fields below; it belongs to the owner
+	cpu     func() (time.Duration, error) // the CPU time of the sandbox so far; called without mu
+	expired func()                        // called once, without mu
+
+	left     time.Duration // until the time-out
+	patience time.Duration // how long it may still stand still
+	waiting  bool          // the execution waits for an answer
+	standing bool          // only CPU time counts since the latest charge
+	charged  time.Time     // when that was
+	used     time.Duration // CPU time then; valid while standing
+	timer    *time.Timer   // to the next look
+	stopped  bool
+}
+
+// startClock starts a clock that expires after timeout.
+func startClock(mu sync.Locker, timeout time.Duration, cpu func() (time.Duration, error), expired func()) *clock {
+	c := &clock{mu: mu, cpu: cpu, expired: expired, left: timeout, patience: MaxStandstill, charged: time.Now()}
+	c.timer = time.AfterFunc(timeout, c.look)
+	return c
+}
+
+// wait tells the clock whether the execution waits for an answer.
+func (c *clock) wait(waiting bool) {
+	if c.waiting != waiting && !c.stopped {
+		c.waiting = waiting
+		c.timer.Reset(0) // the CPU time is not read under mu
+	}
+}
+
+// stop ends the clock. A second call does nothing.
+func (c *clock) stop() {
+	c.stopped = true
+	c.timer.Stop()
+}
+
+// stoodStill reports whether a clock that expired did so because it stood still for MaxStandstill.
+func (c *clock) stoodStill() bool { return c.left > 0 }
+
+// look charges what was used since the latest charge, and sets the timer for the next look.
+func (c *clock) look() {
+	cpu, err := c.cpu()
+	c.mu.Lock()
+	over := !c.stopped && c.charge(cpu, err)
+	c.mu.Unlock()
+	if over {
+		c.expired()
+	}
+}
+
+// charge is look once the CPU time is read, or could not be. It reports whether the clock expires.
+func (c *clock) charge(cpu time.Duration, err error) (over bool) {
+	now := time.Now()
+	past := now.Sub(c.charged)
+	switch {
+	case !c.standing:
+		c.left -= past
+	case err == nil:
+		used := min(past, max(0, cpu-c.used))
+		c.left -= used
+		c.patience -= past - used
+	case past < c.patience: // it is charged once the CPU time can be read
+		c.timer.Reset(cpuRetry)
+		return false
+	default:
+		c.patience = 0
+	}
+	c.charged, c.used = now, cpu
+	c.standing = c.waiting && err == nil
+	switch {
+	case c.left <= 0 || c.patience <= 0:
+		c.stop()
+		return true
+	case c.standing:
+		c.timer.Reset(max(min(c.left, c.patience), leastTick))
+	case c.waiting:
+		c.timer.Reset(min(c.left, cpuRetry))
+	default:
+		c.timer.Reset(c.left)
+	}
+	return false
+}

@@ -1,0 +1,38 @@
+package host
+
+import (
+	"runtime"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/record"
+)
+
+// leastCPUPause is how soon the CPU time of an execution is read again at the earliest.
+const leastCPUPause = 10 * time.Millisecond
+
+// watchCPU reads the CPU time of an execution when it can have reached its limit at the earliest, and interrupts it when
+// it has. What runs in the session beside the cell counts too. The caller holds mu.
+func (k *interpreter) watchCPU(run *running, used time.Duration) {
+	cores := float64(runtime.NumCPU())
+	if k.limits.CPUs > 0 {
+		cores = min(cores, k.limits.CPUs)
+	}
+	pause := max(time.Duration(float64(run.CPUTime-used)/cores), leastCPUPause)
+	run.cpu = time.AfterFunc(pause, func() {
+		used := k.measure(measureTimeout).CPU - run.before.CPU
+		hit := record.LimitHit{Name: "execution_cpu_s", Value: int64(run.CPUTime / time.Second), Used: int64(used / time.Second)}
+		if used >= run.CPUTime {
+			k.reached(hit, "do less in one cell or raise the limit")
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case k.run != run || k.phase != serving:
+		case used < run.CPUTime:
+			k.watchCPU(run, used)
+		case run.grace == nil:
+			k.killAfterGrace(run, ending{reason: kernel.LimitCPU, limit: &hit})
+		}
+	})
+}

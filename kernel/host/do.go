@@ -1,0 +1,59 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	"talaria/kernel/command"
+	"talaria/kernel/frame"
+	"talaria/kernel/record"
+)
+
+// Do implements [Doer].
+func (h *Host) Do(ctx context.Context, key record.Key, c command.Command) (reply any, err error) {
+	k := h.kernel(key)
+	if k == nil {
+		return nil, command.ErrNoKernel
+	}
+	return k.do(ctx, c)
+}
+
+// do carries a command out. Every command has one line here.
+func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err error) {
+	switch c := c.(type) {
+	case command.Execution:
+		return nil, k.execute(c)
+	case command.Interrupt:
+		k.interrupt(c.ExecutionID)
+		return nil, nil
+	case command.AnswerInput:
+		return nil, k.answerAsk(record.AskInput, c.RequestID, askAnswered, frame.AskAnswer{Body: frame.InputAnswer{Value: c.Value}})
+	case command.RefuseInput:
+		return nil, k.answerAsk(record.AskInput, c.RequestID, askRefused, frame.AskAnswer{Error: inputRefused})
+	case command.InstallOutput:
+		return nil, k.tellProgress(record.AskInstall, c.RequestID, c.Text)
+	case command.AnswerInstall:
+		return nil, k.answerAsk(record.AskInstall, c.RequestID, askAnswered, frame.ForInstall(c.Result))
+	case command.ReadUsage:
+		return k.usage(ctx)
+	case command.ChangeLimits:
+		return k.changeLimits(ctx, c.Limits)
+	case command.ChangeNetwork:
+		return k.changeNetwork(ctx, c.Network)
+	case command.Query:
+		return k.ask(ctx, c)
+	case command.OpenTerminal:
+		return k.openTerminal(ctx, c.Size)
+	case command.ListTerminals:
+		return k.terminalIDs(), nil
+	case command.ReadTerminal:
+		return k.readTerminal(ctx, c)
+	case command.WriteTerminal:
+		return k.writeTerminal(ctx, c)
+	case command.ResizeTerminal:
+		return nil, k.resizeTerminal(c)
+	case command.CloseTerminal:
+		return nil, k.closeTerminal(ctx, c.ID)
+	}
+	return nil, fmt.Errorf("%w: %q", command.ErrUnknown, c.Spec().Name)
+}

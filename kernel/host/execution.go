@@ -1,0 +1,235 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/frame"
+	"talaria/kernel/record"
+)
+
+const (
+	// measureTimeout bounds one reading of the usage, and
+	measureTimeout = 250 * time.Millisecond
+	// lastMeasureTimeout that at the end of a kernel.
+	lastMeasureTimeout = 20 * time.Millisecond
+)
+
+// running is the execution that runs. It is under the lock of its interpreter.
+type running struct {
+	command.Execution
+	started     time.Time
+	before      kernel.Usage
+	withdrawn   int               // asks that got no answer, since nobody waited any longer
+	resulted    bool              // its one result came
+	raised      *record.ErrorInfo // its one exception
+	interrupted bool              // on request
+	unreadTold  bool              // that something was left out
+	timedOut    bool
+	limit       *record.LimitHit // for which it was interrupted
+	advice      string           // what its user can do about that
+
+	clock *clock      // nil without a time-out
+	cpu   *time.Timer // to the next look at the CPU time; nil without a limit
+	grace *time.Timer // from the time-out to the kill
+}
+
+func (r *running) stopTimers() {
+	if r.clock != nil {
+		r.clock.stop()
+	}
+	if r.cpu != nil {
+		r.cpu.Stop()
+	}
+	if r.grace != nil {
+		r.grace.Stop()
+	}
+}
+
+// usage is what the execution took until that time, given what the sandbox takes then.
+func (r *running) usage(until time.Time, after kernel.Usage) record.ExecutionUsage {
+	return record.ExecutionUsage{
+		Duration:   until.Sub(r.started),
+		CPU:        max(0, after.CPU-r.before.CPU),
+		PeakMemory: peak(after),
+	}
+}
+
+func peak(u kernel.Usage) int64 { return max(u.PeakMemoryBytes, u.MemoryBytes) }
+
+// measure is what the sandbox takes now, or zero where that cannot be told.
+func (k *interpreter) measure(timeout time.Duration) kernel.Usage {
+	usage, err := k.meter(timeout)
+	if err != nil {
+		k.log.Debug("measure usage", "error", err)
+	}
+	return usage
+}
+
+// cpuUsed is the CPU time of everything in the sandbox so far.
+func (k *interpreter) cpuUsed() (time.Duration, error) {
+	usage, err := k.meter(measureTimeout)
+	return usage.CPU, err
+}
+
+func (k *interpreter) meter(timeout time.Duration) (kernel.Usage, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	read := k.sandbox.Usage
+	if m, ok := k.sandbox.(kernel.Meter); ok {
+		read = m.Meter
+	}
+	usage, err := read(ctx)
+	if err != nil {
+		return kernel.Usage{}, fmt.Errorf("measure usage: %w", err)
+	}
+	return usage, nil
+}
+
+func (k *interpreter) execute(e command.Execution) error {
+	if e.ID == "" {
+		return errors.New("execute: no id")
+	}
+	line, err := frame.Encode(frame.Execute{
+		Type: "execute", ID: e.ID, Code: e.Code, Count: e.Count, Silent: e.Silent, AllowStdin: e.AllowStdin,
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.reserve(e.ID); err != nil {
+		return err
+	}
+	defer k.records.Flush()
+	k.handing <- struct{}{}
+	defer func() { <-k.handing }()
+	if r, ok := k.sandbox.(kernel.PeakResetter); ok {
+		if err := r.ResetPeak(); err != nil {
+			k.log.Debug("reset peak memory", "error", err)
+		}
+	}
+	before := k.measure(measureTimeout)
+	k.watch.begin()
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.reserved = ""
+	if k.phase != serving || k.cause != nil {
+		return command.ErrNoKernel
+	}
+	k.settle((*tap).flush) // what is there by now is not of this execution
+	if err := k.frames.Push(line); err != nil {
+		delete(k.given, hashID(e.ID))
+		return err
+	}
+	k.run = &running{Execution: e, started: time.Now(), before: before}
+	k.lastID = e.ID
+	if k.way != nil {
+		k.way.TellAgain()
+	}
+	k.records.Add(e.ID, record.Started{})
+	if e.Timeout > 0 {
+		k.run.clock = k.startClock(k.run)
+	}
+	if e.CPUTime > 0 {
+		k.watchCPU(k.run, 0)
+	}
+	if k.early {
+		k.interruptRun()
+	}
+	return nil
+}
+
+func (k *interpreter) reserve(id string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != serving || k.cause != nil {
+		return command.ErrNoKernel
+	}
+	if k.wasGiven(id) {
+		return command.ErrRepeated
+	}
+	if k.run != nil || k.reserved != "" {
+		return command.ErrKernelBusy
+	}
+	if k.given == nil {
+		k.given = map[uint64]struct{}{}
+	}
+	k.given[hashID(id)] = struct{}{}
+	k.reserved, k.early = id, false
+	return nil
+}
+
+var idSeed = maphash.MakeSeed()
+
+// hashID stands for an id in given: a kernel may run very many executions.
+func hashID(id string) uint64 { return maphash.String(idSeed, id) }
+
+// wasGiven reports whether an execution of that id was handed over, or is about to be. The caller holds mu.
+func (k *interpreter) wasGiven(id string) bool {
+	_, ok := k.given[hashID(id)]
+	return ok
+}
+
+func (k *interpreter) interrupt(id string) {
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.phase != serving:
+	case id != "" && k.reserved == id:
+		k.early = true
+	case k.run != nil && k.run.ID == id:
+		k.interruptRun()
+	}
+}
+
+// interruptRun interrupts what runs, on request. The caller holds mu.
+func (k *interpreter) interruptRun() {
+	k.run.interrupted = true
+	k.sendInterrupt()
+	k.closeAsks(k.run, askInterrupted)
+}
+
+// sendInterrupt leaves it at the interrupts that wait when the runner does not read.
+func (k *interpreter) sendInterrupt() {
+	if err := k.frames.Send(frame.Interrupt{Type: "interrupt", ID: k.run.ID}); err != nil {
+		k.log.Debug("send interrupt", "error", err)
+	}
+}
+
+// startClock starts the clock of an execution. The caller holds mu.
+func (k *interpreter) startClock(run *running) *clock {
+	return startClock(&k.mu, run.Timeout, k.cpuUsed, func() {
+		defer k.records.Flush()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.run == run && k.phase == serving {
+			k.timeOut()
+		}
+	})
+}
+
+// timeOut interrupts what runs, and kills the kernel when that does not end it in time. The caller holds mu.
+func (k *interpreter) timeOut() {
+	run := k.run
+	run.timedOut = true
+	k.sendInterrupt()
+	k.closeAsks(run, askTimedOut)
+	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
+}
+
+// killAfterGrace kills the kernel when an interrupt has not ended the execution in time. The caller holds mu.
+func (k *interpreter) killAfterGrace(run *running, why ending) {
+	run.grace = time.AfterFunc(k.cfg.InterruptGrace, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.run == run {
+			k.killLocked(why)
+		}
+	})
+}

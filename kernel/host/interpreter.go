@@ -1,0 +1,546 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/frame"
+	"talaria/kernel/network"
+	"talaria/kernel/python"
+	"talaria/kernel/record"
+	"talaria/kernel/spool"
+)
+
+const (
+	// controlGrace is how long a process may outlive its control stream. One that dies closes it before its parent
+	// can tell how it died, which takes long on a busy machine; only user code that meddles lives on without.
+	controlGrace = 2 * time.Second
+	// closeGrace is how long the last record is kept back for the sandbox to close.
+	closeGrace = 50 * time.Millisecond
+	// drainGrace bounds the reading of what is left in the streams of a closed sandbox.
+	drainGrace = time.Second
+	// maxStderr is how much of a failed start's stderr its error tells.
+	maxStderr = 2 << 10
+)
+
+// interpreter is one kernel from its start to its last record.
+//
+// Its goroutines: one reads the control stream, one for each pipe, and one waits for the end and cleans up. All that
+// they share is under mu. Locks are taken in the order mu, then that of records or frames. Records are added with mu
+// held and flushed without.
+type interpreter struct {
+	key     record.Key
+	engine  string
+	cfg     *HostConfig
+	log     *slog.Logger
+	records *spool.Outbox
+	large   *semaphore.Weighted     // the host's budget for large frames
+	abort   context.CancelCauseFunc // ends the start
+
+	sandbox  kernel.Sandbox    // set before the goroutines start
+	frames   *frame.Writer     // the same
+	watch    *watcher          // the same; nil where there is nothing to watch
+	taps     []*tap            // the same; what is in them is under mu
+	proxies  map[string]string // the same; variables for what runs inside
+	spoolDir string            // the same; "" without one
+
+	noInstalls string // the same; why packages cannot be installed, or ""
+
+	forgotten    func() // called at the end when forget is set
+	forget       atomic.Bool
+	neverStarted atomic.Bool
+	ready        chan struct{} // closed when the runner can execute
+	killed       chan struct{} // closed when cause is set
+	controlEnded chan struct{} // closed when the control stream is not read any more
+	gone         chan struct{} // closed when nothing of the kernel is left
+	readers      sync.WaitGroup
+
+	wayChanging chan struct{} // holds one while what may be reached is changed
+
+	handing chan struct{} // holds one while an execution is handed over, its measurements included
+
+	mu           sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
+	phase        phase
+	started      time.Time
+	terminals    []*terminal
+	opening      int // terminals that are not among them yet
+	lastTerminal int
+	way          *network.Network // out of the sandbox; nil without
+	wayMode      string
+	wayHow       string         // for people
+	process      kernel.Process // nil until launched
+	limits       kernel.Limits
+	cause        *ending // why we end it; nil when it ended by itself
+	marks        marks
+	dropped      uint64              // frames that were not valid here
+	given        map[uint64]struct{} // the ids of all executions so far, as hashID makes them
+	reserved     string              // the execution that is about to run
+	early        bool                // reserved was interrupted already
+	run          *running            // the execution that runs
+	lastID       string              // the execution that ran last, or runs
+	asks         []ask               // those that are open, in the order in which they were opened
+	installsPaid time.Time           // when the installations so far would be due at one each installPause
+	queries      map[string]query    // those that wait, by request id
+	posed        uint64              // queries so far
+}
+
+type phase int
+
+const (
+	starting phase = iota // until the ready frame
+	serving
+	leaving // takes no executions any more
+	over    // the last record is out
+)
+
+// ending is why a kernel is killed.
+type ending struct {
+	reason   string
+	timedOut bool
+	limit    *record.LimitHit // that it has passed
+}
+
+func newInterpreter(
+	key record.Key, engine string, cfg *HostConfig, large *semaphore.Weighted, abort context.CancelCauseFunc,
+) *interpreter {
+	log := cfg.Log.With("session", key.Session, "generation", key.Generation)
+	return &interpreter{
+		key: key, engine: cmp.Or(engine, python.EngineStdlib), cfg: cfg, large: large, abort: abort, log: log,
+		records:      spool.NewOutbox(cfg.SpoolBytes, cfg.JoinWindow, log),
+		ready:        make(chan struct{}),
+		killed:       make(chan struct{}),
+		controlEnded: make(chan struct{}),
+		gone:         make(chan struct{}),
+		handing:      make(chan struct{}, 1),
+		wayChanging:  make(chan struct{}, 1),
+	}
+}
+
+// start returns when the runner is ready. After an error nothing is left.
+func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
+	if err := k.launch(ctx, p, env, spec); err != nil {
+		k.watch.close()
+		k.disconnect()
+		if k.sandbox != nil {
+			err = errors.Join(err, k.sandbox.Close())
+		}
+		k.neverStarted.Store(true)
+		k.records.End()
+		close(k.gone)
+		return command.KernelInfo{}, err
+	}
+	go k.supervise()
+	select {
+	case <-k.ready:
+		return k.info(), nil
+	case <-k.gone:
+		k.neverStarted.Store(true)
+		if k.cause != nil {
+			return command.KernelInfo{}, fmt.Errorf("stopped while it started: %s", k.cause.reason)
+		}
+		reason := exitReason(k.process.Exit())
+		return command.KernelInfo{}, k.withStderr(fmt.Errorf("the runner ended before it was ready: %s", reason))
+	case <-ctx.Done():
+		k.neverStarted.Store(true)
+		k.kill(ending{reason: "start"})
+		<-k.gone
+		return command.KernelInfo{}, k.withStderr(context.Cause(ctx))
+	}
+}
+
+// launch runs the process and the goroutines that serve it. The errors of a backend name the step.
+func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
+	dir, err := spool.Folder(k.cfg.SpoolDir, k.key)
+	if err != nil {
+		return err
+	}
+	k.spoolDir = dir
+	opened := make(chan error, 1)
+	go func() { // a fifth of a millisecond on a disk
+		err := k.records.Open(dir)
+		if errors.Is(err, fs.ErrExist) {
+			err = fmt.Errorf("%w: %w", command.ErrKernelExists, err)
+		}
+		opened <- err
+	}()
+	err = k.seal(ctx, p, env, spec)
+	if err := errors.Join(<-opened, err); err != nil {
+		return err
+	}
+	if k.watch, err = newWatcher(k, k.sandbox, spec.Workspace, spec.Disk, k.cfg.InterruptGrace, k.log); err != nil {
+		return err
+	}
+	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
+		return err
+	}
+	k.noInstalls = spec.NoInstalls
+	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv()})
+	if err != nil {
+		return fmt.Errorf("start runner: %w", err)
+	}
+	if process.Control() == nil {
+		return errors.New("start runner: it has no control stream")
+	}
+	if err := k.openTaps(process); err != nil {
+		closeStreams(process)
+		return err
+	}
+	k.frames = frame.NewWriter(process.Control())
+	k.mu.Lock()
+	k.process = process
+	k.mu.Unlock()
+	k.readers.Go(k.readControl)
+	for _, t := range k.taps {
+		k.readers.Go(func() { k.readTap(t) })
+	}
+	return nil
+}
+
+// runnerEnv are the variables of the runner alone and those of all that runs inside.
+func (k *interpreter) runnerEnv() map[string]string {
+	if k.noInstalls == "" {
+		return k.proxies
+	}
+	env := map[string]string{noInstallsVariable: k.noInstalls}
+	maps.Copy(env, k.proxies)
+	return env
+}
+
+// seal gets a sandbox that is sealed for the session. One of the pool that is of no use is replaced by a new one.
+func (k *interpreter) seal(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
+	if !spec.Strict {
+		if sandbox := p.take(env); sandbox != nil {
+			k.use(sandbox, spec.Limits)
+			err := sandbox.Seal(ctx, spec)
+			if err == nil || ctx.Err() != nil {
+				return err
+			}
+			k.log.Warn("a sandbox of the pool could not be sealed, a new one is made", "error", err)
+			if err := sandbox.Close(); err != nil {
+				k.log.Error("close sandbox", "error", err)
+			}
+		}
+	}
+	sandbox, err := p.backend.Create(ctx, env, spec.Strict)
+	if err != nil {
+		return err
+	}
+	k.use(sandbox, spec.Limits)
+	return sandbox.Seal(ctx, spec)
+}
+
+func (k *interpreter) use(sandbox kernel.Sandbox, limits kernel.Limits) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sandbox, k.limits = sandbox, limits
+}
+
+func (k *interpreter) openTaps(process kernel.Process) error {
+	for _, pipe := range []struct {
+		name string
+		file *os.File
+	}{{"stdout", process.Stdout()}, {"stderr", process.Stderr()}} {
+		if pipe.file == nil {
+			continue
+		}
+		t, err := newTap(pipe.file, &k.marks, func(text []byte) { k.records.Text(k.owner(""), pipe.name, text) })
+		if err != nil {
+			return fmt.Errorf("open %s: %w", pipe.name, err)
+		}
+		k.taps = append(k.taps, t)
+	}
+	return nil
+}
+
+func closeStreams(p kernel.Process) {
+	_ = p.Control().Close()
+	for _, file := range []*os.File{p.Stdout(), p.Stderr()} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+}
+
+// readTap reads a pipe until nothing can come any more.
+func (k *interpreter) readTap(t *tap) {
+	for k.records.WaitRoom() && t.wait(&k.mu) {
+		k.records.Flush()
+	}
+	k.records.Flush()
+}
+
+// kill ends the kernel for that reason, unless it has ended or is being killed already. It does not wait.
+func (k *interpreter) kill(why ending) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.killLocked(why)
+}
+
+func (k *interpreter) killLocked(why ending) {
+	if k.cause != nil || k.phase == over {
+		return
+	}
+	if k.process != nil {
+		select {
+		case <-k.process.Done():
+			return
+		default:
+		}
+	}
+	k.cause = &why
+	close(k.killed)
+	k.abort(fmt.Errorf("stopped while it started: %s", why.reason))
+}
+
+// supervise waits for the end of the kernel, whatever ends it, and leaves nothing of it but its records.
+func (k *interpreter) supervise() {
+	if k.watch != nil {
+		go k.watch.run()
+	}
+	k.awaitEnd()
+	ended := time.Now()
+	full := k.endedByFullDisk()
+	k.watch.stop()
+	k.leave()
+	k.records.Lift()
+	after := k.measure(lastMeasureTimeout)
+	closed := make(chan error, 1)
+	go func() { closed <- k.sandbox.Close() }()
+	err, isClosed := k.awaitClosed(closed)
+	k.finish(ended, after, full)
+	k.frames.Close()
+	closeStreams(k.process)
+	k.readers.Wait()
+	k.frames.Wait()
+	if !isClosed {
+		err = <-closed
+	}
+	if err != nil {
+		k.log.Error("close sandbox", "error", err)
+	}
+	k.disconnect()
+	k.closeTerminals()
+	k.watch.wait()
+	k.forgetIfWanted()
+	close(k.gone)
+	k.forgetIfWanted() // where the last record was acknowledged in between
+}
+
+func (k *interpreter) forgetIfWanted() {
+	if k.forget.Load() {
+		k.forgotten()
+	}
+}
+
+// awaitEnd returns when the process has ended or is to be killed.
+func (k *interpreter) awaitEnd() {
+	select {
+	case <-k.process.Done():
+		return
+	case <-k.killed:
+		return
+	case <-k.controlEnded:
+	}
+	grace := time.NewTimer(controlGrace)
+	defer grace.Stop()
+	select {
+	case <-k.process.Done():
+	case <-k.killed:
+	case <-grace.C:
+		k.kill(ending{reason: "control_closed"})
+	}
+}
+
+func (k *interpreter) leave() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.phase = leaving
+	if k.run != nil {
+		k.run.stopTimers()
+	}
+}
+
+// awaitClosed waits for the sandbox to close and for all that was written inside to be read: with no process left,
+// every stream comes to its end. A sandbox that takes long is not waited for.
+func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool) {
+	grace := time.NewTimer(closeGrace)
+	defer grace.Stop()
+	select {
+	case err = <-closed:
+	case <-grace.C:
+		return nil, false
+	}
+	read := make(chan struct{})
+	go func() {
+		k.readers.Wait()
+		<-k.process.Done()
+		close(read)
+	}()
+	grace.Reset(drainGrace)
+	select {
+	case <-read:
+	case <-grace.C:
+		k.log.Warn("streams of a closed sandbox are still open")
+	}
+	return err, true
+}
+
+// finish emits the last records. full is the limit of the disk that ended the kernel, or nil.
+func (k *interpreter) finish(ended time.Time, after kernel.Usage, full *record.LimitHit) {
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.settle((*tap).flush)
+	died := record.Died{Exit: kernel.Exit{Lost: true}}
+	select {
+	case <-k.process.Done():
+		died.Exit = k.process.Exit()
+	default:
+	}
+	died.Reason = exitReason(died.Exit)
+	if k.cause != nil {
+		died.Reason = k.cause.reason
+	}
+	if k.cause == nil && died.Exit.Limit == kernel.LimitMemory {
+		used := max(peak(after), k.limits.MemoryBytes) // it was reached, whatever can still be measured
+		died.Limit = &record.LimitHit{Name: "memory_bytes", Value: k.limits.MemoryBytes, Used: used}
+	}
+	if k.cause == nil && full != nil {
+		died.Reason, died.Limit = kernel.LimitDisk, full
+	}
+	if k.cause != nil && k.cause.limit != nil {
+		died.Limit = k.cause.limit
+	}
+	execution := ""
+	if run := k.run; run != nil {
+		execution = run.ID
+		died.TimedOut = k.cause != nil && k.cause.timedOut
+		died.Usage = run.usage(ended, after)
+		if died.TimedOut {
+			k.closeAsks(run, askTimedOut)
+		}
+	}
+	k.closeAsks(nil, askInterrupted)
+	k.records.Add(execution, died)
+	k.records.End()
+	k.run, k.phase = nil, over
+	k.log.Debug("kernel ended", "reason", died.Reason, "frames_dropped", k.dropped)
+}
+
+// exitReason is how a process ended, in the words of the wire.
+func exitReason(e kernel.Exit) string {
+	switch {
+	case e.Limit != "":
+		return e.Limit
+	case e.Lost:
+		return "sandbox_lost"
+	case e.Signal != 0:
+		if name := unix.SignalName(e.Signal); name != "" {
+			return "signal:" + name
+		}
+		return fmt.Sprintf("signal:%d", e.Signal)
+	}
+	return fmt.Sprintf("exit:%d", e.Code)
+}
+
+// withStderr adds the end of what the runner wrote to stderr.
+func (k *interpreter) withStderr(err error) error {
+	text := strings.TrimSpace(k.records.Tail("stderr", maxStderr))
+	if text == "" {
+		return err
+	}
+	return fmt.Errorf("%w; its stderr ends with: %s", err, text)
+}
+
+// info is what is known of a kernel that became ready.
+func (k *interpreter) info() command.KernelInfo {
+	k.mu.Lock()
+	sandbox, started := k.sandbox, k.started
+	k.mu.Unlock()
+	return command.KernelInfo{Layers: k.layers(), Handle: sandbox.Handle(), Started: started, Engine: k.engine}
+}
+
+// attachment waits until no execution is being handed over.
+func (k *interpreter) attachment(ctx context.Context) (command.Attachment, error) {
+	select {
+	case k.handing <- struct{}{}:
+		defer func() { <-k.handing }()
+	case <-ctx.Done():
+		return command.Attachment{}, fmt.Errorf("attach: %w", context.Cause(ctx))
+	}
+	a := command.Attachment{Info: k.info()}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a.Last, a.Given = k.records.Newest(), k.lastID
+	for _, open := range k.asks {
+		a.Asks = append(a.Asks, open.OpenAsk)
+	}
+	return a, nil
+}
+
+// usable is the sandbox while the kernel lives, else nil.
+func (k *interpreter) usable() kernel.Sandbox {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != serving {
+		return nil
+	}
+	return k.sandbox
+}
+
+func (k *interpreter) handle() kernel.Handle {
+	k.mu.Lock()
+	sandbox := k.sandbox
+	k.mu.Unlock()
+	if sandbox == nil {
+		return kernel.Handle{}
+	}
+	return sandbox.Handle()
+}
+
+func (k *interpreter) changeLimits(ctx context.Context, limits kernel.Limits) ([]string, error) {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return nil, command.ErrNoKernel
+	}
+	changer, ok := sandbox.(kernel.LimitChanger)
+	if !ok {
+		return nil, fmt.Errorf("change limits: %w", kernel.ErrNeedsReset)
+	}
+	if err := changer.ChangeLimits(ctx, limits); err != nil {
+		return nil, fmt.Errorf("change limits: %w", err)
+	}
+	k.mu.Lock()
+	k.limits = limits
+	k.mu.Unlock()
+	k.watch.look()
+	return k.layers(), nil
+}
+
+// usage is what the sandbox takes now.
+func (k *interpreter) usage(ctx context.Context) (kernel.Usage, error) {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return kernel.Usage{}, command.ErrNoKernel
+	}
+	usage, err := sandbox.Usage(ctx)
+	if k.watch != nil {
+		usage.DiskBytes = k.watch.usedDisk()
+	}
+	return usage, err
+}

@@ -1,0 +1,207 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/frame"
+	"talaria/kernel/record"
+)
+
+const kept = "the variables are kept"
+
+// explainTime bounds what it takes to find out which limit is behind an exception.
+const explainTime = 50 * time.Millisecond
+
+// explain names the limit that is behind an exception: it adds to the text what was used and that the state is kept, and
+// gives what made us interrupt the cell in place of KeyboardInterrupt. It is nil where no limit is known to be.
+func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
+	k.mu.Lock()
+	if !k.runs(f.ID) || k.run.raised != nil {
+		k.mu.Unlock()
+		return nil
+	}
+	run, limits := *k.run, k.limits
+	k.mu.Unlock()
+	e := &f.Info
+	switch {
+	case run.limit != nil && e.Ename == "KeyboardInterrupt":
+		renameError(e, interruptName(run.limit.Name), fmt.Sprintf("%v: %s; %s", run.limit, run.advice, kept))
+		return run.limit
+	case run.limit != nil:
+		addNote(e, fmt.Sprintf("%v; %s", run.limit, kept))
+		return run.limit
+	case e.Ename == "KeyboardInterrupt" && run.timedOut && run.clock.stoodStill():
+		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, which is the longest that its time-out stands still; %s",
+			int(MaxStandstill.Hours()), kept))
+		return nil
+	case e.Ename == "KeyboardInterrupt" && run.timedOut:
+		addNote(e, fmt.Sprintf("the cell ran past its time-out of %g s; %s", run.Timeout.Seconds(), kept))
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	hit, advice := k.behind(ctx, e, limits)
+	if hit == nil {
+		return nil
+	}
+	addNote(e, fmt.Sprintf("%v; %s; %s", hit, kept, advice))
+	return hit
+}
+
+// behind finds the limit that an exception tells of, as far as the operating system agrees, and what to do.
+func (k *interpreter) behind(ctx context.Context, e *record.ErrorInfo, limits kernel.Limits) (hit *record.LimitHit, advice string) {
+	const delete = "delete files or raise the limit"
+	switch {
+	case strings.HasSuffix(e.Ename, "MemoryError"):
+		if limits.MemoryBytes > 0 {
+			used := peak(k.measure(explainTime))
+			advice := "use less or raise the limit"
+			if used < limits.MemoryBytes/4*3 {
+				advice = "what was asked for at once is more than the rest; " + advice
+			}
+			return &record.LimitHit{Name: "memory_bytes", Value: limits.MemoryBytes, Used: used}, advice
+		}
+	case strings.Contains(e.Evalue, "[Errno 27]"): // EFBIG: one file or all of them
+		if hit := k.watch.fullDisk(); hit != nil {
+			return hit, delete
+		}
+		if limits.DiskBytes > 0 {
+			return &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: limits.DiskBytes}, "no file may be larger"
+		}
+	case strings.Contains(e.Evalue, "[Errno 122]"): // EDQUOT, of the workspace only
+		if hit := k.watch.fullDisk(); hit != nil {
+			return hit, delete
+		}
+		if limits.DiskBytes > 0 && k.watch != nil {
+			return &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: k.watch.usedDisk()}, delete
+		}
+	case strings.Contains(e.Evalue, "[Errno 28]"): // ENOSPC
+		if hit := k.watch.refused(limits); hit != nil {
+			return hit, delete
+		}
+		if limits.TmpBytes > 0 && k.watch.diskHasRoom() {
+			return &record.LimitHit{Name: "tmp_bytes", Value: limits.TmpBytes, Used: limits.TmpBytes},
+				"delete files there or write to the workspace"
+		}
+	case strings.Contains(e.Evalue, "[Errno 11]"), strings.Contains(e.Evalue, "can't start new thread"): // EAGAIN
+		usage, err := k.sandbox.Usage(ctx)
+		if err == nil && limits.PIDs > 0 && usage.PIDs >= limits.PIDs*3/4 {
+			return &record.LimitHit{Name: "pids", Value: limits.PIDs, Used: usage.PIDs}, "end processes or threads, or raise the limit"
+		}
+	}
+	return nil, ""
+}
+
+// endedByFullDisk is the limit of a kernel that wrote to a mapped file for which the workspace has no room, which the
+// operating system answers with SIGBUS; else nil.
+func (k *interpreter) endedByFullDisk() *record.LimitHit {
+	select {
+	case <-k.process.Done():
+	default:
+		return nil
+	}
+	if !k.watch.holdsDisk() || k.process.Exit().Signal != unix.SIGBUS {
+		return nil
+	}
+	return k.watch.fullDisk()
+}
+
+// interruptName is the name of the exception that a cell gets when it is interrupted for the limit.
+func interruptName(limit string) string {
+	switch limit {
+	case "memory_bytes":
+		return "MemoryError"
+	case "execution_cpu_s":
+		return "CPULimit"
+	}
+	return "DiskLimit"
+}
+
+// addNote adds to what an exception says.
+func addNote(e *record.ErrorInfo, note string) {
+	if e.Evalue != "" {
+		e.Evalue += ": "
+	}
+	e.Evalue += note
+	e.Traceback = append(e.Traceback, note)
+}
+
+// renameError gives an exception another name and text; the traceback keeps where it happened.
+func renameError(e *record.ErrorInfo, ename, evalue string) {
+	if n := len(e.Traceback); n > 0 && strings.HasPrefix(e.Traceback[n-1], e.Ename) {
+		e.Traceback = e.Traceback[:n-1]
+	}
+	e.Ename, e.Evalue = ename, evalue
+	e.Traceback = append(e.Traceback, ename+": "+evalue)
+}
+
+// reached interrupts what runs, once, since it has reached a limit that nothing but the watcher holds.
+func (k *interpreter) reached(hit record.LimitHit, advice string) {
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase != serving || k.run == nil || k.run.limit != nil {
+		return
+	}
+	k.run.limit, k.run.advice = &hit, advice
+	k.sendInterrupt()
+	k.closeAsks(k.run, askInterrupted)
+}
+
+// tellIdle is tell where no execution runs that would get an error.
+func (k *interpreter) tellIdle(line string) {
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.run == nil {
+		k.tellLocked(line)
+	}
+}
+
+// tell writes a line to the kernel's stderr for those who read it.
+func (k *interpreter) tell(line string) {
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tellLocked(line)
+}
+
+func (k *interpreter) tellLocked(line string) {
+	if k.phase == serving {
+		k.settle((*tap).flush)
+		k.records.Add(k.lastID, record.Stream{Name: "stderr", Text: "\n" + line + "\n"})
+	}
+}
+
+// tellKills tells of processes that were killed for memory while the kernel itself lives. usage is at the end of an
+// execution; only one that came near to the limit is worth a look.
+func (k *interpreter) tellKills(usage kernel.Usage) {
+	counter, ok := k.sandbox.(kernel.OOMCounter)
+	limit := k.limitsNow().MemoryBytes
+	if !ok || limit <= 0 || peak(usage) < limit-limit/10 {
+		return
+	}
+	if n := counter.OOMKills(); n > 0 {
+		hit := record.LimitHit{Name: "memory_bytes", Value: limit, Used: peak(usage)}
+		k.tell(fmt.Sprintf("[%d of this session's processes were killed: %v; %s]", n, hit, kept))
+	}
+}
+
+func (k *interpreter) limitsNow() kernel.Limits {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.limits
+}
+
+// busy reports whether an execution runs.
+func (k *interpreter) busy() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.run != nil
+}

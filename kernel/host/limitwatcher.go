@@ -1,0 +1,350 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/record"
+	"talaria/kernel/workspace"
+)
+
+// How often a watcher looks: in time for what could reach the limit at the fastest rate, and not so often that the
+// looking takes more than its share of the time.
+const (
+	minLookPause = 20 * time.Millisecond
+	maxLookPause = time.Second
+	maxIdlePause = 4 * time.Second // where nothing has run since the last look
+	lookShare    = 10              // one part in so many, while something runs
+	idleShare    = 50              // and while nothing does
+	urgentShare  = 1               // and while a workspace that is full still grows, or memory rises towards its limit
+
+	fastestWriting    = 2 << 30 // bytes a second
+	fastestMaking     = 1 << 18 // inodes a second
+	fastestAllocating = 4 << 30 // bytes a second
+)
+
+// diskSlackInodes is how many inodes beyond the limit a workspace may take before its kernel is killed, as
+// DiskSlackBytes is for bytes: files without content need no writing.
+const diskSlackInodes = 8192
+
+// watchedKernel is the kernel as its watcher sees it. The methods are safe for concurrent use, and take the kernel's lock.
+type watchedKernel interface {
+	limitsNow() kernel.Limits
+	busy() bool
+	tell(line string)                           // shows a line to those who read the kernel's output
+	tellIdle(line string)                       // the same, unless a cell runs, which gets an error instead
+	reached(hit record.LimitHit, advice string) // interrupts the running cell for the limit, once
+	kill(why ending)
+}
+
+// watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
+// and the memory of all processes together where no control group bounds it.
+//
+// A look takes looking first and then, through the kernel's methods, the kernel's own lock. So nobody who holds the kernel's
+// lock may call look, fullDisk, refused or begin. A nil watcher watches nothing.
+type watcher struct {
+	kernel  watchedKernel
+	log     *slog.Logger
+	grace   time.Duration   // how long an interrupted cell may take to free memory
+	hold    kernel.DiskHold // of the workspace
+	sandbox interface {
+		kernel.Sandbox
+		kernel.Watched
+	}
+	dir     *workspace.Dir
+	scratch *workspace.Dir  // counts as well; nil where temporary files have limits of their own
+	ctx     context.Context // ends with stop
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed when it does not look any more
+	timer   *time.Timer
+	due     atomic.Int64 // when the timer fires, in nanoseconds since 1970
+	pause   atomic.Int64 // how soon a look would be due while something runs
+	used    atomic.Int64 // bytes of the workspace, as last seen
+	isFull  atomic.Bool
+	cpu     time.Duration // before the last look; run's own
+
+	looking               sync.Mutex       // held for a look, and guards what follows
+	full                  *record.LimitHit // while writing is stopped
+	bytes                 int64            // that the workspace had then
+	inodes                int64
+	lastBytes, lastInodes int64     // and when last looked at, 0 before that
+	growing               bool      // it was more then than before
+	memory                int64     // as last looked at
+	rising                bool      // it is more than it was by a good part of what is left
+	over                  time.Time // since when memory is over its limit with nothing left to kill
+}
+
+// newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
+func newWatcher(
+	k watchedKernel, sandbox kernel.Sandbox, dir *os.File, hold kernel.DiskHold, grace time.Duration, log *slog.Logger,
+) (*watcher, error) {
+	watched, ok := sandbox.(interface {
+		kernel.Sandbox
+		kernel.Watched
+	})
+	if !ok || dir == nil {
+		return nil, nil
+	}
+	own, err := workspace.Reopen(dir)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := openScratch(sandbox)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	if scratch != nil {
+		hold = kernel.DiskWatched // nothing else counts both
+	}
+	w := &watcher{kernel: k, log: log, grace: grace, hold: hold, sandbox: watched, dir: own, scratch: scratch,
+		ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
+	w.due.Store(time.Now().Add(maxLookPause).UnixNano())
+	w.pause.Store(int64(minLookPause))
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// run looks until stop is called.
+func (w *watcher) run() {
+	defer close(w.ended)
+	defer w.closeDirs()
+	defer w.timer.Stop()
+	if w.hold != kernel.DiskWatched && !w.sandbox.MemoryUnheld() { // nothing holds only as long as it looks
+		<-w.ctx.Done()
+		return
+	}
+	idle := maxLookPause
+	for {
+		select {
+		case <-w.timer.C:
+		case <-w.ctx.Done():
+			return
+		}
+		if w.nothingRan() {
+			idle = min(2*idle, maxIdlePause)
+			w.next(idle)
+			continue
+		}
+		idle = maxLookPause
+		begin := time.Now()
+		pause, share := w.look()
+		took := time.Since(begin)
+		pause = min(max(pause, minLookPause, share*took), maxLookPause)
+		w.pause.Store(int64(pause))
+		if !w.kernel.busy() {
+			pause = max(maxLookPause, idleShare*took)
+		}
+		w.next(pause)
+	}
+}
+
+// next sets when it looks again.
+func (w *watcher) next(pause time.Duration) {
+	w.due.Store(time.Now().Add(pause).UnixNano())
+	w.timer.Reset(pause)
+}
+
+// nothingRan reports whether a kernel that is idle was so since the last look, so that nothing can have been written.
+func (w *watcher) nothingRan() bool {
+	cpu, err := w.sandbox.CPU(w.ctx)
+	same := err == nil && cpu == w.cpu
+	w.cpu = cpu
+	return same && !w.kernel.busy()
+}
+
+// stop ends the looking; it does not wait.
+func (w *watcher) stop() {
+	if w != nil {
+		w.cancel()
+	}
+}
+
+// wait waits until it has ended after stop.
+func (w *watcher) wait() {
+	if w != nil {
+		<-w.ended
+	}
+}
+
+// begin is told that an execution begins. Where writing is stopped it looks first whether it may go on.
+func (w *watcher) begin() {
+	if w == nil {
+		return
+	}
+	if w.isFull.Load() {
+		w.look()
+	}
+	pause := time.Duration(w.pause.Load())
+	if time.Now().Add(pause).UnixNano() < w.due.Load() {
+		w.next(pause)
+	}
+}
+
+// look does what is to be done now, and returns how long it takes at least until a limit can be reached, and which part
+// of the time looking may take until then.
+func (w *watcher) look() (pause, share time.Duration) {
+	if w == nil {
+		return maxLookPause, lookShare
+	}
+	w.looking.Lock()
+	defer w.looking.Unlock()
+	limits := w.kernel.limitsNow()
+	pause = maxLookPause
+	if w.hold == kernel.DiskWatched {
+		pause = w.lookAtDisk(limits)
+	} else {
+		w.lookAtHeldDisk(limits)
+	}
+	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
+		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
+	}
+	if w.growing || w.rising {
+		return pause, urgentShare
+	}
+	return pause, lookShare
+}
+
+// lookAtDisk stops writing when the workspace is full, and lets it go on when there is room. The caller holds looking.
+func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
+	bytes, inodes, hit, err := w.measure(limits)
+	if err != nil {
+		if w.ctx.Err() == nil {
+			w.log.Debug("measure the workspace", "error", err)
+		}
+		return maxLookPause
+	}
+	w.used.Store(bytes)
+	w.growing = hit != nil && (w.full == nil || bytes > w.lastBytes || inodes > w.lastInodes)
+	switch {
+	case hit == nil && w.full != nil:
+		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
+			w.log.Warn("let a session write again", "error", err)
+			break
+		}
+		w.full = nil
+		w.isFull.Store(false)
+	case hit != nil && w.full == nil:
+		w.full, w.bytes, w.inodes = hit, bytes, inodes
+		w.lastBytes, w.lastInodes = 0, 0
+		w.isFull.Store(true)
+		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
+			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
+		}
+		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing can be written any more; %s]", hit, kept))
+		return minLookPause // a cell that writes gets an error until then, which says where it was
+	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes):
+		w.kernel.kill(ending{reason: kernel.LimitDisk, limit: hit})
+	case hit != nil:
+		w.full = hit
+		if w.growing {
+			w.kernel.reached(*hit, "it was interrupted; delete files or raise the limit")
+		}
+		w.lastBytes, w.lastInodes = bytes, inodes
+	}
+	if limits.DiskBytes <= 0 {
+		return maxLookPause
+	}
+	return min(reach(limits.DiskBytes-bytes, fastestWriting), reach(limits.Inodes()-inodes, fastestMaking))
+}
+
+// reach is how long that much takes at that rate a second.
+func reach(room int64, rate int64) time.Duration {
+	seconds := float64(max(room, 0)) / float64(rate)
+	return time.Duration(min(seconds, maxLookPause.Seconds()) * float64(time.Second))
+}
+
+// measure is what the workspace takes, with files that are deleted and still open, and the limit that it is past. What
+// cannot be measured counts as past it.
+func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, hit *record.LimitHit, err error) {
+	bytes, inodes, err = w.dir.Usage(w.ctx)
+	hidden := errors.Is(err, workspace.ErrTruncated)
+	if err != nil && !hidden {
+		return 0, 0, nil, err
+	}
+	if w.scratch != nil {
+		more, count, err := w.scratch.Usage(w.ctx)
+		hidden = hidden || errors.Is(err, workspace.ErrTruncated)
+		if err != nil && !hidden {
+			return 0, 0, nil, err
+		}
+		bytes, inodes = bytes+more, inodes+count
+	}
+	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
+	if err != nil {
+		w.log.Debug("look for deleted files that are open", "error", err)
+	}
+	bytes, inodes = bytes+more, inodes+count
+	switch {
+	case limits.DiskBytes <= 0:
+	case bytes > limits.DiskBytes:
+		hit = &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
+	case hidden:
+		hit = &record.LimitHit{Name: "disk_depth", Value: workspace.MaxDepth, Used: workspace.MaxDepth + 1}
+	case inodes > limits.Inodes():
+		hit = &record.LimitHit{Name: "disk_inodes", Value: limits.Inodes(), Used: inodes}
+	}
+	return bytes, inodes, hit, nil
+}
+
+// lookAtMemory kills what takes the most when all processes together take too much: a child, else it interrupts the
+// cell, else it ends the kernel. The caller holds looking.
+func (w *watcher) lookAtMemory(limit int64) time.Duration {
+	usage, err := w.sandbox.Usage(w.ctx)
+	if err != nil {
+		return maxLookPause
+	}
+	w.rising = usage.MemoryBytes-w.memory > (limit-usage.MemoryBytes)/16
+	w.memory = usage.MemoryBytes
+	if usage.MemoryBytes <= limit {
+		w.over = time.Time{}
+		return reach(limit-usage.MemoryBytes, fastestAllocating)
+	}
+	hit := record.LimitHit{Name: "memory_bytes", Value: limit, Used: usage.MemoryBytes}
+	name, over, err := w.sandbox.KillLargest(w.ctx, limit)
+	switch {
+	case err == nil && !over: // what took it has ended meanwhile
+	case err != nil:
+		w.log.Warn("kill a process for its memory", "error", err)
+	case name != "":
+		w.kernel.tell("[the process " + name + " of this session was killed: " + hit.String() + "]")
+	case w.over.IsZero():
+		w.over = time.Now()
+		w.kernel.reached(hit, "it was interrupted; use less or raise the limit")
+	case time.Since(w.over) > w.grace:
+		w.kernel.kill(ending{reason: kernel.LimitMemory, limit: &hit})
+	}
+	return minLookPause
+}
+
+// close gives up a watcher that never ran.
+func (w *watcher) close() {
+	if w == nil {
+		return
+	}
+	w.cancel()
+	w.timer.Stop()
+	w.closeDirs()
+}
+
+// openScratch is the directory of a sandbox's temporary files, or nil.
+func openScratch(sandbox kernel.Sandbox) (*workspace.Dir, error) {
+	s, ok := sandbox.(kernel.Scratcher)
+	if !ok || s.Scratch() == "" {
+		return nil, nil
+	}
+	return workspace.Open(s.Scratch())
+}
+
+func (w *watcher) closeDirs() {
+	_ = w.dir.Close()
+	if w.scratch != nil {
+		_ = w.scratch.Close()
+	}
+}

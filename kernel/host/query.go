@@ -1,0 +1,94 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"talaria/kernel/command"
+	"talaria/kernel/frame"
+)
+
+// AnswerTime is how long a kernel has for the answer to a query. What is left of the 200 ms that clients are promised
+// is for the way there and back.
+const AnswerTime = 180 * time.Millisecond
+
+const (
+	// maxQueries is how many queries of one kernel wait for an answer.
+	maxQueries = 32
+	// maxQueued is how many bytes a runner that does not read may leave unread before it is asked no more: an
+	// interrupt must not have to wait behind questions.
+	maxQueued = 1 << 20
+)
+
+// query is one that waits.
+type query struct {
+	kind     command.QueryKind
+	answered chan command.Answer // has room for one
+}
+
+// ask asks a kernel about its names, also while a cell runs in it. It is ErrNoKernel, or ErrKernelBusy where no answer
+// came within AnswerTime, or the kernel cannot answer yet.
+func (k *interpreter) ask(ctx context.Context, q command.Query) (command.Answer, error) {
+	id, answered, err := k.pose(q)
+	if err != nil {
+		return command.Answer{}, err
+	}
+	defer k.withdraw(id)
+	patience := time.NewTimer(AnswerTime)
+	defer patience.Stop()
+	select {
+	case a := <-answered:
+		return a, nil
+	case <-patience.C:
+		return command.Answer{}, command.ErrKernelBusy
+	case <-k.killed:
+		return command.Answer{}, command.ErrNoKernel
+	case <-k.controlEnded:
+		return command.Answer{}, command.ErrNoKernel
+	case <-ctx.Done():
+		return command.Answer{}, fmt.Errorf("ask the kernel: %w", context.Cause(ctx))
+	}
+}
+
+// pose sends the query.
+func (k *interpreter) pose(q command.Query) (id string, answered <-chan command.Answer, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.phase == starting, len(k.queries) >= maxQueries, k.frames.Backlog() > maxQueued:
+		return "", nil, command.ErrKernelBusy
+	case k.phase != serving, k.cause != nil:
+		return "", nil, command.ErrNoKernel
+	}
+	k.posed++
+	id = strconv.FormatUint(k.posed, 10)
+	if err := k.frames.Send(frame.ForQuery(q, id)); err != nil {
+		return "", nil, errors.Join(command.ErrKernelBusy, err)
+	}
+	asked := query{kind: q.Kind, answered: make(chan command.Answer, 1)}
+	if k.queries == nil {
+		k.queries = map[string]query{}
+	}
+	k.queries[id] = asked
+	return id, asked.answered, nil
+}
+
+func (k *interpreter) withdraw(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.queries, id)
+}
+
+// answered takes what the runner says for an answer. The caller holds mu.
+func (k *interpreter) answered(f frame.QueryAnswer) error {
+	asked, ok := k.queries[f.RequestID]
+	if !ok || asked.kind != f.Answer.Kind() {
+		return errUnexpected // it came too late, or nobody asked
+	}
+	delete(k.queries, f.RequestID)
+	asked.answered <- f.Answer
+	return nil
+}

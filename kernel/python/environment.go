@@ -1,0 +1,291 @@
+// Package python finds the Pythons that sessions run, and tells what they have.
+package python
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talaria/kernel"
+)
+
+// minPython is the oldest Python that the runner works with.
+var minPython = [2]int{3, 11}
+
+// discoveryTimeout bounds how long an interpreter may take to describe itself.
+const discoveryTimeout = 30 * time.Second
+
+// wantedModules make an environment better than another.
+var wantedModules = []string{"numpy", "pandas", "matplotlib"}
+
+// describe prints what [description] holds. It imports none of the modules that it looks for.
+const describe = `
+import json, sys
+from importlib import metadata
+modules = {}
+for name in ("numpy", "pandas", "matplotlib", "IPython"):
+    try:
+        modules[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps({
+    "version": list(sys.version_info[:3]), "executable": sys.executable, "path": sys.path, "modules": modules,
+    "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
+    "prefixes": [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix],
+}))
+`
+
+// oldPython is a statement that every Python understands, so that an old one says its version, not a syntax error.
+const oldPython = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
+
+// EnvironmentConfig is an environment as configured. An empty Python means the best that is found, an empty Engine
+// EngineAuto.
+type EnvironmentConfig struct {
+	Name   string
+	Python string
+	Engine string
+}
+
+type description struct {
+	Version    [3]int            `json:"version"`
+	Executable string            `json:"executable"`
+	Path       []string          `json:"path"`
+	Modules    map[string]string `json:"modules"`
+	Prefixes   []string          `json:"prefixes"`
+
+	FreeThreaded bool `json:"free_threaded"`
+}
+
+// DiscoverEnvironment finds the interpreter of an environment and what it has. Without a configured one it looks at
+// python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, and takes the one with most of numpy, pandas and
+// matplotlib, the first of equals, and an engine for it. The findings say what was looked at, also when there is an error. ctx bounds it.
+func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Environment, []kernel.Finding, error) {
+	candidates := []string{cfg.Python}
+	if cfg.Python == "" {
+		candidates = []string{"/usr/bin/python3", "/usr/local/bin/python3"}
+		if path, err := exec.LookPath("python3"); err == nil {
+			candidates = slices.Insert(candidates, 0, path)
+		}
+	}
+	candidates = distinct(candidates)
+	type inspected struct {
+		env kernel.Environment
+		err error
+	}
+	all := make([]inspected, len(candidates))
+	var wait sync.WaitGroup
+	for i, python := range candidates {
+		wait.Go(func() { all[i].env, all[i].err = inspectPython(ctx, python) })
+	}
+	wait.Wait()
+	var best kernel.Environment
+	var findings []kernel.Finding
+	var errs []error
+	bestScore := -1
+	for i, python := range candidates {
+		env, err := all[i].env, all[i].err
+		finding := kernel.Finding{Name: "python " + python, OK: err == nil}
+		switch {
+		case errors.Is(err, os.ErrNotExist) && cfg.Python == "":
+			continue
+		case err != nil:
+			finding.Detail = err.Error()
+			finding.Remedy = "configure another interpreter, Python 3.11 or later and not built free-threaded"
+			errs = append(errs, err)
+		default:
+			finding.Detail, finding.Remedy = describeModules(env)
+			if s := score(env); s > bestScore {
+				best, bestScore = env, s
+			}
+		}
+		findings = append(findings, finding)
+	}
+	if bestScore < 0 {
+		if len(errs) == 0 {
+			errs = append(errs, errors.New("there is no python3; install it, or configure the interpreter to use"))
+		}
+		return kernel.Environment{}, findings, fmt.Errorf("find Python: %w", errors.Join(errs...))
+	}
+	best.Name = cfg.Name
+	engine, finding, err := chooseEngine(ctx, best, cfg.Engine)
+	findings = append(findings, finding)
+	if err != nil {
+		return kernel.Environment{}, findings, err
+	}
+	best.Engine = engine
+	return best, findings, nil
+}
+
+// distinct is the list without repeats, in its order.
+func distinct(list []string) []string {
+	var once []string
+	for _, s := range list {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
+}
+
+// score counts the wanted modules.
+func score(env kernel.Environment) int {
+	count := 0
+	for _, module := range env.Modules {
+		name, _, _ := strings.Cut(module, " ")
+		if slices.Contains(wantedModules, name) {
+			count++
+		}
+	}
+	return count
+}
+
+// versionOf is the version of a module that the environment has, or "".
+func versionOf(e kernel.Environment, module string) string {
+	for _, m := range e.Modules {
+		if name, version, _ := strings.Cut(m, " "); name == module {
+			return version
+		}
+	}
+	return ""
+}
+
+func describeModules(env kernel.Environment) (detail, remedy string) {
+	detail = env.Version + " at " + env.Python
+	if len(env.Modules) > 0 {
+		detail += " with " + strings.Join(env.Modules, ", ")
+	}
+	if score(env) < len(wantedModules) {
+		remedy = "install " + strings.Join(wantedModules, ", ") + " for it to work with data and charts"
+	}
+	return detail, remedy
+}
+
+func inspectPython(ctx context.Context, python string) (kernel.Environment, error) {
+	path, err := exec.LookPath(python)
+	if err != nil {
+		return kernel.Environment{}, fmt.Errorf("%s: %w", python, lookError(err))
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return kernel.Environment{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	out, runErr := runPython(ctx, path, "-I", "-c", describe)
+	var d description
+	if runErr != nil || json.Unmarshal(out, &d) != nil {
+		// Perhaps it is too old for that.
+		version, err := runPython(ctx, path, "-c", oldPython)
+		var major, minor, patch int
+		if _, scanErr := fmt.Sscanf(string(version), "%d.%d.%d", &major, &minor, &patch); err != nil || scanErr != nil {
+			return kernel.Environment{}, fmt.Errorf("%s does not work as a Python: %w", path, errors.Join(runErr, err, scanErr))
+		}
+		d.Version = [3]int{major, minor, patch}
+		if !tooOld(d.Version) {
+			return kernel.Environment{}, fmt.Errorf("%s cannot describe itself: %w", path, runErr)
+		}
+	}
+	version := fmt.Sprintf("%d.%d.%d", d.Version[0], d.Version[1], d.Version[2])
+	if tooOld(d.Version) {
+		return kernel.Environment{}, fmt.Errorf("%s is Python %s, older than %d.%d; configure the path of a newer interpreter",
+			path, version, minPython[0], minPython[1])
+	}
+	if d.FreeThreaded {
+		return kernel.Environment{}, fmt.Errorf("%s is Python %s built free-threaded, which the runner does not support; configure the path of an ordinary build",
+			path, version)
+	}
+	if !filepath.IsAbs(d.Executable) {
+		return kernel.Environment{}, fmt.Errorf("%s does not know its own path", path)
+	}
+	env := kernel.Environment{Python: d.Executable, Version: version}
+	if env.Prefix, err = prefixes(d); err != nil {
+		return kernel.Environment{}, err
+	}
+	for _, dir := range d.Path {
+		if filepath.IsAbs(dir) && belowAny(dir, append(slices.Clone(env.Prefix), "/usr")) {
+			env.Path = append(env.Path, dir)
+		}
+	}
+	for _, name := range append(slices.Clone(wantedModules), "IPython") {
+		if version, ok := d.Modules[name]; ok {
+			env.Modules = append(env.Modules, name+" "+version)
+		}
+	}
+	return env, nil
+}
+
+func tooOld(version [3]int) bool {
+	return slices.Compare(version[:2], minPython[:]) < 0
+}
+
+// prefixes are the directories outside /usr that an interpreter lies in, under each name that leads to them.
+func prefixes(d description) ([]string, error) {
+	real, err := filepath.EvalSymlinks(d.Executable)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", d.Executable, err)
+	}
+	var found []string
+	for _, prefix := range d.Prefixes {
+		resolved, err := filepath.EvalSymlinks(prefix)
+		if err != nil {
+			return nil, fmt.Errorf("resolve %s: %w", prefix, err)
+		}
+		for _, dir := range []string{filepath.Clean(prefix), resolved} {
+			if dir == "/" {
+				return nil, fmt.Errorf("%s has the prefix /, which would show everything to a sandbox", d.Executable)
+			}
+			if !below(dir, "/usr") && !slices.Contains(found, dir) {
+				found = append(found, dir)
+			}
+		}
+	}
+	for _, path := range []string{d.Executable, real} {
+		if !belowAny(path, append(slices.Clone(found), "/usr", "/bin")) {
+			return nil, fmt.Errorf("%s lies outside of its own prefix; configure the path of the real interpreter", path)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+func belowAny(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return below(path, dir) })
+}
+
+// runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH.
+func runPython(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"LANG=C.UTF-8"}
+	for _, name := range []string{"PATH", "HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DATA_DIR"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil {
+		last := strings.TrimSpace(stderr.String())
+		last = last[strings.LastIndexByte(last, '\n')+1:]
+		return nil, fmt.Errorf("%w: %s", err, last)
+	}
+	return stdout.Bytes(), nil
+}
+
+func lookError(err error) error {
+	if errors.Is(err, exec.ErrNotFound) {
+		return os.ErrNotExist
+	}
+	return err
+}

@@ -1,0 +1,483 @@
+// Package spool numbers the records of a kernel, joins adjacent text, and keeps all of it until a consumer acknowledges it,
+// in files that outlive the host.
+package spool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"talaria/kernel/record"
+)
+
+const (
+	firstRetry = 100 * time.Millisecond // after a spool that took nothing, and
+	lastRetry  = 10 * time.Second       // the pause that this grows to
+	tellAgain  = time.Minute            // without trouble, after which the operator is told of new trouble
+
+	// briefly is how long readers are not told of a start and of a result, so that a small cell comes to them as a
+	// whole. Whatever follows ends it, and a reader who looks by itself finds the record.
+	briefly = time.Millisecond
+)
+
+// Outbox numbers the records of one key and keeps them in a spool until they are acknowledged. Adjacent text is joined
+// on the way in: it is handed out at once after a quiet window, else collected to the end of the window, and what it
+// overwrote itself meanwhile is left out. Everything else ends the collecting, so that the order stays. It is safe for
+// concurrent use.
+//
+// Readers get a record once it is in the spool. Callers of Add and Text, which never wait, call Flush soon after, holding
+// no lock.
+type Outbox struct {
+	limit  int64         // bytes that are not acknowledged at which the readers of a kernel wait
+	window time.Duration // for joining; 0 joins nothing
+	log    *slog.Logger
+
+	flushing sync.Mutex // held while records are written, so that their order stays; taken before mu
+
+	room *sync.Cond // on mu: there may be room, or no need for any
+
+	mu        sync.Mutex
+	spool     *spool // nil until open
+	pending   []byte // encoded records that are not in the spool; of record.TakeBuffer
+	last      uint64 // the newest number given
+	written   uint64 // the newest number in the spool
+	acked     uint64
+	given     string // the last execution that started
+	lone      bool   // what is pending is but starts and results
+	soon      *time.Timer
+	printing  bool // the newest record is text, and more may follow soon
+	unlimited bool
+	ended     bool
+	changed   chan struct{} // closed at the next record; nil while nobody waits
+
+	pause     time.Duration // until a spool that takes nothing is tried again; 0 while it takes all
+	retry     *time.Timer
+	refusedAt time.Time // when it took nothing the last time
+
+	joined struct { // text that has no number yet
+		execution, name string
+		since           time.Time
+		text            []byte // of record.TakeBuffer
+		atStart         bool   // text begins in the first column
+	}
+	atStart bool      // the newest text ended a line, or returned to its start
+	quiet   time.Time // the end of the window of the last piece of text
+	timer   *time.Timer
+}
+
+// NewOutbox makes an outbox; Open comes before the first record. limit is the bytes that are not acknowledged at which
+// WaitRoom waits, window the time in which adjacent text is joined, or at most 0.
+func NewOutbox(limit int64, window time.Duration, log *slog.Logger) *Outbox {
+	q := &Outbox{limit: limit, window: window, log: log}
+	q.room = sync.NewCond(&q.mu)
+	return q
+}
+
+// Open makes the spool in that folder, "" for memory. It comes before the first record.
+func (q *Outbox) Open(dir string) error {
+	s, err := createSpool(dir, min(maxSegment, max(q.limit/16, 4<<10)))
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spool = s
+	return nil
+}
+
+// Add takes a record.
+func (q *Outbox) Add(execution string, body record.Body) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return
+	}
+	q.release()
+	b, err := record.AppendBody(q.buffer(), q.last+1, time.Now(), execution, body)
+	first := len(q.pending) == 0
+	q.append(b, err)
+	q.printing = false
+	switch body.(type) {
+	case record.Started:
+		q.given = execution
+		q.quiet = time.Time{} // the first text of an execution is not joined
+		q.lone = (first || q.lone) && q.window > 0
+	case record.Result:
+		q.lone = (first || q.lone) && q.window > 0
+	default:
+		q.lone = false
+	}
+}
+
+// Text takes valid UTF-8 of a stream; it keeps no reference to b.
+func (q *Outbox) Text(execution, name string, b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ended {
+		return
+	}
+	now := time.Now()
+	j := &q.joined
+	if j.execution != execution || j.name != name {
+		q.release()
+	}
+	for len(b) > 0 {
+		if len(j.text) == 0 && (len(b) >= record.MaxText || !now.Before(q.quiet)) {
+			n := cut(b, record.MaxText)
+			q.piece(now, execution, name, b[:n], q.atStart)
+			q.atStart = startsNext(b[:n])
+			q.quiet = now.Add(q.window)
+			b = b[n:]
+			continue
+		}
+		n := cut(b, record.MaxText-len(j.text))
+		if len(j.text) == 0 {
+			j.execution, j.name, j.since, j.atStart = execution, name, now, q.atStart
+			if j.text == nil {
+				j.text = record.TakeBuffer()
+			}
+			q.wake(q.quiet.Sub(now))
+		}
+		j.text = append(j.text, b[:n]...)
+		q.atStart = startsNext(j.text)
+		b = b[n:]
+		if len(b) > 0 || len(j.text) == record.MaxText {
+			q.squeeze()
+		}
+	}
+}
+
+// startsNext tells whether what follows text begins in the first column.
+func startsNext(text []byte) bool {
+	last := text[len(text)-1]
+	return last == '\n' || last == '\r'
+}
+
+// squeeze makes room in the joined text: what was overwritten goes, and where that is not much, all of it is released.
+// The caller holds mu.
+func (q *Outbox) squeeze() {
+	j := &q.joined
+	if bytes.IndexByte(j.text, '\r') >= 0 {
+		rest := appendVisible(record.TakeBuffer(), j.text, j.atStart)
+		record.RecycleBuffer(j.text)
+		j.text = rest
+	}
+	if len(j.text) > record.MaxText/2 {
+		q.release()
+	}
+}
+
+// piece gives text a number, without what it overwrites itself. The caller holds mu.
+func (q *Outbox) piece(at time.Time, execution, name string, text []byte, atStart bool) {
+	if bytes.IndexByte(text, '\r') >= 0 {
+		visible := appendVisible(record.TakeBuffer(), text, atStart)
+		defer record.RecycleBuffer(visible)
+		text = visible
+	}
+	q.append(record.AppendStream(q.buffer(), q.last+1, at, execution, name, text))
+	q.printing, q.lone = true, false
+}
+
+// cut is the length of the longest prefix of valid UTF-8 that has at most size bytes and ends with a whole rune.
+func cut(b []byte, size int) int {
+	if len(b) <= size {
+		return len(b)
+	}
+	for size > 0 && !utf8.RuneStart(b[size]) {
+		size--
+	}
+	return size
+}
+
+// End takes no further records and lifts the limit. What is queued can still be had.
+func (q *Outbox) End() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.release()
+	q.ended = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.notify()
+	q.room.Broadcast()
+}
+
+// Lift removes the limit: the records that are still to come are few.
+func (q *Outbox) Lift() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.unlimited = true
+	q.room.Broadcast()
+}
+
+// WaitRoom waits until a reader may read on. It is false when nothing is taken any more.
+func (q *Outbox) WaitRoom() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for flushed := false; q.full(); {
+		if !flushed { // what is to be acknowledged must be had
+			q.mu.Unlock()
+			q.Flush()
+			q.mu.Lock()
+			flushed = true
+			continue
+		}
+		q.room.Wait()
+	}
+	return !q.ended
+}
+
+// full tells that the readers of the kernel are to wait. The caller holds mu.
+func (q *Outbox) full() bool {
+	if q.unlimited || q.ended || q.spool == nil {
+		return false
+	}
+	return q.pause > 0 || q.spool.size.Load()+int64(len(q.pending)) >= q.limit
+}
+
+// Flush writes what was added to the spool and tells the readers. What the spool does not take is kept and tried
+// again: when something is acknowledged, when something is added, and after pauses that grow.
+func (q *Outbox) Flush() {
+	q.flushing.Lock()
+	defer q.flushing.Unlock()
+	q.mu.Lock()
+	s, b, last, given, lone := q.spool, q.pending, q.last, q.given, q.lone
+	q.pending, q.lone = nil, false
+	q.mu.Unlock()
+	if len(b) == 0 || s == nil {
+		return
+	}
+	err := s.append(b, last, given)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.refused(b, err)
+		return
+	}
+	record.RecycleBuffer(b)
+	if q.pause > 0 {
+		q.pause = 0
+		q.room.Broadcast()
+	}
+	q.written = last
+	if lone {
+		q.notifySoon()
+		return
+	}
+	q.notify()
+}
+
+// notifySoon tells the readers a little later. The caller holds mu.
+func (q *Outbox) notifySoon() {
+	if q.soon != nil {
+		q.soon.Reset(briefly)
+		return
+	}
+	q.soon = time.AfterFunc(briefly, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.notify()
+	})
+}
+
+// refused keeps records that the spool did not take. The caller holds mu.
+func (q *Outbox) refused(b []byte, err error) {
+	if errors.Is(err, fs.ErrClosed) {
+		return // nobody wants them
+	}
+	q.pending = append(b, q.pending...)
+	now := time.Now()
+	if now.Sub(q.refusedAt) > tellAgain {
+		q.log.Error("the spool takes no records, the kernel is held up until it does; make room on its disk", "error", err)
+	}
+	q.refusedAt = now
+	q.pause = min(max(2*q.pause, firstRetry), lastRetry)
+	if q.retry == nil {
+		q.retry = time.AfterFunc(q.pause, q.Flush)
+		return
+	}
+	q.retry.Reset(q.pause)
+}
+
+// Next waits for records after that number and returns those that are ready. With large, a large one may be left in the
+// spool. At the end it is io.EOF.
+func (q *Outbox) Next(ctx context.Context, after uint64, large bool) (Batch, error) {
+	for {
+		s, ended, changed := q.ready(after)
+		switch {
+		case s != nil:
+			batch, err := s.readBatch(after, large)
+			if err != nil || batch.Len() > 0 {
+				return batch, err
+			}
+			continue // they were acknowledged in between
+		case ended:
+			return Batch{last: after}, io.EOF
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return Batch{last: after}, context.Cause(ctx)
+		}
+	}
+}
+
+// ready is the spool when it has records after that number, else the signal of the next.
+func (q *Outbox) ready(after uint64) (s *spool, ended bool, changed <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case max(after, q.acked) < q.written:
+		return q.spool, false, nil
+	case q.ended && len(q.pending) == 0 && q.written == q.last:
+		return nil, true, nil
+	}
+	if q.changed == nil {
+		q.changed = make(chan struct{})
+	}
+	return nil, false, q.changed
+}
+
+// Acknowledge drops the records up to kseq. It is true when none can follow and none is left.
+func (q *Outbox) Acknowledge(kseq uint64) bool {
+	q.mu.Lock()
+	s, given, printing := q.spool, q.given, q.printing
+	q.acked = max(q.acked, min(kseq, q.written))
+	if kseq >= q.last && q.ended {
+		q.pending, q.acked, q.written = nil, q.last, q.last
+	}
+	acked := q.acked
+	q.mu.Unlock()
+	if s != nil {
+		if err := s.acknowledge(acked, given, !printing); err != nil {
+			q.log.Error("remove what is acknowledged from the spool", "error", err)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pause > 0 {
+		q.retry.Reset(0)
+	}
+	if !q.full() {
+		q.room.Broadcast()
+	}
+	return q.ended && q.acked == q.last
+}
+
+// Discard removes what is left of the records from the machine.
+func (q *Outbox) Discard() error {
+	q.mu.Lock()
+	s := q.spool
+	if q.retry != nil {
+		q.retry.Stop()
+	}
+	q.notify()
+	q.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.discard()
+}
+
+// buffer is what records are encoded into. The caller holds mu.
+func (q *Outbox) buffer() []byte {
+	if q.pending == nil {
+		q.pending = record.TakeBuffer()
+	}
+	return q.pending
+}
+
+// append takes b, in which one more record is encoded, as what is pending. The caller holds mu.
+func (q *Outbox) append(b []byte, err error) {
+	if err != nil { // no frame is that large
+		q.log.Error("a record is left out", "error", err)
+		return
+	}
+	q.last++
+	q.pending = b
+}
+
+// release gives the joined text a number. The caller holds mu.
+func (q *Outbox) release() {
+	j := &q.joined
+	if len(j.text) == 0 {
+		return
+	}
+	q.piece(j.since, j.execution, j.name, j.text, j.atStart)
+	record.RecycleBuffer(j.text)
+	j.text = nil
+	q.quiet = time.Now().Add(q.window)
+}
+
+func (q *Outbox) notify() {
+	if q.changed != nil {
+		close(q.changed)
+		q.changed = nil
+	}
+}
+
+// wake arms the one timer for the end of the window. The caller holds mu.
+func (q *Outbox) wake(in time.Duration) {
+	if q.timer == nil {
+		q.timer = time.AfterFunc(in, q.windowEnded)
+		return
+	}
+	q.timer.Reset(in)
+}
+
+func (q *Outbox) windowEnded() {
+	defer q.Flush()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.joined.text) == 0 || q.ended {
+		return
+	}
+	if left := time.Until(q.quiet); left > 0 {
+		q.wake(left)
+		return
+	}
+	q.release()
+}
+
+// Newest is the newest number given.
+func (q *Outbox) Newest() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.last
+}
+
+// Tail is the end of the text on that stream, at most size bytes of it.
+func (q *Outbox) Tail(name string, size int) string {
+	q.Flush()
+	var text []byte
+	for after := uint64(0); ; {
+		s, _, _ := q.ready(after)
+		if s == nil {
+			break
+		}
+		encoded, last, err := s.read(after)
+		records, decodeErr := record.Decode(record.Key{}, encoded)
+		if err != nil || decodeErr != nil || len(records) == 0 {
+			break
+		}
+		after = last
+		for _, r := range records {
+			if s, ok := r.Body.(record.Stream); ok && s.Name == name {
+				text = append(text, s.Text...)
+				if over := len(text) - size; over > 0 {
+					text = text[over:]
+				}
+			}
+		}
+	}
+	return string(record.ToValid(text))
+}
