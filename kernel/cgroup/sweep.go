@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"talaria/kernel/procfs"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/kernel/procfs"
 )
 
 // Sweep removes the groups of an instance that are not in use: those below this process's own groups, and the named

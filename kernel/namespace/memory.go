@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"talaria/kernel/procfs"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/kernel/procfs"
 )
 
 // From these numbers on, descriptors and sockets of a sandbox count as memory, since they may be pipes and sockets with

@@ -11,9 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"talaria/kernel/procfs"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/kernel/procfs"
 )
 
 const (
