@@ -16,10 +16,10 @@ BATCHES = 20  # of which the quickest counts: what else the machine does is not 
 
 def main(rounds: int) -> None:
     real = os.dup(1)
-    from talaria_runner import execution
-    from talaria_runner.engine import PlainEngine
-    from talaria_runner.execution import Execution
+    from talaria_runner.engines.plain import PlainEngine
     from talaria_runner.main import _Kernel, _make_main, _prepare_interpreter
+    from talaria_runner.run import execution
+    from talaria_runner.run.execution import Execution
 
     module = _make_main()
     _prepare_interpreter()

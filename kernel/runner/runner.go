@@ -68,7 +68,7 @@ import (
 	"io/fs"
 )
 
-//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py programs/bin/* programs/python/*/*.py
+//go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py talaria_runner/*/*/*.py programs/bin/* programs/python/*/*.py
 var sources embed.FS
 
 // Sources is the tree of both packages, to be put on the module path of an interpreter, and of the programs, those in

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from talaria_runner.pristine import builtins as __builtins__  # noqa: F401
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import builtins
 import os
@@ -10,34 +10,39 @@ import sys
 from _thread import allocate_lock
 from posix import _exit, urandom
 
-from talaria_runner import display as display_module
-from talaria_runner import execution as executions
-from talaria_runner import frames, installs, layer, shim, thirdparty, threads, warned, workspace
-from talaria_runner.asks import Asks
-from talaria_runner.children import Children
-from talaria_runner.commands import Commands
-from talaria_runner.control import Reader
-from talaria_runner.cstdio import flusher
-from talaria_runner.deadline import Deadline
-from talaria_runner.debugger import Debugger
-from talaria_runner.descriptors import Descriptors
-from talaria_runner.display import Display
-from talaria_runner.engine import PlainEngine
-from talaria_runner.eventloop import EventLoop
-from talaria_runner.execution import Execution
-from talaria_runner.figures import Figures
-from talaria_runner.guard import Guard
-from talaria_runner.imports import Hooks
-from talaria_runner.installs import Installs
-from talaria_runner.interrupts import Interrupts
-from talaria_runner.outbox import Outbox
-from talaria_runner.programs import Programs, pass_by
-from talaria_runner.requests import Requests
-from talaria_runner.reserve import Reserve
-from talaria_runner.sources import Sources
-from talaria_runner.stdin import Stdin
-from talaria_runner.streams import TextOut
-from talaria_runner.tracebacks import Tracebacks
+from talaria_runner.engines.plain import PlainEngine
+from talaria_runner.errors import warned
+from talaria_runner.errors.tracebacks import Tracebacks
+from talaria_runner.ipython import shim
+from talaria_runner.own import threads, workspace
+from talaria_runner.own.hooks import Hooks
+from talaria_runner.own.reserve import Reserve
+from talaria_runner.packages import installs, layer
+from talaria_runner.packages.installs import Installs
+from talaria_runner.packages.pip_server import Programs, pass_by
+from talaria_runner.questions import Requests
+from talaria_runner.run import execution as executions
+from talaria_runner.run.deadline import Deadline
+from talaria_runner.run.debugger import Debugger
+from talaria_runner.run.eventloop import EventLoop
+from talaria_runner.run.execution import Execution
+from talaria_runner.run.guard import Guard
+from talaria_runner.run.interrupts import Interrupts
+from talaria_runner.run.sources import Sources
+from talaria_runner.show import display as display_module
+from talaria_runner.show import libraries
+from talaria_runner.show.display import Display
+from talaria_runner.show.figures import Figures
+from talaria_runner.streams.children import Children
+from talaria_runner.streams.commands import Commands
+from talaria_runner.streams.cstdio import flusher
+from talaria_runner.streams.output import TextOut
+from talaria_runner.streams.stdin import Stdin
+from talaria_runner.wire import frames
+from talaria_runner.wire.asks import Asks
+from talaria_runner.wire.descriptors import Descriptors
+from talaria_runner.wire.outbox import Outbox
+from talaria_runner.wire.reader import Reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
-    from talaria_runner.engine import Engine
+    from talaria_runner.engines.plain import Engine
 
 _UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
@@ -157,7 +162,7 @@ class _Kernel:
         hooks.after("inspect", self._sources.find_classes)
         for name in ("matplotlib_inline.backend_inline", "IPython.display"):
             hooks.after(name, self._figures.adopt_inline)
-        thirdparty.follow(hooks, self._display)
+        libraries.follow(hooks, self._display)
         hooks.after("matplotlib.pyplot", self._figures.adopt)
         if engine is PlainEngine:
             hooks.after("IPython", shim.adopt_class)
@@ -285,7 +290,7 @@ def _engine(name: str) -> type[PlainEngine]:
     if name == "stdlib":
         return PlainEngine
     try:
-        from talaria_runner.ipython_engine import IPythonEngine
+        from talaria_runner.engines.ipython_engine import IPythonEngine
     except ImportError as e:
         raise RuntimeError(
             f"engine ipython: IPython cannot be imported ({e}); "

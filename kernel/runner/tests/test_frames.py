@@ -8,18 +8,18 @@ import os
 import unittest
 from unittest import mock
 
-from talaria_runner import frames
-from talaria_runner.asks import Asks
-from talaria_runner.control import Reader
-from talaria_runner.execution import Execution
-from talaria_runner.interrupts import Interrupts
-from talaria_runner.lines import Line
-from talaria_runner.outbox import Outbox
-from talaria_runner.piparguments import parse
-from talaria_runner.requests import Requests
-from talaria_runner.reserve import Reserve
-from talaria_runner.sources import Sources
-from talaria_runner.stacks import Shown
+from talaria_runner.errors.stacks import Shown
+from talaria_runner.own.reserve import Reserve
+from talaria_runner.packages.pip_arguments import parse
+from talaria_runner.questions import Requests
+from talaria_runner.run.execution import Execution
+from talaria_runner.run.interrupts import Interrupts
+from talaria_runner.run.sources import Sources
+from talaria_runner.wire import frames
+from talaria_runner.wire.asks import Asks
+from talaria_runner.wire.lines import Line
+from talaria_runner.wire.outbox import Outbox
+from talaria_runner.wire.reader import Reader
 from tests.host import RUNNER
 
 _UPDATE = "UPDATE_GOLDEN" in os.environ  # writes the files of the frames that the runner sends
@@ -129,7 +129,7 @@ class Reading(unittest.TestCase):
             ("answer_error", {}, "no such package"),
         ):
             with self.subTest(name):
-                with mock.patch("talaria_runner.asks.urandom", lambda size: b"\x0a\x1b"):
+                with mock.patch("talaria_runner.wire.asks.urandom", lambda size: b"\x0a\x1b"):
                     ask = self.asks.ask("input", {}, None, "")
                 self.read("progress")
                 self.assertFalse(ask.answered)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 import unittest
 
-from talaria_runner.execution import Execution
-from talaria_runner.inspection import Inspector
-from talaria_runner.sources import Sources
+from talaria_runner.look.inspection import Inspector
+from talaria_runner.run.execution import Execution
+from talaria_runner.run.sources import Sources
 from tests import hostile
 
 _CELL = '''

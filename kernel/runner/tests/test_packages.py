@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import unittest
 
-from talaria_runner.piparguments import Refused, change_of, parse
+from talaria_runner.packages.pip_arguments import Refused, change_of, parse
 from tests.host import ENGINE
 from tests.packages import VERSION, PackagesCase
 

@@ -10,8 +10,8 @@ import unittest
 from _thread import allocate_lock, start_new_thread
 from unittest import mock
 
-from talaria_runner import requests
-from talaria_runner.sources import Sources
+from talaria_runner import questions
+from talaria_runner.run.sources import Sources
 from tests import hostile
 from tests.case import RunnerCase
 from tests.host import PATIENCE, Runner
@@ -34,8 +34,8 @@ class Hanging(unittest.TestCase):
         class Outbox:
             put = answers.put
 
-        asked = requests.Requests({"own": 1}, Sources(), magics, Outbox(), lambda f: start_new_thread(f, ()))
-        with mock.patch.object(requests, "_HANGS", 0.0):
+        asked = questions.Requests({"own": 1}, Sources(), magics, Outbox(), lambda f: start_new_thread(f, ()))
+        with mock.patch.object(questions, "_HANGS", 0.0):
             asked.put("complete", {"request_id": "hangs", "code": "%x", "cursor": 2})
             self.assertTrue(entered.acquire(True, PATIENCE))
             asked.put("complete", {"request_id": "next", "code": "ow", "cursor": 2})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from talaria_runner.rewriting import rewrite
+from talaria_runner.engines.rewriting import rewrite
 
 
 def python(source: str) -> str | None:

@@ -215,7 +215,7 @@ class Sizes(unittest.TestCase):
     """Two cells that run the estimates on what they know the size of."""
 
     def test_are_about_right(self) -> None:
-        from talaria_runner.sizes import estimate
+        from talaria_runner.look.sizes import estimate
 
         megabyte = bytearray(1 << 20)
         for value, least, most in (

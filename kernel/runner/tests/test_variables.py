@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import unittest
 
-from talaria_runner.budget import Budget
-from talaria_runner.completion import Completer
-from talaria_runner.inspection import Inspector
-from talaria_runner.sources import Sources
-from talaria_runner.variables import MOST, Variable, variables
+from talaria_runner.look.budget import Budget
+from talaria_runner.look.completion import Completer
+from talaria_runner.look.inspection import Inspector
+from talaria_runner.look.variables import MOST, Variable, variables
+from talaria_runner.run.sources import Sources
 from tests import hostile
 
 try:

@@ -1,5 +1,5 @@
 """The program pip of a session: it has the kernel install and remove packages. For all else it is the pip of the
-environment. talaria_runner.programs says how the two talk."""
+environment. talaria_runner.packages.pip_server says how the two talk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE = "the kernel of this session has ended, and the installation with it"
 
 def main(words: list[str]) -> int:
     sys.path.insert(0, os.path.dirname(_PROGRAMS))
-    from talaria_runner.piparguments import Refused, parse
+    from talaria_runner.packages.pip_arguments import Refused, parse
 
     del sys.path[0]
     try:

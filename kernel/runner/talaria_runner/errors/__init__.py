@@ -1,0 +1,1 @@
+"""Exceptions as users read them: tracebacks, messages and hints."""

@@ -1,0 +1,204 @@
+"""The frames of one traceback as text, and what a reader is to know of each: which lines it has, and whose it is."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+import sys
+from _ast import BinOp, Expr, Subscript
+from itertools import islice
+from sys import modules
+
+from talaria_runner.own.ours import OURS
+from talaria_runner.own.workspace import workspace
+from talaria_runner.run.sources import Sources
+from talaria_runner.wire.frames import Shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, FrameType, TracebackType
+
+_ALIKE = 3  # frames that are shown of equal ones in a row
+_ROOM = 8_000  # characters of one stack; the middle of a longer one is left out
+_WIDEST = 500  # characters of a line of source
+_LONGEST_NAME = 256
+_ONLY_AST = 0x400
+_Module = type(sys)
+_HIDDEN = (OURS, "<frozen importlib")
+_LIBRARIES = ("/site-packages/", "/dist-packages/")
+_GENERATED = ("<frozen ", "<__", "<decorator-gen", "<attrs generated")
+
+
+class Stacks:
+    """Its methods are safe in every thread."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._files: dict[str, list[str]] = {}  # while one exception is described
+
+    def forget(self) -> None:
+        """Ends the description of one exception: files are read again for the next."""
+        self._files.clear()
+
+    def render(self, traceback: TracebackType | None) -> list[tuple[Shown | None, list[str]]]:
+        """The lines of each frame, and of each remark between them, which has none."""
+        entries: list[tuple[Shown | None, list[str]]] = []
+        before: tuple[object, ...] = ()
+        alike = 0
+        user = True
+        ends = _ends(traceback)
+        for entry in ends:
+            if entry is None:
+                alike = _repeated(entries, alike)
+                entries.append((None, ["  [... more frames are left out here ...]"]))
+                continue
+            frame, line = entry.tb_frame, entry.tb_lineno or 0
+            code = frame.f_code
+            file = code.co_filename
+            if file.startswith(_HIDDEN):
+                continue
+            user = self._is_user(frame, file, user)
+            if before == (file, line, code.co_name):
+                alike += 1
+                if alike >= _ALIKE:
+                    continue
+            else:
+                _repeated(entries, alike)
+                alike = 0
+                before = (file, line, code.co_name)
+            shown = Shown(_cut(file, 1024), line, _cut(code.co_name, _LONGEST_NAME), user, self._sources.cell(file))
+            entries.append((shown, [_place(file, line, code.co_name), *self._marked(code, line, entry.tb_lasti)]))
+        _repeated(entries, alike)
+        return _shortened(entries)
+
+    def _is_user(self, frame: FrameType, file: str, caller: bool) -> bool:
+        """Whether the code is the user's: of a cell, of a file in the workspace, or a text that such code executes."""
+        if file in self._sources:
+            return True
+        if file.startswith("<"):
+            if file.startswith(_GENERATED):
+                return False
+            name = dict.get(frame.f_globals, "__name__")
+            module = modules.get(name) if type(name) is str and name != "__main__" else None
+            path = vars(module).get("__file__") if type(module) is _Module else None
+            return caller if type(path) is not str else _is_in_workspace(path)
+        return _is_in_workspace(file)
+
+    def source(self, file: str, line: int) -> str:
+        """That line of that file, "" where it is not known."""
+        lines = self._files.get(file)
+        if lines is None:
+            lines = self._files[file] = self._sources.lines(file)
+        return lines[line - 1] if 0 < line <= len(lines) else ""
+
+    def _marked(self, code: CodeType, line: int, instruction: int) -> list[str]:
+        """The source of the line, and below it marks under what was executed, unless that was all of it."""
+        source = self.source(code.co_filename, line)
+        text = source.strip()
+        if not text:
+            return []
+        shown = ["    " + _cut(text, _WIDEST)]
+        found = _columns(code, line, instruction)
+        if found is None:
+            return shown
+        indent = len(source) - len(source.lstrip())
+        data = source.encode("utf-8", "surrogatepass")
+        begin = _characters(data, found[0])
+        end = _characters(data, found[1]) if found[1] is not None else indent + len(text)
+        marks = _anchors(source[begin:end]) if found[1] is not None else ""
+        marks = marks or "^" * (end - begin)
+        if begin < indent or not 0 < end - begin or end - indent > _WIDEST:
+            return shown
+        if end - begin < len(text) or "~" in marks:
+            shown.append("    " + " " * (begin - indent) + marks)
+        return shown
+
+
+def _ends(traceback: TracebackType | None) -> list[TracebackType | None]:
+    """The entries, without those in the middle where there are very many; None stands for these."""
+    count, entry = 0, traceback
+    while entry is not None:
+        count, entry = count + 1, entry.tb_next
+    entries: list[TracebackType | None] = []
+    number, entry = 0, traceback
+    while entry is not None:
+        if number < 2000 or number >= count - 2000:
+            entries.append(entry)
+        elif number == 2000:
+            entries.append(None)
+        number, entry = number + 1, entry.tb_next
+    return entries
+
+
+def _repeated(entries: list[tuple[Shown | None, list[str]]], alike: int) -> int:
+    """Adds the remark about equal frames in a row that are not shown."""
+    more = alike - _ALIKE + 1
+    if more > 0:
+        entries.append((None, [f"  [Previous line repeated {more} more time{'s' if more > 1 else ''}]"]))
+    return 0
+
+
+def _shortened(entries: list[tuple[Shown | None, list[str]]]) -> list[tuple[Shown | None, list[str]]]:
+    head, tail = 0, len(entries)
+    room = _ROOM
+    while room > 0 and head < tail:
+        room -= sum(map(len, entries[head][1])) + sum(map(len, entries[tail - 1][1]))
+        head, tail = head + 1, tail - 1
+    if head >= tail:
+        return entries
+    return [*entries[:head], (None, [f"  [... {tail - head} more ...]"]), *entries[tail:]]
+
+
+def _place(file: str, line: int, function: str) -> str:
+    return f'  File "{_cut(file, 1024)}", line {line}, in {_cut(function, _LONGEST_NAME)}'
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _is_in_workspace(path: str) -> bool:
+    if any(folder in path for folder in _LIBRARIES):
+        return False
+    return not path.startswith("/") or path.startswith(workspace() + "/")
+
+
+def _columns(code: CodeType, line: int, instruction: int) -> tuple[int, int | None] | None:
+    """Where on the line the instruction's source begins and ends, in bytes; it ends at None on a later one."""
+    if instruction < 0:
+        return None
+    for start, end, first, last in islice(code.co_positions(), instruction // 2, instruction // 2 + 1):
+        if start == line and first is not None and last is not None:
+            return first, (last if end == start else None)
+    return None
+
+
+def _characters(data: bytes, count: int) -> int:
+    return len(data[:count].decode("utf-8", "replace"))
+
+
+def _anchors(segment: str) -> str:
+    """Marks that tell the operator or the subscript from what it is applied to; "" where there is neither."""
+    try:
+        body = compile(segment, "<segment>", "exec", _ONLY_AST, True).body
+    except Exception:
+        return ""
+    if len(body) != 1 or type(body[0]) is not Expr or "\n" in segment:
+        return ""
+    data = segment.encode()
+    expression = body[0].value
+    if type(expression) is BinOp:
+        left = _characters(data, expression.left.end_col_offset)
+        while left < len(segment) and (segment[left].isspace() or segment[left] == ")"):
+            left += 1
+        right = left + 1
+        if right < len(segment) and segment[right] == segment[left] and segment[left] in "*/<>":
+            right += 1
+    elif type(expression) is Subscript:
+        left = _characters(data, expression.value.end_col_offset)
+        while left < len(segment) and segment[left] != "[":
+            left += 1
+        right = len(segment)
+    else:
+        return ""
+    return "~" * left + "^" * (right - left) + "~" * (len(segment) - right)

@@ -1,0 +1,1 @@
+"""get_ipython(): its shell, magics and the parts of IPython that libraries import."""

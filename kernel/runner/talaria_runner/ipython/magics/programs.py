@@ -1,0 +1,112 @@
+"""Programs and shells: %sx, %%bash, %%script and the few that have a magic of their own."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+from talaria_runner.ipython.magics.options import parse, words
+from talaria_runner.ipython.magics.usage import UsageError
+from talaria_runner.streams.commands import redirected
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from talaria_runner.ipython.contract import Shell
+
+_OPTIONS = "out= err= no-raise-error raise-error bg proc="
+
+
+def line_sx(shell: Shell, line: str) -> object:
+    """Runs a shell command and returns the lines that it writes: !!command."""
+    return shell.getoutput(line)
+
+
+line_system = line_sx
+
+
+def line_sc(shell: Shell, line: str) -> None:
+    """%sc NAME=command: gives a variable what the command writes."""
+    options, rest = parse("sc", line, "lv")
+    name, equals, command = rest.partition("=")
+    if not equals:
+        raise UsageError("%sc NAME=command; name = !command does the same")
+    output = shell.getoutput(command, split="l" in options)
+    shell.user_ns[name.strip()] = output
+
+
+def cell_sx(shell: Shell, line: str, cell: str) -> object:
+    """Runs the cell with a shell and returns the lines that it writes."""
+    return shell.getoutput("\n".join(filter(None, (line, cell))))
+
+
+cell_system = cell_sx
+
+
+def cell_script(shell: Shell, line: str, cell: str) -> None:
+    """%%script PROGRAM [ARGUMENT…]: gives the cell to a program as its input. Options: --out NAME and --err NAME keep
+    what it writes in variables, --no-raise-error lets it fail."""
+    options, rest = parse("script", line, "", _OPTIONS)
+    arguments = words("script", rest)
+    if not arguments:
+        raise UsageError("%%script needs a program: %%script python3")
+    _run(shell, arguments, options, cell)
+
+
+def _script(program: str) -> Callable:
+    def cell_magic(shell: Shell, line: str, cell: str) -> None:
+        options, rest = parse(program, line, "", _OPTIONS) if line.startswith("--") else ({}, line)
+        _run(shell, [program, *words(program, rest)], options, cell)
+
+    cell_magic.__doc__ = f"Runs the cell with {program}. --out NAME and --err NAME keep what it writes in variables."
+    return cell_magic
+
+
+cell_bash, cell_sh, cell_perl, cell_ruby, cell_python3, cell_pypy = map(
+    _script, ("bash", "sh", "perl", "ruby", "python3", "pypy")
+)
+cell_python = cell_python3
+
+
+def _alias(command: str) -> Callable:
+    def line_magic(shell: Shell, line: str) -> None:
+        shell.system(f"{command} {line}")
+
+    line_magic.__doc__ = f"Runs {command} in a shell."
+    return line_magic
+
+
+line_cat, line_cp, line_mkdir, line_mv, line_rm, line_rmdir = map(
+    _alias, ("cat", "cp", "mkdir", "mv", "rm", "rmdir")
+)
+line_ls, line_ll = _alias("ls -F"), _alias("ls -F -o")
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.parts.append(text)
+
+
+def _run(shell: Shell, arguments: list[str], options: dict[str, str], cell: str) -> None:
+    if "bg" in options or "proc" in options:
+        raise UsageError("--bg and --proc need IPython; start it with & in %%bash, or with subprocess.Popen")
+    out, err = redirected()
+    kept = {}
+    for name in ("out", "err"):
+        if options.get(name):
+            kept[name] = _Kept()
+    try:
+        code = shell.commands.run(arguments, cell, kept.get("out", out), kept.get("err", err))
+    except FileNotFoundError:
+        raise UsageError(f"there is no program {arguments[0]} in this environment") from None
+    for name, taken in kept.items():
+        shell.user_ns[options[name]] = "".join(taken.parts)
+    shell.user_ns["_exit_code"] = code
+    if code and "no-raise-error" not in options:
+        from subprocess import CalledProcessError
+
+        texts = ["".join(kept[name].parts) if name in kept else None for name in ("out", "err")]
+        raise CalledProcessError(code, arguments, *texts)

@@ -1,0 +1,29 @@
+"""Starts the runner's own threads."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
+from _thread import stack_size, start_new_thread
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_STACK = 1 << 20  # bytes for each: the memory limit counts all of a stack
+
+
+def start(function: Callable[[], object]) -> None:
+    """Starts a thread that threading does not know and that no signal is delivered to. Raises RuntimeError where
+    there can be no more threads."""
+
+    def run() -> None:
+        pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+        function()
+
+    before = stack_size(_STACK)
+    try:
+        start_new_thread(run, ())
+    finally:
+        stack_size(before)

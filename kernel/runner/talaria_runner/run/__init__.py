@@ -1,0 +1,1 @@
+"""Running user code: the execution, interrupts, deadlines, the event loop and the sources of cells."""

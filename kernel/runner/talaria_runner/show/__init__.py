@@ -1,0 +1,1 @@
+"""Values as users see them: text, tables, pictures and charts."""

@@ -1,0 +1,1 @@
+"""Standard input and output of cells, of C code, and of processes that cells start."""

@@ -1,0 +1,1 @@
+"""The connection to the host: frames in both directions, and asking the outside."""

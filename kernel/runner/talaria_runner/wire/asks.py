@@ -1,0 +1,151 @@
+"""Asking the outside, and waiting for the answer. Whatever code inside wants from the outside goes this way: a line of
+input, packages.
+
+Any thread may ask, and any number of asks may be open. The reading thread brings what the host says of them.
+"""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+from _collections import deque
+from _thread import LockType, allocate_lock
+from posix import urandom
+
+from talaria_runner.run.execution import Execution, owner
+from talaria_runner.run.interrupts import Interrupts
+from talaria_runner.wire import frames
+from talaria_runner.wire.outbox import Outbox
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_MOST_WAITING = 1 << 20  # characters of progress that nobody takes
+
+
+def wait(lock: LockType) -> None:
+    """Acquires the lock. The one place where an interrupt may raise in code of the runner."""
+    lock.acquire()
+
+
+class Ask:
+    """One ask. Its answer is in body; error says why there is none, or is "". One thread waits for it."""
+
+    __slots__ = ("id", "answered", "body", "error", "_in_child", "_texts", "_size", "_news", "_on_news")
+
+    def __init__(self, in_child: str) -> None:
+        self.id = urandom(16).hex()
+        self.answered = False
+        self.body: dict[str, object] = {}
+        self.error = ""
+        self._in_child = in_child
+        self._texts: deque[str] = deque()
+        self._size = 0  # characters of the texts
+        self._news = allocate_lock()
+        self._news.acquire()
+        self._on_news: Callable[[], object] | None = None
+
+    def wait(self) -> None:
+        """Returns when there is progress or the answer, or may be."""
+        wait(self._news)
+
+    def on_news(self, callback: Callable[[], object]) -> None:
+        """Has callback called at once, and by the reading thread whenever there is progress or the answer."""
+        self._on_news = callback
+        callback()
+
+    def progress(self, wait: Callable[[], object] | None = None) -> Iterator[str]:
+        """The progress, as it comes, until there is an answer. wait takes the place of the method."""
+        answered = False
+        while not answered:
+            (wait or self.wait)()
+            answered = self.answered  # read before the texts are taken, all of which came before the answer
+            text = self._take()
+            if text:
+                yield text
+
+    def add(self, text: str) -> None:
+        size = len(text)
+        if self._size < _MOST_WAITING:
+            self._size += size
+            self._texts.append(text)
+        self._tell()
+
+    def settle(self, body: dict[str, object], error: str) -> None:
+        self.body = body
+        self.error = error
+        self.answered = True
+        self._tell()
+
+    def settle_in_child(self) -> None:
+        self._on_news = None  # it may wait for a lock of a thread that is not here
+        self.settle({}, self._in_child)
+
+    def _tell(self) -> None:
+        try:
+            self._news.release()
+        except RuntimeError:
+            pass  # it was told already
+        if self._on_news is not None:
+            self._on_news()
+
+    def _take(self) -> str:
+        parts = []
+        while self._texts:
+            part = self._texts.popleft()
+            self._size -= len(part)
+            parts.append(part)
+        return "".join(parts)
+
+
+class Asks:
+    """Those that are open. Its methods are safe in every thread."""
+
+    def __init__(self, outbox: Outbox, interrupts: Interrupts) -> None:
+        self._outbox = outbox
+        self._interrupts = interrupts
+        self._open: dict[str, Ask] = {}
+        self._forked = False
+        interrupts.waiting.add(wait.__code__)
+
+    def execution(self) -> Execution | None:
+        """The execution that asks in this thread or task, while it runs."""
+        running = self._interrupts.execution
+        return running if running is owner() else None
+
+    def ask(self, kind: str, body: dict[str, object], execution: Execution | None, in_child: str) -> Ask:
+        """Asks for something of that kind, for an execution or for what is not a part of any. The caller sees to end.
+        In a forked process nobody hears, so the answer is the error in_child there, also if it was forked later."""
+        ask = Ask(in_child)
+        if self._forked:
+            ask.settle_in_child()
+            return ask
+        self._open[ask.id] = ask
+        self._outbox.put(frames.ask(execution, ask.id, kind, body))
+        return ask
+
+    def end(self, ask: Ask) -> None:
+        """Nobody waits for it any longer."""
+        self._open.pop(ask.id, None)
+        if not ask.answered:
+            self._outbox.put(frames.ask_end(ask.id))
+
+    def progress(self, id: str, text: str) -> None:
+        """Called by the reader."""
+        ask = self._open.get(id)
+        if ask is not None:
+            ask.add(text)
+
+    def answer(self, id: str, body: dict[str, object], error: str) -> None:
+        """Called by the reader."""
+        ask = self._open.pop(id, None)
+        if ask is not None:
+            ask.settle(body, error)
+
+    def become_child(self) -> None:
+        """In a forked child no answer comes."""
+        self._forked = True
+        for ask in self._open.values():
+            ask.settle_in_child()
+        self._open = {}

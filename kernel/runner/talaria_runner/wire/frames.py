@@ -1,0 +1,142 @@
+"""How the frames to the host look. A frame is made without its last brace: the outbox adds the mark."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+from _json import encode_basestring_ascii as quoted
+from _json import make_encoder, make_scanner
+
+from talaria_runner.run.execution import Execution
+
+MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
+
+
+class Shown:
+    """A frame that is shown. first and behind are its place in the lines of the traceback."""
+
+    __slots__ = ("file", "line", "function", "user", "cell", "first", "behind")
+
+    def __init__(self, file: str, line: int, function: str, user: bool, cell: str | None) -> None:
+        self.file = file
+        self.line = line
+        self.function = function
+        self.user = user
+        self.cell = cell
+        self.first = self.behind = 0
+
+
+def encode(value: object, default: object = None) -> str:
+    """JSON of value in ASCII. Raises TypeError or ValueError for what JSON cannot say, NaN included."""
+    encoder = make_encoder({}, default or _refuse, quoted, None, ":", ",", False, False, False)
+    return "".join(encoder(value, 0))
+
+
+def _refuse(value: object) -> object:
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def ready(mark: str) -> str:
+    return f'{{"type":"ready","mark":{quoted(mark)}'
+
+
+def stream(execution: Execution, name: str, text: str) -> str:
+    return f'{{"type":"stream","id":{quoted(execution.id)},"name":"{name}","text":{quoted(text)}'
+
+
+def display(execution: Execution, data: str, metadata: str, display_id: str, update: bool) -> str:
+    """data and metadata are JSON already."""
+    return (
+        f'{{"type":"display","id":{quoted(execution.id)},"data":{data},"metadata":{metadata},'
+        f'"display_id":{quoted(display_id)},"update":{_flag(update)}'
+    )
+
+
+def result(execution: Execution, data: str, metadata: str) -> str:
+    """data and metadata are JSON already."""
+    return f'{{"type":"result","id":{quoted(execution.id)},"data":{data},"metadata":{metadata}'
+
+
+def error(
+    execution: Execution, ename: str, evalue: str, lines: list[str], stack: list[Shown] | None = None, hint: str = ""
+) -> str:
+    traceback = ",".join([quoted(line) for line in lines])
+    return (
+        f'{{"type":"error","id":{quoted(execution.id)},"ename":{quoted(ename)},'
+        f'"evalue":{quoted(_cut(evalue))},"traceback":[{traceback}],'
+        f'"frames":[{",".join(map(_frame, stack or ()))}],"hint":{quoted(hint)}'
+    )
+
+
+def _cut(evalue: str) -> str:
+    if len(evalue) <= MAX_EVALUE // 4:
+        return evalue
+    return evalue.encode("utf-8", "surrogatepass")[:MAX_EVALUE].decode("utf-8", "ignore")
+
+
+def _frame(frame: Shown) -> str:
+    cell = "" if frame.cell is None else f'"cell":{quoted(frame.cell)},'
+    return (
+        f'{{"file":{quoted(frame.file)},"line":{frame.line},"function":{quoted(frame.function)},'
+        f'"user":{_flag(frame.user)},{cell}"traceback_start":{frame.first},"traceback_end":{frame.behind}}}'
+    )
+
+
+def clear(execution: Execution, wait: bool) -> str:
+    return f'{{"type":"clear","id":{quoted(execution.id)},"wait":{_flag(wait)}'
+
+
+def ask(execution: Execution | None, id: str, kind: str, body: dict[str, object]) -> str:
+    """body is of builtin types."""
+    of = "" if execution is None else f'"id":{quoted(execution.id)},'
+    return f'{{"type":"ask",{of}"ask":{quoted(id)},"kind":"{kind}","body":{encode(body)}'
+
+
+def ask_end(id: str) -> str:
+    return f'{{"type":"ask_end","ask":{quoted(id)}'
+
+
+def done(execution: Execution) -> str:
+    return (
+        f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'
+        f'"interrupted":{_flag(execution.interrupted)}'
+    )
+
+
+def answer(request_id: str, kind: str, fields: dict[str, object]) -> str:
+    """fields are JSON values of builtin types."""
+    return f'{{"type":"{kind}","request_id":{quoted(request_id)},{encode(fields)[1:-1]}'
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+class _Settings:
+    """What the scanner asks for."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    memo: dict[str, str] = {}
+
+
+_scan = make_scanner(_Settings)
+
+
+def decode(line: bytes | bytearray) -> dict[str, object]:
+    """The object that a line of JSON is. Raises TypeError, ValueError or StopIteration for all else."""
+    value, _ = _scan(line.decode("utf-8").strip(), 0)
+    if not isinstance(value, dict):
+        raise TypeError("a frame is an object")
+    return value
+
+
+def short_field(head: bytearray, name: str) -> str:
+    """A field that is a short string, from the first bytes of a frame; "" where they have none."""
+    _, _, rest = head.partition(f'"{name}"'.encode("ascii"))
+    parts = rest.split(b'"', 2)
+    return parts[1].decode("ascii", "replace") if len(parts) == 3 else ""
