@@ -108,7 +108,7 @@ type Spec struct {
 	Packages  *os.File
 	// Disk is what holds the workspace to its limit. Where that is DiskImage, Workspace is a mount that is not to be found
 	// at any path.
-	Disk     DiskHold
+	Disk     DiskEnforcement
 	Env      map[string]string // the session's variables, secrets included
 	TZ       string
 	Limits   Limits
@@ -177,14 +177,14 @@ type ProcessInfo struct {
 	Name string
 }
 
-// Exiter is implemented by sandboxes that can be given a way out to a network. Without one there is none.
-type Exiter interface {
+// Networker is implemented by sandboxes that can be given a way out to a network. Without one there is none.
+type Networker interface {
 	// MakeExit makes it, once, in a sandbox that is sealed. The files are the caller's.
-	MakeExit(ctx context.Context) (NetworkExit, error)
+	OpenEgress(ctx context.Context) (Egress, error)
 }
 
-// NetworkExit is the host's end of a way out: either a TUN device, or sockets on the sandbox's own loopback.
-type NetworkExit struct {
+// Egress is the host's end of a way out: either a TUN device, or sockets on the sandbox's own loopback.
+type Egress struct {
 	Device *os.File
 	// HTTP and SOCKS listen for programs that use a proxy, which Env has them do; Why says what kept a device from
 	// being made.

@@ -6,14 +6,14 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// DiskHold is what holds a workspace to its bytes and inodes.
-type DiskHold string
+// DiskEnforcement is what holds a workspace to its bytes and inodes.
+type DiskEnforcement string
 
 // What holds a workspace.
 const (
-	DiskWatched DiskHold = ""      // nothing: somebody looks
-	DiskQuota   DiskHold = "quota" // a project quota of the file system
-	DiskImage   DiskHold = "image" // it is a file system of its own
+	DiskWatched DiskEnforcement = ""      // nothing: somebody looks
+	DiskQuota   DiskEnforcement = "quota" // a project quota of the file system
+	DiskImage   DiskEnforcement = "image" // it is a file system of its own
 )
 
 // DiskSlackBytes is how far a session may pass a disk limit that is watched before it is killed.
@@ -22,8 +22,8 @@ const DiskSlackBytes = 64 << 20
 // emptyImageInodes are those that ext4 has for itself; the workspace's own folder is one of them.
 const emptyImageInodes = 10
 
-// HeldUsage is what files take of a workspace that is held, by what its file system says.
-func HeldUsage(hold DiskHold, space workspace.Space) (bytes, inodes int64) {
+// EnforcedUsage is what files take of a workspace that is held, by what its file system says.
+func EnforcedUsage(hold DiskEnforcement, space workspace.Space) (bytes, inodes int64) {
 	empty := int64(1)
 	if hold == DiskImage {
 		empty = emptyImageInodes
@@ -32,7 +32,7 @@ func HeldUsage(hold DiskHold, space workspace.Space) (bytes, inodes int64) {
 }
 
 // DiskLayer says in words for people what holds a workspace, and how many files an image has room for.
-func DiskLayer(hold DiskHold, limits Limits, imageFiles int64) string {
+func DiskLayer(hold DiskEnforcement, limits Limits, imageFiles int64) string {
 	size := fmt.Sprintf("%d MiB", limits.DiskBytes>>20)
 	switch hold {
 	case DiskQuota:

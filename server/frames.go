@@ -60,8 +60,8 @@ func command[F any](run func(*session.Session, context.Context, F) error) runFra
 	})
 }
 
-// order is one frame that is to be carried out.
-type order struct {
+// socketCommand is one frame that is to be carried out.
+type socketCommand struct {
 	id   api.Raw // that the reply repeats, or null where there is none that can be read
 	kind string
 	frameKind
@@ -69,8 +69,8 @@ type order struct {
 	wrong error // why it is no command
 }
 
-func parseOrder(f frame) (o order) {
-	o = order{id: api.Raw("null"), data: f.data}
+func parseOrder(f frame) (o socketCommand) {
+	o = socketCommand{id: api.Raw("null"), data: f.data}
 	if f.kind != websocket.TextMessage {
 		o.wrong = api.Errorf(api.CodeInvalidRequest, "a frame must be text: one JSON object")
 		return o
@@ -97,8 +97,8 @@ func parseOrder(f frame) (o order) {
 	return o
 }
 
-// carryOut answers one frame.
-func (k *socket) carryOut(ctx context.Context, o order) api.Reply {
+// dispatch answers one frame.
+func (k *socket) dispatch(ctx context.Context, o socketCommand) api.Reply {
 	reply := api.Reply{Type: "reply", ID: o.id}
 	result, err := any(nil), o.wrong
 	if err == nil && k.visitor && o.kind != "ping" {

@@ -65,8 +65,8 @@ func (s *Server) noMethod(c *gin.Context) {
 		c.Request.Method, c.Writer.Header().Get("Allow")))
 }
 
-// rescue turns a panic into a 500 that tells nothing.
-func (s *Server) rescue(c *gin.Context) {
+// recoverPanic turns a panic into a 500 that tells nothing.
+func (s *Server) recoverPanic(c *gin.Context) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:

@@ -74,7 +74,7 @@ type Server struct {
 	metrics       *metrics
 	page          *page
 	openapi       []byte
-	sockets       crowd
+	sockets       connTracker
 	callers       *callers
 	guesses       *guesses
 	revocations   atomic.Int64 // how often recheck began
@@ -165,7 +165,7 @@ func (s *Server) newEngine(routes []route) *gin.Engine {
 	e.HandleMethodNotAllowed = true
 	e.UseEscapedPath = true // one decoding, ours, after the route is found
 	e.UnescapePathValues = false
-	e.Use(s.observe, s.rescue, s.paceBody, securityHeaders, s.cors)
+	e.Use(s.observe, s.recoverPanic, s.paceBody, securityHeaders, s.cors)
 	e.NoRoute(s.noRoute)
 	e.NoMethod(s.noMethod)
 	for _, r := range routes {
@@ -193,16 +193,16 @@ func (s *Server) untilDrain(parent context.Context) (ctx context.Context, cancel
 	return ctx, func() { end(context.Canceled) }
 }
 
-// crowd counts who is there, and can be closed: then nobody enters, and the last one to leave is noticed. The zero
+// connTracker counts who is there, and can be closed: then nobody enters, and the last one to leave is noticed. The zero
 // value is ready to use and safe for concurrent use.
-type crowd struct {
+type connTracker struct {
 	mu     sync.Mutex // guards all below
 	count  int
 	closed bool
 	empty  chan struct{}
 }
 
-func (c *crowd) enter() bool {
+func (c *connTracker) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -212,7 +212,7 @@ func (c *crowd) enter() bool {
 	return true
 }
 
-func (c *crowd) leave() {
+func (c *connTracker) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count--
@@ -222,7 +222,7 @@ func (c *crowd) leave() {
 }
 
 // close lets nobody enter any more; the channel is closed once all have left.
-func (c *crowd) close() <-chan struct{} {
+func (c *connTracker) close() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.closed {

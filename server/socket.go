@@ -18,8 +18,8 @@ import (
 
 const (
 	pingEvery = 30 * time.Second
-	// hush is how long a peer may say nothing, not even to a ping, before it is given up.
-	hush = 5 * time.Minute
+	// readTimeout is how long a peer may say nothing, not even to a ping, before it is given up.
+	readTimeout = 5 * time.Minute
 	// backlog is how many frames of a client wait while one is carried out.
 	backlog = 8
 	// rest is how much of an oversized frame is read away, so that its sender sees the close frame.
@@ -163,7 +163,7 @@ func (k *socket) read(ctx context.Context) {
 	defer close(k.readEnd)
 	defer close(k.frames)
 	k.conn.SetReadLimit(api.MaxBody)
-	k.conn.SetPongHandler(func(string) error { return k.heard(hush) })
+	k.conn.SetPongHandler(func(string) error { return k.heard(readTimeout) })
 	for {
 		var f frame
 		if f, k.readErr = readFrame(ctx, k.conn, k.intake, k.heard); k.readErr != nil {
@@ -175,7 +175,7 @@ func (k *socket) read(ctx context.Context) {
 
 // readFrame reads the next frame. heard moves the read deadline.
 func readFrame(ctx context.Context, conn *websocket.Conn, from intake, heard func(time.Duration) error) (f frame, err error) {
-	if err := heard(hush); err != nil {
+	if err := heard(readTimeout); err != nil {
 		return f, err
 	}
 	kind, r, err := conn.NextReader()
@@ -218,7 +218,7 @@ func (k *socket) endReading() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.closing = true
-	_ = k.conn.SetReadDeadline(time.Now().Add(goodbye)) // fails only when the connection is gone
+	_ = k.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // fails only when the connection is gone
 }
 
 // work carries out frames, one after another but for questions, also those that came before the client went away.
@@ -229,14 +229,14 @@ func (k *socket) work(ctx context.Context) {
 	for f := range k.frames {
 		o := parseOrder(f)
 		if !o.beside {
-			k.reply(k.carryOut(ctx, o))
+			k.reply(k.dispatch(ctx, o))
 			f.release()
 			continue
 		}
 		asking <- struct{}{}
 		asked.Go(func() {
 			defer func() { f.release(); <-asking }()
-			k.reply(k.carryOut(ctx, o))
+			k.reply(k.dispatch(ctx, o))
 		})
 	}
 }
@@ -253,30 +253,30 @@ func (k *socket) reply(r api.Reply) {
 	}
 }
 
-// farewell is what a close frame says; 0 means that there is nobody to say it to.
-type farewell struct {
+// closeReason is what a close frame says; 0 means that there is nobody to say it to.
+type closeReason struct {
 	code int
 	text string
 }
 
 var (
-	gone         = farewell{}
-	deleted      = farewell{websocket.CloseNormalClosure, "session_deleted"}
-	shutdown     = farewell{websocket.CloseGoingAway, "shutting_down"}
-	revokedShare = farewell{websocket.ClosePolicyViolation, "share_revoked"}
-	revokedToken = farewell{websocket.ClosePolicyViolation, "token_revoked"}
-	lagging      = farewell{websocket.CloseTryAgainLater, "lagging; resume with after"}
-	broken       = farewell{websocket.CloseInternalServerErr, "internal_error"}
-	expired      = farewell{websocket.CloseInternalServerErr, "events_expired"}
+	gone         = closeReason{}
+	deleted      = closeReason{websocket.CloseNormalClosure, "session_deleted"}
+	shutdown     = closeReason{websocket.CloseGoingAway, "shutting_down"}
+	revokedShare = closeReason{websocket.ClosePolicyViolation, "share_revoked"}
+	revokedToken = closeReason{websocket.ClosePolicyViolation, "token_revoked"}
+	lagging      = closeReason{websocket.CloseTryAgainLater, "lagging; resume with after"}
+	broken       = closeReason{websocket.CloseInternalServerErr, "internal_error"}
+	expired      = closeReason{websocket.CloseInternalServerErr, "events_expired"}
 )
 
 // write sends hello, events, replies, usage and pings, and says how the socket is to end.
-func (k *socket) write(ctx context.Context, info api.Session) farewell {
+func (k *socket) write(ctx context.Context, info api.Session) closeReason {
 	hello := api.Hello{Type: "hello", Protocol: api.Protocol, Session: info}
 	if err := k.sendJSON(hello); err != nil {
 		return gone
 	}
-	unblock := func() { _ = k.wire.SetWriteDeadline(time.Now().Add(goodbye)) }
+	unblock := func() { _ = k.wire.SetWriteDeadline(time.Now().Add(closeTimeout)) }
 	defer context.AfterFunc(ctx, unblock)() // a write that waits does not hold up a shutdown
 	defer context.AfterFunc(k.revoked, unblock)()
 	ctx, cancel := context.WithCancel(ctx)
@@ -312,7 +312,7 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 		case <-ping.C:
 			err = k.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(stall))
 		case <-deletion:
-			deletion, deadline = nil, time.After(goodbye) // the last events may still be on their way
+			deletion, deadline = nil, time.After(closeTimeout) // the last events may still be on their way
 		case <-deadline:
 			return deleted
 		case <-ctx.Done():
@@ -329,7 +329,7 @@ func (k *socket) write(ctx context.Context, info api.Session) farewell {
 }
 
 // dismissed is the farewell after the credential was revoked.
-func (k *socket) dismissed() farewell {
+func (k *socket) dismissed() closeReason {
 	if k.visitor {
 		return revokedShare
 	}
@@ -337,7 +337,7 @@ func (k *socket) dismissed() farewell {
 }
 
 // ending is the farewell after the events or a write failed.
-func (k *socket) ending(ctx context.Context, err error) farewell {
+func (k *socket) ending(ctx context.Context, err error) closeReason {
 	select {
 	case <-k.sess.Deleted():
 		return deleted
@@ -389,13 +389,13 @@ func (k *socket) watchLag(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-func (k *socket) sayClose(f farewell) {
+func (k *socket) sayClose(f closeReason) {
 	message := websocket.FormatCloseMessage(f.code, f.text)
-	_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(goodbye)) // a try
+	_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // a try
 }
 
 // close says farewell, gives the peer a moment to answer, and closes the connection. Reading ends with it.
-func (k *socket) close(f farewell) {
+func (k *socket) close(f closeReason) {
 	if f != gone {
 		k.sayClose(f)
 	}
@@ -405,7 +405,7 @@ func (k *socket) close(f farewell) {
 		if errors.Is(k.readErr, websocket.ErrReadLimit) { // the peer sees our close frame only when it may send on
 			_, _ = io.Copy(io.Discard, io.LimitReader(k.wire, rest))
 		}
-	case <-time.After(goodbye): // a frame is being carried out and another one waits
+	case <-time.After(closeTimeout): // a frame is being carried out and another one waits
 	}
 	_ = k.conn.Close() // nothing to do about a connection that does not close
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// beat is the time between comments of an event stream, which keep proxies from closing it.
-	beat = 15 * time.Second
-	// goodbye is how long the last bytes of a stream or socket that ends may take.
-	goodbye = time.Second
+	// keepAlive is the time between comments of an event stream, which keep proxies from closing it.
+	keepAlive = 15 * time.Second
+	// closeTimeout is how long the last bytes of a stream or socket that ends may take.
+	closeTimeout = time.Second
 	// pieceBytes is how much of a stream is written at once.
 	pieceBytes = 64 << 10
-	// ahead is how many events are fetched before they can be written, and aheadBytes how much of the log.
-	ahead      = 64
+	// prefetch is how many events are fetched before they can be written, and aheadBytes how much of the log.
+	prefetch   = 64
 	aheadBytes = 1 << 20
 )
 
@@ -68,7 +68,7 @@ type feed struct {
 
 // fetch runs events in a goroutine, until ctx ends or the events do.
 func fetch(ctx context.Context, events iter.Seq2[api.Event, error]) *feed {
-	f := &feed{events: make(chan api.Event, ahead), room: make(chan struct{}, 1)}
+	f := &feed{events: make(chan api.Event, prefetch), room: make(chan struct{}, 1)}
 	go func() {
 		defer close(f.events)
 		for event, err := range events {
@@ -129,7 +129,7 @@ func pump(ctx context.Context, events iter.Seq2[api.Event, error], out *streamWr
 		cancel()
 		list.drain()
 	}()
-	ticker := time.NewTicker(beat)
+	ticker := time.NewTicker(keepAlive)
 	defer ticker.Stop()
 	for {
 		select {
@@ -177,7 +177,7 @@ func (o *streamWriter) watch(ctx context.Context, lagged <-chan struct{}) (stop 
 		case <-lagged:
 			o.bound(time.Unix(1, 0))
 		case <-ctx.Done():
-			o.bound(time.Now().Add(goodbye))
+			o.bound(time.Now().Add(closeTimeout))
 		case <-over:
 		}
 	}()

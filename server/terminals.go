@@ -17,7 +17,7 @@ import (
 )
 
 // terminalClosed is the farewell of a terminal that somebody has closed.
-var terminalClosed = farewell{websocket.CloseNormalClosure, "terminal_closed"}
+var terminalClosed = closeReason{websocket.CloseNormalClosure, "terminal_closed"}
 
 func (s *Server) createTerminal(c *call, sess *session.Session) error {
 	var req api.TerminalRequest
@@ -98,7 +98,7 @@ type terminalSocket struct {
 // run serves the socket until either side ends it; nothing of it is left then.
 func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
 	unblock := context.AfterFunc(ctx, func() { // a write that waits does not hold up the end
-		_ = t.wire.SetWriteDeadline(time.Now().Add(goodbye))
+		_ = t.wire.SetWriteDeadline(time.Now().Add(closeTimeout))
 	})
 	defer unblock()
 	var others sync.WaitGroup
@@ -112,7 +112,7 @@ func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
 	})
 	if f := t.write(ctx); f != gone {
 		message := websocket.FormatCloseMessage(f.code, f.text)
-		_ = t.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(goodbye)) // a try
+		_ = t.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // a try
 	}
 	t.endReading()
 	cancel()
@@ -126,7 +126,7 @@ func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
 // read carries frames out until the connection ends, or ctx while one waits for the shell.
 func (t *terminalSocket) read(ctx context.Context) {
 	t.conn.SetReadLimit(api.MaxBody)
-	t.conn.SetPongHandler(func(string) error { return t.heard(hush) })
+	t.conn.SetPongHandler(func(string) error { return t.heard(readTimeout) })
 	for {
 		f, err := readFrame(ctx, t.conn, t.intake, t.heard)
 		if err != nil {
@@ -159,7 +159,7 @@ func (t *terminalSocket) endReading() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closing = true
-	_ = t.conn.SetReadDeadline(time.Now().Add(goodbye)) // fails only when the connection is gone
+	_ = t.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // fails only when the connection is gone
 }
 
 // obey carries out a text frame.
@@ -184,7 +184,7 @@ func (t *terminalSocket) refuse(ctx context.Context, err error) error {
 }
 
 // write shows what comes until the shell ends, the client goes or the server shuts down.
-func (t *terminalSocket) write(ctx context.Context) farewell {
+func (t *terminalSocket) write(ctx context.Context) closeReason {
 	if err := t.sendOffset(t.position); err != nil {
 		return gone
 	}
@@ -208,12 +208,12 @@ func (t *terminalSocket) write(ctx context.Context) farewell {
 			if err := t.sendJSON(api.TerminalExit{Type: "exit", Code: out.Code}); err != nil {
 				return gone
 			}
-			return farewell{websocket.CloseNormalClosure, "exit"}
+			return closeReason{websocket.CloseNormalClosure, "exit"}
 		}
 	}
 }
 
-func (t *terminalSocket) ending(ctx context.Context, err error) farewell {
+func (t *terminalSocket) ending(ctx context.Context, err error) closeReason {
 	var known *api.Error
 	switch {
 	case errors.Is(context.Cause(ctx), errDraining):

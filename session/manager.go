@@ -178,7 +178,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 	for {
 		s, err := m.Get(owner, id)
 		if err == nil {
-			if field := s.contradiction(req, set); field != "" {
+			if field := s.conflictingField(req, set); field != "" {
 				return nil, false, api.Errorf(api.CodeSessionConflict,
 					"session %q exists with another %s; leave the field out, PATCH it, or delete the session", id, field)
 			}
@@ -232,7 +232,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		row.ClientID = *clientID
 	}
 	row.N, row.UID = m.number()
-	s, err := m.furnish(row)
+	s, err := m.allocate(row)
 	if err != nil {
 		m.freeUID(row.UID)
 		return nil, err
@@ -327,7 +327,7 @@ func (m *Manager) room(ctx context.Context) error {
 	return nil
 }
 
-func (m *Manager) furnish(row store.Session) (*Session, error) {
+func (m *Manager) allocate(row store.Session) (*Session, error) {
 	ctx := context.Background()
 	dir, err := m.cfg.Disk.Create(ctx, row.ID, row.UID, row.Limits.DiskBytes)
 	if err != nil {

@@ -94,10 +94,10 @@ func (m *Manager) recover(ctx context.Context) error {
 		return err
 	}
 	strangers := slices.DeleteFunc(known, func(key record.Key) bool { return taken[key] })
-	if err := m.endStrangers(ctx, strangers); err != nil {
+	if err := m.stopOrphans(ctx, strangers); err != nil {
 		return err
 	}
-	return m.leftFolders(ctx)
+	return m.sweepFolders(ctx)
 }
 
 // countOwners counts what each owner has, as the last server left it.
@@ -111,8 +111,8 @@ func (m *Manager) countOwners(ctx context.Context) error {
 	})
 }
 
-// endStrangers ends kernels that are no session's: of starts that were not recorded, and dead ones.
-func (m *Manager) endStrangers(ctx context.Context, strangers []record.Key) error {
+// stopOrphans ends kernels that are no session's: of starts that were not recorded, and dead ones.
+func (m *Manager) stopOrphans(ctx context.Context, strangers []record.Key) error {
 	for _, key := range strangers {
 		if err := m.cfg.Host.Stop(ctx, key, "no_session"); err != nil {
 			return err
@@ -301,8 +301,8 @@ func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][
 	return nil
 }
 
-// leftFolders removes the folders of sessions that are in the database no longer, or not yet.
-func (m *Manager) leftFolders(ctx context.Context) error {
+// sweepFolders removes the folders of sessions that are in the database no longer, or not yet.
+func (m *Manager) sweepFolders(ctx context.Context) error {
 	rows, err := m.cfg.Store.AllSessions(ctx)
 	if err != nil {
 		return err

@@ -242,9 +242,9 @@ func checkTime[T int64 | float64](field string, asked, into *T, most T) error {
 	return nil
 }
 
-// contradiction names the first field that was asked for and is otherwise in the session, or "". asked is the checked
+// conflictingField names the first field that was asked for and is otherwise in the session, or "". asked is the checked
 // form of req. Name and metadata never contradict.
-func (s *Session) contradiction(req api.SessionRequest, asked settings) string {
+func (s *Session) conflictingField(req api.SessionRequest, asked settings) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

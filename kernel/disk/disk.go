@@ -67,8 +67,8 @@ type Config struct {
 // Store makes and opens the workspaces of one server. It is safe for concurrent use.
 type Store struct {
 	cfg   Config
-	hold  kernel.DiskHold // of new workspaces
-	ready *ready          // nil where there are no images
+	hold  kernel.DiskEnforcement // of new workspaces
+	ready *ready                 // nil where there are no images
 
 	ballast atomic.Int64 // bytes that it takes
 	wasFull bool         // at the last SpendBallast
@@ -113,19 +113,19 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 // candidates are what to try, the best first.
-func (c Config) candidates() []kernel.DiskHold {
+func (c Config) candidates() []kernel.DiskEnforcement {
 	switch {
 	case c.Mode == Quota:
-		return []kernel.DiskHold{kernel.DiskQuota}
+		return []kernel.DiskEnforcement{kernel.DiskQuota}
 	case c.Mode == Image:
-		return []kernel.DiskHold{kernel.DiskImage}
+		return []kernel.DiskEnforcement{kernel.DiskImage}
 	case c.Mode == Auto && os.Geteuid() == 0:
-		return []kernel.DiskHold{kernel.DiskQuota, kernel.DiskImage}
+		return []kernel.DiskEnforcement{kernel.DiskQuota, kernel.DiskImage}
 	}
 	return nil
 }
 
-func (s *Store) try(ctx context.Context, hold kernel.DiskHold) error {
+func (s *Store) try(ctx context.Context, hold kernel.DiskEnforcement) error {
 	switch {
 	case hold == kernel.DiskQuota:
 		return tryQuota(s.cfg.Root)
@@ -146,7 +146,7 @@ func asUser() string {
 func (s *Store) readyDir() string { return filepath.Join(s.cfg.Root, ".images") }
 
 // Hold is what holds new workspaces.
-func (s *Store) Hold() kernel.DiskHold { return s.hold }
+func (s *Store) Hold() kernel.DiskEnforcement { return s.hold }
 
 // Close lets go of the images that are kept ready, and waits until nothing is left of discarded workspaces. All others stay
 // usable. It is idempotent.
@@ -240,17 +240,17 @@ func (s *Store) image(name string) string { return filepath.Join(s.cfg.Root, nam
 type Workspace struct {
 	*workspace.Dir
 	store   *Store // of an image
-	hold    kernel.DiskHold
+	hold    kernel.DiskEnforcement
 	image   *image
 	project *project
 }
 
 func (s *Store) imageWorkspace(i *image) *Workspace {
-	return &Workspace{store: s, Dir: workspace.OnUse(i.path, i.open), hold: kernel.DiskImage, image: i}
+	return &Workspace{store: s, Dir: workspace.Lazy(i.path, i.open), hold: kernel.DiskImage, image: i}
 }
 
 // Held is what holds the workspace to its limit.
-func (w *Workspace) Held() kernel.DiskHold { return w.hold }
+func (w *Workspace) Held() kernel.DiskEnforcement { return w.hold }
 
 // SetLimit changes how much the workspace may take, at once. Where it takes more already, nothing can be added. It is
 // ErrCapacity where the limit is more than an image can ever hold.
@@ -274,7 +274,7 @@ func (w *Workspace) Usage(ctx context.Context) (bytes, inodes int64, err error) 
 	if err != nil {
 		return 0, 0, err
 	}
-	bytes, inodes = kernel.HeldUsage(w.hold, space)
+	bytes, inodes = kernel.EnforcedUsage(w.hold, space)
 	return bytes, inodes, nil
 }
 

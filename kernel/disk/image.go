@@ -47,7 +47,7 @@ func makeImage(ctx context.Context, path string, bytes, most int64) (_ *image, e
 	if i.first, err = i.mount(); err != nil {
 		return nil, err
 	}
-	if err := i.furnish(); err != nil {
+	if err := i.prepare(); err != nil {
 		return nil, errors.Join(err, i.close())
 	}
 	return i, nil
@@ -82,8 +82,8 @@ func formatter() (string, error) {
 	return "", errNoFormatter
 }
 
-// furnish makes the root of the file system an empty workspace.
-func (i *image) furnish() error {
+// prepare makes the root of the file system an empty workspace.
+func (i *image) prepare() error {
 	if err := unix.Unlinkat(int(i.first.Fd()), "lost+found", unix.AT_REMOVEDIR); err != nil {
 		return fmt.Errorf("empty the image: %w", err)
 	}

@@ -56,7 +56,7 @@ func (w *watcher) refused(limits kernel.Limits) *record.LimitHit {
 	if err != nil || space.Free >= almostFullBytes {
 		return nil
 	}
-	bytes, _ := kernel.HeldUsage(w.hold, space)
+	bytes, _ := kernel.EnforcedUsage(w.hold, space)
 	return &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
 }
 
@@ -66,7 +66,7 @@ func (w *watcher) measureHeld(limits kernel.Limits) (bytes, inodes int64, hit *r
 	if err != nil {
 		return 0, 0, nil, err
 	}
-	bytes, inodes = kernel.HeldUsage(w.hold, space)
+	bytes, inodes = kernel.EnforcedUsage(w.hold, space)
 	switch {
 	case limits.DiskBytes <= 0:
 	case space.Free < fullBytes:

@@ -44,11 +44,11 @@ func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env m
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}
-	exiter, ok := k.sandbox.(kernel.Exiter)
+	exiter, ok := k.sandbox.(kernel.Networker)
 	if !ok {
 		return nil, fmt.Errorf("network: tier %s has none to give", k.cfg.Backend.Name())
 	}
-	exit, err := exiter.MakeExit(ctx)
+	exit, err := exiter.OpenEgress(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("network: %w", err)
 	}

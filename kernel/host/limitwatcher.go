@@ -52,8 +52,8 @@ type watchedKernel interface {
 type watcher struct {
 	kernel  watchedKernel
 	log     *slog.Logger
-	grace   time.Duration   // how long an interrupted cell may take to free memory
-	hold    kernel.DiskHold // of the workspace
+	grace   time.Duration          // how long an interrupted cell may take to free memory
+	hold    kernel.DiskEnforcement // of the workspace
 	sandbox interface {
 		kernel.Sandbox
 		kernel.Watched
@@ -83,7 +83,7 @@ type watcher struct {
 
 // newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
 func newWatcher(
-	k watchedKernel, sandbox kernel.Sandbox, dir *os.File, hold kernel.DiskHold, grace time.Duration, log *slog.Logger,
+	k watchedKernel, sandbox kernel.Sandbox, dir *os.File, hold kernel.DiskEnforcement, grace time.Duration, log *slog.Logger,
 ) (*watcher, error) {
 	watched, ok := sandbox.(interface {
 		kernel.Sandbox

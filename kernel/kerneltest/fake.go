@@ -126,8 +126,8 @@ func (s *fakeSandbox) Seal(_ context.Context, spec kernel.Spec) error {
 	return nil
 }
 
-// MakeExit makes proxies that nobody connects to.
-func (s *fakeSandbox) MakeExit(context.Context) (exit kernel.NetworkExit, err error) {
+// OpenEgress makes proxies that nobody connects to.
+func (s *fakeSandbox) OpenEgress(context.Context) (exit kernel.Egress, err error) {
 	for _, into := range []**os.File{&exit.HTTP, &exit.SOCKS} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -114,7 +114,7 @@ func TestThereIsNoWayOutToBeMade(t *testing.T) {
 	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.(kernel.Exiter).MakeExit(t.Context()); err == nil || !strings.Contains(err.Error(), "the machine's") {
+	if _, err := s.(kernel.Networker).OpenEgress(t.Context()); err == nil || !strings.Contains(err.Error(), "the machine's") {
 		t.Errorf("%v", err)
 	}
 }

@@ -43,16 +43,16 @@ type Client struct {
 	routines sync.WaitGroup
 	room     *largeRoom
 
-	mu      sync.Mutex                // guards what follows
-	hosts   map[string]*remote        // those that live, by id
-	strange map[string]error          // those that live and cannot be spoken with, and why
-	dead    map[string]*deadHost      // those of which something is left
-	kernels map[record.Key]*farKernel // those started or attached to here
-	current *remote                   // it gets new kernels
-	search  *search                   // for another one, while that goes on
-	envs    []kernel.Environment      // to be kept warm
-	conns   map[*conn]struct{}
-	closed  bool
+	mu           sync.Mutex                   // guards what follows
+	hosts        map[string]*remote           // those that live, by id
+	incompatible map[string]error             // those that live and cannot be spoken with, and why
+	dead         map[string]*deadHost         // those of which something is left
+	kernels      map[record.Key]*remoteKernel // those started or attached to here
+	current      *remote                      // it gets new kernels
+	search       *search                      // for another one, while that goes on
+	envs         []kernel.Environment         // to be kept warm
+	conns        map[*conn]struct{}
+	closed       bool
 }
 
 // search is one attempt to find or make a host for new kernels.
@@ -78,8 +78,8 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("open hosts: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, log: cfg.Log, hosts: map[string]*remote{}, strange: map[string]error{}, dead: map[string]*deadHost{},
-		kernels: map[record.Key]*farKernel{}, conns: map[*conn]struct{}{},
+		cfg: cfg, log: cfg.Log, hosts: map[string]*remote{}, incompatible: map[string]error{}, dead: map[string]*deadHost{},
+		kernels: map[record.Key]*remoteKernel{}, conns: map[*conn]struct{}{},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.room = newLargeRoom(c.ctx)
@@ -299,9 +299,9 @@ func (c *Client) look(ctx context.Context) error {
 		switch {
 		case known:
 		case f.dead:
-			c.bury(f, nil)
+			c.adoptDead(f, nil)
 		default:
-			if err := c.meet(ctx, f); err != nil {
+			if err := c.connectHost(ctx, f); err != nil {
 				return err
 			}
 		}
@@ -309,12 +309,12 @@ func (c *Client) look(ctx context.Context) error {
 	return nil
 }
 
-// meet connects to a host that lives. One that cannot be spoken with is left alone.
-func (c *Client) meet(ctx context.Context, f found) error {
+// connectHost connects to a host that lives. One that cannot be spoken with is left alone.
+func (c *Client) connectHost(ctx context.Context, f found) error {
 	r, err := c.connect(ctx, f)
 	if errors.Is(err, errBroken) {
 		if dead, _ := isDead(f.path); dead {
-			c.bury(f, nil)
+			c.adoptDead(f, nil)
 			return nil
 		}
 	}
@@ -322,7 +322,7 @@ func (c *Client) meet(ctx context.Context, f found) error {
 	defer c.mu.Unlock()
 	switch {
 	case err == nil:
-		delete(c.strange, f.id)
+		delete(c.incompatible, f.id)
 		c.hosts[f.id] = r
 		if !c.beginLocked(r.run) {
 			_ = r.control.Close()
@@ -330,15 +330,15 @@ func (c *Client) meet(ctx context.Context, f found) error {
 			return command.ErrHostClosed
 		}
 	case errors.Is(err, errProtocol):
-		c.strange[f.id] = err
+		c.incompatible[f.id] = err
 		c.log.Error("a host speaks another protocol; its kernels cannot be reached", "error", err)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case f.info.ID == "":
 		c.log.Debug("a host is not ready", "host", f.id)
 	default:
-		c.strange[f.id] = fmt.Errorf("host %s (process %d) lives and cannot be reached; end that process: %w", f.id, f.info.PID, err)
-		c.log.Error("a host cannot be reached, nor can its kernels", "error", c.strange[f.id])
+		c.incompatible[f.id] = fmt.Errorf("host %s (process %d) lives and cannot be reached; end that process: %w", f.id, f.info.PID, err)
+		c.log.Error("a host cannot be reached, nor can its kernels", "error", c.incompatible[f.id])
 	}
 	return nil
 }

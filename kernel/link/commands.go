@@ -90,7 +90,7 @@ func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (r
 
 // command sends a request to the kernel. Where the connection breaks and is made again it is sent again, unless once, and
 // again is true: it may have been carried out already. It is ErrNoKernel where the kernel is gone.
-func (k *farKernel) command(ctx context.Context, op string, in, out any, once bool) (again bool, err error) {
+func (k *remoteKernel) command(ctx context.Context, op string, in, out any, once bool) (again bool, err error) {
 	for range tries {
 		call, err := k.connection(ctx)
 		if err != nil {
@@ -111,7 +111,7 @@ func (k *farKernel) command(ctx context.Context, op string, in, out any, once bo
 }
 
 // connection waits while the connection is made again. It is ErrNoKernel when that will not be.
-func (k *farKernel) connection(ctx context.Context) (*caller, error) {
+func (k *remoteKernel) connection(ctx context.Context) (*caller, error) {
 	for {
 		k.mu.Lock()
 		call, changed := k.call, k.changed

@@ -34,8 +34,8 @@ type deadHost struct {
 	swept bool // nothing of it is left on the machine but records
 }
 
-// bury takes up what a dead host left; r is nil when it was dead when it was found.
-func (c *Client) bury(f found, r *remote) *deadHost {
+// adoptDead takes up what a dead host left; r is nil when it was dead when it was found.
+func (c *Client) adoptDead(f found, r *remote) *deadHost {
 	d := &deadHost{c: c, id: f.id, path: f.path, keys: map[record.Key]struct{}{}}
 	info := readInfo(f.path)
 	if d.instance = info.Instance; d.instance == "" {
@@ -61,7 +61,7 @@ func (c *Client) bury(f found, r *remote) *deadHost {
 		}
 	}
 	c.dead[d.id] = d
-	delete(c.strange, d.id)
+	delete(c.incompatible, d.id)
 	c.mu.Unlock()
 	if d.swept {
 		c.log.Info("a host has ended", "host", d.id, "kernels_unread", len(keys))
@@ -147,9 +147,9 @@ func (d *deadHost) tidy() {
 	}
 }
 
-// remains is what a dead host left of a kernel: its last records, and a Died record, which is made up where the host
+// deadKernel is what a dead host left of a kernel: its last records, and a Died record, which is made up where the host
 // did not come to write it. It is safe for concurrent use.
-type remains struct {
+type deadKernel struct {
 	host  *deadHost
 	key   record.Key
 	spool *spool.Dead // nil where there is none
@@ -160,8 +160,8 @@ type remains struct {
 	closed  bool
 }
 
-func (d *deadHost) open(key record.Key) *remains {
-	r := &remains{host: d, key: key}
+func (d *deadHost) open(key record.Key) *deadKernel {
+	r := &deadKernel{host: d, key: key}
 	spool, err := spool.OpenDead(d.spool(), key)
 	switch {
 	case err == nil:
@@ -175,7 +175,7 @@ func (d *deadHost) open(key record.Key) *remains {
 	return r
 }
 
-func (r *remains) attachment() command.Attachment {
+func (r *deadKernel) attachment() command.Attachment {
 	if r.spool == nil {
 		return command.Attachment{}
 	}
@@ -183,7 +183,7 @@ func (r *remains) attachment() command.Attachment {
 }
 
 // next is Next of a key that cannot say anything new.
-func (r *remains) next(after uint64) ([]record.Record, error) {
+func (r *deadKernel) next(after uint64) ([]record.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -212,7 +212,7 @@ func (r *remains) next(after uint64) ([]record.Record, error) {
 }
 
 // ack reports whether nothing is left to read.
-func (r *remains) ack(kseq uint64) bool {
+func (r *deadKernel) ack(kseq uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := r.died
@@ -227,7 +227,7 @@ func (r *remains) ack(kseq uint64) bool {
 }
 
 // close ends the reading; with forget nothing stays.
-func (r *remains) close(forget bool) {
+func (r *deadKernel) close(forget bool) {
 	r.mu.Lock()
 	r.closed = true
 	r.mu.Unlock()

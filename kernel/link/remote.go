@@ -101,9 +101,9 @@ func (r *remote) run() {
 		r.setResponsive() // it has just answered, or is dead, which callers learn otherwise
 	}
 	if r.c.ctx.Err() == nil {
-		r.left = r.c.bury(r.found, r)
+		r.left = r.c.adoptDead(r.found, r)
 		close(r.gone)
-		r.c.mourn(r)
+		r.c.hostDied(r)
 	}
 }
 
@@ -166,8 +166,8 @@ func (r *remote) ask(ctx context.Context, op string, in, out any) error {
 	return errBroken
 }
 
-// judged waits until the host is known to be dead, but not long: it may live.
-func (r *remote) judged(ctx context.Context, long time.Duration) (dead bool) {
+// waitDead waits until the host is known to be dead, but not long: it may live.
+func (r *remote) waitDead(ctx context.Context, long time.Duration) (dead bool) {
 	wait := time.NewTimer(long)
 	defer wait.Stop()
 	select {
@@ -180,8 +180,8 @@ func (r *remote) judged(ctx context.Context, long time.Duration) (dead bool) {
 	return false
 }
 
-// mourn follows the death of a host.
-func (c *Client) mourn(r *remote) {
+// hostDied follows the death of a host.
+func (c *Client) hostDied(r *remote) {
 	c.mu.Lock()
 	delete(c.hosts, r.id)
 	if c.current == r {

@@ -77,7 +77,7 @@ type Backend struct {
 	mu     sync.Mutex // guards what follows
 	live   map[string]*Sandbox
 	own    map[string]bool // directories of sandboxes that are no session's
-	warm   map[string]*warmth
+	warm   map[string]*zygotes
 	closed bool
 }
 
@@ -139,7 +139,7 @@ func New(cfg Config) (*Backend, error) {
 		owned:       ownable(cfg.Isolation),
 		live:        make(map[string]*Sandbox),
 		own:         make(map[string]bool),
-		warm:        make(map[string]*warmth),
+		warm:        make(map[string]*zygotes),
 	}
 	b.cfg.MountRoots = existing(cfg.MountRoots, func(root string, err error) {
 		cfg.Log.Warn("nothing can be mounted from a directory that is not there", "root", root, "err", err)

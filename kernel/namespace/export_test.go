@@ -33,7 +33,7 @@ func Forked(s kernel.Sandbox) bool { return s.(*Sandbox).cmd == nil }
 
 // Keepers are pid 1 of the keeper and the fork server of an environment that is warm.
 func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
-	w, err := b.warmthOf(env)
+	w, err := b.zygotesOf(env)
 	if err != nil {
 		panic(err)
 	}

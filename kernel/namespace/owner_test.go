@@ -60,7 +60,7 @@ func TestAWayOutIsMadeWhileSandboxesAre(t *testing.T) {
 	}()
 	defer func() { close(stop); <-stopped }()
 	for range 10 {
-		exit, err := s.(kernel.Exiter).MakeExit(t.Context())
+		exit, err := s.(kernel.Networker).OpenEgress(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -72,7 +72,7 @@ type Sandbox struct {
 	uid           int  // on the host
 	limits        kernel.Limits
 	seen          []kernel.Mount // of the host
-	disk          kernel.DiskHold
+	disk          kernel.DiskEnforcement
 	imageFiles    int64 // that the workspace's image has room for
 	writesStopped bool
 	processes     map[int64]*Process
@@ -312,7 +312,7 @@ func mountedDirectory(mount *os.File) (directory, int64, error) {
 	if err := unix.Fstatfs(int(mount.Fd()), &space); err != nil {
 		return directory{}, 0, err
 	}
-	_, files := kernel.HeldUsage(kernel.DiskImage, workspace.Space{UsedInodes: int64(space.Files)})
+	_, files := kernel.EnforcedUsage(kernel.DiskImage, workspace.Space{UsedInodes: int64(space.Files)})
 	return directory{Device: uint64(stat.Dev), Inode: stat.Ino}, files, nil
 }
 

@@ -64,11 +64,11 @@ type Dir struct {
 	idle    *time.Timer
 	closed  bool
 	uploads bool // unfinished ones are to be removed when it is opened
-	facts
+	dirInfo
 }
 
-// facts are what is known of an open directory.
-type facts struct {
+// dirInfo are what is known of an open directory.
+type dirInfo struct {
 	owner  int // of new files; -1 where they are the server's own anyway
 	group  int
 	device uint64
@@ -126,15 +126,15 @@ func open(call func() (int, error), path string) (*Dir, error) {
 		return nil, fmt.Errorf("open workspace: %w", &fs.PathError{Op: "open", Path: path, Err: err})
 	}
 	d := &Dir{name: path, root: os.NewFile(uintptr(fd), path)}
-	if d.facts, err = factsOf(fd); err != nil {
+	if d.dirInfo, err = factsOf(fd); err != nil {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-func factsOf(fd int) (facts, error) {
-	f := facts{owner: -1, group: -1}
+func factsOf(fd int) (dirInfo, error) {
+	f := dirInfo{owner: -1, group: -1}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return f, fmt.Errorf("stat workspace: %w", err)

@@ -59,14 +59,14 @@ func (c *Client) startOnce(
 	switch {
 	case errors.Is(err, errRetired), errors.Is(err, command.ErrHostClosed):
 		r.retired.Store(true)
-	case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
+	case errors.Is(err, errBroken) && r.waitDead(ctx, judgeTime):
 		r.left.forget(key)
 	}
 	return info, err
 }
 
 // lose forgets a kernel, unless another has its key.
-func (c *Client) lose(k *farKernel) {
+func (c *Client) lose(k *remoteKernel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kernels[k.key] == k {
@@ -83,7 +83,7 @@ func (c *Client) Attach(ctx context.Context, key record.Key) (command.Attachment
 		case err == nil:
 			return a, nil
 		case errors.Is(err, command.ErrNoKernel):
-		case errors.Is(err, errBroken) && r.judged(ctx, judgeTime):
+		case errors.Is(err, errBroken) && r.waitDead(ctx, judgeTime):
 		default:
 			return command.Attachment{}, fmt.Errorf("attach to a kernel of host %s: %w", r.id, err)
 		}
@@ -102,9 +102,9 @@ func (c *Client) Attach(ctx context.Context, key record.Key) (command.Attachment
 // unreachable is why a key is not known.
 func (c *Client) unreachable(key record.Key) error {
 	c.mu.Lock()
-	strange := maps.Clone(c.strange)
+	incompatible := maps.Clone(c.incompatible)
 	c.mu.Unlock()
-	for id, err := range strange {
+	for id, err := range incompatible {
 		path := (&Folder{Path: c.folder(id)}).Spool()
 		if keys, _ := spool.Keys(path); slices.Contains(keys, key) {
 			return err
@@ -133,7 +133,7 @@ func (c *Client) attachOn(ctx context.Context, r *remote, key record.Key) (comma
 }
 
 // replace makes k the kernel of its key.
-func (c *Client) replace(k *farKernel) {
+func (c *Client) replace(k *remoteKernel) {
 	c.mu.Lock()
 	old := c.kernels[k.key]
 	c.kernels[k.key] = k
@@ -143,7 +143,7 @@ func (c *Client) replace(k *farKernel) {
 	}
 }
 
-func (c *Client) known(key record.Key) *farKernel {
+func (c *Client) known(key record.Key) *remoteKernel {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kernels[key]

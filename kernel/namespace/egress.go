@@ -18,7 +18,7 @@ import (
 	"talaria/kernel/network"
 )
 
-var _ kernel.Exiter = (*Sandbox)(nil)
+var _ kernel.Networker = (*Sandbox)(nil)
 
 // Where programs inside find the proxies, on the loopback of the sandbox, where there is no network device.
 const (
@@ -31,17 +31,17 @@ const (
 const runOutside = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
 	"from talaria_init.device import main\nmain(*sys.argv[1:])"
 
-// MakeExit makes a network device inside, or proxies where the system has no devices. No process of the session has a
+// OpenEgress makes a network device inside, or proxies where the system has no devices. No process of the session has a
 // right over either. It is called once; what it made ends with the sandbox, or when its files are closed.
-func (s *Sandbox) MakeExit(ctx context.Context) (kernel.NetworkExit, error) {
+func (s *Sandbox) OpenEgress(ctx context.Context) (kernel.Egress, error) {
 	exit, err := s.makeExit(ctx)
 	if err != nil {
-		return kernel.NetworkExit{}, fmt.Errorf("make a way out of the sandbox: %w", err)
+		return kernel.Egress{}, fmt.Errorf("make a way out of the sandbox: %w", err)
 	}
 	return exit, nil
 }
 
-func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err error) {
+func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.Egress, err error) {
 	if !s.backend.isolation.Contained() {
 		return exit, fmt.Errorf("tier %s has none: its network is the machine's", s.backend.isolation.Tier())
 	}
@@ -57,9 +57,9 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.NetworkExit, err er
 	}()
 	switch {
 	case r.Op == "device" && len(files) == 1:
-		return kernel.NetworkExit{Device: files[0]}, nil
+		return kernel.Egress{Device: files[0]}, nil
 	case r.Op == "proxy" && len(files) == 2:
-		return kernel.NetworkExit{
+		return kernel.Egress{
 			HTTP: files[0], SOCKS: files[1], Why: r.Error,
 			Env: proxyVariables(fmt.Sprint("127.0.0.1:", proxyPort), fmt.Sprint("127.0.0.1:", socksPort)),
 		}, nil

@@ -22,9 +22,9 @@ const abortTime = 30 * time.Second
 // joinBytes is how many bytes of records that wait are decoded together.
 const joinBytes = 1 << 20
 
-// farKernel is a kernel as its client sees it: behind a connection, behind one that is made again, in the spool of a
+// remoteKernel is a kernel as its client sees it: behind a connection, behind one that is made again, in the spool of a
 // dead host, or given up.
-type farKernel struct {
+type remoteKernel struct {
 	c      *Client
 	key    record.Key
 	host   *remote       // nil where it was dead from the start
@@ -32,10 +32,10 @@ type farKernel struct {
 
 	began chan struct{} // closed when the start or attachment has succeeded or failed
 
-	mu      sync.Mutex // guards what follows
-	call    *caller    // nil unless connected
-	left    *remains   // once its host is dead
-	err     error      // once it is given up
+	mu      sync.Mutex  // guards what follows
+	call    *caller     // nil unless connected
+	left    *deadKernel // once its host is dead
+	err     error       // once it is given up
 	changed chan struct{}
 
 	lease   uint64
@@ -52,12 +52,12 @@ type farKernel struct {
 	over    bool // nothing more is to come; the last of them ends what goes on with it here
 }
 
-func (c *Client) newKernel(key record.Key, host *remote) *farKernel {
-	return &farKernel{c: c, key: key, host: host, began: make(chan struct{}), changed: make(chan struct{})}
+func (c *Client) newKernel(key record.Key, host *remote) *remoteKernel {
+	return &remoteKernel{c: c, key: key, host: host, began: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // start starts the kernel on its host. After an error nothing of it is left there.
-func (k *farKernel) start(
+func (k *remoteKernel) start(
 	ctx context.Context, env kernel.Environment, spec kernel.Spec,
 ) (info command.KernelInfo, err error) {
 	made, _, err := k.c.dial(ctx, k.host.path)
@@ -99,13 +99,13 @@ func (k *farKernel) start(
 }
 
 // abort gives a start up that a host which does not respond finds when it goes on.
-func (k *farKernel) abort(call *caller) {
+func (k *remoteKernel) abort(call *caller) {
 	_ = call.call(k.c.ctx, opAbort, nil, nil)
 	_ = call.Close()
 }
 
 // attach makes a connection to the kernel.
-func (k *farKernel) attach(ctx context.Context) (*caller, attachReply, error) {
+func (k *remoteKernel) attach(ctx context.Context) (*caller, attachReply, error) {
 	var out attachReply
 	made, _, err := k.c.dial(ctx, k.host.path)
 	if err != nil {
@@ -121,7 +121,7 @@ func (k *farKernel) attach(ctx context.Context) (*caller, attachReply, error) {
 
 // connected takes a connection into use, unless the kernel was given up meanwhile. What is acknowledged already may
 // have been lost with the connection before.
-func (k *farKernel) connected(call *caller, lease uint64) (lives bool, acked uint64) {
+func (k *remoteKernel) connected(call *caller, lease uint64) (lives bool, acked uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err == nil {
@@ -133,13 +133,13 @@ func (k *farKernel) connected(call *caller, lease uint64) (lives bool, acked uin
 }
 
 // notify wakes who waits for a change. The caller holds mu.
-func (k *farKernel) notify() {
+func (k *remoteKernel) notify() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
 // giveUp ends all that goes on with the kernel here.
-func (k *farKernel) giveUp(err error) {
+func (k *remoteKernel) giveUp(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err != nil {
@@ -158,7 +158,7 @@ func (k *farKernel) giveUp(err error) {
 }
 
 // dropInbox drops what Next did not give, and waits for no acknowledgement of large frames any more. The caller holds mu.
-func (k *farKernel) dropInbox() {
+func (k *remoteKernel) dropInbox() {
 	for _, encoded := range k.inbox {
 		if large(encoded) {
 			k.c.room.leave(len(encoded))
@@ -171,7 +171,7 @@ func (k *farKernel) dropInbox() {
 }
 
 // run reads the kernel's connection, and makes it again when it breaks.
-func (k *farKernel) run(call *caller) {
+func (k *remoteKernel) run(call *caller) {
 	for call != nil {
 		_ = call.run()
 		k.c.hangUp(call.conn)
@@ -192,7 +192,7 @@ func (k *farKernel) run(call *caller) {
 }
 
 // again connects again to the kernel. It is nil when its host is dead, or it is given up.
-func (k *farKernel) again() *caller {
+func (k *remoteKernel) again() *caller {
 	pause := tryPause
 	for range tries {
 		call, out, err := k.attach(k.c.ctx)
@@ -212,14 +212,14 @@ func (k *farKernel) again() *caller {
 			return nil
 		}
 		k.c.log.Debug("connect again to a kernel", "session", k.key.Session, "error", err)
-		if k.host.judged(k.c.ctx, pause) {
+		if k.host.waitDead(k.c.ctx, pause) {
 			break
 		}
 		pause *= 2
 	}
 	var left *deadHost
 	switch {
-	case k.host.judged(k.c.ctx, judgeTime):
+	case k.host.waitDead(k.c.ctx, judgeTime):
 		left = k.host.left
 	case k.c.ctx.Err() != nil:
 		return nil
@@ -239,7 +239,7 @@ func (k *farKernel) again() *caller {
 }
 
 // receive takes records from the connection.
-func (k *farKernel) receive(encoded []byte) {
+func (k *remoteKernel) receive(encoded []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.inbox = append(k.inbox, encoded)
@@ -272,7 +272,7 @@ func (c *Client) Next(ctx context.Context, key record.Key, after uint64) ([]reco
 }
 
 // next gives the records that are there, or what to wait for.
-func (k *farKernel) next(after uint64) ([]record.Record, <-chan struct{}, error) {
+func (k *remoteKernel) next(after uint64) ([]record.Record, <-chan struct{}, error) {
 	k.mu.Lock()
 	call, changed := k.call, k.changed
 	switch {
@@ -313,7 +313,7 @@ func (k *farKernel) next(after uint64) ([]record.Record, <-chan struct{}, error)
 
 // take takes records that wait, and tells what to report as taken. A large frame is held, and reported when its records
 // are acknowledged. The caller holds mu.
-func (k *farKernel) take() (encoded []byte, taken uint64) {
+func (k *remoteKernel) take() (encoded []byte, taken uint64) {
 	encoded, n := k.inbox[0], 1
 	for n < len(k.inbox) && len(encoded)+len(k.inbox[n]) <= joinBytes {
 		encoded = append(encoded, k.inbox[n]...)
@@ -333,7 +333,7 @@ func (k *farKernel) take() (encoded []byte, taken uint64) {
 }
 
 // decode decodes what Next gives.
-func (k *farKernel) decode(encoded []byte) ([]record.Record, error) {
+func (k *remoteKernel) decode(encoded []byte) ([]record.Record, error) {
 	records, err := record.Decode(k.key, encoded)
 	if err != nil {
 		err = fmt.Errorf("read what the host sent: %w", err)
@@ -365,7 +365,7 @@ func (c *Client) Ack(key record.Key, kseq uint64) {
 }
 
 // writing reports whether something is on its way to the host, which takes as long as a stopped host reads nothing.
-func (k *farKernel) writing() bool {
+func (k *remoteKernel) writing() bool {
 	k.mu.Lock()
 	call := k.call
 	k.mu.Unlock()
@@ -376,7 +376,7 @@ func (k *farKernel) writing() bool {
 	return false
 }
 
-func (c *Client) ack(k *farKernel, kseq uint64) {
+func (c *Client) ack(k *remoteKernel, kseq uint64) {
 	left, over := k.ack(kseq)
 	if !over {
 		return
@@ -397,13 +397,13 @@ func (c *Client) ack(k *farKernel, kseq uint64) {
 }
 
 // end forgets a kernel that nothing more is to come from.
-func (c *Client) end(k *farKernel) {
+func (c *Client) end(k *remoteKernel) {
 	c.lose(k)
 	k.giveUp(command.ErrNoKernel)
 }
 
 // ack reports whether nothing is left to come from the kernel.
-func (k *farKernel) ack(kseq uint64) (left *remains, over bool) {
+func (k *remoteKernel) ack(kseq uint64) (left *deadKernel, over bool) {
 	k.mu.Lock()
 	call, left := k.call, k.left
 	gone := k.err != nil
@@ -427,7 +427,7 @@ func (k *farKernel) ack(kseq uint64) (left *remains, over bool) {
 
 // release gives back the room of large frames whose records are acknowledged, and tells how large they were. The caller
 // holds mu.
-func (k *farKernel) release(kseq uint64) (taken uint64) {
+func (k *remoteKernel) release(kseq uint64) (taken uint64) {
 	k.held = slices.DeleteFunc(k.held, func(frame largeFrame) bool {
 		if frame.last > kseq {
 			return false

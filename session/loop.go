@@ -583,7 +583,7 @@ func (s *Session) detach(context.Context) error {
 	s.cancel(ErrClosing)
 	<-s.stopped
 	s.endInstall(errInstallCut)
-	return s.letGo()
+	return s.closeLocal()
 }
 
 // shutdown ends the kernel and then the session's goroutine, since the server ends.
@@ -594,11 +594,11 @@ func (s *Session) shutdown(ctx context.Context) error {
 		s.cancel(ErrClosing)
 		return err
 	})
-	return errors.Join(err, s.letGo())
+	return errors.Join(err, s.closeLocal())
 }
 
-// letGo gives up what the session holds in this process.
-func (s *Session) letGo() error {
+// closeLocal gives up what the session holds in this process.
+func (s *Session) closeLocal() error {
 	s.mu.Lock()
 	if s.reaper != nil {
 		s.reaper.Stop()

@@ -10,11 +10,11 @@ import (
 // idleTime is how long a directory of [OnUse] stays open after its last use.
 const idleTime = 10 * time.Second
 
-// OnUse is a workspace that takes something while it is open, so that it is opened with source when it is used, and
+// Lazy is a workspace that takes something while it is open, so that it is opened with source when it is used, and
 // closed again when it was not for a while. source gives a descriptor of O_PATH, of the same directory each time; it is
 // not called twice at once. name is for errors.
-func OnUse(name string, source func() (*os.File, error)) *Dir {
-	return &Dir{name: name, source: source, facts: facts{owner: -1, group: -1}}
+func Lazy(name string, source func() (*os.File, error)) *Dir {
+	return &Dir{name: name, source: source, dirInfo: dirInfo{owner: -1, group: -1}}
 }
 
 // Hold is the directory, open with O_PATH until release is called.
@@ -54,10 +54,10 @@ func (d *Dir) use(fn func(fd int) error) error {
 }
 
 // known is what was found out when the directory was opened last.
-func (d *Dir) known() facts {
+func (d *Dir) known() dirInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.facts
+	return d.dirInfo
 }
 
 func (d *Dir) hold() (*os.File, error) {
@@ -98,7 +98,7 @@ func (d *Dir) openAgain() error {
 	if err != nil {
 		return fmt.Errorf("open workspace %s: %w", d.name, err)
 	}
-	if d.facts, err = factsOf(int(root.Fd())); err != nil {
+	if d.dirInfo, err = factsOf(int(root.Fd())); err != nil {
 		root.Close()
 		return err
 	}

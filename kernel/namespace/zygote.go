@@ -20,8 +20,8 @@ const (
 	maxPause = time.Minute
 )
 
-// warmth keeps an environment warm: a keeper, and in it a fork server that is renewed from time to time.
-type warmth struct {
+// zygotes keeps an environment warm: a keeper, and in it a fork server that is renewed from time to time.
+type zygotes struct {
 	backend *Backend
 	env     kernel.Environment
 	full    chan struct{} // has room for one: the fork server has made as many sandboxes as it may
@@ -40,7 +40,7 @@ type warmth struct {
 // are left out, see Skipped. It returns the error of the first attempt that ends while it waits; there will be more
 // attempts nevertheless, and Create does without meanwhile.
 func (b *Backend) Warm(ctx context.Context, env kernel.Environment) error {
-	w, err := b.warmthOf(env)
+	w, err := b.zygotesOf(env)
 	if err == nil {
 		err = w.wait(ctx)
 	}
@@ -75,8 +75,8 @@ func (b *Backend) Skipped(env kernel.Environment) []kernel.Finding {
 
 func warmKey(env kernel.Environment) string { return fmt.Sprintf("%q", env) }
 
-// warmthOf is that of an environment, which is begun where there is none.
-func (b *Backend) warmthOf(env kernel.Environment) (*warmth, error) {
+// zygotesOf is that of an environment, which is begun where there is none.
+func (b *Backend) zygotesOf(env kernel.Environment) (*zygotes, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -85,7 +85,7 @@ func (b *Backend) warmthOf(env kernel.Environment) (*warmth, error) {
 	key := warmKey(env)
 	w := b.warm[key]
 	if w == nil {
-		w = &warmth{backend: b, env: env, full: make(chan struct{}, 1), tried: make(chan struct{})}
+		w = &zygotes{backend: b, env: env, full: make(chan struct{}, 1), tried: make(chan struct{})}
 		b.warm[key] = w
 		b.keeping.Go(func() { w.run(b.ctx) })
 	}
@@ -124,7 +124,7 @@ func (b *Backend) createForked(ctx context.Context, env kernel.Environment) kern
 }
 
 // wait returns when there is a fork server, or an attempt to start one has failed.
-func (w *warmth) wait(ctx context.Context) error {
+func (w *zygotes) wait(ctx context.Context) error {
 	w.mu.Lock()
 	server, tried := w.server, w.tried
 	w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *warmth) wait(ctx context.Context) error {
 }
 
 // set says what came of an attempt.
-func (w *warmth) set(server *forkServer, err error) {
+func (w *zygotes) set(server *forkServer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.server, w.err = server, err
@@ -151,14 +151,14 @@ func (w *warmth) set(server *forkServer, err error) {
 }
 
 // clear takes the fork server away.
-func (w *warmth) clear() {
+func (w *zygotes) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.server = nil
 }
 
 // run keeps a keeper running until ctx ends.
-func (w *warmth) run(ctx context.Context) {
+func (w *zygotes) run(ctx context.Context) {
 	b := w.backend
 	if err := b.Prepare(ctx, w.env); err != nil && ctx.Err() == nil {
 		b.cfg.Log.WarnContext(ctx, "first plots will be slow", "environment", w.env.Name, "err", err)
@@ -179,7 +179,7 @@ func (w *warmth) run(ctx context.Context) {
 }
 
 // keep runs one keeper, and fork servers in it, until the keeper or ctx ends.
-func (w *warmth) keep(ctx context.Context) (err error) {
+func (w *zygotes) keep(ctx context.Context) (err error) {
 	keeper, err := w.backend.start(ctx, w.env, "keep")
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (w *warmth) keep(ctx context.Context) (err error) {
 }
 
 // serve renews a fork server that runs until the last one ends. It is an error when the keeper has ended.
-func (w *warmth) serve(ctx context.Context, keeper *Sandbox, server *forkServer) error {
+func (w *zygotes) serve(ctx context.Context, keeper *Sandbox, server *forkServer) error {
 	timer := time.NewTimer(w.backend.cfg.RenewEvery)
 	defer timer.Stop()
 	for {
@@ -252,7 +252,7 @@ func (w *warmth) serve(ctx context.Context, keeper *Sandbox, server *forkServer)
 }
 
 // startServer starts a fork server with all modules but those that cannot be imported.
-func (w *warmth) startServer(ctx context.Context, keeper *Sandbox) (*forkServer, error) {
+func (w *zygotes) startServer(ctx context.Context, keeper *Sandbox) (*forkServer, error) {
 	w.forks.Store(0)
 	skipped := make(map[string]string)
 	for {
