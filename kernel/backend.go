@@ -179,7 +179,7 @@ type ProcessInfo struct {
 
 // Networker is implemented by sandboxes that can be given a way out to a network. Without one there is none.
 type Networker interface {
-	// MakeExit makes it, once, in a sandbox that is sealed. The files are the caller's.
+	// OpenEgress opens it, once, in a sandbox that is sealed. The files are the caller's.
 	OpenEgress(ctx context.Context) (Egress, error)
 }
 

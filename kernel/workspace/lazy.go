@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// idleTime is how long a directory of [OnUse] stays open after its last use.
+// idleTime is how long a directory of [Lazy] stays open after its last use.
 const idleTime = 10 * time.Second
 
 // Lazy is a workspace that takes something while it is open, so that it is opened with source when it is used, and

@@ -148,7 +148,7 @@ func factsOf(fd int) (dirInfo, error) {
 }
 
 // File is the directory itself, open with O_PATH. It belongs to the Dir and is valid until Close. It is nil for one of
-// [OnUse], which is to be had with Hold.
+// [Lazy], which is to be had with Hold.
 func (d *Dir) File() *os.File {
 	if d.source != nil {
 		return nil

@@ -204,7 +204,7 @@ func (d *Dir) makeIn(parent int, name string) (int, error) {
 }
 
 // RemoveUploads removes the unfinished uploads that an earlier run of this program left in the workspace, at most
-// [MaxDepth] deep. Uploads under way are left alone. ctx bounds the work. In a workspace of [OnUse] that is not open it is
+// [MaxDepth] deep. Uploads under way are left alone. ctx bounds the work. In a workspace of [Lazy] that is not open it is
 // done when that is opened.
 func (d *Dir) RemoveUploads(ctx context.Context) error {
 	if d.later() {
