@@ -75,7 +75,7 @@ func TestAnAnswerThatAVisitorDoesNotReadEnds(t *testing.T) {
 	}
 	made := s.want(t, call{method: "POST", path: "/v1/sessions/" + id + "/shares"}, 201, "")
 	token := strings.TrimPrefix(decode[api.Share](t, string(made.body)).URL, "/?token=")
-	ask := "GET /v1/sessions/" + id + "/executions?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n\r\n"
+	ask := "GET /v1/sessions/" + id + "/executions?limit=100 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + token + "\r\n\r\n"
 	var stuck []net.Conn
 	for range 8 {
 		stuck = append(stuck, s.connect(t, ask))
@@ -85,9 +85,14 @@ func TestAnAnswerThatAVisitorDoesNotReadEnds(t *testing.T) {
 			t.Errorf("a visitor's request was not answered: %v", err)
 		}
 	}
-	rest, err := io.Copy(io.Discard, stuck[0])
-	if rest >= 16_000_000 {
-		t.Errorf("an answer that was not read was kept: %d bytes came, %v", rest, err)
+	givenUp := 0
+	for _, conn := range stuck {
+		if rest, _ := io.Copy(io.Discard, conn); rest < 16_000_000 {
+			givenUp++
+		}
+	}
+	if givenUp < len(stuck)/2 {
+		t.Errorf("of %d answers that were not read %d were given up", len(stuck), givenUp)
 	}
 	s.want(t, call{method: "GET", path: "/v1/sessions/" + id + "/executions?limit=1"}, 200, "")
 }

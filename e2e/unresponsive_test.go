@@ -2,8 +2,14 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"talaria/api"
 )
@@ -16,9 +22,7 @@ func TestAHostThatIsStoppedLosesNothing(t *testing.T) {
 	id := session(t, c, api.SessionRequest{})
 	first := run(t, c, id, "n = 1")
 	host := s.host(t)
-	if err := syscall.Kill(host.pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stopProcess(t, host.pid)
 	defer func() { _ = syscall.Kill(host.pid, syscall.SIGCONT) }()
 	waiting := s.queue(t, id, "n += 1\nprint(n)")
 
@@ -64,4 +68,26 @@ func TestAHostThatIsStoppedLosesNothing(t *testing.T) {
 	if got := runOK(t, c, id, "print(n)"); got != "2\n" {
 		t.Errorf("the variable is %q", got)
 	}
+}
+
+// stopProcess stops a process, and returns when each of its threads has stopped: on a busy machine the others run on until
+// the one that takes the signal is scheduled.
+func stopProcess(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for ctx := within(t); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("the threads of process %d: %v", pid, err)
+		}
+		if !slices.ContainsFunc(threads, func(path string) bool {
+			status, err := os.ReadFile(path)
+			return err != nil || !strings.Contains(string(status), "\nState:\tT")
+		}) {
+			return
+		}
+	}
+	t.Fatalf("process %d did not stop", pid)
 }
