@@ -29,6 +29,11 @@ type InspectReply struct {
 	Data  MIMEBundle `json:"data"`
 }
 
+// PingReply says how long the kernel's interpreter took to answer, there and back, seen from the server.
+type PingReply struct {
+	LatencyMS float64 `json:"latency_ms"`
+}
+
 // IsCompleteRequest asks whether code could be run as it is.
 type IsCompleteRequest struct {
 	Code *string `json:"code"`

@@ -15,6 +15,14 @@ func (c *Client) Variables(ctx context.Context, id string) (api.VariablesReply, 
 	return get[api.VariablesReply](ctx, c, path("sessions", id, "variables"), nil)
 }
 
+// Ping measures how long the interpreter of a session's kernel takes to answer, also while a cell runs; the errors are
+// those of Variables.
+func (c *Client) Ping(ctx context.Context, id string) (api.PingReply, error) {
+	var r api.PingReply
+	_, err := c.call(ctx, http.MethodPost, path("sessions", id, "ping"), nil, nil, &r)
+	return r, err
+}
+
 // Inspect tells what a name in a session's kernel stands for; the errors are those of Variables.
 func (c *Client) Inspect(ctx context.Context, id string, req api.InspectRequest) (api.InspectReply, error) {
 	var r api.InspectReply

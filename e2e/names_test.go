@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -105,6 +106,12 @@ func ended(t *testing.T, socket *client.Socket) api.Execution {
 
 func checkNames(t *testing.T, c *client.Client, socket *client.Socket, id string) {
 	t.Helper()
+	t.Helper()
+	pong := patiently(t, func(ctx context.Context) (api.PingReply, error) { return c.Ping(ctx, id) })
+	raw := patiently(t, func(ctx context.Context) (json.RawMessage, error) { return socket.Do(ctx, "ping_kernel", nil) })
+	if pong.LatencyMS <= 0 || !strings.Contains(string(raw), `"latency_ms":`) {
+		t.Errorf("ping: %+v, %s", pong, raw)
+	}
 	for code, want := range map[string]string{
 		"sha":                "shape",
 		"shape.wi":           "width",

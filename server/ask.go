@@ -16,6 +16,15 @@ func (s *Server) getVariables(c *call, sess *session.Session) error {
 	return c.answer(http.StatusOK, found)
 }
 
+// postPing is POST /v1/sessions/{id}/ping.
+func (s *Server) postPing(c *call, sess *session.Session) error {
+	answer, err := sess.Ping(c.ctx())
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, answer)
+}
+
 // postInspect is POST /v1/sessions/{id}/inspect.
 func (s *Server) postInspect(c *call, sess *session.Session) error {
 	var req api.InspectRequest

@@ -31,6 +31,7 @@ var frameKinds = map[string]frameKind{
 	"inspect":     {run: question((*session.Session).Inspect), beside: true},
 	"is_complete": {run: question((*session.Session).IsComplete), beside: true},
 	"variables":   {run: question(variables), beside: true},
+	"ping_kernel": {run: question(pingKernel), beside: true},
 	"table":       {run: question((*session.Session).Table), beside: true},
 	"tools":       {run: later},
 	"tool_result": {run: later},
@@ -132,6 +133,10 @@ func executeFrame(ctx context.Context, sess *session.Session, data []byte) (any,
 }
 
 func ping(*session.Session, context.Context, struct{}) error { return nil }
+
+func pingKernel(sess *session.Session, ctx context.Context, _ struct{}) (*api.PingReply, error) {
+	return sess.Ping(ctx)
+}
 
 func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.VariablesReply, error) {
 	return sess.Variables(ctx)

@@ -62,6 +62,8 @@ func (s *Server) routes() []route {
 			answers: answers{200: jsonOf[struct{}]()}}),
 		get(one+"/variables", with(s.getVariables), doc{
 			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}),
+		post(one+"/ping", with(s.postPing), doc{
+			id: "pingKernel", summary: "Whether the kernel's interpreter answers, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}),
 		post(one+"/inspect", with(s.postInspect), doc{
 			id: "inspect", summary: "What a name in the kernel stands for", body: jsonOf[api.InspectRequest](),
 			answers: answers{200: jsonOf[api.InspectReply]()}}),

@@ -60,6 +60,16 @@ func (s *Session) Variables(ctx context.Context) (*api.VariablesReply, error) {
 	return answer.Variables, err
 }
 
+// Ping asks the kernel's interpreter for a sign of life, also while a cell runs, and measures how long that took. The errors
+// are those of Variables.
+func (s *Session) Ping(ctx context.Context) (*api.PingReply, error) {
+	began := time.Now()
+	if _, err := ask(ctx, s, command.Ping{}); err != nil {
+		return nil, err
+	}
+	return &api.PingReply{LatencyMS: float64(time.Since(began).Microseconds()) / 1000}, nil
+}
+
 // about is a query about a place in code: its end, if none is given or it lies behind that.
 func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, error) {
 	switch {
@@ -79,18 +89,22 @@ func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, 
 
 // ask gives a question to the session's kernel.
 func (s *Session) ask(ctx context.Context, q command.Query) (command.Answer, error) {
+	return ask(ctx, s, q)
+}
+
+func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R, err error) {
 	s.mu.Lock()
 	key, state, gone := s.key(), s.state, s.gone
 	s.mu.Unlock()
 	switch {
 	case gone:
-		return command.Answer{}, ErrDeleted
+		return answer, ErrDeleted
 	case state == api.StateDead, state == api.StateHibernated:
-		return command.Answer{}, errNoKernel()
+		return answer, errNoKernel()
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err := command.Ask(ctx, s.m.cfg.Host, key, q)
+	answer, err = command.Ask(ctx, s.m.cfg.Host, key, q)
 	switch {
 	case errors.Is(err, command.ErrTooOld):
 		return answer, errTooOld()

@@ -132,6 +132,9 @@ type (
 	// ChangeNetwork changes what a living kernel may reach, for open connections too. The reply is the layers that are in
 	// force then. The error wraps ErrNeedsReset where only a fresh kernel can reach it.
 	ChangeNetwork struct{ kernel.Network }
+	// Ping asks the interpreter for a sign of life, also while a cell runs in it. It is ErrKernelBusy where none came in the
+	// time that a [Query] has.
+	Ping struct{}
 	// OpenTerminal starts a shell inside the kernel's sandbox, on a terminal of its own. The reply is its id. Where there
 	// are MaxTerminals, the oldest one whose shell has ended is forgotten; ErrTooManyTerminals where all run.
 	OpenTerminal struct {
@@ -168,6 +171,7 @@ type TerminalOutput struct {
 const (
 	withQueries  = 2 // and terminals
 	withInstalls = 3
+	withPing     = 4
 )
 
 // Spec implements [Command].
@@ -209,6 +213,9 @@ func (ChangeNetwork) Spec() Spec { return Spec{Name: "change_network", Since: 1}
 func (Query) Spec() Spec { return Spec{Name: "ask", Since: withQueries} }
 
 // Spec implements [Command].
+func (Ping) Spec() Spec { return Spec{Name: "ping", Since: withPing} }
+
+// Spec implements [Command].
 func (OpenTerminal) Spec() Spec {
 	return Spec{Name: "open_terminal", Since: withQueries, Once: true}
 }
@@ -240,6 +247,7 @@ func (ReadUsage) reply() (r kernel.Usage)      { return r }
 func (ChangeLimits) reply() (r []string)       { return r }
 func (ChangeNetwork) reply() (r []string)      { return r }
 func (Query) reply() (r Answer)                { return r }
+func (Ping) reply() (r Pong)                   { return r }
 func (OpenTerminal) reply() (r string)         { return r }
 func (ListTerminals) reply() (r []string)      { return r }
 func (ReadTerminal) reply() (r TerminalOutput) { return r }
@@ -249,7 +257,7 @@ func (WriteTerminal) reply() (r int)           { return r }
 var commands = byName(
 	told[Execution](), told[Interrupt](), told[AnswerInput](), told[RefuseInput](),
 	told[InstallOutput](), told[AnswerInstall](),
-	asked(ReadUsage{}), asked(ChangeLimits{}), asked(ChangeNetwork{}), asked(Query{}),
+	asked(ReadUsage{}), asked(ChangeLimits{}), asked(ChangeNetwork{}), asked(Query{}), asked(Ping{}),
 	asked(OpenTerminal{}), asked(ListTerminals{}), asked(ReadTerminal{}), asked(WriteTerminal{}),
 	told[ResizeTerminal](), told[CloseTerminal](),
 )

@@ -33,6 +33,7 @@ var messages = []struct {
 	{command.ChangeNetwork{Network: kernel.Network{Mode: "allow", Allow: []string{"a:1"}, MaxConnections: 1, MaxBytes: 2}},
 		"change_network", 1, `{"Mode":"allow","Allow":["a:1"],"MaxConnections":1,"MaxBytes":2,"NameServer":""}`},
 	{command.Query{Kind: command.QueryComplete, Code: "a", Cursor: 1}, "ask", 2, `{"kind":"complete","code":"a","cursor":1}`},
+	{command.Ping{}, "ping", 4, `{}`},
 	{command.OpenTerminal{Size: command.TerminalSize{Rows: 2, Cols: 3}}, "open_terminal", 2, `{"size":{"Rows":2,"Cols":3}}`},
 	{command.ListTerminals{}, "terminals", 2, `{}`},
 	{command.ReadTerminal{ID: "1", After: 5}, "read_terminal", 2, `{"id":"1","after":5}`},

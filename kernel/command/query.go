@@ -14,6 +14,7 @@ const (
 	QueryIsComplete QueryKind = "is_complete"
 	QueryVariables  QueryKind = "variables"
 	QueryTable      QueryKind = "table"
+	QueryPing       QueryKind = "ping" // of the command [Ping]
 )
 
 // Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell runs.
@@ -61,7 +62,11 @@ type Answer struct {
 	Completeness *api.IsCompleteReply `json:"completeness,omitzero"`
 	Variables    *api.VariablesReply  `json:"variables,omitzero"`
 	Table        *TablePage           `json:"table,omitzero"`
+	Pong         *Pong                `json:"pong,omitzero"`
 }
+
+// Pong is the answer to a [Ping].
+type Pong struct{}
 
 // Kind is the kind of query that it answers.
 func (a Answer) Kind() QueryKind {
@@ -74,6 +79,8 @@ func (a Answer) Kind() QueryKind {
 		return QueryIsComplete
 	case a.Table != nil:
 		return QueryTable
+	case a.Pong != nil:
+		return QueryPing
 	default:
 		return QueryVariables
 	}

@@ -56,6 +56,8 @@ func answerOf(kind string, f *fields) Frame {
 		v := api.VariablesReply{Items: f.variables("items"), Total: f.count("total")}
 		v.Total = max(v.Total, int64(len(v.Items)))
 		a.Variables = &v
+	case "pong":
+		a.Pong = &command.Pong{}
 	case "table_page":
 		a.Table = f.tablePage()
 	default:

@@ -32,6 +32,7 @@ var hostFrames = map[string]any{
 	"inspect":        ForQuery(command.Query{Kind: command.QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),
 	"is_complete":    ForQuery(command.Query{Kind: command.QueryIsComplete, Code: "for x in y:", Cursor: 11}, "9"),
 	"variables":      ForQuery(command.Query{Kind: command.QueryVariables}, "10"),
+	"ping":           ForQuery(command.Query{Kind: command.QueryPing}, "12"),
 	"table": ForQuery(command.Query{Kind: command.QueryTable, Table: &command.TableQuery{
 		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,
 	}}, "11"),
@@ -74,6 +75,7 @@ var runnerFrames = map[string]Frame{
 	"variables": QueryAnswer{RequestID: "10", Answer: command.Answer{Variables: &api.VariablesReply{
 		Items: []api.Variable{{Name: "value", Type: "int", Preview: "5"}}, Total: 1,
 	}}},
+	"pong": QueryAnswer{RequestID: "12", Answer: command.Answer{Pong: &command.Pong{}}},
 	"table_page": QueryAnswer{RequestID: "11", Answer: command.Answer{Table: &command.TablePage{
 		State: command.TableOK, Page: api.TableReply{Offset: 20, Total: 21, Rows: [][]api.Raw{{api.Raw(`1`), api.Raw(`"a"`)}}},
 	}}},

@@ -42,6 +42,9 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return k.changeNetwork(ctx, c.Network)
 	case command.Query:
 		return k.ask(ctx, c)
+	case command.Ping:
+		_, err := k.ask(ctx, command.Query{Kind: command.QueryPing})
+		return command.Pong{}, err
 	case command.OpenTerminal:
 		return k.openTerminal(ctx, c.Size)
 	case command.ListTerminals:

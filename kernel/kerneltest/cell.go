@@ -60,7 +60,7 @@ func Cells(run func(c *Cell)) Script {
 				if current != nil {
 					current.answers <- f
 				}
-			case "complete", "inspect", "is_complete", "variables", "table":
+			case "complete", "inspect", "is_complete", "variables", "table", "ping":
 				answer(r, f)
 			}
 		}
@@ -84,6 +84,8 @@ func answer(r *Runner, f Frame) {
 	case "variables":
 		fields["type"], fields["total"] = "variables", 7
 		fields["items"] = []map[string]any{{"name": "x", "type": "int", "preview": "5"}}
+	case "ping":
+		fields["type"] = "pong"
 	case "table":
 		fields["type"], fields["state"], fields["offset"], fields["total"] = "table_page", "ok", f.Offset, 9
 		fields["rows"] = [][]any{{f.Offset, "a", nil}}

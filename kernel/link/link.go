@@ -50,7 +50,7 @@ type Versions struct {
 
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; the
 // commands of later versions say so ([kernel.Spec]); version 3 has two further kinds of records.
-var supported = Versions{Min: 1, Max: 3}
+var supported = Versions{Min: 1, Max: 4}
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
 var _ = [1]struct{}{}[record.Encoding-1]

@@ -19,6 +19,7 @@
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
 //	{"type":"variables","request_id":QID}
+//	{"type":"ping","request_id":QID}                     a sign of life, also while a cell runs
 //	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
 // From the runner (count is never sent back, times and exit codes are the operating system's to tell):
@@ -36,6 +37,7 @@
 //	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
 //	{"type":"completeness","request_id":QID,"status":WORD,"indent":SPACES}
+//	{"type":"pong","request_id":QID}
 //	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}
 //	{"type":"table_page","request_id":QID,"state":"ok"|"gone"|"changed"|"unsortable","reason":TEXT,"offset":N,"total":N,"rows":[[CELL,…],…]}
 //

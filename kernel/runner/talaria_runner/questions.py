@@ -62,6 +62,7 @@ class Requests:
             "is_complete": self._is_complete,
             "variables": self._variables,
             "table": self._table,
+            "ping": lambda frame, budget: ("pong", {}),
         }
 
     def put(self, kind: str, frame: dict[str, object]) -> None:

@@ -57,6 +57,7 @@ _SENT = {
     "completion": (frames.answer("7", "completion", {"matches": ["value"], "start": 0, "end": 4}), False),
     "inspection": (frames.answer("8", "inspection", {"found": True, "data": {"text/plain": "int"}}), False),
     "completeness": (frames.answer("9", "completeness", {"status": "incomplete", "indent": "    "}), False),
+    "pong": (frames.answer("12", "pong", {}), False),
     "variables": (
         frames.answer("10", "variables", {"items": [{"name": "value", "type": "int", "preview": "5"}], "total": 1}), False,
     ),
@@ -139,7 +140,7 @@ class Reading(unittest.TestCase):
     def test_of_questions_about_names(self) -> None:
         for name, id, kind in (
             ("complete", "7", "completion"), ("inspect", "8", "inspection"), ("is_complete", "9", "completeness"),
-            ("variables", "10", "variables"), ("table", "11", "table_page"),
+            ("variables", "10", "variables"), ("table", "11", "table_page"), ("ping", "12", "pong"),
         ):  # fmt: skip
             with self.subTest(name):
                 self.sent.clear()
@@ -147,7 +148,7 @@ class Reading(unittest.TestCase):
                 self.assertEqual([(frame["request_id"], frame["type"]) for frame in self.sent], [(id, kind)])
 
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "execute interrupt progress answer_input answer_install answer_error complete inspect is_complete variables table"
+        names = "execute interrupt progress answer_input answer_install answer_error complete inspect is_complete variables table ping"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

@@ -105,7 +105,7 @@ def done(execution: Execution) -> str:
 
 def answer(request_id: str, kind: str, fields: dict[str, object]) -> str:
     """fields are JSON values of builtin types."""
-    return f'{{"type":"{kind}","request_id":{quoted(request_id)},{encode(fields)[1:-1]}'
+    return encode({"type": kind, "request_id": request_id, **fields})[:-1]
 
 
 def _flag(value: object) -> str:
