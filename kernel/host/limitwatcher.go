@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
 	"talaria/kernel/record"
@@ -21,8 +24,9 @@ const (
 	minLookPause = 20 * time.Millisecond
 	maxLookPause = time.Second
 	maxIdlePause = 4 * time.Second // where nothing has run since the last look
-	lookShare    = 10              // one part in so many, while something runs
-	idleShare    = 50              // and while nothing does
+	lookShare    = 10              // one part in so many of a CPU's time, while something runs
+	nearShare    = 3               // and while more than half of the memory is taken
+	idleShare    = 50              // and while nothing runs
 	urgentShare  = 1               // and while a workspace that is full still grows, or memory rises towards its limit
 
 	fastestWriting    = 2 << 30 // bytes a second
@@ -74,9 +78,10 @@ type watcher struct {
 	full                  *record.LimitHit // while writing is stopped
 	bytes                 int64            // that the workspace had then
 	inodes                int64
-	lastBytes, lastInodes int64     // and when last looked at, 0 before that
-	growing               bool      // it was more then than before
+	mostBytes, mostInodes int64     // the most that was seen since then, 0 before the first look
+	growing               bool      // the last look saw more than that
 	memory                int64     // as last looked at
+	near                  bool      // it is more than half of the limit
 	rising                bool      // it is more than it was by a good part of what is left
 	over                  time.Time // since when memory is over its limit with nothing left to kill
 }
@@ -133,9 +138,7 @@ func (w *watcher) run() {
 			continue
 		}
 		idle = maxLookPause
-		begin := time.Now()
-		pause, share := w.look()
-		took := time.Since(begin)
+		pause, share, took := w.timedLook()
 		pause = min(max(pause, minLookPause, share*took), maxLookPause)
 		w.pause.Store(int64(pause))
 		if !w.kernel.busy() {
@@ -143,6 +146,25 @@ func (w *watcher) run() {
 		}
 		w.next(pause)
 	}
+}
+
+// timedLook looks, and returns how much CPU time that took. The time that passed would be wrong: on a busy machine, where
+// the watcher waits for a CPU, it would look less often just when it should not.
+func (w *watcher) timedLook() (pause, share, took time.Duration) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadCPU()
+	pause, share = w.look()
+	return pause, share, threadCPU() - before
+}
+
+// threadCPU is the CPU time of the calling thread.
+func threadCPU() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
 }
 
 // next sets when it looks again.
@@ -205,8 +227,11 @@ func (w *watcher) look() (pause, share time.Duration) {
 	if w.sandbox.MemoryUnheld() && limits.MemoryBytes > 0 {
 		pause = min(pause, w.lookAtMemory(limits.MemoryBytes))
 	}
-	if w.growing || w.rising {
+	switch {
+	case w.growing || w.rising:
 		return pause, urgentShare
+	case w.near:
+		return pause, nearShare
 	}
 	return pause, lookShare
 }
@@ -221,7 +246,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		return maxLookPause
 	}
 	w.used.Store(bytes)
-	w.growing = hit != nil && (w.full == nil || bytes > w.lastBytes || inodes > w.lastInodes)
+	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes || inodes > w.mostInodes)
 	switch {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
@@ -232,7 +257,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.isFull.Store(false)
 	case hit != nil && w.full == nil:
 		w.full, w.bytes, w.inodes = hit, bytes, inodes
-		w.lastBytes, w.lastInodes = 0, 0
+		w.mostBytes, w.mostInodes = 0, 0
 		w.isFull.Store(true)
 		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
 			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
@@ -246,7 +271,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		if w.growing {
 			w.kernel.reached(*hit, "it was interrupted; delete files or raise the limit")
 		}
-		w.lastBytes, w.lastInodes = bytes, inodes
+		w.mostBytes, w.mostInodes = max(w.mostBytes, bytes), max(w.mostInodes, inodes)
 	}
 	if limits.DiskBytes <= 0 {
 		return maxLookPause
@@ -301,6 +326,7 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 		return maxLookPause
 	}
 	w.rising = usage.MemoryBytes-w.memory > (limit-usage.MemoryBytes)/16
+	w.near = usage.MemoryBytes > limit/2
 	w.memory = usage.MemoryBytes
 	if usage.MemoryBytes <= limit {
 		w.over = time.Time{}
