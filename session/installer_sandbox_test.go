@@ -22,6 +22,7 @@ import (
 	"talaria/kernel/namespace"
 	"talaria/kernel/python"
 	"talaria/kernel/record"
+	"talaria/kernel/sandbox"
 	"talaria/session/index"
 	"talaria/session/index/indextest"
 )
@@ -74,7 +75,7 @@ func newSandboxed(t *testing.T, from *indextest.Index) *sandboxed {
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.index.Serve(listener) }()
-	backend, err := namespace.New(namespace.Config{
+	backend, err := namespace.New(sandbox.Config{
 		Root: filepath.Join(dir, "sessions"), LibDir: filepath.Join(dir, "lib"), CacheDir: filepath.Join(dir, "fonts"),
 	})
 	if err != nil {

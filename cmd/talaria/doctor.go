@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"talaria/kernel"
-	"talaria/kernel/namespace"
 	"talaria/kernel/python"
+	"talaria/kernel/sandbox"
 )
 
 func doctorCommand() *cobra.Command {
@@ -118,7 +118,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 }
 
 // warmFindings tries a fork server of the environment.
-func warmFindings(ctx context.Context, backend *namespace.Backend, env kernel.Environment) []kernel.Finding {
+func warmFindings(ctx context.Context, backend *sandbox.Backend, env kernel.Environment) []kernel.Finding {
 	f := kernel.Finding{Name: "fast start of " + env.Name, OK: true}
 	begin := time.Now()
 	if err := backend.Warm(ctx, env); err != nil {

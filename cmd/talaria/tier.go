@@ -12,6 +12,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/landlock"
 	"talaria/kernel/namespace"
+	"talaria/kernel/sandbox"
 )
 
 // tiers are the tiers of isolation, the best first.
@@ -40,7 +41,7 @@ func (c config) checkTiers() error {
 
 // isolate makes the backend of the best tier that works and is allowed. What it has found out is for people, also
 // beside an error. The backend is the caller's to close.
-func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (*namespace.Backend, []kernel.Finding, error) {
+func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (*sandbox.Backend, []kernel.Finding, error) {
 	var found []kernel.Finding
 	better := "" // what to do for a better tier
 	for _, tier := range tiers {
@@ -89,7 +90,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 	return f
 }
 
-func newBackend(c config, tier, instance string, log *slog.Logger) (*namespace.Backend, error) {
+func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Backend, error) {
 	for _, dir := range []string{"sessions", "lib", "cache"} {
 		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("make the state directory: %w", err)
@@ -103,7 +104,7 @@ func newBackend(c config, tier, instance string, log *slog.Logger) (*namespace.B
 	for _, r := range roots {
 		paths = append(paths, r.Path)
 	}
-	cfg := namespace.Config{
+	cfg := sandbox.Config{
 		Root: sessionsDir(c), MountRoots: paths,
 		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
 		Instance: instance, OwnUID: c.UIDBase - 1, Python: c.Python, Log: log,

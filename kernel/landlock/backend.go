@@ -1,8 +1,7 @@
-// Package landlock isolates without namespaces, for stock containers, which forbid them: tier "landlock".
+// Package landlock is the tier that isolates without namespaces, for stock containers, which forbid them.
 //
-// A sandbox is held by Landlock (what files it reaches, no connections, no signals for others), by a filter of system
-// calls (no sockets but pairs), by resource limits and, where the host is root, by a user id of its own. All else, from
-// the pid 1 in Python to control groups and fork servers, is as in package namespace, which this tier is a variant of.
+// A sandbox is held by Landlock (which files it reaches, no connections, no signals to others), by a filter of system
+// calls (no sockets but pairs), by resource limits and, where the host is root, by a user id of its own.
 package landlock
 
 import (
@@ -14,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
-	"talaria/kernel/namespace"
+	"talaria/kernel/sandbox"
 	"talaria/kernel/seccomp"
 )
 
@@ -31,41 +30,40 @@ const (
 // sharedProcesses is the room for processes of others that a limit which they count for as well leaves.
 const sharedProcesses = 1024
 
-// New makes a backend as [namespace.New] does, of this tier. cfg.Isolation is of no account.
-func New(cfg namespace.Config) (*namespace.Backend, error) {
-	cfg.Isolation = &isolation{root: os.Geteuid() == 0}
-	b, err := namespace.New(cfg)
+// New makes a backend of this tier, as [sandbox.New] does.
+func New(cfg sandbox.Config) (*sandbox.Backend, error) {
+	b, err := sandbox.New(cfg, &tier{root: os.Geteuid() == 0})
 	if err != nil {
 		return nil, fmt.Errorf("tier %s: %w", Tier, err)
 	}
 	return b, nil
 }
 
-// isolation is this tier. It is safe for concurrent use.
-type isolation struct {
+// tier is safe for concurrent use.
+type tier struct {
 	root bool // each session has a user id of its own
 }
 
-func (*isolation) Tier() string { return Tier }
+func (*tier) Name() string { return Tier }
 
-func (*isolation) Attributes() (*syscall.SysProcAttr, error) {
+func (*tier) Attributes() (*syscall.SysProcAttr, error) {
 	return &syscall.SysProcAttr{Setsid: true}, nil
 }
 
-func (*isolation) Contained() bool { return false }
+func (*tier) Contained() bool { return false }
 
-func (i *isolation) Calls() seccomp.Filter { return seccomp.FencedCalls(!i.root) }
+func (t *tier) Calls() seccomp.Filter { return seccomp.FencedCalls(!t.root) }
 
-func (i *isolation) Modes() seccomp.Filter {
-	if i.root {
+func (t *tier) Modes() seccomp.Filter {
+	if t.root {
 		return seccomp.Filter{}
 	}
 	return seccomp.ModeCalls()
 }
 
-func (i *isolation) Landlock(version int) error {
+func (t *tier) Landlock(version int) error {
 	switch {
-	case !i.root && version < boundedSignals:
+	case !t.root && version < boundedSignals:
 		return fmt.Errorf("Landlock ABI %d has no bounds for signals, which sessions of one user need", version)
 	case version < movingFiles:
 		return fmt.Errorf("Landlock ABI %d would let no file move to another folder", version)
@@ -73,14 +71,14 @@ func (i *isolation) Landlock(version int) error {
 	return nil
 }
 
-func (i *isolation) Layers() []string {
+func (t *tier) Layers() []string {
 	layers := []string{
 		"no namespaces: the machine's system files can be read, its processes and network interfaces are in part visible",
 		"files: by Landlock from an allow-list",
 		"network: none, no sockets but connected pairs",
 		"inotify: none",
 	}
-	if i.root {
+	if t.root {
 		return append(layers, "timers and queued signals: RLIMIT_SIGPENDING, 1024")
 	}
 	return append(layers, "modes of the session's own files only can be changed, and no owners",
@@ -88,22 +86,22 @@ func (i *isolation) Layers() []string {
 }
 
 // Processes counts what the user runs where it is everybody's: the limit is for all of that.
-func (i *isolation) Processes(pids int64) (int64, string) {
-	if i.root {
+func (t *tier) Processes(pids int64) (int64, string) {
+	if t.root {
 		return pids, fmt.Sprintf("RLIMIT_NPROC, %d", pids)
 	}
 	return userTasks() + pids + sharedProcesses, fmt.Sprintf("RLIMIT_NPROC, shared by all that the server's user runs: "+
 		"%d more than when the session's kernel started", pids+sharedProcesses)
 }
 
-func (*isolation) Fence() string {
+func (*tier) Fence() string {
 	return "reading the system, writing in the session's own directories, no signals for others"
 }
 
-func (*isolation) Causes() []kernel.Finding { return nil }
+func (*tier) Causes() []kernel.Finding { return nil }
 
 // Remedy knows the steps of talaria_init by their names.
-func (*isolation) Remedy(step string, err error) string {
+func (*tier) Remedy(step string, err error) string {
 	switch {
 	case step == "outer fence" || step == "bound signals":
 		return "use Linux 5.19 or later with Landlock; in a container, allow landlock_create_ruleset, landlock_add_rule and " +

@@ -13,8 +13,8 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/kerneltest"
 	"talaria/kernel/landlock"
-	"talaria/kernel/namespace"
 	"talaria/kernel/python"
+	"talaria/kernel/sandbox"
 )
 
 // sessionUID is a user id of these tests' own; each session has one of its own above it.
@@ -24,9 +24,9 @@ var sessions int
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newBackend(t *testing.T, dir string, changes ...func(*namespace.Config)) *namespace.Backend {
+func newBackend(t *testing.T, dir string, changes ...func(*sandbox.Config)) *sandbox.Backend {
 	t.Helper()
-	cfg := namespace.Config{Root: filepath.Join(dir, "sessions"), LibDir: filepath.Join(dir, "lib")}
+	cfg := sandbox.Config{Root: filepath.Join(dir, "sessions"), LibDir: filepath.Join(dir, "lib")}
 	for _, change := range changes {
 		change(&cfg)
 	}

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/procfs"
+	"talaria/kernel/seccomp"
+)
+
+// The versions of Landlock that sandboxes use. With the first one, no file could move to another folder; of those after
+// the last, they use what the last one has.
+const (
+	minLandlock = 2
+	maxLandlock = 7
+)
+
+// confinement is what holds processes that have no privileges, beside the namespaces: what is in force here.
+type confinement struct {
+	calls   seccomp.Filter
+	limits  seccomp.Filter // beside it, for those whose resource limits are final
+	filters int            // that the server itself runs under, and so everything it starts
+	request confinementRequest
+	fence   string // what Landlock is for
+	final   string // the filter of limits as pid 1 takes it, and
+	unheld  string // the one where no control group bounds memory
+	// landlock is the version, or 0 with the reason why sandboxes do without.
+	landlock   int
+	noLandlock error
+}
+
+func findConfinement(tier Tier) (confinement, error) {
+	self, err := procfs.Read(os.Getpid())
+	if err != nil {
+		return confinement{}, fmt.Errorf("read the filters of this process: %w", err)
+	}
+	c := confinement{calls: tier.Calls(), fence: tier.Fence(), limits: seccomp.FinalLimits()}
+	c.filters, _ = strconv.Atoi(self.Status["Seccomp_filters"])
+	c.landlock, c.noLandlock = landlockVersion()
+	if err := tier.Landlock(c.landlock); err != nil && c.noLandlock == nil {
+		c.landlock, c.noLandlock = 0, err
+	}
+	c.request = confinementRequest{Landlock: c.landlock, Calls: base64.StdEncoding.EncodeToString(c.calls.Bytes()),
+		Modes: base64.StdEncoding.EncodeToString(tier.Modes().Bytes())}
+	c.final = base64.StdEncoding.EncodeToString(c.limits.Bytes())
+	c.unheld = base64.StdEncoding.EncodeToString(seccomp.UnheldMemory().Bytes())
+	return c, nil
+}
+
+// missing says what a tier lacks that cannot do without these layers, or is nil.
+func (c confinement) missing(tier Tier) error {
+	switch {
+	case tier.Contained():
+		return nil
+	case c.landlock == 0:
+		return fmt.Errorf("tier %s takes Landlock: %w", tier.Name(), c.noLandlock)
+	case c.calls.Rules() == 0:
+		return fmt.Errorf("tier %s takes a filter of system calls, and there is none for %s", tier.Name(), runtime.GOARCH)
+	}
+	return nil
+}
+
+func landlockVersion() (int, error) {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	switch {
+	case errno != 0:
+		return 0, os.NewSyscallError("landlock_create_ruleset", errno)
+	case version < minLandlock:
+		return 0, fmt.Errorf("Landlock ABI %d would let no file move to another folder", version)
+	}
+	return min(int(version), maxLandlock), nil
+}
+
+// verify checks from outside that a process has a filter of its own. The other layer is not to be seen from there.
+func (c confinement) verify(p procfs.Process) error {
+	if c.calls.Rules() == 0 {
+		return nil
+	}
+	filters, _ := strconv.Atoi(p.Status["Seccomp_filters"])
+	if p.Status["Seccomp"] != strconv.Itoa(unix.SECCOMP_MODE_FILTER) || filters <= c.filters {
+		return errors.New("has no filter of system calls")
+	}
+	return nil
+}
+
+func (c confinement) layers() []string {
+	var layers []string
+	if rules := c.calls.Rules(); rules > 0 {
+		layers = append(layers, fmt.Sprintf("system calls: filter of %d rules", rules+c.limits.Rules()))
+	}
+	if c.landlock > 0 {
+		layers = append(layers, fmt.Sprintf("landlock: ABI %d", c.landlock))
+	}
+	return layers
+}
+
+// findings say which of the layers this machine has.
+func (c confinement) findings() []kernel.Finding {
+	filter := kernel.Finding{Name: "filter of system calls", OK: c.calls.Rules() > 0}
+	if filter.OK {
+		filter.Detail = fmt.Sprintf("%d calls refused, some by their arguments (%d instructions); "+
+			"calls of other architectures end the process", c.calls.Rules()+c.limits.Rules(), c.calls.Instructions())
+	} else {
+		filter.Detail = "there is none for " + runtime.GOARCH
+		filter.Remedy = "run on amd64 or arm64"
+	}
+	landlock := kernel.Finding{Name: "landlock", OK: c.landlock > 0}
+	switch {
+	case landlock.OK:
+		landlock.Detail = fmt.Sprintf("ABI %d: %s", c.landlock, c.fence)
+	case errors.Is(c.noLandlock, unix.EOPNOTSUPP):
+		landlock.Detail = "the kernel has it, switched off"
+		landlock.Remedy = "boot with landlock in the list of the kernel's parameter lsm="
+	case errors.Is(c.noLandlock, unix.EPERM):
+		landlock.Detail = c.noLandlock.Error()
+		landlock.Remedy = "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp " +
+			"profile of the container"
+	default:
+		landlock.Detail = c.noLandlock.Error()
+		landlock.Remedy = "use Linux 5.19 or later, built with CONFIG_SECURITY_LANDLOCK; in a container, allow the " +
+			"landlock calls in its seccomp profile"
+	}
+	return []kernel.Finding{filter, landlock}
+}

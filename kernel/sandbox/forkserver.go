@@ -1,0 +1,282 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/procfs"
+)
+
+const (
+	// importPatience is how long the import of one module may take.
+	importPatience = 2 * time.Minute
+	// forkPatience is how long a fork may take, with those that were asked for before it.
+	forkPatience = 10 * time.Second
+)
+
+// forkServer is a process in a keeper that has imported an environment's libraries, and makes pid 1 of sandboxes. It
+// is safe for concurrent use.
+type forkServer struct {
+	keeper  *Sandbox
+	process *Process
+
+	mu     sync.RWMutex // held for reading while something is sent, so that no request is lost by closing
+	conn   *net.UnixConn
+	closed bool
+}
+
+// importError tells of a module that a fork server cannot have.
+type importError struct {
+	module string
+	reason string
+}
+
+func (e *importError) Error() string { return fmt.Sprintf("import %s: %s", e.module, e.reason) }
+
+// startForkServer has a keeper start one, and returns when the modules are imported. skip is told which are not, and
+// why. When it ends while it imports a module, that is an importError.
+func startForkServer(ctx context.Context, keeper *Sandbox, modules []string,
+	skip func(module, reason string)) (*forkServer, error) {
+	conn, inside, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	process, err := keeper.serve(ctx, modules, inside)
+	inside.Close()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	f := &forkServer{keeper: keeper, process: process, conn: conn}
+	if err := f.awaitReady(ctx, skip); err != nil {
+		_ = process.Signal(unix.SIGKILL)
+		f.end()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *forkServer) awaitReady(ctx context.Context, skip func(module, reason string)) error {
+	stop := context.AfterFunc(ctx, func() { _ = f.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	buffer := make([]byte, maxReply)
+	importing, why := "", ""
+	for {
+		_ = f.conn.SetReadDeadline(time.Now().Add(importPatience))
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r, err := receive(f.conn, buffer)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, os.ErrDeadlineExceeded) && importing != "":
+			return &importError{importing, fmt.Sprintf("it takes longer than %v", importPatience)}
+		case err != nil && importing != "":
+			if why == "" {
+				why = "the interpreter ended: " + lastLine(f.keeper.stderr.String())
+			}
+			return &importError{importing, why}
+		case err != nil:
+			return fmt.Errorf("the fork server ended: %s: %w", lastLine(f.keeper.stderr.String()), err)
+		}
+		switch r.Op {
+		case "importing":
+			importing, why = r.Name, ""
+		case "skipped":
+			why = r.Error
+			skip(r.Name, r.Error)
+		case "ready":
+			return f.conn.SetReadDeadline(time.Time{})
+		}
+	}
+}
+
+// fork makes pid 1 of a sandbox, parked.
+func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environment) (*Sandbox, error) {
+	s, err := newSandbox(b, env)
+	if err != nil {
+		return nil, err
+	}
+	var inside *os.File
+	if s.conn, inside, err = socketPair(); err != nil {
+		return nil, errors.Join(err, s.removeScratch())
+	}
+	err = setPassCred(s.conn, true)
+	if err == nil {
+		err = f.ask(inside)
+	}
+	inside.Close()
+	if err != nil {
+		s.conn.Close()
+		return nil, errors.Join(err, s.removeScratch())
+	}
+	s.stderr = f.keeper.stderr
+	// While it forks.
+	err = s.makeGroup()
+	if err == nil {
+		err = f.greeted(ctx, s)
+	}
+	if err != nil {
+		// It ends by itself when its socket does.
+		s.conn.Close()
+		if s.group != nil {
+			err = errors.Join(err, s.group.Remove())
+		}
+		return nil, errors.Join(err, s.removeScratch())
+	}
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	if _, err := s.call(ctx, "leave", struct{}{}); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (f *forkServer) ask(inside *os.File) error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closed {
+		return net.ErrClosed
+	}
+	return send(f.conn, request{Op: "fork"}, inside)
+}
+
+// greeted waits for the first words of pid 1, and finds out which process says them.
+func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
+	if err := s.conn.SetReadDeadline(time.Now().Add(forkPatience)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	pid, err := receiveHello(s.conn)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = f.process.Signal(unix.SIGKILL)
+			err = fmt.Errorf("the fork server does not answer within %v: %w", forkPatience, err)
+		}
+		return err
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	if err := errors.Join(setPassCred(s.conn, false), s.conn.SetReadDeadline(time.Time{})); err != nil {
+		return err
+	}
+	t, err := procfs.OpenTask(pid)
+	if err != nil {
+		return err
+	}
+	if s.shared, err = f.verifyForked(pid); err != nil {
+		t.Close()
+		return err
+	}
+	s.handle.PID, s.task = pid, t
+	return nil
+}
+
+// verifyForked checks that a process is pid 1 of a namespace right below the keeper's, and gives the memory that it
+// comes with.
+func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
+	keeper, err := procfs.Read(f.keeper.handle.PID)
+	if err != nil {
+		return 0, err
+	}
+	p, err := procfs.Read(pid)
+	if err != nil {
+		return 0, err
+	}
+	depth := len(strings.Fields(keeper.Status["NSpid"]))
+	expected := len(strings.Fields(p.Status["NSpid"])) == depth && p.Status["Pid"] != keeper.Status["Pid"]
+	if f.keeper.backend.tier.Contained() {
+		expected = len(strings.Fields(p.Status["NSpid"])) == depth+1 && p.InsidePID == 1
+	}
+	if !expected || p.Status["Uid"] != keeper.Status["Uid"] {
+		return 0, fmt.Errorf("process %d is not what the fork server makes", pid)
+	}
+	return p.Memory(), nil
+}
+
+// end lets the fork server finish what it was asked and waits until it is gone. What it made stays.
+func (f *forkServer) end() {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	f.conn.Close()
+	<-f.process.done
+}
+
+// serve starts a fork server inside of a keeper.
+func (s *Sandbox) serve(ctx context.Context, modules []string, channel *os.File) (*Process, error) {
+	p := &Process{sandbox: s, done: make(chan struct{})}
+	if !s.admit(p) {
+		return nil, s.lost()
+	}
+	if _, err := s.callAs(ctx, p.id, "serve", serveRequest{Modules: append([]string{}, modules...)}, channel); err != nil {
+		_ = p.Signal(unix.SIGKILL)
+		return nil, err
+	}
+	return p, nil
+}
+
+// receiveHello reads the packet of a pid 1 that makes itself known. The kernel says who it is.
+func receiveHello(conn *net.UnixConn) (pid int, err error) {
+	packet := make([]byte, 512)
+	control := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
+	n, controlled, flags, _, err := conn.ReadMsgUnix(packet, control)
+	if err != nil {
+		return 0, err
+	}
+	var r reply
+	if err := json.Unmarshal(packet[:n], &r); err != nil || r.Op != "hello" || flags&unix.MSG_CTRUNC != 0 {
+		return 0, errors.New("what comes first is no greeting")
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:controlled])
+	if err != nil || len(messages) != 1 {
+		return 0, errors.New("a greeting does not say whose it is")
+	}
+	sender, err := unix.ParseUnixCredentials(&messages[0])
+	if err != nil {
+		return 0, err
+	}
+	if sender.Pid <= 1 || int(sender.Uid) != os.Geteuid() {
+		return 0, fmt.Errorf("a greeting comes from process %d of user %d", sender.Pid, sender.Uid)
+	}
+	return int(sender.Pid), nil
+}
+
+func setPassCred(conn *net.UnixConn, on bool) error {
+	value := 0
+	if on {
+		value = 1
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var set error
+	err = raw.Control(func(fd uintptr) { set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PASSCRED, value) })
+	return os.NewSyscallError("setsockopt", errors.Join(err, set))
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return "it said nothing"
+	}
+	return strconv.Quote(text[strings.LastIndexByte(text, '\n')+1:])
+}

@@ -1,0 +1,51 @@
+package sandbox
+
+import (
+	"syscall"
+
+	"talaria/kernel"
+	"talaria/kernel/cgroup"
+)
+
+// The limits that an Exit can name.
+const (
+	memoryLimit = "memory_limit"
+	outOfMemory = "out_of_memory"
+)
+
+// exit is how a process ended, with the limit that made it.
+func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
+	exit := kernel.Exit{Code: r.Code, Signal: syscall.Signal(r.Signal)}
+	if exit.Signal == syscall.SIGKILL && !p.killed.Load() {
+		exit.Limit = s.limitReached()
+	}
+	return exit
+}
+
+// limitReached names the limit that something inside was killed for since it was last looked at, or is "".
+func (s *Sandbox) limitReached() string {
+	now := s.countOOMs()
+	s.mu.Lock()
+	before, closing := s.ooms, s.closing
+	s.ooms = now
+	s.mu.Unlock()
+	switch {
+	case closing || now.Kills <= before.Kills:
+		return ""
+	case now.Full || now.Hits > before.Hits:
+		return memoryLimit
+	}
+	return outOfMemory
+}
+
+// countOOMs counts kills in the sandbox, or on the whole machine where no control group counts them.
+func (s *Sandbox) countOOMs() cgroup.OOMCount {
+	if count, err := s.group.OOMs(); err == nil {
+		return count
+	}
+	vmstat, err := cgroup.ReadKeyed("/proc", "vmstat")
+	if err != nil {
+		return cgroup.OOMCount{}
+	}
+	return cgroup.OOMCount{Kills: vmstat["oom_kill"]}
+}

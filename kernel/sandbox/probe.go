@@ -1,0 +1,141 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/python"
+)
+
+// Probe makes a sandbox, seals it, runs a command in it and closes it: what works then works.
+func (b *Backend) Probe(ctx context.Context) kernel.Probe {
+	findings := []kernel.Finding{b.probeSandbox(ctx)}
+	if !findings[0].OK {
+		findings = append(findings, b.tier.Causes()...)
+	}
+	findings = append(findings, b.confinement.findings()...)
+	findings = append(findings, b.probeGroups()...)
+	if b.tier.Contained() {
+		findings = append(findings, probeTun())
+	}
+	return kernel.Probe{OK: findings[0].OK, Findings: findings}
+}
+
+func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
+	finding := kernel.Finding{Name: "sandbox"}
+	interpreter := b.cfg.Python
+	if interpreter == "" {
+		var err error
+		if interpreter, err = findPython(); err != nil {
+			finding.Detail = err.Error()
+			finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3)"
+			return finding
+		}
+	}
+	env, _, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: "probe", Python: interpreter, Engine: python.EngineStdlib})
+	if err != nil {
+		finding.Detail = err.Error()
+		finding.Remedy = "install Python 3.11 or later, or configure the one to use"
+		return finding
+	}
+	start := time.Now()
+	var layers []string
+	err = b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
+		layers = s.Layers()
+		return run(ctx, s, kernel.Program{Args: []string{env.Python, "-I", "-S", "-c", ""}})
+	})
+	if err != nil {
+		finding.Detail = err.Error()
+		finding.Remedy = b.remedy(err)
+		return finding
+	}
+	finding.OK = true
+	finding.Detail = fmt.Sprintf("made, sealed and closed in %d ms: %s",
+		time.Since(start).Milliseconds(), strings.Join(layers, "; "))
+	return finding
+}
+
+func findPython() (string, error) {
+	for _, name := range []string{"/usr/bin/python3", "/usr/local/bin/python3", "python3"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", errors.New("there is no python3")
+}
+
+// remedy says what an operator can do about an error of making a sandbox.
+func (b *Backend) remedy(err error) string {
+	step := ""
+	if inside := (*stepError)(nil); errors.As(err, &inside) {
+		step = inside.step
+	}
+	if remedy := b.tier.Remedy(step, err); remedy != "" {
+		return remedy
+	}
+	switch step {
+	case "system call filter":
+		return "the kernel is built without filters of system calls, or a container forbids them: use a distribution's " +
+			"kernel, and allow seccomp in the container's seccomp profile"
+	case "landlock":
+		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
+			"the container"
+	}
+	return ""
+}
+
+// probeTun says whether network devices can be made, through which a session could get a network by permission.
+func probeTun() kernel.Finding {
+	const path = "/dev/net/tun"
+	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions can be given a network through devices"}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		finding.OK = false
+		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; sessions that are given a network get proxies", path, err)
+		finding.Remedy = "modprobe tun; in a container: --device " + path
+		return finding
+	}
+	_ = unix.Close(fd)
+	return finding
+}
+
+// probeGroups says for each limit what would hold it.
+func (b *Backend) probeGroups() []kernel.Finding {
+	var findings []kernel.Finding
+	for _, limit := range []struct{ controller, name, without string }{
+		{cgroup.Memory, "limit of memory", "RLIMIT_DATA for each process"},
+		{cgroup.PIDs, "limit of processes", "RLIMIT_NPROC"},
+		{cgroup.CPU, "limit of CPU time", "nothing"},
+	} {
+		finding := kernel.Finding{Name: limit.name}
+		for _, h := range b.groups.Hierarchies {
+			for _, controller := range h.Controllers() {
+				if controller == limit.controller {
+					finding.OK = true
+					finding.Detail = h.Version() + " below " + h.Base()
+				}
+			}
+		}
+		if !finding.OK {
+			finding.Detail = "no writable control group: held by " + limit.without
+			finding.Remedy = "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …"
+		}
+		findings = append(findings, finding)
+	}
+	for _, unusable := range b.groups.Unusable {
+		findings = append(findings, kernel.Finding{
+			Name:   "control group",
+			Detail: fmt.Sprintf("%s cannot be used: %v", unusable.Dir, unusable.Err),
+			Remedy: "give this user the group, or run in a delegated one",
+		})
+	}
+	return findings
+}

@@ -1,0 +1,90 @@
+package sandbox_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talaria/kernel"
+	"talaria/kernel/namespace"
+	"talaria/kernel/sandbox"
+)
+
+func TestProbeMakesASandboxAndLeavesNothing(t *testing.T) {
+	dir := stateDir(t)
+	probe := newBackend(t, dir).Probe(t.Context())
+	if !probe.OK {
+		t.Fatalf("%+v", probe.Findings)
+	}
+	if !strings.Contains(probe.Findings[0].Detail, "no capabilities") {
+		t.Errorf("%+v", probe.Findings[0])
+	}
+	for _, finding := range probe.Findings {
+		if finding.OK == (finding.Remedy != "") {
+			t.Errorf("a remedy belongs to what is wrong, and only there: %+v", finding)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); len(left) > 0 || err != nil {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
+
+func TestProbeSaysWhyItFails(t *testing.T) {
+	dir := stateDir(t)
+	cfg := config(dir)
+	cfg.Python = "/bin/false"
+	b, err := namespace.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := b.Probe(t.Context())
+	if probe.OK || probe.Findings[0].OK || probe.Findings[0].Remedy == "" ||
+		!strings.Contains(probe.Findings[0].Detail, "/bin/false") {
+		t.Errorf("%+v", probe)
+	}
+}
+
+func TestPrepareListsFontsForAllSessions(t *testing.T) {
+	dir := stateDir(t)
+	b := newBackend(t, dir, func(cfg *sandbox.Config) { cfg.CacheDir = filepath.Join(dir, "cache") })
+	env := environment(t)
+	if !strings.Contains(strings.Join(env.Modules, " "), "matplotlib") {
+		t.Skip("the environment has no matplotlib")
+	}
+	for range 2 {
+		if err := b.Prepare(t.Context(), env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := b.Create(t.Context(), env, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	// The list that matplotlib would search for is there, and it takes it without writing its own.
+	p, err := s.Start(t.Context(), kernel.Program{Args: []string{env.Python, "-c", `
+import os
+import matplotlib.font_manager as fm
+config = os.environ["MPLCONFIGDIR"]
+print([os.path.islink(os.path.join(config, f)) for f in os.listdir(config) if f.startswith("fontlist")])
+print(len(fm.fontManager.ttflist) > 0)
+`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stdout().Close()
+	defer p.Stderr().Close()
+	<-p.Done()
+	buffer := make([]byte, 100)
+	n, err := p.Stdout().Read(buffer)
+	if got := string(buffer[:n]); got != "[True]\nTrue\n" {
+		t.Errorf("%q %v", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "sessions")); err != nil || len(left) != 1 {
+		t.Errorf("beside this test's session: %v %v", left, err)
+	}
+}

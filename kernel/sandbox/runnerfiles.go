@@ -1,0 +1,115 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"talaria/kernel"
+	"talaria/kernel/runner"
+)
+
+// library is the embedded Python on disk, in a directory named by its content.
+type library struct {
+	dir string
+
+	mu       sync.Mutex // guards compiled, and held while compiling so that it is done once
+	compiled map[string]bool
+}
+
+// programs is the beginning of the names of what is to be executable.
+const programs = "programs/bin/"
+
+// writeLibrary writes the embedded Python below parent unless it is there already, and returns its directory.
+func writeLibrary(parent string) (string, error) {
+	files, hash, err := sources()
+	if err != nil {
+		return "", fmt.Errorf("read embedded Python: %w", err)
+	}
+	dir := filepath.Join(parent, hash)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	temp, err := os.MkdirTemp(parent, ".new-")
+	if err != nil {
+		return "", fmt.Errorf("write embedded Python: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	for name, content := range files {
+		path := filepath.Join(temp, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return "", fmt.Errorf("write embedded Python: %w", err)
+		}
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(name, programs) {
+			mode = 0o755
+		}
+		if err := writeSynced(path, content, mode); err != nil {
+			return "", fmt.Errorf("write embedded Python: %w", err)
+		}
+	}
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return "", fmt.Errorf("write embedded Python: %w", err)
+	}
+	if err := os.Rename(temp, dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("write embedded Python: %w", err)
+	}
+	return dir, nil
+}
+
+func sources() (files map[string][]byte, hash string, err error) {
+	files = make(map[string][]byte)
+	sum := sha256.New()
+	tree := runner.Sources()
+	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, path)
+		files[path] = content
+		fmt.Fprintf(sum, "%s\x00%d\x00%s", path, len(content), content)
+		return err
+	})
+	return files, hex.EncodeToString(sum.Sum(nil)[:8]), err
+}
+
+func writeSynced(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// compile makes the byte code for an environment's interpreter, since nothing inside a sandbox can write it. It
+// runs no code but the standard library's, and does nothing the second time.
+func (l *library) compile(ctx context.Context, env kernel.Environment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.compiled[env.Python] {
+		return nil
+	}
+	// Unchecked: what is in a directory named by its content does not change.
+	cmd := exec.CommandContext(ctx, env.Python, "-I", "-S", "-m", "compileall", "-q", "-f",
+		"--invalidation-mode", "unchecked-hash", l.dir)
+	cmd.Env = pythonEnv
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the runner with %s: %w: %s", env.Python, err, bytes.TrimSpace(out))
+	}
+	if l.compiled == nil {
+		l.compiled = make(map[string]bool)
+	}
+	l.compiled[env.Python] = true
+	return nil
+}

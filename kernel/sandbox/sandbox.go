@@ -1,0 +1,521 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/disk"
+	"talaria/kernel/procfs"
+	"talaria/kernel/python"
+	"talaria/kernel/workspace"
+)
+
+// bootstrap starts pid 1, and in its children what each of them becomes, from an empty stack. Where the library is
+// comes in a variable, since arguments can be read inside.
+const (
+	bootstrap = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
+		"from talaria_init.pid1 import main as step\nwhile True: step = step()"
+	libraryVariable = "TALARIA_LIBRARY"
+)
+
+// pythonEnv is all that interpreters get of us; what runs in a sandbox has an environment of its own. The arenas
+// can only be bounded from outside, and the runner is a fork of pid 1.
+var pythonEnv = []string{"LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX=2"}
+
+// maxDiagnosis bounds what is kept of the standard error of pid 1.
+const maxDiagnosis = 8 << 10
+
+// Sandbox is one set of namespaces with its pid 1. It is safe for concurrent use.
+type Sandbox struct {
+	backend *Backend
+	env     kernel.Environment
+	id      string
+	group   *cgroup.Group
+	cmd     *exec.Cmd // nil where a fork server made pid 1
+	task    *procfs.Task
+	conn    *net.UnixConn
+	stderr  *tail  // of pid 1, or of the keeper that it comes from
+	scratch string // the directory of its temporary files, where it has one
+	handle  kernel.Handle
+
+	reaped chan struct{} // closed when pid 1, and so every process inside, is gone
+	ended  chan struct{} // closed when in addition all that pid 1 said is handled
+	close  func() error  // once
+
+	large   largeFiles
+	listing sync.Mutex  // guards sockets, also while it is made
+	sockets *socketList // nil until the sandbox has many descriptors
+
+	mu            sync.Mutex // guards what follows
+	closing       bool
+	sealing       bool // Seal was called
+	sealed        bool // and succeeded
+	nothingLeft   bool // pid 1 has ended all others
+	uid           int  // on the host
+	limits        kernel.Limits
+	seen          []kernel.Mount // of the host
+	disk          kernel.DiskEnforcement
+	imageFiles    int64 // that the workspace's image has room for
+	writesStopped bool
+	processes     map[int64]*Process
+	calls         map[int64]chan reply
+	nextID        int64
+	ooms          cgroup.OOMCount // when last looked at
+	runner        int             // the pid inside of the last one that was started
+	shared        int64           // bytes that pid 1 has in common with the fork server that it comes from
+}
+
+func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
+	boot, err := kernel.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("read boot id: %w", err)
+	}
+	s := &Sandbox{
+		backend:   b,
+		env:       env,
+		id:        rand.Text(),
+		handle:    kernel.Handle{Backend: b.tier.Name(), BootID: boot},
+		reaped:    make(chan struct{}),
+		ended:     make(chan struct{}),
+		processes: make(map[int64]*Process),
+		calls:     make(map[int64]chan reply),
+	}
+	if s.scratch, err = b.makeScratch(); err != nil {
+		return nil, err
+	}
+	s.close = sync.OnceValue(s.destroy)
+	return s, nil
+}
+
+// launch starts pid 1 and moves it into its control group, before it has done anything.
+func (s *Sandbox) launch() (err error) {
+	attributes, err := s.backend.tier.Attributes()
+	if err != nil {
+		return err
+	}
+	if err := s.makeGroup(); err != nil {
+		return err
+	}
+	var inside *os.File
+	if s.conn, inside, err = socketPair(); err != nil {
+		return errors.Join(err, s.group.Remove())
+	}
+	defer inside.Close()
+	s.stderr = new(tail)
+	s.cmd = exec.Command(s.env.Python, "-I", "-S", "-c", bootstrap)
+	s.cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
+	s.cmd.Dir = "/"
+	s.cmd.Stderr = s.stderr
+	s.cmd.ExtraFiles = []*os.File{inside}
+	s.cmd.SysProcAttr = attributes
+	if err := s.backend.startOwned(s.cmd); err != nil {
+		s.conn.Close()
+		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.Remove())
+	}
+	// It cannot be reaped yet, so the pid is its own.
+	s.handle.PID = s.cmd.Process.Pid
+	if s.task, err = procfs.OpenTask(s.handle.PID); err != nil {
+		s.conn.Close()
+		return errors.Join(err, s.cmd.Process.Kill(), s.cmd.Wait(), s.group.Remove())
+	}
+	return s.begin()
+}
+
+// begin puts a pid 1 that waits to be asked something into its control group, and listens to it.
+func (s *Sandbox) begin() error {
+	self, err := procfs.ReadStat(s.handle.PID)
+	s.handle.StartTime = self.StartTime
+	if err == nil {
+		err = s.group.Add(s.handle.PID)
+	}
+	s.backend.remember(s)
+	go s.wait()
+	go s.listen()
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+func (s *Sandbox) makeGroup() (err error) {
+	if s.group, err = s.backend.groups.Create(s.id); err != nil {
+		return err
+	}
+	s.handle.Cgroups = s.group.Dirs()
+	return nil
+}
+
+// build has pid 1 make a tree and wait: as a whole sandbox with "park", as a keeper with "keep".
+func (s *Sandbox) build(ctx context.Context, op, cache string) error {
+	_, err := s.call(ctx, op, parkRequest{
+		Sessions: s.backend.cfg.Root,
+		Library:  s.backend.library.dir,
+		Cache:    cache,
+		Prefixes: append([]string{}, s.env.Prefix...),
+		Roots:    append([]string{}, s.backend.cfg.MountRoots...),
+		Engine:   cmp.Or(s.env.Engine, python.EngineStdlib),
+		Tier:     s.backend.tier.Name(),
+		Scratch:  s.scratch,
+	})
+	return err
+}
+
+// Handle identifies pid 1 and names the control groups.
+func (s *Sandbox) Handle() kernel.Handle { return s.handle }
+
+// Seal makes the sandbox one session's. As root, Spec.UID must be a user id that is nobody else's; as an ordinary
+// user it must be 0 or that user's. After an error, or when ctx ends, the sandbox is good for Close only.
+func (s *Sandbox) Seal(ctx context.Context, spec kernel.Spec) error {
+	if err := s.seal(ctx, spec); err != nil {
+		s.kill()
+		return fmt.Errorf("seal sandbox: %w", err)
+	}
+	return nil
+}
+
+func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
+	s.mu.Lock()
+	again := s.sealing
+	s.sealing = true
+	s.mu.Unlock()
+	if again {
+		return errors.New("it is sealed already")
+	}
+	inner, outer, err := userID(spec.UID)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.uid = outer
+	s.mu.Unlock()
+	body := sealRequest{
+		UID:         inner,
+		Hostname:    spec.Hostname,
+		Limits:      s.processLimits(spec.Limits),
+		Confinement: s.backend.confinement.request,
+		Environment: sealEnvironment{
+			Python:  s.env.Python,
+			TZ:      spec.TZ,
+			Threads: int(math.Ceil(spec.Limits.CPUs)),
+			Session: spec.Env,
+		},
+	}
+	if body.Hostname == "" {
+		body.Hostname = "sandbox"
+	}
+	if body.Environment.Session == nil {
+		body.Environment.Session = map[string]string{}
+	}
+	var mounted []*os.File
+	var imageFiles int64
+	if spec.Disk == kernel.DiskImage {
+		mount, err := disk.Clone(spec.Workspace)
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+		defer mount.Close()
+		mounted = append(mounted, mount)
+		body.Workspace, imageFiles, err = mountedDirectory(mount)
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+	} else if body.Workspace, err = s.beneathRoot(spec.Workspace); err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	if body.Packages, err = s.beneathRoot(spec.Packages); err != nil {
+		return fmt.Errorf("packages: %w", err)
+	}
+	if body.Mounts, err = s.mounts(spec.Mounts); err != nil {
+		return err
+	}
+	body.Confinement.Writable = writable(body.Mounts)
+	if body.Scratch, err = s.giveScratch(); err != nil {
+		return fmt.Errorf("scratch directory: %w", err)
+	}
+	limited := make(chan error, 1)
+	go func() { limited <- s.group.Limit(spec.Limits) }()
+	ooms := s.countOOMs()
+	_, err = s.call(ctx, "seal", body, mounted...)
+	if err := errors.Join(err, <-limited); err != nil {
+		return err
+	}
+	if err := s.verify(outer); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealed, s.limits, s.ooms, s.seen = true, spec.Limits, ooms, spec.Mounts
+	s.disk, s.imageFiles = spec.Disk, imageFiles
+	return nil
+}
+
+// userID is the id that a session has in the sandbox's outer user namespace, and the one that it has on the host.
+func userID(uid int) (inner, outer int, err error) {
+	own := os.Geteuid()
+	switch {
+	case own == 0 && uid <= 0:
+		return 0, 0, errors.New("as root, a session needs a user id of its own")
+	case own != 0 && uid != 0 && uid != own:
+		return 0, 0, fmt.Errorf("only root can run a session as user %d", uid)
+	case own != 0:
+		return 0, own, nil
+	}
+	return uid, uid, nil
+}
+
+// beneathRoot says where a directory lies, in a form that pid 1 can check when it opens it itself: descriptors of
+// this mount namespace are of no use in its own.
+func (s *Sandbox) beneathRoot(dir *os.File) (directory, error) {
+	if dir == nil {
+		return directory{}, errors.New("not given")
+	}
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		return directory{}, err
+	}
+	relative, err := filepath.Rel(s.backend.cfg.Root, path)
+	if err != nil || !filepath.IsLocal(relative) || relative == "." {
+		return directory{}, fmt.Errorf("%s is not below %s", path, s.backend.cfg.Root)
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
+		return directory{}, err
+	}
+	return directory{Path: relative, Device: uint64(stat.Dev), Inode: stat.Ino}, nil
+}
+
+// mountedDirectory is how pid 1 knows a mount that it is given, and how many files it has room for.
+func mountedDirectory(mount *os.File) (directory, int64, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(mount.Fd()), &stat); err != nil {
+		return directory{}, 0, err
+	}
+	var space unix.Statfs_t
+	if err := unix.Fstatfs(int(mount.Fd()), &space); err != nil {
+		return directory{}, 0, err
+	}
+	_, files := kernel.EnforcedUsage(kernel.DiskImage, workspace.Space{UsedInodes: int64(space.Files)})
+	return directory{Device: uint64(stat.Dev), Inode: stat.Ino}, files, nil
+}
+
+// verify reads from outside that all inside have given everything up: pid 1, and the runner that it has ready.
+func (s *Sandbox) verify(uid int) error {
+	pids, err := s.pids()
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	if !slices.Contains(pids, s.handle.PID) {
+		return errors.New("verify: pid 1 is not in its control group")
+	}
+	for _, pid := range pids {
+		if pid == s.handle.PID && !s.backend.tier.Contained() {
+			continue // it stays outside
+		}
+		if err := s.backend.verifyProcess(pid, uid); err != nil {
+			return fmt.Errorf("verify: process %d %w", pid, err)
+		}
+	}
+	return nil
+}
+
+func (b *Backend) verifyProcess(pid, uid int) error {
+	p, err := procfs.Read(pid)
+	if err != nil {
+		return err
+	}
+	sets := []string{"CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"}
+	if !b.tier.Contained() && os.Geteuid() != 0 {
+		sets = sets[:4] // only the privileged can take away what nobody gets without new privileges
+	}
+	for _, set := range sets {
+		if strings.Trim(p.Status[set], "0") != "" {
+			return fmt.Errorf("has %s %s, not empty", set, p.Status[set])
+		}
+	}
+	if p.Status["NoNewPrivs"] != "1" {
+		return errors.New("may get new privileges")
+	}
+	for _, id := range strings.Fields(p.Status["Uid"]) {
+		if id != strconv.Itoa(uid) {
+			return fmt.Errorf("runs as user %s, not %d", id, uid)
+		}
+	}
+	return b.confinement.verify(p)
+}
+
+// Close kills everything inside, waits for it, and removes the control groups.
+func (s *Sandbox) Close() error { return s.close() }
+
+func (s *Sandbox) destroy() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.kill()
+	<-s.ended
+	s.conn.Close()
+	s.task.Close()
+	s.closeSocketList()
+	defer s.backend.forget(s)
+	if err := errors.Join(s.endLeftovers(), s.group.Remove(), s.removeScratch()); err != nil {
+		return fmt.Errorf("close sandbox: %w", err)
+	}
+	return nil
+}
+
+// kill ends pid 1, whose end the kernel makes that of all others inside, or which ends them when nobody talks to it any
+// more. It does not wait.
+func (s *Sandbox) kill() {
+	if s.backend.tier.Contained() {
+		s.task.Kill()
+	} else {
+		_ = s.conn.CloseWrite() // it may be closed
+	}
+}
+
+func (s *Sandbox) wait() {
+	defer close(s.reaped)
+	// How pid 1 ends says nothing: it is killed, or it ends when its socket does.
+	_ = s.task.Wait()
+	if s.cmd != nil {
+		_ = s.cmd.Wait()
+	}
+}
+
+// listen hands on what pid 1 says until it is gone, and then tells everybody who waits for it.
+func (s *Sandbox) listen() {
+	defer close(s.ended)
+	buffer := make([]byte, maxReply)
+	for {
+		r, err := receive(s.conn, buffer)
+		if err != nil {
+			break
+		}
+		s.dispatch(r)
+	}
+	s.kill()
+	<-s.reaped
+	s.mu.Lock()
+	left := s.processes
+	s.processes = nil
+	s.mu.Unlock()
+	if len(left) == 0 {
+		return
+	}
+	exit := kernel.Exit{Lost: true, Limit: s.limitReached()}
+	for _, p := range left {
+		p.finish(exit)
+	}
+}
+
+func (s *Sandbox) dispatch(r reply) {
+	s.mu.Lock()
+	call := s.calls[r.ID]
+	process := s.processes[r.ID]
+	delete(s.calls, r.ID)
+	if r.Op == "exited" || r.Op == "failed" {
+		delete(s.processes, r.ID)
+	}
+	s.mu.Unlock()
+	switch {
+	case r.Op == "ended":
+		s.mu.Lock()
+		s.nothingLeft = true
+		s.mu.Unlock()
+	case r.Op == "exited" && process != nil:
+		process.finish(s.exit(process, r))
+	case call != nil:
+		call <- r // has room for it
+	}
+}
+
+// call asks pid 1 and waits for the answer.
+func (s *Sandbox) call(ctx context.Context, op string, body any, files ...*os.File) (reply, error) {
+	s.mu.Lock()
+	s.nextID++
+	id := s.nextID
+	s.mu.Unlock()
+	return s.callAs(ctx, id, op, body, files...)
+}
+
+func (s *Sandbox) callAs(ctx context.Context, id int64, op string, body any, files ...*os.File) (reply, error) {
+	answer := make(chan reply, 1)
+	s.mu.Lock()
+	s.calls[id] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.calls, id)
+	}()
+	if err := send(s.conn, request{Op: op, ID: id, Body: body}, files...); err != nil {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, net.ErrClosed) {
+			<-s.ended
+			return reply{}, s.lost()
+		}
+		return reply{}, fmt.Errorf("ask pid 1 to %s: %w", op, err)
+	}
+	select {
+	case r := <-answer:
+		if r.Op == "failed" {
+			return r, &stepError{message: r.Error, step: r.Step, errno: syscall.Errno(r.Errno)}
+		}
+		return r, nil
+	case <-s.ended:
+		return reply{}, s.lost()
+	case <-ctx.Done():
+		return reply{}, fmt.Errorf("wait for pid 1 to %s: %w", op, context.Cause(ctx))
+	}
+}
+
+// lost is the error of asking a pid 1 that is gone, with its last words.
+func (s *Sandbox) lost() error {
+	s.mu.Lock()
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		return fmt.Errorf("the sandbox is closed: %w", fs.ErrClosed)
+	}
+	words := strings.TrimSpace(s.stderr.String())
+	if words != "" {
+		words = ": " + words
+	}
+	return fmt.Errorf("the sandbox is gone%s: %w", words, fs.ErrClosed)
+}
+
+// tail keeps the last bytes that are written to it.
+type tail struct {
+	mu   sync.Mutex // guards last
+	last []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, p...)
+	t.last = t.last[max(0, len(t.last)-maxDiagnosis):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.last)
+}

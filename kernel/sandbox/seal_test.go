@@ -1,0 +1,47 @@
+package sandbox_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What was checked may have been swapped before pid 1 opens it.
+func TestSealingOpensNoOtherDirectoryThanTheGivenOne(t *testing.T) {
+	dir := stateDir(t)
+	newBackend(t, dir)
+	library, err := filepath.Glob(filepath.Join(dir, "lib", "*", "talaria_init"))
+	if err != nil || len(library) != 1 {
+		t.Fatalf("%v %v", library, err)
+	}
+	out, err := exec.Command(environment(t).Python, "-I", "-B", "-c", `
+import os, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from talaria_init import root, seal
+os.chdir(sys.argv[2])
+os.makedirs("sessions/one/workspace")
+os.makedirs("sessions/two")
+os.symlink("../one/workspace", "sessions/two/workspace")
+root.SESSIONS = os.path.abspath("sessions")
+found = os.stat("sessions/one/workspace")
+for path, inode in (
+    ("one/workspace", found.st_ino + 1),
+    ("two/workspace", found.st_ino),
+    ("../sessions/one/workspace", found.st_ino),
+    (os.path.abspath("sessions/one/workspace"), found.st_ino),
+    ("one/none", found.st_ino),
+):
+    try:
+        seal._bind(seal.Directory(path, found.st_dev, inode), "/no/such/target", 0)
+    except OSError as e:
+        print(os.strerror(e.errno) if e.filename != "/no/such/target" else "bound")
+    except RuntimeError as e:
+        print("another" if "another directory" in str(e) else e)
+`, library[0], dir).CombinedOutput()
+	want := "another\nToo many levels of symbolic links\nInvalid cross-device link\nInvalid cross-device link\n" +
+		"No such file or directory\n"
+	if string(out) != want || err != nil {
+		t.Errorf("%s\nnot\n%s%v", strings.TrimSpace(string(out)), want, err)
+	}
+}

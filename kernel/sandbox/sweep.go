@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/procfs"
+)
+
+// Sweep removes what an earlier program of this instance left behind: the sandboxes with these handles, every control
+// group of this instance that is not one of this backend's living sandboxes, and the directories that its probes and
+// preparations worked in. What other instances have on the same Root is left alone. A sandbox ends by itself when its
+// program does, so that most often only the groups are left. ctx bounds the waiting.
+func (b *Backend) Sweep(ctx context.Context, handles []kernel.Handle) error {
+	return b.SweepInstance(ctx, b.cfg.Instance, handles)
+}
+
+// SweepInstance is Sweep for what a program of another instance left. The caller knows that it runs no longer.
+func (b *Backend) SweepInstance(ctx context.Context, instance string, handles []kernel.Handle) error {
+	if !validInstance(instance) {
+		return fmt.Errorf("sweep: %q is no instance", instance)
+	}
+	return errors.Join(
+		b.sweepHandles(ctx, handles),
+		b.sweepGroups(ctx, instance, handles),
+		b.sweepOwnDirs(instance),
+	)
+}
+
+func (b *Backend) sweepHandles(ctx context.Context, handles []kernel.Handle) error {
+	boot, err := kernel.BootID()
+	if err != nil {
+		return fmt.Errorf("sweep: read boot id: %w", err)
+	}
+	var errs []error
+	for _, handle := range handles {
+		if handle.Backend != b.tier.Name() || handle.BootID != boot || b.owns(handle) {
+			continue
+		}
+		killed, err := killLeftover(ctx, handle, b.tier.Contained())
+		if err != nil {
+			errs = append(errs, fmt.Errorf("sweep process %d: %w", handle.PID, err))
+		} else if killed {
+			b.cfg.Log.InfoContext(ctx, "killed a sandbox that an earlier server left", "pid", handle.PID)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *Backend) owns(handle kernel.Handle) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.live {
+		if s.handle.PID == handle.PID && s.handle.StartTime == handle.StartTime {
+			return true
+		}
+	}
+	return false
+}
+
+// killLeftover kills pid 1 of a sandbox if the process is still the one of the handle. One that is not contained ends by
+// itself, with what it has started, since its program has.
+func killLeftover(ctx context.Context, handle kernel.Handle, contained bool) (killed bool, err error) {
+	pidfd, err := unix.PidfdOpen(handle.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(pidfd)
+	// The descriptor is opened first, so that the process cannot become another after this.
+	found, err := procfs.ReadStat(handle.PID)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && found.StartTime != handle.StartTime {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !contained {
+		return false, procfs.WaitPidfd(ctx, pidfd)
+	}
+	if err := unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return false, err
+	}
+	return true, procfs.WaitPidfd(ctx, pidfd)
+}
+
+// sweepGroups removes the groups of sandboxes that are not alive: those below this process's own groups, and those
+// that the handles name, since the earlier server may have been in others.
+func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []kernel.Handle) error {
+	var named []string
+	for _, handle := range handles {
+		if handle.Backend == b.tier.Name() {
+			named = append(named, handle.Cgroups...)
+		}
+	}
+	return b.groups.Sweep(ctx, instance, named)
+}
+
+// endLeftovers kills what the user of a sandbox still runs whose pid 1 has ended without doing so. Only root can, whose
+// sessions have users of their own; what an ordinary user runs is not to be told apart.
+func (s *Sandbox) endLeftovers() error {
+	s.mu.Lock()
+	uid, done := s.uid, s.nothingLeft
+	s.mu.Unlock()
+	if done || s.backend.tier.Contained() || os.Geteuid() != 0 || uid <= 0 {
+		return nil
+	}
+	kill := exec.Command(s.env.Python, "-I", "-S", "-c", "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass")
+	kill.Dir = "/"
+	kill.Env = pythonEnv
+	kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+	if err := kill.Run(); err != nil {
+		return fmt.Errorf("kill what user %d runs: %w", uid, err)
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
+)
+
+var (
+	_ kernel.Meter        = (*Sandbox)(nil)
+	_ kernel.PeakResetter = (*Sandbox)(nil)
+	_ kernel.LimitChanger = (*Sandbox)(nil)
+)
+
+// Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
+// the limit does. Without a control group the memory is the sum over the processes of what is backed by no file on a disk,
+// with files in memory and the data in sockets and pipes, and the peak that of the largest process; what pid 1 and the
+// runner have in common with a fork server is left out.
+func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
+	usage, err := s.usage()
+	if err != nil {
+		return kernel.Usage{}, fmt.Errorf("usage of sandbox: %w", err)
+	}
+	return usage, nil
+}
+
+func (s *Sandbox) usage() (kernel.Usage, error) {
+	select {
+	case <-s.reaped:
+		return kernel.Usage{}, s.lost()
+	default:
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return kernel.Usage{}, err
+	}
+	s.mu.Lock()
+	shared, runner := s.shared, s.runner
+	s.mu.Unlock()
+	unheld := s.MemoryUnheld()
+	var usage kernel.Usage
+	var t tally
+	for _, pid := range pids {
+		p, err := procfs.Read(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return kernel.Usage{}, err
+		}
+		usage.CPU += p.CPU + p.Reaped
+		inherited := int64(0)
+		if pid == s.handle.PID || p.InsidePID == runner {
+			inherited = shared
+		}
+		if unheld {
+			t.add(pid, p, inherited)
+		}
+		usage.PeakMemoryBytes = max(usage.PeakMemoryBytes, p.PeakMemory-inherited)
+		if pid != s.handle.PID {
+			usage.PIDs += p.Threads
+			usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: p.InsidePID, Name: p.Name})
+		}
+	}
+	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
+	if unheld {
+		usage.MemoryBytes = s.total(t, pids)
+	} else if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.Memory(); err != nil {
+		return kernel.Usage{}, err
+	}
+	cpu, err := s.group.CPU()
+	if err == nil {
+		usage.CPU = cpu
+	} else if !errors.Is(err, cgroup.ErrNotHeld) {
+		return kernel.Usage{}, err
+	}
+	return usage, nil
+}
+
+// Meter implements [kernel.Meter]: two files of the control group, or all of Usage where there is none.
+func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
+	peak, memoryErr := s.group.Peak()
+	cpu, cpuErr := s.group.CPU()
+	if memoryErr != nil || cpuErr != nil {
+		return s.Usage(ctx)
+	}
+	return kernel.Usage{PeakMemoryBytes: peak, CPU: cpu}, nil
+}
+
+// pids are the pids on the host of everything inside, pid 1 too.
+func (s *Sandbox) pids() ([]int, error) {
+	pids, err := s.group.PIDs()
+	if errors.Is(err, cgroup.ErrNotHeld) {
+		return procfs.Descendants(s.handle.PID), nil
+	}
+	return pids, err
+}
+
+// ResetPeak starts the measurement of peak memory anew; errors.ErrUnsupported where the system cannot. What was killed
+// for memory before explains no later death.
+func (s *Sandbox) ResetPeak() error {
+	ooms := s.countOOMs()
+	s.mu.Lock()
+	s.ooms = ooms
+	s.mu.Unlock()
+	err := s.group.ResetPeak()
+	if !errors.Is(err, cgroup.ErrNotHeld) {
+		return err
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		const peakRSS = "5"
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peakRSS), 0)
+		if err = procfs.Gone(err); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("reset peak memory: %w", err)
+		}
+	}
+	return nil
+}

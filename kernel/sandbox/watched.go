@@ -1,0 +1,204 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/cgroup"
+	"talaria/kernel/procfs"
+)
+
+var (
+	_ kernel.Watched    = (*Sandbox)(nil)
+	_ kernel.OOMCounter = (*Sandbox)(nil)
+	_ kernel.TmpMeter   = (*Sandbox)(nil)
+)
+
+// StopWrites makes the soft limit of the size of files 0 for all processes inside and those that start later, or what
+// it was. Users cannot raise it where they cannot change their limits.
+func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
+	s.mu.Lock()
+	s.writesStopped = stop
+	limits := s.limits
+	s.mu.Unlock()
+	err := s.limitRunning(ctx, limits)
+	_, later := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)})
+	if err := errors.Join(err, later); err != nil {
+		return fmt.Errorf("limit what is written: %w", err)
+	}
+	return nil
+}
+
+// writableFolders are the folders of a sandbox that are kept in memory.
+var writableFolders = []string{"/tmp", "/dev/shm", "/home/user"}
+
+// TmpFree is the least room that is left in one of /tmp, /dev/shm and the home directory. It takes a root host.
+func (s *Sandbox) TmpFree() (int64, error) {
+	if !s.backend.tier.Contained() {
+		return 0, fmt.Errorf("they have no file systems of their own: %w", errors.ErrUnsupported)
+	}
+	least := int64(math.MaxInt64)
+	for _, folder := range writableFolders {
+		var st unix.Statfs_t
+		if err := unix.Statfs(fmt.Sprintf("/proc/%d/root%s", s.handle.PID, folder), &st); err != nil {
+			return 0, os.NewSyscallError("statfs", err)
+		}
+		least = min(least, int64(st.Bavail)*st.Bsize)
+	}
+	return least, nil
+}
+
+// CPU is the control group's, or the sum over the processes that live and the children that they waited for.
+func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
+	used, err := s.group.CPU()
+	if !errors.Is(err, cgroup.ErrNotHeld) {
+		return used, err
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return 0, err
+	}
+	used = 0
+	for _, pid := range pids {
+		if p, err := procfs.ReadStat(pid); err == nil {
+			used += p.CPU + p.Reaped
+		}
+	}
+	return used, nil
+}
+
+// MemoryUnheld reports whether no control group bounds the memory of all processes together.
+func (s *Sandbox) MemoryUnheld() bool { return !s.group.Holds(cgroup.Memory) }
+
+// openFiles visits what a process has open. One that has made itself unreadable has a folder that nobody but root can open;
+// its descriptors can be duplicated by whom its user namespace belongs to.
+func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	if errors.Is(err, fs.ErrPermission) && duplicateFiles(pid, visit) == nil {
+		return nil
+	}
+	if err != nil {
+		return procfs.Gone(err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return procfs.Gone(err)
+	}
+	var st unix.Stat_t
+	for _, name := range names {
+		if unix.Fstatat(int(dir.Fd()), name, &st, 0) == nil {
+			visit(name, &st)
+		}
+	}
+	return nil
+}
+
+func duplicateFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(process)
+	var st unix.Stat_t
+	left := descriptors(pid)
+	for number := 0; number < maxDescriptors && left > 0; number++ {
+		fd, err := unix.PidfdGetfd(process, number, 0)
+		if errors.Is(err, unix.EBADF) {
+			continue
+		}
+		if err != nil {
+			return os.NewSyscallError("pidfd_getfd", err)
+		}
+		left--
+		if unix.Fstat(fd, &st) == nil {
+			visit(strconv.Itoa(number), &st)
+		}
+		closeDuplicate(fd, &st)
+	}
+	return nil
+}
+
+// closeDuplicate does not wait for a socket, which lingers should its owner have closed it meanwhile.
+func closeDuplicate(fd int, st *unix.Stat_t) {
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		go unix.Close(fd)
+	} else {
+		_ = unix.Close(fd)
+	}
+}
+
+// KillLargest kills the process that takes the most memory, but for pid 1 and the runner, if all together still take more
+// than limit.
+func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
+	pids, err := s.pids()
+	if err != nil {
+		return "", false, err
+	}
+	s.mu.Lock()
+	runner, shared := s.runner, s.shared
+	s.mu.Unlock()
+	var largest procfs.Process
+	victim := 0
+	var t tally
+	for _, pid := range pids {
+		p, err := procfs.Read(pid)
+		if err != nil {
+			continue
+		}
+		if pid == s.handle.PID || p.InsidePID == runner {
+			t.add(pid, p, shared)
+			continue
+		}
+		t.add(pid, p, 0)
+		if victim == 0 || p.Memory() > largest.Memory() {
+			victim, largest = pid, p
+		}
+	}
+	if s.total(t, pids) <= limit {
+		return "", false, nil
+	}
+	if victim == 0 {
+		return "", true, nil
+	}
+	return largest.Name, true, killProcess(victim, largest.StartTime)
+}
+
+// killProcess kills the process of that pid which started then, and no other.
+func killProcess(pid int, startTime uint64) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(fd)
+	if now, err := procfs.ReadStat(pid); err != nil || now.StartTime != startTime {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("pidfd_send_signal", err)
+	}
+	return nil
+}
+
+// OOMKills counts the processes inside that were killed for the sandbox's memory limit since the last ResetPeak.
+func (s *Sandbox) OOMKills() int64 {
+	if s.MemoryUnheld() {
+		return 0
+	}
+	now := s.countOOMs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, now.Kills-s.ooms.Kills)
+}

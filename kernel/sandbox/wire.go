@@ -1,0 +1,203 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxReply is the largest packet that pid 1 sends.
+const maxReply = 64 << 10
+
+// request is what pid 1 is asked. Body is one of the structs below, whose counterparts are in talaria_init.
+type request struct {
+	Op   string `json:"op"`
+	ID   int64  `json:"id"`
+	Body any    `json:"body"`
+}
+
+type parkRequest struct {
+	Sessions string   `json:"sessions"`
+	Library  string   `json:"library"`
+	Cache    string   `json:"cache"`
+	Prefixes []string `json:"prefixes"`
+	Roots    []string `json:"roots"` // of mounts
+	Engine   string   `json:"engine"`
+	Tier     string   `json:"tier"`
+	Scratch  string   `json:"scratch"` // empty where there is a tmpfs
+}
+
+type serveRequest struct {
+	Modules []string `json:"modules"`
+}
+
+type sealRequest struct {
+	UID         int                `json:"uid"`
+	Workspace   directory          `json:"workspace"`
+	Packages    directory          `json:"packages"`
+	Scratch     *directory         `json:"scratch"` // nil where there is a tmpfs
+	Mounts      []mount            `json:"mounts"`
+	Hostname    string             `json:"hostname"`
+	Environment sealEnvironment    `json:"environment"`
+	Limits      processLimits      `json:"limits"`
+	Confinement confinementRequest `json:"confinement"`
+}
+
+// confinementRequest has programs in base64, and is empty for what is not to be.
+type confinementRequest struct {
+	Landlock int    `json:"landlock"`
+	Calls    string `json:"calls"`
+	Modes    string `json:"modes"` // the filter that hands changes of modes to pid 1
+	// Writable are the mounts that may be written to, beside what every sandbox has.
+	Writable []string `json:"writable"`
+}
+
+// directory lies at Path beneath that of all sessions; where that is "", it is a mount that comes with the request.
+type directory struct {
+	Path   string `json:"path"`
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+type sealEnvironment struct {
+	Python  string            `json:"python"`
+	TZ      string            `json:"tz"`
+	Threads int               `json:"threads"`
+	Session map[string]string `json:"session"`
+}
+
+type processLimits struct {
+	Data      int64  `json:"data"`
+	DataHard  bool   `json:"data_hard"`
+	FileSize  int64  `json:"file_size"`
+	Processes int64  `json:"processes"`
+	Tmp       int64  `json:"tmp"`
+	Final     string `json:"final"`
+}
+
+type startRequest struct {
+	Args        []string          `json:"args"`
+	Environment map[string]string `json:"environment"`
+	Directory   string            `json:"directory"`
+	Terminal    bool              `json:"terminal"` // the descriptors are of one
+}
+
+type signalRequest struct {
+	Process int64 `json:"process"`
+	Signal  int   `json:"signal"`
+}
+
+// softRequest sets the soft limits of processes, -1 for none.
+type softRequest struct {
+	PIDs     []int `json:"pids"`
+	Data     int64 `json:"data"`
+	FileSize int64 `json:"file_size"`
+}
+
+type unlinkedRequest struct {
+	PIDs   []int  `json:"pids"`
+	Device uint64 `json:"device"`
+}
+
+type limitsRequest struct {
+	Limits processLimits `json:"limits"`
+}
+
+// reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself, "hello" first of all where
+// it was forked, and "ended" last of all where the host has stopped asking and nothing inside is left. A fork server says "importing" and "skipped" of each module, and "ready".
+type reply struct {
+	Op     string `json:"op"`
+	ID     int64  `json:"id"`
+	Name   string `json:"name"`
+	Error  string `json:"error"`
+	Step   string `json:"step"`
+	Errno  int    `json:"errno"`
+	PID    int    `json:"pid"`
+	Code   int    `json:"code"`
+	Signal int    `json:"signal"`
+	Bytes  int64  `json:"bytes"`
+	Inodes int64  `json:"inodes"`
+	Hidden int64  `json:"hidden"` // processes that cannot be looked into
+}
+
+// stepError is a failure inside, with the step of talaria_init and the error number where there is one.
+type stepError struct {
+	message string
+	step    string
+	errno   syscall.Errno
+}
+
+func (e *stepError) Error() string { return e.message }
+
+func (e *stepError) Unwrap() error {
+	if e.errno == 0 {
+		return nil
+	}
+	return e.errno
+}
+
+// socketPair makes the host's end of the socket of packets and the one for pid 1.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make socket pair: %w", err)
+	}
+	inside := os.NewFile(uintptr(fds[1]), "pid1")
+	host, err := unixConn(fds[0], "pid1")
+	if err != nil {
+		inside.Close()
+		return nil, nil, err
+	}
+	return host, inside, nil
+}
+
+// unixConn takes over a socket.
+func unixConn(fd int, name string) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("use socket: %w", err)
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// send writes one packet, with descriptors for the other side to own.
+func send(conn *net.UnixConn, r request, files ...*os.File) error {
+	packet, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err = conn.WriteMsgUnix(packet, rights, nil)
+	if errors.Is(err, unix.EMSGSIZE) {
+		return fmt.Errorf("%d bytes are more than a request can have; use fewer or shorter environment variables",
+			len(packet))
+	}
+	return err
+}
+
+// receive reads one packet. There is no room for descriptors, so that none can come.
+func receive(conn *net.UnixConn, buffer []byte) (reply, error) {
+	n, err := conn.Read(buffer)
+	if err != nil {
+		return reply{}, err
+	}
+	var r reply
+	if err := json.Unmarshal(buffer[:n], &r); err != nil {
+		return reply{}, fmt.Errorf("packet of pid 1: %w", err)
+	}
+	return r, nil
+}
