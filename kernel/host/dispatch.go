@@ -180,7 +180,7 @@ func (k *interpreter) runs(id string) bool { return k.run != nil && k.run.ID == 
 // owner is the execution that output of that id belongs to: that one when this kernel ran it, else the one that
 // runs, else the last. The caller holds mu.
 func (k *interpreter) owner(id string) string {
-	if id != k.lastID && id != k.reserved && k.wasGiven(id) {
+	if id != k.lastID && id != k.reserved && k.given.has(id) {
 		return id
 	}
 	return k.lastID

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"time"
 
 	"talaria/kernel"
@@ -123,7 +122,7 @@ func (k *interpreter) execute(e command.Execution) error {
 	}
 	k.settle((*tap).flush) // what is there by now is not of this execution
 	if err := k.frames.Push(line); err != nil {
-		delete(k.given, hashID(e.ID))
+		k.given.remove(e.ID)
 		return err
 	}
 	k.run = &running{Execution: e, started: time.Now(), before: before}
@@ -150,29 +149,15 @@ func (k *interpreter) reserve(id string) error {
 	if k.phase != serving || k.cause != nil {
 		return command.ErrNoKernel
 	}
-	if k.wasGiven(id) {
+	if k.given.has(id) {
 		return command.ErrRepeated
 	}
 	if k.run != nil || k.reserved != "" {
 		return command.ErrKernelBusy
 	}
-	if k.given == nil {
-		k.given = map[uint64]struct{}{}
-	}
-	k.given[hashID(id)] = struct{}{}
+	k.given.add(id)
 	k.reserved, k.early = id, false
 	return nil
-}
-
-var idSeed = maphash.MakeSeed()
-
-// hashID stands for an id in given: a kernel may run very many executions.
-func hashID(id string) uint64 { return maphash.String(idSeed, id) }
-
-// wasGiven reports whether an execution of that id was handed over, or is about to be. The caller holds mu.
-func (k *interpreter) wasGiven(id string) bool {
-	_, ok := k.given[hashID(id)]
-	return ok
 }
 
 func (k *interpreter) interrupt(id string) {

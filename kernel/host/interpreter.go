@@ -87,16 +87,16 @@ type interpreter struct {
 	limits       kernel.Limits
 	cause        *ending // why we end it; nil when it ended by itself
 	marks        marks
-	dropped      uint64              // frames that were not valid here
-	given        map[uint64]struct{} // the ids of all executions so far, as hashID makes them
-	reserved     string              // the execution that is about to run
-	early        bool                // reserved was interrupted already
-	run          *running            // the execution that runs
-	lastID       string              // the execution that ran last, or runs
-	asks         []ask               // those that are open, in the order in which they were opened
-	installsPaid time.Time           // when the installations so far would be due at one each installPause
-	queries      map[string]query    // those that wait, by request id
-	posed        uint64              // queries so far
+	dropped      uint64           // frames that were not valid here
+	given        recentIDs        // of the executions that were handed over, or are about to be
+	reserved     string           // the execution that is about to run
+	early        bool             // reserved was interrupted already
+	run          *running         // the execution that runs
+	lastID       string           // the execution that ran last, or runs
+	asks         []ask            // those that are open, in the order in which they were opened
+	installsPaid time.Time        // when the installations so far would be due at one each installPause
+	queries      map[string]query // those that wait, by request id
+	posed        uint64           // queries so far
 }
 
 type phase int
