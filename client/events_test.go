@@ -110,7 +110,7 @@ func TestLiveEventsAreTakenUpAgainWhenTheServerEndsTheStream(t *testing.T) {
 	length := int64(0)
 	_, c := serve(t, map[string]http.HandlerFunc{
 		"GET /v1/sessions/s/events": func(w http.ResponseWriter, r *http.Request) {
-			length += 5 // then the server shuts down, and the next one comes
+			length += 5 // then the server is shutting down, and the next one comes
 			serveLog(length, nil)(w, r)
 		},
 	})

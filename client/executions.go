@@ -11,7 +11,7 @@ import (
 	"talaria/api"
 )
 
-// Execute runs a cell and waits for its end. When the server shuts down meanwhile, the execution comes back as it
+// Execute runs a cell and waits for its end. When the server is shutting down meanwhile, the execution comes back as it
 // is so far, and its Status is not final.
 func (c *Client) Execute(ctx context.Context, session string, req api.ExecutionRequest) (api.Execution, error) {
 	return c.execute(ctx, session, req, nil)

@@ -255,7 +255,7 @@ while True: threading.Thread(target=go.wait).start()`, "pids", "RuntimeError")
 		}
 		e := runWith(t, c, id, api.ExecutionRequest{Code: new("while True: pass"), TimeoutS: new(0.5)})
 		wantEnd(t, e, api.StatusTimeout, "timeout", api.VariablesKept)
-		if !strings.Contains(e.Text, "time-out of 0.5 s") {
+		if !strings.Contains(e.Text, "timeout of 0.5 s") {
 			t.Errorf("a time-out says %q", e.Text)
 		}
 	})

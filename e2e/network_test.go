@@ -195,7 +195,7 @@ print(get("https://web.test:`+securePort+`/", context=context))`)
 			denied(`reach("2001:db8::1", 443)`, "ConnectionRefusedError", "connection to [2001:db8::1]:443"+notListed)
 			denied(`reach("10.0.2.3", 22)`, "ConnectionRefusedError", "connection to 10.0.2.3:22"+notListed)
 			denied(`reach("169.254.169.254", 80)`, "ConnectionRefusedError", "connection to 169.254.169.254:80"+notListed)
-			denied(`reach("private.test", 80)`, "ConnectionRefusedError", "connection to private.test:80 refused: it leads to 10.255.1.2")
+			denied(`reach("private.test", 80)`, "ConnectionRefusedError", "connection to private.test:80 refused: it resolves to 10.255.1.2")
 			// What is sent after it is refused after it.
 			denied(`socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("8.8.8.8", 123)), reach("192.0.2.1", 444)`,
 				"ConnectionRefusedError", "packet to 8.8.8.8:123 refused")

@@ -245,7 +245,7 @@ type LimitChanger interface {
 }
 
 // ErrNeedsReset tells that only a fresh kernel can have the wanted limits.
-var ErrNeedsReset = errors.New("takes a fresh kernel")
+var ErrNeedsReset = errors.New("needs a fresh kernel")
 
 // Handle identifies a sandbox across restarts of this program: by pid and start time and boot, never by pid alone.
 type Handle struct {

@@ -92,9 +92,9 @@ func (s *Server) authenticate(c *call) error {
 	} else if !ok {
 		c.Header("WWW-Authenticate", `Bearer realm="talaria"`)
 		if cred.given {
-			return api.Errorf(api.CodeUnauthorized, "the token is not valid; talaria token create makes a new one")
+			return api.Errorf(api.CodeUnauthorized, "the token is not valid; create one with talaria token create")
 		}
-		return api.Errorf(api.CodeUnauthorized, "a token is needed: Authorization: Bearer TOKEN")
+		return api.Errorf(api.CodeUnauthorized, "authentication required: send Authorization: Bearer TOKEN")
 	}
 	upgrade := websocket.IsWebSocketUpgrade(c.Request)
 	if upgrade && len(c.Request.Header.Values("Origin")) == 0 {
@@ -120,7 +120,7 @@ func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
 		seconds := int(wait/time.Second) + 1
 		c.Header("Retry-After", strconv.Itoa(seconds))
 		return false, api.Errorf(api.CodeTooManyRequests,
-			"too many wrong tokens came from your address; try again in %d s", seconds)
+			"too many invalid tokens from your address; try again in %d s", seconds)
 	}
 	ok = s.recognize(c, cred)
 	s.guesses.saw(from, cred.token, ok)

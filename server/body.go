@@ -52,9 +52,9 @@ func bodyError(err error) error {
 		return errTooLarge()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return api.Errorf(api.CodeInvalidRequest, "the body stopped coming")
+		return api.Errorf(api.CodeInvalidRequest, "the body stopped arriving")
 	}
-	return api.Errorf(api.CodeInvalidRequest, "the body broke off")
+	return api.Errorf(api.CodeInvalidRequest, "the body was cut off")
 }
 
 func mediaTypeIs(r *http.Request, types ...string) bool {

@@ -71,7 +71,7 @@ func (s *callers) enter(c *call) error {
 	if len(one.under) >= limit {
 		end(nil)
 		return api.Errorf(api.CodeTooManyRequests,
-			"%d requests and sockets of yours are under way, which is the limit; close one, or wait for an answer", limit)
+			"you have %d open requests and sockets, which is the limit; close one, or wait for an answer", limit)
 	}
 	s.serial++
 	number := s.serial

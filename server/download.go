@@ -107,7 +107,7 @@ func (w *downloadWriter) WriteHeader(status int) {
 		w.call.Writer.WriteHeaderNow()
 		return
 	case status == http.StatusPreconditionFailed:
-		problem = api.Errorf(api.CodePreconditionFailed, "the file is another one now")
+		problem = api.Errorf(api.CodePreconditionFailed, "the file has changed")
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		problem = api.Errorf(api.CodeRangeInvalid, "the file has no such range")
 	default:

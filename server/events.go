@@ -25,7 +25,7 @@ func position(c *call, sess *session.Session) (after int64, given bool, err erro
 		return 0, false, err
 	}
 	if named && logID != sess.LogID() {
-		return 0, false, api.Errorf(api.CodeLogChanged, "the log is another one now; start again from after=0")
+		return 0, false, api.Errorf(api.CodeLogChanged, "the log was replaced; start again from after=0")
 	}
 	if !given {
 		return 0, false, nil

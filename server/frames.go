@@ -93,7 +93,7 @@ func parseOrder(f frame) (o socketCommand) {
 		return o
 	}
 	if o.frameKind, ok = frameKinds[o.kind]; !ok {
-		o.wrong = api.Errorf(api.CodeInvalidRequest, "there is no frame of type %.80q", o.kind)
+		o.wrong = api.Errorf(api.CodeInvalidRequest, "unknown frame type %.80q", o.kind)
 	}
 	return o
 }
@@ -143,5 +143,5 @@ func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.Var
 }
 
 func later(context.Context, *session.Session, []byte) (any, error) {
-	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server cannot do this yet")
+	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server does not support this yet")
 }

@@ -18,12 +18,12 @@ func (s *Server) getHealth(c *call) error { return c.answer(http.StatusOK, healt
 func (s *Server) getReady(c *call) error {
 	select {
 	case <-s.draining:
-		return api.Errorf(api.CodeShuttingDown, "the server shuts down")
+		return api.Errorf(api.CodeShuttingDown, "the server is shutting down")
 	default:
 	}
 	if err := s.sessions.Ready(); err != nil {
 		s.log.Debug("not ready", slog.Any("error", err))
-		return api.Errorf(api.CodeNotReady, "no session can be made now; talaria doctor says why")
+		return api.Errorf(api.CodeNotReady, "no session can be created now; talaria doctor says why")
 	}
 	return c.answer(http.StatusOK, health{"ready"})
 }

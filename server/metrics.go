@@ -47,7 +47,7 @@ func newMetrics(registry *prometheus.Registry, sessions *session.Manager) *metri
 			Name: "talaria_http_request_seconds", Help: "Time to the end of the answer, streams and sockets included.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 300},
 		}, []string{"method", "route"}),
-		sockets: prometheus.NewGauge(prometheus.GaugeOpts{Name: "talaria_sockets", Help: "WebSockets that are open."}),
+		sockets: prometheus.NewGauge(prometheus.GaugeOpts{Name: "talaria_sockets", Help: "Open WebSockets."}),
 	}
 	registry.MustRegister(m.requests, m.durations, m.sockets, &statsCollector{sessions},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -86,12 +86,12 @@ type statsCollector struct{ sessions *session.Manager }
 
 var (
 	sessionsDesc   = prometheus.NewDesc("talaria_sessions", "Sessions by state.", []string{"state"}, nil)
-	kernelsDesc    = prometheus.NewDesc("talaria_kernels", "Interpreters that live.", nil, nil)
-	poolDesc       = prometheus.NewDesc("talaria_pool_ready", "Interpreters that are ready for a session.", nil, nil)
+	kernelsDesc    = prometheus.NewDesc("talaria_kernels", "Running interpreters.", nil, nil)
+	poolDesc       = prometheus.NewDesc("talaria_pool_ready", "Interpreters ready for a session.", nil, nil)
 	memoryDesc     = prometheus.NewDesc("talaria_kernel_memory_bytes", "Memory of all kernels.", nil, nil)
-	cpuDesc        = prometheus.NewDesc("talaria_kernel_cpu_seconds", "CPU time of living kernels.", nil, nil)
-	executionsDesc = prometheus.NewDesc("talaria_executions_total", "Executions that have ended since the start.", nil, nil)
-	eventsDesc     = prometheus.NewDesc("talaria_events_written_total", "Events written since the start.", nil, nil)
+	cpuDesc        = prometheus.NewDesc("talaria_kernel_cpu_seconds", "CPU time of running kernels.", nil, nil)
+	executionsDesc = prometheus.NewDesc("talaria_executions_total", "Executions finished since the server started.", nil, nil)
+	eventsDesc     = prometheus.NewDesc("talaria_events_written_total", "Events written since the server started.", nil, nil)
 )
 
 // Describe implements [prometheus.Collector].

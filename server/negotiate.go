@@ -65,7 +65,7 @@ func negotiate(c *call, offers ...format) (format, error) {
 		for i, offer := range offers {
 			names[i] = string(offer)
 		}
-		return "", api.Errorf(api.CodeNotAcceptable, "this answers with %s", strings.Join(names, ", "))
+		return "", api.Errorf(api.CodeNotAcceptable, "this resource is available as %s", strings.Join(names, ", "))
 	}
 	return best, nil
 }

@@ -66,7 +66,7 @@ func (s *Server) originAllowed(r *http.Request) bool {
 
 func errOrigin() *api.Error {
 	return api.Errorf(api.CodeOriginNotAllowed,
-		"the Origin is neither this server's own nor a configured one; see the server's allowed origins")
+		"the Origin is neither the server's own nor one of its allowed origins")
 }
 
 // cors lets pages of configured origins use /v1, and answers their preflight requests, which carry no token.

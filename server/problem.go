@@ -29,11 +29,11 @@ func (s *Server) problem(ctx context.Context, err error, doing string) *api.Erro
 	if ctx.Err() == nil {
 		s.log.Error("request failed", slog.String("request", doing), slog.Any("error", err))
 	}
-	return api.Errorf(api.CodeInternal, "the server failed to do this; its log says why")
+	return api.Errorf(api.CodeInternal, "the server failed to do this; its log has the details")
 }
 
 func errTooLarge() *api.Error {
-	return api.Errorf(api.CodePayloadTooLarge, "bodies end at %d bytes", api.MaxBody)
+	return api.Errorf(api.CodePayloadTooLarge, "the body is larger than the limit of %d bytes", api.MaxBody)
 }
 
 // fail answers with err, unless the answer has begun.
@@ -61,7 +61,7 @@ func (s *Server) noRoute(c *gin.Context) {
 }
 
 func (s *Server) noMethod(c *gin.Context) {
-	s.fail(c, api.Errorf(api.CodeMethodNotAllowed, "%s is not allowed here; %s is",
+	s.fail(c, api.Errorf(api.CodeMethodNotAllowed, "%s is not allowed here; use %s",
 		c.Request.Method, c.Writer.Header().Get("Allow")))
 }
 
@@ -78,7 +78,7 @@ func (s *Server) recoverPanic(c *gin.Context) {
 			if c.Writer.Written() {
 				panic(http.ErrAbortHandler)
 			}
-			writeProblem(c.Writer, api.Errorf(api.CodeInternal, "the server failed to do this; its log says why"))
+			writeProblem(c.Writer, api.Errorf(api.CodeInternal, "the server failed to do this; its log has the details"))
 			c.Abort()
 		}
 	}()

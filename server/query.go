@@ -19,7 +19,7 @@ var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 func parseQuery(raw string) (url.Values, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, api.Errorf(api.CodeInvalidRequest, "the query string is not well-formed")
+		return nil, api.Errorf(api.CodeInvalidRequest, "the query string is malformed")
 	}
 	return values, nil
 }

@@ -25,7 +25,7 @@ func (s *Server) routes() []route {
 		get("/healthz", s.getHealth, doc{
 			id: "getHealth", summary: "Whether the server runs", answers: answers{200: jsonOf[health]()}}).opened(),
 		get("/readyz", s.getReady, doc{
-			id: "getReady", summary: "Whether sessions can be made", answers: answers{200: jsonOf[health]()}}).opened(),
+			id: "getReady", summary: "Whether sessions can be created", answers: answers{200: jsonOf[health]()}}).opened(),
 		get("/metrics", s.getMetrics, doc{
 			id: "getMetrics", summary: "Figures for Prometheus (first owner)", answers: answers{200: bytesOf("text/plain")}}),
 		get("/openapi.json", s.getOpenAPI, doc{
@@ -42,30 +42,30 @@ func (s *Server) routes() []route {
 		get(one, with(s.getSession), doc{
 			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}).readable(),
 		put(one, s.ensureSession, doc{
-			id: "ensureSession", summary: "Get or make the session with this id", body: optional(jsonOf[api.SessionRequest]()),
+			id: "ensureSession", summary: "Get or create the session with this id", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{200: jsonOf[api.Session](), 201: jsonOf[api.Session]()}}),
 		patch(one, with(s.patchSession), doc{
 			id: "patchSession", summary: "Change a session", body: optional(jsonOf[api.SessionPatch]()),
 			answers: answers{200: jsonOf[api.Session]()}}),
 		del(one, s.deleteSession, doc{
-			id: "deleteSession", summary: "End a session: kernel, workspace and log go", answers: answers{204: nothing}}),
+			id: "deleteSession", summary: "Delete a session with its kernel, workspace and log", answers: answers{204: nothing}}),
 		post(one+"/reset", with(s.resetSession), doc{
 			id: "resetSession", summary: "Start a fresh interpreter", body: optional(jsonOf[api.ResetRequest]()),
 			answers: answers{200: jsonOf[api.Session]()}}),
 		post(one+"/keep", with(s.keepSession), doc{
 			id: "keepSession", summary: "Count as use", answers: answers{200: jsonOf[api.Session]()}}),
 		post(one+"/interrupt", with(s.interruptSession), doc{
-			id: "interruptSession", summary: "Interrupt what runs, cancel what waits",
+			id: "interruptSession", summary: "Interrupt the running execution and cancel queued ones",
 			body: optional(jsonOf[api.InterruptRequest]()), answers: answers{202: jsonOf[struct{}]()}}),
 		post(one+"/input", with(s.postInput), doc{
-			id: "postInput", summary: "Answer the question that a cell waits on", body: jsonOf[api.InputRequest](),
+			id: "postInput", summary: "Answer a cell's input()", body: jsonOf[api.InputRequest](),
 			answers: answers{200: jsonOf[struct{}]()}}),
 		get(one+"/variables", with(s.getVariables), doc{
 			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}),
 		post(one+"/ping", with(s.postPing), doc{
 			id: "pingKernel", summary: "Whether the kernel's interpreter answers, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}),
 		post(one+"/inspect", with(s.postInspect), doc{
-			id: "inspect", summary: "What a name in the kernel stands for", body: jsonOf[api.InspectRequest](),
+			id: "inspect", summary: "Describe a name in the kernel", body: jsonOf[api.InspectRequest](),
 			answers: answers{200: jsonOf[api.InspectReply]()}}),
 		post(one+"/packages", with(s.postPackages), doc{
 			id: "installPackages", summary: "Install packages into the session", query: "wait_s",
@@ -102,7 +102,7 @@ func (s *Server) routes() []route {
 		del(one+"/files/{path}", with(s.deleteFile), doc{
 			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}),
 		get(one+"/artifacts", with(s.listArtifacts), doc{
-			id: "listArtifacts", summary: "What executions made, newest first", query: "limit cursor",
+			id: "listArtifacts", summary: "Files that executions created, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}).readable().bulky(),
 		get("/v1/artifacts/{sha256}", s.getArtifact, doc{
 			id: "getArtifact", summary: "The bytes of an artifact",
@@ -116,10 +116,10 @@ func (s *Server) routes() []route {
 		get(one+"/document", with(s.getDocument), doc{
 			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable().bulky(),
 		put(one+"/document", with(s.putDocument), doc{
-			id: "putDocument", summary: "Save the notebook page's cells in place of the revision of If-Match",
+			id: "putDocument", summary: "Replace the notebook page's cells, if If-Match names their revision",
 			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}),
 		post(one+"/shares", with(s.createShare), doc{
-			id: "createShare", summary: "Make a read-only link", body: optional(jsonOf[struct{}]()),
+			id: "createShare", summary: "Create a read-only link", body: optional(jsonOf[struct{}]()),
 			answers: answers{201: jsonOf[api.Share]()}}),
 		get(one+"/shares", with(s.listShares), doc{
 			id: "listShares", summary: "Read-only links, newest first", answers: answers{200: jsonOf[shareList]()}}),

@@ -24,7 +24,7 @@ import (
 const drainTime = 2 * time.Second
 
 // errDraining is the cause of the contexts of waiting requests that a shutdown ends.
-var errDraining = errors.New("the server shuts down")
+var errDraining = errors.New("the server is shutting down")
 
 // LoginTime is how long a browser's login lasts.
 const LoginTime = 30 * 24 * time.Hour

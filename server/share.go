@@ -40,7 +40,7 @@ func (c *call) host(r route) error {
 }
 
 func errReadOnly() *api.Error {
-	return api.Errorf(api.CodeReadOnly, "this link may only read; to change something, ask its maker for a token")
+	return api.Errorf(api.CodeReadOnly, "this link is read-only; to change something, ask the person who shared it for a token")
 }
 
 // info is the session as the caller may see it: a visitor is not shown what its owner noted, nor folders of the host.

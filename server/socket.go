@@ -117,7 +117,7 @@ func (s *Server) upgrade(c *call, subprotocols ...string) (conn *websocket.Conn,
 		return nil, nil, nil, api.Errorf(api.CodeInvalidRequest, "this is a WebSocket: the request must be an upgrade")
 	}
 	if !s.sockets.enter() {
-		return nil, nil, nil, api.Errorf(api.CodeShuttingDown, "the server shuts down")
+		return nil, nil, nil, api.Errorf(api.CodeShuttingDown, "the server is shutting down")
 	}
 	hijacker := &wireHijacker{ResponseWriter: c.Writer}
 	upgrader := websocket.Upgrader{
@@ -126,7 +126,7 @@ func (s *Server) upgrade(c *call, subprotocols ...string) (conn *websocket.Conn,
 		WriteBufferSize: 16 << 10,
 		CheckOrigin:     func(*http.Request) bool { return true },
 		Error: func(_ http.ResponseWriter, _ *http.Request, _ int, reason error) {
-			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "no WebSocket handshake: %v", reason))
+			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "the WebSocket handshake failed: %v", reason))
 		},
 	}
 	if conn, err = upgrader.Upgrade(hijacker, c.Request, nil); err != nil {

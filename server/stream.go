@@ -47,7 +47,7 @@ func (s *Server) stream(ctx context.Context, c *call, f format, events iter.Seq2
 	stop := out.watch(ctx, lagged)
 	err := pump(ctx, events, out)
 	stop()
-	var ended *api.Error // the log is closed: the session was deleted, or the server shuts down
+	var ended *api.Error // the log is closed: the session was deleted, or the server is shutting down
 	switch {
 	case err == nil, ctx.Err() != nil, errors.As(err, &ended):
 		out.bound(time.Time{})

@@ -183,7 +183,7 @@ func (t *terminalSocket) refuse(ctx context.Context, err error) error {
 	return t.sendJSON(api.TerminalError{Type: "error", Error: problem})
 }
 
-// write shows what comes until the shell ends, the client goes or the server shuts down.
+// write shows what comes until the shell ends, the client goes or the server is shutting down.
 func (t *terminalSocket) write(ctx context.Context) closeReason {
 	if err := t.sendOffset(t.position); err != nil {
 		return gone

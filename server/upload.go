@@ -13,7 +13,7 @@ import (
 
 func (s *Server) putFile(c *call, sess *session.Session) error {
 	if c.Request.Header.Get("Content-Range") != "" {
-		return api.Errorf(api.CodeInvalidRequest, "a part of a file cannot be uploaded; send it whole")
+		return api.Errorf(api.CodeInvalidRequest, "partial uploads are not supported; send the whole file")
 	}
 	body := &upload{from: c.Request.Body}
 	created, file, err := sess.PutFile(c.command(), c.filePath(), body)
@@ -39,7 +39,7 @@ func (s *Server) postFiles(c *call, sess *session.Session) error {
 			break
 		}
 		if err != nil {
-			return api.Errorf(api.CodeInvalidRequest, "the form is not well-formed or broke off")
+			return api.Errorf(api.CodeInvalidRequest, "the form is malformed or was cut off")
 		}
 		file, err := putPart(c, sess, part)
 		if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) postFiles(c *call, sess *session.Session) error {
 		stored.Items = append(stored.Items, file)
 	}
 	if len(stored.Items) == 0 {
-		return api.Errorf(api.CodeInvalidRequest, "the form holds no file")
+		return api.Errorf(api.CodeInvalidRequest, "the form contains no file")
 	}
 	return c.answer(http.StatusCreated, stored)
 }

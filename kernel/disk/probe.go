@@ -86,7 +86,7 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 	if err := probeImage(ctx, cfg); err != nil {
 		image.OK, image.Detail, image.Remedy = false, err.Error(), imageRemedy(err)
 	} else {
-		image.Detail = fmt.Sprintf("made, attached, filled and removed in %d ms", time.Since(begin).Milliseconds())
+		image.Detail = fmt.Sprintf("created, attached, filled and removed in %d ms", time.Since(begin).Milliseconds())
 	}
 	force := kernel.Finding{Name: "limit of the disk", OK: true}
 	switch {

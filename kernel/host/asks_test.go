@@ -111,8 +111,8 @@ func TestAllAsksOfACellAreClosedTogether(t *testing.T) {
 					return
 				}
 				for _, want := range []kerneltest.Frame{
-					{Type: "answer", Ask: "q1", Error: "input() was ended: " + c.how},
-					{Type: "answer", Ask: two, Error: "the installation was ended: " + c.how},
+					{Type: "answer", Ask: "q1", Error: "input() was stopped: " + c.how},
+					{Type: "answer", Ask: two, Error: "the installation was stopped: " + c.how},
 				} {
 					if got := <-told; got.Type != want.Type || got.Ask != want.Ask || got.Error != want.Error {
 						t.Errorf("the asker was told %+v, not %+v", got, want)
@@ -179,8 +179,8 @@ func TestAnAskIsRefusedWithWords(t *testing.T) {
 		execution command.Execution
 		want      string
 	}{
-		{command.Execution{ID: "e1"}, "nobody is there to answer input(): attach a client to the session, or put the value into the code\n"},
-		{command.Execution{ID: "e2", AllowStdin: true}, "the cell that asked for it has ended\nanother question of this cell is open; answer that first\n"},
+		{command.Execution{ID: "e1"}, "no client can answer input(): attach one to the session, or put the value into the code\n"},
+		{command.Execution{ID: "e2", AllowStdin: true}, "the cell that asked for it has ended\nanother input() of this cell is waiting; answer that one first\n"},
 	} {
 		r.execute(c.execution)
 		if got := text(r.untilFinished(), "stdout"); got != c.want {
@@ -201,7 +201,7 @@ func TestACellThatDoesNotWaitForAnswersMayNotAskForEver(t *testing.T) {
 	for _, id := range []string{"e1", "e2"} {
 		r.execute(command.Execution{ID: id, AllowStdin: true})
 		got := r.untilFinished()
-		if said, want := text(got, "stdout"), "this cell asked and did not wait for the answer 50 times; ask in another cell"; said != want {
+		if said, want := text(got, "stdout"), "this cell called input() 50 times without waiting for an answer; ask in another cell"; said != want {
 			t.Errorf("%s was told %q, not %q", id, said, want)
 		}
 		asked := len(slices.DeleteFunc(got, func(rec record.Record) bool { return !is[record.Asked](rec) }))

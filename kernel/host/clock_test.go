@@ -68,9 +68,9 @@ func TestTheClockOfAWaitingCellRunsWithTheCPU(t *testing.T) {
 				r.until(is[record.Asked])
 				time.Sleep(c.atMost) // until reads for less
 				got := r.until(isEnd)
-				why := "the cell ran past its time-out of 10 s"
+				why := "the cell exceeded its timeout of 10 s"
 				if c.stoodStill {
-					why = "the cell waited for answers for more than 24 h, which is the longest that its time-out stands still"
+					why = "the cell waited for answers for more than 24 h, the longest that its timeout pauses"
 				}
 				r.expect(got, "e1: input q1 timeout", "e1: raised KeyboardInterrupt "+why+"; the variables are kept",
 					"e1: finished timeout KeyboardInterrupt")

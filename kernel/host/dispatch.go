@@ -59,7 +59,7 @@ func (k *interpreter) dropUnread(why error) {
 	defer k.mu.Unlock()
 	if k.run != nil && !k.run.unreadTold {
 		k.run.unreadTold = true
-		k.tellLocked(fmt.Sprintf("[something that this cell showed was left out: %.200v]", why))
+		k.tellLocked(fmt.Sprintf("[an output of this cell was dropped: %.200v]", why))
 	}
 }
 

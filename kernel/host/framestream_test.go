@@ -43,7 +43,7 @@ func TestHostileFramesAreDroppedAndTheCellGoesOn(t *testing.T) {
 	r.expect(r.untilFinished(), "e0: started", "e0: finished ok")
 	r.execute(command.Execution{ID: "e1", AllowStdin: true})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stderr "\n[something that this cell showed was left out: jsontext: invalid character 'h' at start of value]\n"`, // once
+		`e1: stderr "\n[an output of this cell was dropped: jsontext: invalid character 'h' at start of value]\n"`, // once
 		`e1: result "v"`, "e1: finished ok")
 }
 
@@ -82,7 +82,7 @@ func TestALineWithoutEndIsPassedOverWithoutBeingKept(t *testing.T) {
 	}))
 	r.execute(command.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stderr "\n[something that this cell showed was left out: frame too long; 33 MiB is the most]\n"`, `e1: stdout "still here"`, "e1: finished ok")
+		`e1: stderr "\n[an output of this cell was dropped: frame too long; 33 MiB is the most]\n"`, `e1: stdout "still here"`, "e1: finished ok")
 	if peak > 224<<20 {
 		t.Errorf("%d MiB were in use", peak>>20)
 	}

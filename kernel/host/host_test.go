@@ -194,7 +194,7 @@ func TestTheClockStandsStillWhileACellAsks(t *testing.T) {
 		if err := command.Tell(t.Context(), r.host, r.key, command.RefuseInput{RequestID: "q2"}); err != nil {
 			t.Fatal(err)
 		}
-		r.expect(r.untilFinished(), "e1: raised KeyboardInterrupt the cell ran past its time-out of 10 s; the variables are kept", "e1: finished timeout KeyboardInterrupt")
+		r.expect(r.untilFinished(), "e1: raised KeyboardInterrupt the cell exceeded its timeout of 10 s; the variables are kept", "e1: finished timeout KeyboardInterrupt")
 		if took, want := time.Since(began), 2*time.Hour+10*time.Second; took != want {
 			t.Errorf("took %v, want %v", took, want)
 		}

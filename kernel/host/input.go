@@ -9,10 +9,10 @@ import (
 const (
 	maxWithdrawn = 50 // asks of one cell, after which it may not ask for input: each makes events
 
-	inputRefused = "nobody is there to answer input(): attach a client to the session, or put the value into the code"
-	inputBusy    = "another question of this cell is open; answer that first"
-	inputEnded   = "input() was ended: %s"
-	inputOften   = "this cell asked and did not wait for the answer %d times; ask in another cell"
+	inputRefused = "no client can answer input(): attach one to the session, or put the value into the code"
+	inputBusy    = "another input() of this cell is waiting; answer that one first"
+	inputEnded   = "input() was stopped: %s"
+	inputOften   = "this cell called input() %d times without waiting for an answer; ask in another cell"
 )
 
 // refuseInput tells why nobody can be asked. The caller holds mu.

@@ -20,9 +20,9 @@ const noInstallsVariable = "TALARIA_INTERNAL_NO_INSTALLS"
 const (
 	maxRequirements = 32 << 10 // bytes of all requirements of one request
 
-	installBusy  = "another installation of this session is under way; try again when it has ended"
-	installEnded = "the installation was ended: %s"
-	installLarge = "the requirements take %d bytes and %d is the most; install fewer at a time"
+	installBusy  = "another installation of this session is running; try again when it has finished"
+	installEnded = "the installation was stopped: %s"
+	installLarge = "the requirements take %d bytes, the limit is %d; install fewer at a time"
 	installSoon  = "this kernel asked for more than %d installations in a short time; try again in a few seconds, and name " +
 		"all packages in one request"
 )

@@ -144,7 +144,7 @@ func TestASecondInstallationIsRefusedInside(t *testing.T) {
 	}))
 	r.execute(command.Execution{ID: "e1"})
 	got := r.untilFinished()
-	if said := text(got, "stdout"); strings.Count(said, "another installation of this session is under way") != 2 {
+	if said := text(got, "stdout"); strings.Count(said, "another installation of this session is running") != 2 {
 		t.Errorf("said %q", said)
 	}
 	r.expect(slices.DeleteFunc(got, is[record.Stream]), "e1: started", ": install 1 [a]", "e1: finished ok")
@@ -224,5 +224,5 @@ func TestTheRequirementsOfOneRequestAreBounded(t *testing.T) {
 	}))
 	r.execute(command.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started",
-		`e1: stdout "the requirements take 33000 bytes and 32768 is the most; install fewer at a time"`, "e1: finished ok")
+		`e1: stdout "the requirements take 33000 bytes, the limit is 32768; install fewer at a time"`, "e1: finished ok")
 }

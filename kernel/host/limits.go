@@ -37,11 +37,11 @@ func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
 		addNote(e, fmt.Sprintf("%v; %s", run.limit, kept))
 		return run.limit
 	case e.Ename == "KeyboardInterrupt" && run.timedOut && run.clock.stoodStill():
-		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, which is the longest that its time-out stands still; %s",
+		addNote(e, fmt.Sprintf("the cell waited for answers for more than %d h, the longest that its timeout pauses; %s",
 			int(MaxStandstill.Hours()), kept))
 		return nil
 	case e.Ename == "KeyboardInterrupt" && run.timedOut:
-		addNote(e, fmt.Sprintf("the cell ran past its time-out of %g s; %s", run.Timeout.Seconds(), kept))
+		addNote(e, fmt.Sprintf("the cell exceeded its timeout of %g s; %s", run.Timeout.Seconds(), kept))
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
@@ -63,7 +63,7 @@ func (k *interpreter) behind(ctx context.Context, e *record.ErrorInfo, limits ke
 			used := peak(k.measure(explainTime))
 			advice := "use less or raise the limit"
 			if used < limits.MemoryBytes/4*3 {
-				advice = "what was asked for at once is more than the rest; " + advice
+				advice = "a single allocation exceeded what was left; " + advice
 			}
 			return &record.LimitHit{Name: "memory_bytes", Value: limits.MemoryBytes, Used: used}, advice
 		}

@@ -262,7 +262,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
 			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
 		}
-		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing can be written any more; %s]", hit, kept))
+		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing more can be written; %s]", hit, kept))
 		return minLookPause // a cell that writes gets an error until then, which says where it was
 	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes):
 		w.kernel.kill(ending{reason: kernel.LimitDisk, limit: hit})

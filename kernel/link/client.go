@@ -272,7 +272,7 @@ func (c *Client) findHost(ctx context.Context) (*remote, error) {
 	if r := c.choose(); r != nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("start a host: none of build %q answers in %s though one was started; see the file log in "+
+	return nil, fmt.Errorf("start a host: no host of build %q answered within %s, though one was started; see the file log in "+
 		"the newest folder there", c.cfg.Build, c.cfg.Dir)
 }
 

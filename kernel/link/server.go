@@ -44,8 +44,8 @@ type ServerConfig struct {
 // The reasons for which a host ends by itself.
 var (
 	errOrphan  = errors.New("no server has been connected for too long")
-	errStopped = errors.New("a server or an operator told it to end")
-	errUnused  = errors.New("a newer host has taken its place, and its last kernel is gone")
+	errStopped = errors.New("a server or an operator stopped it")
+	errUnused  = errors.New("a newer host replaced it, and its last kernel has ended")
 )
 
 // closeTime bounds the ending of all kernels.

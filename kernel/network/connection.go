@@ -41,11 +41,11 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 		return nil, ErrClosed
 	case len(n.open) >= n.cfg.MaxConnections:
 		n.mu.Unlock()
-		n.deny("connection to", t.String(), "the session has as many connections open as it may; close some")
+		n.deny("connection to", t.String(), "the session has reached its limit of open connections; close some")
 		return nil, errForbidden
 	case n.spent():
 		n.mu.Unlock()
-		n.deny("connection to", t.String(), "the session has sent and received as many bytes as it may")
+		n.deny("connection to", t.String(), "the session has reached its limit of bytes sent and received")
 		return nil, errForbidden
 	}
 	n.open[c] = struct{}{}
@@ -154,7 +154,7 @@ func (c *connection) carry(to, from half) {
 		if got > 0 {
 			c.n.bytes.Add(int64(got))
 			if c.n.spent() {
-				c.n.deny("connection to", c.to.String(), "the session has sent and received as many bytes as it may")
+				c.n.deny("connection to", c.to.String(), "the session has reached its limit of bytes sent and received")
 				c.abort()
 				return
 			}

@@ -82,7 +82,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	if errors.Is(err, errForbidden) {
 		why := notPublic
 		if t.name != "" {
-			why = fmt.Sprintf("it leads to %v, and that is not part of the public network; list the address too", refused.Load())
+			why = fmt.Sprintf("it resolves to %v, which is not part of the public network; list the address too", refused.Load())
 		}
 		n.deny("connection to", t.String(), why)
 	}

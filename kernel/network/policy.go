@@ -87,7 +87,7 @@ func ParseRule(entry string) (Rule, error) {
 		host, r.Below = rest, true
 	}
 	if r.Name = canonicalName(host); r.Name == "" || r.Below && !strings.Contains(r.Name, ".") {
-		return bad("is no name that can be listed")
+		return bad("is not a host name")
 	}
 	return r, nil
 }
@@ -106,7 +106,7 @@ func splitPort(entry string) (host string, port uint16, err error) {
 			return inside, 0, nil
 		}
 		if host, text, ok = inside, strings.TrimPrefix(rest, ":"), strings.HasPrefix(rest, ":"); !ok {
-			return "", 0, fmt.Errorf("has something behind ] that is no port")
+			return "", 0, fmt.Errorf("has text after ] that is not a port")
 		}
 	case strings.Count(entry, ":") == 1:
 		host, text, _ = strings.Cut(entry, ":")

@@ -30,24 +30,24 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 		}
 	}
 	for entry, want := range map[string]string{
-		"":                      "is no name",
-		"*":                     "is no name",
-		"*.org":                 "is no name", // all that is below a top level is no list
-		"*.*.example.org":       "is no name",
-		"a..b":                  "is no name",
+		"":                      "is not a host name",
+		"*":                     "is not a host name",
+		"*.org":                 "is not a host name", // all that is below a top level is no list
+		"*.*.example.org":       "is not a host name",
+		"a..b":                  "is not a host name",
 		"http://example.org":    "port",
-		"example.org/path":      "is no name",
+		"example.org/path":      "is not a host name",
 		"example.org:0":         "port",
 		"example.org:65536":     "port",
 		"example.org:https":     "port",
-		"user@example.org":      "is no name",
+		"user@example.org":      "is not a host name",
 		"[2001:db8::1":          "no ]",
-		"[2001:db8::1]443":      "no port",
+		"[2001:db8::1]443":      "not a port",
 		"10.0.0.1/8":            "10.0.0.0/8",
 		"fe80::1%eth0":          "zone",
-		strings.Repeat("a", 64): "is no name",
-		"ex ample.org":          "is no name",
-		"example.org\n":         "is no name",
+		strings.Repeat("a", 64): "is not a host name",
+		"ex ample.org":          "is not a host name",
+		"example.org\n":         "is not a host name",
 	} {
 		if r, err := ParseRule(entry); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %+v (%v), want an error with %q", entry, r, err, want)

@@ -224,7 +224,7 @@ func socksGreeting(r *bufio.Reader) (methods map[byte]bool, err error) {
 		return nil, err
 	}
 	if head[0] != socksVersion {
-		return nil, errors.New("this is no SOCKS5")
+		return nil, errors.New("not SOCKS5")
 	}
 	list := make([]byte, head[1])
 	if _, err := io.ReadFull(r, list); err != nil {
@@ -243,7 +243,7 @@ func socksRequest(r *bufio.Reader) (to target, code byte, err error) {
 		return target{}, 0, err
 	}
 	if head[0] != socksVersion {
-		return target{}, 0, errors.New("this is no SOCKS5")
+		return target{}, 0, errors.New("not SOCKS5")
 	}
 	length := 0
 	switch head[3] {

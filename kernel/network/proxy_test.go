@@ -230,7 +230,7 @@ func TestWhereANameLeadsIsCheckedWhenItIsDialled(t *testing.T) {
 	if _, err := p.through(t, "rebind.test:"+portOf(t, server)); err == nil {
 		t.Error("a public name led to loopback")
 	}
-	p.saw(t, "it leads to 127.0.0.1, and that is not part of the public network; list the address too")
+	p.saw(t, "it resolves to 127.0.0.1, which is not part of the public network; list the address too")
 }
 
 func TestEachDirectionEndsByItselfAndNothingIsLost(t *testing.T) {
@@ -309,13 +309,13 @@ func TestConnectionsAndBytesAreBounded(t *testing.T) {
 	if _, err := p.through(t, server); err == nil {
 		t.Error("one connection too many")
 	}
-	p.saw(t, "as many connections open as it may")
+	p.saw(t, "limit of open connections")
 	sent, err := open[0].Write(bytes.Repeat([]byte("x"), 4<<20))
 	got, _ := io.Copy(io.Discard, open[0])
 	if int64(sent) < 1 || got > 1<<20 {
 		t.Errorf("%d bytes came back of %d (%v)", got, sent, err)
 	}
-	p.saw(t, "as many bytes as it may")
+	p.saw(t, "limit of bytes sent and received")
 	open[1].Close()
 	if _, err := p.through(t, server); err == nil {
 		t.Error("a connection after the last byte")

@@ -134,7 +134,7 @@ func watch(endpoint tcpip.Endpoint) {
 func (t *netstack) refuseUDP(r *udp.ForwarderRequest) bool {
 	id := r.ID()
 	to := netip.AddrPortFrom(address(id.LocalAddress), id.LocalPort)
-	t.n.deny("packet to", to.String(), "sessions have no UDP but for looking up names")
+	t.n.deny("packet to", to.String(), "sessions have no UDP except for looking up names")
 	return false
 }
 

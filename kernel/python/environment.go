@@ -111,7 +111,7 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Env
 	}
 	if bestScore < 0 {
 		if len(errs) == 0 {
-			errs = append(errs, errors.New("there is no python3; install it, or configure the interpreter to use"))
+			errs = append(errs, errors.New("python3 not found; install it, or configure the interpreter to use"))
 		}
 		return kernel.Environment{}, findings, fmt.Errorf("find Python: %w", errors.Join(errs...))
 	}

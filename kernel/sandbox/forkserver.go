@@ -243,7 +243,7 @@ func receiveHello(conn *net.UnixConn) (pid int, err error) {
 	}
 	var r reply
 	if err := json.Unmarshal(packet[:n], &r); err != nil || r.Op != "hello" || flags&unix.MSG_CTRUNC != 0 {
-		return 0, errors.New("what comes first is no greeting")
+		return 0, errors.New("the first message is not a greeting")
 	}
 	messages, err := unix.ParseSocketControlMessage(control[:controlled])
 	if err != nil || len(messages) != 1 {

@@ -25,7 +25,7 @@ func existing(roots []string, missing func(root string, err error)) []string {
 	for _, root := range roots {
 		info, err := os.Stat(root)
 		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is no directory", root)
+			err = fmt.Errorf("%s is not a directory", root)
 		}
 		if err != nil {
 			missing(root, err)

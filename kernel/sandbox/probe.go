@@ -58,7 +58,7 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 		return finding
 	}
 	finding.OK = true
-	finding.Detail = fmt.Sprintf("made, sealed and closed in %d ms: %s",
+	finding.Detail = fmt.Sprintf("created, sealed and closed in %d ms: %s",
 		time.Since(start).Milliseconds(), strings.Join(layers, "; "))
 	return finding
 }
@@ -69,7 +69,7 @@ func findPython() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errors.New("there is no python3")
+	return "", errors.New("python3 not found")
 }
 
 // remedy says what an operator can do about an error of making a sandbox.

@@ -26,7 +26,7 @@ func (b *Backend) Sweep(ctx context.Context, handles []kernel.Handle) error {
 // SweepInstance is Sweep for what a program of another instance left. The caller knows that it runs no longer.
 func (b *Backend) SweepInstance(ctx context.Context, instance string, handles []kernel.Handle) error {
 	if !validInstance(instance) {
-		return fmt.Errorf("sweep: %q is no instance", instance)
+		return fmt.Errorf("sweep: %q is not the name of an instance", instance)
 	}
 	return errors.Join(
 		b.sweepHandles(ctx, handles),
