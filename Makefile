@@ -11,6 +11,7 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib python3-pip
 JUPYTER_PACKAGES := jupyter-server python3-ipykernel
 TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython \
+  postgresql python3-psycopg2 \
   python3-dev python3-setuptools python3-venv python3-wheel flake8
 # What the acceptance cells of progress bars use.
 CELL_PACKAGES   := python3-tqdm python3-rich
@@ -116,7 +117,7 @@ setup: ## Install Python and the data libraries if they are missing
 
 .PHONY: test-setup
 test-setup:
-	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; ls -d /usr/lib/postgresql/*/bin/initdb >/dev/null && $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, psycopg2, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
 

@@ -14,6 +14,7 @@ import (
 type NetworkBounds struct {
 	MaxMode        api.NetworkMode // the most that a session may ask for; "" is none
 	Allowed        []string        // what may be listed in mode allow; with MaxMode full beside all that is public
+	HostPorts      []uint16        // of this machine, which may be listed as host:PORT
 	NameServer     string          // HOST:PORT; "": as this machine looks names up
 	MaxConnections int             // of a session at a time; 0: the host's default
 	MaxBytes       int64           // in both directions over the life of a kernel; 0: any number
@@ -29,8 +30,11 @@ func (b NetworkBounds) Check() error {
 	if b.MaxConnections < 0 || b.MaxBytes < 0 {
 		return errors.New("network.max_connections and network.max_bytes cannot be negative")
 	}
-	_, err := network.ParseRules(b.Allowed)
-	return err
+	return b.bounds().Check()
+}
+
+func (b NetworkBounds) bounds() network.Bounds {
+	return network.Bounds{MaxMode: network.Mode(b.MaxMode), Allowed: b.Allowed, HostPorts: b.HostPorts}
 }
 
 // checkNetwork validates what a session asks to reach.
@@ -65,14 +69,14 @@ func (m *Manager) permitNetwork(n api.Network) error {
 		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: %s", n.Mode, m.cfg.NoNetwork)
 	}
 	b := m.cfg.Network
-	what, err := network.Permits(network.Mode(n.Mode), n.Allow, network.Mode(b.MaxMode), b.Allowed)
+	what, err := b.bounds().Refuses(network.Mode(n.Mode), n.Allow)
 	if err != nil {
 		return err
 	}
 	if what != "" {
 		return api.Errorf(api.CodeLimitExceeded,
-			"%.200q is above what the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries)",
-			what, cmp.Or(b.MaxMode, api.NetworkNone), len(b.Allowed))
+			"%.200q is above what the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries, network.host_ports %d)",
+			what, cmp.Or(b.MaxMode, api.NetworkNone), len(b.Allowed), len(b.HostPorts))
 	}
 	return nil
 }

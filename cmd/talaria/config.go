@@ -67,6 +67,7 @@ type config struct {
 type network struct {
 	MaxMode        string   `koanf:"max_mode"`
 	Allowed        []string `koanf:"allowed"`
+	HostPorts      []uint16 `koanf:"host_ports"`
 	NameServer     string   `koanf:"name_server"`
 	MaxConnections int      `koanf:"max_connections"`
 	MaxBytes       int64    `koanf:"max_bytes"`
@@ -74,7 +75,7 @@ type network struct {
 
 func (n network) bounds() session.NetworkBounds {
 	return session.NetworkBounds{
-		MaxMode: api.NetworkMode(n.MaxMode), Allowed: n.Allowed, NameServer: n.NameServer, MaxConnections: n.MaxConnections,
+		MaxMode: api.NetworkMode(n.MaxMode), Allowed: n.Allowed, HostPorts: n.HostPorts, NameServer: n.NameServer, MaxConnections: n.MaxConnections,
 		MaxBytes: n.MaxBytes,
 	}
 }

@@ -23,7 +23,7 @@ type connection struct {
 	mu    sync.Mutex // guards what follows
 	outer half       // nil until it is connected
 	inner half       // nil until it is spliced
-	peer  netip.Addr // of outer; not valid where that is no address
+	peer  netip.Addr // of outer; not valid where it is a socket without one, or where the name is permission enough
 	ended bool       // both are reset, and what comes later is too
 }
 
@@ -73,7 +73,7 @@ func (c *connection) connected(outer half) (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.outer = outer
-	if conn, ok := outer.(net.Conn); ok {
+	if conn, ok := outer.(net.Conn); ok && c.to.name != HostName {
 		if to, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 			c.peer = to.Addr().Unmap()
 		}

@@ -55,6 +55,9 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	if t.name != "" && policy.hosts(t.name) {
 		return dialSocket(ctx, policy.Hosts[t.name])
 	}
+	if t.name == HostName {
+		return dialLoopback(ctx, t.port)
+	}
 	own := ownAddresses()
 	var refused atomic.Pointer[netip.Addr] // two addresses may be tried at once
 	dialer := net.Dialer{
@@ -87,6 +90,20 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 		n.deny("connection to", t.String(), why)
 	}
 	return conn, err
+}
+
+// dialLoopback connects to a port of this machine.
+func dialLoopback(ctx context.Context, port uint16) (net.Conn, error) {
+	var dialer net.Dialer
+	text := strconv.Itoa(int(port))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", text))
+	if err == nil {
+		return conn, nil
+	}
+	if six, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("::1", text)); err == nil {
+		return six, nil
+	}
+	return nil, err
 }
 
 // ownAddresses are those of this host.

@@ -1,13 +1,42 @@
 package network
 
-// Permits reports what of a session's network an operator does not permit, or "". allow are the session's entries, allowed
-// the operator's; where the operator's mode is [Full] they add to the public network.
-func Permits(mode Mode, allow []string, maxMode Mode, allowed []string) (refused string, err error) {
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Bounds are what an operator permits sessions to reach.
+type Bounds struct {
+	MaxMode   Mode
+	Allowed   []string // entries as in [ParseRules]; where MaxMode is [Full] they add to the public network
+	HostPorts []uint16 // ports of the server's own machine, which sessions list as host:PORT
+}
+
+// Check reports what is wrong with the bounds.
+func (b Bounds) Check() error {
+	rules, err := ParseRules(b.Allowed)
+	if err != nil {
+		return fmt.Errorf("network.allowed: %w", err)
+	}
+	for _, r := range rules {
+		if r.isHost() {
+			return fmt.Errorf("network.allowed: ports of the server's own machine belong into network.host_ports: %d", r.Port)
+		}
+	}
+	if slices.Contains(b.HostPorts, 0) {
+		return errors.New("network.host_ports: ports are between 1 and 65535")
+	}
+	return nil
+}
+
+// Refuses returns what of a session's network the bounds do not permit, or "". allow are the session's entries.
+func (b Bounds) Refuses(mode Mode, allow []string) (refused string, err error) {
 	rank := map[Mode]int{"": 0, None: 0, Allow: 1, Full: 2}
-	if rank[mode] > rank[maxMode] {
+	if rank[mode] > rank[b.MaxMode] {
 		return "network.mode " + string(mode), nil
 	}
-	listed, err := ParseRules(allowed)
+	listed, err := ParseRules(b.Allowed)
 	if err != nil {
 		return "", err
 	}
@@ -16,7 +45,7 @@ func Permits(mode Mode, allow []string, maxMode Mode, allowed []string) (refused
 		if err != nil {
 			return "", err
 		}
-		covered := maxMode == Full && rule.IsPublic()
+		covered := b.MaxMode == Full && rule.IsPublic() || rule.isHost() && slices.Contains(b.HostPorts, rule.Port)
 		for _, l := range listed {
 			covered = covered || l.Covers(rule)
 		}

@@ -41,8 +41,11 @@ type Rule struct {
 // maxRules bounds a policy: each connection and each lookup looks at all rules.
 const maxRules = 1000
 
+// HostName in a rule is the server's own machine: host:5432 is port 5432 on its loopback interface. It is never looked up.
+const HostName = "host"
+
 // ParseRules reads entries such as example.org, example.org:443, *.example.org:443, 192.0.2.7:5432, [2001:db8::1]:443,
-// 10.0.0.0/8 and 10.0.0.0/8:5432. The error names the entry.
+// 10.0.0.0/8, 10.0.0.0/8:5432 and host:5432. The error names the entry.
 func ParseRules(entries []string) ([]Rule, error) {
 	if len(entries) > maxRules {
 		return nil, fmt.Errorf("%d entries are too many; at most %d", len(entries), maxRules)
@@ -88,6 +91,9 @@ func ParseRule(entry string) (Rule, error) {
 	}
 	if r.Name = canonicalName(host); r.Name == "" || r.Below && !strings.Contains(r.Name, ".") {
 		return bad("is not a host name")
+	}
+	if r.isHost() && r.Port == 0 {
+		return bad("is the server's own machine, and takes a port, such as host:5432")
 	}
 	return r, nil
 }
@@ -173,10 +179,10 @@ func (p Policy) names(name string) bool {
 
 // name reports whether the policy lets that canonical name be dialled at a port.
 func (p Policy) name(name string, port uint16) bool {
-	if p.Mode == Full {
+	if p.Mode == Full && name != HostName {
 		return name != ""
 	}
-	return p.Mode == Allow && (p.hosts(name) || p.lists(name, port))
+	return (p.Mode == Allow || p.Mode == Full) && (p.hosts(name) || p.lists(name, port))
 }
 
 // address reports whether the policy lets an address be dialled. named tells that a permitted name stands for it: then
@@ -219,6 +225,9 @@ func (r Rule) hasName(name string) bool {
 	return name == r.Name
 }
 
+// isHost reports whether the rule lists a port of the server's own machine.
+func (r Rule) isHost() bool { return r.Name == HostName && !r.Below }
+
 // Covers reports whether all that other lists is listed by r too.
 func (r Rule) Covers(other Rule) bool {
 	if r.Port != 0 && r.Port != other.Port {
@@ -238,7 +247,7 @@ func (r Rule) Covers(other Rule) bool {
 // name may still stand for an address that is not, which is refused when it is dialled.
 func (r Rule) IsPublic() bool {
 	if !r.Prefix.IsValid() {
-		return true
+		return !r.isHost()
 	}
 	return isPublic(r.Prefix.Addr()) && !overlapsReserved(r.Prefix)
 }

@@ -15,6 +15,7 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 		"bücher.example":      {Name: "xn--bcher-kva.example"},
 		"_srv.example.org":    {Name: "_srv.example.org"},
 		"db":                  {Name: "db"},
+		"host:5432":           {Name: "host", Port: 5432},
 		"192.0.2.7":           {Prefix: netip.MustParsePrefix("192.0.2.7/32")},
 		"192.0.2.7:5432":      {Prefix: netip.MustParsePrefix("192.0.2.7/32"), Port: 5432},
 		"10.0.0.0/8":          {Prefix: netip.MustParsePrefix("10.0.0.0/8")},
@@ -30,6 +31,7 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 		}
 	}
 	for entry, want := range map[string]string{
+		"host":                  "takes a port, such as host:5432",
 		"":                      "is not a host name",
 		"*":                     "is not a host name",
 		"*.org":                 "is not a host name", // all that is below a top level is no list

@@ -233,6 +233,71 @@ func TestWhereANameLeadsIsCheckedWhenItIsDialled(t *testing.T) {
 	p.saw(t, "it resolves to 127.0.0.1, which is not part of the public network; list the address too")
 }
 
+func TestThePortsOfTheHostAreReachedOnlyWhereTheyAreListed(t *testing.T) {
+	server := echo(t)
+	port := portOf(t, server)
+	entry := HostName + ":" + port
+	resolver := nameServer(t, func(string) string { return "127.0.0.1" }) // which is never asked for this name
+	for _, c := range []struct {
+		mode    Mode
+		allow   []string
+		reached bool
+	}{
+		{Allow, []string{entry}, true},
+		{Full, []string{entry}, true},
+		{Allow, []string{"host:1", "*.example.org"}, false},
+		{Full, nil, false},
+		{Full, []string{"host:1"}, false},
+	} {
+		p := proxy(t, Config{Policy: policy(t, c.mode, c.allow...), Resolver: resolver})
+		conn, err := p.through(t, entry)
+		if (err == nil) != c.reached {
+			t.Errorf("%s %v: %v", c.mode, c.allow, err)
+		}
+		if err != nil {
+			p.saw(t, "connection to "+entry+" refused: not in this session's network.allow")
+			continue
+		}
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+			t.Errorf("%s %v: %v", c.mode, c.allow, err)
+		}
+		if _, err := p.through(t, server); err == nil { // the permission is for the name, not for the address
+			t.Errorf("%s %v: the address itself can be reached", c.mode, c.allow)
+		}
+	}
+}
+
+func TestAnOperatorPermitsPortsOfTheHost(t *testing.T) {
+	for _, c := range []struct {
+		bounds  Bounds
+		mode    Mode
+		allow   string
+		refused string
+	}{
+		{Bounds{MaxMode: Allow, HostPorts: []uint16{5432}}, Allow, "host:5432", ""},
+		{Bounds{MaxMode: Full, HostPorts: []uint16{5432}}, Full, "host:5432", ""},
+		{Bounds{MaxMode: Full, HostPorts: []uint16{5432}}, Allow, "host:5433", "network.allow host:5433"},
+		{Bounds{MaxMode: Full}, Allow, "host:5432", "network.allow host:5432"},
+		{Bounds{MaxMode: None, HostPorts: []uint16{5432}}, Allow, "host:5432", "network.mode allow"},
+	} {
+		if got, err := c.bounds.Refuses(c.mode, []string{c.allow}); err != nil || got != c.refused {
+			t.Errorf("%+v: %s %s is refused with %q (%v), want %q", c.bounds, c.mode, c.allow, got, err, c.refused)
+		}
+	}
+	for want, bounds := range map[string]Bounds{
+		"network.host_ports: 5432":        {Allowed: []string{"host:5432"}},
+		"between 1 and 65535":             {HostPorts: []uint16{0}},
+		"network.allowed: \"a b\" is not": {Allowed: []string{"a b"}},
+	} {
+		if err := bounds.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", bounds, err, want)
+		}
+	}
+}
+
 func TestEachDirectionEndsByItselfAndNothingIsLost(t *testing.T) {
 	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
 	conn, err := p.through(t, echo(t))
