@@ -135,6 +135,24 @@ class Streams(RunnerCase):
         self.assertTrue(set(outcome.stdout) <= set("<\n"))
 
 
+class DeepRecursion(RunnerCase):
+    def test_never_leaves_a_print_waiting(self) -> None:
+        """At each depth the call that fails for recursion is another one, also of those that wake the writing thread."""
+        outcome = self.runner.run("""
+            import sys, time
+            def deep(n):
+                if n: return deep(n - 1)
+                sys.stdout.write("x\\n")
+            failed = 0
+            for n in range(sys.getrecursionlimit() - 60, sys.getrecursionlimit()):
+                time.sleep(0.02)  # the writing thread goes to sleep
+                try: deep(n)
+                except RecursionError: failed += 1
+            print("failed", failed > 5, failed < 55)
+        """)
+        self.assertIn("failed True True\n", outcome.stdout)
+
+
 class Attribution(RunnerCase):
     def test_is_to_the_cell_that_started_the_thread(self) -> None:
         outcome = self.run_cell(

@@ -59,6 +59,9 @@ class Deadline:
         self._asleep = False
         try:
             self._kick.release()
+        except RecursionError:  # which is a RuntimeError too: nobody was woken
+            self._asleep = True
+            raise
         except RuntimeError:
             pass  # it was awake
 

@@ -102,6 +102,9 @@ class Outbox:
         self.asleep = False
         try:
             self._kick.release()
+        except RecursionError:  # which is a RuntimeError too: nobody was woken
+            self.asleep = True
+            raise
         except RuntimeError:
             pass  # it was awake
 
