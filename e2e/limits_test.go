@@ -194,25 +194,34 @@ for i in range(4):
 			return
 		}
 		limited(t, c, id, `import os, time
-for i in range(80):
-    os.mkdir("d")
-    os.chdir("d")
-os.chdir(os.environ["TALARIA_WORKSPACE"])
+os.makedirs("d/" * 80)
 while True:
     with open("more", "ab") as f: f.write(bytes(10))
     time.sleep(0.01)`, "disk_depth", "DiskLimit", "OSError")
 		runOK(t, c, id, "import shutil; shutil.rmtree('d')")
 		runOK(t, c, id, "open('again', 'w').write('again')")
-		e := run(t, c, id, `i = 0
+		// A cell that ignores errors and interrupts is ended however deep it writes: also where nobody measures.
+		for _, depth := range []int{1, 80, 300} {
+			e := run(t, c, id, fmt.Sprintf(`import os
+i = made = 0
 while True:
     try:
+        if made < %d:
+            if not os.path.isdir("d"): os.mkdir("d") # an interrupt may come anywhere
+            os.chdir("d")
+            made += 1
+            continue
         i += 1
         open(f"f{i}", "w").close()
     except BaseException:
-        pass`)
-		wantEnd(t, e, api.StatusDied, "disk_limit", api.VariablesLost)
-		if _, files := workspaceUse(t, s); files > 4096+3*16384 {
-			t.Errorf("a cell that ignores the interrupt left %d files", files)
+        pass`, depth))
+			wantEnd(t, e, api.StatusDied, "disk_limit", api.VariablesLost)
+			if _, files := workspaceUse(t, s); depth < 300 && files > 4096+3*16384 {
+				t.Errorf("a cell that ignores the interrupt left %d files %d folders deep", files, depth)
+			}
+			if err := c.DeleteFile(within(t), id, "d"); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }

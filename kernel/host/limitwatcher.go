@@ -34,6 +34,10 @@ const (
 	fastestAllocating = 4 << 30 // bytes a second
 )
 
+// unseenTime is how long code may run while folders of the workspace cannot be measured, before it is interrupted. It is
+// enough to delete them.
+const unseenTime = 5 * time.Second
+
 // diskSlackInodes is how many inodes beyond the limit a workspace may take before its kernel is killed, as
 // DiskSlackBytes is for bytes: files without content need no writing.
 const diskSlackInodes = 8192
@@ -80,6 +84,7 @@ type watcher struct {
 	inodes                int64
 	mostBytes, mostInodes int64     // the most that was seen since then, 0 before the first look
 	growing               bool      // the last look saw more than that
+	unseen                time.Time // since when code runs while folders cannot be measured, zero if they can
 	memory                int64     // as last looked at
 	near                  bool      // it is more than half of the limit
 	rising                bool      // it is more than it was by a good part of what is left
@@ -201,6 +206,9 @@ func (w *watcher) begin() {
 		return
 	}
 	if w.isFull.Load() {
+		w.looking.Lock()
+		w.unseen = time.Time{}
+		w.looking.Unlock()
 		w.look()
 	}
 	pause := time.Duration(w.pause.Load())
@@ -238,7 +246,7 @@ func (w *watcher) look() (pause, share time.Duration) {
 
 // lookAtDisk stops writing when the workspace is full, and lets it go on when there is room. The caller holds looking.
 func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
-	bytes, inodes, hit, err := w.measure(limits)
+	bytes, inodes, unseen, hit, err := w.measure(limits)
 	if err != nil {
 		if w.ctx.Err() == nil {
 			w.log.Debug("measure the workspace", "error", err)
@@ -246,7 +254,14 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		return maxLookPause
 	}
 	w.used.Store(bytes)
-	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes || inodes > w.mostInodes)
+	switch {
+	case !unseen:
+		w.unseen = time.Time{}
+	case w.unseen.IsZero():
+		w.unseen = time.Now()
+	}
+	overdue := unseen && time.Since(w.unseen) > unseenTime
+	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes || inodes > w.mostInodes || overdue)
 	switch {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
@@ -264,7 +279,8 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		}
 		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing more can be written; %s]", hit, kept))
 		return minLookPause // a cell that writes gets an error until then, which says where it was
-	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes):
+	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes ||
+		overdue && time.Since(w.unseen) > unseenTime+w.grace):
 		w.kernel.kill(ending{reason: kernel.LimitDisk, limit: hit})
 	case hit != nil:
 		w.full = hit
@@ -285,20 +301,22 @@ func reach(room int64, rate int64) time.Duration {
 	return time.Duration(min(seconds, maxLookPause.Seconds()) * float64(time.Second))
 }
 
-// measure is what the workspace takes, with files that are deleted and still open, and the limit that it is past. What
-// cannot be measured counts as past it.
-func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, hit *record.LimitHit, err error) {
+// measure is what the workspace takes, with files that are deleted and still open, and the limit that it is past. A
+// workspace that is too deep counts as past it, and so does one with folders that cannot be measured: unseen.
+func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen bool, hit *record.LimitHit, err error) {
 	bytes, inodes, err = w.dir.Usage(w.ctx)
-	hidden := errors.Is(err, workspace.ErrTruncated)
-	if err != nil && !hidden {
-		return 0, 0, nil, err
+	deep := errors.Is(err, workspace.ErrTruncated)
+	unseen = errors.Is(err, workspace.ErrUnseen)
+	if err != nil && !deep {
+		return 0, 0, false, nil, err
 	}
 	if w.scratch != nil {
 		more, count, err := w.scratch.Usage(w.ctx)
-		hidden = hidden || errors.Is(err, workspace.ErrTruncated)
-		if err != nil && !hidden {
-			return 0, 0, nil, err
+		if err != nil && !errors.Is(err, workspace.ErrTruncated) {
+			return 0, 0, false, nil, err
 		}
+		deep = deep || err != nil
+		unseen = unseen || errors.Is(err, workspace.ErrUnseen)
 		bytes, inodes = bytes+more, inodes+count
 	}
 	more, count, err := w.sandbox.Unlinked(w.ctx, w.dir.Device())
@@ -310,12 +328,12 @@ func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, hit *recor
 	case limits.DiskBytes <= 0:
 	case bytes > limits.DiskBytes:
 		hit = &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
-	case hidden:
+	case deep:
 		hit = &record.LimitHit{Name: "disk_depth", Value: workspace.MaxDepth, Used: workspace.MaxDepth + 1}
 	case inodes > limits.Inodes():
 		hit = &record.LimitHit{Name: "disk_inodes", Value: limits.Inodes(), Used: inodes}
 	}
-	return bytes, inodes, hit, nil
+	return bytes, inodes, unseen, hit, nil
 }
 
 // lookAtMemory kills what takes the most when all processes together take too much: a child, else it interrupts the

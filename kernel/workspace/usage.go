@@ -11,8 +11,8 @@ import (
 
 // Usage is what the workspace takes on the disk: the bytes of allocated blocks, so that holes are free, and the
 // inodes of files, folders and links of any kind, each once however many names it has. The workspace's own folder
-// is not counted. With [ErrTruncated], since a folder was more than [MaxDepth] deep or could not be read, both
-// are lower bounds. ctx bounds the work.
+// is not counted. With [ErrTruncated] a folder is more than [MaxDepth] deep; with [ErrUnseen] one is so deep, or cannot be
+// read, that both are lower bounds. ctx bounds the work.
 func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 	linked := map[uint64]bool{}
 	err = d.walk(ctx, func(_ int, _ string, st *unix.Stat_t) error {
@@ -34,19 +34,19 @@ func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 
 // walk calls visit for each entry below the root, of whatever kind, folders before what is in them. It follows
 // nothing, passes over what goes away meanwhile, and goes on past folders that it cannot enter, which give
-// ErrTruncated in the end.
+// ErrUnseen in the end.
 func (d *Dir) walk(ctx context.Context, visit func(at int, name string, st *unix.Stat_t) error) error {
 	return d.use(func(root int) error { return walk(ctx, root, visit) })
 }
 
 func walk(ctx context.Context, root int, visit func(at int, name string, st *unix.Stat_t) error) error {
-	truncated := false
+	deep, unseen := false, false
 	var folder func(at int, name string, depth int) error
 	folder = func(at int, name string, depth int) error {
 		fd, err := openBeneath(at, name, asFolder, 0)
 		switch {
-		case errors.Is(err, fs.ErrPermission):
-			truncated = true
+		case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+			unseen = true
 			return nil
 		case gone(err):
 			return nil
@@ -65,7 +65,7 @@ func walk(ctx context.Context, root int, visit func(at int, name string, st *uni
 			}
 			err := unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 			if errors.Is(err, fs.ErrPermission) {
-				truncated = true
+				unseen = true
 				continue
 			}
 			if gone(err) {
@@ -78,9 +78,13 @@ func walk(ctx context.Context, root int, visit func(at int, name string, st *uni
 			if err := visit(fd, n.name, &st); err != nil {
 				return err
 			}
-			if isFolder && depth == MaxDepth {
-				truncated = true
-			} else if isFolder {
+			if !isFolder {
+				continue
+			}
+			deep = deep || depth >= MaxDepth
+			if depth == maxUsageDepth {
+				unseen = true
+			} else {
 				if err := folder(fd, n.name, depth+1); err != nil {
 					return err
 				}
@@ -89,7 +93,10 @@ func walk(ctx context.Context, root int, visit func(at int, name string, st *uni
 		return nil
 	}
 	err := folder(root, ".", 0)
-	if err == nil && truncated {
+	switch {
+	case err == nil && unseen:
+		return ErrUnseen
+	case err == nil && deep:
 		return ErrTruncated
 	}
 	return err

@@ -31,8 +31,11 @@ const (
 const (
 	// MaxEntries bounds a list and a scan.
 	MaxEntries = 200_000
-	// MaxDepth bounds how many folders deep a scan and an account of the usage go.
+	// MaxDepth bounds how many folders deep a scan goes, and a workspace may be.
 	MaxDepth = 64
+	// maxUsageDepth bounds how many folders deep an account of the usage goes, with a descriptor for each. It goes past
+	// MaxDepth so that a cell which has gone too deep is still seen to write.
+	maxUsageDepth = 256
 )
 
 // What callers branch on, beside [fs.ErrNotExist], [fs.ErrExist], [fs.ErrPermission], [fs.ErrInvalid] (no
@@ -51,6 +54,8 @@ var (
 	ErrNoSpace = errors.New("no space left")
 	// ErrTruncated: there is more than MaxEntries or MaxDepth let us see; what was seen comes with the error.
 	ErrTruncated = errors.New("too many entries or too deep")
+	// ErrUnseen: there is more than an account of the usage could see. It is also an ErrTruncated.
+	ErrUnseen = fmt.Errorf("%w: some folders could not be looked into", ErrTruncated)
 )
 
 // Dir is a workspace. It is safe for concurrent use, and so is Close at any moment.
