@@ -6,27 +6,17 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"talaria/api"
 	"talaria/client"
 )
 
-// TestMain fails the run when a goroutine of the client is left.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	buf := make([]byte, 1<<20)
-	stacks := string(buf[:runtime.Stack(buf, true)])
-	if code == 0 && strings.Contains(stacks, "talaria/client.") {
-		fmt.Fprintln(os.Stderr, "goroutines left:\n"+stacks)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "s3cret"
 
