@@ -10,27 +10,39 @@ import (
 	"testing"
 )
 
-var fence = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
+var fence = regexp.MustCompile("(?s)(<!-- example: [a-z-]+ -->\n)?```(sh|python)\n(.*?)```")
 
-// blocks returns the fenced blocks of a page, each as a piece of a shell script. A Python program comes twice, since a
-// reader may well run it twice.
-func blocks(t *testing.T, page string) []string {
+// blocks returns the fenced blocks of a page, or of one of its sections, each as a piece of a shell script. A Python
+// program comes twice, since a reader may well run it twice. Examples of the client libraries are marked, and left out.
+func blocks(t *testing.T, page, section string) []string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := string(b)
+	if section != "" {
+		_, text, _ = strings.Cut(text, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
+	}
 	var list []string
-	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
-		if m[1] == "python" {
-			m[2] = strings.Repeat("/usr/bin/python3 - <<'END_OF_PYTHON'\n"+m[2]+"END_OF_PYTHON\n", 2)
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		marked, language, source := m[1] != "", m[2], m[3]
+		if marked {
+			continue
 		}
-		list = append(list, m[2])
+		if language == "python" {
+			source = strings.Repeat("/usr/bin/python3 - <<'END_OF_PYTHON'\n"+source+"END_OF_PYTHON\n", 2)
+		}
+		list = append(list, source)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s has no blocks in section %q", page, section)
 	}
 	return list
 }
 
-func TestTheQuickStartRunsAsItStands(t *testing.T) {
+func TestTheQuickStartsRunAsTheyStand(t *testing.T) {
 	s := start(t, options{})
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
@@ -39,8 +51,8 @@ func TestTheQuickStartRunsAsItStands(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "bin", "talaria")); err != nil {
 		t.Fatal(err)
 	}
-	pieces := blocks(t, "../docs/quickstart.md")
-	if len(pieces) < 6 {
+	pieces := append(blocks(t, "../docs/quickstart.md", ""), blocks(t, "../docs/api.md", "Quick start")...)
+	if len(pieces) < 7 {
 		t.Fatalf("only %d blocks", len(pieces))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,6 +79,7 @@ func TestTheQuickStartRunsAsItStands(t *testing.T) {
 		`"type":"execution_finished"`, // and its end
 		"hello\n", "Hi Ada\n", "ok\n", // WebSocket
 		"hello\n", "Hi Ada\n", "ok\n", // the same program again
+		`"id":"chat-7"`, `"text":"hi\n42"`, // the quick start of the API
 	} {
 		i := strings.Index(text[at:], want)
 		if i < 0 {
@@ -82,7 +95,7 @@ func TestTheQuickStartRunsAsItStands(t *testing.T) {
 
 // TestTheTwoCommandsAreTargets holds the README's two commands to the Makefile; `make test` is what runs this test.
 func TestTheTwoCommandsAreTargets(t *testing.T) {
-	commands := strings.Join(blocks(t, "../README.md"), "")
+	commands := strings.Join(blocks(t, "../README.md", "Two commands"), "")
 	for _, want := range []string{"make run ", "make test "} {
 		if !strings.Contains(commands, want) {
 			t.Errorf("the README lacks %q", want)
