@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -90,6 +91,48 @@ func TestTheQuickStartsRunAsTheyStand(t *testing.T) {
 	notebook, err := os.ReadFile(filepath.Join(dir, "tour.ipynb"))
 	if err != nil || !strings.Contains(string(notebook), "df.plot.bar()") {
 		t.Errorf("the notebook: %v\n%s", err, notebook)
+	}
+}
+
+// TestTheFiguresOfTheREADMEAreMeasured holds the figures of the README to the table in docs/performance.md, as far as a
+// reader would notice: within a tenth.
+func TestTheFiguresOfTheREADMEAreMeasured(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range []struct {
+		says   string // with one number
+		row    string
+		column int // of the table, from 0
+	}{
+		{`pandas and matplotlib loaded, in ([\d.]+) ms`, "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", 5},
+		{`Jupyter Server takes\s+([\d.]+) ms`, "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", 9},
+		{"A warm `1\\+1` takes ([\\d.]+) ms", "warm `1+1` over WebSocket, to the end of the cell", 5},
+		{`three libraries takes ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 5},
+		{`an ipykernel's ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 9},
+		{`it is ([\d.]+) MiB each`, "many sessions: PSS of everything, server and host too, for each", 5},
+		{"A `print` reaches the client in ([\\d.]+) ms", "`print` without flush → first byte", 5},
+		{`200,000 printed lines arrive in ([\d.]+) ms`, "200,000 printed lines: the last", 5},
+		{`An interrupt takes ([\d.]+) ms`, "interrupt of `while True: pass` → shown", 5},
+		{`another session answers\s+in ([\d.]+) ms`, "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a spin on all CPUs", 5},
+	} {
+		m := regexp.MustCompile(figure.says).FindSubmatch(readme)
+		_, row, found := strings.Cut(string(table), "\n| "+figure.row+" |")
+		if m == nil || !found {
+			t.Errorf("%q is in the README: %t; row %q is in the table: %t", figure.says, m != nil, figure.row, found)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		said, err1 := strconv.ParseFloat(string(m[1]), 64)
+		measured, err2 := strconv.ParseFloat(strings.TrimSpace(strings.Split(row, "|")[figure.column-1]), 64)
+		if err1 != nil || err2 != nil || said < measured*0.9 || said > measured*1.1 {
+			t.Errorf("the README says %s; docs/performance.md has %v (%v, %v)", m[0], measured, err1, err2)
+		}
 	}
 }
 
