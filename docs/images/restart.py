@@ -3,7 +3,7 @@
 
 Run by `make demo`. It starts the real server, runs a cell with `talaria exec`, kills the server with SIGKILL,
 starts it again, and writes restart.svg (moving) and restart-still.svg (the last frame) beside this file. Times in the
-picture are those of the run; only the token is left out.
+picture are those of the run from the moment that the client starts; only the token is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ for i in range(1, 11):
 """
 KILL_AFTER = 4  # lines
 DOWN_FOR = 1.5  # seconds
+LEAD_IN = 0.8  # seconds before the client starts, in which the server's first lines are there already
 HOLD = 4.0  # seconds that the last frame stays
 
 COLUMNS, WIDTH, LINE, PAD = 88, 760, 18, 16
@@ -139,7 +140,7 @@ def wrapped(line: Shown) -> list[Shown]:
 
 def draw(recorded: list[Shown], moving: bool) -> str:
     lines = [part for line in recorded for part in wrapped(line)]
-    start = lines[0].at
+    start = min(line.at for line in lines if line.pane == "client") - LEAD_IN
     length = lines[-1].at - start + HOLD
     server_rows = sum(line.pane == "server" for line in lines)
     top = {"server": PAD + LINE, "client": PAD + LINE * (server_rows + 2.5)}
