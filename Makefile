@@ -88,6 +88,14 @@ endif
 screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images anew
 	cd web && npm run --silent screenshots
 
+.PHONY: demo
+demo: setup build ## Record the moving picture of the README again
+	$(PYTHON) docs/images/restart.py --binary $(BIN)
+
+.PHONY: notices
+notices: ## Write THIRD-PARTY-NOTICES.txt from the licences of what is embedded
+	$(GO) run ./e2e/notices
+
 .PHONY: race
 race: ## Run the tests of everything but e2e with the race detector
 	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)

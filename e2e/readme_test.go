@@ -6,35 +6,44 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-var fence = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
+var fence = regexp.MustCompile("(?s)(<!-- example: [a-z-]+ -->\n)?```(sh|python)\n(.*?)```")
 
-// blocks are the fenced blocks of a section of the README, each as a piece of a shell script.
-func blocks(t *testing.T, section string) []string {
+// blocks returns the fenced blocks of a page, or of one of its sections, each as a piece of a shell script. A Python
+// program comes twice, since a reader may well run it twice. Examples of the client libraries are marked, and left out.
+func blocks(t *testing.T, page, section string) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(readme), "\n## "+section+"\n")
-	if !found {
-		t.Fatalf("the README has no section %q", section)
+	text := string(b)
+	if section != "" {
+		_, text, _ = strings.Cut(text, "\n## "+section+"\n")
+		text, _, _ = strings.Cut(text, "\n## ")
 	}
-	rest, _, _ = strings.Cut(rest, "\n## ")
 	var list []string
-	for _, m := range fence.FindAllStringSubmatch(rest, -1) {
-		if m[1] == "python" {
-			m[2] = "/usr/bin/python3 - <<'END_OF_PYTHON'\n" + m[2] + "END_OF_PYTHON\n"
+	for _, m := range fence.FindAllStringSubmatch(text, -1) {
+		marked, language, source := m[1] != "", m[2], m[3]
+		if marked {
+			continue
 		}
-		list = append(list, m[2])
+		if language == "python" {
+			source = strings.Repeat("/usr/bin/python3 - <<'END_OF_PYTHON'\n"+source+"END_OF_PYTHON\n", 2)
+		}
+		list = append(list, source)
+	}
+	if len(list) == 0 {
+		t.Fatalf("%s has no blocks in section %q", page, section)
 	}
 	return list
 }
 
-func TestTheTourOfTheREADMERunsAsItStands(t *testing.T) {
+func TestTheQuickStartsRunAsTheyStand(t *testing.T) {
 	s := start(t, options{})
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
@@ -43,8 +52,8 @@ func TestTheTourOfTheREADMERunsAsItStands(t *testing.T) {
 	if err := os.Symlink(binary, filepath.Join(dir, "bin", "talaria")); err != nil {
 		t.Fatal(err)
 	}
-	pieces := blocks(t, "Five minutes")
-	if len(pieces) < 6 {
+	pieces := append(blocks(t, "../docs/quickstart.md", ""), blocks(t, "../docs/api.md", "Quick start")...)
+	if len(pieces) < 7 {
 		t.Fatalf("only %d blocks", len(pieces))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -70,6 +79,8 @@ func TestTheTourOfTheREADMERunsAsItStands(t *testing.T) {
 		`"type":"execution_started"`,  // the stream
 		`"type":"execution_finished"`, // and its end
 		"hello\n", "Hi Ada\n", "ok\n", // WebSocket
+		"hello\n", "Hi Ada\n", "ok\n", // the same program again
+		`"id":"chat-7"`, `"text":"hi\n42"`, // the quick start of the API
 	} {
 		i := strings.Index(text[at:], want)
 		if i < 0 {
@@ -83,9 +94,51 @@ func TestTheTourOfTheREADMERunsAsItStands(t *testing.T) {
 	}
 }
 
+// TestTheFiguresOfTheREADMEAreMeasured holds the figures of the README to the table in docs/performance.md, as far as a
+// reader would notice: within a tenth.
+func TestTheFiguresOfTheREADMEAreMeasured(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile("../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range []struct {
+		says   string // with one number
+		row    string
+		column int // of the table, from 0
+	}{
+		{`pandas and matplotlib loaded, in ([\d.]+) ms`, "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", 5},
+		{`Jupyter Server takes\s+([\d.]+) ms`, "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", 9},
+		{"A warm `1\\+1` takes ([\\d.]+) ms", "warm `1+1` over WebSocket, to the end of the cell", 5},
+		{`three libraries takes ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 5},
+		{`an ipykernel's ([\d.]+) MiB`, "idle session with the three libraries (PSS of all its processes)", 9},
+		{`it is ([\d.]+) MiB each`, "many sessions: PSS of everything, server and host too, for each", 5},
+		{"A `print` reaches the client in ([\\d.]+) ms", "`print` without flush → first byte", 5},
+		{`200,000 printed lines arrive in ([\d.]+) ms`, "200,000 printed lines: the last", 5},
+		{`An interrupt takes ([\d.]+) ms`, "interrupt of `while True: pass` → shown", 5},
+		{`another session answers\s+in ([\d.]+) ms`, "`1+1` beside a fork bomb, a memory bomb, a full disk, a flood of output and a spin on all CPUs", 5},
+	} {
+		m := regexp.MustCompile(figure.says).FindSubmatch(readme)
+		_, row, found := strings.Cut(string(table), "\n| "+figure.row+" |")
+		if m == nil || !found {
+			t.Errorf("%q is in the README: %t; row %q is in the table: %t", figure.says, m != nil, figure.row, found)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		said, err1 := strconv.ParseFloat(string(m[1]), 64)
+		measured, err2 := strconv.ParseFloat(strings.TrimSpace(strings.Split(row, "|")[figure.column-1]), 64)
+		if err1 != nil || err2 != nil || said < measured*0.9 || said > measured*1.1 {
+			t.Errorf("the README says %s; docs/performance.md has %v (%v, %v)", m[0], measured, err1, err2)
+		}
+	}
+}
+
 // TestTheTwoCommandsAreTargets holds the README's two commands to the Makefile; `make test` is what runs this test.
 func TestTheTwoCommandsAreTargets(t *testing.T) {
-	commands := strings.Join(blocks(t, "Two commands"), "")
+	commands := strings.Join(blocks(t, "../README.md", "Two commands"), "")
 	for _, want := range []string{"make run ", "make test "} {
 		if !strings.Contains(commands, want) {
 			t.Errorf("the README lacks %q", want)

@@ -5,7 +5,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,15 +16,28 @@ import (
 	"talaria/api"
 )
 
-// The tests here hold docs/api.md to the code: what it must name is read from the code itself.
+// The tests here hold the reference to the code: what it must name is read from the code itself.
+
+// reference lists the pages that describe the API together.
+var reference = []string{"api.md", "limits.md", "names.md", "terminals.md", "document.md"}
 
 func apiReference(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/api.md")
+	var text strings.Builder
+	for _, page := range reference {
+		text.Write(docs(t, page))
+	}
+	return text.String()
+}
+
+// docs reads a file of the documentation, by its path below docs.
+func docs(t *testing.T, page string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return text
 }
 
 // parsed are the Go files of a folder, without its tests.
@@ -163,12 +175,12 @@ func TestTheReferenceNamesExactlyTheRoutes(t *testing.T) {
 		route := r.method + " " + r.path
 		served[route] = true
 		if !documented[route] {
-			t.Errorf("docs/api.md lacks `%s`", route)
+			t.Errorf("the reference lacks `%s`", route)
 		}
 	}
 	for route := range documented {
 		if !served[route] {
-			t.Errorf("docs/api.md names `%s`, which is no route", route)
+			t.Errorf("the reference names `%s`, which is not a route", route)
 		}
 	}
 }
@@ -181,7 +193,7 @@ func TestTheReferenceHasEveryErrorWithItsStatus(t *testing.T) {
 	}
 	for _, code := range codes {
 		if row := "\n| `" + string(code) + "` | " + strconv.Itoa(code.Status()) + " | "; !strings.Contains(text, row) {
-			t.Errorf("docs/api.md has no row %q", row)
+			t.Errorf("the reference has no row %q", row)
 		}
 	}
 }
@@ -195,13 +207,13 @@ func TestTheReferenceHasEveryEventWithItsFields(t *testing.T) {
 	for name, fields := range events {
 		_, row, found := strings.Cut(text, "\n| `"+name+"` | ")
 		if !found {
-			t.Errorf("docs/api.md has no row for the event `%s`", name)
+			t.Errorf("the reference has no row for the event `%s`", name)
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")
 		for _, field := range fields {
 			if !strings.Contains(row, "`"+field+"`") {
-				t.Errorf("docs/api.md: event `%s` lacks its field `%s`", name, field)
+				t.Errorf("the reference: event `%s` lacks its field `%s`", name, field)
 			}
 		}
 	}
@@ -218,7 +230,7 @@ func TestTheReferenceHasEveryFrame(t *testing.T) {
 	}
 	for name := range sent {
 		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("docs/api.md lacks the frame `%s`", name)
+			t.Errorf("the reference lacks the frame `%s`", name)
 		}
 	}
 }
@@ -235,7 +247,7 @@ func TestTheReferenceHasEveryFieldOfRequestsAndResources(t *testing.T) {
 		for _, field := range reflect.VisibleFields(of) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "" && !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, `"`+name+`":`) {
-				t.Errorf("docs/api.md lacks %q of %v", name, of)
+				t.Errorf("the reference lacks %q of %v", name, of)
 			}
 		}
 	}
@@ -248,28 +260,64 @@ func TestTheExamplesOfTheReferenceAreJSON(t *testing.T) {
 	}
 	for _, m := range examples {
 		if !json.Valid([]byte(m[1])) {
-			t.Errorf("this is no JSON: %.200s", m[1])
+			t.Errorf("this is not JSON: %.200s", m[1])
 		}
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
 
-func TestTheLinksOfTheReferenceLeadSomewhere(t *testing.T) {
-	text := apiReference(t)
-	for _, m := range link.FindAllStringSubmatch(text, -1) {
-		target := text
-		if m[1] != "" {
-			other, err := fs.ReadFile(os.DirFS("../docs"), m[1])
-			if err != nil {
-				t.Errorf("link %s: %v", m[0], err)
+// anchors returns the anchors of a page's headings, as forges make them.
+func anchors(page []byte) map[string]bool {
+	found := map[string]bool{"": true}
+	for _, m := range heading.FindAllSubmatch(fenced.ReplaceAll(page, nil), -1) {
+		text := dropped.ReplaceAllString(strings.ToLower(string(m[1])), "")
+		found["#"+strings.ReplaceAll(text, " ", "-")] = true
+	}
+	return found
+}
+
+func TestTheLinksOfTheDocumentationLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md") {
+		text := docs(t, filepath.Join("..", "server", page))
+		for _, m := range link.FindAllSubmatch(fenced.ReplaceAll(text, nil), -1) {
+			path, anchor := string(m[1]), string(m[2])
+			if strings.Contains(path, "://") {
 				continue
 			}
-			target = string(other)
+			target := text
+			if path != "" {
+				if target, err = os.ReadFile(filepath.Join(filepath.Dir(page), path)); err != nil {
+					t.Errorf("%s: link %s: %v", page, m[0], err)
+					continue
+				}
+			}
+			if !anchors(target)[anchor] {
+				t.Errorf("%s: link %s leads to no heading", page, m[0])
+			}
 		}
-		heading := strings.ReplaceAll(strings.TrimPrefix(m[2], "#"), "-", " ")
-		if m[2] != "" && !strings.Contains(strings.ToLower(target), "# "+heading+"\n") {
-			t.Errorf("link %s leads to no heading", m[0])
+	}
+}
+
+// TestTheIndexNamesEveryPage holds docs/README.md to the folder.
+func TestTheIndexNamesEveryPage(t *testing.T) {
+	index := string(docs(t, "README.md"))
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "["+name+"]("+name+")") {
+			t.Errorf("docs/README.md lacks %s", name)
 		}
 	}
 }
