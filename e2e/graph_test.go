@@ -89,7 +89,7 @@ var alone = []struct {
 	{"golang.org/x/net", []string{"talaria/kernel/network", "talaria/session/index", "talaria/e2e"}},
 	{"golang.org/x/sys/unix", []string{"talaria/kernel", "talaria/battery", "talaria/e2e"}},
 	{"github.com/spf13/cobra", []string{"talaria/cmd/talaria"}},
-	{"github.com/knadh/koanf", []string{"talaria/cmd/talaria"}},
+	{"go.yaml.in/yaml/v3", []string{"talaria/cmd/talaria"}},
 }
 
 type listed struct {

@@ -34,6 +34,9 @@ battery finds that something is not held which should be.`,
 			if err != nil {
 				return err
 			}
+			if err := c.checkMachine(); err != nil {
+				return err
+			}
 			findings, fit := examine(cmd.Context(), c)
 			printFindings(cmd.OutOrStdout(), findings)
 			if try, _ := cmd.Flags().GetBool("battery"); try && fit {

@@ -64,7 +64,7 @@ func command() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().String("config", "", "configuration file (YAML); default: talaria.yaml in the state directory")
 	root.PersistentFlags().String("state-dir", defaultStateDir(), "where everything is kept")
-	root.AddCommand(serveCommand(), hostCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), versionCommand())
+	root.AddCommand(serveCommand(), hostCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), configCommand(), versionCommand())
 	return root
 }
 
