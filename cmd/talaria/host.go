@@ -100,7 +100,7 @@ func hostStopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the hosts of a state directory and all of their kernels",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, list, err := listHosts(cmd)
 			if err != nil {
@@ -123,7 +123,7 @@ func hostListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts of a state directory",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, list, err := listHosts(cmd)
 			if err != nil {
@@ -215,7 +215,7 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: poolSize(c.Pool),
 	})
 	return link.Serve(ctx, link.ServerConfig{
-		Folder: folder, Host: kernels, Build: hostBuild(c), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
+		Folder: folder, Host: kernels, Build: hostBuild(c), Version: fullVersion(), Instance: instance, OrphanTTL: c.OrphanTTL,
 		Tier: backend.Name(), SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
 		Ready: func() {
 			if ready != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// suggestion names the known key that an unknown one was probably meant to be; "" where none is near.
-func suggestion[V any](unknown string, known map[string]V) string {
+// suggestion names the known word that an unknown one was probably meant to be, else says otherwise.
+func suggestion[V any](unknown string, known map[string]V, otherwise string) string {
 	unknown = strings.ToLower(unknown)
 	best, least := "", len(unknown)/3+2
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -21,7 +21,7 @@ func suggestion[V any](unknown string, known map[string]V) string {
 		}
 	}
 	if best == "" {
-		return "; talaria config lists the keys"
+		return otherwise
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
 }

@@ -43,7 +43,7 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions over HTTP and WebSocket",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
@@ -113,7 +113,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	defer listener.Close()
 	warnOpenAddress(log, listener.Addr())
 	hosts, err := link.Open(ctx, link.ClientConfig{
-		Dir: hostsDir(c), Build: hostBuild(c), Version: version, Spawn: spawner(c, configFile), Log: log,
+		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile), Log: log,
 	})
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	srv, err := server.New(server.Config{
-		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log,
+		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 	})
 	if err != nil {
@@ -168,10 +168,10 @@ func announce(log *slog.Logger, stdout io.Writer, c config, env kernel.Environme
 		log.Warn("isolation is weaker than it could be; talaria doctor says why, and what to do", "tier", tier)
 	}
 	if c.LogFormat == logJSON {
-		log.Info("ready", "version", version, "python", env.Version, "isolation", tier, "url", base)
+		log.Info("ready", "version", fullVersion(), "python", env.Version, "isolation", tier, "url", base)
 		return
 	}
-	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", version, env.Version, strings.Join(env.Modules, ", "), tier)
+	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", fullVersion(), env.Version, strings.Join(env.Modules, ", "), tier)
 	if isTerminal(stdout) {
 		fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
 		return
@@ -387,7 +387,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
 	}
 	return session.Open(ctx, session.Config{
-		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
+		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes, Redact: redact,

@@ -21,7 +21,7 @@ the default. It takes the flags of talaria serve. Secrets are not shown.`,
 		Example: `  talaria config
   TALARIA_POOL=4 talaria config --idle-timeout 2h
   talaria config --json | jq '.[] | select(.source != "default")'`,
-		Args: cobra.NoArgs,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {

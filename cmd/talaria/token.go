@@ -24,7 +24,7 @@ func tokenCommand() *cobra.Command {
 	create := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token for an owner and print it; the server may be running",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  tokens(createToken),
 	}
 	create.Flags().String("owner", "", "whose sessions the token gives access to")
@@ -32,7 +32,7 @@ func tokenCommand() *cobra.Command {
 	list := &cobra.Command{
 		Use:   "list",
 		Short: "List tokens by id, without the tokens themselves",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  tokens(listTokens),
 	}
 	revoke := &cobra.Command{
@@ -46,7 +46,7 @@ so do the sockets and streams of a running server, within a second. Sessions sta
 	show := &cobra.Command{
 		Use:   "show",
 		Short: "Print the first owner's token, from the state directory",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "token") },
 	}
 	cmd.AddCommand(create, list, revoke, show)
@@ -57,7 +57,7 @@ func urlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "url",
 		Short: "Print the URL of the server that runs on the state directory",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "url") },
 	}
 }
