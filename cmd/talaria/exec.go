@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -131,7 +132,7 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 		}
 		session = s.ID
 		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, session)) }()
-	} else if _, _, err := e.client.EnsureSession(ctx, session, e.request); err != nil {
+	} else if err := e.ensure(ctx); err != nil {
 		return err
 	}
 	socket, err := e.client.Attach(ctx, session, client.AttachOptions{Reconnect: true})
@@ -164,6 +165,15 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 			return errors.Join(err, e.status(done))
 		}
 	}
+}
+
+// ensure gets or creates the named session. A token for that session alone may not create it, and needs not.
+func (e *execution) ensure(ctx context.Context) error {
+	_, _, err := e.client.EnsureSession(ctx, e.session, e.request)
+	if errors.Is(err, api.Errorf(api.CodeForbidden, "")) && reflect.DeepEqual(e.request, api.SessionRequest{}) {
+		_, err = e.client.Session(ctx, e.session)
+	}
+	return err
 }
 
 // show prints an event; it returns the execution with its last one.
