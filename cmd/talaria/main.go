@@ -76,7 +76,7 @@ func command() *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupRun, execCommand(), openCommand())
+	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
 	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
 	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), versionCommand())
 	root.SetHelpCommandGroupID(groupServer)
