@@ -51,6 +51,15 @@ type SessionRequest struct {
 	Metadata     *map[string]string `json:"metadata,omitzero"`
 }
 
+// IfExists is what PUT does with a session that exists: "" compares it with the body.
+type IfExists string
+
+// The policies of PUT.
+const (
+	IfExistsKeep  IfExists = "keep"  // answers with the session as it is
+	IfExistsApply IfExists = "apply" // changes the session as PATCH would
+)
+
 // SessionPatch is the body of PATCH. A nil field stays as it is.
 type SessionPatch struct {
 	Name         *string            `json:"name,omitzero"`

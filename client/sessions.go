@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"talaria/api"
 )
@@ -18,6 +19,13 @@ func (c *Client) CreateSession(ctx context.Context, req api.SessionRequest) (api
 func (c *Client) EnsureSession(ctx context.Context, id string, req api.SessionRequest) (api.Session, bool, error) {
 	var s api.Session
 	status, err := c.call(ctx, http.MethodPut, path("sessions", id), nil, req, &s)
+	return s, status == http.StatusCreated, err
+}
+
+// EnsureSessionWith is EnsureSession with a policy for a session that exists.
+func (c *Client) EnsureSessionWith(ctx context.Context, id string, req api.SessionRequest, policy api.IfExists) (api.Session, bool, error) {
+	var s api.Session
+	status, err := c.call(ctx, http.MethodPut, path("sessions", id), url.Values{"if_exists": {string(policy)}}, req, &s)
 	return s, status == http.StatusCreated, err
 }
 

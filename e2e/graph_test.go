@@ -86,13 +86,14 @@ var alone = []struct {
 	{"github.com/danielgtaylor/huma/v2", []string{"talaria/server"}},
 	{"github.com/prometheus/client_golang", []string{"talaria/server"}},
 	{"github.com/gorilla/websocket", []string{"talaria/server", "talaria/client", "talaria/e2e"}},
-	{"github.com/creack/pty", []string{"talaria/kernel"}},
+	{"github.com/creack/pty", []string{"talaria/kernel", "talaria/e2e"}},
+	{"github.com/peterh/liner", []string{"talaria/cmd/talaria"}},
 	{"github.com/shirou/gopsutil", []string{"talaria/kernel/machine"}},
 	{"gvisor.dev/gvisor", []string{"talaria/kernel/network"}},
 	{"golang.org/x/net", []string{"talaria/kernel/network", "talaria/session/index", "talaria/e2e"}},
 	{"golang.org/x/sys/unix", []string{"talaria/kernel", "talaria/battery", "talaria/e2e"}},
 	{"github.com/spf13/cobra", []string{"talaria/cmd/talaria"}},
-	{"github.com/knadh/koanf", []string{"talaria/cmd/talaria"}},
+	{"go.yaml.in/yaml/v3", []string{"talaria/cmd/talaria"}},
 }
 
 type listed struct {

@@ -266,14 +266,15 @@ func (s *Server) launch(t *testing.T) {
 			<-exited
 			t.Fatalf("the server ended before it was ready: %v", s.cmd.ProcessState)
 		}
-		base, token, fresh := strings.Cut(url, "/?token=")
-		if fresh == (s.Token != "") {
-			t.Fatalf("the server printed %q: the token belongs to the first start, and to no other", url)
+		if strings.Contains(url, "token=") {
+			t.Fatalf("the server printed %q to what is not a terminal: the token would stay in a log", url)
 		}
-		s.URL = strings.TrimSuffix(base, "/")
-		if fresh {
-			s.Token = token
+		s.URL = strings.TrimSuffix(url, "/")
+		kept, err := os.ReadFile(filepath.Join(s.StateDir, "token"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		s.Token = strings.TrimSpace(string(kept))
 	case <-time.After(startup):
 		s.Kill9()
 		t.Fatal("the server is not ready")

@@ -18,7 +18,7 @@ func shared(t *testing.T, who identity) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := prepare(t, options{as: who, config: "mount-roots:\n  - " + dir + "\n"})
+	s := prepare(t, options{as: who, config: "mount_roots:\n  - " + dir + "\n"})
 	for _, open := range []string{dir, filepath.Dir(dir)} {
 		if err := os.Chmod(open, 0o755); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -36,14 +35,15 @@ func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	}
 	write.Close()
 	ready := make(chan *client.Client)
-	token := "" // printed by the first start only
 	go func() {
 		defer read.Close()
 		for lines := bufio.NewScanner(read); lines.Scan(); {
 			if url, ok := strings.CutPrefix(lines.Text(), "open "); ok {
-				base, fresh, _ := strings.Cut(url, "/?token=")
-				token = cmp.Or(fresh, token)
-				ready <- client.New(base, token)
+				token, err := os.ReadFile(filepath.Join(s.StateDir, "token"))
+				if err != nil {
+					t.Error(err)
+				}
+				ready <- client.New(strings.TrimSuffix(url, "/"), strings.TrimSpace(string(token)))
 			}
 		}
 	}()

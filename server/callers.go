@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"time"
 
 	"talaria/api"
 )
@@ -17,6 +19,9 @@ const (
 
 // errRevoked is the cause of contexts that end because the credential they came with is no longer good.
 var errRevoked = errors.New("the token was revoked")
+
+// errExpired is errRevoked of a session token that has expired.
+var errExpired = fmt.Errorf("%w: it has expired", errRevoked)
 
 // callers are the owners and shares that have requests under way. It is safe for concurrent use.
 type callers struct {
@@ -77,7 +82,11 @@ func (s *callers) enter(c *call) error {
 	number := s.serial
 	one.under[number] = presence{c.cred, end}
 	c.caller, c.Request = one, c.Request.WithContext(ctx)
-	c.leave = func() { s.leave(key, number); end(nil) }
+	stop := func() bool { return false }
+	if c.visit != nil && !c.visit.EndsAt.IsZero() {
+		stop = time.AfterFunc(time.Until(c.visit.EndsAt), func() { end(errExpired) }).Stop
+	}
+	c.leave = func() { stop(); s.leave(key, number); end(nil) }
 	return nil
 }
 

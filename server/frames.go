@@ -18,21 +18,22 @@ type frameKind struct {
 	// beside frames only ask the kernel. They are carried out beside the others, so that an interrupt does not wait for
 	// their answers.
 	beside bool
+	right  api.Right // that a link or a session token needs; "": the owner's token only
 }
 
 // frameKinds are the frames of the protocol by type.
 var frameKinds = map[string]frameKind{
-	"execute":     {run: executeFrame},
-	"interrupt":   {run: command(interrupt)},
-	"reset":       {run: command((*session.Session).Reset)},
-	"ping":        {run: command(ping)},
-	"input_reply": {run: command(answerInput)},
-	"complete":    {run: question((*session.Session).Complete), beside: true},
-	"inspect":     {run: question((*session.Session).Inspect), beside: true},
-	"is_complete": {run: question((*session.Session).IsComplete), beside: true},
-	"variables":   {run: question(variables), beside: true},
-	"ping_kernel": {run: question(pingKernel), beside: true},
-	"table":       {run: question((*session.Session).Table), beside: true},
+	"execute":     {run: executeFrame, right: api.RightRun},
+	"interrupt":   {run: command(interrupt), right: api.RightRun},
+	"reset":       {run: command((*session.Session).Reset), right: api.RightRun},
+	"ping":        {run: command(ping), right: api.RightRead},
+	"input_reply": {run: command(answerInput), right: api.RightRun},
+	"complete":    {run: question((*session.Session).Complete), beside: true, right: api.RightRun},
+	"inspect":     {run: question((*session.Session).Inspect), beside: true, right: api.RightRun},
+	"is_complete": {run: question((*session.Session).IsComplete), beside: true, right: api.RightRun},
+	"variables":   {run: question(variables), beside: true, right: api.RightRun},
+	"ping_kernel": {run: question(pingKernel), beside: true, right: api.RightRun},
+	"table":       {run: question((*session.Session).Table), beside: true, right: api.RightRun},
 	"tools":       {run: later},
 	"tool_result": {run: later},
 	"checkpoint":  {run: later},
@@ -102,8 +103,8 @@ func parseOrder(f frame) (o socketCommand) {
 func (k *socket) dispatch(ctx context.Context, o socketCommand) api.Reply {
 	reply := api.Reply{Type: "reply", ID: o.id}
 	result, err := any(nil), o.wrong
-	if err == nil && k.visitor && o.kind != "ping" {
-		err = errReadOnly()
+	if err == nil && k.visit != nil {
+		err = permit(k.visit, o.right)
 	}
 	if err == nil {
 		result, err = o.run(ctx, k.sess, o.data)

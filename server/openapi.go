@@ -95,6 +95,8 @@ var queryParams = map[string]huma.Param{
 	"limit": {Description: "items in a page; default 50", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(1.0), Maximum: ptr(float64(api.MaxPage))}},
 	"cursor": {Description: "next_cursor of the page before", Schema: &huma.Schema{Type: huma.TypeString}},
+	"if_exists": {Description: "a session that exists: keep answers with it as it is, apply changes it as PATCH would; default: fields of the body that differ are a conflict",
+		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{api.IfExistsKeep, api.IfExistsApply}}},
 	"wait_s": {Description: "wait at most so many seconds, then answer 202; default: to the end",
 		Schema: &huma.Schema{Type: huma.TypeNumber, Minimum: ptr(0.0)}},
 	"after": {Description: "the last seq that the client has", Schema: &huma.Schema{

@@ -13,10 +13,10 @@ type route struct {
 	method string
 	path   string // with {name}; {path} takes the rest of the path, slashes included
 	handle func(*call) error
-	open   bool // needs no token
-	socket bool // a WebSocket
-	shared bool // a share's token is enough
-	large  bool // the answer may hold all output of a session
+	open   bool      // needs no token
+	socket bool      // a WebSocket
+	right  api.Right // that a link or a session token needs; "": the owner's token only
+	large  bool      // the answer may hold all output of a session
 	doc    doc
 }
 

@@ -42,7 +42,7 @@ func (s *Server) routes() []route {
 		get(one, with(s.getSession), doc{
 			id: "getSession", summary: "One session", answers: answers{200: jsonOf[api.Session]()}}).readable(),
 		put(one, s.ensureSession, doc{
-			id: "ensureSession", summary: "Get or create the session with this id", body: optional(jsonOf[api.SessionRequest]()),
+			id: "ensureSession", summary: "Get or create the session with this id", query: "if_exists", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{200: jsonOf[api.Session](), 201: jsonOf[api.Session]()}}),
 		patch(one, with(s.patchSession), doc{
 			id: "patchSession", summary: "Change a session", body: optional(jsonOf[api.SessionPatch]()),
@@ -51,29 +51,29 @@ func (s *Server) routes() []route {
 			id: "deleteSession", summary: "Delete a session with its kernel, workspace and log", answers: answers{204: nothing}}),
 		post(one+"/reset", with(s.resetSession), doc{
 			id: "resetSession", summary: "Start a fresh interpreter", body: optional(jsonOf[api.ResetRequest]()),
-			answers: answers{200: jsonOf[api.Session]()}}),
+			answers: answers{200: jsonOf[api.Session]()}}).needs(api.RightRun),
 		post(one+"/keep", with(s.keepSession), doc{
-			id: "keepSession", summary: "Count as use", answers: answers{200: jsonOf[api.Session]()}}),
+			id: "keepSession", summary: "Count as use", answers: answers{200: jsonOf[api.Session]()}}).needs(api.RightRun),
 		post(one+"/interrupt", with(s.interruptSession), doc{
 			id: "interruptSession", summary: "Interrupt the running execution and cancel queued ones",
-			body: optional(jsonOf[api.InterruptRequest]()), answers: answers{202: jsonOf[struct{}]()}}),
+			body: optional(jsonOf[api.InterruptRequest]()), answers: answers{202: jsonOf[struct{}]()}}).needs(api.RightRun),
 		post(one+"/input", with(s.postInput), doc{
 			id: "postInput", summary: "Answer a cell's input()", body: jsonOf[api.InputRequest](),
-			answers: answers{200: jsonOf[struct{}]()}}),
+			answers: answers{200: jsonOf[struct{}]()}}).needs(api.RightRun),
 		get(one+"/variables", with(s.getVariables), doc{
-			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}),
+			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}).needs(api.RightRun),
 		post(one+"/ping", with(s.postPing), doc{
-			id: "pingKernel", summary: "Whether the kernel's interpreter answers, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}),
+			id: "pingKernel", summary: "Whether the kernel's interpreter answers, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}).needs(api.RightRun),
 		post(one+"/inspect", with(s.postInspect), doc{
 			id: "inspect", summary: "Describe a name in the kernel", body: jsonOf[api.InspectRequest](),
-			answers: answers{200: jsonOf[api.InspectReply]()}}),
+			answers: answers{200: jsonOf[api.InspectReply]()}}).needs(api.RightRun),
 		post(one+"/packages", with(s.postPackages), doc{
 			id: "installPackages", summary: "Install packages into the session", query: "wait_s",
-			body: jsonOf[api.PackagesRequest](), answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
+			body: jsonOf[api.PackagesRequest](), answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 
 		post(one+"/executions", with(s.postExecution), doc{
 			id: "execute", summary: "Run a cell", query: "wait_s", body: jsonOf[api.ExecutionRequest](),
-			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}),
+			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),
@@ -91,16 +91,16 @@ func (s *Server) routes() []route {
 			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}).readable(),
 		post(one+"/files", with(s.postFiles), doc{
 			id: "uploadFiles", summary: "Upload several files; a file name may hold folders", body: multipartFiles(),
-			answers: answers{201: jsonOf[fileList]()}}),
+			answers: answers{201: jsonOf[fileList]()}}).needs(api.RightWrite),
 		get(one+"/files/{path}", with(s.getFile), doc{
 			id: "getFile", summary: "Download a file", answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable(),
 		put(one+"/files/{path}", with(s.putFile), doc{
 			id: "putFile", summary: "Upload a file", body: bytesOf("*/*"),
-			answers: answers{200: jsonOf[api.File](), 201: jsonOf[api.File]()}}),
+			answers: answers{200: jsonOf[api.File](), 201: jsonOf[api.File]()}}).needs(api.RightWrite),
 		patch(one+"/files/{path}", with(s.renameFile), doc{
-			id: "renameFile", summary: "Rename a file", body: jsonOf[renameRequest](), answers: answers{200: jsonOf[api.File]()}}),
+			id: "renameFile", summary: "Rename a file", body: jsonOf[renameRequest](), answers: answers{200: jsonOf[api.File]()}}).needs(api.RightWrite),
 		del(one+"/files/{path}", with(s.deleteFile), doc{
-			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}),
+			id: "deleteFile", summary: "Delete a file or a folder", answers: answers{204: nothing}}).needs(api.RightWrite),
 		get(one+"/artifacts", with(s.listArtifacts), doc{
 			id: "listArtifacts", summary: "Files that executions created, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.SessionArtifact]]()}}).readable().bulky(),
@@ -111,13 +111,13 @@ func (s *Server) routes() []route {
 			id: "getNotebook", summary: "The session as a notebook file", answers: answers{200: notebook}}).readable().bulky(),
 		post(one+"/notebook", with(s.postNotebook), doc{
 			id: "postNotebook", summary: "Import a notebook file; runs nothing", body: notebook,
-			answers: answers{200: jsonOf[api.Session]()}}),
+			answers: answers{200: jsonOf[api.Session]()}}).needs(api.RightWrite),
 
 		get(one+"/document", with(s.getDocument), doc{
 			id: "getDocument", summary: "The notebook page's cells", answers: answers{200: jsonOf[api.Document]()}}).readable().bulky(),
 		put(one+"/document", with(s.putDocument), doc{
 			id: "putDocument", summary: "Replace the notebook page's cells, if If-Match names their revision",
-			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}),
+			body: jsonOf[api.DocumentRequest](), answers: answers{200: jsonOf[api.Document]()}}).needs(api.RightWrite),
 		post(one+"/shares", with(s.createShare), doc{
 			id: "createShare", summary: "Create a read-only link", body: optional(jsonOf[struct{}]()),
 			answers: answers{201: jsonOf[api.Share]()}}),
@@ -125,16 +125,23 @@ func (s *Server) routes() []route {
 			id: "listShares", summary: "Read-only links, newest first", answers: answers{200: jsonOf[shareList]()}}),
 		del(one+"/shares/{share}", with(s.deleteShare), doc{
 			id: "deleteShare", summary: "Revoke a read-only link", answers: answers{204: nothing}}),
+		post(one+"/tokens", with(s.createToken), doc{
+			id: "createToken", summary: "Create a token for this session", body: optional(jsonOf[api.SessionTokenRequest]()),
+			answers: answers{201: jsonOf[api.SessionToken]()}}),
+		get(one+"/tokens", with(s.listTokens), doc{
+			id: "listTokens", summary: "Tokens of this session, newest first", answers: answers{200: jsonOf[sessionTokenList]()}}),
+		del(one+"/tokens/{token}", with(s.deleteToken), doc{
+			id: "deleteToken", summary: "Revoke a token of this session", answers: answers{204: nothing}}),
 		post(one+"/terminals", with(s.createTerminal), doc{
 			id: "createTerminal", summary: "Open a shell in the sandbox", body: optional(jsonOf[api.TerminalRequest]()),
-			answers: answers{201: jsonOf[api.Terminal]()}}),
+			answers: answers{201: jsonOf[api.Terminal]()}}).needs(api.RightTerminal),
 		get(one+"/terminals", with(s.listTerminals), doc{
-			id: "listTerminals", summary: "List shells", answers: answers{200: jsonOf[terminalList]()}}),
+			id: "listTerminals", summary: "List shells", answers: answers{200: jsonOf[terminalList]()}}).needs(api.RightTerminal),
 		del(one+"/terminals/{tid}", with(s.deleteTerminal), doc{
-			id: "deleteTerminal", summary: "End a shell", answers: answers{204: nothing}}),
+			id: "deleteTerminal", summary: "End a shell", answers: answers{204: nothing}}).needs(api.RightTerminal),
 		get(one+"/terminals/{tid}/ws", with(s.serveTerminal), doc{
 			id: "attachTerminal", summary: "A WebSocket on a shell: raw bytes", query: "after",
-			answers: answers{101: nothing}}).socketed(),
+			answers: answers{101: nothing}}).socketed().needs(api.RightTerminal),
 	}
 }
 
@@ -160,5 +167,9 @@ func del(path string, handle func(*call) error, d doc) route {
 
 func (r route) opened() route   { r.open = true; return r }
 func (r route) socketed() route { r.socket = true; return r }
-func (r route) readable() route { r.shared = true; return r }
-func (r route) bulky() route    { r.large = true; return r }
+func (r route) readable() route { return r.needs(api.RightRead) }
+
+// needs lets visitors with a right in; without it a route is for owners.
+func (r route) needs(right api.Right) route { r.right = right; return r }
+
+func (r route) bulky() route { r.large = true; return r }

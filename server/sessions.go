@@ -40,7 +40,14 @@ func (s *Server) ensureSession(c *call) error {
 	if req.ID != nil && *req.ID != id {
 		return api.Errorf(api.CodeInvalidRequest, "field \"id\" is not the id in the path")
 	}
-	found, created, err := s.sessions.Ensure(c.command(), c.owner, id, req)
+	policy, given, err := c.value("if_exists")
+	if err != nil {
+		return err
+	}
+	if given && !slices.Contains([]api.IfExists{api.IfExistsKeep, api.IfExistsApply}, api.IfExists(policy)) {
+		return badQuery("if_exists", "neither keep nor apply")
+	}
+	found, created, err := s.sessions.EnsureWith(c.command(), c.owner, id, req, api.IfExists(policy))
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,9 @@ func (c *call) visited() string {
 	return c.visit.Session
 }
 
-// attach tells that an owner is there to answer input(); a visitor cannot.
+// attach tells that somebody is there who can answer input().
 func (c *call) attach(sess *session.Session) (detach func()) {
-	if c.visit != nil {
+	if c.visit != nil && !c.visit.May(api.RightRun) {
 		return func() {}
 	}
 	return sess.Attach()
@@ -28,15 +28,25 @@ func (c *call) about(id string) bool {
 	return c.param("id") == id || c.Request.URL.Path == "/" && c.query.Get("session") == id
 }
 
-// host holds a visitor to what a share allows: to read one session.
+// host holds a visitor to what the link or the token allows in one session.
 func (c *call) host(r route) error {
 	if id := c.param("id"); id != "" && id != c.visit.Session {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
-	if !r.shared {
+	return permit(c.visit, r.right)
+}
+
+// permit refuses a visitor who lacks a right; "" is the owner's alone.
+func permit(v *session.Visit, right api.Right) error {
+	switch {
+	case right != "" && v.May(right):
+		return nil
+	case v.Link:
 		return errReadOnly()
+	case right == "":
+		return api.Errorf(api.CodeForbidden, "a session token cannot do this; use the owner's token")
 	}
-	return nil
+	return api.Errorf(api.CodeForbidden, "this needs the right %q, which the session token does not have; create one that does", right)
 }
 
 func errReadOnly() *api.Error {

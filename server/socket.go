@@ -35,7 +35,7 @@ type socket struct {
 	wire    *wire
 	reader  *session.Reader
 	usage   bool
-	visitor bool // may only read
+	visit   *session.Visit // nil for an owner
 	intake  intake
 	revoked context.Context // ends when the credential is revoked
 	frames  chan frame      // closed by read
@@ -84,7 +84,7 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 		wire:    wire,
 		reader:  reader,
 		usage:   usage,
-		visitor: c.visit != nil,
+		visit:   c.visit,
 		intake:  c.caller.intake,
 		revoked: c.ctx(),
 		frames:  make(chan frame, backlog),
@@ -265,6 +265,7 @@ var (
 	shutdown     = closeReason{websocket.CloseGoingAway, "shutting_down"}
 	revokedShare = closeReason{websocket.ClosePolicyViolation, "share_revoked"}
 	revokedToken = closeReason{websocket.ClosePolicyViolation, "token_revoked"}
+	expiredToken = closeReason{websocket.ClosePolicyViolation, "token_expired"}
 	lagging      = closeReason{websocket.CloseTryAgainLater, "lagging; resume with after"}
 	broken       = closeReason{websocket.CloseInternalServerErr, "internal_error"}
 	expired      = closeReason{websocket.CloseInternalServerErr, "events_expired"}
@@ -330,7 +331,10 @@ func (k *socket) write(ctx context.Context, info api.Session) closeReason {
 
 // dismissed is the farewell after the credential was revoked.
 func (k *socket) dismissed() closeReason {
-	if k.visitor {
+	switch {
+	case errors.Is(context.Cause(k.revoked), errExpired):
+		return expiredToken
+	case k.visit != nil && k.visit.Link:
 		return revokedShare
 	}
 	return revokedToken

@@ -218,6 +218,8 @@ func (t *terminalSocket) ending(ctx context.Context, err error) closeReason {
 	switch {
 	case errors.Is(context.Cause(ctx), errDraining):
 		return shutdown
+	case errors.Is(context.Cause(ctx), errExpired):
+		return expiredToken
 	case errors.Is(context.Cause(ctx), errRevoked):
 		return revokedToken
 	case ctx.Err() != nil:

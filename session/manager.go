@@ -165,11 +165,19 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 // Ensure returns the owner's session of that id, made if it is not there. A field of the request that is otherwise in
 // the session is a conflict.
 func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
+	return m.EnsureWith(ctx, owner, id, req, "")
+}
+
+// EnsureWith is Ensure with a policy for a session that exists.
+func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
 		return nil, false, invalidID("the session's id", id)
 	}
 	if req.ID != nil && *req.ID != id {
 		return nil, false, invalid("id %.140q in the body is not %q of the path", *req.ID, id)
+	}
+	if s, err := m.Get(owner, id); policy == api.IfExistsKeep && err == nil {
+		return s, false, nil // whatever the body says, also what has become invalid since
 	}
 	set, err := m.check(req)
 	if err != nil {
@@ -178,9 +186,15 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 	for {
 		s, err := m.Get(owner, id)
 		if err == nil {
+			switch policy {
+			case api.IfExistsKeep:
+				return s, false, nil
+			case api.IfExistsApply:
+				return s, false, s.apply(ctx, req, set)
+			}
 			if field := s.conflictingField(req, set); field != "" {
 				return nil, false, api.Errorf(api.CodeSessionConflict,
-					"session %q exists with another %s; leave the field out, PATCH it, or delete the session", id, field)
+					"session %q already exists with a different %s; leave it out, PATCH it, use ?if_exists, or delete the session", id, field)
 			}
 			return s, false, nil
 		}
@@ -192,6 +206,18 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 			return s, err == nil, err
 		}
 	}
+}
+
+// apply changes the session to what a PUT asks for, as PATCH would. What PATCH cannot change must be as it is.
+func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
+	fixed := req
+	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
+	if field := s.conflictingField(fixed, set); field != "" {
+		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
+	}
+	return s.Update(ctx, api.SessionPatch{
+		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
+	})
 }
 
 // make makes the session's folder, row and first event. [store.ErrExists] where the owner has one of that id.

@@ -185,10 +185,14 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 }
 
 func (m *Manager) checkLimits(r api.LimitsRequest, l *api.Limits) error {
-	c := m.cfg.Ceilings
 	if r.ArtifactBytes == nil && l.ArtifactBytes == m.artifactDefault(*l) { // it follows disk_bytes
 		defer func() { l.ArtifactBytes = m.artifactDefault(*l) }()
 	}
+	return boundLimits(r, l, m.cfg.Ceilings)
+}
+
+// boundLimits puts the limits that were asked for into l, unless one is below the least value or above its ceiling.
+func boundLimits(r api.LimitsRequest, l *api.Limits, c api.Limits) error {
 	return firstError(
 		limit("memory_bytes", r.MemoryBytes, &l.MemoryBytes, minMemory, c.MemoryBytes),
 		limit("cpus", r.CPUs, &l.CPUs, 0.01, c.CPUs),

@@ -14,22 +14,6 @@ import (
 // maxShares is how many read-only links a session may have at once.
 const maxShares = 100
 
-// Visit is who comes with a share's token: nobody's owner, who may read one session.
-type Visit struct {
-	ShareID string
-	Owner   string // of the session
-	Session string // as the owner calls it
-	Token   string
-}
-
-// Visit is what a token may read as a share; ok is false for a token that is none.
-func (m *Manager) Visit(ctx context.Context, token string) (v Visit, ok bool) {
-	v.Token = token
-	var err error
-	v.ShareID, v.Owner, v.Session, err = m.cfg.Store.SharedBy(ctx, token)
-	return v, err == nil
-}
-
 // Share makes a token that may only read this session. Its URL is told this once.
 func (s *Session) Share(ctx context.Context) (api.Share, error) {
 	there, err := s.m.cfg.Store.Shares(ctx, s.n)

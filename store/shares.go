@@ -23,12 +23,12 @@ func (t *Tx) InsertShare(n int64, token string, share Share) error {
 
 // DeleteShare makes the share's token good for nothing. [ErrNotFound] where the session has no such share.
 func (t *Tx) DeleteShare(n int64, id string) error {
-	return t.one(`DELETE FROM shares WHERE session = ? AND id = ?`, n, id)
+	return t.one(`DELETE FROM shares WHERE session = ? AND id = ? AND rights = ''`, n, id)
 }
 
 // Shares are the session's, newest first.
 func (s *Store) Shares(ctx context.Context, n int64) ([]Share, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT id, created_at FROM shares WHERE session = ? ORDER BY created_at DESC, id DESC`, n)
+	rows, err := s.ro.QueryContext(ctx, `SELECT id, created_at FROM shares WHERE session = ? AND rights = '' ORDER BY created_at DESC, id DESC`, n)
 	if err != nil {
 		return nil, fmt.Errorf("read shares: %w", err)
 	}
@@ -42,17 +42,6 @@ func (s *Store) Shares(ctx context.Context, n int64) ([]Share, error) {
 		list = append(list, one)
 	}
 	return list, rows.Err()
-}
-
-// SharedBy is the share of a token, and the session that it reads. [ErrNotFound] for a token that is none.
-func (s *Store) SharedBy(ctx context.Context, token string) (id, owner, clientID string, err error) {
-	hash := sha256.Sum256([]byte(token))
-	err = s.ro.QueryRowContext(ctx, `SELECT sh.id, s.owner, s.client_id FROM shares sh JOIN sessions s ON s.n = sh.session
-		WHERE sh.hash = ?`, hash[:]).Scan(&id, &owner, &clientID)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = ErrNotFound
-	}
-	return id, owner, clientID, err
 }
 
 // SessionRef is the media type of a digest that the session refers to. [ErrNotFound] where it does not.

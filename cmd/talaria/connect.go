@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,18 +20,47 @@ func addConnection(cmd *cobra.Command) {
 	f.String("token", "", "token (default: $TALARIA_TOKEN, else the first owner's)")
 }
 
+// connection is a client of a server with its address.
+type connection struct {
+	*client.Client
+	url   string
+	token string
+}
+
 // connect makes the client that the flags, the environment or the state directory describe.
-func connect(cmd *cobra.Command) (*client.Client, error) {
-	dir := first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"), defaultStateDir())
-	url, err := given(flagOf(cmd, "server"), "TALARIA_URL", filepath.Join(dir, "url"))
+func connect(cmd *cobra.Command) (*connection, error) {
+	dir := stateDir(cmd)
+	address, err := given(flagOf(cmd, "server"), "TALARIA_URL", filepath.Join(dir, "url"))
 	if err != nil {
-		return nil, fmt.Errorf("no server is known: %w; start one with talaria serve, or give --server", err)
+		return nil, unknown("no running server found", err, "start one with talaria serve, or pass --server")
+	}
+	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, usagef("the server's address must be a URL such as http://127.0.0.1:8765, not %q", address)
 	}
 	token, err := given(flagOf(cmd, "token"), "TALARIA_TOKEN", filepath.Join(dir, "token"))
 	if err != nil {
-		return nil, fmt.Errorf("no token is known: %w; give --token", err)
+		return nil, unknown("no token found", err, "pass --token")
 	}
-	return client.New(url, token), nil
+	return &connection{client.New(address, token), strings.TrimRight(address, "/"), token}, nil
+}
+
+// unknown says that a file of the state directory does not tell what a command needs.
+func unknown(what string, err error, remedy string) error {
+	if errors.Is(err, os.ErrPermission) {
+		remedy = "run this as the server's user, or pass --server and --token"
+	}
+	return unreachableError{fmt.Sprintf("%s (%v); %s", what, err, remedy), err}
+}
+
+// withServer is a command that calls the server.
+func withServer(run func(cmd *cobra.Command, c *connection, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		return reached(c.url, run(cmd, c, args))
+	}
 }
 
 // given is the flag, the variable or the file's text, the first that there is.

@@ -21,21 +21,36 @@ import (
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do, and what to do where it cannot",
-		Long: `Say what this machine can do, and what to do where it cannot.
+		Short: "Check what this machine can do, and say how to fix what it cannot",
+		Long: `Check what this machine can do, and say how to fix what it cannot.
 
-With --battery it also starts a server on a directory of its own and tries to break out of its sessions, in half a minute.
+Each line begins with ok, !! (works, but see the advice below it) or -- (missing).
 
-Exit status: 0 when talaria serve can run here, though maybe with less than all limits; 1 when it cannot, or when the
-battery finds that something is not held which should be.`,
-		Args: cobra.NoArgs,
+With --battery it also starts a server on a temporary directory and tries to break out of its sessions, in half a minute.
+
+Exit status: 0 when talaria serve can run here, though maybe without some limits; 1 when it cannot, or when the battery
+breaks a limit that should hold.`,
+		Example: `  talaria doctor
+  talaria doctor --json | jq '.findings[] | select(.mark != "ok")'
+  talaria doctor --battery`,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
 				return err
 			}
+			if err := c.checkMachine(); err != nil {
+				return err
+			}
 			findings, fit := examine(cmd.Context(), c)
-			printFindings(cmd.OutOrStdout(), findings)
+			if asJSON(cmd) {
+				err = printFindingsJSON(cmd.OutOrStdout(), findings, fit)
+			} else {
+				printFindings(cmd.OutOrStdout(), findings)
+			}
+			if err != nil {
+				return err
+			}
 			if try, _ := cmd.Flags().GetBool("battery"); try && fit {
 				fit, err = runBattery(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout())
 				if err != nil {
@@ -49,8 +64,9 @@ battery finds that something is not held which should be.`,
 		},
 	}
 	cmd.Flags().String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
-	cmd.Flags().String("min-tier", defaults().MinTier, "the least tier of isolation to be content with")
-	cmd.Flags().Bool("battery", false, "try to break out of sessions, and print how that ends")
+	cmd.Flags().String("min-tier", defaults().MinTier, "minimum acceptable tier of isolation")
+	cmd.Flags().Bool("battery", false, "try to break out of sessions, and print the results")
+	addJSON(cmd)
 	return cmd
 }
 
@@ -150,29 +166,77 @@ func stateFinding(dir string) kernel.Finding {
 	info, err := os.Stat(dir)
 	switch {
 	case os.IsNotExist(err):
-		f.Detail += " (is made at the first start)"
+		f.Detail += " (created at the first start)"
 	case err != nil:
 		f.OK, f.Detail, f.Remedy = false, err.Error(), "pick another with --state-dir"
 	case !info.IsDir():
-		f.OK, f.Detail, f.Remedy = false, dir+" is no directory", "pick another with --state-dir"
+		f.OK, f.Detail, f.Remedy = false, dir+" is not a directory", "pick another with --state-dir"
 	case info.Mode().Perm()&0o066 != 0:
-		f.Detail += fmt.Sprintf(" (mode %04o: others can look into it; chmod go-rw)", info.Mode().Perm())
+		f.Detail += fmt.Sprintf(" (mode %04o: other users can read it)", info.Mode().Perm())
+		f.Remedy = "chmod go-rw " + dir
 	}
 	return f
 }
 
-// printFindings prints one line a finding, and what to do below those that are not well.
+// The marks of findings.
+const (
+	markOK      = "ok"
+	markWarning = "!!" // it works, but could do better
+	markMissing = "--"
+)
+
+var markStyles = map[string]string{markOK: dim, markWarning: bold, markMissing: red}
+
+func markOf(f kernel.Finding) string {
+	switch {
+	case !f.OK:
+		return markMissing
+	case f.Remedy != "":
+		return markWarning
+	}
+	return markOK
+}
+
+// folded joins neighbours that have the same name, outcome and remedy into one finding.
+func folded(findings []kernel.Finding) []kernel.Finding {
+	var list []kernel.Finding
+	for _, f := range findings {
+		if last := len(list) - 1; last >= 0 && list[last].Name == f.Name && list[last].OK == f.OK && list[last].Remedy == f.Remedy {
+			list[last].Detail += "; " + f.Detail
+			continue
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+func printFindingsJSON(w io.Writer, findings []kernel.Finding, fit bool) error {
+	type one struct {
+		Name   string `json:"name"`
+		Mark   string `json:"mark"`
+		Detail string `json:"detail"`
+		Remedy string `json:"remedy,omitzero"`
+	}
+	all := []one{}
+	for _, f := range folded(findings) {
+		all = append(all, one{f.Name, markOf(f), f.Detail, f.Remedy})
+	}
+	return printJSON(w, struct {
+		Fit      bool  `json:"fit"`
+		Findings []one `json:"findings"`
+	}{fit, all})
+}
+
+// printFindings prints one line a finding, and its remedy below.
 func printFindings(w io.Writer, findings []kernel.Finding) {
+	findings = folded(findings)
 	width := 0
 	for _, f := range findings {
 		width = max(width, len(f.Name))
 	}
 	for _, f := range findings {
-		mark := "ok"
-		if !f.OK {
-			mark = "--"
-		}
-		fmt.Fprintf(w, "%s  %-*s  %s\n", mark, width, f.Name, f.Detail)
+		mark := markOf(f)
+		fmt.Fprintf(w, "%s  %-*s  %s\n", styled(w, markStyles[mark], mark), width, f.Name, f.Detail)
 		if f.Remedy != "" {
 			fmt.Fprintf(w, "    %-*s  do: %s\n", width, "", f.Remedy)
 		}

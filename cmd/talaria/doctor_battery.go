@@ -145,7 +145,7 @@ func startTrial(ctx context.Context, c config, configFile string) (t *trial, err
 	defer cancel()
 	select {
 	case url := <-printed:
-		base, _, _ := strings.Cut(url, "/?token=")
+		base := strings.TrimSuffix(url, "/")
 		base = strings.TrimSuffix(base, "/")
 		var token string // not of the URL: it does not hold a preset one
 		if token, err = given("", "", filepath.Join(state, "token")); err == nil {

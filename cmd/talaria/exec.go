@@ -11,8 +11,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,52 +22,52 @@ import (
 	"talaria/client"
 )
 
-// The statuses that exec exits with beside 0 and 1, as shells have them.
-const (
-	exitTimeout     = 124
-	exitInterrupted = 130
-	exitDied        = 137
-)
-
 func execCommand() *cobra.Command {
 	var e execution
 	cmd := &cobra.Command{
 		Use:   "exec [-c CODE | FILE | -]",
-		Short: "Run a cell and stream its output; exits with the cell's status",
+		Short: "Run a cell and stream its output",
 		Long: `Run a cell and stream its output.
 
 Without --session the cell runs in a session of its own, which is deleted afterwards. With --session it runs in the
-session of that id, which is made when it is not there, and stays. Interrupt (Ctrl-C) interrupts the cell.
+session with that id, which is created if it does not exist, and stays. Ctrl-C interrupts the cell.
 
-Exit status: 0 ok, 1 the cell raised or was cancelled, 124 it ran past its time-out, 130 it was interrupted, 137 its
-kernel died.`,
+Exit status: 0 ok, 1 the cell raised or was cancelled, 2 wrong usage, 3 no server answers, 124 the cell ran past its
+timeout, 130 it was interrupted, 137 its kernel died. A cell that calls sys.exit(N) exits with N.`,
 		Example: `  talaria exec -c 'print(6 * 7)'
   talaria exec --session work analysis.py
+  talaria exec --package rich --memory 4GiB report.py
   echo 'df.describe()' | talaria exec --session work -`,
-		Args: cobra.MaximumNArgs(1),
+		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if e.timeout < 0 {
-				return errors.New("--timeout cannot be negative; 0 is the session's own")
+				return usagef("--timeout must be at least 0; 0 is the session's own")
 			}
 			code, err := e.source(cmd, args)
 			if err != nil {
 				return err
 			}
-			if e.client, err = connect(cmd); err != nil {
+			if e.request, err = sessionRequest(cmd); err != nil {
 				return err
 			}
+			c, err := connect(cmd)
+			if err != nil {
+				return err
+			}
+			e.client = c.Client
 			e.in = bufio.NewReader(cmd.InOrStdin())
 			e.out, e.err = e.screen(cmd.OutOrStdout()), e.screen(cmd.ErrOrStderr())
-			return e.run(cmd.Context(), code)
+			return reached(c.url, e.run(cmd.Context(), code))
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&e.code, "code", "c", "", "the cell's source")
 	f.StringVarP(&e.session, "session", "s", "", "session to run in")
 	f.StringVar(&e.artifacts, "artifacts", "", "folder to write changed files and images to")
-	f.Float64Var(&e.timeout, "timeout", 0, "time-out in seconds (default: the session's)")
+	f.Float64Var(&e.timeout, "timeout", 0, "timeout in seconds (default: the session's)")
 	f.BoolVar(&e.json, "json", false, "print the events as they come, one a line")
 	f.BoolVar(&e.raw, "raw", false, "pass control sequences of the cell on to a terminal; only for cells that you trust")
+	addSessionFlags(f)
 	addConnection(cmd)
 	return cmd
 }
@@ -73,6 +75,7 @@ kernel died.`,
 // execution is one run of the command.
 type execution struct {
 	client    *client.Client
+	request   api.SessionRequest
 	code      string
 	session   string
 	artifacts string
@@ -82,6 +85,7 @@ type execution struct {
 	in        *bufio.Reader // one for all questions, since it reads ahead
 	out, err  *screen
 	images    int
+	pictures  string // how to save one; "": --artifacts
 }
 
 // screen is where output of the cell goes.
@@ -99,15 +103,21 @@ func (e *execution) screen(w io.Writer) *screen {
 func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
 	switch {
 	case cmd.Flags().Changed("code") && len(args) > 0:
-		return "", errors.New("give -c or a file, not both")
+		return "", usagef("give -c or a file, not both")
 	case cmd.Flags().Changed("code"):
 		return e.code, nil
 	case len(args) == 0 || args[0] == "-":
+		if isTerminal(cmd.InOrStdin()) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "reading the cell from the terminal; Ctrl-D ends it, and talaria repl is interactive")
+		}
 		b, err := io.ReadAll(cmd.InOrStdin())
 		return string(b), err
 	}
 	b, err := os.ReadFile(args[0])
-	return string(b), err
+	if err != nil {
+		return "", usagef("%v", err)
+	}
+	return string(b), nil
 }
 
 func (e *execution) run(ctx context.Context, code string) (err error) {
@@ -116,13 +126,13 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 	ctx = context.WithoutCancel(ctx)
 	session := e.session
 	if session == "" {
-		s, err := e.client.CreateSession(ctx, api.SessionRequest{})
+		s, err := e.client.CreateSession(ctx, e.request)
 		if err != nil {
 			return err
 		}
 		session = s.ID
 		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, session)) }()
-	} else if _, _, err := e.client.EnsureSession(ctx, session, api.SessionRequest{}); err != nil {
+	} else if err := e.ensure(ctx); err != nil {
 		return err
 	}
 	socket, err := e.client.Attach(ctx, session, client.AttachOptions{Reconnect: true})
@@ -157,6 +167,15 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 	}
 }
 
+// ensure gets or creates the named session. A token for that session alone may not create it, and needs not.
+func (e *execution) ensure(ctx context.Context) error {
+	_, _, err := e.client.EnsureSession(ctx, e.session, e.request)
+	if errors.Is(err, api.Errorf(api.CodeForbidden, "")) && reflect.DeepEqual(e.request, api.SessionRequest{}) {
+		_, err = e.client.Session(ctx, e.session)
+	}
+	return err
+}
+
 // show prints an event; it returns the execution with its last one.
 func (e *execution) show(ctx context.Context, socket *client.Socket, event api.Event) (*api.Execution, error) {
 	if e.json {
@@ -185,7 +204,7 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 	case api.ExecuteResult:
 		return nil, e.bundle(b.Data)
 	case api.ErrorEvent:
-		e.print(e.err, strings.Join(b.Traceback, "\n")+"\n")
+		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(b.Traceback, "\n")+"\n"))
 	case api.InputRequested:
 		return nil, e.answer(ctx, socket, b)
 	case api.ArtifactEvent:
@@ -206,15 +225,22 @@ func (e *execution) print(to *screen, text string) {
 	fmt.Fprint(to, text)
 }
 
-// bundle prints a value's text, and saves its image where a folder was given.
+// bundle prints a value: its image, saved where a folder was given or drawn where the terminal can, else its text.
 func (e *execution) bundle(data api.MIMEBundle) error {
-	if png, ok := data["image/png"]; ok && e.artifacts != "" {
+	png, pictured := data["image/png"]
+	if pictured && !e.json {
 		var b []byte
 		if err := json.Unmarshal(png, &b); err != nil {
 			return fmt.Errorf("an image of the cell: %w", err)
 		}
-		e.images++
-		return e.save(fmt.Sprintf("display-%d.png", e.images), b)
+		if e.artifacts != "" {
+			e.images++
+			return e.save(fmt.Sprintf("display-%d.png", e.images), b)
+		}
+		if drawPicture(e.out.Writer, b) {
+			return nil
+		}
+		defer e.print(e.err, "[a picture; "+first(e.pictures, "--artifacts DIR saves it")+"]\n")
 	}
 	var text string
 	if raw, ok := data["text/plain"]; ok && json.Unmarshal(raw, &text) == nil {
@@ -283,7 +309,7 @@ func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.Inp
 	e.print(e.err, q.Prompt)
 	line, err := e.in.ReadString('\n')
 	if err != nil && line == "" {
-		e.print(e.err, "\n[nothing to read: the question is answered with an empty line]\n")
+		e.print(e.err, "\n[no input: answering with an empty line]\n")
 	}
 	_, err = socket.Do(ctx, "input_reply", map[string]any{"request_id": q.RequestID, "value": strings.TrimSuffix(line, "\n")})
 	return err
@@ -298,18 +324,34 @@ func (e *execution) status(done *api.Execution) error {
 	case api.StatusOK:
 		return nil
 	case api.StatusTimeout:
-		return e.exit(exitTimeout, done)
+		after := (time.Duration(done.Usage.DurationMS) * time.Millisecond).Round(100 * time.Millisecond)
+		return e.exit(exitTimeout, fmt.Sprintf("timeout after %v; variables %s", after, done.State))
 	case api.StatusInterrupted:
-		return e.exit(exitInterrupted, done)
+		return e.exit(exitInterrupted, fmt.Sprintf("interrupted; variables %s", done.State))
 	case api.StatusDied:
-		return e.exit(exitDied, done)
+		return e.exit(exitDied, fmt.Sprintf("the kernel died (%s); variables %s", done.Reason, done.State))
 	case api.StatusCancelled:
-		return e.exit(1, done)
+		return e.exit(exitFailed, fmt.Sprintf("the cell did not run (%s); variables %s", done.Reason, done.State))
 	}
-	return exitError(1)
+	if done.Error != nil && done.Error.Ename == "SystemExit" {
+		return systemExit(done.Error.Evalue)
+	}
+	return exitError(exitFailed)
 }
 
-func (e *execution) exit(code exitError, done *api.Execution) error {
-	e.print(e.err, fmt.Sprintf("talaria: the cell ended %s (%s); variables %s\n", done.Status, done.Reason, done.State))
+// systemExit is the status that Python would exit with.
+func systemExit(value string) error {
+	n, err := strconv.Atoi(value)
+	switch {
+	case err == nil && n&0xff == 0, value == "", value == "None":
+		return nil
+	case err == nil:
+		return exitError(n & 0xff)
+	}
+	return exitError(exitFailed)
+}
+
+func (e *execution) exit(code exitError, message string) error {
+	e.print(e.err, "talaria: "+message+"\n")
 	return code
 }

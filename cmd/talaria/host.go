@@ -31,7 +31,6 @@ import (
 const hostStart = time.Minute
 
 func hostCommand() *cobra.Command {
-	d := defaults()
 	cmd := &cobra.Command{
 		Use:   "host [-- SERVE-FLAG…]",
 		Short: "Run the kernels of a server, and outlive it",
@@ -60,7 +59,7 @@ of a container, where the server's host then outlives it. What follows -- goes t
 	f := cmd.Flags()
 	addHostFlags(f)
 	f.String("python", "", "interpreter to try a sandbox with (default: the best that is found)")
-	f.String("log-level", d.LogLevel, "debug, info, warn or error")
+	addLogFlags(f)
 	f.Bool("supervise", false, "run talaria serve, and start it again when it ends")
 	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
 	_ = f.MarkHidden("ready-fd")
@@ -71,12 +70,20 @@ of a container, where the server's host then outlives it. What follows -- goes t
 // addHostFlags adds what serve hands on to the host that it starts.
 func addHostFlags(f *pflag.FlagSet) {
 	d := defaults()
-	f.Int("pool", d.Pool, "how many ready kernels to keep for each environment; -1: none")
-	f.Duration("orphan-ttl", d.OrphanTTL, "the host ends when no server has come for so long")
-	f.Duration("interrupt-grace", d.InterruptGrace, "from the interrupt of a time-out to the kill")
+	f.Int("pool", d.Pool, "ready kernels to keep for each environment; 0 keeps none")
+	f.Duration("orphan-ttl", d.OrphanTTL, "exit when no server connects for this long")
+	f.Duration("interrupt-grace", d.InterruptGrace, "time from the interrupt of a timeout to the kill")
 	f.String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
-	f.String("min-tier", d.MinTier, "the least tier of isolation to be content with, namespace or landlock")
+	f.String("min-tier", d.MinTier, "minimum acceptable tier of isolation, namespace or landlock")
 	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
+}
+
+// poolSize is the size of a host's pool, for which a negative number means none.
+func poolSize(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // listHosts lists the hosts of the command's state directory.
@@ -93,7 +100,7 @@ func hostStopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the hosts of a state directory and all of their kernels",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, list, err := listHosts(cmd)
 			if err != nil {
@@ -116,7 +123,7 @@ func hostListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the hosts of a state directory",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, list, err := listHosts(cmd)
 			if err != nil {
@@ -183,7 +190,7 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 		syscall.CloseOnExec(readyFD)
 		defer ready.Close()
 	}
-	log, err := newLog(stderr, c.LogLevel)
+	log, err := newLog(stderr, c)
 	if err != nil {
 		return err
 	}
@@ -205,10 +212,10 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 		log.Warn("sessions are isolated less than they could be; talaria doctor says how to do better", "tier", backend.Name())
 	}
 	kernels := host.NewHost(host.HostConfig{
-		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: c.Pool,
+		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: poolSize(c.Pool),
 	})
 	return link.Serve(ctx, link.ServerConfig{
-		Folder: folder, Host: kernels, Build: hostBuild(c), Version: version, Instance: instance, OrphanTTL: c.OrphanTTL,
+		Folder: folder, Host: kernels, Build: hostBuild(c), Version: fullVersion(), Instance: instance, OrphanTTL: c.OrphanTTL,
 		Tier: backend.Name(), SweepDead: backend.SweepInstance, Release: backend.Close, Log: log,
 		Ready: func() {
 			if ready != nil {
@@ -258,7 +265,7 @@ func spawnHost(ctx context.Context, c config, configFile string) error {
 	}
 	defer read.Close()
 	args := []string{"host", "--state-dir", c.StateDir, "--ready-fd", "3", "--pool", strconv.Itoa(c.Pool),
-		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel}
+		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel, "--log-format", c.LogFormat}
 	if c.Python != "" {
 		args = append(args, "--python", c.Python)
 	}

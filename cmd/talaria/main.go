@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -13,28 +12,19 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker.
-var version = "dev"
-
-// exitError ends the program with a status and no message of its own.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
-
 func main() {
 	stop, err := profile()
 	if err == nil {
 		err = command().ExecuteContext(untilSignal())
 		stop()
 	}
-	var exit exitError
-	switch {
-	case errors.As(err, &exit):
-		os.Exit(int(exit))
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "talaria:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	if message := messageOf(err); message != "" {
+		fmt.Fprintln(os.Stderr, "talaria:", message)
+	}
+	os.Exit(statusOf(err))
 }
 
 // signalled is the cause of a context that a signal ended.
@@ -54,25 +44,56 @@ func untilSignal() context.Context {
 	return ctx
 }
 
+// The groups of commands in the help of the root.
+const (
+	groupRun    = "run"
+	groupManage = "manage"
+	groupServer = "server"
+)
+
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "talaria",
-		Short:         "Live Python sessions, isolated, for chat UIs, notebooks, bots and agents",
+		Use:     "talaria",
+		Short:   "Live, isolated Python sessions for chat UIs, notebooks, bots and agents",
+		Version: fullVersion(),
+		Example: `  talaria serve
+  talaria exec -c 'print(6 * 7)'
+  talaria repl --session work`,
+		Args:          arguments(0, 0),
+		RunE:          nextStep,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("talaria {{.Version}}\n")
+	root.SetFlagErrorFunc(usageOf)
 	root.PersistentFlags().String("config", "", "configuration file (YAML); default: talaria.yaml in the state directory")
-	root.PersistentFlags().String("state-dir", defaultStateDir(), "where everything is kept")
-	root.AddCommand(serveCommand(), hostCommand(), execCommand(), sessionsCommand(), tokenCommand(), urlCommand(), doctorCommand(), versionCommand())
+	root.PersistentFlags().String("state-dir", defaultStateDir(), "directory that holds everything")
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run code:"}, &cobra.Group{ID: groupManage, Title: "Manage sessions:"},
+		&cobra.Group{ID: groupServer, Title: "Run the server:"})
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
+	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
+	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), versionCommand())
+	root.SetHelpCommandGroupID(groupServer)
+	root.SetCompletionCommandGroupID(groupServer)
 	return root
 }
 
-func versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "talaria", version) },
+// nextStep is what talaria alone says.
+func nextStep(cmd *cobra.Command, _ []string) error {
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "talaria %s: %s\n\n", fullVersion(), cmd.Short)
+	if c, err := connect(cmd); err == nil && c.Healthy(cmd.Context()) == nil {
+		fmt.Fprintf(out, "A server is running at %s.\n  talaria open                    open the notebook page\n"+
+			"  talaria exec -c 'print(6 * 7)'  run a cell\n", c.url)
+	} else {
+		fmt.Fprintln(out, "No server is running. Start one:\n  talaria serve")
 	}
+	_, err := fmt.Fprintln(out, "\ntalaria --help lists all commands.")
+	return err
 }

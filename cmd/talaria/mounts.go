@@ -3,8 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -17,23 +15,20 @@ func (c config) mountRoots() ([]session.MountRoot, error) {
 	var roots []session.MountRoot
 	for _, name := range c.MountRoots {
 		if !filepath.IsAbs(name) || strings.Contains(name, ",") {
-			return nil, fmt.Errorf("configuration: mount-roots: %q must be an absolute path without commas", name)
+			return nil, c.wrong("mount_roots", "has %q, which must be an absolute path without commas", name)
 		}
 		name = filepath.Clean(name)
 		path, err := filepath.EvalSymlinks(name)
-		if os.IsNotExist(err) {
-			path, err = name, nil // it may be made later; until then nothing can be mounted from it
-		}
 		if err != nil {
-			return nil, fmt.Errorf("configuration: mount-roots: %w", err)
+			return nil, c.wrong("mount_roots", "has a directory that cannot be used: %w", err)
 		}
 		state := c.StateDir
 		if real, err := filepath.EvalSymlinks(state); err == nil {
 			state = real
 		}
 		if path == "/" || overlap(path, state) || overlap(path, "/proc") || overlap(path, "/sys") || overlap(path, "/dev") {
-			return nil, fmt.Errorf("configuration: mount-roots: %s holds or lies in the state directory or the system's own; "+
-				"name a directory for the purpose", name)
+			return nil, c.wrong("mount_roots", "has %s, which holds or lies in the state directory or a directory of the system; "+
+				"name a directory made for the purpose", name)
 		}
 		roots = append(roots, session.MountRoot{Name: name, Path: path})
 	}

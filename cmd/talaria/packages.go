@@ -23,16 +23,16 @@ import (
 
 // packages is how sessions install packages.
 type packages struct {
-	Enabled      bool     `koanf:"enabled"`
-	Index        string   `koanf:"index"` // "": the one that the default environment's pip takes
-	Username     string   `koanf:"username"`
-	PasswordFile string   `koanf:"password_file"`
-	Hosts        []string `koanf:"hosts"` // further ones that files may come from, though they are not public
-	Allow        []string `koanf:"allow"`
-	Deny         []string `koanf:"deny"`
-	MaxBytes     int64    `koanf:"max_bytes"`
-	CacheBytes   int64    `koanf:"cache_bytes"`
-	TimeoutS     float64  `koanf:"timeout_s"`
+	Enabled      bool     `config:"enabled"`
+	Index        string   `config:"index"` // "": the one that the default environment's pip takes
+	Username     string   `config:"username"`
+	PasswordFile string   `config:"password_file"`
+	Hosts        []string `config:"hosts"` // further ones that files may come from, though they are not public
+	Allow        []string `config:"allow"`
+	Deny         []string `config:"deny"`
+	MaxBytes     int64    `config:"max_bytes"`
+	CacheBytes   int64    `config:"cache_bytes"`
+	TimeoutS     float64  `config:"timeout_s"`
 }
 
 func defaultPackages() packages {
@@ -43,10 +43,10 @@ func defaultPackages() packages {
 
 func (p packages) check() error {
 	if p.MaxBytes <= 0 || p.CacheBytes < 0 || p.TimeoutS <= 0 {
-		return errors.New("packages.max_bytes and packages.timeout_s must be above 0, and packages.cache_bytes not below")
+		return errors.New("packages.max_bytes and packages.timeout_s must be above 0, packages.cache_bytes at least 0")
 	}
 	if p.PasswordFile != "" && p.Username == "" {
-		return errors.New("packages.password_file goes with packages.username")
+		return errors.New("packages.password_file needs packages.username")
 	}
 	_, err := index.New(p.config(first(p.Index, "http://to.be.asked/"), "", "unused"))
 	return err

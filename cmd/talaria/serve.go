@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -36,62 +40,80 @@ const shutdownTime = 4 * time.Second
 const hostStop = 30 * time.Second
 
 func serveCommand() *cobra.Command {
-	d := defaults()
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions over HTTP and WebSocket",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
 				return err
 			}
+			if only, _ := cmd.Flags().GetBool("check"); only {
+				return checkOnly(cmd, c)
+			}
 			return serve(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f := cmd.Flags()
+	addServeFlags(cmd.Flags())
+	cmd.Flags().Bool("check", false, "check the configuration and the machine, and exit")
+	return cmd
+}
+
+// addServeFlags adds the flags that set keys of the configuration.
+func addServeFlags(f *pflag.FlagSet) {
+	d := defaults()
 	f.String("addr", d.Addr, "HOST:PORT to listen on")
 	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
-	f.String("python", "", "interpreter of the default environment (default: the best that is found)")
+	f.String("python", "", "interpreter of the default environment (default: auto-detected)")
 	f.String("engine", d.Engine, "what executes cells: ipython, stdlib, or auto: ipython where the environment has it")
-	f.Duration("idle-timeout", d.IdleTimeout, "reap a kernel that was idle for so long; 0: never")
+	f.Duration("idle-timeout", d.IdleTimeout, "stop idle kernels after this long; 0: never")
 	addHostFlags(f)
 	f.Int64("disk-reserve", 0, "bytes of the state disk that new work may not take; 0: a twentieth, 64 MiB to 1 GiB")
 	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
 	f.String("disk", d.Disk, "what holds workspaces to their limit: auto, quota, image or watched")
 	f.String("tz", d.TZ, "time zone of kernels")
+	addLogFlags(f)
+}
+
+func addLogFlags(f *pflag.FlagSet) {
+	d := defaults()
 	f.String("log-level", d.LogLevel, "debug, info, warn or error")
-	return cmd
+	f.String("log-format", d.LogFormat, "text or json")
 }
 
 // serve runs the server until ctx ends.
 func serve(ctx context.Context, c config, configFile string, stdout, stderr io.Writer) (err error) {
-	log, err := newLog(stderr, c.LogLevel)
+	log, err := newLog(stderr, c)
 	if err != nil {
+		return err
+	}
+	for _, warning := range c.warnings {
+		log.Warn("configuration", "warning", warning)
+	}
+	if err := c.checkMachine(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
-		return fmt.Errorf("make the state directory: %w", err)
+		return fmt.Errorf("create the state directory: %w; choose another with --state-dir", err)
 	}
 	db, err := openStore(ctx, c, log)
 	if err != nil {
-		return err
+		return lockedBy(c.StateDir, err)
 	}
 	defer closing(&err, db.Close)
-	if err := checkToken(c.Token); err != nil {
-		return err
-	}
 	environments, err := discover(ctx, c, log)
 	if err != nil {
 		return err
 	}
 	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; pick another with --addr", c.Addr, err)
+		return fmt.Errorf("cannot listen on %s (%w); choose another address with --addr", c.Addr, reason(err))
 	}
 	defer listener.Close()
+	warnOpenAddress(log, listener.Addr())
 	hosts, err := link.Open(ctx, link.ClientConfig{
-		Dir: hostsDir(c), Build: hostBuild(c), Version: version, Spawn: spawner(c, configFile), Log: log,
+		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile), Log: log,
 	})
 	if err != nil {
 		return err
@@ -119,13 +141,13 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	srv, err := server.New(server.Config{
-		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: version, Log: log,
+		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 	})
 	if err != nil {
 		return err
 	}
-	token, fresh, err := firstToken(ctx, db, c) // now that nothing can refuse to start: a fresh one is shown once
+	token, err := firstToken(ctx, db, c) // now that nothing can refuse to start
 	if err != nil {
 		return err
 	}
@@ -133,18 +155,73 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err := writePrivate(filepath.Join(c.StateDir, "url"), base); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", version, environments[0].Version,
-		strings.Join(environments[0].Modules, ", "), tier)
-	if tier != tiers[0] {
-		fmt.Fprintln(stdout, "this is less than it could be: talaria doctor says why, and how to do better")
+	if err := writePrivate(filepath.Join(c.StateDir, "pid"), strconv.Itoa(os.Getpid())); err != nil {
+		return err
 	}
-	if fresh || isTerminal(stdout) {
-		fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
-	} else { // it would stay in a log
-		fmt.Fprintf(stdout, "open %s/\n", base)
-		fmt.Fprintln(stdout, "the page asks for a token: talaria token show prints the first owner's")
-	}
+	announce(log, stdout, c, environments[0], tier, base, token)
 	return run(ctx, srv, listener, log)
+}
+
+// announce says that the server runs and where. The token is printed on a terminal only: elsewhere it would stay in a log.
+func announce(log *slog.Logger, stdout io.Writer, c config, env kernel.Environment, tier, base, token string) {
+	if tier != tiers[0] {
+		log.Warn("isolation is weaker than it could be; talaria doctor says why, and what to do", "tier", tier)
+	}
+	if c.LogFormat == logJSON {
+		log.Info("ready", "version", fullVersion(), "python", env.Version, "isolation", tier, "url", base)
+		return
+	}
+	fmt.Fprintf(stdout, "talaria %s: Python %s (%s), isolation %s\n", fullVersion(), env.Version, strings.Join(env.Modules, ", "), tier)
+	if isTerminal(stdout) {
+		fmt.Fprintf(stdout, "open %s/?token=%s\n", base, url.QueryEscape(token))
+		return
+	}
+	fmt.Fprintf(stdout, "open %s/\n", base)
+	fmt.Fprintln(stdout, "the page asks for a token: talaria token show prints the first owner's")
+}
+
+// lockedBy names the server that has the state directory, where that is why it cannot be opened.
+func lockedBy(dir string, err error) error {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		pid, _ := given("", "", filepath.Join(dir, "pid"))
+		address, _ := given("", "", filepath.Join(dir, "url"))
+		if pid != "" && address != "" {
+			return fmt.Errorf("%w: process %s at %s; stop it, or choose another with --state-dir", err, pid, address)
+		}
+		return fmt.Errorf("%w; stop it, or choose another with --state-dir", err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("open the state directory %s: %w; make it writable, or choose another with --state-dir", dir, err)
+	}
+	return err
+}
+
+// reason is the cause of a network error, without the operation and the address that the caller names anyway.
+func reason(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+// checkOnly is talaria serve --check.
+func checkOnly(cmd *cobra.Command, c config) error {
+	for _, warning := range c.warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+	}
+	if err := c.checkMachine(); err != nil {
+		return err
+	}
+	if _, err := discover(cmd.Context(), c, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; talaria doctor checks what isolation this machine can offer")
+	return nil
 }
 
 // leave ends the sessions' part in this process. An interrupt at the keyboard means all of it, kernels and hosts too;
@@ -185,47 +262,57 @@ func run(ctx context.Context, srv *server.Server, listener net.Listener, log *sl
 // closing runs a close of a deferred call and keeps its error.
 func closing(err *error, c func() error) { *err = errors.Join(*err, c()) }
 
-func newLog(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log-level %q is none of debug, info, warn, error", level)
+// The values of log_format.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+func newLog(w io.Writer, c config) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return nil, err
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == logJSON {
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
 // firstOwner is who runs the server.
 const firstOwner = "admin"
 
-// minTokenLength is that of a preset token, in bytes: what is shorter can be guessed.
+// minTokenLength is the least length of a preset token in bytes: a shorter one can be guessed.
 const minTokenLength = 16
 
 // checkToken refuses a preset token that can be guessed.
 func checkToken(token string) error {
 	if token != "" && len(token) < minTokenLength {
-		return fmt.Errorf("TALARIA_TOKEN has %d characters, which can be guessed; give it at least %d, such as "+
-			"those of openssl rand -hex 24, or none: then the server makes one", len(token), minTokenLength)
+		return fmt.Errorf("TALARIA_TOKEN has %d characters and can be guessed; give it at least %d, as openssl rand -hex 24 does, "+
+			"or leave it out: then the server creates one", len(token), minTokenLength)
 	}
 	return nil
 }
 
-// firstToken is the first owner's token: the preset one, or that of the first start. fresh tells that it was made now.
-func firstToken(ctx context.Context, db *store.Store, c config) (token string, fresh bool, err error) {
+// firstToken returns the first owner's token: the preset one, or the one of the first start.
+func firstToken(ctx context.Context, db *store.Store, c config) (token string, err error) {
 	path := filepath.Join(c.StateDir, "token")
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", false, fmt.Errorf("read the token: %w", err)
+		return "", fmt.Errorf("read the token: %w", err)
 	}
 	kept := strings.TrimSpace(string(b))
 	token = first(c.Token, kept, newToken())
 	if kept != "" && kept != token { // a preset one takes its place
 		if err := db.RevokeToken(ctx, store.TokenID(kept)); err != nil && !errors.Is(err, store.ErrNotFound) {
-			return "", false, err
+			return "", err
 		}
 	}
 	if err := db.PutToken(ctx, token, firstOwner, true); err != nil {
-		return "", false, err
+		return "", err
 	}
-	return token, kept == "" && c.Token == "", writePrivate(path, token)
+	return token, writePrivate(path, token)
 }
 
 func newToken() string {
@@ -300,7 +387,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		noMounts = "tier " + tier + " shows no folders of the machine in other places; run the server where tier " + tiers[0] + " works"
 	}
 	return session.Open(ctx, session.Config{
-		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: version,
+		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes, Redact: redact,

@@ -39,7 +39,7 @@ type supervisor struct {
 
 // supervise runs talaria serve until ctx ends, and then ends its host too: a container takes both with it anyway.
 func supervise(ctx context.Context, cmd *cobra.Command, c config, serveArgs []string) error {
-	log, err := newLog(cmd.ErrOrStderr(), c.LogLevel)
+	log, err := newLog(cmd.ErrOrStderr(), c)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -63,8 +62,8 @@ func escapeControls(text, format string) string {
 
 func harmful(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\r\t\b", r) }
 
-// isTerminal reports whether a person reads what is written.
-func isTerminal(w io.Writer) bool {
+// isTerminal reports whether a reader or writer is a terminal.
+func isTerminal(w any) bool {
 	file, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd())
 }

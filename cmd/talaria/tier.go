@@ -31,10 +31,10 @@ func (c config) allows(tier string) bool {
 
 func (c config) checkTiers() error {
 	if c.Tier != "" && !slices.Contains(tiers, c.Tier) {
-		return fmt.Errorf("configuration: tier must be one of %v, or empty for the best that works, not %q", tiers, c.Tier)
+		return c.wrong("tier", "must be %s, or empty for the best that works, not %q", oneOf(tiers), c.Tier)
 	}
 	if !slices.Contains(tiers, c.MinTier) {
-		return fmt.Errorf("configuration: min-tier must be one of %v, not %q", tiers, c.MinTier)
+		return c.wrong("min_tier", "must be %s, not %q", oneOf(tiers), c.MinTier)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,34 +20,45 @@ import (
 )
 
 func tokenCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Make, list and revoke tokens of owners of sessions"}
-	create := &cobra.Command{
-		Use:   "create",
-		Short: "Make a token for an owner and print it; the server may be running",
-		Args:  cobra.NoArgs,
-		RunE:  tokens(createToken),
+	cmd := &cobra.Command{
+		Use: "token", Short: "Create, list and revoke tokens", Args: arguments(0, 0),
+		Long: `Create, list and revoke tokens.
+
+A token of an owner gives access to all of the owner's sessions. It is created in the state directory, whether or not the
+server runs. A token for one session is created by the server, has chosen rights, and expires.`,
+		Example: `  TOKEN=$(talaria token create --owner alice)
+  talaria token create --session work --rights run,write --expires 8h
+  talaria token list
+  talaria token revoke 1f0c3a9be212`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	create.Flags().String("owner", "", "whose sessions the token gives access to")
-	_ = create.MarkFlagRequired("owner")
+	cmd.PersistentFlags().Bool("json", false, "print JSON")
+	create := &cobra.Command{
+		Use: "create (--owner NAME | --session ID)", Short: "Create a token and print it", Args: arguments(0, 0),
+		Long: `Create a token. Standard output has the token alone; what it is for goes to standard error.
+
+Rights of a token for a session: read (always), run, write, terminal.`,
+		RunE: createToken,
+	}
+	f := create.Flags()
+	f.String("owner", "", "owner whose sessions the token gives access to")
+	f.String("session", "", "the one session that the token gives access to")
+	f.StringSlice("rights", nil, "with --session: read, run, write, terminal (default: read)")
+	f.Duration("expires", time.Hour, "with --session: how long the token is valid")
+	addConnection(create)
 	list := &cobra.Command{
-		Use:   "list",
-		Short: "List tokens by id, without the tokens themselves",
-		Args:  cobra.NoArgs,
-		RunE:  tokens(listTokens),
+		Use: "list", Aliases: []string{"ls"}, Short: "List tokens by id, without the tokens themselves", Args: arguments(0, 0), RunE: tokens(listTokens),
 	}
 	revoke := &cobra.Command{
-		Use:   "revoke [ID...]",
-		Short: "Revoke tokens; their logins, sockets and streams end, also of a server that runs",
+		Use: "revoke [ID...]", Aliases: []string{"rm"}, Short: "Revoke tokens; their logins, sockets and streams end",
 		Long: `Revoke the tokens with the given ids, which talaria token list shows, or all tokens of --owner. Their logins end too, and
 so do the sockets and streams of a running server, within a second. Sessions stay.`,
 		RunE: tokens(revokeTokens),
 	}
-	revoke.Flags().String("owner", "", "revoke all tokens of this owner")
+	revoke.Flags().String("owner", "", "revoke all tokens of this owner, but those for one session")
 	show := &cobra.Command{
-		Use:   "show",
-		Short: "Print the first owner's token, from the state directory",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "token") },
+		Use: "show", Short: "Print the first owner's token, from the state directory", Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "token") },
 	}
 	cmd.AddCommand(create, list, revoke, show)
 	return cmd
@@ -57,17 +68,19 @@ func urlCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "url",
 		Short: "Print the URL of the server that runs on the state directory",
-		Args:  cobra.NoArgs,
+		Args:  arguments(0, 0),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "url") },
 	}
 }
 
 // printKept prints a small file that the server writes when it starts.
 func printKept(cmd *cobra.Command, name string) error {
-	dir := first(flagOf(cmd, "state-dir"), os.Getenv("TALARIA_STATE_DIR"), defaultStateDir())
-	text, err := given("", "", filepath.Join(dir, name))
+	text, err := given("", "", filepath.Join(stateDir(cmd), name))
 	if err != nil {
-		return fmt.Errorf("%w; start the server first, or give its --state-dir", err)
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%w; run this as the server's user", err)
+		}
+		return fmt.Errorf("%w; start the server first, or pass its --state-dir", err)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), text)
 	return nil
@@ -90,7 +103,7 @@ func tokens(run func(context.Context, *tokenRun) error) func(*cobra.Command, []s
 			return err
 		}
 		if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
-			return fmt.Errorf("make the state directory: %w", err)
+			return fmt.Errorf("create the state directory: %w", err)
 		}
 		db, err := store.OpenGuest(cmd.Context(), c.StateDir, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -101,64 +114,157 @@ func tokens(run func(context.Context, *tokenRun) error) func(*cobra.Command, []s
 	}
 }
 
-func createToken(ctx context.Context, r *tokenRun) error {
-	owner, _ := r.cmd.Flags().GetString("owner")
-	if !api.ValidID(owner) {
-		return fmt.Errorf("--owner %q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", owner)
+func createToken(cmd *cobra.Command, args []string) error {
+	owner, session := flagOf(cmd, "owner"), flagOf(cmd, "session")
+	switch {
+	case (owner == "") == (session == ""):
+		return usagef("name either --owner or --session; see %s --help", cmd.CommandPath())
+	case session != "":
+		return withServer(createSessionToken)(cmd, args)
+	case cmd.Flags().Changed("rights") || cmd.Flags().Changed("expires"):
+		return usagef("--rights and --expires are for tokens with --session")
+	case !api.ValidID(owner):
+		return usagef("--owner %q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", owner)
 	}
-	token := newToken()
+	return tokens(createOwnerToken)(cmd, args)
+}
+
+func createOwnerToken(ctx context.Context, r *tokenRun) error {
+	owner, token := flagOf(r.cmd, "owner"), newToken()
 	if err := r.db.PutToken(ctx, token, owner, owner == firstOwner); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "token of %s, shown only now: %s\n", owner, token)
-	return nil
+	if asJSON(r.cmd) {
+		return printJSON(r.out, map[string]string{"id": store.TokenID(token), "owner": owner, "token": token})
+	}
+	fmt.Fprintf(r.cmd.ErrOrStderr(), "Token %s for %s. It will not be shown again.\n", store.TokenID(token), owner)
+	_, err := fmt.Fprintln(r.out, token)
+	return err
 }
 
-func listTokens(ctx context.Context, r *tokenRun) error {
-	list, err := r.db.ListTokens(ctx)
+func createSessionToken(cmd *cobra.Command, c *connection, _ []string) error {
+	rights, _ := cmd.Flags().GetStringSlice("rights")
+	expires, _ := cmd.Flags().GetDuration("expires")
+	seconds := expires.Seconds()
+	req := api.SessionTokenRequest{ExpiresS: &seconds}
+	for _, r := range rights {
+		req.Rights = append(req.Rights, api.Right(r))
+	}
+	made, err := c.CreateToken(cmd.Context(), flagOf(cmd, "session"), req)
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tOWNER\tCREATED")
-	for _, t := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.ID, t.Owner, time.UnixMilli(t.CreatedAt).UTC().Format(time.RFC3339))
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), made)
 	}
-	return w.Flush()
+	fmt.Fprintf(cmd.ErrOrStderr(), "Token %s for session %s with the rights %s until %s. It will not be shown again.\n",
+		made.ID, flagOf(cmd, "session"), joinRights(made.Rights), made.ExpiresAt.Format(time.RFC3339))
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), made.Token)
+	return err
+}
+
+func joinRights(rights []api.Right) string {
+	names := make([]string, len(rights))
+	for i, r := range rights {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
+}
+
+// listedToken is a token in the list: of an owner, or for one session.
+type listedToken struct {
+	ID        string    `json:"id"`
+	Owner     string    `json:"owner"`
+	Session   string    `json:"session,omitzero"`
+	Rights    []string  `json:"rights,omitzero"`
+	CreatedAt api.Time  `json:"created_at"`
+	ExpiresAt *api.Time `json:"expires_at,omitzero"`
+}
+
+// allTokens are the tokens of all owners, then those for one session.
+func (r *tokenRun) allTokens(ctx context.Context) ([]listedToken, error) {
+	owners, err := r.db.ListTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sessions, err := r.db.AllSessionTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []listedToken{}
+	for _, t := range owners {
+		all = append(all, listedToken{ID: t.ID, Owner: t.Owner, CreatedAt: api.Millis(t.CreatedAt)})
+	}
+	for _, t := range sessions {
+		ends := api.Millis(t.EndsAt)
+		all = append(all, listedToken{ID: t.ID, Owner: t.Owner, Session: t.Session, Rights: strings.Split(t.Rights, ","),
+			CreatedAt: api.Millis(t.CreatedAt), ExpiresAt: &ends})
+	}
+	return all, nil
+}
+
+func listTokens(ctx context.Context, r *tokenRun) error {
+	all, err := r.allTokens(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON(r.cmd) {
+		return printJSON(r.out, all)
+	}
+	w := newTable(r.out, "ID", "OWNER", "SESSION", "RIGHTS", "CREATED", "EXPIRES")
+	for _, t := range all {
+		session, rights, ends := "all", "all", "never"
+		if t.Session != "" {
+			session, rights, ends = t.Session, strings.Join(t.Rights, ","), t.ExpiresAt.Format(time.RFC3339)
+		}
+		w.row(t.ID, t.Owner, session, rights, t.CreatedAt.Format(time.RFC3339), ends)
+	}
+	return w.flush()
 }
 
 func revokeTokens(ctx context.Context, r *tokenRun) error {
-	owner, _ := r.cmd.Flags().GetString("owner")
+	owner := flagOf(r.cmd, "owner")
 	if (owner == "") == (len(r.args) == 0) {
-		return errors.New("give either the ids of tokens, which talaria token list shows, or --owner")
+		return usagef("give either the ids of tokens, which talaria token list shows, or --owner")
 	}
-	list, err := r.db.ListTokens(ctx)
+	all, err := r.allTokens(ctx)
 	if err != nil {
 		return err
 	}
 	for _, id := range r.args {
-		if !slices.ContainsFunc(list, func(t store.Token) bool { return t.ID == id }) {
+		if !slices.ContainsFunc(all, func(t listedToken) bool { return t.ID == id }) {
 			return fmt.Errorf("no token has the id %q; talaria token list shows them", id)
 		}
 	}
-	list = slices.DeleteFunc(list, func(t store.Token) bool { return t.Owner != owner && !slices.Contains(r.args, t.ID) })
-	if len(list) == 0 {
+	all = slices.DeleteFunc(all, func(t listedToken) bool {
+		return !(owner != "" && t.Owner == owner && t.Session == "") && !slices.Contains(r.args, t.ID)
+	})
+	if len(all) == 0 {
 		return fmt.Errorf("owner %q has no token", owner)
 	}
-	for _, t := range list {
+	for _, t := range all {
 		if err := r.revoke(ctx, t); err != nil {
 			return err
 		}
+	}
+	if asJSON(r.cmd) {
+		return printJSON(r.out, all)
 	}
 	return nil
 }
 
 // revoke revokes one token. The first owner's would come back with the next start, unless its file goes.
-func (r *tokenRun) revoke(ctx context.Context, t store.Token) error {
-	if err := r.db.RevokeToken(ctx, t.ID); err != nil {
+func (r *tokenRun) revoke(ctx context.Context, t listedToken) error {
+	revoke := r.db.RevokeToken
+	if t.Session != "" {
+		revoke = r.db.RevokeSessionToken
+	}
+	if err := revoke(ctx, t.ID); err != nil {
 		return fmt.Errorf("revoke %s: %w", t.ID, err)
 	}
-	fmt.Fprintf(r.out, "revoked %s of %s\n", t.ID, t.Owner)
+	if !asJSON(r.cmd) {
+		fmt.Fprintf(r.out, "revoked %s of %s\n", t.ID, t.Owner)
+	}
 	path := filepath.Join(r.dir, "token")
 	kept, err := given("", "", path)
 	switch {
@@ -172,6 +278,6 @@ func (r *tokenRun) revoke(ctx context.Context, t store.Token) error {
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("forget the first owner's token: %w", err)
 	}
-	fmt.Fprintln(r.out, "it was the one that the server keeps: its next start makes another, unless TALARIA_TOKEN presets one")
+	fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the token that the server keeps; its next start creates another, unless TALARIA_TOKEN presets one")
 	return nil
 }

@@ -92,7 +92,6 @@ func (s *talariaServer) restart(ctx context.Context) error {
 		as:    s.as.credential,
 		ready: func(line string) (string, bool) {
 			url, ok := strings.CutPrefix(line, "open ")
-			url, _, _ = strings.Cut(url, "?token=") // which is shown at a first start only
 			return strings.TrimSuffix(url, "/"), ok
 		},
 	})
@@ -109,7 +108,7 @@ func (s *talariaServer) restart(ctx context.Context) error {
 func (s *talariaServer) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TALARIA_ENGINE=" + s.driver.engine}
 	if s.flavour.noPool {
-		env = append(env, "TALARIA_POOL=-1")
+		env = append(env, "TALARIA_POOL=0")
 	}
 	if s.flavour.redact != "" {
 		env = append(env, "TALARIA_REDACT="+s.flavour.redact)
@@ -150,7 +149,7 @@ func (s *talariaServer) settle(ctx context.Context) error {
 			return err
 		}
 		if s.flavour.noPool && stats.Pool.Target != 0 {
-			return fmt.Errorf("the server keeps %d kernels ready though TALARIA_POOL is -1", stats.Pool.Target)
+			return fmt.Errorf("the server keeps %d kernels ready though TALARIA_POOL is 0", stats.Pool.Target)
 		}
 		if stats.Pool.Ready >= stats.Pool.Target {
 			return nil

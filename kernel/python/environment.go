@@ -3,6 +3,7 @@ package python
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,7 +187,8 @@ func inspectPython(ctx context.Context, python string) (kernel.Environment, erro
 		version, err := runPython(ctx, path, "-c", oldPython)
 		var major, minor, patch int
 		if _, scanErr := fmt.Sscanf(string(version), "%d.%d.%d", &major, &minor, &patch); err != nil || scanErr != nil {
-			return kernel.Environment{}, fmt.Errorf("%s does not work as a Python: %w", path, errors.Join(runErr, err, scanErr))
+			return kernel.Environment{}, fmt.Errorf("%s does not work as a Python (%w); install python3 (apt-get install python3), "+
+				"or name another interpreter with --python", path, cmp.Or(runErr, err, scanErr, errNotDescribed))
 		}
 		d.Version = [3]int{major, minor, patch}
 		if !tooOld(d.Version) {
@@ -262,6 +264,11 @@ func belowAny(path string, dirs []string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return below(path, dir) })
 }
 
+// maxLastLine is the longest line of an interpreter's standard error that is worth repeating.
+const maxLastLine = 200
+
+var errNotDescribed = errors.New("it does not describe itself as one")
+
 // runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH.
 func runPython(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -278,6 +285,9 @@ func runPython(ctx context.Context, args ...string) ([]byte, error) {
 	if err := cmd.Run(); err != nil {
 		last := strings.TrimSpace(stderr.String())
 		last = last[strings.LastIndexByte(last, '\n')+1:]
+		if last == "" || len(last) > maxLastLine { // it repeats the program that it was given
+			return nil, err
+		}
 		return nil, fmt.Errorf("%w: %s", err, last)
 	}
 	return stdout.Bytes(), nil

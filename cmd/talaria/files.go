@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+)
+
+func filesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "files", Short: "List, download, upload and delete a session's files", Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  talaria files ls work
+  talaria files put work sales.csv data/
+  talaria files get work report.pdf
+  talaria files get work log.txt - | tail`,
+	}
+	cmd.PersistentFlags().Bool("json", false, "print JSON")
+	addConnection(cmd)
+	cmd.AddCommand(
+		&cobra.Command{Use: "ls SESSION [FOLDER]", Aliases: []string{"list"}, Short: "List a folder", Args: arguments(1, 2), RunE: withServer(listFiles)},
+		&cobra.Command{Use: "get SESSION PATH [LOCAL|-]", Short: "Download a file; - prints it", Args: arguments(2, 3), RunE: withServer(getFile)},
+		&cobra.Command{Use: "put SESSION LOCAL|- [PATH]", Short: "Upload a file; - reads the standard input", Args: arguments(2, 3), RunE: withServer(putFile)},
+		&cobra.Command{Use: "rm SESSION PATH...", Aliases: []string{"delete"}, Short: "Delete files and folders", Args: arguments(2, -1), RunE: withServer(deleteFiles)})
+	return cmd
+}
+
+func listFiles(cmd *cobra.Command, c *connection, args []string) error {
+	folder := ""
+	if len(args) > 1 {
+		folder = args[1]
+	}
+	list, err := c.Files(cmd.Context(), args[0], folder)
+	switch {
+	case err != nil:
+		return err
+	case asJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), append([]api.File{}, list...))
+	}
+	t := newTable(cmd.OutOrStdout(), "NAME", "SIZE", "MODIFIED")
+	for _, f := range list {
+		name, bytes := f.Name, size(f.Size)
+		if f.Kind == "directory" {
+			name, bytes = name+"/", "-"
+		}
+		t.row(name, bytes, f.ModifiedAt.Format("2006-01-02 15:04:05"))
+	}
+	return t.flush()
+}
+
+func getFile(cmd *cobra.Command, c *connection, args []string) error {
+	local := path.Base(args[1])
+	if len(args) > 2 {
+		local = args[2]
+	}
+	d, err := c.GetFile(cmd.Context(), args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if local == "-" {
+		_, err := io.Copy(cmd.OutOrStdout(), d)
+		return err
+	}
+	if info, err := os.Stat(local); err == nil && info.IsDir() {
+		local = filepath.Join(local, path.Base(args[1]))
+	}
+	n, err := download(local, d)
+	if err != nil {
+		return err
+	}
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"path": local, "bytes": n})
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "saved %s (%s)\n", quoted(local), size(n))
+	return nil
+}
+
+// download writes a file in one step: a connection that breaks leaves nothing, or what was there.
+func download(local string, from io.Reader) (n int64, err error) {
+	temp, err := os.CreateTemp(filepath.Dir(local), ".talaria-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(temp.Name())
+	if n, err = io.Copy(temp, from); err == nil {
+		err = temp.Chmod(0o644)
+	}
+	if closed := temp.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return n, fmt.Errorf("save %s: %w", quoted(local), err)
+	}
+	return n, os.Rename(temp.Name(), local)
+}
+
+func putFile(cmd *cobra.Command, c *connection, args []string) error {
+	from, name := cmd.InOrStdin(), ""
+	if args[1] != "-" {
+		file, err := os.Open(args[1])
+		if err != nil {
+			return usagef("%v", err)
+		}
+		defer file.Close()
+		from, name = file, filepath.Base(args[1])
+	}
+	if len(args) > 2 {
+		if name = args[2]; strings.HasSuffix(name, "/") {
+			name += filepath.Base(args[1])
+		}
+	}
+	if name == "" {
+		return usagef("name the file in the session: talaria files put %s - PATH", args[0])
+	}
+	f, created, err := c.PutFile(cmd.Context(), args[0], name, from)
+	if err != nil {
+		return err
+	}
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), f)
+	}
+	did := "replaced"
+	if created {
+		did = "created"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s)\n", did, quoted(f.Path), size(f.Size))
+	return nil
+}
+
+func deleteFiles(cmd *cobra.Command, c *connection, args []string) error {
+	for _, name := range args[1:] {
+		if err := c.DeleteFile(cmd.Context(), args[0], name); err != nil {
+			return fmt.Errorf("%s: %w", quoted(name), err)
+		}
+		if !asJSON(cmd) {
+			fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", quoted(name))
+		}
+	}
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), map[string][]string{"deleted": args[1:]})
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// loaded is the configuration of talaria serve with a file and flags.
+func loaded(t *testing.T, file string, flags ...string) (config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "talaria.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c config
+	var failed error
+	root := command()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "serve" {
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { c, failed = load(cmd); return nil }
+		}
+	}
+	root.SetArgs(append([]string{"serve", "--config", path, "--state-dir", t.TempDir()}, flags...))
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	return c, failed
+}
+
+func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
+	for name, c := range map[string]struct{ file, want string }{
+		"unknown key":             {"pool: 1\nadr: x", `talaria\.yaml:2: unknown key "adr"; did you mean "addr"\?`},
+		"capitals":                {"Addr: x", `unknown key "Addr"; did you mean "addr"\?`},
+		"beginning of a key":      {"limits:\n  memory: 5", `talaria\.yaml:2: unknown key "limits\.memory"; did you mean "memory_bytes"\?`},
+		"nothing near":            {"wholly_other: 1", `unknown key "wholly_other"; talaria config lists the keys`},
+		"key of an environment":   {"environments:\n  - name: a\n    pyhton: /x", `yaml:3: unknown key "environments\[0\]\.pyhton"; did you mean "python"\?`},
+		"no section":              {"limits: 5", `limits must be a mapping`},
+		"no whole number":         {"pool: x", `yaml:1: pool must be a whole number, not "x"`},
+		"duration without a unit": {"idle_timeout: 5", `yaml:1: idle_timeout must be a duration with a unit, such as 90s, 30m or 12h, not "5"`},
+		"both spellings":          {"idle-timeout: 5m\nidle_timeout: 5m", `yaml:2: "idle_timeout" is given twice`},
+		"list for a word":         {"tz: [UTC]", `yaml:1: tz must be text`},
+		"negative pool":           {"pool: -7", `yaml:1: pool must be at least 0`},
+		"word":                    {"disk: much", `yaml:1: disk must be auto, quota, image or watched, not "much"`},
+		"least value":             {"limits:\n  memory_bytes: 1", `yaml:2: limits\.memory_bytes must be at least 67108864$`},
+		"ceiling":                 {"limits:\n  memory_bytes: 99999999999999", `limits\.memory_bytes: 99999999999999 is above the operator's ceiling of 17179869184`},
+		"negative ceiling":        {"ceilings:\n  pids: -1", `ceilings\.pids must be at least 0`},
+		"no code of the API":      {"network:\n  max_mode: all", `yaml:2: network\.max_mode must be "none"`},
+		"address":                 {"addr: '9999'", `addr must be HOST:PORT or :PORT, not "9999"`},
+		"port":                    {"addr: ':99999'", `addr needs a port`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loaded(t, c.file)
+			if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
+				t.Errorf("%q: %v, want %s", c.file, err, c.want)
+			}
+		})
+	}
+}
+
+func TestFlagsOverrideVariablesWhichOverrideTheFile(t *testing.T) {
+	t.Setenv("TALARIA_POOL", "3")
+	t.Setenv("TALARIA_LIMITS__PIDS", "77")
+	t.Setenv("TALARIA_IDLE_TIMEOUTS", "1h")
+	c, err := loaded(t, "pool: 1\nidle-timeout: 2h\nredact: [a, 'b,c']\npreload:\n", "--idle-timeout", "3h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Pool != 3 || c.Limits.PIDs != 77 || c.IdleTimeout != 3*time.Hour || len(c.Redact) != 2 || len(c.Preload) != len(preload) {
+		t.Errorf("configuration: %+v", c)
+	}
+	for key, want := range map[string]string{"pool": "TALARIA_POOL", "idle_timeout": "--idle-timeout", "limits.pids": "TALARIA_LIMITS__PIDS"} {
+		if c.sources[key] != want {
+			t.Errorf("%s comes from %q, want %q", key, c.sources[key], want)
+		}
+	}
+	warnings := strings.Join(c.warnings, "\n")
+	for _, want := range []string{`"idle-timeout" is the old spelling of "idle_timeout"`, `TALARIA_IDLE_TIMEOUTS is ignored: unknown key "idle_timeouts"; did you mean "idle_timeout"?`} {
+		if !strings.Contains(warnings, want) {
+			t.Errorf("warnings %q, want %q", warnings, want)
+		}
+	}
+}
+
+func TestTheDefaultsAreValid(t *testing.T) {
+	if err := defaults().check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheMachineMustHaveWhatIsConfigured(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*config){
+		`"Mars/Base" is not a time zone of this machine`:  func(c *config) { c.TZ = "Mars/Base" },
+		"mount_roots has a directory that cannot be used": func(c *config) { c.MountRoots = []string{"/nope"} },
+		"is not a directory; choose another":              func(c *config) { c.StateDir = file },
+		"TALARIA_TOKEN has 3 characters":                  func(c *config) { c.Token = "abc" },
+	} {
+		c := defaults()
+		c.StateDir = t.TempDir()
+		if err := c.checkMachine(); err != nil {
+			t.Fatal(err)
+		}
+		change(&c)
+		if err := c.checkMachine(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

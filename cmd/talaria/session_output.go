@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+func logsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "logs SESSION", Short: "Print a session's cells with their output", Args: arguments(1, 1),
+		Example: `  talaria logs work
+  talaria logs work --follow
+  talaria logs work --json | jq .type`,
+		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
+			follow, _ := cmd.Flags().GetBool("follow")
+			after, _ := cmd.Flags().GetInt64("after")
+			view := newViewer(cmd, c)
+			for event, err := range c.Events(cmd.Context(), args[0], client.EventsQuery{After: after, Past: !follow}) {
+				if cmd.Context().Err() != nil {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if err := view.event(event); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolP("follow", "f", false, "go on with what happens, until Ctrl-C")
+	cmd.Flags().Int64("after", 0, "start after the event with this number")
+	addJSON(cmd)
+	addConnection(cmd)
+	return cmd
+}
+
+// viewer prints a session's log.
+type viewer struct {
+	execution
+}
+
+func newViewer(cmd *cobra.Command, c *connection) *viewer {
+	v := &viewer{execution{client: c.Client, json: asJSON(cmd), pictures: "talaria export saves it"}}
+	v.out, v.err = v.screen(cmd.OutOrStdout()), v.screen(cmd.OutOrStdout())
+	return v
+}
+
+func (v *viewer) event(event api.Event) error {
+	if v.json {
+		_, err := v.show(nil, nil, event)
+		return err
+	}
+	decoded, err := event.Decoded()
+	if err != nil {
+		return err
+	}
+	switch b := decoded.Body.(type) {
+	case api.ExecutionStarted:
+		count := ""
+		if b.ExecutionCount != nil {
+			count = fmt.Sprint(*b.ExecutionCount)
+		}
+		v.print(v.out, styled(v.out.Writer, bold, "In ["+count+"]: ")+strings.ReplaceAll(strings.TrimRight(b.Code, "\n"), "\n", "\n      ")+"\n")
+	case api.InputRequested:
+		v.print(v.out, b.Prompt+"\n")
+	case api.KernelReset:
+		v.print(v.out, styled(v.out.Writer, dim, fmt.Sprintf("[Python restarted: %s]", b.Reason))+"\n")
+	case api.KernelDied:
+		v.print(v.out, styled(v.out.Writer, red, fmt.Sprintf("[Python exited: %s]", b.Reason))+"\n")
+	case api.ArtifactEvent:
+		v.print(v.out, styled(v.out.Writer, dim, fmt.Sprintf("[file %s: %s]", b.Change, quoted(b.Path)))+"\n")
+	default:
+		_, err = v.show(nil, nil, event)
+	}
+	return err
+}
+
+func exportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "export SESSION [FILE|-]", Short: "Write the session as a Jupyter notebook", Args: arguments(1, 2),
+		Example: `  talaria export work            # work.ipynb
+  talaria export work - | jupyter nbconvert --stdin --to html`,
+		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
+			file := args[0] + ".ipynb"
+			if len(args) > 1 {
+				file = args[1]
+			}
+			notebook, err := c.Notebook(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if file == "-" {
+				_, err := cmd.OutOrStdout().Write(notebook)
+				return err
+			}
+			n, err := download(file, bytes.NewReader(notebook))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "saved %s (%s)\n", quoted(file), size(n))
+			return nil
+		}),
+	}
+	addConnection(cmd)
+	return cmd
+}
+
+func openCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "open [SESSION]", Short: "Open the notebook page in a browser", Args: arguments(0, 1),
+		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
+			query := url.Values{}
+			if len(args) > 0 {
+				if _, err := c.Session(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+				query.Set("session", args[0])
+			}
+			if err := c.Healthy(cmd.Context()); err != nil {
+				return err
+			}
+			plain := c.url + "/?" + query.Encode()
+			query.Set("token", c.token)
+			browser := first(os.Getenv("BROWSER"), "xdg-open")
+			if program, err := exec.LookPath(browser); err == nil {
+				if err := exec.CommandContext(cmd.Context(), program, c.url+"/?"+query.Encode()).Run(); err == nil {
+					fmt.Fprintln(cmd.OutOrStdout(), "opened", strings.TrimSuffix(plain, "?"))
+					return nil
+				}
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "no browser could be started; open this address, which holds your token:\n%s\n", c.url+"/?"+query.Encode())
+			return err
+		}),
+	}
+	addConnection(cmd)
+	return cmd
+}
+
+func packagesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "packages", Short: "Install Python packages into a session", Args: arguments(0, 0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  talaria packages install work requests 'pandas<3'`,
+	}
+	install := &cobra.Command{
+		Use: "install SESSION REQUIREMENT...", Aliases: []string{"add"}, Short: "Install packages; they stay until the session is deleted", Args: arguments(2, -1),
+		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
+			done, err := c.InstallPackages(cmd.Context(), args[0], api.PackagesRequest{Requirements: args[1:]})
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				err = printJSON(cmd.OutOrStdout(), done)
+			} else {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), escapeControls(strings.TrimRight(done.Text, "\n"), `\x%02x`))
+			}
+			if err == nil && done.Status != api.StatusOK {
+				return exitError(exitFailed)
+			}
+			return err
+		}),
+	}
+	cmd.PersistentFlags().Bool("json", false, "print JSON")
+	addConnection(cmd)
+	cmd.AddCommand(install)
+	return cmd
+}
