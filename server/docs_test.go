@@ -290,7 +290,7 @@ func TestTheLinksOfTheDocumentationLeadSomewhere(t *testing.T) {
 	for _, page := range append(pages, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md") {
 		text := docs(t, filepath.Join("..", "server", page))
 		for _, m := range link.FindAllSubmatch(fenced.ReplaceAll(text, nil), -1) {
-			path, anchor := string(m[1]), string(m[2])
+			path := string(m[1])
 			if strings.Contains(path, "://") {
 				continue
 			}
@@ -301,7 +301,7 @@ func TestTheLinksOfTheDocumentationLeadSomewhere(t *testing.T) {
 					continue
 				}
 			}
-			if !anchors(target)[anchor] {
+			if !anchors(target)[string(m[2])] {
 				t.Errorf("%s: link %s leads to no heading", page, m[0])
 			}
 		}
