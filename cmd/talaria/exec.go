@@ -179,14 +179,9 @@ func (e *execution) ensure(ctx context.Context) error {
 // show prints an event; it returns the execution with its last one.
 func (e *execution) show(ctx context.Context, socket *client.Socket, event api.Event) (*api.Execution, error) {
 	if e.json {
-		line, err := api.Marshal(event)
-		if err != nil {
+		if err := e.printEvent(event); err != nil {
 			return nil, err
 		}
-		if e.out.terminal {
-			line = []byte(escapeControls(string(line), `\u%04x`))
-		}
-		fmt.Fprintf(e.out, "%s\n", line)
 	}
 	event, err := event.Decoded()
 	if err != nil {
@@ -213,6 +208,19 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 		return &b.Execution, nil
 	}
 	return nil, nil
+}
+
+// printEvent prints an event as a line of JSON.
+func (e *execution) printEvent(event api.Event) error {
+	line, err := api.Marshal(event)
+	if err != nil {
+		return err
+	}
+	if e.out.terminal {
+		line = []byte(escapeControls(string(line), `\u%04x`))
+	}
+	_, err = fmt.Fprintf(e.out, "%s\n", line)
+	return err
 }
 
 func (e *execution) print(to *screen, text string) {

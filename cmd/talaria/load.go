@@ -40,12 +40,29 @@ func load(cmd *cobra.Command) (config, error) {
 	}
 	c := r.config
 	c.sources, c.warnings = r.sources, r.warnings
+	c.lowerDefaults()
 	dir, err := filepath.Abs(c.StateDir)
 	if err != nil {
 		return c, fmt.Errorf("state directory: %w", err)
 	}
 	c.StateDir = dir
 	return c, c.check()
+}
+
+// lowerDefaults lowers limits that nobody has set to ceilings that somebody has.
+func (c *config) lowerDefaults() {
+	all, most := reflect.ValueOf(&c.Limits).Elem(), fieldsOf(reflect.ValueOf(c.Ceilings))
+	for name, limit := range fieldsOf(all) {
+		key, ceiling := "ceilings."+name, most[name]
+		if c.sources["limits."+name] != "" || ceiling.IsZero() || name == "artifact_bytes" { // which follows by itself
+			continue
+		}
+		above := limit.CanInt() && limit.Int() > ceiling.Int() || limit.CanFloat() && limit.Float() > ceiling.Float()
+		if unlimited := strings.HasPrefix(name, "execution_") && limit.IsZero(); above || unlimited {
+			limit.Set(ceiling)
+			c.sources["limits."+name] = key
+		}
+	}
 }
 
 // stateDir is the state directory of a command that reads no configuration.

@@ -87,6 +87,16 @@ func TestFlagsOverrideVariablesWhichOverrideTheFile(t *testing.T) {
 	}
 }
 
+func TestADefaultFollowsALowerCeiling(t *testing.T) {
+	c, err := loaded(t, "ceilings:\n  memory_bytes: 1073741824\n  cpus: 0.5\n  execution_cpu_s: 60\n")
+	if err != nil || c.Limits.MemoryBytes != 1<<30 || c.Limits.CPUs != 0.5 || c.Limits.ExecutionCPUS != 60 || c.Limits.PIDs != defaults().Limits.PIDs {
+		t.Errorf("limits %+v: %v", c.Limits, err)
+	}
+	if _, err := loaded(t, "limits:\n  cpus: 2\nceilings:\n  cpus: 1\n"); err == nil {
+		t.Error("a limit that is set above its ceiling is accepted")
+	}
+}
+
 func TestTheDefaultsAreValid(t *testing.T) {
 	if err := defaults().check(); err != nil {
 		t.Error(err)

@@ -167,7 +167,7 @@ func (r *repl) catchUp(ctx context.Context, s api.Session) error {
 			}
 			continue
 		}
-		if err := r.viewer.event(event); err != nil {
+		if err := r.viewer.event(ctx, event); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (r *repl) next(ctx context.Context, execution string) (api.Event, error) {
 // loop reads and runs cells until Ctrl-D.
 func (r *repl) loop(ctx context.Context) error {
 	for {
-		if err := r.drain(); err != nil {
+		if err := r.drain(ctx); err != nil {
 			return err
 		}
 		code, err := r.read(ctx)
@@ -221,14 +221,14 @@ func (r *repl) loop(ctx context.Context) error {
 }
 
 // drain shows what happened while nobody looked: output of threads, and cells of others.
-func (r *repl) drain() error {
+func (r *repl) drain(ctx context.Context) error {
 	for {
 		select {
 		case event, more := <-r.events:
 			if !more {
 				return r.failure
 			}
-			if err := r.viewer.event(event); err != nil {
+			if err := r.viewer.event(ctx, event); err != nil {
 				return err
 			}
 		default:
@@ -308,7 +308,7 @@ func (r *repl) cell(ctx context.Context, code string) error {
 			return err
 		}
 		if event.ExecutionID != id {
-			if err := r.viewer.event(event); err != nil {
+			if err := r.viewer.event(ctx, event); err != nil {
 				return err
 			}
 			continue

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -31,7 +32,7 @@ func logsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := view.event(event); err != nil {
+				if err := view.event(cmd.Context(), event); err != nil {
 					return err
 				}
 			}
@@ -56,10 +57,10 @@ func newViewer(cmd *cobra.Command, c *connection) *viewer {
 	return v
 }
 
-func (v *viewer) event(event api.Event) error {
+// event prints an event; it answers no question.
+func (v *viewer) event(ctx context.Context, event api.Event) error {
 	if v.json {
-		_, err := v.show(nil, nil, event)
-		return err
+		return v.printEvent(event)
 	}
 	decoded, err := event.Decoded()
 	if err != nil {
@@ -81,7 +82,7 @@ func (v *viewer) event(event api.Event) error {
 	case api.ArtifactEvent:
 		v.print(v.out, styled(v.out.Writer, dim, fmt.Sprintf("[file %s: %s]", b.Change, quoted(b.Path)))+"\n")
 	default:
-		_, err = v.show(nil, nil, event)
+		_, err = v.show(ctx, nil, event)
 	}
 	return err
 }
