@@ -119,6 +119,7 @@ func (s *Session) trimLog(ctx context.Context) error {
 		err := s.m.cfg.Store.Do(ctx, store.Write{
 			Apply:     func(tx *store.Tx) (err error) { first, bytes, unused, err = tx.TrimLog(s.n, to); return err },
 			Committed: func() { s.trimmed(first, bytes) },
+			Sequence:  &s.journal.published,
 		})
 		if err != nil {
 			return err
@@ -137,6 +138,7 @@ func (s *Session) trimLog(ctx context.Context) error {
 				return err
 			},
 			Committed: func() { s.trimmed(0, bytes) },
+			Sequence:  &s.journal.published,
 		})
 		if err != nil || bytes == 0 {
 			return err

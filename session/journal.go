@@ -65,7 +65,9 @@ type change struct {
 	drops    []string // digests of artifacts that the session keeps no longer
 	// progress is written last. The place of the log's end in it is the journal's to set.
 	progress store.Progress
-	done     func() // optional; after the commit and before readers are woken; must not block
+	// done runs after the commit and before readers see the events. Changes of one session run it in the order of their
+	// commits; those of other sessions do not wait for it. Optional.
+	done func()
 }
 
 // row is a draft on its way into the database.
@@ -85,6 +87,8 @@ type ref struct {
 type journal struct {
 	tail int64 // last seq given; only the store's writer touches it, and the next
 	next int64 // last seq of the change that is being written
+
+	published store.Sequence // publishes changes in the order of their commits
 
 	mu      sync.Mutex // guards what is below
 	last    int64      // last seq committed
@@ -124,6 +128,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 		p.LogBytes += r.Size + eventCost
 	}
 	j := s.journal
+	var before int64 // the tail; only the store's writer touches it
 	return s.m.cfg.Store.Do(ctx, store.Write{
 		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
@@ -131,6 +136,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 					return err
 				}
 			}
+			before = j.tail
 			j.next = j.tail + int64(len(rows))
 			if p.ArtifactBytes, err = insert(tx, s.n, j.tail, rows); err != nil {
 				return err
@@ -159,7 +165,8 @@ func (s *Session) commit(ctx context.Context, c change) error {
 			j.tail = tail
 			return nil
 		},
-		Aborted: func() { j.tail = j.last },
+		Aborted:  func() { j.tail = min(j.tail, before) },
+		Sequence: &j.published,
 		Committed: func() {
 			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
 				s.keeps(p.LogBytes, p.ArtifactBytes)
@@ -405,7 +412,10 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(batch); n > 0 && batch[n-1].seq() == j.last {
+	for batch[len(batch)-1].seq() > j.last { // committed, but not published yet
+		batch = batch[:len(batch)-1]
+	}
+	if batch[len(batch)-1].seq() == j.last {
 		r.reachLive(batch)
 	}
 	return batch, nil, nil
