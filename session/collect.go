@@ -55,9 +55,8 @@ func (t *translation) collect(r *run) change {
 	}
 	ctx, done := s.collecting(t.ctx)
 	defer done()
-	s.files.Lock()
-	defer s.files.Unlock()
-	next, changes, err := s.dir.Scan(ctx, s.snapshot)
+	known, _ := s.known.get()
+	next, changes, err := s.known.scan(ctx, known)
 	if t.ctx.Err() != nil { // the next server looks for them
 		t.failed = true
 		return change{}
@@ -96,9 +95,8 @@ func (t *translation) collect(r *run) change {
 	for _, notice := range c.notices() {
 		t.c.drafts = append(t.c.drafts, r.out.notice(notice)...)
 	}
-	s.snapshot = next
 	out := change{drafts: c.drafts}
-	out.add(s.saveSnapshot(t.ctx))
+	out.add(s.saveSnapshot(t.ctx, next, s.known.set(next)))
 	return out
 }
 

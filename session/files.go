@@ -19,23 +19,6 @@ import (
 	"talaria/store"
 )
 
-// saveSnapshot makes the change that writes the snapshot. The caller holds s.files.
-func (s *Session) saveSnapshot(ctx context.Context) change {
-	encoded, err := s.snapshot.MarshalBinary()
-	if err != nil {
-		s.log.Error("encode the snapshot", "error", err)
-		return change{}
-	}
-	used, _, err := s.dir.Usage(ctx)
-	if err != nil {
-		s.log.Warn("measure the workspace", "error", err)
-	}
-	return change{
-		also: func(tx *store.Tx) error { return tx.UpdateSnapshot(s.n, encoded, used) },
-		done: func() { s.mu.Lock(); s.diskBytes = used; s.mu.Unlock() },
-	}
-}
-
 // mediaType is what the name says, else what the first bytes say.
 func mediaType(name string, f io.ReaderAt) string {
 	switch path.Ext(name) { // what systems disagree on, or do not know
@@ -176,37 +159,6 @@ func (s *Session) RenameFile(ctx context.Context, from, to string) (api.File, er
 		return api.File{}, fileError(err, from)
 	}
 	return file(e, nil), s.filesChanged(ctx)
-}
-
-// filesChanged takes the workspace as it is now for known, since its user changed it and not an execution. While a
-// cell runs its changes cannot be told apart, and what is there now is listed with the cell.
-func (s *Session) filesChanged(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	c := s.touched()
-	s.mu.Lock()
-	busy := s.current != nil
-	s.mu.Unlock()
-	if !busy {
-		s.files.Lock()
-		defer s.files.Unlock()
-		next, _, err := s.dir.Scan(ctx, s.snapshot)
-		if err == nil || errors.Is(err, workspace.ErrTruncated) {
-			s.snapshot = next
-			c.add(s.saveSnapshot(ctx))
-		}
-	}
-	return s.commit(ctx, c)
-}
-
-// clearFiles empties the workspace.
-func (s *Session) clearFiles(ctx context.Context) error {
-	s.files.Lock()
-	defer s.files.Unlock()
-	if err := s.dir.Clear(ctx); err != nil {
-		return fmt.Errorf("empty the workspace: %w", err)
-	}
-	s.snapshot = workspace.Snapshot{}
-	return s.commit(ctx, s.saveSnapshot(ctx))
 }
 
 // Artifacts lists what the session's executions made, newest first.

@@ -290,8 +290,8 @@ func (s *Session) release(ctx context.Context) error {
 	s.m.mu.Lock()
 	delete(s.m.sessions, s.id)
 	s.m.mu.Unlock()
-	s.files.Lock()
-	defer s.files.Unlock()
+	s.known.scanning.Lock()
+	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
 	if err == nil {
 		s.m.freeUID(s.uid) // or its next owner would have these files

@@ -41,7 +41,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 		err = s.reserve(int64(len(r.row.Code)))
 	}
 	if err != nil {
-		if known, conflict := s.known(ctx, r.row); known || conflict != nil {
+		if known, conflict := s.isKnown(ctx, r.row); known || conflict != nil {
 			return r.row.ID, conflict
 		}
 		return "", err
@@ -55,7 +55,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	s.mu.Unlock()
 	switch {
 	case errors.Is(err, store.ErrExists):
-		_, err = s.known(ctx, r.row)
+		_, err = s.isKnown(ctx, r.row)
 	case err != nil && s.isGone():
 		err = ErrDeleted
 	}
@@ -131,8 +131,8 @@ func set[T any](into *T, given *T) {
 	}
 }
 
-// known reports whether the session has this execution already; with other code that is a conflict.
-func (s *Session) known(ctx context.Context, row store.Execution) (bool, error) {
+// isKnown reports whether the session has this execution already; with other code that is a conflict.
+func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error) {
 	if s.isGone() {
 		return false, ErrDeleted
 	}

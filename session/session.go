@@ -64,9 +64,7 @@ type Session struct {
 	stopped          chan struct{} // closed when the goroutine has ended
 	deleted          chan struct{}
 
-	files sync.Mutex // serialises what changes the workspace from the host, and guards snapshot
-	// snapshot is the workspace as the log knows it.
-	snapshot workspace.Snapshot
+	known knownFiles
 
 	mu             sync.Mutex // guards what is below
 	name           string
@@ -149,8 +147,9 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		tier:           m.tierOf(r.Handle),
 		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes, logID: r.LogID,
 		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
-		snapshot: snapshot, drafted: store.StateReason{State: r.State, Reason: r.Reason},
+		drafted: store.StateReason{State: r.State, Reason: r.Reason},
 	}
+	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
 	return s, nil
 }
 
