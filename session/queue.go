@@ -20,7 +20,7 @@ type run struct {
 	row    store.Execution
 	done   chan struct{} // closed once it has ended and final is set
 	final  api.Execution // without outputs
-	out    *output       // what it printed; the life goroutine's, but for Text
+	out    *output       // what it printed; the session goroutine's, but for text
 	given  bool          // guarded by Session.mu: the host has it, or is being given it
 	giving bool          // guarded by Session.mu: the host has not said yet that it has it
 	// interrupt is set where it is to be interrupted as soon as the host has it. Guarded by Session.mu.
@@ -180,7 +180,7 @@ func (s *Session) reservePlace() error {
 
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 
-// wakeUp makes the life goroutine look at the queue.
+// wakeUp makes the session's goroutine look at the queue.
 func (s *Session) wakeUp() {
 	s.begin()
 	select {
