@@ -101,6 +101,14 @@ func (m *Manager) removeUnused(ctx context.Context, digests []string) {
 // keepExecutions is how many of its newest executions a session never forgets.
 const keepExecutions = 100
 
+// kept is how much the session keeps of its log and its artifacts. Guarded by Session.mu.
+type kept struct {
+	logID         string
+	firstSeq      int64
+	logBytes      int64 // of events and executions
+	artifactBytes int64 // disk space
+}
+
 // trimLog shortens the log to limits.log_bytes, and a sixteenth less so that there is some room again: its oldest
 // finished executions lose their events. When all but the newest have lost them, the oldest go as a whole. On the
 // session's goroutine.

@@ -105,13 +105,13 @@ func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopCollecting = cancel
+	s.stopCopying = cancel
 	if s.gone {
 		cancel(errCollectionStopped)
 	}
 	return ctx, func() {
 		s.mu.Lock()
-		s.stopCollecting = nil
+		s.stopCopying = nil
 		s.mu.Unlock()
 		cancel(nil)
 	}
@@ -119,8 +119,8 @@ func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 
 // endCollecting has files that are being copied given up. The caller holds s.mu.
 func (s *Session) endCollecting() {
-	if s.stopCollecting != nil {
-		s.stopCollecting(errCollectionStopped)
+	if s.stopCopying != nil {
+		s.stopCopying(errCollectionStopped)
 	}
 }
 

@@ -26,6 +26,21 @@ const (
 	reasonRefused   = "not_executing" // it does not take a cell
 )
 
+// kernelState is what is known of the present or last kernel. Guarded by Session.mu.
+type kernelState struct {
+	state          api.SessionState
+	reason         string // of the state
+	generation     int64
+	kernelStarted  *int64 // milliseconds since the Unix epoch; nil before the first kernel answers
+	restartReason  string // why the next kernel starts; "" for the first one
+	layers         []string
+	engine         string // "" when not known
+	tier           string // of new kernels, before the first one
+	tmpBytes       int64  // its limit of temporary files
+	executionCount int64
+	lateBytes      int64 // printed after the end of its cell
+}
+
 // giveUp ends a kernel that is of no use any more.
 func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 	err := insist(ctx, func() error { return s.m.cfg.Host.Stop(ctx, key, reason) })
@@ -88,7 +103,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	defer release()
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
 		NoInstalls: s.m.cfg.Packages.Off,
 	})
@@ -245,7 +260,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 			s.mustCommit(own, s.died(reasonReset))
 		}
 		if r.KeepPackages != nil && !*r.KeepPackages {
-			if err := s.clearPackages(own); err != nil {
+			if err := s.packages.clear(own); err != nil {
 				return err
 			}
 		}

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"talaria/api"
@@ -10,6 +11,31 @@ import (
 	"talaria/kernel/record"
 	"talaria/store"
 )
+
+// loop is the state of the session's goroutine, and how others reach it.
+type loop struct {
+	commands chan func(context.Context)
+	wake     chan struct{}
+	records  chan []record.Record
+	started  sync.Once
+	cancel   context.CancelCauseFunc // set when it is started
+	stopped  chan struct{}           // closed when the goroutine has ended
+
+	// Only the goroutine touches the fields below.
+
+	running  bool              // there is a kernel
+	replayTo uint64            // records up to this one existed when this server started
+	drafted  store.StateReason // the state, with all changes that are on their way to the log
+	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
+	pendingArtifacts int64
+}
+
+func newLoop(state store.StateReason) loop {
+	return loop{
+		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
+		stopped: make(chan struct{}), drafted: state,
+	}
+}
 
 // begin starts the session's goroutine, once.
 func (s *Session) begin() {
@@ -302,5 +328,5 @@ func (s *Session) closeLocal() error {
 	}
 	s.mu.Unlock()
 	s.journal.finish(ErrClosing)
-	return errors.Join(s.dir.Close(), s.packages.Close())
+	return errors.Join(s.dir.Close(), s.packages.dir.Close())
 }

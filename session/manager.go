@@ -185,7 +185,7 @@ func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, erro
 			return nil, err
 		}
 		if !m.hold(s) {
-			return nil, errors.Join(ErrClosing, s.dir.Close(), s.packages.Close())
+			return nil, errors.Join(ErrClosing, s.dir.Close(), s.packages.dir.Close())
 		}
 		return s, nil
 	})

@@ -29,6 +29,15 @@ type run struct {
 	failure   *api.ErrorOutput
 }
 
+// queueState is the queue of executions. Guarded by Session.mu.
+type queueState struct {
+	queue       []*run
+	current     *run            // taken from the queue and not ended
+	runs        map[string]*run // all that have not ended, by id
+	reserved    int             // submissions on their way into the queue
+	queuedBytes int64           // code of the executions that have not ended
+}
+
 // Submit queues a cell and returns its execution's id. The same id with the same code again returns the first one and
 // runs nothing. ctx bounds the waiting, not the execution.
 func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDefault bool) (string, error) {

@@ -9,6 +9,15 @@ import (
 	"talaria/kernel/command"
 )
 
+// useState is when the session was used and when its kernel is reaped. Guarded by Session.mu.
+type useState struct {
+	idleMS     int64 // idle time after which the kernel is reaped; 0 for never
+	lastActive int64
+	typedAt    time.Time // when typing on a terminal last counted as use
+	attached   int       // clients that can answer input()
+	reaper     *time.Timer
+}
+
 // armReaper sets the timer of an idle kernel. The caller holds s.mu.
 func (s *Session) armReaper() {
 	if s.reaper != nil {

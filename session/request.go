@@ -262,7 +262,7 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
-	case req.Packages != nil && !slices.Equal(asked.packages, s.requirements):
+	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
 		return "packages"
 	}
 	if l := req.Limits; l != nil {

@@ -28,7 +28,8 @@ import (
 // Session is one durable session. All of its methods are safe for concurrent use.
 //
 // One goroutine, in loop.go, starts and ends kernels, hands out executions and takes records; every other method
-// writes what it must through the journal and wakes it.
+// writes what it must through the journal and wakes it. The state of each subject is a type in the file of that subject,
+// which says who may touch it: the session's goroutine, the holder of mu, or anybody, under a lock of its own.
 type Session struct {
 	m         *Manager
 	n         int64 // its number in the database
@@ -41,66 +42,31 @@ type Session struct {
 	variables map[string]string
 	secrets   map[string]string
 	mounts    []api.Mount
-	network   api.Network
 	createdAt int64
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
-	packages  *workspace.Dir
-	// requirements are those of its creation.
-	requirements []string
-	journal      *journal
-	log          *slog.Logger
+	log       *slog.Logger
 
-	commands chan func(context.Context)
-	wake     chan struct{}
-	records  chan []record.Record
-	running  bool              // there is a kernel; the goroutine's
-	replayTo uint64            // records up to this one were there when this server came; the goroutine's
-	drafted  store.StateReason // the state with all that is on its way to the log; the goroutine's
-	// pendingArtifacts is disk space of artifacts whose references are on their way to the log; the goroutine's.
-	pendingArtifacts int64
-	started          sync.Once
-	cancel           context.CancelCauseFunc
-	stopped          chan struct{} // closed when the goroutine has ended
-	deleted          chan struct{}
+	loop              // loop.go: the session's goroutine
+	journal  *journal // journal.go: the log of events; its own locks
+	known    knownFiles
+	packages packages
+	deleted  chan struct{} // closed when the session is deleted
 
-	known knownFiles
-
-	mu             sync.Mutex // guards what is below
-	name           string
-	metadata       map[string]string
-	limits         api.Limits
-	idleMS         int64
-	state          api.SessionState
-	reason         string
-	generation     int64
-	kernelStarted  *int64
-	restartReason  string
-	layers         []string
-	engine         string // of the present or last kernel, where it is known
-	tier           string // of the last kernel, or of the next one where there was none
-	executionCount int64
-	lateBytes      int64
-	diskBytes      int64
-	logBytes       int64 // of the events and executions that are kept
-	artifactBytes  int64 // disk space of the artifacts that are kept
-	logID          string
-	firstSeq       int64
-	lastActive     int64
-	typedAt        time.Time // when typing on a terminal was last written down
-	queue          []*run
-	reserved       int   // submissions on their way into the queue
-	queuedBytes    int64 // code of the executions that have not ended
-	current        *run
-	runs           map[string]*run // those that have not ended, by id
-	tmpBytes       int64           // the present or last kernel's limit of temporary files
-	pending        *api.PendingInput
-	installing     *installation // the last one, which may have ended
-	attached       int
-	reaper         *time.Timer
-	gone           bool                    // deleted
-	frozen         bool                    // its workspace takes nothing more, since the state disk is nearly full
-	stopCollecting context.CancelCauseFunc // of files that are being copied; nil for none
+	mu          sync.Mutex // guards the fields below; never held across I/O
+	name        string
+	metadata    map[string]string
+	limits      api.Limits
+	network     api.Network
+	kernelState // kernel.go
+	queueState  // queue.go
+	kept        // budget.go
+	useState    // reaper.go
+	diskBytes   int64
+	pending     *api.PendingInput
+	gone        bool                    // being deleted, or deleted
+	frozen      bool                    // the workspace is read-only, since the state disk is nearly full
+	stopCopying context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
 }
 
 // newSession makes the session of a row, without a goroutine.
@@ -124,7 +90,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 			m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
 		}
 	}
-	packages, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
+	packagesDir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
 	if err != nil {
 		return nil, err
 	}
@@ -137,18 +103,21 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
-		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
+		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
-		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
-		stopped: make(chan struct{}), deleted: make(chan struct{}),
-		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
-		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
-		tier:           m.tierOf(r.Handle),
-		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes, logID: r.LogID,
-		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
-		drafted: store.StateReason{State: r.State, Reason: r.Reason},
+		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
+		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
+		kernelState: kernelState{
+			state: r.State, reason: r.Reason, generation: r.Generation, kernelStarted: r.KernelStarted,
+			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
+			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
+		},
+		queueState: queueState{runs: map[string]*run{}},
+		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
+		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
+	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
 	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
 	return s, nil
 }
