@@ -9,7 +9,7 @@ import (
 )
 
 // errNoRoom tells that limits.artifact_bytes has no room for an artifact.
-var errNoRoom = errors.New("limits.artifact_bytes has no room")
+var errNoRoom = errors.New("limits.artifact_bytes leaves no room")
 
 // artifactDefault is limits.artifact_bytes where nobody asks for another value.
 func (m *Manager) artifactDefault(l api.Limits) int64 {

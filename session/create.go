@@ -18,7 +18,7 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	}
 	s, err := m.make(ctx, owner, req.ID, set)
 	if errors.Is(err, store.ErrExists) {
-		return nil, api.Errorf(api.CodeSessionExists, "you have a session %q already; PUT gets it, DELETE ends it", *req.ID)
+		return nil, api.Errorf(api.CodeSessionExists, "you already have a session %q; use PUT to get it, or DELETE to end it", *req.ID)
 	}
 	return s, err
 }
@@ -30,7 +30,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 		return nil, false, invalidID("the session's id", id)
 	}
 	if req.ID != nil && *req.ID != id {
-		return nil, false, invalid("id %.140q in the body is not %q of the path", *req.ID, id)
+		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
 	}
 	set, err := m.check(req)
 	if err != nil {
@@ -158,7 +158,7 @@ func (m *Manager) room(ctx context.Context) error {
 	live := counts[api.StateStarting] + counts[api.StateIdle] + counts[api.StateBusy]
 	if live >= m.cfg.MaxSessions {
 		return api.Errorf(api.CodeSessionLimit,
-			"%d sessions have a kernel, the operator's most; delete one, or wait for an idle one to be reaped", live)
+			"%d sessions have a kernel, the server's limit (max-sessions); delete one, or wait until an idle kernel is stopped", live)
 	}
 	return nil
 }

@@ -47,19 +47,19 @@ func fileError(err error, name string) error {
 		return nil
 	case errors.Is(err, workspace.ErrOutside), errors.Is(err, fs.ErrInvalid):
 		return api.Errorf(api.CodePathOutside,
-			"path %.200q is outside of the workspace, passes through a link, or is none; give one like data/a.csv", name)
+			"path %.200q is invalid, outside the workspace, or passes through a link; give a relative path such as data/a.csv", name)
 	case errors.Is(err, fs.ErrPermission):
 		return api.Errorf(api.CodeForbidden,
-			"%.200q cannot be opened: its mode forbids it, or code in the session holds a lease on it; see to that in a cell",
+			"%.200q cannot be opened: its mode forbids it, or code in the session holds a lease on it; change that in a cell",
 			name)
 	case errors.Is(err, fs.ErrNotExist):
-		return api.Errorf(api.CodeFileNotFound, "the workspace has no %.200q", name)
+		return api.Errorf(api.CodeFileNotFound, "the workspace has no file or folder %.200q", name)
 	case errors.Is(err, workspace.ErrNotAFile):
 		return api.Errorf(api.CodeNotAFile, "%.200q is not a file", name)
 	case errors.Is(err, workspace.ErrNotAFolder):
 		return api.Errorf(api.CodeNotAFile, "%.200q passes through something that is not a folder", name)
 	case errors.Is(err, fs.ErrExist):
-		return api.Errorf(api.CodeNotAFile, "%.200q is there already", name)
+		return api.Errorf(api.CodeNotAFile, "%.200q already exists", name)
 	}
 	return err
 }
@@ -125,12 +125,12 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 		} // else both have to fit until the new one is whole
 	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"the workspace has %d files, the most for its limits.disk_bytes is %d; delete files or raise the limit", inodes, most)
+			"the workspace has %d files, and its limits.disk_bytes allows %d; delete files or raise the limit", inodes, most)
 	}
 	created, e, err := s.dir.Write(ctx, name, r, room)
 	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"limits.disk_bytes is %d and %d are used: %.200q does not fit; delete files or raise the limit", quota, used, name)
+			"%.200q does not fit: %d of the %d bytes in limits.disk_bytes are used; delete files or raise the limit", name, used, quota)
 	}
 	if err != nil {
 		return false, f, fileError(err, name)

@@ -26,7 +26,7 @@ const (
 
 // The ends of a log that is being read.
 var (
-	ErrLagging = errors.New("the reader is too far behind; resume with after")
+	ErrLagging = errors.New("the reader fell too far behind; resume with after")
 	ErrDeleted = api.Errorf(api.CodeSessionNotFound, "the session was deleted")
 	ErrClosing = api.Errorf(api.CodeShuttingDown, "the server is shutting down; resume with after")
 )

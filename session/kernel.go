@@ -176,7 +176,7 @@ func startError(err error) string {
 	if errors.As(err, &e) {
 		return "no kernel could be started: " + e.Detail
 	}
-	return "no kernel could be started; the operator finds the cause in the server's log"
+	return "no kernel could be started; the cause is in the server's log"
 }
 
 // died makes the change that records why the next kernel is started.

@@ -52,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		}
 	}
 	if cfg.Packages.Index == nil && cfg.Packages.Off == "" {
-		cfg.Packages.Off = "it has no package index"
+		cfg.Packages.Off = "no package index is configured"
 	}
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
@@ -143,8 +143,8 @@ func (s *Session) hasEnvironment() error {
 		return nil
 	}
 	return api.Errorf(api.CodeKernelStart,
-		"the environment %q is not in the operator's configuration any more; the files and the log are kept: put it back, or "+
-			"make a new session in one of %s", s.env.Name, s.m.environmentNames())
+		"the environment %q is no longer in the server's configuration; the session's files and log are kept: restore it there, or "+
+			"create a new session in one of %s", s.env.Name, s.m.environmentNames())
 }
 
 // hold keeps a session that is made or loaded. It reports false where the server ends: nobody would end the session then.

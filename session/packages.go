@@ -53,15 +53,15 @@ const (
 	relayedBytes = 256 << 10
 	installerTmp = 512 << 20
 
-	installerTalks = "\n[what the installer prints from here on is left out]\n"
+	installerTalks = "\n[further output of the installer was left out]\n"
 )
 
 //go:embed installer.py
 var installer string
 
 var (
-	errInstallStopped = errors.New("it was interrupted; nothing was changed")
-	errInstallCut     = errors.New("the server is being restarted; nothing was changed: run it again")
+	errInstallStopped = errors.New("the installation was interrupted; nothing was changed")
+	errInstallCut     = errors.New("the server is restarting; nothing was changed: install again")
 )
 
 // packages are what a session has installed, in a folder with one layer of them in force, and the installation that runs.
@@ -161,7 +161,7 @@ func (s *Session) installError(ctx context.Context, err error) string {
 		return err.Error()
 	}
 	s.log.Error("install packages", "error", err)
-	return "the installer could not be run; the operator finds the cause in the server's log"
+	return "the installer could not be started; the cause is in the server's log"
 }
 
 // install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
@@ -320,7 +320,7 @@ func (f *installerOutput) take(body record.Body) {
 		f.over = true
 		switch {
 		case b.Status == record.TimedOut:
-			f.failure = failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed", f.timeout)
+			f.failure = failed("the installation took longer than %v (packages.timeout_s in the server's configuration); nothing was changed", f.timeout)
 		case b.Status != record.OK && f.failure == nil:
 			f.failure = failed("the installer ended as %s", b.Status)
 		}
@@ -351,11 +351,11 @@ func failed(format string, args ...any) error {
 
 func pastLimit(hit *record.LimitHit, limits kernel.Limits) error {
 	if hit.Name == "disk_bytes" {
-		return failed("the packages take more than %d MiB, the most that a session's packages may (packages.max_bytes of the "+
-			"operator, or disk_bytes of the session); nothing was changed", limits.DiskBytes>>20)
+		return failed("the packages need more than %d MiB, the limit for a session's packages (packages.max_bytes in the "+
+			"server's configuration, or the session's disk_bytes); nothing was changed", limits.DiskBytes>>20)
 	}
-	return failed("the installer hit %s (%d, the session's); nothing was changed: raise the limit, or ask for packages that "+
-		"need not be built", hit.Name, hit.Value)
+	return failed("the installer reached the session's %s (%d); nothing was changed: raise the limit, or choose packages that "+
+		"need no build", hit.Name, hit.Value)
 }
 
 // putInForce makes the staged layer the session's, and tells what changed. Without one there was nothing to do.

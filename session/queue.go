@@ -153,7 +153,7 @@ func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error
 		return false, err
 	case first.Code != row.Code:
 		return false, api.Errorf(api.CodeExecutionConflict,
-			"execution %q of this session has other code; pick an id that was not used, such as a UUID", row.ID)
+			"execution %q of this session has different code; choose an unused id, such as a UUID", row.ID)
 	}
 	return true, nil
 }
@@ -181,7 +181,7 @@ func (s *Session) reservePlace() error {
 	case s.m.isClosing():
 		return ErrClosing
 	case len(s.queue)+s.reserved >= api.MaxQueued:
-		return api.Errorf(api.CodeQueueFull, "%d executions wait already; wait for some to end, or interrupt", api.MaxQueued)
+		return api.Errorf(api.CodeQueueFull, "%d executions are already queued, the limit; wait for some to end, or interrupt", api.MaxQueued)
 	}
 	s.reserved++
 	return nil

@@ -237,13 +237,13 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 	p, key := s.pending, s.key()
 	if p == nil || (r.RequestID != nil && *r.RequestID != p.RequestID) {
 		s.mu.Unlock()
-		return api.Errorf(api.CodeNoInputPending, "nothing was asked, or it has been answered already")
+		return api.Errorf(api.CodeNoInputPending, "no input is requested, or the request has already been answered")
 	}
 	s.mu.Unlock()
 	answer := command.AnswerInput{RequestID: p.RequestID, Value: r.Value}
 	err := command.Tell(ctx, s.m.cfg.Host, key, answer)
 	if errors.Is(err, command.ErrNoInputPending) || errors.Is(err, command.ErrNoKernel) {
-		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
+		return api.Errorf(api.CodeNoInputPending, "the input request is no longer open")
 	}
 	if err != nil { // it is still open
 		return fmt.Errorf("answer the question: %w", err)

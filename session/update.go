@@ -45,7 +45,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
-				"these limits cannot change under a living kernel (%v); reset the session, or ask again when it has no kernel", err)
+				"these limits cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
 		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}
@@ -57,7 +57,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			layers = now
 		case errors.Is(err, kernel.ErrNeedsReset):
 			return api.Errorf(api.CodeNeedsReset,
-				"the network cannot change under a living kernel here (%v); reset the session, or ask again when it has no kernel", err)
+				"the network cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
 		case !errors.Is(err, command.ErrNoKernel):
 			return err
 		}
@@ -86,7 +86,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 func (s *Session) limitDisk(bytes int64) error {
 	err := s.dir.SetLimit(bytes)
 	if errors.Is(err, disk.ErrCapacity) {
-		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; make a new session", bytes, err)
+		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; create a new session", bytes, err)
 	}
 	return err
 }

@@ -92,7 +92,7 @@ func (t *Tx) InsertSession(s Session) error {
 }
 
 // ErrExists tells that a row of that key is there already.
-var ErrExists = errors.New("exists already")
+var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.
 func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, network api.Network,
