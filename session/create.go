@@ -10,7 +10,7 @@ import (
 	"talaria/store"
 )
 
-// Create makes a session and begins to start its kernel.
+// Create creates a session and begins to start its kernel.
 func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
 	set, err := m.check(req)
 	if err != nil {
@@ -23,8 +23,8 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	return s, err
 }
 
-// Ensure returns the owner's session of that id, made if it is not there. A field of the request that is otherwise in
-// the session is a conflict.
+// Ensure returns the owner's session with that id, and creates it if it does not exist. A field of the request that
+// differs from the session is a conflict.
 func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
 		return nil, false, invalidID("the session's id", id)
@@ -55,7 +55,8 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 	}
 }
 
-// make makes the session's folder, row and first event. [store.ErrExists] where the owner has one of that id.
+// make creates the session's folder, row and first event. It returns [store.ErrExists] if the owner has a session with
+// that id.
 func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
 	if err := m.Ready(); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (m *Manager) freeUID(uid int) {
 	delete(m.uids, uid)
 }
 
-// room refuses a session past the operator's number of kernels.
+// room refuses a session when max-sessions of them have a kernel.
 func (m *Manager) room(ctx context.Context) error {
 	if m.cfg.MaxSessions == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"talaria/store"
 )
 
-// Delete ends the session: its kernel, its workspace and its log go. What ran ends died and what waited cancelled,
-// reason deleted, for those who wait on it.
+// Delete ends the session and removes its kernel, its workspace and its log. For clients that wait, a running execution
+// ends as died and queued ones as cancelled, with the reason deleted.
 func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	s, err := m.Get(owner, id)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Session) remove(ctx context.Context) error {
 	return errors.Join(s.release(ctx), s.m.forget(ctx, s.n))
 }
 
-// release removes what a session has on the machine, once its row is gone.
+// release removes the files of a session whose row is gone.
 func (s *Session) release(ctx context.Context) error {
 	s.m.mu.Lock()
 	delete(s.m.sessions, s.id)
@@ -71,7 +71,7 @@ func (s *Session) release(ctx context.Context) error {
 	return err
 }
 
-// forget removes what the database has of a disowned session, in steps that nobody has to wait for long, and then the
+// forget removes a disowned session from the database, in steps that delay other writes only briefly, and then the
 // blobs that no other session refers to.
 func (m *Manager) forget(ctx context.Context, n int64) error {
 	digests, err := m.cfg.Store.SessionDigests(ctx, n)

@@ -20,7 +20,7 @@ const (
 	maxLag = 8 << 20
 	// replayBatch is how many events one query reads.
 	replayBatch = 128
-	// eventCost is what an event counts for in the log beside its body.
+	// eventCost is what an event counts towards the size of the log, in addition to its body.
 	eventCost = store.EventCost
 )
 
@@ -52,12 +52,12 @@ func (d *draft) encode() error {
 	return nil
 }
 
-// change is what happens to a session at once: events, and what else is written with them.
+// change is one atomic change of a session: events, and other writes in the same transaction.
 type change struct {
 	before func(*store.Tx) error // optional; before the events are written
 	drafts []draft
 	also   func(*store.Tx) error // optional; after them
-	// rowBytes is what the change adds to the session's executions, which counts for the log too.
+	// rowBytes is the size that the change adds to the session's executions; it counts towards limits.log_bytes.
 	rowBytes int64
 	drops    []string // digests of artifacts that the session keeps no longer
 	// progress is written last. The place of the log's end in it is the journal's to set.
@@ -80,7 +80,7 @@ type ref struct {
 	bytes                   int64
 }
 
-// journal is the log of one session. The store's writer gives seq; readers see what is committed.
+// journal is the log of one session. The store's writer assigns seq; readers see committed events only.
 type journal struct {
 	tail int64 // last seq given; only the store's writer touches it, and the next
 	next int64 // last seq of the change that is being written
@@ -97,7 +97,7 @@ type journal struct {
 	end     error         // set once when no more will come
 }
 
-// entry is an event of the log: as it is published, or a row of the database whose body is still to be read.
+// entry is an event of the log: a published one, or a row of the database whose body is not read yet.
 type entry struct {
 	event api.Event
 	size  int

@@ -26,7 +26,7 @@ const (
 	reasonRefused   = "not_executing" // it does not take a cell
 )
 
-// kernelState is what is known of the present or last kernel. Guarded by Session.mu.
+// kernelState describes the current kernel, or the last one. Guarded by Session.mu.
 type kernelState struct {
 	state          api.SessionState
 	reason         string // of the state
@@ -41,7 +41,7 @@ type kernelState struct {
 	lateBytes      int64 // printed after the end of its cell
 }
 
-// giveUp ends a kernel that is of no use any more.
+// giveUp ends a kernel that can no longer be used.
 func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 	err := insist(ctx, func() error { return s.m.cfg.Host.Stop(ctx, key, reason) })
 	if err != nil && ctx.Err() == nil {
@@ -115,7 +115,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	return s.ready(ctx, info)
 }
 
-// ready writes what is known of a kernel that answers, where that is something new.
+// ready records what a kernel that answers reports about itself, if that is new.
 func (s *Session) ready(ctx context.Context, info command.KernelInfo) error {
 	var c change
 	s.mu.Lock()
@@ -141,7 +141,7 @@ func (s *Session) ready(ctx context.Context, info command.KernelInfo) error {
 	return nil
 }
 
-// environ is the session's variables, secrets included.
+// environ returns the session's environment variables, secrets included.
 func (s *Session) environ() map[string]string {
 	all := make(map[string]string, len(s.variables)+len(s.secrets))
 	for _, vars := range []map[string]string{s.variables, s.secrets} {
@@ -152,7 +152,7 @@ func (s *Session) environ() map[string]string {
 	return all
 }
 
-// failStart ends the execution that needed a kernel, and what waits behind it; r may be nil.
+// failStart ends the execution that needed a kernel, and all queued ones; r may be nil.
 func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	s.log.Error("start a kernel", "error", err)
 	var c change
@@ -170,7 +170,7 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	s.settle(ctx, c)
 }
 
-// startError tells clients why no kernel could be started, as far as it is their business.
+// startError returns what clients may know about why no kernel could be started.
 func startError(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) {

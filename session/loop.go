@@ -46,7 +46,7 @@ func (s *Session) begin() {
 	})
 }
 
-// live is the session's goroutine: what is done here needs no lock against itself.
+// live is the session's goroutine. State that only it touches needs no lock.
 func (s *Session) live(ctx context.Context) {
 	defer close(s.stopped)
 	for {
@@ -66,7 +66,7 @@ func (s *Session) live(ctx context.Context) {
 	}
 }
 
-// startSoon has the session's goroutine start its first kernel. Where the server ends first, the next one does.
+// startSoon has the session's goroutine start the first kernel. If the server ends first, the next server starts it.
 func (s *Session) startSoon() {
 	select {
 	case s.commands <- s.firstKernel:
@@ -100,7 +100,7 @@ func (s *Session) ending() error {
 	return ErrClosing
 }
 
-// dispatch gives the next execution to the kernel, and starts one where there is none.
+// dispatch gives the next execution to the kernel, and starts a kernel if the session has none.
 func (s *Session) dispatch(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -204,7 +204,7 @@ func (s *Session) putBack(r *run) {
 	s.current = nil
 }
 
-// insist repeats what a host that does not respond was asked, until it responds or ctx ends.
+// insist repeats ask until the host responds or ctx ends.
 func insist(ctx context.Context, ask func() error) error {
 	for {
 		err := ask()
@@ -227,7 +227,7 @@ func (s *Session) settle(ctx context.Context, c change) {
 	s.mustCommit(ctx, c)
 }
 
-// retryPause is between two attempts to write what has happened already, or to ask a host that does not respond.
+// retryPause separates two attempts to commit, or to ask a host that does not respond.
 const retryPause = time.Second
 
 // mustCommit commits what has happened already. While the disk is full or fails it tries again, so that nothing is
@@ -256,7 +256,7 @@ func (s *Session) mustCommit(ctx context.Context, c change) bool {
 	}
 }
 
-// rest tells that the kernel is idle where nothing waits.
+// rest records that the kernel is idle when it has started and nothing is queued.
 func (s *Session) rest(ctx context.Context) {
 	s.mu.Lock()
 	idle := s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
@@ -268,7 +268,7 @@ func (s *Session) rest(ctx context.Context) {
 	}
 }
 
-// state adds a change of the session's state, where it is one. On the session's goroutine.
+// state adds a change of the session's state, if the state differs. On the session's goroutine.
 func (c *change) state(s *Session, state api.SessionState, reason string) {
 	if s.drafted == (store.StateReason{State: state, Reason: reason}) {
 		return
@@ -287,7 +287,7 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 	})
 }
 
-// cancelQueue makes the change that cancels all that waits, since the kernel went.
+// cancelQueue makes the change that cancels all queued executions, since the kernel ended.
 func (s *Session) cancelQueue(reason string) change {
 	s.mu.Lock()
 	waiting := s.queue
@@ -320,7 +320,7 @@ func (s *Session) shutdown(ctx context.Context) error {
 	return errors.Join(err, s.closeLocal())
 }
 
-// closeLocal gives up what the session holds in this process.
+// closeLocal releases what the session holds in this process.
 func (s *Session) closeLocal() error {
 	s.mu.Lock()
 	if s.reaper != nil {

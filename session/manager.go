@@ -17,7 +17,7 @@ import (
 	"talaria/store"
 )
 
-// Manager has all sessions of one state directory. It is safe for concurrent use.
+// Manager manages all sessions of one state directory. It is safe for concurrent use.
 type Manager struct {
 	cfg       Config
 	startedAt api.Time
@@ -110,7 +110,7 @@ func (m *Manager) isClosing() bool {
 	}
 }
 
-// Ready reports why sessions cannot be made, or nil.
+// Ready reports why sessions cannot be created, or nil.
 func (m *Manager) Ready() error {
 	if m.isClosing() {
 		return ErrClosing
@@ -118,7 +118,7 @@ func (m *Manager) Ready() error {
 	return m.hostReady()
 }
 
-// hostReady reports why no kernel can be started now, or nil.
+// hostReady reports why no kernel can be started, or nil.
 func (m *Manager) hostReady() error {
 	if h, ok := m.cfg.Host.(Readier); ok {
 		return h.Ready()
@@ -126,8 +126,8 @@ func (m *Manager) hostReady() error {
 	return nil
 }
 
-// environment is the one of that name. It has the name only where the operator has taken it out of the configuration:
-// sessions of it can be used but for what needs a new kernel.
+// environment returns the environment of that name. If it is no longer configured, the result has nothing but its name:
+// its sessions work, except for what needs a new kernel.
 func (m *Manager) environment(name string) kernel.Environment {
 	for _, e := range m.cfg.Environments {
 		if e.Name == name {
@@ -147,7 +147,7 @@ func (s *Session) hasEnvironment() error {
 			"create a new session in one of %s", s.env.Name, s.m.environmentNames())
 }
 
-// hold keeps a session that is made or loaded. It reports false where the server ends: nobody would end the session then.
+// hold registers a created or loaded session. It reports false while the server shuts down, which would not end it.
 func (m *Manager) hold(s *Session) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +158,7 @@ func (m *Manager) hold(s *Session) bool {
 	return true
 }
 
-// Get is the owner's session of that id, or [ErrDeleted].
+// Get returns the owner's session with that id, or [ErrDeleted].
 func (m *Manager) Get(owner, id string) (*Session, error) {
 	ctx := context.Background()
 	row, err := m.cfg.Store.Session(ctx, owner, id)
@@ -171,7 +171,7 @@ func (m *Manager) Get(owner, id string) (*Session, error) {
 	return m.loaded(ctx, row)
 }
 
-// loaded is the one Session of the row. Loading one does not hold up the others.
+// loaded returns the one Session of a row. Loading one does not block the others.
 func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, error) {
 	if s := m.known(row.ID); s != nil {
 		return s, nil

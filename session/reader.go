@@ -35,7 +35,7 @@ func (r *Reader) Lagged() <-chan struct{} { return r.lagged }
 
 func (r *Reader) lag() { r.once.Do(func() { close(r.lagged) }) }
 
-// Events is the log after a position: history, then live, in order and without gaps, until ctx ends. The last pair
+// Events returns the log after a position: history, then live, in order and without gaps, until ctx ends. The last pair
 // may hold an error: [ErrLagging], [ErrDeleted], [ErrClosing], or that of ctx.
 func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[api.Event, error] {
 	return s.Follow(after).Events(ctx)
@@ -149,7 +149,7 @@ func (r *Reader) reachLive(batch []entry) {
 	r.read.Store(r.s.journal.written - int64(left))
 }
 
-// readError is err, or why there is nothing to read.
+// readError returns err, or the reason why the log cannot be read any further.
 func (s *Session) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -177,7 +177,7 @@ func entries(rows []store.Event) []entry {
 
 func (e entry) seq() int64 { return max(e.event.Seq, e.row.Seq) }
 
-// loadEvent is the event with its body.
+// loadEvent returns the event with its body.
 func (m *Manager) loadEvent(e entry) (api.Event, error) {
 	if e.event.Body != nil {
 		return e.event, nil
@@ -192,7 +192,7 @@ func (m *Manager) loadEvent(e entry) (api.Event, error) {
 	return joined(e.row), nil
 }
 
-// ExecutionEvents is the events of one execution after a position, history and then live; it ends after
+// ExecutionEvents returns the events of one execution after a position, history and then live; it ends after
 // execution_finished. Its errors are those of [Session.Events].
 func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {

@@ -36,7 +36,7 @@ func (s *Session) reapIn(d time.Duration) {
 	})
 }
 
-// reapAt is when the kernel will be reaped, nil where it will not be. The caller holds s.mu.
+// reapAt returns when the kernel will be reaped, or nil if it will not be. The caller holds s.mu.
 func (s *Session) reapAt() *api.Time {
 	if s.idleMS == 0 || s.state != api.StateIdle || s.current != nil || len(s.queue)+s.reserved > 0 {
 		return nil
@@ -45,7 +45,7 @@ func (s *Session) reapAt() *api.Time {
 	return &at
 }
 
-// reap ends the kernel if it is still due.
+// reap ends the kernel if it is still due to be reaped.
 func (s *Session) reap(ctx context.Context) {
 	s.mu.Lock()
 	at := s.reapAt()

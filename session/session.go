@@ -69,7 +69,7 @@ type Session struct {
 	stopCopying context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
 }
 
-// newSession makes the session of a row, without a goroutine.
+// newSession loads the session of a row. Its goroutine is not started.
 func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, error) {
 	dir, err := m.cfg.Disk.Load(r.ID, r.UID, r.Limits.DiskBytes)
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	return s, nil
 }
 
-// Info is the session as clients see it. ctx bounds the reading of its usage.
+// Info returns the session as clients see it. ctx bounds the reading of its usage.
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
 	if info.State != api.StateDead && info.State != api.StateHibernated {
@@ -142,7 +142,7 @@ func (s *Session) Info(ctx context.Context) api.Session {
 	return info
 }
 
-// summary is the session without the usage of its processes.
+// summary returns the session without the usage of its processes.
 func (s *Session) summary() api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,19 +173,19 @@ func millis(ms *int64) *api.Time {
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
 func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
 
-// FirstSeq and LastSeq are where the log begins and ends now; LogID is its id.
+// FirstSeq is the position of the oldest event that the log keeps.
 func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }
 
 // LastSeq is the position of the newest event.
 func (s *Session) LastSeq() int64 { return s.journal.lastSeq() }
 
-// LogID changes when the log starts anew or lost its tail.
+// LogID identifies the log. It changes when the log starts over or lost its tail.
 func (s *Session) LogID() string { s.mu.Lock(); defer s.mu.Unlock(); return s.logID }
 
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }
 
-// Attach tells that somebody is there who can answer input(), until detach is called.
+// Attach registers a client that can answer input(), until detach is called.
 func (s *Session) Attach() (detach func()) {
 	s.mu.Lock()
 	s.attached++
@@ -200,7 +200,7 @@ func (s *Session) Attach() (detach func()) {
 	}
 }
 
-// Keep counts as use.
+// Keep records that the session is used, which postpones its reaping.
 func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 
 // key names the present or last kernel. The caller holds s.mu.
@@ -213,7 +213,7 @@ func kernelLimits(l api.Limits) kernel.Limits {
 	}
 }
 
-// touch writes that the session was used, and moves its reaping.
+// touch records that the session was used, which postpones its reaping.
 func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touched()) }
 
 // touched makes the change that touch commits.
@@ -225,7 +225,7 @@ func (s *Session) touched() change {
 	}
 }
 
-// used moves the reaping. The caller holds s.mu.
+// used postpones the reaping. The caller holds s.mu.
 func (s *Session) used(now int64) {
 	s.lastActive = max(s.lastActive, now)
 	s.armReaper()
@@ -256,7 +256,7 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 	return s.touch(ctx)
 }
 
-// tierOf is the tier of the kernel with this handle, or of new ones.
+// tierOf returns the isolation tier of the kernel with this handle, or of new kernels if handle is nil.
 func (m *Manager) tierOf(handle []byte) string {
 	var h kernel.Handle
 	if handle == nil || jsonv2.Unmarshal(handle, &h) != nil {

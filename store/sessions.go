@@ -91,7 +91,7 @@ func (t *Tx) InsertSession(s Session) error {
 	return nil
 }
 
-// ErrExists tells that a row of that key is there already.
+// ErrExists means that a row with that key exists.
 var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.

@@ -28,10 +28,10 @@ import (
 // ErrLocked tells that another server has the state directory.
 var ErrLocked = errors.New("another server is using this state directory")
 
-// ErrNotFound tells that there is no such row.
+// ErrNotFound means that the row does not exist.
 var ErrNotFound = errors.New("not found")
 
-// errFull tells a client that a full disk refused its change.
+// errFull means that the disk is full and nothing was changed.
 var errFull = api.Errorf(api.CodeDiskFull, "the server's disk is full, so nothing was changed; try again in a second, "+
 	"and if that fails, delete files or sessions, or ask the operator for more space")
 
