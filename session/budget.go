@@ -9,7 +9,7 @@ import (
 )
 
 // errNoRoom tells that limits.artifact_bytes has no room for an artifact.
-var errNoRoom = errors.New("limits.artifact_bytes has no room")
+var errNoRoom = errors.New("limits.artifact_bytes leaves no room")
 
 // artifactDefault is limits.artifact_bytes where nobody asks for another value.
 func (m *Manager) artifactDefault(l api.Limits) int64 {
@@ -101,6 +101,14 @@ func (m *Manager) removeUnused(ctx context.Context, digests []string) {
 // keepExecutions is how many of its newest executions a session never forgets.
 const keepExecutions = 100
 
+// kept is how much the session keeps of its log and its artifacts. Guarded by Session.mu.
+type kept struct {
+	logID         string
+	firstSeq      int64
+	logBytes      int64 // of events and executions
+	artifactBytes int64 // disk space
+}
+
 // trimLog shortens the log to limits.log_bytes, and a sixteenth less so that there is some room again: its oldest
 // finished executions lose their events. When all but the newest have lost them, the oldest go as a whole. On the
 // session's goroutine.
@@ -119,6 +127,7 @@ func (s *Session) trimLog(ctx context.Context) error {
 		err := s.m.cfg.Store.Do(ctx, store.Write{
 			Apply:     func(tx *store.Tx) (err error) { first, bytes, unused, err = tx.TrimLog(s.n, to); return err },
 			Committed: func() { s.trimmed(first, bytes) },
+			Sequence:  &s.journal.published,
 		})
 		if err != nil {
 			return err
@@ -137,6 +146,7 @@ func (s *Session) trimLog(ctx context.Context) error {
 				return err
 			},
 			Committed: func() { s.trimmed(0, bytes) },
+			Sequence:  &s.journal.published,
 		})
 		if err != nil || bytes == 0 {
 			return err

@@ -143,7 +143,7 @@ func TestOldVersionsMakeRoomForArtifacts(t *testing.T) {
 	if len(e.Artifacts) != 2 || !e.Artifacts[0].Omitted || e.Artifacts[0].SHA256 != "" || e.Artifacts[0].URL != "" || *e.Artifacts[0].Size != 2_000_000 {
 		t.Errorf("past the limit: %+v", e.Artifacts)
 	}
-	if e.Artifacts[1].Omitted || !strings.Contains(stderrOf(e), "[1 changed files are listed without their bytes") {
+	if e.Artifacts[1].Omitted || !strings.Contains(stderrOf(e), "[1 changed files are listed without their contents") {
 		t.Errorf("%+v, stderr %q", e.Artifacts[1], stderrOf(e))
 	}
 	list, err := s.Artifacts(t.Context(), api.PageQuery{Limit: 100})

@@ -28,7 +28,7 @@ const (
 )
 
 // errCollectionStopped tells that an interrupt or a delete does not wait for files to be copied.
-var errCollectionStopped = errors.New("the files are not copied: it was interrupted")
+var errCollectionStopped = errors.New("the files were not copied: the copying was interrupted")
 
 // collector keeps the files that one execution created or changed, as far as the session's limits go.
 type collector struct {
@@ -55,9 +55,8 @@ func (t *translation) collect(r *run) change {
 	}
 	ctx, done := s.collecting(t.ctx)
 	defer done()
-	s.files.Lock()
-	defer s.files.Unlock()
-	next, changes, err := s.dir.Scan(ctx, s.snapshot)
+	known, _ := s.known.get()
+	next, changes, err := s.known.scan(ctx, known)
 	if t.ctx.Err() != nil { // the next server looks for them
 		t.failed = true
 		return change{}
@@ -66,13 +65,13 @@ func (t *translation) collect(r *run) change {
 		s.log.Warn("look for artifacts", "error", err)
 		if context.Cause(ctx) != nil {
 			t.c.drafts = append(t.c.drafts, r.out.notice(
-				"\n[the interrupt ended the search for changed files; the next cell lists what this one changed]\n")...)
+				"\n[the interrupt ended the search for changed files; the next cell lists the files that this one changed]\n")...)
 		}
 		return change{}
 	}
 	if next.Truncated && len(changes) > 0 {
-		t.c.drafts = append(t.c.drafts, r.out.notice("\n[the workspace holds too many files, too long paths or too deep"+
-			" folders: not all of what this cell changed is listed; all of it is still there]\n")...)
+		t.c.drafts = append(t.c.drafts, r.out.notice("\n[the workspace has too many files, too long paths or too deep"+
+			" folders to list everything this cell changed; all of the files are still there]\n")...)
 	}
 	if len(changes) == 0 {
 		return change{}
@@ -96,9 +95,8 @@ func (t *translation) collect(r *run) change {
 	for _, notice := range c.notices() {
 		t.c.drafts = append(t.c.drafts, r.out.notice(notice)...)
 	}
-	s.snapshot = next
 	out := change{drafts: c.drafts}
-	out.add(s.saveSnapshot(t.ctx))
+	out.add(s.saveSnapshot(t.ctx, next, s.known.set(next)))
 	return out
 }
 
@@ -107,13 +105,13 @@ func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.stopCollecting = cancel
+	s.stopCopying = cancel
 	if s.gone {
 		cancel(errCollectionStopped)
 	}
 	return ctx, func() {
 		s.mu.Lock()
-		s.stopCollecting = nil
+		s.stopCopying = nil
 		s.mu.Unlock()
 		cancel(nil)
 	}
@@ -121,8 +119,8 @@ func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 
 // endCollecting has files that are being copied given up. The caller holds s.mu.
 func (s *Session) endCollecting() {
-	if s.stopCollecting != nil {
-		s.stopCollecting(errCollectionStopped)
+	if s.stopCopying != nil {
+		s.stopCopying(errCollectionStopped)
 	}
 }
 
@@ -199,16 +197,16 @@ func (c *collector) omit(event api.ArtifactEvent) api.ArtifactEvent {
 // notices tells the user what is not listed or not kept, and the operator what could not be read.
 func (c *collector) notices() (list []string) {
 	if c.unlisted > 0 {
-		list = append(list, fmt.Sprintf("\n[%d more files were created, changed or deleted than the %d that are listed; they are in the workspace]\n",
+		list = append(list, fmt.Sprintf("\n[%d more files were created, changed or deleted than the %d listed; the workspace has them all]\n",
 			c.unlisted, len(c.drafts)))
 	}
 	if c.omitted > 0 {
-		list = append(list, fmt.Sprintf("\n[%d changed files are listed without their bytes: limits.artifact_bytes or the server's disk has no room"+
-			" for them, or they were being copied at an interrupt; they are in the workspace]\n", c.omitted))
+		list = append(list, fmt.Sprintf("\n[%d changed files are listed without their contents: limits.artifact_bytes or the server's disk leaves no room"+
+			" for them, or an interrupt ended the copying; the files are in the workspace]\n", c.omitted))
 	}
 	if c.failed > 0 {
 		c.s.log.Warn("keep artifacts", "files", c.failed, "first", c.firstFail)
-		list = append(list, fmt.Sprintf("\n[%d changed files could not be read and are not listed; they are in the workspace]\n", c.failed))
+		list = append(list, fmt.Sprintf("\n[%d changed files could not be read and are not listed; they are still in the workspace]\n", c.failed))
 	}
 	return list
 }

@@ -70,7 +70,7 @@ func (o *output) show(d draft, plain func() draft) ([]draft, error) {
 	var drafts []draft
 	if !was {
 		drafts = o.notice(fmt.Sprintf(
-			"\n[what this cell shows has reached limits.display_bytes (%d): from here on a display keeps only its text/plain]\n",
+			"\n[the displays of this cell reached limits.display_bytes (%d): from here on, each display keeps only its text/plain]\n",
 			o.displayLimit))
 	}
 	short := plain()
@@ -98,7 +98,7 @@ func (o *output) leftOut() []draft {
 	if o.shown.Dropped == 0 {
 		return nil
 	}
-	return o.notice(fmt.Sprintf("\n[%d displays and clears were dropped: their text alone is past limits.output_bytes (%d)]\n",
+	return o.notice(fmt.Sprintf("\n[%d displays and clears were dropped: their text alone exceeds limits.output_bytes (%d)]\n",
 		o.shown.Dropped, o.limit))
 }
 
@@ -189,7 +189,7 @@ func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMess
 	about = metadata(meta)
 	if size := rawSize(meta); size > maxDisplayMetadata {
 		about = map[string]api.Raw{}
-		out["text/plain"] = withNotice(out["text/plain"], fmt.Sprintf("[its metadata is left out: %d bytes, %d is the most]",
+		out["text/plain"] = withNotice(out["text/plain"], fmt.Sprintf("[the metadata was left out: it has %d bytes, the limit is %d]",
 			size, maxDisplayMetadata))
 	}
 	size := rawSize(data)
@@ -215,7 +215,7 @@ func (s *Session) keepLarge(ctx context.Context, mime string, value api.Raw, hol
 	}
 	if err != nil {
 		s.log.Warn("a large display is not kept", "bytes", len(content), "error", err)
-		return fmt.Sprintf("[%s of %d bytes is too large to show, and is not kept: limits.artifact_bytes has no room for it]",
+		return fmt.Sprintf("[%s of %d bytes is too large to show and was not kept: limits.artifact_bytes leaves no room for it]",
 			mime, len(content))
 	}
 	*refs = append(*refs, ref{blob.SHA256, store.RefPublic, mime, s.m.cfg.Artifacts.Space(blob.SHA256)})

@@ -104,7 +104,7 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 	}
 	err := s.saveDocument(ctx, doc, nil)
 	if errors.Is(err, store.ErrNotFound) {
-		return doc, api.Errorf(api.CodeRevisionConflict, "the document was saved by somebody else; read it, merge, and save again")
+		return doc, api.Errorf(api.CodeRevisionConflict, "the document has changed since you read it; read it again, merge your changes, and save")
 	}
 	if err != nil {
 		return doc, err
@@ -136,17 +136,17 @@ func checkDocument(r api.DocumentRequest) error {
 		return invalid("field \"title\" is longer than %d bytes", maxTitle)
 	}
 	if len(r.Cells) > maxCells {
-		return invalid("there are %d cells; a document may have %d", len(r.Cells), maxCells)
+		return invalid("there are %d cells; a document can have at most %d", len(r.Cells), maxCells)
 	}
 	seen := make(map[string]bool, len(r.Cells))
 	for i, cell := range r.Cells {
 		switch {
 		case !api.ValidID(cell.ID):
-			return invalid("cells[%d].id %.40q is no id: [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", i, cell.ID)
+			return invalid("cells[%d].id %.40q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", i, cell.ID)
 		case seen[cell.ID]:
-			return invalid("cells[%d].id %q is there twice", i, cell.ID)
+			return invalid("cells[%d].id %q is used twice", i, cell.ID)
 		case cell.CellType != "code" && cell.CellType != "markdown" && cell.CellType != "raw":
-			return invalid("cells[%d].cell_type %.40q is none of code, markdown, raw", i, cell.CellType)
+			return invalid("cells[%d].cell_type %.40q must be code, markdown or raw", i, cell.CellType)
 		case !utf8.ValidString(cell.Source):
 			return invalid("cells[%d].source is not UTF-8", i)
 		}

@@ -218,7 +218,7 @@ func position(q api.PageQuery) (before int64, limit int, err error) {
 	if q.Cursor != "" {
 		before, err = strconv.ParseInt(q.Cursor, 36, 64)
 		if err != nil || before <= 0 {
-			return 0, 0, invalid("cursor %.40q is not one that this server gave", q.Cursor)
+			return 0, 0, invalid("cursor %.40q was not issued by this server; use next_cursor of the previous page", q.Cursor)
 		}
 	}
 	return before, cmp.Or(q.Limit, api.DefaultPage), nil

@@ -203,7 +203,7 @@ func TestASessionOutlivesItsEnvironment(t *testing.T) {
 	}
 	e := execute(t, s, "2")
 	if e.Status != api.StatusDied || e.Reason != "start_failed" || e.Error == nil ||
-		!strings.Contains(e.Error.Evalue, `the environment "other" is not in the operator's configuration any more`) {
+		!strings.Contains(e.Error.Evalue, `the environment "other" is no longer in the server's configuration`) {
 		t.Errorf("a cell: %s, %q, %+v", e.Status, e.Reason, e.Error)
 	}
 	if err := r.Delete(t.Context(), "ann", "s"); err != nil {

@@ -3,38 +3,18 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"mime"
 	"os"
 	"path"
-	"time"
 
 	"github.com/gabriel-vasile/mimetype"
 
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/workspace"
-	"talaria/store"
 )
-
-// saveSnapshot makes the change that writes the snapshot. The caller holds s.files.
-func (s *Session) saveSnapshot(ctx context.Context) change {
-	encoded, err := s.snapshot.MarshalBinary()
-	if err != nil {
-		s.log.Error("encode the snapshot", "error", err)
-		return change{}
-	}
-	used, _, err := s.dir.Usage(ctx)
-	if err != nil {
-		s.log.Warn("measure the workspace", "error", err)
-	}
-	return change{
-		also: func(tx *store.Tx) error { return tx.UpdateSnapshot(s.n, encoded, used) },
-		done: func() { s.mu.Lock(); s.diskBytes = used; s.mu.Unlock() },
-	}
-}
 
 // mediaType is what the name says, else what the first bytes say.
 func mediaType(name string, f io.ReaderAt) string {
@@ -67,19 +47,19 @@ func fileError(err error, name string) error {
 		return nil
 	case errors.Is(err, workspace.ErrOutside), errors.Is(err, fs.ErrInvalid):
 		return api.Errorf(api.CodePathOutside,
-			"path %.200q is outside of the workspace, passes through a link, or is none; give one like data/a.csv", name)
+			"path %.200q is invalid, outside the workspace, or passes through a link; give a relative path such as data/a.csv", name)
 	case errors.Is(err, fs.ErrPermission):
 		return api.Errorf(api.CodeForbidden,
-			"%.200q cannot be opened: its mode forbids it, or code in the session holds a lease on it; see to that in a cell",
+			"%.200q cannot be opened: its mode forbids it, or code in the session holds a lease on it; change that in a cell",
 			name)
 	case errors.Is(err, fs.ErrNotExist):
-		return api.Errorf(api.CodeFileNotFound, "the workspace has no %.200q", name)
+		return api.Errorf(api.CodeFileNotFound, "the workspace has no file or folder %.200q", name)
 	case errors.Is(err, workspace.ErrNotAFile):
 		return api.Errorf(api.CodeNotAFile, "%.200q is not a file", name)
 	case errors.Is(err, workspace.ErrNotAFolder):
 		return api.Errorf(api.CodeNotAFile, "%.200q passes through something that is not a folder", name)
 	case errors.Is(err, fs.ErrExist):
-		return api.Errorf(api.CodeNotAFile, "%.200q is there already", name)
+		return api.Errorf(api.CodeNotAFile, "%.200q already exists", name)
 	}
 	return err
 }
@@ -145,12 +125,12 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 		} // else both have to fit until the new one is whole
 	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"the workspace has %d files, the most for its limits.disk_bytes is %d; delete files or raise the limit", inodes, most)
+			"the workspace has %d files, and its limits.disk_bytes allows %d; delete files or raise the limit", inodes, most)
 	}
 	created, e, err := s.dir.Write(ctx, name, r, room)
 	if errors.Is(err, workspace.ErrLimit) || errors.Is(err, workspace.ErrNoSpace) {
 		return false, f, api.Errorf(api.CodeDiskLimit,
-			"limits.disk_bytes is %d and %d are used: %.200q does not fit; delete files or raise the limit", quota, used, name)
+			"%.200q does not fit: %d of the %d bytes in limits.disk_bytes are used; delete files or raise the limit", name, used, quota)
 	}
 	if err != nil {
 		return false, f, fileError(err, name)
@@ -176,126 +156,4 @@ func (s *Session) RenameFile(ctx context.Context, from, to string) (api.File, er
 		return api.File{}, fileError(err, from)
 	}
 	return file(e, nil), s.filesChanged(ctx)
-}
-
-// filesChanged takes the workspace as it is now for known, since its user changed it and not an execution. While a
-// cell runs its changes cannot be told apart, and what is there now is listed with the cell.
-func (s *Session) filesChanged(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	c := s.touched()
-	s.mu.Lock()
-	busy := s.current != nil
-	s.mu.Unlock()
-	if !busy {
-		s.files.Lock()
-		defer s.files.Unlock()
-		next, _, err := s.dir.Scan(ctx, s.snapshot)
-		if err == nil || errors.Is(err, workspace.ErrTruncated) {
-			s.snapshot = next
-			c.add(s.saveSnapshot(ctx))
-		}
-	}
-	return s.commit(ctx, c)
-}
-
-// clearFiles empties the workspace.
-func (s *Session) clearFiles(ctx context.Context) error {
-	s.files.Lock()
-	defer s.files.Unlock()
-	if err := s.dir.Clear(ctx); err != nil {
-		return fmt.Errorf("empty the workspace: %w", err)
-	}
-	s.snapshot = workspace.Snapshot{}
-	return s.commit(ctx, s.saveSnapshot(ctx))
-}
-
-// Artifacts lists what the session's executions made, newest first.
-func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.SessionArtifact], error) {
-	return page(q, func(before int64, limit int) ([]api.SessionArtifact, []int64, error) {
-		rows, err := s.m.cfg.Store.Artifacts(ctx, s.n, before, limit)
-		if err != nil {
-			return nil, nil, err
-		}
-		var items []api.SessionArtifact
-		var numbers []int64
-		for _, r := range rows {
-			a := api.SessionArtifact{
-				Artifact:    api.Artifact{Path: r.Path, Change: r.Change, Size: r.Size, MediaType: r.MediaType, SHA256: r.SHA256},
-				ExecutionID: r.ExecutionID, Seq: r.Seq, Time: api.Millis(r.Time),
-			}
-			a.Omitted = r.Change != api.Deleted && !r.Kept
-			if r.Kept {
-				a.URL = api.ArtifactURL(r.SHA256)
-			}
-			items, numbers = append(items, a), append(numbers, r.Seq)
-		}
-		return items, numbers, nil
-	})
-}
-
-// OpenArtifact opens bytes that one of the owner's sessions refers to; the caller closes them.
-func (m *Manager) OpenArtifact(ctx context.Context, owner, sha256 string) (*os.File, string, error) {
-	mediaType, err := m.cfg.Store.PublicRef(ctx, owner, sha256)
-	return m.openRef(mediaType, sha256, err)
-}
-
-// openRef opens what a reference was found to, or not: err is the look-up's.
-func (m *Manager) openRef(mediaType, sha256 string, err error) (*os.File, string, error) {
-	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, "", missing
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	f, _, err := m.cfg.Artifacts.Get(sha256)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", missing
-	}
-	return f, mediaType, err
-}
-
-// blob reads a blob of that size.
-func (m *Manager) blob(sha256 string, size int64) ([]byte, error) {
-	f, n, err := m.cfg.Artifacts.Get(sha256)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if n != size {
-		return nil, fmt.Errorf("artifact %s has %d bytes, not %d", sha256, n, size)
-	}
-	b := make([]byte, n)
-	_, err = io.ReadFull(f, b)
-	return b, err
-}
-
-// sweepArtifacts removes blobs that no session refers to, at start and then every hour until ctx ends.
-func (m *Manager) sweepArtifacts(ctx context.Context) {
-	tick := time.NewTicker(time.Hour)
-	defer tick.Stop()
-	for {
-		if err := m.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			m.cfg.Log.Error("sweep artifacts", "error", err)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-func (m *Manager) sweepOnce(ctx context.Context) error {
-	before := time.Now().Add(-time.Hour) // by then a commit has recorded what was put
-	list, err := m.cfg.Store.AllDigests(ctx)
-	if err != nil {
-		return err
-	}
-	known := make(map[string]bool, len(list))
-	for _, d := range list {
-		known[d] = true
-	}
-	_, err = m.cfg.Artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
-	return err
 }

@@ -77,7 +77,7 @@ def check(requirements: list[str]) -> list[str]:
     for text in requirements:
         match = REQUIREMENT.fullmatch(text.strip())
         if match is None or match[1].lower().endswith(ARCHIVES):
-            raise SystemExit(f"{text[:100]!r} is no name of a package with versions, such as 'pandas>=2'; {UNCHANGED}")
+            raise SystemExit(f"{text[:100]!r} is not a package name with versions, such as 'pandas>=2'; {UNCHANGED}")
     return [text.strip() for text in requirements]
 
 
@@ -273,7 +273,7 @@ class Programs:
         """Shows the last lines of what a failed build said: the first ones are many, and of little use."""
         lines, self.log = self.log or (), None
         if lines:
-            print(*([f"      [{self.left_out} lines are left out]"] if self.left_out else []), *lines, sep="\n", flush=True)
+            print(*([f"      [{self.left_out} lines were left out]"] if self.left_out else []), *lines, sep="\n", flush=True)
 
     def reasons(self) -> list[str]:
         """What the gateway to the index refused, or could not get."""
@@ -289,13 +289,13 @@ class Programs:
         if any(one in text for one in NO_ROOM_TEXTS):
             return no_room()
         if status < 0:
-            return SystemExit(f"the installer was ended by {signal.Signals(-status).name}, as one is that takes more memory "
-                              f"than the session may; raise limits.memory_bytes; {UNCHANGED}")  # fmt: skip
+            return SystemExit(f"the installer was killed by {signal.Signals(-status).name}, as happens when it needs more memory "
+                              f"than the session has; raise limits.memory_bytes; {UNCHANGED}")  # fmt: skip
         if BUILD_FAILED.search(text) and "install build dependencies did not run" not in text:
             if match := re.search(rf"Failed building wheel for ({NAME})|Failed to build `?({NAME})", text):
                 self.subject = match[1] or match[2]
-            return SystemExit(f"{self.subject} could not be built; what its build said is above; ask for a version that has "
-                              f"a wheel for {PYTHON}, or for another package; {UNCHANGED}")  # fmt: skip
+            return SystemExit(f"{self.subject} could not be built; the output of its build is above; choose a version that has "
+                              f"a wheel for {PYTHON}, or another package; {UNCHANGED}")  # fmt: skip
         said = self.reasons()[:4]
         if "conflicting dependencies" in text or "ResolutionImpossible" in text or "No solution found" in text and not said:
             said.append(f"{', '.join(requirements)} cannot be installed together: what they need excludes each other, as is "
@@ -305,7 +305,7 @@ class Programs:
         if match := re.search(r"Could not find a version that satisfies the requirement (.+?) \(from versions: (.*)\)", text):
             there = [one for one in match[2].split(", ") if one and one != "none"]
             if not there:
-                return SystemExit(f"{match[1]}: the package index has no file of it that {PYTHON} can use; {UNCHANGED}")
+                return SystemExit(f"{match[1]}: the package index has no file for {PYTHON}; {UNCHANGED}")
             few = ", ".join((["…"] if len(there) > 10 else []) + there[-10:])
             return SystemExit(f"{match[1]}: there is no such version for {PYTHON}; there are {few}; {UNCHANGED}")
         why = self.errors[-1] if self.errors else f"the installer ended with status {status}"
@@ -387,8 +387,8 @@ def processes() -> tuple[dict[int, int], set[int]]:
 
 
 def no_room() -> SystemExit:
-    return SystemExit("there is no room: the packages take more than the operator's packages.max_bytes or the session's "
-                      f"limits.disk_bytes; {UNCHANGED}")  # fmt: skip
+    return SystemExit("no room left: the packages need more than packages.max_bytes in the server's configuration or the "
+                      f"session's limits.disk_bytes; {UNCHANGED}")  # fmt: skip
 
 
 # --- pip and uv -----------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ class Pip:
             version = "0"
         numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
         if numbers < OLDEST_PIP:
-            raise SystemExit(f"pip {version} of this environment is older than 22.2; the operator installs a newer one there")
+            raise SystemExit(f"pip {version} of this environment is older than 22.2; ask the operator to install a newer one")
         self.options = []
         if numbers < (23, 1) and importlib.util.find_spec("wheel") is None:  # else nothing says what it installed
             self.options.append("--use-pep517")
@@ -482,7 +482,7 @@ def choose(programs: Programs, requirements: list[str]) -> tuple["Pip | Uv", dic
         if chosen is not None:
             return tool, chosen
     if importlib.util.find_spec("pip") is None:
-        raise SystemExit("this environment has no pip; the operator installs it there (Debian: python3-pip; elsewhere: "
+        raise SystemExit("this environment has no pip; ask the operator to install it (Debian: python3-pip; elsewhere: "
                          f"python -m ensurepip); {UNCHANGED}")  # fmt: skip
     tool = Pip(programs)
     return tool, tool.resolve(requirements)

@@ -285,7 +285,7 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 		i.fails(order{Requirements: []string{"is-nowhere"}}, "the package index has no project is-nowhere")
 		i.fails(order{Requirements: []string{"missing-part"}}, "the package index has no project is-nowhere")
 		i.fails(order{Requirements: []string{"greet>9"}}, "greet>9: there is no such version", "1.0, 2.0")
-		i.fails(order{Requirements: []string{"wrong-hash"}}, "is not what the package index says")
+		i.fails(order{Requirements: []string{"wrong-hash"}}, "does not match the package index")
 		i.fails(order{Requirements: []string{"huge"}}, "is bigger than")
 		i.fails(order{Requirements: []string{"elsewhere"}}, "is not part of the public network")
 		i.fails(order{Requirements: []string{"old-parcel", "greet==2.0"}}, "cannot be installed together")
@@ -294,7 +294,7 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 			t.Errorf("of its build is shown\n%s", out)
 		}
 		for _, bad := range []string{"./greet", "greet @ http://x/y.whl", "-r x", "--index-url=x", "git+https://x/y", "greet-1.0.whl", "", "a\nb"} {
-			i.fails(order{Requirements: []string{bad}}, "is no name of a package")
+			i.fails(order{Requirements: []string{bad}}, "is not a package name")
 		}
 		i.prints("import parcel; print(parcel.__version__)", "1.5")
 		from.Close()

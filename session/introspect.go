@@ -112,16 +112,16 @@ func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R,
 		return answer, errNoKernel()
 	case errors.Is(err, command.ErrNoKernel), errors.Is(err, command.ErrKernelBusy), errors.Is(err, context.DeadlineExceeded):
 		return answer, api.Errorf(api.CodeKernelBusy,
-			"the kernel did not answer within 200 ms: it starts, or is in code that lets nothing else run; try again")
+			"the kernel did not answer within 200 ms: it is starting, or runs code that blocks all other threads; try again")
 	}
 	return answer, err
 }
 
 func errTooOld() error {
 	return api.Errorf(api.CodeNotImplemented,
-		"this session's kernel was started by an earlier version, which cannot do this; reset the session")
+		"this session's kernel was started by an earlier version of the server that does not support this; reset the session")
 }
 
 func errNoKernel() error {
-	return api.Errorf(api.CodeNoKernel, "this session has no kernel now; run a cell first")
+	return api.Errorf(api.CodeNoKernel, "this session has no running kernel; run a cell first")
 }

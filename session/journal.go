@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"iter"
 	"sync"
-	"sync/atomic"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -23,13 +20,13 @@ const (
 	maxLag = 8 << 20
 	// replayBatch is how many events one query reads.
 	replayBatch = 128
-	// eventCost is what an event counts for in the log beside its body.
+	// eventCost is what an event counts towards the size of the log, in addition to its body.
 	eventCost = store.EventCost
 )
 
 // The ends of a log that is being read.
 var (
-	ErrLagging = errors.New("the reader is too far behind; resume with after")
+	ErrLagging = errors.New("the reader fell too far behind; resume with after")
 	ErrDeleted = api.Errorf(api.CodeSessionNotFound, "the session was deleted")
 	ErrClosing = api.Errorf(api.CodeShuttingDown, "the server is shutting down; resume with after")
 )
@@ -55,17 +52,19 @@ func (d *draft) encode() error {
 	return nil
 }
 
-// change is what happens to a session at once: events, and what else is written with them.
+// change is one atomic change of a session: events, and other writes in the same transaction.
 type change struct {
 	before func(*store.Tx) error // optional; before the events are written
 	drafts []draft
 	also   func(*store.Tx) error // optional; after them
-	// rowBytes is what the change adds to the session's executions, which counts for the log too.
+	// rowBytes is the size that the change adds to the session's executions; it counts towards limits.log_bytes.
 	rowBytes int64
 	drops    []string // digests of artifacts that the session keeps no longer
 	// progress is written last. The place of the log's end in it is the journal's to set.
 	progress store.Progress
-	done     func() // optional; after the commit and before readers are woken; must not block
+	// done runs after the commit and before readers see the events. Changes of one session run it in the order of their
+	// commits; those of other sessions do not wait for it. Optional.
+	done func()
 }
 
 // row is a draft on its way into the database.
@@ -81,10 +80,12 @@ type ref struct {
 	bytes                   int64
 }
 
-// journal is the log of one session. The store's writer gives seq; readers see what is committed.
+// journal is the log of one session. The store's writer assigns seq; readers see committed events only.
 type journal struct {
 	tail int64 // last seq given; only the store's writer touches it, and the next
 	next int64 // last seq of the change that is being written
+
+	published store.Sequence // publishes changes in the order of their commits
 
 	mu      sync.Mutex // guards what is below
 	last    int64      // last seq committed
@@ -96,7 +97,7 @@ type journal struct {
 	end     error         // set once when no more will come
 }
 
-// entry is an event of the log: as it is published, or a row of the database whose body is still to be read.
+// entry is an event of the log: a published one, or a row of the database whose body is not read yet.
 type entry struct {
 	event api.Event
 	size  int
@@ -124,6 +125,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 		p.LogBytes += r.Size + eventCost
 	}
 	j := s.journal
+	var before int64 // the tail; only the store's writer touches it
 	return s.m.cfg.Store.Do(ctx, store.Write{
 		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
@@ -131,6 +133,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 					return err
 				}
 			}
+			before = j.tail
 			j.next = j.tail + int64(len(rows))
 			if p.ArtifactBytes, err = insert(tx, s.n, j.tail, rows); err != nil {
 				return err
@@ -159,7 +162,8 @@ func (s *Session) commit(ctx context.Context, c change) error {
 			j.tail = tail
 			return nil
 		},
-		Aborted: func() { j.tail = j.last },
+		Aborted:  func() { j.tail = min(j.tail, before) },
+		Sequence: &j.published,
 		Committed: func() {
 			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
 				s.keeps(p.LogBytes, p.ArtifactBytes)
@@ -290,238 +294,3 @@ func (j *journal) lastSeq() int64 {
 	defer j.mu.Unlock()
 	return j.last
 }
-
-// Reader follows one session's log from a position: history, then live. It keeps a position, not a queue. It has one
-// user at a time.
-type Reader struct {
-	s      *Session
-	after  int64
-	read   atomic.Int64 // bytes of the journal behind this reader, once live
-	live   bool         // guarded by journal.mu: it has come to the end of the log
-	lagged chan struct{}
-	once   sync.Once
-	view   *view // nil: the whole log
-}
-
-// Follow makes a reader of the events after a position, which must lie within the log.
-func (s *Session) Follow(after int64) *Reader {
-	return &Reader{s: s, after: after, lagged: make(chan struct{})}
-}
-
-// Lagged is closed when the reader had been live and has fallen more than 8 MiB behind.
-func (r *Reader) Lagged() <-chan struct{} { return r.lagged }
-
-func (r *Reader) lag() { r.once.Do(func() { close(r.lagged) }) }
-
-// Events is the log after a position: history, then live, in order and without gaps, until ctx ends. The last pair
-// may hold an error: [ErrLagging], [ErrDeleted], [ErrClosing], or that of ctx.
-func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[api.Event, error] {
-	return s.Follow(after).Events(ctx)
-}
-
-// Events is the sequence that the reader stands in; see [Session.Events].
-func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
-	return func(yield func(api.Event, error) bool) {
-		j := r.s.journal
-		j.mu.Lock()
-		j.readers[r] = struct{}{}
-		j.mu.Unlock()
-		defer func() {
-			j.mu.Lock()
-			delete(j.readers, r)
-			j.mu.Unlock()
-		}()
-		for {
-			batch, wait, err := r.next(ctx)
-			if err != nil {
-				yield(api.Event{}, err)
-				return
-			}
-			for _, e := range batch {
-				select {
-				case <-r.lagged:
-					yield(api.Event{}, ErrLagging)
-					return
-				default:
-				}
-				event, err := r.s.m.loadEvent(e)
-				if err != nil {
-					err = r.s.readError(ctx, err)
-				}
-				if !yield(event, err) || err != nil {
-					return
-				}
-				r.after = event.Seq
-				r.read.Add(int64(e.size))
-			}
-			if wait == nil {
-				continue
-			}
-			select {
-			case <-wait:
-			case <-r.lagged:
-				yield(api.Event{}, ErrLagging)
-				return
-			case <-ctx.Done():
-				yield(api.Event{}, context.Cause(ctx))
-				return
-			}
-		}
-	}
-}
-
-// next returns what follows, from the ring or the database; with nothing to return it returns what to wait for.
-func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
-	if r.view != nil && r.after < r.view.through {
-		batch, err := r.nextOfView(ctx)
-		return batch, nil, err
-	}
-	j := r.s.journal
-	j.mu.Lock()
-	if r.after >= j.last {
-		more, end := j.more, j.end
-		r.reachLive(nil)
-		j.mu.Unlock()
-		return nil, more, end
-	}
-	if len(j.ring) > 0 && j.ring[0].event.Seq <= r.after+1 {
-		batch := j.ring[r.after+1-j.ring[0].event.Seq:]
-		batch = batch[:len(batch):len(batch)]
-		r.reachLive(batch)
-		j.mu.Unlock()
-		return batch, nil, nil
-	}
-	j.mu.Unlock()
-	rows, err := r.s.m.cfg.Store.Events(ctx, r.s.n, r.after, replayBatch)
-	if err != nil {
-		return nil, nil, r.s.readError(ctx, err)
-	}
-	batch := entries(rows)
-	if len(batch) > 0 && batch[0].seq() > r.after+1 {
-		return nil, nil, r.s.expired()
-	}
-	if len(batch) == 0 { // though there was more: it was taken away with the session
-		return nil, nil, r.s.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n := len(batch); n > 0 && batch[n-1].seq() == j.last {
-		r.reachLive(batch)
-	}
-	return batch, nil, nil
-}
-
-// reachLive notes that only this batch is between the reader and the end of the log. The caller holds journal.mu.
-func (r *Reader) reachLive(batch []entry) {
-	if r.live {
-		return
-	}
-	r.live = true
-	left := 0
-	for _, e := range batch {
-		left += e.size
-	}
-	r.read.Store(r.s.journal.written - int64(left))
-}
-
-// readError is err, or why there is nothing to read.
-func (s *Session) readError(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if errors.Is(err, fs.ErrNotExist) { // a body that went with the beginning of the log
-		return s.expired()
-	}
-	s.journal.mu.Lock()
-	defer s.journal.mu.Unlock()
-	if s.journal.end != nil {
-		return s.journal.end
-	}
-	return fmt.Errorf("read events: %w", err)
-}
-
-// entries are rows of the database. Bodies that are blobs are read one by one when they are needed, since a batch of
-// them may be far more than fits into memory.
-func entries(rows []store.Event) []entry {
-	list := make([]entry, len(rows))
-	for i, row := range rows {
-		list[i] = entry{size: int(row.Size), row: row}
-	}
-	return list
-}
-
-func (e entry) seq() int64 { return max(e.event.Seq, e.row.Seq) }
-
-// loadEvent is the event with its body.
-func (m *Manager) loadEvent(e entry) (api.Event, error) {
-	if e.event.Body != nil {
-		return e.event, nil
-	}
-	if e.row.Digest != "" {
-		body, err := m.blob(e.row.Digest, e.row.Size)
-		if err != nil {
-			return api.Event{}, fmt.Errorf("read the body of event %d: %w", e.row.Seq, err)
-		}
-		e.row.Body = body
-	}
-	return joined(e.row), nil
-}
-
-// ExecutionEvents is the events of one execution after a position, history and then live; it ends after
-// execution_finished. Its errors are those of [Session.Events].
-func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
-	return func(yield func(api.Event, error) bool) {
-		live := s.Follow(max(after, s.journal.lastSeq()))
-		for {
-			rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
-			if err != nil {
-				yield(api.Event{}, s.readError(ctx, err))
-				return
-			}
-			for _, e := range entries(rows) {
-				event, err := s.m.loadEvent(e)
-				if err != nil {
-					err = s.readError(ctx, err)
-				}
-				if !yield(event, err) || err != nil || last(event) {
-					return
-				}
-				after = event.Seq
-			}
-			if len(rows) < replayBatch {
-				break
-			}
-		}
-		if s.hasEnded(ctx, executionID, after) {
-			return
-		}
-		for event, err := range live.Events(ctx) {
-			if err == nil && (event.ExecutionID != executionID || event.Seq <= after) {
-				continue
-			}
-			if !yield(event, err) || err != nil || last(event) {
-				return
-			}
-		}
-	}
-}
-
-// hasEnded reports whether the execution's last event lies at or before after.
-func (s *Session) hasEnded(ctx context.Context, executionID string, after int64) bool {
-	row, err := s.m.cfg.Store.Execution(ctx, s.n, executionID)
-	if err != nil || !row.Status.Final() {
-		return false
-	}
-	rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
-	if err != nil {
-		return false
-	}
-	for _, r := range rows { // it ended between the two looks
-		if r.Type == "execution_finished" {
-			return false
-		}
-	}
-	return true
-}
-
-func last(e api.Event) bool { return e.Body.EventType() == "execution_finished" }

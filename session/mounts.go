@@ -38,7 +38,7 @@ func (m *Manager) checkMounts(mounts []api.Mount) error {
 		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", m.cfg.NoMounts)
 	}
 	if len(mounts) > maxMounts {
-		return invalid("mounts: %d are more than the most, %d", len(mounts), maxMounts)
+		return invalid("mounts: there are %d; the limit is %d", len(mounts), maxMounts)
 	}
 	for i, one := range mounts {
 		if err := m.checkMount(one, mounts[:i]); err != nil {
@@ -61,7 +61,7 @@ func (m *Manager) checkMount(one api.Mount, before []api.Mount) error {
 	}
 	for _, other := range before {
 		if beneath(one.Target, other.Target) || beneath(other.Target, one.Target) {
-			return invalid("target %.200q lies in another mount's, or holds it", one.Target)
+			return invalid("target %.200q overlaps with the target of another mount", one.Target)
 		}
 	}
 	_, _, err := m.mountRoot(one.Source)
@@ -93,7 +93,7 @@ func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err err
 	}
 	if root.Name == "" {
 		return root, "", api.Errorf(api.CodeMountNotAllowed,
-			"source %.200q lies in none of the directories that the operator allows (mount-roots)", source)
+			"source %.200q is not in a directory that the operator allows (mount-roots)", source)
 	}
 	rest, err = filepath.Rel(root.Name, source)
 	return root, rest, err
@@ -123,11 +123,11 @@ func sourceError(source string, err error) error {
 	case errors.Is(err, workspace.ErrOutside):
 		return api.Errorf(api.CodeMountNotAllowed, "source %.200q passes through a link; name the directory itself", source)
 	case errors.Is(err, fs.ErrNotExist):
-		return invalid("there is no directory %.200q; make it, or leave the mount out", source)
+		return invalid("directory %.200q does not exist; create it, or leave the mount out", source)
 	case errors.Is(err, workspace.ErrNotAFolder), errors.Is(err, workspace.ErrNotAFile):
-		return invalid("source %.200q is no directory", source)
+		return invalid("source %.200q is not a directory", source)
 	case errors.Is(err, fs.ErrPermission):
-		return api.Errorf(api.CodeMountNotAllowed, "the server's user may not look into %.200q", source)
+		return api.Errorf(api.CodeMountNotAllowed, "the server's user has no permission to open %.200q", source)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
 	case "", api.NetworkNone:
 		asked.Mode = api.NetworkNone
 		if len(asked.Allow) > 0 {
-			return invalid("network.allow lists something, and network.mode is %q; say %q", api.NetworkNone, api.NetworkAllow)
+			return invalid("network.allow has entries, but network.mode is %q; set it to %q", api.NetworkNone, api.NetworkAllow)
 		}
 	case api.NetworkAllow, api.NetworkFull:
 	default:
@@ -75,7 +75,7 @@ func (m *Manager) permitNetwork(n api.Network) error {
 	}
 	if what != "" {
 		return api.Errorf(api.CodeLimitExceeded,
-			"%.200q is above what the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries, network.host_ports %d)",
+			"%.200q is more than the operator lets sessions reach (network.max_mode is %q, network.allowed has %d entries, network.host_ports %d)",
 			what, cmp.Or(b.MaxMode, api.NetworkNone), len(b.Allowed), len(b.HostPorts))
 	}
 	return nil

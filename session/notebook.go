@@ -169,7 +169,7 @@ func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, err
 	e, err := b.s.Execution(ctx, id)
 	if err == nil && e.OutputsOmitted {
 		e.Outputs = append(e.Outputs, api.Output{OutputType: "stream", Name: "stderr",
-			Text: "\n[outputs are left out here: they are too large, or the log no longer keeps them]\n"})
+			Text: "\n[outputs were left out here: they are too large, or no longer in the log]\n"})
 	}
 	return e, err
 }
@@ -288,7 +288,7 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 		Other api.Raw `json:",unknown"`
 	}
 	if err := jsonv2.Unmarshal(data, &nb); err != nil {
-		return invalid("this is no notebook: %v", err)
+		return invalid("this is not a notebook: %v", err)
 	}
 	if nb.NBFormat != 4 {
 		return invalid("nbformat is %d; notebooks of nbformat 4 can be imported (convert it with jupyter nbconvert)", nb.NBFormat)
@@ -340,7 +340,7 @@ func checkCell(raw api.Raw) error {
 	switch cell.CellType {
 	case "code", "markdown", "raw":
 	default:
-		return invalid("cell_type %.40q is none of code, markdown, raw", cell.CellType)
+		return invalid("cell_type %.40q must be code, markdown or raw", cell.CellType)
 	}
 	switch k := cell.Source.Kind(); k {
 	case '"', '[':

@@ -209,18 +209,18 @@ func (o *output) truncate(st *stream, kept bool) []draft {
 	o.mu.Unlock()
 	notice := draft{executionID: o.id}
 	t := &api.Truncated{Bytes: lacking}
-	text := fmt.Sprintf("\n[%s: %d bytes are left out here; limits.output_bytes is %d", st.name, lacking, o.limit)
+	text := fmt.Sprintf("\n[%s: %d bytes were left out here; limits.output_bytes is %d", st.name, lacking, o.limit)
 	switch {
 	case kept:
 		t.SHA256 = st.spool.Blob().SHA256
 		t.URL = api.ArtifactURL(t.SHA256)
 		notice.refs = []ref{{t.SHA256, store.RefPublic, "text/plain; charset=utf-8", end}}
-		text += "; the whole is the artifact " + t.URL
+		text += "; the full output is the artifact " + t.URL
 	case st.spool != nil:
-		text += "; limits.artifact_bytes has no room to keep the whole"
+		text += "; limits.artifact_bytes leaves no room to keep the full output"
 	}
 	if st.dropped > 0 {
-		text += fmt.Sprintf("; but for %d bytes that limits.disk_bytes of %d or the server's disk left no room for", st.dropped, o.disk)
+		text += fmt.Sprintf("; except for %d bytes, for which limits.disk_bytes (%d) or the server's disk left no room", st.dropped, o.disk)
 	}
 	notice.body = api.Stream{Name: st.name, Text: text + "]\n", Truncated: t}
 	return append([]draft{notice}, tail...)

@@ -68,7 +68,7 @@ func (u *ownerUse) add(c ownerUse) {
 func (m *Manager) takeSession(owner string) error {
 	return m.owners.take(owner, ownerUse{sessions: 1, kernels: 1}, func(now ownerUse) error {
 		if most := m.cfg.OwnerSessions; most > 0 && now.sessions >= most {
-			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the operator's most for one owner (owner-sessions); delete some", most)
+			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the server's limit for one owner (owner-sessions); delete some", most)
 		}
 		return m.kernelAllowed(now)
 	})
@@ -77,7 +77,7 @@ func (m *Manager) takeSession(owner string) error {
 func (m *Manager) kernelAllowed(now ownerUse) error {
 	if most := m.cfg.OwnerKernels; most > 0 && now.kernels >= most {
 		return api.Errorf(api.CodeSessionLimit,
-			"%d of your sessions have a kernel, the operator's most for one owner (owner-kernels); delete one, or wait for an idle one to be reaped", most)
+			"%d of your sessions have a kernel, the server's limit for one owner (owner-kernels); delete one, or wait until an idle kernel is stopped", most)
 	}
 	return nil
 }
@@ -88,12 +88,12 @@ func (s *Session) takeQueued(bytes int64) error {
 	waiting := s.queuedBytes
 	s.mu.Unlock()
 	if waiting+bytes > maxQueuedBytes && waiting > 0 {
-		return api.Errorf(api.CodeQueueFull, "%d bytes of code wait in this session, %d is the most; wait for some to end, or interrupt",
+		return api.Errorf(api.CodeQueueFull, "%d bytes of code are queued in this session, and the limit is %d; wait for executions to end, or interrupt",
 			waiting, maxQueuedBytes)
 	}
 	err := s.m.owners.take(s.owner, ownerUse{queued: bytes}, func(now ownerUse) error {
 		if now.queued+bytes > maxOwnerQueued {
-			return api.Errorf(api.CodeQueueFull, "%d bytes of code wait in your sessions, %d is the most; wait for some to end, or interrupt",
+			return api.Errorf(api.CodeQueueFull, "%d bytes of code are queued in your sessions, and the limit is %d; wait for executions to end, or interrupt",
 				now.queued, maxOwnerQueued)
 		}
 		return nil

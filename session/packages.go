@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"talaria/api"
@@ -52,18 +53,44 @@ const (
 	relayedBytes = 256 << 10
 	installerTmp = 512 << 20
 
-	installerTalks = "\n[what the installer prints from here on is left out]\n"
+	installerTalks = "\n[further output of the installer was left out]\n"
 )
 
 //go:embed installer.py
 var installer string
 
 var (
-	errInstallStopped = errors.New("it was interrupted; nothing was changed")
-	errInstallCut     = errors.New("the server is being restarted; nothing was changed: run it again")
+	errInstallStopped = errors.New("the installation was interrupted; nothing was changed")
+	errInstallCut     = errors.New("the server is restarting; nothing was changed: install again")
 )
 
-// installation is one that runs, for a kernel that waits for it.
+// packages are what a session has installed, in a folder with one layer of them in force, and the installation that runs.
+// Only installations change the folder while a kernel runs, one at a time, and the session's goroutine without one.
+type packages struct {
+	dir *workspace.Dir
+	// requirements are those that the session was created with.
+	requirements []string
+
+	mu         sync.Mutex    // guards installing
+	installing *installation // the newest one, which may have ended; nil before the first
+}
+
+// begin makes i the newest installation and returns the one before it, or nil.
+func (p *packages) begin(i *installation) (before *installation) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before, p.installing = p.installing, i
+	return before
+}
+
+// newest returns the newest installation, or nil.
+func (p *packages) newest() *installation {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.installing
+}
+
+// installation is one that a kernel waits for.
 type installation struct {
 	key    record.Key
 	ask    string // its id
@@ -74,12 +101,9 @@ type installation struct {
 
 // beginInstall installs what a kernel asks for, in the background. On the session's goroutine.
 func (s *Session) beginInstall(key record.Key, executionID, ask string, change record.PackageChange) {
-	s.mu.Lock()
-	before := s.installing
 	ctx, cancel := context.WithCancelCause(context.Background())
 	i := &installation{key: key, ask: ask, change: change, cancel: cancel, done: make(chan struct{})}
-	s.installing = i
-	s.mu.Unlock()
+	before := s.packages.begin(i)
 	go func() {
 		defer close(i.done)
 		defer cancel(nil)
@@ -92,20 +116,14 @@ func (s *Session) beginInstall(key record.Key, executionID, ask string, change r
 
 // cancelInstall stops the installation that was asked for by that id, or any if it is "": nobody waits for it any longer.
 func (s *Session) cancelInstall(ask string) {
-	s.mu.Lock()
-	i := s.installing
-	s.mu.Unlock()
-	if i != nil && (ask == "" || i.ask == ask) {
+	if i := s.packages.newest(); i != nil && (ask == "" || i.ask == ask) {
 		i.cancel(errInstallStopped)
 	}
 }
 
 // endInstall stops the installation that runs, if one does, and returns when nothing of it is left.
 func (s *Session) endInstall(cause error) {
-	s.mu.Lock()
-	i := s.installing
-	s.mu.Unlock()
-	if i != nil {
+	if i := s.packages.newest(); i != nil {
 		i.cancel(cause)
 		<-i.done
 	}
@@ -143,7 +161,7 @@ func (s *Session) installError(ctx context.Context, err error) string {
 		return err.Error()
 	}
 	s.log.Error("install packages", "error", err)
-	return "the installer could not be run; the operator finds the cause in the server's log"
+	return "the installer could not be started; the cause is in the server's log"
 }
 
 // install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
@@ -214,7 +232,7 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 	limits.TmpBytes = installerTmp
 	host, key := s.m.cfg.Host, record.Key{Session: newID(), Generation: 1}
 	_, err = host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: stage.File(), Packages: s.packages.File(), TZ: s.m.cfg.TZ, Limits: limits, Hostname: "talaria",
+		UID: s.uid, Workspace: stage.File(), Packages: s.packages.dir.File(), TZ: s.m.cfg.TZ, Limits: limits, Hostname: "talaria",
 		Strict: true, NoInstalls: "this is an installer", Network: kernel.Network{
 			Mode: string(api.NetworkAllow), Hosts: map[string]string{index.Name: "unix:" + s.m.cfg.Packages.Socket},
 		},
@@ -302,7 +320,7 @@ func (f *installerOutput) take(body record.Body) {
 		f.over = true
 		switch {
 		case b.Status == record.TimedOut:
-			f.failure = failed("it took longer than %v (packages.timeout_s of the operator); nothing was changed", f.timeout)
+			f.failure = failed("the installation took longer than %v (packages.timeout_s in the server's configuration); nothing was changed", f.timeout)
 		case b.Status != record.OK && f.failure == nil:
 			f.failure = failed("the installer ended as %s", b.Status)
 		}
@@ -333,11 +351,11 @@ func failed(format string, args ...any) error {
 
 func pastLimit(hit *record.LimitHit, limits kernel.Limits) error {
 	if hit.Name == "disk_bytes" {
-		return failed("the packages take more than %d MiB, the most that a session's packages may (packages.max_bytes of the "+
-			"operator, or disk_bytes of the session); nothing was changed", limits.DiskBytes>>20)
+		return failed("the packages need more than %d MiB, the limit for a session's packages (packages.max_bytes in the "+
+			"server's configuration, or the session's disk_bytes); nothing was changed", limits.DiskBytes>>20)
 	}
-	return failed("the installer hit %s (%d, the session's); nothing was changed: raise the limit, or ask for packages that "+
-		"need not be built", hit.Name, hit.Value)
+	return failed("the installer reached the session's %s (%d); nothing was changed: raise the limit, or choose packages that "+
+		"need no build", hit.Name, hit.Value)
 }
 
 // putInForce makes the staged layer the session's, and tells what changed. Without one there was nothing to do.
@@ -347,13 +365,13 @@ func (s *Session) putInForce(ctx context.Context) ([]command.Package, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	before, err := s.packages.Target(currentLayer)
+	before, err := s.packages.dir.Target(currentLayer)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	number, _ := strconv.Atoi(before)
 	layer := fmt.Sprintf("%04d", number+1)
-	if err := s.packages.Remove(ctx, layer); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a server that was killed
+	if err := s.packages.dir.Remove(ctx, layer); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a server that was killed
 		return nil, err
 	}
 	entry, err := dir.Rename(workspace.StageFolder+"/"+stagedLayer, workspace.PackagesFolder+"/"+layer)
@@ -366,11 +384,11 @@ func (s *Session) putInForce(ctx context.Context) ([]command.Package, error) {
 		return nil, failed("the installer left no folder")
 	}
 	changed := difference(s.installed(before), s.installed(layer))
-	if err := s.packages.Point(currentLayer, layer); err != nil {
-		return nil, errors.Join(err, s.packages.Remove(ctx, layer))
+	if err := s.packages.dir.Point(currentLayer, layer); err != nil {
+		return nil, errors.Join(err, s.packages.dir.Remove(ctx, layer))
 	}
 	if before != "" {
-		if err := s.packages.Remove(ctx, before); err != nil {
+		if err := s.packages.dir.Remove(ctx, before); err != nil {
 			s.log.Warn("remove the packages that were replaced", "error", err)
 		}
 	}
@@ -388,7 +406,7 @@ func (s *Session) installed(layer string) map[string]string {
 	}
 	major, rest, _ := strings.Cut(s.env.Version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	entries, err := s.packages.List(layer + "/lib/python" + major + "." + minor + "/site-packages")
+	entries, err := s.packages.dir.List(layer + "/lib/python" + major + "." + minor + "/site-packages")
 	if err != nil {
 		s.log.Debug("list a layer", "error", err)
 	}
@@ -416,15 +434,15 @@ func difference(before, after map[string]string) []command.Package {
 	return changed
 }
 
-// clearPackages takes all packages of the session away. No kernel of it runs.
-func (s *Session) clearPackages(ctx context.Context) error {
-	entries, err := s.packages.List("")
+// clear removes all packages. No kernel of the session runs.
+func (p *packages) clear(ctx context.Context) error {
+	entries, err := p.dir.List("")
 	if err != nil {
-		return fmt.Errorf("take the packages away: %w", err)
+		return fmt.Errorf("remove the session's packages: %w", err)
 	}
 	for _, e := range entries {
-		if err := s.packages.Remove(ctx, e.Path); err != nil {
-			return fmt.Errorf("take the packages away: %w", err)
+		if err := p.dir.Remove(ctx, e.Path); err != nil {
+			return fmt.Errorf("remove the session's packages: %w", err)
 		}
 	}
 	return nil

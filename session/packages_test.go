@@ -140,7 +140,7 @@ func TestPackagesAreInstalledIntoASession(t *testing.T) {
 		{"a==1", "looking for a==1\nfailure \n", true, []string{"a-1.dist-info", "a.py"}},
 		{"broken", "looking for broken\nfailure the installer failed: ValueError: no idea\n", false, []string{"a-1.dist-info", "a.py"}},
 		{"killed", "looking for killed\nfailure the installer died (exit:3); nothing was changed\n", false, []string{"a-1.dist-info", "a.py"}},
-		{"link", "looking for link\nfailure the installer could not be run; the operator finds the cause in the server's log\n", false,
+		{"link", "looking for link\nfailure the installer could not be started; the cause is in the server's log\n", false,
 			[]string{"a-1.dist-info", "a.py"}},
 		{"present", "looking for present\nfailure \n", true, []string{"a-1.dist-info", "a.py"}},
 		{"a==2", "looking for a==2\nfailure \n", true, []string{"a-2.dist-info", "a.py"}},
@@ -171,7 +171,7 @@ func TestWhatAnInstallerPrintsIsBoundedAndSaidSo(t *testing.T) {
 	for _, o := range execute(t, r.session(api.SessionRequest{}), "install loud").Outputs {
 		text.WriteString(o.Text)
 	}
-	const notice = "[what the installer prints from here on is left out]"
+	const notice = "[further output of the installer was left out]"
 	if n := strings.Count(text.String(), notice); n != 1 || text.Len() > 257<<10 || !strings.HasSuffix(text.String(), "failure \n") {
 		t.Errorf("%d notices in %d bytes", n, text.Len())
 	}
@@ -185,11 +185,11 @@ func TestWhatIsNoRequirementIsRefused(t *testing.T) {
 		"--index-url=http://evil/", "-r/etc/passwd", "../x", "/tmp/x.whl", "a @ http://evil/a.whl", "git+https://evil/a", ".", "a\n-e .",
 		"a;\n", "${HOME}", "a{b}", "http://evil/a.whl", "a b", "a --pre",
 	} {
-		if e := execute(t, s, "install "+bad); !strings.Contains(e.Text, "is no requirement such as") {
+		if e := execute(t, s, "install "+bad); !strings.Contains(e.Text, "is not a requirement such as") {
 			t.Errorf("%q: %q", bad, e.Text)
 		}
 		_, err := r.InstallRequest(api.PackagesRequest{Requirements: []string{bad}})
-		wantCode(t, err, api.CodeInvalidRequest, "is no requirement such as")
+		wantCode(t, err, api.CodeInvalidRequest, "is not a requirement such as")
 	}
 	for _, good := range []string{
 		"a", "A.b-c_d9", "a==1.0", "a>=1,<2", "a ~= 1.4.2", "a[x,y-z]>=1.0; python_version < '3.12' and os_name == \"posix\"", "a!=1.*", "a (>=2)",
@@ -255,7 +255,7 @@ func TestAnInstallationDoesNotOutliveItsServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e := wait(t, s, id); e.Status != api.StatusOK || !strings.Contains(e.Text, "the server is being restarted; nothing was changed") {
+			if e := wait(t, s, id); e.Status != api.StatusOK || !strings.Contains(e.Text, "the server is restarting; nothing was changed") {
 				t.Errorf("%s, %q", e.Status, e.Text)
 			}
 			if e := execute(t, s, "install a==1"); !strings.HasSuffix(e.Text, "failure \n") {

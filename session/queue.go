@@ -20,13 +20,22 @@ type run struct {
 	row    store.Execution
 	done   chan struct{} // closed once it has ended and final is set
 	final  api.Execution // without outputs
-	out    *output       // what it printed; the life goroutine's, but for Text
+	out    *output       // what it printed; the session goroutine's, but for text
 	given  bool          // guarded by Session.mu: the host has it, or is being given it
 	giving bool          // guarded by Session.mu: the host has not said yet that it has it
 	// interrupt is set where it is to be interrupted as soon as the host has it. Guarded by Session.mu.
 	interrupt bool
 	cancel    string // guarded by Session.mu: end it before it starts, for this reason
 	failure   *api.ErrorOutput
+}
+
+// queueState is the queue of executions. Guarded by Session.mu.
+type queueState struct {
+	queue       []*run
+	current     *run            // taken from the queue and not ended
+	runs        map[string]*run // all that have not ended, by id
+	reserved    int             // submissions on their way into the queue
+	queuedBytes int64           // code of the executions that have not ended
 }
 
 // Submit queues a cell and returns its execution's id. The same id with the same code again returns the first one and
@@ -41,7 +50,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 		err = s.reserve(int64(len(r.row.Code)))
 	}
 	if err != nil {
-		if known, conflict := s.known(ctx, r.row); known || conflict != nil {
+		if known, conflict := s.isKnown(ctx, r.row); known || conflict != nil {
 			return r.row.ID, conflict
 		}
 		return "", err
@@ -55,7 +64,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	s.mu.Unlock()
 	switch {
 	case errors.Is(err, store.ErrExists):
-		_, err = s.known(ctx, r.row)
+		_, err = s.isKnown(ctx, r.row)
 	case err != nil && s.isGone():
 		err = ErrDeleted
 	}
@@ -131,8 +140,8 @@ func set[T any](into *T, given *T) {
 	}
 }
 
-// known reports whether the session has this execution already; with other code that is a conflict.
-func (s *Session) known(ctx context.Context, row store.Execution) (bool, error) {
+// isKnown reports whether the session has this execution already; with other code that is a conflict.
+func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error) {
 	if s.isGone() {
 		return false, ErrDeleted
 	}
@@ -144,7 +153,7 @@ func (s *Session) known(ctx context.Context, row store.Execution) (bool, error) 
 		return false, err
 	case first.Code != row.Code:
 		return false, api.Errorf(api.CodeExecutionConflict,
-			"execution %q of this session has other code; pick an id that was not used, such as a UUID", row.ID)
+			"execution %q of this session has different code; choose an unused id, such as a UUID", row.ID)
 	}
 	return true, nil
 }
@@ -172,7 +181,7 @@ func (s *Session) reservePlace() error {
 	case s.m.isClosing():
 		return ErrClosing
 	case len(s.queue)+s.reserved >= api.MaxQueued:
-		return api.Errorf(api.CodeQueueFull, "%d executions wait already; wait for some to end, or interrupt", api.MaxQueued)
+		return api.Errorf(api.CodeQueueFull, "%d executions are already queued, the limit; wait for some to end, or interrupt", api.MaxQueued)
 	}
 	s.reserved++
 	return nil
@@ -180,7 +189,7 @@ func (s *Session) reservePlace() error {
 
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 
-// wakeUp makes the life goroutine look at the queue.
+// wakeUp makes the session's goroutine look at the queue.
 func (s *Session) wakeUp() {
 	s.begin()
 	select {

@@ -61,7 +61,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	if req.Environment != nil {
 		i := slices.IndexFunc(m.cfg.Environments, func(e kernel.Environment) bool { return e.Name == *req.Environment })
 		if i < 0 {
-			return s, invalid("environment %q is not configured; there are: %s", *req.Environment, m.environmentNames())
+			return s, invalid("environment %q is not configured; choose one of: %s", *req.Environment, m.environmentNames())
 		}
 		s.environment = m.cfg.Environments[i]
 	}
@@ -79,11 +79,11 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		return s, err
 	}
 	if size := variableBytes(s.env) + variableBytes(s.secrets); size > maxVariables {
-		return s, invalid("env and secrets hold %d bytes together, %d is the most", size, maxVariables)
+		return s, invalid("env and secrets have %d bytes together; the limit is %d", size, maxVariables)
 	}
 	for name := range s.secrets {
 		if _, both := s.env[name]; both {
-			return s, invalid("%q is both in env and in secrets", name)
+			return s, invalid("%q is in both env and secrets", name)
 		}
 	}
 	patch := api.SessionPatch{
@@ -142,7 +142,7 @@ func checkVariables(field string, given *map[string]string, into *map[string]str
 			return invalid("%s: %q cannot be the name of a variable", field, name)
 		}
 		if strings.ContainsRune(value, 0) {
-			return invalid("%s: the value of %q holds a NUL byte", field, name)
+			return invalid("%s: the value of %q contains a NUL byte", field, name)
 		}
 	}
 	*into = *given
@@ -163,7 +163,7 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 			size += len(k) + len(v)
 		}
 		if size > maxMetadata {
-			return invalid("metadata holds more than %d bytes", maxMetadata)
+			return invalid("metadata has more than %d bytes", maxMetadata)
 		}
 		s.metadata = *p.Metadata
 	}
@@ -266,7 +266,7 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
-	case req.Packages != nil && !slices.Equal(asked.packages, s.requirements):
+	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
 		return "packages"
 	}
 	if l := req.Limits; l != nil {

@@ -16,12 +16,12 @@ var requirementPattern = regexp.MustCompile(
 // checkRequirements reports what is wrong with requirements; field names them.
 func checkRequirements(field string, requirements []string) error {
 	if len(requirements) > record.MaxRequirements {
-		return invalid("%s has %d requirements; the most is %d at a time", field, len(requirements), record.MaxRequirements)
+		return invalid("%s has %d requirements; the limit is %d at a time", field, len(requirements), record.MaxRequirements)
 	}
 	for _, r := range requirements {
 		if len(r) > record.MaxRequirementLen || !requirementPattern.MatchString(r) {
-			return invalid("%s: %.140q is no requirement such as %q: a name of the package index, with versions where they matter; "+
-				"options, paths and addresses cannot be installed", field, r, "pandas>=2,<3")
+			return invalid("%s: %.140q is not a requirement such as %q: give the name of a package, with versions if they matter; "+
+				"options, paths and URLs are not supported", field, r, "pandas>=2,<3")
 		}
 	}
 	return nil
@@ -59,7 +59,7 @@ func (m *Manager) InstallRequest(r api.PackagesRequest) (api.ExecutionRequest, e
 // installs is nil where sessions can install packages.
 func (m *Manager) installs() error {
 	if why := m.cfg.Packages.Off; why != "" {
-		return api.Errorf(api.CodeForbidden, "packages cannot be installed into sessions of this server: %s", why)
+		return api.Errorf(api.CodeForbidden, "packages cannot be installed in sessions of this server: %s", why)
 	}
 	return nil
 }

@@ -156,8 +156,8 @@ func (m *Manager) withKernels() (list []*Session) {
 // spare refuses new work while the state disk is down to its reserve.
 func (m *Manager) spare() error {
 	if m.reserve.low.Load() {
-		return api.Errorf(api.CodeDiskFull, "the server's disk is nearly full, so it takes no new work; what exists can be read: "+
-			"delete files or sessions, or ask the operator for space")
+		return api.Errorf(api.CodeDiskFull, "the server's disk is nearly full, so it accepts no new work; existing sessions can still be read: "+
+			"delete files or sessions, or ask the operator for more space")
 	}
 	return nil
 }

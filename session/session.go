@@ -27,8 +27,9 @@ import (
 
 // Session is one durable session. All of its methods are safe for concurrent use.
 //
-// One goroutine, in life.go, starts and ends kernels, hands out executions and takes records; every other method
-// writes what it must through the journal and wakes it.
+// One goroutine, in loop.go, starts and ends kernels, hands out executions and takes records; every other method
+// writes what it must through the journal and wakes it. The state of each subject is a type in the file of that subject,
+// which says who may touch it: the session's goroutine, the holder of mu, or anybody, under a lock of its own.
 type Session struct {
 	m         *Manager
 	n         int64 // its number in the database
@@ -41,71 +42,34 @@ type Session struct {
 	variables map[string]string
 	secrets   map[string]string
 	mounts    []api.Mount
-	network   api.Network
 	createdAt int64
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
-	packages  *workspace.Dir
-	// requirements are those of its creation.
-	requirements []string
-	journal      *journal
-	log          *slog.Logger
+	log       *slog.Logger
 
-	commands chan func(context.Context)
-	wake     chan struct{}
-	records  chan []record.Record
-	running  bool              // there is a kernel; the goroutine's
-	replayTo uint64            // records up to this one were there when this server came; the goroutine's
-	drafted  store.StateReason // the state with all that is on its way to the log; the goroutine's
-	// pendingArtifacts is disk space of artifacts whose references are on their way to the log; the goroutine's.
-	pendingArtifacts int64
-	started          sync.Once
-	cancel           context.CancelCauseFunc
-	stopped          chan struct{} // closed when the goroutine has ended
-	deleted          chan struct{}
+	loop              // loop.go: the session's goroutine
+	journal  *journal // journal.go: the log of events; its own locks
+	known    knownFiles
+	packages packages
+	deleted  chan struct{} // closed when the session is deleted
 
-	files sync.Mutex // serialises what changes the workspace from the host, and guards snapshot
-	// snapshot is the workspace as the log knows it.
-	snapshot workspace.Snapshot
-
-	mu             sync.Mutex // guards what is below
-	name           string
-	metadata       map[string]string
-	limits         api.Limits
-	idleMS         int64
-	state          api.SessionState
-	reason         string
-	generation     int64
-	kernelStarted  *int64
-	restartReason  string
-	layers         []string
-	engine         string // of the present or last kernel, where it is known
-	tier           string // of the last kernel, or of the next one where there was none
-	executionCount int64
-	lateBytes      int64
-	diskBytes      int64
-	logBytes       int64 // of the events and executions that are kept
-	artifactBytes  int64 // disk space of the artifacts that are kept
-	logID          string
-	firstSeq       int64
-	lastActive     int64
-	typedAt        time.Time // when typing on a terminal was last written down
-	queue          []*run
-	reserved       int   // submissions on their way into the queue
-	queuedBytes    int64 // code of the executions that have not ended
-	current        *run
-	runs           map[string]*run // those that have not ended, by id
-	tmpBytes       int64           // the present or last kernel's limit of temporary files
-	pending        *api.PendingInput
-	installing     *installation // the last one, which may have ended
-	attached       int
-	reaper         *time.Timer
-	gone           bool                    // deleted
-	frozen         bool                    // its workspace takes nothing more, since the state disk is nearly full
-	stopCollecting context.CancelCauseFunc // of files that are being copied; nil for none
+	mu          sync.Mutex // guards the fields below; never held across I/O
+	name        string
+	metadata    map[string]string
+	limits      api.Limits
+	network     api.Network
+	kernelState // kernel.go
+	queueState  // queue.go
+	kept        // budget.go
+	useState    // reaper.go
+	diskBytes   int64
+	pending     *api.PendingInput
+	gone        bool                    // being deleted, or deleted
+	frozen      bool                    // the workspace is read-only, since the state disk is nearly full
+	stopCopying context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
 }
 
-// newSession makes the session of a row, without a goroutine.
+// newSession loads the session of a row. Its goroutine is not started.
 func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, error) {
 	dir, err := m.cfg.Disk.Load(r.ID, r.UID, r.Limits.DiskBytes)
 	if err != nil {
@@ -126,7 +90,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 			m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
 		}
 	}
-	packages, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
+	packagesDir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
 	if err != nil {
 		return nil, err
 	}
@@ -139,22 +103,26 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, network: r.Network, createdAt: r.CreatedAt,
-		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir, packages: packages, requirements: r.Packages,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
+		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
-		commands: make(chan func(context.Context)), wake: make(chan struct{}, 1), records: make(chan []record.Record),
-		stopped: make(chan struct{}), deleted: make(chan struct{}),
-		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), idleMS: r.IdleTimeoutMS, state: r.State, reason: r.Reason,
-		generation: r.Generation, kernelStarted: r.KernelStarted, restartReason: r.RestartReason, layers: r.Layers,
-		tier:           m.tierOf(r.Handle),
-		executionCount: r.ExecutionCount, lateBytes: r.LateBytes, diskBytes: r.DiskBytes, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes, logID: r.LogID,
-		firstSeq: r.FirstSeq, lastActive: r.LastActiveAt, runs: map[string]*run{},
-		snapshot: snapshot, drafted: store.StateReason{State: r.State, Reason: r.Reason},
+		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
+		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
+		kernelState: kernelState{
+			state: r.State, reason: r.Reason, generation: r.Generation, kernelStarted: r.KernelStarted,
+			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
+			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
+		},
+		queueState: queueState{runs: map[string]*run{}},
+		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
+		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
+	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
+	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
 	return s, nil
 }
 
-// Info is the session as clients see it. ctx bounds the reading of its usage.
+// Info returns the session as clients see it. ctx bounds the reading of its usage.
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
 	if info.State != api.StateDead && info.State != api.StateHibernated {
@@ -174,7 +142,7 @@ func (s *Session) Info(ctx context.Context) api.Session {
 	return info
 }
 
-// summary is the session without the usage of its processes.
+// summary returns the session without the usage of its processes.
 func (s *Session) summary() api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,19 +173,19 @@ func millis(ms *int64) *api.Time {
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
 func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
 
-// FirstSeq and LastSeq are where the log begins and ends now; LogID is its id.
+// FirstSeq is the position of the oldest event that the log keeps.
 func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }
 
 // LastSeq is the position of the newest event.
 func (s *Session) LastSeq() int64 { return s.journal.lastSeq() }
 
-// LogID changes when the log starts anew or lost its tail.
+// LogID identifies the log. It changes when the log starts over or lost its tail.
 func (s *Session) LogID() string { s.mu.Lock(); defer s.mu.Unlock(); return s.logID }
 
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }
 
-// Attach tells that somebody is there who can answer input(), until detach is called.
+// Attach registers a client that can answer input(), until detach is called.
 func (s *Session) Attach() (detach func()) {
 	s.mu.Lock()
 	s.attached++
@@ -232,87 +200,8 @@ func (s *Session) Attach() (detach func()) {
 	}
 }
 
-// Keep counts as use.
+// Keep records that the session is used, which postpones its reaping.
 func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
-
-// Update changes what the patch names. When one part cannot be had without a fresh kernel nothing changes, and the
-// error is needs_reset.
-func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
-	return s.do(ctx, func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
-}
-
-func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
-	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS}
-	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
-	s.mu.Unlock()
-	if err := s.m.checkPatch(p, &set); err != nil {
-		return err
-	}
-	if set.limits.DiskBytes != before.DiskBytes {
-		if err := s.limitDisk(set.limits.DiskBytes); err != nil {
-			return err
-		}
-		defer func() {
-			if err != nil {
-				err = errors.Join(err, s.limitDisk(before.DiskBytes))
-			}
-		}()
-	}
-	alive := state != api.StateDead && state != api.StateHibernated
-	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
-		wanted.TmpBytes = tmpBytes // is for a kernel's life
-		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeLimits{Limits: wanted})
-		switch {
-		case err == nil:
-			layers = now
-		case errors.Is(err, kernel.ErrNeedsReset):
-			return api.Errorf(api.CodeNeedsReset,
-				"these limits cannot change under a living kernel (%v); reset the session, or ask again when it has no kernel", err)
-		case !errors.Is(err, command.ErrNoKernel):
-			return err
-		}
-	}
-	if alive && !sameNetwork(set.network, reached) {
-		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
-		switch {
-		case err == nil:
-			layers = now
-		case errors.Is(err, kernel.ErrNeedsReset):
-			return api.Errorf(api.CodeNeedsReset,
-				"the network cannot change under a living kernel here (%v); reset the session, or ask again when it has no kernel", err)
-		case !errors.Is(err, command.ErrNoKernel):
-			return err
-		}
-	}
-	now := time.Now().UnixMilli()
-	return s.commit(ctx, change{
-		also: func(tx *store.Tx) error {
-			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS); err != nil {
-				return err
-			}
-			return tx.UpdateLayers(s.n, layers)
-		},
-		progress: store.Progress{LastActive: &now},
-		done: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
-			s.network = set.network
-			s.layers = layers
-			s.armReaper()
-		},
-	})
-}
-
-// limitDisk changes what the workspace may take, where something else than the kernel's host holds it.
-func (s *Session) limitDisk(bytes int64) error {
-	err := s.dir.SetLimit(bytes)
-	if errors.Is(err, disk.ErrCapacity) {
-		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; make a new session", bytes, err)
-	}
-	return err
-}
 
 // key names the present or last kernel. The caller holds s.mu.
 func (s *Session) key() record.Key { return record.Key{Session: s.id, Generation: s.generation} }
@@ -324,7 +213,7 @@ func kernelLimits(l api.Limits) kernel.Limits {
 	}
 }
 
-// touch writes that the session was used, and moves its reaping.
+// touch records that the session was used, which postpones its reaping.
 func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touched()) }
 
 // touched makes the change that touch commits.
@@ -336,7 +225,7 @@ func (s *Session) touched() change {
 	}
 }
 
-// used moves the reaping. The caller holds s.mu.
+// used postpones the reaping. The caller holds s.mu.
 func (s *Session) used(now int64) {
 	s.lastActive = max(s.lastActive, now)
 	s.armReaper()
@@ -348,13 +237,13 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 	p, key := s.pending, s.key()
 	if p == nil || (r.RequestID != nil && *r.RequestID != p.RequestID) {
 		s.mu.Unlock()
-		return api.Errorf(api.CodeNoInputPending, "nothing was asked, or it has been answered already")
+		return api.Errorf(api.CodeNoInputPending, "no input is requested, or the request has already been answered")
 	}
 	s.mu.Unlock()
 	answer := command.AnswerInput{RequestID: p.RequestID, Value: r.Value}
 	err := command.Tell(ctx, s.m.cfg.Host, key, answer)
 	if errors.Is(err, command.ErrNoInputPending) || errors.Is(err, command.ErrNoKernel) {
-		return api.Errorf(api.CodeNoInputPending, "the question is open no longer")
+		return api.Errorf(api.CodeNoInputPending, "the input request is no longer open")
 	}
 	if err != nil { // it is still open
 		return fmt.Errorf("answer the question: %w", err)
@@ -367,7 +256,7 @@ func (s *Session) Input(ctx context.Context, r api.InputRequest) error {
 	return s.touch(ctx)
 }
 
-// tierOf is the tier of the kernel with this handle, or of new ones.
+// tierOf returns the isolation tier of the kernel with this handle, or of new kernels if handle is nil.
 func (m *Manager) tierOf(handle []byte) string {
 	var h kernel.Handle
 	if handle == nil || jsonv2.Unmarshal(handle, &h) != nil {

@@ -31,7 +31,7 @@ func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.Tab
 	case command.TableOK:
 		return t.Page, nil
 	case command.TableChanged:
-		return page, api.Errorf(api.CodeTableGone, "this table has other rows or columns by now; show it again to page through it")
+		return page, api.Errorf(api.CodeTableGone, "the rows or columns of this table have changed; show it again to page through it")
 	case command.TableUnsortable:
 		return page, api.Errorf(api.CodeNotSortable, "this table cannot be shown so: %s", t.Reason)
 	}

@@ -46,7 +46,7 @@ func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.
 			if err := s.startKernel(own); errors.Is(err, command.ErrUnresponsive) {
 				return err
 			} else if err != nil {
-				return api.Errorf(api.CodeKernelStart, "no kernel starts for the terminal: %v", err)
+				return api.Errorf(api.CodeKernelStart, "no kernel could be started for the terminal: %v", err)
 			}
 		}
 		s.mu.Lock()

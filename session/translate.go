@@ -332,14 +332,14 @@ func limitOf(hit *record.LimitHit) *api.Limit {
 // deathError tells the cell's user what became of the kernel.
 func deathError(b record.Died, run *run) api.ErrorOutput {
 	e := api.ErrorOutput{Ename: "KernelDied"}
-	const after = "its variables are lost, the files in the workspace are kept; the next cell starts a fresh kernel"
+	const after = "its variables are lost; the files in the workspace are kept, and the next cell starts a new kernel"
 	switch {
 	case b.TimedOut:
 		e.Ename = "ExecutionTimeout"
-		e.Evalue = fmt.Sprintf("the cell ran past its time-out of %g s and ignored the interrupt, so its kernel was ended: %s",
+		e.Evalue = fmt.Sprintf("the cell exceeded its timeout of %g s and ignored the interrupt, so its kernel was ended: %s",
 			float64(run.row.TimeoutMS)/1000, after)
 	case b.Limit != nil:
-		e.Evalue = fmt.Sprintf("the kernel was ended, since %v: %s; raise the limit or use less", b.Limit, after)
+		e.Evalue = fmt.Sprintf("the kernel was ended because %v: %s; raise the limit or use less", b.Limit, after)
 	case b.Reason == reasonReset:
 		e.Evalue = "the session was reset while the cell ran; its variables are lost"
 	case b.Reason == reasonDeleted:
@@ -364,7 +364,7 @@ func cutJSON(text string) string {
 	if len(api.Text(kept)) > 2*maxErrorJSON {
 		kept = transcript.Cut(text, maxErrorJSON/6)
 	}
-	return kept + fmt.Sprintf(" [%d bytes are left out]", len(text)-len(kept))
+	return kept + fmt.Sprintf(" [%d bytes were left out]", len(text)-len(kept))
 }
 
 // lateOutput takes what comes after its execution's end: the log only, up to a limit for each generation.
@@ -396,7 +396,7 @@ func (t *translation) lateOutput(r record.Record) {
 		t.c.drafts = append(t.c.drafts, d)
 	} else {
 		t.log(r.ExecutionID, api.Stream{Name: "stderr", Text: fmt.Sprintf(
-			"\n[output after the end of its cell reached limits.output_bytes (%d) of this kernel; what follows is dropped]\n", limit)})
+			"\n[output after the end of its cell reached limits.output_bytes (%d) for this kernel; further output is dropped]\n", limit)})
 	}
 }
 

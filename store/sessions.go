@@ -91,8 +91,8 @@ func (t *Tx) InsertSession(s Session) error {
 	return nil
 }
 
-// ErrExists tells that a row of that key is there already.
-var ErrExists = errors.New("exists already")
+// ErrExists means that a row with that key exists.
+var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.
 func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, network api.Network,

@@ -26,14 +26,14 @@ import (
 )
 
 // ErrLocked tells that another server has the state directory.
-var ErrLocked = errors.New("another server runs on this state directory")
+var ErrLocked = errors.New("another server is using this state directory")
 
-// ErrNotFound tells that there is no such row.
+// ErrNotFound means that the row does not exist.
 var ErrNotFound = errors.New("not found")
 
-// errFull tells a client that a full disk refused its change.
+// errFull means that the disk is full and nothing was changed.
 var errFull = api.Errorf(api.CodeDiskFull, "the server's disk is full, so nothing was changed; try again in a second, "+
-	"and if that does not help delete files or sessions, or ask the operator for space")
+	"and if that fails, delete files or sessions, or ask the operator for more space")
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
@@ -140,7 +140,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("read the schema's version: %w", err)
 	}
 	if current > target {
-		return fmt.Errorf("the database has schema %d, this program knows %d: run the newer program", current, target)
+		return fmt.Errorf("the database has schema version %d, but this program supports up to %d: run a newer version of talaria", current, target)
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate the database: %w", err)

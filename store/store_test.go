@@ -134,7 +134,8 @@ func TestAWriteThatFailsLeavesTheOthersOfItsGroupAlone(t *testing.T) {
 func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
 	s := open(t, t.TempDir())
 	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(sample(1, "ann", "x")) })
-	var order []int64 // touched under the writer's lock only
+	var order []int64 // only Committed touches it
+	var sequence store.Sequence
 	var seq int64
 	var wg sync.WaitGroup
 	for range 50 {
@@ -147,6 +148,7 @@ func TestCommittedRunsBeforeDoReturnsAndInOrder(t *testing.T) {
 					return tx.InsertEvent(1, store.Event{Seq: mine, Type: "t", Body: []byte("{}")})
 				},
 				Committed: func() { order = append(order, mine) },
+				Sequence:  &sequence,
 			})
 			if err != nil {
 				t.Error(err)

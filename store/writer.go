@@ -11,45 +11,58 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// groupSize is how many writes share a commit at the most.
+// groupSize is the largest number of writes that share a commit.
 const groupSize = 512
 
-// ErrClosed tells that the store is closed.
+// ErrClosed means that the store is closed.
 var ErrClosed = errors.New("the store is closed")
 
-// Write is one atomic change. Apply and Committed run under the writer's lock, one write after another in the
-// order in which they were queued, so what only they touch needs no lock.
+// Write is one atomic change. Apply and Aborted run on the writer, one write after another in the order in which they
+// were queued, so state that only they touch needs no lock. All other writes wait meanwhile: neither may block on
+// anything but the database.
 type Write struct {
-	// Apply makes the change; it must not block on anything but the database. When it fails, its change is undone
-	// and the others of its group are not harmed.
+	// Apply makes the change. When it fails, its change is undone and the rest of its group is not affected.
 	Apply func(*Tx) error
-	// Committed runs after the commit, before the next group, and before Do returns. Optional; it must not block.
-	Committed func()
-	// Aborted runs when Apply succeeded but its group's commit failed. Optional; it must not block.
+	// Aborted runs when Apply succeeded but the commit of its group failed. Optional.
 	Aborted func()
+	// Committed runs after the commit and before Do returns, on the goroutine of the caller, so it delays only the
+	// caller and later writes of the same Sequence. When the caller's context ends first, Committed still runs, on a
+	// goroutine that Close waits for. It must not call Do with the same Sequence. Optional.
+	Committed func()
+	// Sequence orders Committed relative to other writes. Optional: nil means in no order.
+	Sequence *Sequence
+}
+
+// Sequence runs the Committed functions of the writes that share it one at a time, in the order of their commits. The
+// zero value is ready for use.
+type Sequence struct {
+	last chan struct{} // closed when the newest of them has run; nil before the first. Only the writer touches it.
 }
 
 type queued struct {
 	Write
 	err  error
-	done chan struct{}
+	done chan struct{} // closed when the write is committed or has failed
+	turn chan struct{} // closed when Committed may run; nil for at once. Set before done is closed.
+	ran  chan struct{} // closed when Committed has run; nil without a Sequence
 }
 
-// writer commits writes in groups. There is no goroutine of its own: whoever finds it idle commits, for itself and for
-// those who came meanwhile, so that a write alone costs no change of goroutines.
+// writer commits writes in groups. It has no goroutine of its own: a caller that finds it idle commits its own write
+// and those that arrive meanwhile, so a single write costs no goroutine switch.
 type writer struct {
 	conn  *sql.Conn
 	log   *slog.Logger
-	stmts map[string]*sql.Stmt             // touched by who commits
+	stmts map[string]*sql.Stmt             // only the goroutine that commits touches it
 	due   func(context.Context, *sql.Conn) // asks for a checkpoint
-	since int                              // writes since the last one; touched by who commits
+	since int                              // writes since the last checkpoint; only the goroutine that commits touches it
 
-	mu     sync.Mutex // guards what follows
-	queue  []*queued
-	spare  []*queued // for the next queue
-	busy   bool      // somebody commits
-	closed bool
-	idle   *sync.Cond // on mu: nobody commits
+	mu        sync.Mutex // guards the fields below
+	queue     []*queued
+	spare     []*queued // memory for the next queue
+	busy      bool      // a goroutine commits
+	abandoned int       // Committed functions that no caller waits for
+	closed    bool
+	idle      *sync.Cond // on mu: neither busy nor abandoned
 }
 
 func newWriter(db *sql.DB, due func(context.Context, *sql.Conn), log *slog.Logger) (*writer, error) {
@@ -65,8 +78,8 @@ func newWriter(db *sql.DB, due func(context.Context, *sql.Conn), log *slog.Logge
 	return w, nil
 }
 
-// Do commits the write, with those of others. Once queued it is carried out even when ctx ends; then Do returns ctx's
-// error without knowing the outcome.
+// Do commits the write, in one group with those of other callers. Once queued, the write is carried out even when ctx
+// ends; Do then returns ctx's error without knowing the outcome.
 func (s *Store) Do(ctx context.Context, write Write) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -74,17 +87,60 @@ func (s *Store) Do(ctx context.Context, write Write) error {
 	q := &queued{Write: write, done: make(chan struct{})}
 	if s.writer.add(q) {
 		s.writer.lead(q)
+	} else {
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			s.writer.abandon(q)
+			return ctx.Err()
+		}
+	}
+	if q.err != nil || q.Committed == nil {
 		return q.err
 	}
-	select {
-	case <-q.done:
-		return q.err
-	case <-ctx.Done():
-		return ctx.Err()
+	if q.turn != nil {
+		select {
+		case <-q.turn:
+		case <-ctx.Done():
+			s.writer.abandon(q)
+			return ctx.Err()
+		}
 	}
+	q.finish()
+	return nil
 }
 
-// add queues a write, unless the writer is closed. It is true where the caller is to lead.
+// finish runs Committed. Its turn has come.
+func (q *queued) finish() {
+	if q.ran != nil {
+		defer close(q.ran)
+	}
+	q.Committed()
+}
+
+// abandon runs Committed on a goroutine of its own when its turn comes, since the caller does not wait for it.
+func (w *writer) abandon(q *queued) {
+	if q.Committed == nil {
+		return
+	}
+	w.mu.Lock()
+	w.abandoned++
+	w.mu.Unlock()
+	go func() {
+		if <-q.done; q.err == nil {
+			if q.turn != nil {
+				<-q.turn
+			}
+			q.finish()
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.abandoned--
+		w.idle.Broadcast()
+	}()
+}
+
+// add queues a write, unless the writer is closed. It reports whether the caller has to lead.
 func (w *writer) add(q *queued) (leads bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +155,7 @@ func (w *writer) add(q *queued) (leads bool) {
 	return leads
 }
 
-// lead commits until the caller's own write is done; if there is more, another goroutine goes on.
+// lead commits until the caller's own write is done; if more writes are queued, another goroutine takes over.
 func (w *writer) lead(own *queued) {
 	for group := w.take(); group != nil; group = w.take() {
 		w.commit(group)
@@ -118,7 +174,7 @@ func (w *writer) lead(own *queued) {
 	}
 }
 
-// take is the next group, nil where there is none; then nobody commits any more.
+// take returns the next group. When nothing is queued it returns nil, and the caller leads no longer.
 func (w *writer) take() []*queued {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,14 +190,14 @@ func (w *writer) take() []*queued {
 	return group
 }
 
-// more reports whether something is queued; else nobody commits any more.
+// more reports whether anything is queued. When nothing is, the caller leads no longer.
 func (w *writer) more() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.rest()
 }
 
-// rest ends the leading where nothing is queued. The caller holds mu.
+// rest ends the caller's lead if nothing is queued, and reports whether it did. The caller holds mu.
 func (w *writer) rest() bool {
 	if len(w.queue) > 0 {
 		return false
@@ -151,7 +207,7 @@ func (w *writer) rest() bool {
 	return true
 }
 
-// giveBack keeps the memory of a group for another one.
+// giveBack keeps the memory of a group for another queue.
 func (w *writer) giveBack(group []*queued) {
 	clear(group)
 	w.mu.Lock()
@@ -161,12 +217,13 @@ func (w *writer) giveBack(group []*queued) {
 	}
 }
 
-// close takes no more writes, and returns when those that were queued are committed. It is idempotent.
+// close refuses further writes, and returns when the queued ones are committed and their Committed functions that no
+// caller waits for have run. It is idempotent.
 func (w *writer) close() error {
 	w.mu.Lock()
 	again := w.closed
 	w.closed = true
-	for w.busy {
+	for w.busy || w.abandoned > 0 {
 		w.idle.Wait()
 	}
 	w.mu.Unlock()
@@ -187,8 +244,9 @@ func (w *writer) commit(group []*queued) {
 			if q.Aborted != nil {
 				q.Aborted()
 			}
-		case q.Committed != nil:
-			q.Committed()
+		case q.Committed != nil && q.Sequence != nil:
+			q.turn, q.ran = q.Sequence.last, make(chan struct{})
+			q.Sequence.last = q.ran
 		}
 	}
 	for _, q := range group {
@@ -200,7 +258,7 @@ func (w *writer) commit(group []*queued) {
 	}
 }
 
-// orFull is err, as [errFull] if the disk is full.
+// orFull returns err, wrapped in [errFull] if the disk is full.
 func orFull(err error) error {
 	if e, ok := errors.AsType[sqlite3.Error](err); ok && e.Code == sqlite3.ErrFull {
 		return fmt.Errorf("%w: %w", errFull, err)
@@ -225,10 +283,10 @@ func (w *writer) transact(group []*queued) error {
 	return nil
 }
 
-// Tx is the transaction that a [Write] runs in. It is used by Apply only.
+// Tx is the transaction that a [Write] runs in. Only Apply may use it.
 type Tx struct{ w *writer }
 
-// apply runs one write of a group, in a savepoint of its own unless it is alone; its failure is its own.
+// apply runs one write of a group, in a savepoint unless it is the only one, so its failure affects no other write.
 func (t *Tx) apply(q *queued, alone bool) error {
 	if alone {
 		q.err = q.Apply(t)

@@ -15,7 +15,7 @@ import (
 const unfinished = "unfinished-"
 
 // errNoRoom is that what is being written takes all of the cache.
-var errNoRoom = errors.New("there is no room in the package cache")
+var errNoRoom = errors.New("the package cache is full")
 
 // cache keeps files by their SHA-256. A file in it is never changed; the ones that were not used for longest go first.
 // What is being written counts too. It belongs to one process.

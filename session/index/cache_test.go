@@ -36,7 +36,7 @@ func TestAFileWithAnotherHashIsNeverWhole(t *testing.T) {
 	if err == nil && status == 200 {
 		t.Errorf("it came whole: %d bytes", len(body))
 	}
-	g.want("/reasons", 200, "wrong_hash-1.0-py3-none-any.whl is not what the package index says")
+	g.want("/reasons", 200, "wrong_hash-1.0-py3-none-any.whl does not match the package index")
 	if names := cached(t, dir); len(names) > 0 {
 		t.Errorf("the cache has %v", names)
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	errTooBig    = errors.New("the file is too big")
-	errWrongHash = errors.New("the hash of what came is another one than the index says")
-	errCutOff    = errors.New("less came than was said")
+	errTooBig    = errors.New("the file is too large")
+	errWrongHash = errors.New("the file does not have the hash that the index lists")
+	errCutOff    = errors.New("the download ended early")
 )
 
 // download is a file on its way into the cache. Many may read it meanwhile.

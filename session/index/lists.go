@@ -37,7 +37,7 @@ func newLists(allow, deny []string) (l lists, err error) {
 			trimmed := strings.TrimRight(pattern, "-_.")
 			normal := Normalise(trimmed)
 			if normal == "" && !(any && pattern == "") || trimmed != pattern && !any {
-				return l, fmt.Errorf("%s: %.100q is no name of a project; give a name, or its beginning and a *", list.name, entry)
+				return l, fmt.Errorf("%s: %.100q is not the name of a project; give a name, or its beginning and a *", list.name, entry)
 			}
 			if any {
 				if trimmed != pattern {

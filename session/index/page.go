@@ -110,7 +110,7 @@ func (ix *Index) page(ctx context.Context, project string, since time.Time) (*pa
 	case htmlType, "text/html", "application/xhtml+xml":
 		files, err = readHTML(content, base)
 	default:
-		err = fmt.Errorf("%.100q is no type of a simple index", kind)
+		err = fmt.Errorf("%.100q is not a media type of a simple index", kind)
 	}
 	if err != nil {
 		return nil, err

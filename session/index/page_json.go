@@ -33,7 +33,7 @@ type jsonFile struct {
 // checkVersion refuses pages that mean something else than they did. Source: PEP 629.
 func checkVersion(version string) error {
 	if major, _, _ := strings.Cut(version, "."); version != "" && major != "1" {
-		return fmt.Errorf("its version is %.20q, and only 1 is understood", version)
+		return fmt.Errorf("its version is %.20q; only version 1 is supported", version)
 	}
 	return nil
 }

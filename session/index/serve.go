@@ -196,7 +196,7 @@ func (ix *Index) pass(ctx context.Context, w http.ResponseWriter, at string, lim
 }
 
 // errGone is that nobody takes the answer any more.
-var errGone = errors.New("the client is gone")
+var errGone = errors.New("the client disconnected")
 
 // toClient makes errors of writing errGone.
 type toClient struct{ to io.Writer }
@@ -252,18 +252,18 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	case errors.Is(err, errTooBig):
 		return fmt.Sprintf("%s is bigger than the %.1f MB that a file may have here", what, float64(ix.cfg.FileBytes)/1e6), http.StatusForbidden
 	case errors.Is(err, errWrongHash):
-		return what + " is not what the package index says: its SHA-256 is another one; nothing of it is installed", http.StatusForbidden
+		return what + " does not match the package index: its SHA-256 differs; it was not installed", http.StatusForbidden
 	case errors.Is(err, network.ErrNotPublic):
-		return what + " lies at a host that is not part of the public network; the operator may list it in packages.hosts",
+		return what + " is on a host that is not part of the public network; the operator can list it in packages.hosts",
 			http.StatusForbidden
 	case errors.Is(err, errNoRoom):
 		return fmt.Sprintf("%s: there is no room for it in the server's package cache of %.1f MB; try again later",
 			what, float64(ix.cfg.CacheBytes)/1e6), http.StatusServiceUnavailable
 	case errors.Is(err, errDowngrade):
-		return what + ": the package index sends from https to http", http.StatusBadGateway
+		return what + ": the package index redirects from https to http", http.StatusBadGateway
 	case errors.Is(err, errSilent):
 		return fmt.Sprintf("%s: the package index says nothing for %v; try again later", what, ix.cfg.Timeout),
 			http.StatusServiceUnavailable
 	}
-	return what + ": the package index cannot be reached or understood; the server's log says more", http.StatusServiceUnavailable
+	return what + ": the package index cannot be reached or its answer is invalid; the cause is in the server's log", http.StatusServiceUnavailable
 }

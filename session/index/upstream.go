@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	errSilent    = errors.New("nothing was said for too long")
+	errSilent    = errors.New("no data for too long")
 	errDowngrade = errors.New("a redirect from https to http")
 )
 
@@ -91,7 +91,7 @@ func portOf(at *url.URL) uint16 {
 // RoundTrip is asked for each redirect too.
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return nil, fmt.Errorf("an address that begins with %q", r.URL.Scheme)
+		return nil, fmt.Errorf("unsupported URL scheme %q", r.URL.Scheme)
 	}
 	r = r.Clone(r.Context())
 	r.URL.User = nil

@@ -133,7 +133,7 @@ func (t *Transcript) String() string {
 		x.add(t.order, c.pending())
 		all = append(all, x.head...)
 		if x.dropped > 0 {
-			all = append(all, segment{x.tail[0].order, fmt.Appendf(nil, "\n[%d bytes are left out here]\n", x.dropped)})
+			all = append(all, segment{x.tail[0].order, fmt.Appendf(nil, "\n[%d bytes were left out here]\n", x.dropped)})
 		}
 		all = append(all, x.tail...)
 	}

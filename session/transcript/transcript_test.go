@@ -61,7 +61,7 @@ func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
 	if !strings.HasPrefix(got, "first E1 ooo") || !strings.HasSuffix(got, " last-out last-err\nresult") {
 		t.Errorf("%q … %q", got[:20], got[len(got)-40:])
 	}
-	if strings.Count(got, "bytes are left out here]") != 2 {
+	if strings.Count(got, "bytes were left out here]") != 2 {
 		t.Error("two notices are wanted")
 	}
 	if o := strings.Count(got, "o"); o < 49_000 || o > 50_100 {

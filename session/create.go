@@ -1,0 +1,227 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/store"
+)
+
+// Create creates a session and begins to start its kernel.
+func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
+	set, err := m.check(req)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.make(ctx, owner, req.ID, set)
+	if errors.Is(err, store.ErrExists) {
+		return nil, api.Errorf(api.CodeSessionExists, "you already have a session %q; use PUT to get it, or DELETE to end it", *req.ID)
+	}
+	return s, err
+}
+
+// Ensure returns the owner's session with that id, and creates it if it does not exist. A field of the request that
+// differs from the session is a conflict.
+func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
+	return m.EnsureWith(ctx, owner, id, req, "")
+}
+
+// EnsureWith is Ensure with a policy for a session that exists.
+func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
+	if !api.ValidID(id) {
+		return nil, false, invalidID("the session's id", id)
+	}
+	if req.ID != nil && *req.ID != id {
+		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
+	}
+	if s, err := m.Get(owner, id); policy == api.IfExistsKeep && err == nil {
+		return s, false, nil // whatever the body says, also what has become invalid since
+	}
+	set, err := m.check(req)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		s, err := m.Get(owner, id)
+		if err == nil {
+			return s, false, s.accept(ctx, req, set, policy)
+		}
+		if !errors.Is(err, ErrDeleted) {
+			return nil, false, err
+		}
+		s, err = m.make(ctx, owner, &id, set)
+		if !errors.Is(err, store.ErrExists) {
+			return s, err == nil, err
+		}
+	}
+}
+
+// accept has an existing session answer a PUT, as the policy says.
+func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settings, policy api.IfExists) error {
+	switch policy {
+	case api.IfExistsKeep:
+		return nil
+	case api.IfExistsApply:
+		return s.apply(ctx, req, set)
+	}
+	if field := s.conflictingField(req, set); field != "" {
+		return api.Errorf(api.CodeSessionConflict,
+			"session %q already exists with a different %s; leave it out, PATCH it, use ?if_exists, or delete the session", s.clientID, field)
+	}
+	return nil
+}
+
+// apply changes the session to what a PUT asks for, as PATCH would. Fields that PATCH cannot change must not differ.
+func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
+	fixed := req
+	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
+	if field := s.conflictingField(fixed, set); field != "" {
+		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
+	}
+	return s.Update(ctx, api.SessionPatch{
+		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
+	})
+}
+
+// make creates the session's folder, row and first event. It returns [store.ErrExists] if the owner has a session with
+// that id.
+func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+	if err := m.Ready(); err != nil {
+		return nil, err
+	}
+	if err := m.spare(); err != nil {
+		return nil, err
+	}
+	if err := m.room(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := m.findMounts(set.mounts); err != nil {
+		return nil, err
+	}
+	if err := m.takeSession(owner); err != nil {
+		return nil, err
+	}
+	s, err := m.makeCounted(ctx, owner, clientID, set)
+	if err != nil {
+		m.owners.add(owner, ownerUse{sessions: -1, kernels: -1})
+	}
+	return s, err
+}
+
+func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+	row := store.Session{
+		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
+		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
+		Packages: set.packages,
+		State:    api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
+		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
+	}
+	row.LastActiveAt = row.CreatedAt
+	row.ClientID = row.ID
+	if clientID != nil {
+		row.ClientID = *clientID
+	}
+	row.N, row.UID = m.number()
+	s, err := m.allocate(row)
+	if err != nil {
+		m.freeUID(row.UID)
+		return nil, err
+	}
+	if !m.hold(s) { // before anybody can find the row
+		return nil, errors.Join(ErrClosing, s.release(context.WithoutCancel(ctx)))
+	}
+	c := change{
+		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
+		drafts: []draft{{body: api.SessionStateEvent{State: api.StateStarting}}},
+	}
+	if len(set.packages) > 0 { // the first execution installs them
+		code, silent := installCode(set.packages), true
+		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
+		if err == nil {
+			err = s.takeQueued(int64(len(code)))
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+		}
+		c.add(s.queued(r))
+	}
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+		return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+	}
+	s.begin()
+	if len(set.packages) == 0 {
+		s.startSoon()
+	}
+	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
+	return s, nil
+}
+
+// number gives a new session its number and, where sessions have user ids of their own, the lowest free one.
+func (m *Manager) number() (n int64, uid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastN++
+	if m.cfg.UIDBase > 0 {
+		for uid = m.cfg.UIDBase; m.uids[uid]; uid++ {
+		}
+		m.uids[uid] = true
+	}
+	return m.lastN, uid
+}
+
+func (m *Manager) freeUID(uid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.uids, uid)
+}
+
+// room refuses a session when max-sessions of them have a kernel.
+func (m *Manager) room(ctx context.Context) error {
+	if m.cfg.MaxSessions == 0 {
+		return nil
+	}
+	counts, err := m.cfg.Store.SessionStates(ctx)
+	if err != nil {
+		return err
+	}
+	live := counts[api.StateStarting] + counts[api.StateIdle] + counts[api.StateBusy]
+	if live >= m.cfg.MaxSessions {
+		return api.Errorf(api.CodeSessionLimit,
+			"%d sessions have a kernel, the server's limit (max-sessions); delete one, or wait until an idle kernel is stopped", live)
+	}
+	return nil
+}
+
+func (m *Manager) allocate(row store.Session) (*Session, error) {
+	ctx := context.Background()
+	dir, err := m.cfg.Disk.Create(ctx, row.ID, row.UID, row.Limits.DiskBytes)
+	if err != nil {
+		return nil, err
+	}
+	s, err := m.sessionIn(ctx, row, dir)
+	if err != nil {
+		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
+	}
+	return s, nil
+}
+
+// firstKernel starts the first kernel of a new session. On the session's goroutine.
+func (s *Session) firstKernel(ctx context.Context) {
+	s.mu.Lock()
+	gone := s.gone
+	s.mu.Unlock()
+	if gone || s.running {
+		return
+	}
+	err := s.startKernel(ctx)
+	switch {
+	case err == nil, ctx.Err() != nil:
+	case errors.Is(err, command.ErrUnresponsive):
+		time.AfterFunc(retryPause, s.startSoon)
+	default:
+		s.failStart(ctx, nil, err)
+	}
+}

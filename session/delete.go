@@ -1,0 +1,93 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+// Delete ends the session and removes its kernel, its workspace and its log. For clients that wait, a running execution
+// ends as died and queued ones as cancelled, with the reason deleted.
+func (m *Manager) Delete(ctx context.Context, owner, id string) error {
+	s, err := m.Get(owner, id)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	first := !s.gone
+	s.gone = true
+	s.endCollecting()
+	s.mu.Unlock()
+	if !first {
+		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
+	}
+	return s.remove(context.WithoutCancel(ctx))
+}
+
+func (s *Session) remove(ctx context.Context) error {
+	err := s.do(ctx, func(own context.Context) error {
+		if err := s.stop(own, reasonDeleted); err != nil {
+			return err
+		}
+		s.mustCommit(own, s.cancelQueue(reasonDeleted))
+		s.cancel(ErrDeleted)
+		return nil
+	})
+	if err != nil {
+		s.mu.Lock()
+		s.gone = false // it can be tried again
+		s.mu.Unlock()
+		return fmt.Errorf("end the session's kernel: %w", err)
+	}
+	<-s.stopped
+	s.journal.finish(ErrDeleted)
+	close(s.deleted)
+	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(s.n) }})
+	if err != nil {
+		return err
+	}
+	s.log.Info("session deleted")
+	s.mu.Lock()
+	s.countState(s.state, api.StateDead)
+	s.mu.Unlock()
+	s.m.owners.add(s.owner, ownerUse{sessions: -1})
+	return errors.Join(s.release(ctx), s.m.forget(ctx, s.n))
+}
+
+// release removes the files of a session whose row is gone.
+func (s *Session) release(ctx context.Context) error {
+	s.m.mu.Lock()
+	delete(s.m.sessions, s.id)
+	s.m.mu.Unlock()
+	s.known.scanning.Lock()
+	defer s.known.scanning.Unlock()
+	err := errors.Join(s.dir.Discard(), s.packages.dir.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
+	if err == nil {
+		s.m.freeUID(s.uid) // or its next owner would have these files
+	}
+	return err
+}
+
+// forget removes a disowned session from the database, in steps that delay other writes only briefly, and then the
+// blobs that no other session refers to.
+func (m *Manager) forget(ctx context.Context, n int64) error {
+	digests, err := m.cfg.Store.SessionDigests(ctx, n)
+	if err != nil {
+		return fmt.Errorf("list a deleted session's artifacts: %w", err)
+	}
+	for more := true; more; {
+		err := m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) (err error) { more, err = tx.EmptySession(n); return err }})
+		if err != nil {
+			return fmt.Errorf("remove a deleted session's log: %w", err)
+		}
+	}
+	err = m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DeleteSession(n) }})
+	if err != nil {
+		return fmt.Errorf("remove a deleted session: %w", err)
+	}
+	m.removeUnused(ctx, digests)
+	return nil
+}

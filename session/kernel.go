@@ -1,0 +1,278 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/store"
+)
+
+// The reasons for which a kernel is ended from here; all others are the operating system's.
+const (
+	reasonReset     = "reset"
+	reasonIdle      = "idle_timeout"
+	reasonDeleted   = "deleted"
+	reasonShutdown  = "server_shutdown"
+	reasonHostCrash = "host_crash"
+	reasonStart     = "start_failed"
+	reasonLost      = "records_lost"  // what the kernel says cannot be read
+	reasonRefused   = "not_executing" // it does not take a cell
+)
+
+// kernelState describes the current kernel, or the last one. Guarded by Session.mu.
+type kernelState struct {
+	state          api.SessionState
+	reason         string // of the state
+	generation     int64
+	kernelStarted  *int64 // milliseconds since the Unix epoch; nil before the first kernel answers
+	restartReason  string // why the next kernel starts; "" for the first one
+	layers         []string
+	engine         string // "" when not known
+	tier           string // of new kernels, before the first one
+	tmpBytes       int64  // its limit of temporary files
+	executionCount int64
+	lateBytes      int64 // printed after the end of its cell
+}
+
+// giveUp ends a kernel that can no longer be used.
+func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
+	err := insist(ctx, func() error { return s.m.cfg.Host.Stop(ctx, key, reason) })
+	if err != nil && ctx.Err() == nil {
+		s.log.Error("stop the kernel", "error", err)
+	}
+}
+
+// startKernel starts a kernel: the first one, or a fresh one of the next generation.
+func (s *Session) startKernel(ctx context.Context) error {
+	if err := s.hasEnvironment(); err != nil {
+		return err
+	}
+	if err := s.m.hostReady(); err != nil { // before a generation begins
+		return err
+	}
+	s.mu.Lock()
+	generation, reason, limits, state := s.generation, s.restartReason, kernelLimits(s.limits), s.state
+	s.mu.Unlock()
+	if !hasKernel(state) {
+		if err := s.m.owners.take(s.owner, ownerUse{}, s.m.kernelAllowed); err != nil {
+			return err
+		}
+	}
+	var c change
+	if reason != "" {
+		generation++
+		c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
+	}
+	c.also = func(tx *store.Tx) error {
+		if err := tx.BeginGeneration(s.n, generation); err != nil {
+			return err
+		}
+		return tx.KernelGone(s.n, "restart") // until it is known better
+	}
+	c.done = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.generation, s.executionCount, s.lateBytes, s.restartReason = generation, 0, 0, "restart"
+		s.tmpBytes = limits.TmpBytes
+	}
+	c.state(s, api.StateStarting, "")
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+		return err
+	}
+	key := record.Key{Session: s.id, Generation: generation}
+	mounts, err := s.m.findMounts(s.mounts)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	reached := s.network
+	s.mu.Unlock()
+	if err := s.m.permitNetwork(reached); err != nil { // the bounds are not those of its creation
+		return err
+	}
+	root, release, err := s.dir.Hold()
+	if err != nil {
+		return err
+	}
+	defer release()
+	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
+		NoInstalls: s.m.cfg.Packages.Off,
+	})
+	if err != nil {
+		return err
+	}
+	s.running = true
+	go s.pump(ctx, key, 0)
+	return s.ready(ctx, info)
+}
+
+// ready records what a kernel that answers reports about itself, if that is new.
+func (s *Session) ready(ctx context.Context, info command.KernelInfo) error {
+	var c change
+	s.mu.Lock()
+	s.engine = info.Engine
+	known, idle := s.kernelStarted, s.state == api.StateStarting && s.current == nil && len(s.queue) == 0
+	s.mu.Unlock()
+	if started := api.At(info.Started).UnixMilli(); !info.Started.IsZero() && (known == nil || *known != started) {
+		handle, err := api.Marshal(info.Handle)
+		if err != nil {
+			return err
+		}
+		c.also = func(tx *store.Tx) error { return tx.KernelReady(s.n, started, info.Layers, handle) }
+		c.done = func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.kernelStarted, s.layers, s.tier = &started, info.Layers, cmp.Or(info.Handle.Backend, s.m.cfg.Tier)
+		}
+	}
+	if idle {
+		c.state(s, api.StateIdle, "")
+	}
+	s.mustCommit(ctx, c)
+	return nil
+}
+
+// environ returns the session's environment variables, secrets included.
+func (s *Session) environ() map[string]string {
+	all := make(map[string]string, len(s.variables)+len(s.secrets))
+	for _, vars := range []map[string]string{s.variables, s.secrets} {
+		for k, v := range vars {
+			all[k] = v
+		}
+	}
+	return all
+}
+
+// failStart ends the execution that needed a kernel, and all queued ones; r may be nil.
+func (s *Session) failStart(ctx context.Context, r *run, err error) {
+	s.log.Error("start a kernel", "error", err)
+	var c change
+	if r != nil {
+		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(err)}
+		failure.Traceback = []string{failure.Ename + ": " + failure.Evalue}
+		r.failure = &failure
+		r.out.traceback(failure)
+		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})
+		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: api.VariablesLost}))
+	}
+	c.add(s.cancelQueue(reasonStart))
+	c.add(s.died("died"))
+	c.state(s, api.StateDead, reasonStart)
+	s.settle(ctx, c)
+}
+
+// startError returns what clients may know about why no kernel could be started.
+func startError(err error) string {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return "no kernel could be started: " + e.Detail
+	}
+	return "no kernel could be started; the cause is in the server's log"
+}
+
+// died makes the change that records why the next kernel is started.
+func (s *Session) died(restartReason string) change {
+	return change{
+		also: func(tx *store.Tx) error { return tx.KernelGone(s.n, restartReason) },
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.restartReason, s.pending = restartReason, nil
+		},
+	}
+}
+
+// pump hands the kernel's records after a number to the session's goroutine until the last one, which is always that the
+// kernel died. Where the records cannot be read, it ends the kernel and makes the last one.
+func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
+	for died := false; !died; {
+		batch, err := s.m.cfg.Host.Next(ctx, key, after)
+		switch {
+		case ctx.Err() != nil || errors.Is(err, command.ErrHostClosed):
+			return
+		case err != nil:
+			s.log.Error("the kernel's records cannot be read; it is ended", "error", err)
+			s.giveUp(ctx, key, reasonLost)
+			s.m.cfg.Host.Ack(key, math.MaxUint64)
+			batch = []record.Record{{Key: key, KSeq: after + 1, Body: record.Died{
+				Reason: reasonLost, Exit: kernel.Exit{Lost: true},
+			}}}
+		}
+		last := batch[len(batch)-1]
+		select {
+		case s.records <- batch:
+			after = last.KSeq
+			_, died = last.Body.(record.Died)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// stop ends the kernel, takes its last records, and returns when no process of it is left. On the session's
+// goroutine.
+func (s *Session) stop(ctx context.Context, reason string) error {
+	if !s.running {
+		s.endInstall(errInstallStopped) // for a kernel that is gone
+		return nil
+	}
+	s.mu.Lock()
+	key := s.key()
+	s.mu.Unlock()
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
+	for gone := false; s.running || !gone; { // a death is told before the sandbox is closed where that takes time
+		select {
+		case batch := <-s.records:
+			s.take(ctx, batch)
+		case err := <-stopped:
+			if err != nil {
+				return fmt.Errorf("stop the kernel: %w", err)
+			}
+			gone = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s.endInstall(errInstallStopped)
+	return nil
+}
+
+// Reset ends the kernel and starts a fresh one; it returns when that one answers.
+func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
+	return s.do(ctx, func(own context.Context) error {
+		if s.running {
+			if err := s.stop(own, reasonReset); err != nil {
+				return err
+			}
+		} else {
+			s.endInstall(errInstallStopped)
+			s.mustCommit(own, s.cancelQueue(reasonReset))
+			s.mustCommit(own, s.died(reasonReset))
+		}
+		if r.KeepPackages != nil && !*r.KeepPackages {
+			if err := s.packages.clear(own); err != nil {
+				return err
+			}
+		}
+		if r.KeepFiles != nil && !*r.KeepFiles {
+			if err := s.clearFiles(own); err != nil {
+				return err
+			}
+		}
+		if err := s.startKernel(own); err != nil {
+			s.failStart(own, nil, err)
+			return api.Errorf(api.CodeKernelStart, "%s", startError(err))
+		}
+		return s.touch(own)
+	})
+}

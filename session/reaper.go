@@ -1,0 +1,70 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/command"
+)
+
+// useState is when the session was used and when its kernel is reaped. Guarded by Session.mu.
+type useState struct {
+	idleMS     int64 // idle time after which the kernel is reaped; 0 for never
+	lastActive int64
+	typedAt    time.Time // when typing on a terminal last counted as use
+	attached   int       // clients that can answer input()
+	reaper     *time.Timer
+}
+
+// armReaper sets the timer of an idle kernel. The caller holds s.mu.
+func (s *Session) armReaper() {
+	if s.reaper != nil {
+		s.reaper.Stop()
+		s.reaper = nil
+	}
+	if at := s.reapAt(); at != nil && !s.gone && !s.m.isClosing() {
+		s.reapIn(time.Until(at.Time))
+	}
+}
+
+// reapIn sets the timer of an idle kernel to go off after that time. The caller holds s.mu.
+func (s *Session) reapIn(d time.Duration) {
+	s.reaper = time.AfterFunc(d, func() {
+		s.do(context.Background(), func(own context.Context) error { s.reap(own); return nil })
+	})
+}
+
+// reapAt returns when the kernel will be reaped, or nil if it will not be. The caller holds s.mu.
+func (s *Session) reapAt() *api.Time {
+	if s.idleMS == 0 || s.state != api.StateIdle || s.current != nil || len(s.queue)+s.reserved > 0 {
+		return nil
+	}
+	at := api.Millis(s.lastActive + s.idleMS)
+	return &at
+}
+
+// reap ends the kernel if it is still due to be reaped.
+func (s *Session) reap(ctx context.Context) {
+	s.mu.Lock()
+	at := s.reapAt()
+	due := at != nil && !time.Now().Before(at.Time)
+	if !due {
+		s.armReaper()
+	}
+	s.mu.Unlock()
+	if !due {
+		return
+	}
+	if err := s.stop(ctx, reasonIdle); err != nil {
+		s.log.Error("reap an idle kernel", "error", err)
+		if errors.Is(err, command.ErrUnresponsive) {
+			s.mu.Lock()
+			s.reapIn(retryPause)
+			s.mu.Unlock()
+		}
+		return
+	}
+	s.log.Info("reaped an idle kernel")
+}

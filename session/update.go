@@ -1,0 +1,92 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/disk"
+	"talaria/store"
+)
+
+// Update changes what the patch names. When one part cannot be had without a fresh kernel nothing changes, and the
+// error is needs_reset.
+func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
+	return s.do(ctx, func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
+}
+
+func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
+	s.mu.Lock()
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS}
+	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
+	s.mu.Unlock()
+	if err := s.m.checkPatch(p, &set); err != nil {
+		return err
+	}
+	if set.limits.DiskBytes != before.DiskBytes {
+		if err := s.limitDisk(set.limits.DiskBytes); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, s.limitDisk(before.DiskBytes))
+			}
+		}()
+	}
+	alive := state != api.StateDead && state != api.StateHibernated
+	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
+		wanted.TmpBytes = tmpBytes // is for a kernel's life
+		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeLimits{Limits: wanted})
+		switch {
+		case err == nil:
+			layers = now
+		case errors.Is(err, kernel.ErrNeedsReset):
+			return api.Errorf(api.CodeNeedsReset,
+				"these limits cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
+		case !errors.Is(err, command.ErrNoKernel):
+			return err
+		}
+	}
+	if alive && !sameNetwork(set.network, reached) {
+		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
+		switch {
+		case err == nil:
+			layers = now
+		case errors.Is(err, kernel.ErrNeedsReset):
+			return api.Errorf(api.CodeNeedsReset,
+				"the network cannot change while the kernel runs (%v); reset the session, or try again when it has no kernel", err)
+		case !errors.Is(err, command.ErrNoKernel):
+			return err
+		}
+	}
+	now := time.Now().UnixMilli()
+	return s.commit(ctx, change{
+		also: func(tx *store.Tx) error {
+			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS); err != nil {
+				return err
+			}
+			return tx.UpdateLayers(s.n, layers)
+		},
+		progress: store.Progress{LastActive: &now},
+		done: func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
+			s.network = set.network
+			s.layers = layers
+			s.armReaper()
+		},
+	})
+}
+
+// limitDisk changes what the workspace may take, where something else than the kernel's host holds it.
+func (s *Session) limitDisk(bytes int64) error {
+	err := s.dir.SetLimit(bytes)
+	if errors.Is(err, disk.ErrCapacity) {
+		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; create a new session", bytes, err)
+	}
+	return err
+}
