@@ -214,6 +214,9 @@ func TestConfiguredOriginsGetCORS(t *testing.T) {
 			t.Errorf("%s is not exposed: %v", name, r.header)
 		}
 	}
+	if own := h.do(request{method: "GET", path: "/healthz", token: "-"}); decode[map[string]string](t, own.body)["version"] == "" {
+		t.Errorf("/healthz has no version: %s", own.body)
+	}
 	outside := h.do(request{method: "GET", path: "/healthz", header: map[string]string{"Origin": ownOrigin}})
 	if outside.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("CORS outside of /v1")

@@ -63,7 +63,7 @@ func TestDocumentsAreChecked(t *testing.T) {
 		`{"cells":[{"id":"a","cell_type":"code","source":"","x":1}]}`:                                    "cells.0.x",
 		`{"cells":[{"id":"a","cell_type":"shell","source":""}]}`:                                         "cell_type",
 		`{"cells":[{"id":"a","cell_type":"code","source":""},{"id":"a","cell_type":"raw","source":""}]}`: "twice",
-		`{"cells":[{"id":"../a","cell_type":"code","source":""}]}`:                                       "no id",
+		`{"cells":[{"id":"../a","cell_type":"code","source":""}]}`:                                       "must match",
 		`{"cells":[],"through":99999}`:                                                                   "through",
 		`{"cells":[],"through":-1}`:                                                                      "through",
 		`{"cells":[],"title":"` + strings.Repeat("x", 2000) + `"}`:                                       "title",

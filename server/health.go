@@ -9,10 +9,13 @@ import (
 
 // health is what /healthz and /readyz say.
 type health struct {
-	Status string `json:"status"`
+	Status  string `json:"status"`
+	Version string `json:"version,omitzero"` // in /healthz
 }
 
-func (s *Server) getHealth(c *call) error { return c.answer(http.StatusOK, health{"ok"}) }
+func (s *Server) getHealth(c *call) error {
+	return c.answer(http.StatusOK, health{Status: "ok", Version: s.version})
+}
 
 // getReady is 200 once sessions can be made.
 func (s *Server) getReady(c *call) error {
@@ -25,7 +28,7 @@ func (s *Server) getReady(c *call) error {
 		s.log.Debug("not ready", slog.Any("error", err))
 		return api.Errorf(api.CodeNotReady, "no session can be created now; talaria doctor says why")
 	}
-	return c.answer(http.StatusOK, health{"ready"})
+	return c.answer(http.StatusOK, health{Status: "ready"})
 }
 
 func (s *Server) getStats(c *call) error {

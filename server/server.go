@@ -69,6 +69,7 @@ type Server struct {
 	tokens        Tokens
 	origins       map[string]bool
 	log           *slog.Logger
+	version       string
 	engine        *gin.Engine
 	web           *http.Server
 	metrics       *metrics
@@ -104,6 +105,7 @@ func New(cfg Config) (*Server, error) {
 		tokens:        cfg.Tokens,
 		origins:       origins,
 		log:           cfg.Log,
+		version:       cfg.Version,
 		page:          page,
 		callers:       newCallers(cmp.Or(cfg.OwnerRequests, 1000)),
 		guesses:       newGuesses(),
