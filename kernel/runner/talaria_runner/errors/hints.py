@@ -37,8 +37,8 @@ class Hint:
         self.inline = inline
 
 
-def find(error: BaseException, message: str) -> Hint | None:
-    """The hint for an error that ended a cell, of which message is the text."""
+def find(error: BaseException, message: str, loss: str = "") -> Hint | None:
+    """Returns the hint for an error that ended a cell, given its message, and when and why earlier variables were lost."""
     kind = type(error)
     text = network_hints.find(error)
     if text is not None:
@@ -50,7 +50,7 @@ def find(error: BaseException, message: str) -> Hint | None:
     elif issubclass(kind, UnboundLocalError):
         return None
     elif issubclass(kind, NameError):
-        return _name(error)
+        return _with_loss(error, _name(error), loss)
     elif issubclass(kind, AttributeError):
         return _attribute(error)
     elif issubclass(kind, OSError):
@@ -120,6 +120,20 @@ def _name(error: NameError) -> Hint | None:
         text = f"did you forget `import {name}`?"
         return Hint(text, f". Did you forget to import '{name}'?")
     return _meant(name, [*frame.f_locals, *frame.f_globals, *vars(builtins)])
+
+
+def _with_loss(error: NameError, hint: Hint | None, loss: str) -> Hint | None:
+    """Adds to the hint that variables were lost, if the name was looked up among the variables of cells.
+
+    Nobody knows whether an earlier kernel had the name, so the hint does not claim it."""
+    name = vars(NameError)["name"].__get__(error)
+    frame = _innermost(error)
+    if not loss or type(name) is not str or frame is None or frame.f_globals is not vars(modules["__main__"]):
+        return hint
+    if name in frame.f_code.co_freevars or name in frame.f_code.co_cellvars:
+        return hint
+    text = f"{loss}; if {name!r} was one of them, run the cell that defines it again"
+    return Hint(f"{hint.text} {text[0].upper()}{text[1:]}" if hint else text)
 
 
 def _attribute(error: AttributeError) -> Hint | None:
