@@ -30,6 +30,8 @@ _LIKE_PYTHON = (
     "x = [[1]]\nx[0][5][1] + 2",
     "x = {'a': {'b': 1}}; y = x['a']['c']['d']",
     "[1 / i for i in (1, 0)]",
+    "def g(): 1/0\ndef f():\n    return g()\nx = f()",
+    "def g(): 1/0\ndef f():\n    return [g()][0]\nx = y = f()",
     "a = []; a // (a)",
     "assert 1 == 2, 'm'",
     "raise ValueError",
