@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from talaria_runner.engines.plain import Engine
 
-_UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
+_UNREAD = "not enough memory to read this cell, so none of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
 _LOSS = _INTERNAL + "LOSS"  # when and why the variables of an earlier kernel were lost

@@ -161,7 +161,7 @@ class Hints(RunnerCase):
             self.runner.run("for i in range(300): open(f'{i}.dat', 'w')")
             self.assertLess(len(self.hint("open('q')")), 400)
             self.assertEqual(self.hint("import subprocess; subprocess.run(['no-such-program'])"),
-                             "there is no program 'no-such-program' here")  # fmt: skip
+                             "no program 'no-such-program' was found on PATH")  # fmt: skip
 
     def test_tell_names_that_are_close(self) -> None:
         for code, meant in (

@@ -1,6 +1,6 @@
-"""What to do about the errors that people meet first, said in the last line of the traceback.
+"""Hints for common errors: what to do next, in the last line of the traceback.
 
-Nothing here runs code of the user, changes anything or takes long; what fails gives no hint.
+Nothing here runs user code, changes anything or takes long. If finding a hint fails, there is none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Module = type(sys)
 
 
 class Hint:
-    """text is what it says. inline is what stands behind the message instead, where Python has words for that."""
+    """The text of a hint. inline, if Python itself has words for the same, follows the message instead."""
 
     __slots__ = ("text", "inline")
 
@@ -69,16 +69,16 @@ def _module(error: ImportError) -> str | None:
     top, dot, rest = name.partition(".")
     parent = name.rpartition(".")[0]
     if dot and parent in modules:
-        return f"{parent} is installed, but has no module {name.rpartition('.')[2]}; its version may be another one"
+        return f"{parent} is installed, but has no module {name.rpartition('.')[2]}; the code may expect another version of it"
     if top in sys.stdlib_module_names:
-        return f"{top} belongs to Python, but is not part of this installation of it"
+        return f"{top} is part of the standard library, but this installation of Python does not include it"
     names = _importable()
     near = [] if name in PACKAGES or top in PACKAGES else closest(top, names, far=1 / 4)
     package = PACKAGES.get(name) or PACKAGES.get(top) or top.replace("_", "-")
     off = installs.shared[0].off if installs.shared else ""
     install = f"packages cannot be installed here: {off}" if off else f"install it with: %pip install {package}"
     if near:
-        return f"did you mean {near[0]!r}? Else {install}"
+        return f"did you mean {near[0]!r}? If not, {install}"
     return install
 
 
@@ -180,7 +180,7 @@ def _meant(name: str, names: object) -> Hint | None:
 
 def _memory() -> str:
     largest = ", ".join(f"{name} ({readable(size)})" for name, size in biggest(vars(modules["__main__"]), 3))
-    text = "delete what is not needed any more (del NAME), or read and compute in smaller parts"
+    text = "delete variables that are no longer needed (del NAME), or process the data in smaller parts"
     return f"{text}; the largest variables are {largest}" if largest else text
 
 
