@@ -43,6 +43,19 @@ test: setup test-setup build lint lint-python ## Install what the tests need, an
 test-runner-stdlib test-runner-ipython: test-runner-%:
 	cd kernel/runner && RUNNER_ENGINE=$* $(PYTHON) -m unittest discover -s tests -t .
 
+# Every Python from 3.11 to 3.14 on PATH that runs; the tests take their expectations from the one that they run in.
+RUNNER_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do python3=$$(command -v python$$v) && $$python3 -c '' 2>/dev/null && echo $$python3; done)
+
+.PHONY: test-runner-pythons
+test-runner-pythons: ## Run the runner's tests in each Python from 3.11 to 3.14 that is installed (RUNNER_PYTHONS="…" for others)
+	@cd kernel/runner && failed=; for python3 in $(RUNNER_PYTHONS); do \
+	  for engine in stdlib ipython; do \
+	    [ $$engine = stdlib ] || $$python3 -c 'import IPython' 2>/dev/null || { echo "SKIP: $$python3 has no IPython"; continue; }; \
+	    echo "$$($$python3 --version), engine $$engine"; \
+	    RUNNER_ENGINE=$$engine $$python3 -m unittest discover -s tests -t . || failed="$$failed $$python3/$$engine"; \
+	  done; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
 # The page: Go embeds web/dist, which is committed, so only who changes the page needs Node.
 NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
 WEB_MODULES := web/node_modules/.package-lock.json

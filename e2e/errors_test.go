@@ -55,7 +55,7 @@ func TestHintsKnowTheSandbox(t *testing.T) {
 			"import pandas\npandas.read_csv('sales.csv')":  "the workspace has 'sales_2024.csv'",
 			"open('/mnt/data/sales.csv')":                  "the workspace has 'sales_2024.csv'",
 			"import cv2_of_mine":                           "%pip install cv2-of-mine",
-			"import subprocess\nsubprocess.run(['ffmpg'])": "there is no program 'ffmpg' here",
+			"import subprocess\nsubprocess.run(['ffmpg'])": "no program 'ffmpg' was found on PATH",
 		} {
 			e := run(t, c, id, code)
 			if e.Error == nil || !strings.Contains(e.Error.Hint, want) || !strings.Contains(e.Text, want) {

@@ -118,6 +118,9 @@ type Spec struct {
 	Network  Network
 	// NoInstalls is why nobody inside may ask for packages, as a phrase for people; "" where they may.
 	NoInstalls string
+	// Loss says when and why the variables of an earlier kernel of the session were lost, as a clause for people; "" if
+	// none were.
+	Loss string `json:",omitempty"`
 }
 
 // Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one

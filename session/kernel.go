@@ -105,7 +105,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
-		NoInstalls: s.m.cfg.Packages.Off,
+		NoInstalls: s.m.cfg.Packages.Off, Loss: s.lossBefore(ctx, generation).String(),
 	})
 	if err != nil {
 		return err

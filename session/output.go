@@ -289,6 +289,20 @@ func (o *output) lacking() int64 {
 	return o.truncated + o.shown.Lacking
 }
 
+// tellLoss begins the text of a kernel's first cell with what was lost before it. Silent cells are not told.
+func (o *output) tellLoss(ctx context.Context, e store.Execution) {
+	if e.ExecutionCount == nil || *e.ExecutionCount != 1 {
+		return
+	}
+	notice := o.s.lossBefore(ctx, e.Generation).notice()
+	if notice == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.transcript.Line(notice + "\n")
+}
+
 // result adds a result's text/plain.
 func (o *output) result(data api.MIMEBundle) {
 	var text string

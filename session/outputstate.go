@@ -78,6 +78,7 @@ func (o *output) save() ([]byte, error) {
 // It also finds the question that is open.
 func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
 	o.number = r.row.N
+	o.tellLoss(ctx, r.row)
 	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:

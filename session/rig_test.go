@@ -405,3 +405,13 @@ func exported(t *testing.T, s *session.Session) ([]byte, error) {
 	err := s.Notebook(t.Context(), &out)
 	return out.Bytes(), err
 }
+
+// textAfterLoss returns the text of a kernel's first cell without the line on how the last kernel ended. The text is as it
+// was if that line is missing or names another cause.
+func textAfterLoss(e api.Execution, cause string) string {
+	notice, text, _ := strings.Cut(e.Text, "\n")
+	if !strings.HasPrefix(notice, "[Variables from before ") || !strings.HasSuffix(notice, " are gone: "+cause+"; files are kept]") {
+		return e.Text + " (without the notice of a loss)"
+	}
+	return text
+}

@@ -98,6 +98,19 @@ func (s *Store) eventsWith(ctx context.Context, body, rest string, args ...any) 
 	return list, rows.Err()
 }
 
+// LastDeath reads from the session's log why and when its last kernel ended before a generation, leaving out ends for one
+// reason. It is [ErrNotFound] if there is none in the log, or if no cell was started before that generation.
+func (s *Store) LastDeath(ctx context.Context, session, generation int64, except string) (reason string, at int64, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT coalesce(json_extract(CAST(body AS TEXT), '$.reason'), '') AS why, time FROM events
+		WHERE session = ?1 AND type = 'session_state' AND json_extract(CAST(body AS TEXT), '$.state') = 'dead' AND why <> ?3
+			AND EXISTS (SELECT 1 FROM executions e WHERE e.session = ?1 AND e.generation < ?2 AND e.started_at IS NOT NULL)
+		ORDER BY seq DESC LIMIT 1`, session, generation, except).Scan(&reason, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return reason, at, err
+}
+
 // EventDigests calls found for each event of the session whose body is an artifact, newest first, until found
 // returns false.
 func (s *Store) EventDigests(ctx context.Context, session int64, found func(seq int64, digest string) bool) error {

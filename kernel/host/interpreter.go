@@ -189,7 +189,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 		return err
 	}
 	k.noInstalls = spec.NoInstalls
-	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv()})
+	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv(spec.Loss)})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
@@ -211,12 +211,18 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 	return nil
 }
 
+// lossVariable tells the runner when and why the variables of an earlier kernel were lost. The runner removes it from the
+// environment.
+const lossVariable = "TALARIA_INTERNAL_LOSS"
+
 // runnerEnv are the variables of the runner alone and those of all that runs inside.
-func (k *interpreter) runnerEnv() map[string]string {
-	if k.noInstalls == "" {
-		return k.proxies
+func (k *interpreter) runnerEnv(loss string) map[string]string {
+	env := map[string]string{}
+	for name, value := range map[string]string{noInstallsVariable: k.noInstalls, lossVariable: loss} {
+		if value != "" {
+			env[name] = value
+		}
 	}
-	env := map[string]string{noInstallsVariable: k.noInstalls}
 	maps.Copy(env, k.proxies)
 	return env
 }

@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 
     from talaria_runner.engines.plain import Engine
 
-_UNREAD = "memory is too full for the source of this cell, so nothing of it ran"
+_UNREAD = "not enough memory to read this cell, so none of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
+_LOSS = _INTERNAL + "LOSS"  # when and why the variables of an earlier kernel were lost
 _PACKAGES = "TALARIA_PACKAGES"  # where those of the session are
 _INSTALLS = "TALARIA_INSTALLS"  # where programs ask for some
 
@@ -117,6 +118,7 @@ class _Kernel:
 
     def begin(self, control_fd: int) -> NoReturn:
         self._installs.off = os.environ.get(_NO_INSTALLS, "")
+        self._tracebacks.loss = os.environ.get(_LOSS, "")
         for name in [name for name in os.environ if name.startswith(_INTERNAL)]:
             del os.environ[name]
         workspace.remember()

@@ -163,7 +163,7 @@ class Harm(unittest.TestCase):
                 outcome = runner.run(code)
                 if outcome.status == "error":
                     self.assertEqual(outcome.error["ename"], "MemoryError")
-                    self.assertIn("delete what is not needed", outcome.error["hint"])
+                    self.assertIn("delete variables that are no longer needed", outcome.error["hint"])
                 runner.run("del filled")
                 self.assertEqual(runner.run("kept").text, "5")
                 self.assertEqual(runner.run(code + "\nran").text, "1")

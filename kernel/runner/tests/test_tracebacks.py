@@ -30,6 +30,8 @@ _LIKE_PYTHON = (
     "x = [[1]]\nx[0][5][1] + 2",
     "x = {'a': {'b': 1}}; y = x['a']['c']['d']",
     "[1 / i for i in (1, 0)]",
+    "def g(): 1/0\ndef f():\n    return g()\nx = f()",
+    "def g(): 1/0\ndef f():\n    return [g()][0]\nx = y = f()",
     "a = []; a // (a)",
     "assert 1 == 2, 'm'",
     "raise ValueError",
@@ -159,7 +161,7 @@ class Hints(RunnerCase):
             self.runner.run("for i in range(300): open(f'{i}.dat', 'w')")
             self.assertLess(len(self.hint("open('q')")), 400)
             self.assertEqual(self.hint("import subprocess; subprocess.run(['no-such-program'])"),
-                             "there is no program 'no-such-program' here")  # fmt: skip
+                             "no program 'no-such-program' was found on PATH")  # fmt: skip
 
     def test_tell_names_that_are_close(self) -> None:
         for code, meant in (
@@ -196,6 +198,36 @@ class Hints(RunnerCase):
             "a = A(); a.sise"
         )
         self.assertEqual(self.runner.run(code).stdout, "asked\n")
+
+
+class AfterALoss(RunnerCase):
+    loss = "variables from before noon are gone: Python exited with status 7"
+    env = {"TALARIA_INTERNAL_LOSS": loss}
+
+    def hint(self, code: str) -> str:
+        return self.fail_cell(code, "NameError").error["hint"]
+
+    def test_a_name_that_is_missing_may_be_one_of_the_lost(self) -> None:
+        for code in ("data", "def f(): return data\nf()"):
+            error = self.fail_cell(code, "NameError").error
+            wanted = f"{self.loss}; if 'data' was one of them, run the cell that defines it again"
+            self.assertEqual(error["hint"], wanted)
+            self.assertEqual(error["traceback"][-1], f"Hint: {wanted}")
+
+    def test_the_other_hints_come_first(self) -> None:
+        self.assertRegex(self.hint("np.zeros(3)"), "^did you forget `import numpy as np`\\? Variables from before noon are")
+        self.assertRegex(self.hint("total_count = 1; totl_count"), "^did you mean 'total_count'\\? Variables from before")
+
+    def test_names_that_no_cell_could_have_defined_are_no_loss(self) -> None:
+        for code in (
+            "raise NameError('mine')", "def f():\n    def g(): return later\n    g()\n    later = 1\nf()",
+            "def f():\n    print(local)\n    local = 1\nexec('x1', {})",
+            "open('other.py', 'w').write('missing')\nimport other",
+        ):  # fmt: skip
+            self.assertNotIn("gone", self.hint(code), code)
+
+    def test_cells_do_not_see_what_tells_the_runner(self) -> None:
+        self.assertEqual(self.run_cell("import os; [name for name in os.environ if 'INTERNAL' in name]").text, "[]")
 
 
 class Columns(RunnerCase):

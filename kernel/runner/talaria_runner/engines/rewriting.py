@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
+from talaria_runner.look.scanner import Scanner
 from talaria_runner.own.stdlib import load
 
 TYPE_CHECKING = False
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SHELL = "get_ipython()"
-_OPENING = "([{"
-_CLOSING = ")]}"
 _QUESTION = r"\s*(%{0,2}[^\W\d][\w]*(?:\.[^\W\d]\w*|\[[^\[\]?]*\])*|%{0,2}[\w.*]*\*[\w.*]*)\s*(\?\??)\s*$"
 
 _LONGEST_QUESTION = 200  # characters
@@ -131,16 +130,21 @@ def _question(name: str, marks: str) -> str:
 
 def _assigned(text: str) -> int:
     """Where in the line stands what is assigned, if that is a magic or a command; else -1."""
-    at = -1
     if "!" not in text and "%" not in text:
-        return at
-    for place, character in _code(text):
-        if character == "=" and text[place - 1:place] not in tuple("=!<>:") and text[:place].strip():
-            rest = text[place + 1:].lstrip()
-            if rest.startswith("!") or (rest.startswith("%") and (rest[1:2].isalpha() or rest[1:2] == "_")):
-                at = len(text) - len(rest)
-                break
-    return at
+        return -1
+    scanner = Scanner()
+    place = text.find("=")
+    while place >= 0:
+        scanner.feed(text[scanner.at:place])
+        if scanner.comment:
+            break
+        rest = text[place + 1:].lstrip()
+        begins = rest.startswith("!") or (rest.startswith("%") and (rest[1:2].isalpha() or rest[1:2] == "_"))
+        code = not scanner.quote and not scanner.brackets
+        if begins and code and text[place - 1:place] not in tuple("=!<>:") and text[:place].strip():
+            return len(text) - len(rest)
+        place = text.find("=", place + 1)
+    return -1
 
 
 def _joined(lines: list[str], number: int) -> tuple[int, str]:
@@ -156,61 +160,11 @@ def _joined(lines: list[str], number: int) -> tuple[int, str]:
 
 def _statements(lines: list[str]) -> Iterator[int]:
     """The numbers of the lines where a logical line begins. What is changed meanwhile counts for those behind."""
-    scanner = _Scanner()
+    scanner = Scanner()
     for number in range(len(lines)):
-        if scanner.fresh and lines[number].strip():
+        if not scanner.is_open and lines[number].strip():
             yield number
-        scanner.feed(lines[number])
-
-
-def _code(text: str) -> Iterator[tuple[int, str]]:
-    """The characters of a line that stand outside of brackets, strings and comments."""
-    scanner = _Scanner()
-    return iter(scanner.feed(text))
-
-
-class _Scanner:
-    """Follows brackets, strings and continued lines, as far as is needed to know where a logical line begins."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._quote = ""
-        self._continued = False
-
-    @property
-    def fresh(self) -> bool:
-        return not self._depth and not self._quote and not self._continued
-
-    def feed(self, line: str) -> list[tuple[int, str]]:
-        """Reads one line. Returns its characters outside of all that, with their places."""
-        outside = []
-        self._continued = False
-        place, end = 0, len(line)
-        while place < end:
-            character = line[place]
-            if self._quote:
-                if character == "\\":
-                    place += 1
-                elif line.startswith(self._quote, place):
-                    place += len(self._quote) - 1
-                    self._quote = ""
-            elif character in "\"'":
-                self._quote = character * 3 if line.startswith(character * 3, place) else character
-                place += len(self._quote) - 1
-            elif character == "#":
-                break
-            elif character in _OPENING:
-                self._depth += 1
-            elif character in _CLOSING:
-                self._depth = max(0, self._depth - 1)
-            elif character == "\\" and place == end - 1:
-                self._continued = True
-            elif not self._depth:
-                outside.append((place, character))
-            place += 1
-        if len(self._quote) == 1 and not line.endswith("\\"):
-            self._quote = ""  # a string that nobody closed
-        return outside
+        scanner.feed(lines[number] + "\n")
 
 
 def _dedented(lines: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ def find(error: OSError) -> str | None:
     if code == ENOENT:
         return _missing(path, error)
     if code in (EROFS, EACCES, EPERM) and path.startswith("/") and not _is_inside(path, workspace()):
-        return f"files can be written in the workspace ({workspace()}) and in /tmp, and nowhere else"
+        return f"files can be written in the workspace ({workspace()}) and in /tmp only"
     return None
 
 
@@ -38,7 +38,7 @@ def _missing(path: str, error: OSError) -> str | None:
     while entry is not None:
         if entry.tb_frame.f_code.co_name == "_execute_child":
             if "/" not in path:
-                return f"there is no program {path!r} here"
+                return f"no program {path!r} was found on PATH"
         entry = entry.tb_next
     folder, _, name = path.rpartition("/")
     missing = ""

@@ -1,6 +1,6 @@
-"""What to do about the errors that people meet first, said in the last line of the traceback.
+"""Hints for common errors: what to do next, in the last line of the traceback.
 
-Nothing here runs code of the user, changes anything or takes long; what fails gives no hint.
+Nothing here runs user code, changes anything or takes long. If finding a hint fails, there is none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Module = type(sys)
 
 
 class Hint:
-    """text is what it says. inline is what stands behind the message instead, where Python has words for that."""
+    """The text of a hint. inline, if Python itself has words for the same, follows the message instead."""
 
     __slots__ = ("text", "inline")
 
@@ -37,8 +37,8 @@ class Hint:
         self.inline = inline
 
 
-def find(error: BaseException, message: str) -> Hint | None:
-    """The hint for an error that ended a cell, of which message is the text."""
+def find(error: BaseException, message: str, loss: str = "") -> Hint | None:
+    """Returns the hint for an error that ended a cell, given its message, and when and why earlier variables were lost."""
     kind = type(error)
     text = network_hints.find(error)
     if text is not None:
@@ -50,7 +50,7 @@ def find(error: BaseException, message: str) -> Hint | None:
     elif issubclass(kind, UnboundLocalError):
         return None
     elif issubclass(kind, NameError):
-        return _name(error)
+        return _with_loss(error, _name(error), loss)
     elif issubclass(kind, AttributeError):
         return _attribute(error)
     elif issubclass(kind, OSError):
@@ -69,16 +69,16 @@ def _module(error: ImportError) -> str | None:
     top, dot, rest = name.partition(".")
     parent = name.rpartition(".")[0]
     if dot and parent in modules:
-        return f"{parent} is installed, but has no module {name.rpartition('.')[2]}; its version may be another one"
+        return f"{parent} is installed, but has no module {name.rpartition('.')[2]}; the code may expect another version of it"
     if top in sys.stdlib_module_names:
-        return f"{top} belongs to Python, but is not part of this installation of it"
+        return f"{top} is part of the standard library, but this installation of Python does not include it"
     names = _importable()
     near = [] if name in PACKAGES or top in PACKAGES else closest(top, names, far=1 / 4)
     package = PACKAGES.get(name) or PACKAGES.get(top) or top.replace("_", "-")
     off = installs.shared[0].off if installs.shared else ""
     install = f"packages cannot be installed here: {off}" if off else f"install it with: %pip install {package}"
     if near:
-        return f"did you mean {near[0]!r}? Else {install}"
+        return f"did you mean {near[0]!r}? If not, {install}"
     return install
 
 
@@ -120,6 +120,20 @@ def _name(error: NameError) -> Hint | None:
         text = f"did you forget `import {name}`?"
         return Hint(text, f". Did you forget to import '{name}'?")
     return _meant(name, [*frame.f_locals, *frame.f_globals, *vars(builtins)])
+
+
+def _with_loss(error: NameError, hint: Hint | None, loss: str) -> Hint | None:
+    """Adds to the hint that variables were lost, if the name was looked up among the variables of cells.
+
+    Nobody knows whether an earlier kernel had the name, so the hint does not claim it."""
+    name = vars(NameError)["name"].__get__(error)
+    frame = _innermost(error)
+    if not loss or type(name) is not str or frame is None or frame.f_globals is not vars(modules["__main__"]):
+        return hint
+    if name in frame.f_code.co_freevars or name in frame.f_code.co_cellvars:
+        return hint
+    text = f"{loss}; if {name!r} was one of them, run the cell that defines it again"
+    return Hint(f"{hint.text} {text[0].upper()}{text[1:]}" if hint else text)
 
 
 def _attribute(error: AttributeError) -> Hint | None:
@@ -166,7 +180,7 @@ def _meant(name: str, names: object) -> Hint | None:
 
 def _memory() -> str:
     largest = ", ".join(f"{name} ({readable(size)})" for name, size in biggest(vars(modules["__main__"]), 3))
-    text = "delete what is not needed any more (del NAME), or read and compute in smaller parts"
+    text = "delete variables that are no longer needed (del NAME), or process the data in smaller parts"
     return f"{text}; the largest variables are {largest}" if largest else text
 
 

@@ -13,9 +13,9 @@ _UNREACHABLE = (ENETUNREACH, ENETDOWN, EHOSTUNREACH)
 _REFUSED = (EACCES, EPERM, EAFNOSUPPORT)
 _NONE = (
     "this session has no network: its code cannot reach other machines. Put what it needs into the workspace, "
-    "or have whoever made the session list the address in network.allow"
+    "or ask the owner of the session to add the address to network.allow"
 )
-_PROXY = "this session reaches the network through the proxy that https_proxy and all_proxy name, and in no other way"
+_PROXY = "this session reaches the network only through the proxy in https_proxy and all_proxy"
 
 
 def find(error: BaseException) -> str | None:

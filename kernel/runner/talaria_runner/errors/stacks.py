@@ -5,9 +5,9 @@ from __future__ import annotations
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import sys
-from _ast import BinOp, Expr, Subscript
+from _ast import Assign, BinOp, Call, Expr, Name, Return, Subscript
 from itertools import islice
-from sys import modules
+from sys import modules, version_info
 
 from talaria_runner.own.ours import OURS
 from talaria_runner.own.workspace import workspace
@@ -106,6 +106,8 @@ class Stacks:
         begin = _characters(data, found[0])
         end = _characters(data, found[1]) if found[1] is not None else indent + len(text)
         marks = _anchors(source[begin:end]) if found[1] is not None else ""
+        if "~" in marks and _is_plain_call(text, begin - indent, end - indent):
+            return shown
         marks = marks or "^" * (end - begin)
         if begin < indent or not 0 < end - begin or end - indent > _WIDEST:
             return shown
@@ -177,8 +179,26 @@ def _characters(data: bytes, count: int) -> int:
     return len(data[:count].decode("utf-8", "replace"))
 
 
+def _is_plain_call(text: str, begin: int, end: int) -> bool:
+    """Whether a line only returns or assigns the call that stands there. Python 3.13 and later do not mark such calls."""
+    if version_info < (3, 13) or end != len(text) or not text.isascii():
+        return False
+    try:
+        statement = compile("def f():\n " + text, "<line>", "exec", _ONLY_AST, True).body[0].body[0]
+    except Exception:
+        return False
+    if type(statement) is Return:
+        plain = type(statement.value) is Call and type(statement.value.func) is Name
+    else:
+        plain = (
+            type(statement) is Assign and type(statement.value) is Call
+            and len(statement.targets) == 1 and type(statement.targets[0]) is Name
+        )
+    return plain and statement.value.col_offset == begin + 1
+
+
 def _anchors(segment: str) -> str:
-    """Marks that tell the operator or the subscript from what it is applied to; "" where there is neither."""
+    """Returns marks that tell the operator, the subscript or (from Python 3.13 on) the arguments from what they apply to, or ""."""
     try:
         body = compile(segment, "<segment>", "exec", _ONLY_AST, True).body
     except Exception:
@@ -197,6 +217,11 @@ def _anchors(segment: str) -> str:
     elif type(expression) is Subscript:
         left = _characters(data, expression.value.end_col_offset)
         while left < len(segment) and segment[left] != "[":
+            left += 1
+        right = len(segment)
+    elif type(expression) is Call and version_info >= (3, 13):
+        left = _characters(data, expression.func.end_col_offset)
+        while left < len(segment) and segment[left] != "(":
             left += 1
         right = len(segment)
     else:

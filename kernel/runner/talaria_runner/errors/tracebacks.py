@@ -42,6 +42,7 @@ class Tracebacks:
         self._deadline = deadline
         self._reserve = reserve
         self._stacks = Stacks(sources)
+        self.loss = ""  # when and why the variables of an earlier kernel were lost, for hints
 
     def describe(self, error: BaseException, hint: bool = False) -> Described:
         """What is to be said of error. It calls __str__ of user classes, and takes the runner's frames out of error's
@@ -80,7 +81,7 @@ class Tracebacks:
 
     def _hint(self, error: BaseException, message: str) -> object:
         try:
-            return hints.find(error, message)
+            return hints.find(error, message, self.loss)
         except Exception:
             return None  # a hint is nothing that may fail
 

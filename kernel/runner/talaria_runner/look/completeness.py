@@ -51,7 +51,7 @@ def _without_magics(code: str) -> tuple[str, bool]:
     """The code with its magics, commands and questions as Python, and whether its last logical line is open."""
     scanner = Scanner()
     if not any([sign in code for sign in "%!?"]):
-        scanner.feed(code)
+        scanner.feed(code if code.endswith("\n") else code + "\n")
         return code, scanner.is_open
     lines = []
     for line in code.split("\n"):
@@ -78,7 +78,7 @@ def _next_indent(code: str) -> str:
     last = next((line for line in reversed(lines) if line.strip()), "")
     scanner.feed(code)
     indent = _indent(last)
-    if scanner.is_open or scanner.quote:
+    if scanner.is_open:
         return indent
     if last.partition("#")[0].rstrip().endswith(":"):
         return indent + _STEP

@@ -26,8 +26,8 @@ class Scanner:
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line belongs to the same logical one."""
-        return bool(self.brackets) or len(self.quote) == 3 or self._continued
+        """Whether the next line belongs to the same logical one. It is known at the end of a line."""
+        return bool(self.brackets or self.quote) or self._continued
 
     def feed(self, text: str) -> None:
         i, size, base = 0, len(text), self.at
