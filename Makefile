@@ -38,6 +38,7 @@ test: setup test-setup build lint lint-python ## Install what the tests need, an
 	@$(MAKE) -s -j 2 -O test-runner-stdlib test-runner-ipython
 	$(GO) test -p 1 -timeout 40m ./...
 	@$(MAKE) -s test-web
+	@$(MAKE) -s test-sdk
 
 .PHONY: test-runner-stdlib test-runner-ipython
 test-runner-stdlib test-runner-ipython: test-runner-%:
@@ -79,6 +80,25 @@ ifeq ($(NODE_OK),yes)
 	cd web && npm run --silent e2e
 else
 	@echo "SKIP: the page is not tested: node 20.19 or newer is not installed (Debian 12 has an older one)"
+endif
+
+SDK_MODULES := sdk/typescript/node_modules/.package-lock.json
+
+$(SDK_MODULES): sdk/typescript/package-lock.json
+	cd sdk/typescript && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: sdk
+sdk: $(SDK_MODULES) ## Compile the TypeScript client: sdk/typescript/dist (needs Node)
+	cd sdk/typescript && npm run --silent build
+
+.PHONY: test-sdk
+test-sdk: ## Check that the TypeScript client's committed files are what its sources build
+ifeq ($(NODE_OK),yes)
+	@$(MAKE) -s sdk
+	@git diff --exit-code --stat -- sdk/typescript/dist sdk/typescript/src/events.ts || { echo "sdk/typescript/dist is not what its sources build; run make sdk and commit it"; exit 1; }
+else
+	@echo "SKIP: the TypeScript client is not checked: node 20.19 or newer is not installed (Debian 12 has an older one)"
 endif
 
 RUNNER_MODULES := kernel/runner/node_modules/.package-lock.json

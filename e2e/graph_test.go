@@ -15,6 +15,7 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/artifacts", "talaria/...", "artifacts knows no session and no SQL"},
 	{"talaria/migrations", "talaria/...", "the schema is data"},
 	{"talaria/web", "talaria/...", "the page is data"},
+	{"talaria/sdk", "talaria/...", "the client libraries are data"},
 	{"talaria/kernel/runner", "talaria/...", "the embedded Python is data"},
 	{"talaria/store", "talaria/kernel/...", "the store keeps rows, and knows no kernel"},
 	{"talaria/store", "talaria/session", "the store is below the session"},

@@ -15,11 +15,11 @@ import (
 // proxy passes connections on to a server until it is told to cut them.
 type proxy struct {
 	net.Listener
-	target string
-	all    sync.WaitGroup
+	all sync.WaitGroup
 
-	mu   sync.Mutex // guards open
-	open map[net.Conn]bool
+	mu     sync.Mutex // guards what follows
+	target string
+	open   map[net.Conn]bool
 }
 
 func newProxy(t *testing.T, s *Server) *proxy {
@@ -44,7 +44,10 @@ func (p *proxy) serve() {
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		out, err := net.Dial("tcp", target)
 		if err != nil {
 			in.Close()
 			continue
@@ -60,6 +63,13 @@ func (p *proxy) serve() {
 			})
 		}
 	}
+}
+
+// redirect passes further connections on to the address that a server has now.
+func (p *proxy) redirect(s *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = strings.TrimPrefix(s.URL, "http://")
 }
 
 // cut drops all connections without a word.

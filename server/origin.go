@@ -69,10 +69,10 @@ func errOrigin() *api.Error {
 		"the Origin is neither the server's own nor one of its allowed origins")
 }
 
-// cors lets pages of configured origins use /v1, and answers their preflight requests, which carry no token.
+// cors lets pages of configured origins use /v1 and /sdk, and answers their preflight requests, which carry no token.
 func (s *Server) cors(c *gin.Context) {
 	r := c.Request
-	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") {
+	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") && !strings.HasPrefix(r.URL.Path, "/sdk/") {
 		return
 	}
 	h := c.Writer.Header()

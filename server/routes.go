@@ -17,6 +17,9 @@ func (s *Server) routes() []route {
 			id: "getStatic", summary: "The page's files", answers: answers{200: bytesOf("*/*")}}).opened(),
 		get("/sandbox/{frame}", s.getFrame, doc{
 			id: "getFrame", summary: "A frame of the page for output that is not trusted", answers: answers{200: html}}).opened(),
+		get("/sdk/{path}", s.getSDK, doc{
+			id: "getSDK", summary: "A client library, or with an empty path the list of them",
+			answers: answers{200: bytesOf("*/*")}}).opened(),
 		post("/login", s.login, doc{
 			id: "login", summary: "Set the page's cookie", body: form(loginForm{}),
 			answers: answers{303: nothing, 401: html}}).opened(),

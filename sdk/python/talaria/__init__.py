@@ -1,0 +1,13 @@
+"""Client of the Talaria session kernel server: ``Talaria`` for threads, ``AsyncTalaria`` for asyncio."""
+
+from ._aio import AsyncFiles, AsyncSession, AsyncTalaria
+from ._client import Files, Session, Talaria
+from ._errors import TalariaError
+from ._execution import Execution, ExecutionError, Result
+
+__version__ = "0.2.0"
+
+__all__ = [
+    "AsyncFiles", "AsyncSession", "AsyncTalaria", "Execution", "ExecutionError", "Files", "Result", "Session",
+    "Talaria", "TalariaError",
+]

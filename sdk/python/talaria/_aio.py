@@ -1,0 +1,202 @@
+"""The asyncio client: the synchronous one in threads, one for each call that waits."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import ssl
+import threading
+import uuid
+from typing import IO, Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Optional, TypeVar, Union
+
+from ._client import Data, Session, Talaria, dispatch, execution_body
+from ._execution import Collector, Event, Execution, Result
+from ._http import Stop
+
+T = TypeVar("T")
+
+
+async def _thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Runs a function in a thread of its own, so that no pool limits how many cells may be awaited."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_it: Callable[[Any], None], value: Any) -> None:
+        def settled() -> None:
+            if not answer.done():
+                set_it(value)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settled)
+
+    def work() -> None:
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as e:
+            settle(answer.set_exception, e)
+        else:
+            settle(answer.set_result, result)
+
+    threading.Thread(target=work, daemon=True, name="talaria").start()
+    return await answer
+
+
+async def _iterate(make: Callable[[Stop], Iterator[Event]]) -> AsyncIterator[Event]:
+    """Yields what a blocking iterator yields, and ends its connection when the caller leaves."""
+    loop = asyncio.get_running_loop()
+    stop = Stop()
+    taken = threading.Semaphore(256)  # how far the thread may be ahead
+    queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    def put(item: Any) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    def work() -> None:
+        try:
+            for event in make(stop):
+                taken.acquire()
+                if stop.event.is_set():
+                    return
+                put(event)
+            put(None)
+        except BaseException as e:
+            put(e)
+
+    threading.Thread(target=work, daemon=True, name="talaria-events").start()
+    try:
+        while True:
+            item = await queue.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            taken.release()
+            yield item
+    finally:
+        stop.set()
+        taken.release()
+
+
+class AsyncTalaria:
+    """A server, for asyncio; see ``Talaria``."""
+
+    def __init__(self, url: str, token: str, *, outage: float = 60.0,
+                 ssl_context: Optional[ssl.SSLContext] = None) -> None:
+        self._client = Talaria(url, token, outage=outage, ssl_context=ssl_context)
+
+    async def session(self, id: Optional[str] = None, **options: Any) -> AsyncSession:
+        """Gets the session with this id, or creates it; see ``Talaria.session``."""
+        return AsyncSession(await _thread(self._client.session, id, **options))
+
+    async def sessions(self, **query: str) -> List[Dict[str, Any]]:
+        """Lists sessions, newest first."""
+        return await _thread(self._client.sessions, **query)
+
+
+class AsyncSession:
+    """A session, for asyncio; see ``Session``."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.id = session.id
+        self.files = AsyncFiles(session)
+
+    @property
+    def info(self) -> Dict[str, Any]:
+        """The session as the server last described it."""
+        return self._session.info
+
+    async def run(self, code: str, *, id: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
+                  stop_on_error: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
+                  on_stderr: Optional[Callable[[str], Any]] = None,
+                  on_display: Optional[Callable[[Result], Any]] = None,
+                  on_event: Optional[Callable[[Event], Any]] = None,
+                  on_input: Optional[Callable[[str, bool], Union[str, Awaitable[str]]]] = None) -> Execution:
+        """Runs a cell; see ``Session.run``. Callbacks run in the event loop; ``on_input`` may be a coroutine function.
+
+        Cancelling the task interrupts the cell.
+        """
+        cell = id or str(uuid.uuid4())
+        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None)
+        collector = Collector(cell)
+        events = _iterate(lambda stop: self._session.execution_events(body, stop))
+        answers: List[asyncio.Task[None]] = []
+        try:
+            async for event in events:
+                dispatch(event, collector.take(event), on_stdout, on_stderr, on_display, on_event)
+                if event["type"] == "input_request" and on_input is not None:
+                    answers.append(asyncio.ensure_future(self._answer(event, on_input)))
+                if collector.done:
+                    break
+        except asyncio.CancelledError:
+            await asyncio.shield(_thread(self._session.interrupt, cell))
+            raise
+        finally:
+            for answer in answers:
+                answer.cancel()
+            await events.aclose()  # type: ignore[attr-defined]
+        for answer in answers:
+            if answer.done() and not answer.cancelled() and answer.exception() is not None:
+                raise answer.exception()  # type: ignore[misc]
+        return collector.execution
+
+    async def _answer(self, event: Event, on_input: Callable[[str, bool], Any]) -> None:
+        value = on_input(event["prompt"], event["password"])
+        if inspect.isawaitable(value):
+            value = await value
+        await _thread(self._session._answer, event, value)
+
+    def events(self, after: int = 0, *, follow: bool = True, log_id: Optional[str] = None) -> AsyncIterator[Event]:
+        """Yields the events of the session's log; see ``Session.events``."""
+        return _iterate(lambda stop: self._session.events(after, follow=follow, log_id=log_id, stop=stop))
+
+    async def refresh(self) -> Dict[str, Any]:
+        """Asks the server for the session as it is now."""
+        return await _thread(self._session.refresh)
+
+    async def interrupt(self, execution_id: Optional[str] = None) -> None:
+        """Interrupts one execution, or whatever runs and waits."""
+        await _thread(self._session.interrupt, execution_id)
+
+    async def input(self, value: str, request_id: Optional[str] = None) -> None:
+        """Answers the question that a cell waits on."""
+        await _thread(self._session.input, value, request_id)
+
+    async def reset(self, *, keep_files: bool = True, keep_packages: bool = True) -> None:
+        """Starts a fresh interpreter."""
+        await _thread(self._session.reset, keep_files=keep_files, keep_packages=keep_packages)
+
+    async def delete(self) -> None:
+        """Deletes the session with its files and log."""
+        await _thread(self._session.delete)
+
+    async def artifact(self, artifact: Dict[str, Any]) -> bytes:
+        """Downloads the bytes of one of ``Execution.artifacts``."""
+        return await _thread(self._session.artifact, artifact)
+
+
+class AsyncFiles:
+    """The files of a session, for asyncio; see ``Files``."""
+
+    def __init__(self, session: Session) -> None:
+        self._files = session.files
+
+    async def list(self, folder: str = "") -> List[Dict[str, Any]]:
+        """Lists one folder by name."""
+        return await _thread(self._files.list, folder)
+
+    async def read(self, name: str) -> bytes:
+        """Downloads a file."""
+        return await _thread(self._files.read, name)
+
+    async def download(self, name: str, target: IO[bytes]) -> None:
+        """Downloads a file into a file object, piece by piece."""
+        await _thread(self._files.download, name, target)
+
+    async def write(self, name: str, data: Data) -> Dict[str, Any]:
+        """Uploads a file in one step."""
+        return await _thread(self._files.write, name, data)
+
+    async def delete(self, name: str) -> None:
+        """Deletes a file or a folder."""
+        await _thread(self._files.delete, name)

@@ -1,0 +1,226 @@
+"""The synchronous client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import ssl
+import uuid
+from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Union
+from urllib.parse import quote
+
+from ._errors import TalariaError
+from ._execution import Collector, Event, Execution, Result
+from ._http import Stop, Transport, path
+
+Data = Union[bytes, str, IO[bytes]]
+
+
+class Talaria:
+    """A server. It is safe for concurrent use.
+
+    ``outage`` is how many seconds a call keeps trying to reach a server that it has reached before.
+    """
+
+    def __init__(self, url: str, token: str, *, outage: float = 60.0,
+                 ssl_context: Optional[ssl.SSLContext] = None) -> None:
+        self._http = Transport(url, token, outage, ssl_context)
+
+    def session(self, id: Optional[str] = None, **options: Any) -> Session:
+        """Gets the session with this id, or creates it; without an id, creates one.
+
+        ``options`` are the fields of ``PUT /v1/sessions/{id}``, such as ``limits``, ``network`` or ``packages``.
+        """
+        name = id or str(uuid.uuid4())
+        return Session(self._http, self._http.call("PUT", path("sessions", name), body=options))
+
+    def sessions(self, **query: str) -> List[Dict[str, Any]]:
+        """Lists sessions, newest first; ``query`` filters them as ``GET /v1/sessions`` does."""
+        return _pages(self._http, path("sessions"), query)
+
+
+class Session:
+    """A session: live Python, a workspace and a log. It is safe for concurrent use.
+
+    ``info`` is the session as the server described it when this object was made; ``refresh`` updates it.
+    """
+
+    def __init__(self, transport: Transport, info: Dict[str, Any]) -> None:
+        self._http = transport
+        self.info = info
+        self.id: str = info["id"]
+        self.files = Files(transport, self.id)
+
+    def run(self, code: str, *, id: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
+            stop_on_error: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
+            on_stderr: Optional[Callable[[str], Any]] = None, on_display: Optional[Callable[[Result], Any]] = None,
+            on_event: Optional[Callable[[Event], Any]] = None,
+            on_input: Optional[Callable[[str, bool], str]] = None) -> Execution:
+        """Runs a cell and returns it once it has finished; a cell that raised has ``error`` set.
+
+        The callbacks get output as it is printed. ``on_input(prompt, password)`` answers ``input()``, which raises
+        without it. ``timeout`` is in seconds, 0 is none. A lost connection is taken up again; the cell runs once.
+        A call with an ``id`` that ran before gives that execution again. KeyboardInterrupt interrupts the cell.
+        """
+        cell = id or str(uuid.uuid4())
+        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None)
+        collector = Collector(cell)
+        try:
+            with contextlib.closing(self.execution_events(body)) as events:
+                for event in events:
+                    shown = collector.take(event)
+                    dispatch(event, shown, on_stdout, on_stderr, on_display, on_event)
+                    if event["type"] == "input_request" and on_input is not None:
+                        self._answer(event, on_input(event["prompt"], event["password"]))
+                    if collector.done:
+                        break
+        except KeyboardInterrupt:
+            self.interrupt(cell)
+            raise
+        return collector.execution
+
+    def execution_events(self, body: Dict[str, Any], stop: Optional[Stop] = None) -> Iterator[Event]:
+        """Sends an execution, with an id, and yields its events as they happen."""
+        base = path("sessions", self.id, "executions")
+        sent = json.dumps(body).encode()
+        return self._http.events(
+            lambda: {"method": "POST", "target": base, "body": sent,
+                     "headers": {"Content-Type": "application/json"}},
+            lambda after: {"method": "GET", "target": base + "/" + quote(body["id"], safe=":"),
+                           "query": {"after": str(after)}},
+            0, stop)
+
+    def _answer(self, event: Event, value: str) -> None:
+        try:
+            self.input(value, event["request_id"])
+        except TalariaError as e:
+            if e.code != "no_input_pending":  # somebody else answered, or the cell was interrupted
+                raise
+
+    def events(self, after: int = 0, *, follow: bool = True, log_id: Optional[str] = None,
+               stop: Optional[Stop] = None) -> Iterator[Event]:
+        """Yields the events of the session's log after a position, then live unless ``follow`` is false.
+
+        Each comes once and in order, through lost connections too. A log that was replaced is ``log_changed``.
+        """
+        log = log_id or self.info["log_id"]
+
+        def request(position: int) -> Dict[str, Any]:
+            query = {"after": str(position), "log_id": log}
+            if not follow:
+                query["follow"] = "false"
+            return {"method": "GET", "target": path("sessions", self.id, "events"), "query": query}
+
+        return self._http.events(lambda: request(after), request, after, stop, follow)
+
+    def refresh(self) -> Dict[str, Any]:
+        """Asks the server for the session as it is now."""
+        self.info = self._http.call("GET", path("sessions", self.id))
+        return self.info
+
+    def interrupt(self, execution_id: Optional[str] = None) -> None:
+        """Interrupts one execution; without an id, the running one, and cancels those that wait."""
+        body = {} if execution_id is None else {"execution_id": execution_id}
+        self._http.call("POST", path("sessions", self.id, "interrupt"), body=body, repeatable=execution_id is not None)
+
+    def input(self, value: str, request_id: Optional[str] = None) -> None:
+        """Answers the question that a cell waits on."""
+        body = {"value": value}
+        if request_id is not None:
+            body["request_id"] = request_id
+        self._http.call("POST", path("sessions", self.id, "input"), body=body, repeatable=request_id is not None)
+
+    def reset(self, *, keep_files: bool = True, keep_packages: bool = True) -> None:
+        """Starts a fresh interpreter. Variables are lost; files and packages stay unless told otherwise."""
+        body = {"keep_files": keep_files, "keep_packages": keep_packages}
+        self.info = self._http.call("POST", path("sessions", self.id, "reset"), body=body)
+
+    def delete(self) -> None:
+        """Deletes the session with its files and log. It is not an error if it is gone already."""
+        _delete(self._http, path("sessions", self.id), "session_not_found")
+
+    def artifact(self, artifact: Dict[str, Any]) -> bytes:
+        """Downloads the bytes of one of ``Execution.artifacts``, as they were then."""
+        return self._http.send("GET", artifact["url"])
+
+
+class Files:
+    """The files of a session. Paths are relative to its workspace."""
+
+    def __init__(self, transport: Transport, session_id: str) -> None:
+        self._http = transport
+        self._base = path("sessions", session_id, "files")
+
+    def _path(self, name: str) -> str:
+        return self._base + "/" + "/".join(quote(s, safe="") for s in name.split("/"))
+
+    def list(self, folder: str = "") -> List[Dict[str, Any]]:
+        """Lists one folder by name: ``name``, ``path``, ``kind``, ``size``, ``modified_at``, ``media_type``."""
+        return _pages(self._http, self._base, {"path": folder} if folder else {})
+
+    def read(self, name: str) -> bytes:
+        """Downloads a file."""
+        return self._http.send("GET", self._path(name))
+
+    def download(self, name: str, target: IO[bytes]) -> None:
+        """Downloads a file into a file object, piece by piece."""
+        with self._http.open("GET", self._path(name)) as response:
+            for piece in iter(lambda: response.read(1 << 16), b""):
+                target.write(piece)
+
+    def write(self, name: str, data: Data) -> Dict[str, Any]:
+        """Uploads a file in one step, with its folders, and returns its entry. Text is written as UTF-8."""
+        body = data.encode() if isinstance(data, str) else data
+        # A file object cannot be read twice; bytes can.
+        return json.loads(self._http.send("PUT", self._path(name), body=body,
+                                          headers={"Content-Type": "application/octet-stream"},
+                                          repeatable=isinstance(body, bytes)) or b"{}")
+
+    def delete(self, name: str) -> None:
+        """Deletes a file, a link itself, or a folder with everything in it. It may be gone already."""
+        _delete(self._http, self._path(name), "file_not_found")
+
+
+def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, stop_on_error: bool,
+                   allow_stdin: bool) -> Dict[str, Any]:
+    """The body of ``POST /v1/sessions/{id}/executions``."""
+    body: Dict[str, Any] = {"id": id, "code": code, "allow_stdin": allow_stdin}
+    if timeout is not None:
+        body["timeout_s"] = timeout
+    if silent:
+        body["silent"] = True
+    if stop_on_error:
+        body["stop_on_error"] = True
+    return body
+
+
+def dispatch(event: Event, shown: Optional[Result], on_stdout: Any, on_stderr: Any, on_display: Any,
+             on_event: Any) -> None:
+    """Hands an event to the callbacks that want it."""
+    if on_event is not None:
+        on_event(event)
+    if event["type"] == "stream":
+        callback = on_stdout if event["name"] == "stdout" else on_stderr
+        if callback is not None:
+            callback(event["text"])
+    elif shown is not None and on_display is not None:
+        on_display(shown)
+
+
+def _delete(transport: Transport, target: str, gone: str) -> None:
+    try:
+        transport.send("DELETE", target)
+    except TalariaError as e:
+        if e.code != gone:
+            raise
+
+
+def _pages(transport: Transport, target: str, query: Dict[str, str]) -> List[Dict[str, Any]]:
+    items: List[Dict[str, Any]] = []
+    query = dict(query)
+    while True:
+        page = transport.call("GET", target, query)
+        items += page["items"]
+        if not page.get("next_cursor"):
+            return items
+        query["cursor"] = page["next_cursor"]

@@ -1,0 +1,251 @@
+// Made by events.mjs from the golden files of the wire contract. Do not edit.
+
+export interface ArtifactEvent {
+  seq: number;
+  time: string;
+  type: "artifact";
+  execution_id?: string;
+  path: string;
+  change: string;
+  size?: number;
+  media_type?: string;
+  sha256?: string;
+  url?: string;
+  data?: string;
+}
+
+export interface ClearOutputEvent {
+  seq: number;
+  time: string;
+  type: "clear_output";
+  execution_id?: string;
+  wait: boolean;
+}
+
+export interface DisplayDataEvent {
+  seq: number;
+  time: string;
+  type: "display_data";
+  execution_id?: string;
+  data: Record<string, any>;
+  metadata: Record<string, any>;
+  display_id?: string;
+}
+
+export interface DocumentChangedEvent {
+  seq: number;
+  time: string;
+  type: "document_changed";
+  execution_id?: string;
+  revision: number;
+}
+
+export interface ErrorEvent {
+  seq: number;
+  time: string;
+  type: "error";
+  execution_id?: string;
+  ename: string;
+  evalue: string;
+  traceback: string[];
+  hint?: string;
+  frames?: {
+    file: string;
+    line: number;
+    function: string;
+    user: boolean;
+    cell: string;
+    traceback_start: number;
+    traceback_end: number;
+  }[];
+  limit?: {
+    name: string;
+    value: number;
+    used: number;
+  };
+}
+
+export interface ExecuteResultEvent {
+  seq: number;
+  time: string;
+  type: "execute_result";
+  execution_id?: string;
+  data: Record<string, any>;
+  metadata: Record<string, any>;
+  execution_count: number | null;
+}
+
+export interface ExecutionFinishedEvent {
+  seq: number;
+  time: string;
+  type: "execution_finished";
+  execution_id?: string;
+  execution: {
+    id: string;
+    session_id: string;
+    execution_count: number | null;
+    code: string;
+    status: string;
+    state: string;
+    text: string;
+    artifacts: Record<string, any>[];
+    generation: number;
+    usage: {
+      duration_ms: number;
+      cpu_ms: number;
+      peak_memory_bytes: number;
+    };
+    tool_calls: number;
+    truncated_bytes: number;
+    created_at: string;
+    started_at: string | null;
+    finished_at: string | null;
+  };
+}
+
+export interface ExecutionQueuedEvent {
+  seq: number;
+  time: string;
+  type: "execution_queued";
+  execution_id?: string;
+  code: string;
+}
+
+export interface ExecutionStartedEvent {
+  seq: number;
+  time: string;
+  type: "execution_started";
+  execution_id?: string;
+  code: string;
+  execution_count: number | null;
+}
+
+export interface InputClosedEvent {
+  seq: number;
+  time: string;
+  type: "input_closed";
+  execution_id?: string;
+  request_id: string;
+  how: string;
+}
+
+export interface InputRequestEvent {
+  seq: number;
+  time: string;
+  type: "input_request";
+  execution_id?: string;
+  request_id: string;
+  prompt: string;
+  password: boolean;
+}
+
+export interface KernelDiedEvent {
+  seq: number;
+  time: string;
+  type: "kernel_died";
+  execution_id?: string;
+  reason?: string;
+  generation: number;
+  signal?: string;
+  limit?: {
+    name: string;
+    value: number;
+    used: number;
+  };
+  exit_code?: number;
+}
+
+export interface KernelResetEvent {
+  seq: number;
+  time: string;
+  type: "kernel_reset";
+  execution_id?: string;
+  reason?: string;
+  generation: number;
+}
+
+export interface PackageInstalledEvent {
+  seq: number;
+  time: string;
+  type: "package_installed";
+  execution_id?: string;
+  requirements: string[];
+  ok: boolean;
+}
+
+export interface SessionStateEvent {
+  seq: number;
+  time: string;
+  type: "session_state";
+  execution_id?: string;
+  state: string;
+  reason?: string;
+}
+
+export interface StreamEvent {
+  seq: number;
+  time: string;
+  type: "stream";
+  execution_id?: string;
+  name: string;
+  text: string;
+  truncated?: {
+    bytes: number;
+    sha256: string;
+    url: string;
+  };
+}
+
+export interface UpdateDisplayDataEvent {
+  seq: number;
+  time: string;
+  type: "update_display_data";
+  execution_id?: string;
+  data: Record<string, any>;
+  metadata: Record<string, any>;
+  display_id?: string;
+}
+
+/** An event of a session's log. The server may send further types: ignore them. */
+export type TalariaEvent =
+  | ArtifactEvent
+  | ClearOutputEvent
+  | DisplayDataEvent
+  | DocumentChangedEvent
+  | ErrorEvent
+  | ExecuteResultEvent
+  | ExecutionFinishedEvent
+  | ExecutionQueuedEvent
+  | ExecutionStartedEvent
+  | InputClosedEvent
+  | InputRequestEvent
+  | KernelDiedEvent
+  | KernelResetEvent
+  | PackageInstalledEvent
+  | SessionStateEvent
+  | StreamEvent
+  | UpdateDisplayDataEvent;
+
+/** An execution as the server sends it. */
+export interface RawExecution {
+  id: string;
+  session_id: string;
+  execution_count: number | null;
+  code: string;
+  status: string;
+  state: string;
+  outputs?: Record<string, any>[];
+  text: string;
+  artifacts: Record<string, any>[];
+  generation: number;
+  usage: {
+    duration_ms: number;
+    cpu_ms: number;
+    peak_memory_bytes: number;
+  };
+  tool_calls: number;
+  truncated_bytes: number;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+}
