@@ -3,11 +3,13 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -89,4 +91,66 @@ func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	defer cancel()
 	accept(t, s, p, exec.CommandContext(ctx, "node", "testdata/sdk/acceptance.mjs", module, s.URL, s.Token,
 		"http://"+p.Addr().String()))
+}
+
+// examples matches the programs in the documentation that use a client library.
+var examples = regexp.MustCompile("(?s)<!-- example: sdk-(python|javascript) -->\n```[a-z]+\n(.*?)```")
+
+// printedLine matches the end of a line that says what the line prints.
+var printedLine = regexp.MustCompile(`(?m)^.*(?:print|console\.log).*\S\s+(?:#|//) (\S.*)$`)
+
+// TestTheExamplesOfTheClientLibraries runs them as they stand, and compares what they print with their comments.
+func TestTheExamplesOfTheClientLibraries(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	wheel := fetchLibrary(t, s, "talaria-0.2.0-py3-none-any.whl")
+	dir := t.TempDir()
+	module, err := os.ReadFile(fetchLibrary(t, s, "talaria.js"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"package.json":                      []byte(`{"type":"module"}`),
+		"sdk/talaria.js":                    module,
+		"node_modules/talaria/index.js":     module,
+		"node_modules/talaria/package.json": []byte(`{"name":"talaria","type":"module","main":"index.js"}`),
+	} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, data, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for page, want := range map[string]int{"../README.md": 2, "../docs/api.md": 2, "../docs/sdk.md": 2} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := examples.FindAllStringSubmatch(string(text), -1)
+		if len(found) != want {
+			t.Errorf("%s has %d examples, want %d", page, len(found), want)
+		}
+		for _, example := range found {
+			language, program := example[1], example[2]
+			file := filepath.Join(dir, "example."+map[string]string{"python": "py", "javascript": "js"}[language])
+			if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(within(t), map[string]string{"python": "python3", "javascript": "node"}[language], file)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "PYTHONPATH="+wheel, "TALARIA_URL="+s.URL, "TALARIA_TOKEN="+s.Token)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s, %s: %v\n%s", page, language, err, out)
+				continue
+			}
+			said := strings.Join(strings.Fields(string(out)), " ")
+			var comments []string
+			for _, c := range printedLine.FindAllStringSubmatch(program, -1) {
+				comments = append(comments, c[1])
+			}
+			if want := strings.Join(comments, " "); len(comments) > 0 && said != want || said == "" {
+				t.Errorf("%s, %s prints %q, and its comments say %q", page, language, said, want)
+			}
+		}
+	}
 }
