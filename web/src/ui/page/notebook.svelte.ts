@@ -1,7 +1,7 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
 import { bounded } from "../../log/bound";
-import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, runID, split, withRuns } from "../../log/cells";
+import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
 import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
@@ -15,6 +15,7 @@ import { duration } from "../../render/format";
 import { runWords, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
@@ -38,6 +39,7 @@ export class Notebook {
   loaded = $state(false);
   gone = $state(false);
   stopping = $state(0); // when an interrupt was asked for and nothing has stopped yet
+  unsent = $state.raw<ReadonlySet<string>>(new Set()); // cells that run once the server is back
   caughtUp = $state(0); // lines that came after a lost connection
 
   selected = $state("");
@@ -64,6 +66,7 @@ export class Notebook {
     () => this.log,
     (state, events) => this.take(state, events),
   );
+  private readonly asking = new Set<string>(); // cells whose run the server has not confirmed
   private documentReady = false;
   private helloSeq = -1;
   private lostAt = 0; // seq when the connection was lost; 0: it was not
@@ -166,7 +169,8 @@ export class Notebook {
     }
     if (this.loaded || !this.documentReady) return;
     if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
-    this.selected = this.view.cells[0]?.id ?? "";
+    const [first, second] = this.view.cells;
+    this.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
     this.loaded = true;
   }
 
@@ -179,6 +183,7 @@ export class Notebook {
 
   private setLink(link: Link): void {
     if (link === "down" && this.link === "up") this.lostAt = Math.max(1, this.log.seq);
+    this.unsent = new Set(this.asking);
     if (link === "up") void this.sync.save();
     if (link !== "connecting" || this.link !== "down") this.link = link;
   }
@@ -233,8 +238,8 @@ export class Notebook {
   }
 
   // arrange is an edit that undo takes back.
-  private arrange(said: string, cells: Cell[]): void {
-    this.undoing.did(this.view.cells, said);
+  private arrange(said: string, cells: Cell[], same?: ReadonlyMap<string, string>): void {
+    this.undoing.did(this.view.cells, said, same);
     this.edit(cells);
   }
 
@@ -296,6 +301,16 @@ export class Notebook {
     this.arrange("a move", move(this.view.cells, id, by));
   }
 
+  // clearOutputs takes the outputs of cells away, but for those that run or wait. The timeline keeps them.
+  clearOutputs(ids: readonly string[]): void {
+    const shown = ids.filter((id) => (this.lastRun(id) ?? this.imported.get(id)) && !this.log.open.includes(this.lastRun(id)?.id ?? ""));
+    if (!shown.length) return this.say("There is no output to clear.");
+    const { cells, to } = renamed(this.view.cells, shown);
+    this.arrange("clearing outputs", cells, new Map([...to, ...[...to].map(([old, id]) => [id, old] as const)]));
+    this.selected = to.get(this.selected) ?? this.selected;
+    this.say(shown.length === 1 ? "Output cleared. Z brings it back." : `${shown.length} outputs cleared. Z brings them back.`);
+  }
+
   split(id: string, at: number): void {
     const done = split(this.view.cells, id, at);
     if (!done) return;
@@ -314,8 +329,8 @@ export class Notebook {
       this.say(forward ? "There is nothing to redo." : "There is nothing to undo. Typing is undone inside of the editor.");
       return;
     }
-    this.edit(restored(step.cells, this.view.cells));
-    if (!this.cell(this.selected)) this.selected = this.view.cells[0]?.id ?? "";
+    this.edit(restored(step, this.view.cells));
+    if (!this.cell(this.selected)) this.selected = step.same.get(this.selected) ?? this.view.cells[0]?.id ?? "";
     this.say(`${forward ? "Done again" : "Undone"}: ${step.said}.`);
   }
 
@@ -324,10 +339,17 @@ export class Notebook {
     this.mode = mode;
   }
 
-  // toCells gives the keyboard back to the selected cell.
+  // toCells leaves edit mode and gives the keyboard back to the selected cell.
   toCells(): void {
     this.select(this.selected);
-    document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
+    this.focus();
+  }
+
+  // focus gives the keyboard back to the selected cell; in edit mode, to its editor.
+  focus(): void {
+    const editor = this.mode === "edit" ? editors.get(this.selected) : undefined;
+    if (editor) editor.focus();
+    else document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
   }
 
   // step selects the cell that many places further, and tells whether there is one.
@@ -351,10 +373,13 @@ export class Notebook {
     const cell = this.cell(id);
     if (!cell || cell.cell_type !== "code" || !cell.source.trim() || this.readOnly) return;
     void this.sync.save();
+    this.asking.add(id);
+    if (this.link !== "up") this.unsent = new Set(this.asking);
     await this.attempt(() => this.socket.ask(
       { type: "execute", code: cell.source, ...(options.stopOnError ? { stop_on_error: true } : {}) },
       { id: runID(cell.id), again: true },
     ));
+    this.asking.delete(id);
   }
 
   async runMany(which: (index: number, here: number) => boolean): Promise<void> {
