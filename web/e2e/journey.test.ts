@@ -77,10 +77,10 @@ describe("a journey with the mouse", () => {
     await tab.ran(still);
     expect(await tab.text(still)).toBe("(42, 'Ada')");
 
-    await page.click("text=Reset…");
-    await page.waitForSelector("dialog >> text=Python starts anew");
-    await page.click("dialog >> role=button[name='Reset']");
-    await page.waitForSelector("text=Python was started anew");
+    await page.click("text=Restart…");
+    await page.waitForSelector("dialog >> text=Restart Python?");
+    await page.click("dialog >> role=button[name='Restart']");
+    await page.waitForSelector("text=Python restarted. Variables");
     const gone = await add("x");
     await tab.ran(gone, "error");
     expect(await tab.text(gone)).toContain("NameError");

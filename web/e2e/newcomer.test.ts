@@ -215,7 +215,59 @@ test("a run that is asked for while the server is away says when it runs", async
   await picture(page, "newcomer-away");
   await server.launch();
   await page.waitForSelector(".link-lost", { state: "detached" });
-  await page.waitForSelector(".cell[data-id=c-1] .count >> text=3");
+  await page.waitForSelector(".cell[data-id=c-1] .count >> text=3", { state: "attached" }); // the pointer is on it
   expect(await tab.cell("c-1").locator("text=Runs when").count()).toBe(0);
-  tab.complaints.length = 0; // of the server that was away
+  tab.complaints.splice(0); // of the server that was away
+});
+
+describe("a notebook", () => {
+  test("without a name is known by its date, and its empty cell says what to do", async () => {
+    await server.call("POST", "/v1/sessions", {});
+    tab = await Tab.open(server);
+    const { page } = tab;
+    const link = page.locator("table.sessions a").first();
+    expect(await link.innerText()).toMatch(/^Untitled, \d+ \w+,? \d\d:\d\d$/);
+    await link.click();
+    await page.waitForSelector(".cell.editing .cm-placeholder >> text=Shift+Enter");
+    expect(await page.innerText(".topline .name")).toMatch(/^Untitled, /);
+    await page.waitForSelector(".kernel-state >> text=/^Idle$/");
+    await picture(page, "newcomer-empty");
+    await page.goBack();
+    await page.click(".examples >> text=A table");
+    await page.waitForSelector(".cell .cm-content >> text=Bergen");
+  });
+
+  test("can be tidied and exported from what is in sight, and a click takes a deletion back", async () => {
+    await open("Tidy", ["print('one')", "print('two')"]);
+    const { page } = tab;
+    await runAll("c-2");
+    await page.keyboard.press("Escape");
+    const command = async (name: string) => {
+      await page.click(".topline >> role=button[name='All commands']");
+      await page.keyboard.type(name);
+      await page.keyboard.press("Enter");
+    };
+    await command("clear all");
+    await page.waitForFunction(() => !document.querySelector(".cell .outputs"));
+    await page.click(".toast >> text=Undo");
+    await tab.cell("c-2").locator(".outputs >> text=two").waitFor();
+    await tab.cell("c-1").hover();
+    await page.click("role=button[name='Delete cell 1']");
+    await tab.cell("c-1").waitFor({ state: "detached" });
+    await page.click(".toast >> text=Undo");
+    await tab.cell("c-1").locator(".outputs >> text=one").waitFor();
+    await page.click(".topline >> role=button[name='Export the notebook']");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click("dialog >> text=(.py)")]);
+    expect(file.suggestedFilename()).toBe("Tidy.py");
+  });
+
+  test("shows the end of a long output, also of one that came at once", async () => {
+    await open("Ends", ["for i in range(500): print('line', i, 'x' * 200)"]);
+    await runAll("c-1");
+    await tab.cell("c-1").locator(".scroll.tall").waitFor();
+    await tab.page.waitForFunction(() => {
+      const box = document.querySelector(".scroll.tall");
+      return box && box.scrollTop > 1000 && box.scrollHeight - box.scrollTop - box.clientHeight < 60;
+    });
+  });
 });

@@ -35,7 +35,7 @@ test("the page gets the last run of each cell, and the others when they are aske
   await page.waitForSelector(".timeline >> text=These outputs are not loaded.");
   await picture(page, "view-timeline");
   await page.click("role=button[name='Load them']");
-  await page.click("role=button[name='Output as it was']");
+  await page.click("role=button[name='Output of this run']");
   await page.waitForSelector(".timeline .past >> text=run 15 xxx");
   expect(bytes()).toBeLessThan(1_000_000);
   await page.locator(".cell[data-id=c-2]").click({ position: { x: 5, y: 5 } });

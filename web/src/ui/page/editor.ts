@@ -123,7 +123,7 @@ async function showInspection(view: EditorView, io: EditorIO): Promise<void> {
   try {
     const { found, data } = await io.inspect(code, codePoints(code, pos));
     const text = settled(typeof data["text/plain"] === "string" ? data["text/plain"] : "").trim();
-    if (!found || !text) return io.say("Python knows nothing about what is at the cursor.");
+    if (!found || !text) return io.say("Nothing is known about the name at the cursor.");
     view.dispatch({
       effects: setTip.of({
         pos, above: true,

@@ -11,18 +11,18 @@ import { importedOutputs, type Imported, type Notebook as NotebookFile } from ".
 import { call, getDocument, getText, putDocument, Refused, sessionPath } from "../../proto/rest";
 import { browserHost, large, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
-import { duration } from "../../render/format";
-import { runWords, whyWords } from "../../render/words";
+import { duration, plural } from "../../render/format";
+import { runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
-import { Voice } from "./voice.svelte";
+import { Voice, type Action } from "./voice.svelte";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
-export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
+export type Dialog = "" | "palette" | "export" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
 
 const mostHeld = 128 << 20; // bytes of outputs, about; more are fetched again when they are asked for
 
@@ -55,7 +55,7 @@ export class Notebook {
   clip = $state.raw<Cell[]>([]);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
-  readonly title = $derived.by(() => this.session?.name || this.session?.id || this.id);
+  readonly title = $derived.by(() => this.session ? titleOf(this.session) : "");
   readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
 
   private readonly sync: DocumentSync;
@@ -78,7 +78,7 @@ export class Notebook {
       {
         document: (doc) => (this.doc = doc),
         saved: (state) => this.setSaved(state),
-        conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
+        conflicts: (n) => this.say(`Another tab edited ${n === 1 ? "a cell" : `${n} cells`} that you edited too. Both versions are kept, theirs below yours.`),
       },
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
@@ -153,8 +153,8 @@ export class Notebook {
       }
       case "error": this.voice.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
       case "input_request": this.voice.announce(`Input needed: ${event.prompt}`); break;
-      case "kernel_died": this.say(`Python ended: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
-      case "kernel_reset": this.say("Python was started anew. Variables are gone; files and outputs are kept."); break;
+      case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
+      case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
     }
   }
@@ -165,7 +165,7 @@ export class Notebook {
       const lines = this.caughtUp;
       this.lostAt = 0;
       this.caughtUp = 0;
-      this.say(lines ? `Connected again, and caught up: ${lines} ${lines === 1 ? "line" : "lines"} came meanwhile.` : "Connected again. Nothing was lost.");
+      this.say(lines ? `Reconnected. ${plural(lines, "new line")} while you were away.` : "Reconnected. Nothing was lost.");
     }
     if (this.loaded || !this.documentReady) return;
     if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
@@ -260,7 +260,7 @@ export class Notebook {
   }
 
   setKind(id: string, cell_type: Cell["cell_type"]): void {
-    this.arrange("a change of kind", change(this.view.cells, id, { cell_type }));
+    this.arrange("a change of cell type", change(this.view.cells, id, { cell_type }));
   }
 
   heading(id: string, level: number): void {
@@ -284,8 +284,8 @@ export class Notebook {
     const rest = remove(cells, [id]);
     if (!rest.length) rest.push(newCell());
     this.arrange("deleting a cell", rest);
-    this.selected = (rest[at] ?? rest.at(-1))?.id ?? "";
-    this.say("The cell is deleted. Z brings it back.");
+    this.select((rest[at] ?? rest.at(-1))?.id ?? "");
+    this.say("Cell deleted.", "quiet", this.takeBack);
   }
 
   copy(id: string): void {
@@ -308,7 +308,7 @@ export class Notebook {
     const { cells, to } = renamed(this.view.cells, shown);
     this.arrange("clearing outputs", cells, new Map([...to, ...[...to].map(([old, id]) => [id, old] as const)]));
     this.selected = to.get(this.selected) ?? this.selected;
-    this.say(shown.length === 1 ? "Output cleared. Z brings it back." : `${shown.length} outputs cleared. Z brings them back.`);
+    this.say(shown.length === 1 ? "Output cleared." : `${shown.length} outputs cleared.`, "quiet", this.takeBack);
   }
 
   split(id: string, at: number): void {
@@ -323,15 +323,17 @@ export class Notebook {
     if (merged) this.arrange("a merge", merged);
   }
 
+  readonly takeBack: Action = { label: "Undo", run: () => this.undo() };
+
   undo(forward = false): void {
     const step = forward ? this.undoing.redo(this.view.cells) : this.undoing.undo(this.view.cells);
     if (!step) {
-      this.say(forward ? "There is nothing to redo." : "There is nothing to undo. Typing is undone inside of the editor.");
+      this.say(forward ? "Nothing to redo." : "Nothing to undo here; Ctrl+Z in an editor undoes typing.");
       return;
     }
     this.edit(restored(step, this.view.cells));
     if (!this.cell(this.selected)) this.selected = step.same.get(this.selected) ?? this.view.cells[0]?.id ?? "";
-    this.say(`${forward ? "Done again" : "Undone"}: ${step.said}.`);
+    this.say(`${forward ? "Redone" : "Undone"}: ${step.said}.`);
   }
 
   select(id: string, mode: "command" | "edit" = "command"): void {
@@ -400,7 +402,7 @@ export class Notebook {
 
   async reset(keepFiles: boolean): Promise<boolean> {
     return this.attempt(async () => {
-      this.say("Starting Python anew…");
+      this.say("Restarting Python…");
       await call("POST", sessionPath(this.id, "/reset"), { keep_files: keepFiles });
       this.filesChanged++;
     });
@@ -452,13 +454,13 @@ export class Notebook {
       this.doc = await this.sync.load();
       await this.loadImported();
       this.selected = this.view.cells[0]?.id ?? "";
-      this.say("The notebook is here. Nothing of it has run yet.");
+      this.say("Notebook imported. Nothing in it has run yet.");
     });
   }
 
   async save(): Promise<void> {
     await this.sync.save();
-    if (!this.sync.dirty) this.say("All is saved, as it always is.");
+    if (!this.sync.dirty) this.say("Already saved.");
   }
 
   // restore brings a run's outputs back that the page has dropped.
@@ -485,11 +487,11 @@ export class Notebook {
     }
   }
 
-  say(text: string, tone: "quiet" | "bad" = "quiet"): void {
-    this.voice.say(text, tone);
+  say(text: string, tone: "quiet" | "bad" = "quiet", action?: Action): void {
+    this.voice.say(text, tone, action);
   }
 
-  // told is how the last run of a cell went, in words.
+  // told describes how a run ended.
   told(run: Run): ReturnType<typeof runWords> {
     const ahead = run.status === "queued" ? this.log.open.indexOf(run.id) : 0;
     const death = run.status === "died" ? this.log.notes.find((note) => note.kind === "died" && note.generation === run.generation) : undefined;
