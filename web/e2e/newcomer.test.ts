@@ -196,7 +196,7 @@ describe("what is drawn", () => {
     await trash.waitFor();
     const before = await places();
     await trash.click();
-    await page.waitForSelector(".sure");
+    await page.waitForSelector("text=Delete its variables, files and history?");
     expect(await places()).toEqual(before);
     await picture(page, "newcomer-sure");
     await page.click(".sessions >> role=button[name=Keep]");
