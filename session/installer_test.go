@@ -298,7 +298,7 @@ func TestInstallersFailWithTheReasonAndNoLayer(t *testing.T) {
 		}
 		i.prints("import parcel; print(parcel.__version__)", "1.5")
 		from.Close()
-		i.fails(order{Requirements: []string{"greet"}}, "the page of greet: the package index cannot be reached")
+		i.fails(order{Requirements: []string{"greet"}}, "greet: no package index was reachable; an operator can set one with packages.index")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (ix *Index) project(ctx context.Context, w http.ResponseWriter, a *admissio
 		return nil
 	}
 	if err != nil {
-		ix.fail(ctx, w, a, "the page of "+project, err)
+		ix.fail(ctx, w, a, project, err)
 		return nil
 	}
 	return p
@@ -99,7 +100,7 @@ func (ix *Index) servePage(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	content, err := p.json(project, prefix)
 	if err != nil {
-		ix.fail(ctx, w, a, "the page of "+project, err)
+		ix.fail(ctx, w, a, project, err)
 		return
 	}
 	w.Header().Set("Content-Type", jsonType)
@@ -265,5 +266,9 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 		return fmt.Sprintf("%s: the package index says nothing for %v; try again later", what, ix.cfg.Timeout),
 			http.StatusServiceUnavailable
 	}
-	return what + ": the package index cannot be reached or its answer is invalid; the cause is in the server's log", http.StatusServiceUnavailable
+	if unreachable := (*url.Error)(nil); errors.As(err, &unreachable) {
+		return what + ": no package index was reachable; an operator can set one with packages.index (the server's log has the cause)",
+			http.StatusServiceUnavailable
+	}
+	return what + ": the package index sent an answer that cannot be read; the server's log has the details", http.StatusServiceUnavailable
 }

@@ -154,7 +154,7 @@ describe("output of a cell", () => {
       await cell.scrollIntoViewIfNeeded();
       await cell.locator("text=This output has scripts. They are off.").waitFor();
       await cell.locator("text=Run scripts of this output").click();
-      await cell.locator("text=Scripts of this output run").waitFor();
+      await cell.locator("text=Scripts of this output are running").waitFor();
       if (!leaves.has(name)) await page.frameLocator(`.cell[data-id=c-${i + 1}] iframe`).locator("text=ran").first().waitFor({ state: "attached" });
     }
     await window();

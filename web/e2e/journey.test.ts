@@ -77,10 +77,10 @@ describe("a journey with the mouse", () => {
     await tab.ran(still);
     expect(await tab.text(still)).toBe("(42, 'Ada')");
 
-    await page.click("text=Reset…");
-    await page.waitForSelector("dialog >> text=Python starts anew");
-    await page.click("dialog >> role=button[name='Reset']");
-    await page.waitForSelector("text=Python was started anew");
+    await page.click("text=Restart…");
+    await page.waitForSelector("dialog >> text=Restart Python?");
+    await page.click("dialog >> role=button[name='Restart']");
+    await page.waitForSelector("text=Python restarted. Variables");
     const gone = await add("x");
     await tab.ran(gone, "error");
     expect(await tab.text(gone)).toContain("NameError");
@@ -255,7 +255,7 @@ describe("tables", () => {
     await says("1–25 of 120,000"); // in their own order again
     expect(await faults(page)).toEqual([]);
     await table.locator("role=button[name='CSV']").click();
-    await page.waitForSelector("text=and this saves 100,000 at most");
+    await page.waitForSelector("text=has at most 100,000");
     await tab.type("c-1", "small = df.head(1500).iloc[::-1]\nsmall");
     await tab.cell("c-1").locator("button.number").click();
     await says("1–25 of 1,500");

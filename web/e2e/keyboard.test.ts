@@ -27,9 +27,10 @@ describe("with the keyboard alone", () => {
     await page.locator("#new-session-name").focus();
     await page.keyboard.type("Keys");
     await press("Enter");
+    await page.waitForSelector(".cell.editing .cm-focused");
+    await press("Escape"); // out of the editor, and into it again
     await page.waitForSelector(".cell.selected:focus");
-
-    await press("Enter"); // into the editor
+    await press("Enter");
     await page.waitForSelector(".cell.editing .cm-focused");
     await page.keyboard.type("x = 20\nprint(x + 1)");
     await press("Shift+Enter");
@@ -77,7 +78,7 @@ describe("with the keyboard alone", () => {
     await press("Escape");
     await page.waitForSelector(".drawer", { state: "detached" });
     await press("?");
-    await page.waitForSelector("dialog >> text=Keys");
+    await page.waitForSelector("dialog >> text=Keyboard shortcuts");
     await press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
     await press("Control+k");
@@ -88,10 +89,10 @@ describe("with the keyboard alone", () => {
     await page.waitForSelector("dialog", { state: "detached" });
     await page.waitForSelector(".cell.selected:focus");
     await press("0", "0");
-    await page.waitForSelector("dialog >> text=Python starts anew");
+    await page.waitForSelector("dialog >> text=Restart Python?");
     await press("Shift+Tab"); // past the checkbox, whichever way round
     await press("Tab", "Tab", "Enter");
-    await page.waitForSelector("text=Python was started anew");
+    await page.waitForSelector("text=Python restarted. Variables");
   });
 
   test("Escape, then Tab leaves the editor: there is no trap", async () => {

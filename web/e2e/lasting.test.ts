@@ -53,7 +53,7 @@ describe("nothing is lost", () => {
     await page.waitForSelector("text=Reconnecting, nothing is lost");
     await tab.type("c-2", "x = 2 # typed while the server was away");
     await server.launch();
-    await page.waitForSelector("text=/Connected again/");
+    await page.waitForSelector("text=/Reconnected/");
     await tab.ran("c-1");
     expect(await tab.text("c-1")).toBe(counted);
     await page.keyboard.press("Shift+Enter");
@@ -123,7 +123,7 @@ describe("nothing is lost", () => {
 });
 
 describe("honest states", () => {
-  test("a limit, a death, a time-out and a queue say what happened", async () => {
+  test("a limit, a death, a timeout and a queue say what happened", async () => {
     const id = await server.session("States", [
       "x = 1\nb = bytearray(10**9)", "import os\nos._exit(7)", "import time\ntime.sleep(60)", "1/0", "2",
     ], { limits: { memory_bytes: 256 << 20, execution_timeout_s: 2 } });
@@ -132,25 +132,25 @@ describe("honest states", () => {
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
     await tab.ran("c-1", "error");
-    expect(await tab.text("c-1")).toMatch(/memory \(256 MB/);
+    expect(await tab.text("c-1")).toMatch(/memory limit \(256 MB/);
     await tab.cell("c-2").locator("button.number").click();
     await tab.ran("c-2", "died");
-    await tab.cell("c-2").locator("text=Python ended: its process ended by itself (exit code 7). Variables are lost; files are kept.").waitFor();
+    await tab.cell("c-2").locator("text=Python exited: its own exit or a crash (code 7). Variables are lost; files are kept.").waitFor();
     await tab.cell("c-3").locator("button.number").click();
     await tab.ran("c-3", "timeout");
-    await tab.cell("c-3").locator("text=Stopped: it ran past its time-out. Variables are kept.").waitFor();
+    await tab.cell("c-3").locator("text=Timed out. Variables are kept.").waitFor();
     await tab.cell("c-1").and(page.locator(".stale")).waitFor();
 
     await tab.type("c-3", "input('Go on? ')");
     await tab.cell("c-3").locator("button.number").click();
     await page.waitForSelector(".question input");
     for (const cell of ["c-4", "c-5"]) await tab.cell(cell).locator("button.number").click();
-    await tab.cell("c-5").locator("text=Waits for 2 cells before it.").waitFor();
+    await tab.cell("c-5").locator("text=Waiting for 2 cells.").waitFor();
     await page.click(".topline >> text=Stop");
     await tab.ran("c-5", "cancelled");
     await tab.cell("c-5").locator("text=Never started: the queue was stopped.").waitFor();
     await page.click(".rail >> role=button[name='About this session']");
-    await page.waitForSelector(".drawer >> text=none: Python reaches nothing");
+    await page.waitForSelector(".drawer >> text=none: Python cannot reach anything");
   });
 
   test("from starting to gone, the top line says in words what Python does", async () => {
@@ -164,10 +164,10 @@ describe("honest states", () => {
       const word = document.querySelector(".kernel-state .word");
       if (word) new MutationObserver(() => said.push(word.textContent ?? "")).observe(word, { characterData: true, subtree: true, childList: true });
     });
-    await page.click("text=Reset…");
-    await page.click("dialog >> role=button[name='Reset']");
-    await page.waitForSelector("text=Python was started anew");
-    await page.waitForSelector(".kernel-state >> text=/^Idle, ends in (10|9) min$/");
+    await page.click("text=Restart…");
+    await page.click("dialog >> role=button[name='Restart']");
+    await page.waitForSelector("text=Python restarted. Variables");
+    await page.waitForSelector(".kernel-state >> text=/^Idle$/");
     expect(await page.evaluate("said")).toContain("Starting Python"); // it imports all that it has, and takes its time
     await tab.cell("c-3").locator("button.number").click();
     await tab.ran("c-3");
@@ -178,10 +178,10 @@ describe("honest states", () => {
     await page.waitForSelector(".kernel-state >> text=/, 1 queued$/");
 
     // What a reset would lose, before it happens.
-    await page.click("text=Reset…");
-    await page.waitForSelector("dialog >> text=/Lost: 2 variables, [\\d.]+ MB of memory, and 2 cells that run or wait\\./");
+    await page.click("text=Restart…");
+    await page.waitForSelector("dialog >> text=/This loses 2 variables, [\\d.]+ MB of memory and 2 running or waiting cells\\./");
     await page.click("dialog >> text=Keep the files");
-    await page.waitForSelector("dialog >> text=and all files of the workspace.");
+    await page.waitForSelector("dialog >> text=and all files in the workspace.");
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
     await server.call("POST", `/v1/sessions/${id}/interrupt`, { execution_id: await page.evaluate(async (session) => {
@@ -202,10 +202,10 @@ describe("honest states", () => {
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
     await tab.ran("c-1", "died");
-    await tab.cell("c-1").locator("text=/Python ended: it used all of its memory \\(256 MB; 2\\d\\d MB used\\)\\. Variables are lost; files are kept\\./").waitFor();
-    await page.waitForSelector(".kernel-state.bad >> text=Python ended: it used all of its memory; the next cell starts it anew");
+    await tab.cell("c-1").locator("text=/Python exited: it used all of its memory \\(256 MB; 2\\d\\d MB used\\)\\. Variables are lost; files are kept\\./").waitFor();
+    await page.waitForSelector(".kernel-state.bad >> text=Python exited: it used all of its memory; the next cell restarts it");
     await page.click(".rail >> role=button[name='Timeline']");
-    await page.waitForSelector(".kernel-note.died >> text=/the limit of memory \\(256 MB/");
+    await page.waitForSelector(".kernel-note.died >> text=/the memory limit \\(256 MB/");
   });
 
   test("a kernel that was reaped says so, and the next cell starts another", async () => {
@@ -214,9 +214,9 @@ describe("honest states", () => {
     const { page } = tab;
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
-    await page.waitForSelector(".kernel-state >> text=Python went after idling; files are kept, the next cell starts it anew");
+    await page.waitForSelector(".kernel-state >> text=Python stopped after being idle; files are kept, and the next cell restarts it");
     await tab.cell("c-1").locator("button.number").click();
-    await page.waitForSelector("text=Python was started anew. Variables are gone");
+    await page.waitForSelector("text=Python restarted. Variables are gone");
   });
 
   test("what isolates a session and what it may reach is said, and so is what was refused", async () => {
@@ -229,17 +229,17 @@ describe("honest states", () => {
     };
     await tab.show(await server.session("None", [tries]));
     expect(await page.innerText(".meters .network")).toBe("no network");
-    await (await about()).locator("text=none: Python reaches nothing, not even this machine").waitFor();
+    await (await about()).locator("text=none: Python cannot reach anything, not even this machine").waitFor();
     await page.waitForSelector(".drawer >> text=/a sandbox with its own file system|rules on files and system calls/");
     await page.locator(".drawer li").nth(3).waitFor(); // layers
     await tab.show(await server.session("List", [tries], { network: { mode: "allow", allow: ["example.com:443", "*.example.org"] } }));
-    expect(await page.innerText(".meters .network")).toBe("network: 2 places");
+    expect(await page.innerText(".meters .network")).toBe("network: 2 hosts");
     await (await about()).locator("li >> text=*.example.org").waitFor();
     await tab.cell("c-1").locator("button.number").click();
     await tab.cell("c-1").locator("text=connection to 192.0.2.1:80 refused: not in this session's network.allow").waitFor();
     await tab.show(await server.session("Full", ["1"], { network: { mode: "full" } }));
     expect(await page.innerText(".meters .network")).toBe("full network");
-    await (await about()).locator("text=full: the public network, and no private one").waitFor();
+    await (await about()).locator("text=full: the public internet, no private networks").waitFor();
   });
 
   test("an idle kernel says when it ends, and can be kept", async () => {
@@ -248,9 +248,9 @@ describe("honest states", () => {
     await tab.show(id);
     await tab.cell("c-1").locator("button.number").click();
     await tab.ran("c-1");
-    await tab.page.waitForSelector("text=/Idle, ends in \\d+ s/");
+    await tab.page.waitForSelector("text=/Idle; Python stops in \\d+ s, files stay/");
     await tab.page.click(".topline >> text=Keep");
-    await tab.page.waitForSelector("text=/Idle, ends in (60|59) s/");
+    await tab.page.waitForSelector("text=/Idle; Python stops in (60|59) s, files stay/");
   });
 
   test("a session that is deleted elsewhere says so", async () => {
@@ -258,7 +258,7 @@ describe("honest states", () => {
     const tab = await open();
     await tab.show(id);
     await server.call("DELETE", `/v1/sessions/${id}`);
-    await tab.page.waitForSelector("text=This session is gone");
+    await tab.page.waitForSelector("text=This session no longer exists");
   });
 });
 
@@ -269,7 +269,7 @@ describe("a shared link", () => {
     const { page } = tab;
     await tab.show(id);
     await page.click("role=button[name='Share a read-only link']");
-    await page.click("text=Make a link");
+    await page.click("text=Create a link");
     const url = await page.inputValue("#share-url");
     const guest = await open({ signedIn: false });
     await guest.page.goto(url);
@@ -289,7 +289,7 @@ describe("a shared link", () => {
 
     await page.click("role=button[name='Share a read-only link']");
     await page.click("dialog >> role=button[name='Revoke']");
-    await guest.page.waitForSelector("text=This session is gone");
+    await guest.page.waitForSelector("text=This session no longer exists");
     guest.complaints.splice(0); // of the 401
   });
 });

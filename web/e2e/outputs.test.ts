@@ -181,12 +181,12 @@ describe("outputs beyond what the page holds", () => {
     tab = await Tab.open(server);
     await tab.show(id);
     await tab.cell("c").locator("iframe").first().waitFor();
-    await tab.cell("a").locator("text=does not hold these outputs any more").waitFor();
+    await tab.cell("a").locator("text=were unloaded to save memory").waitFor();
     expect(await tab.cell("a").locator("iframe").count()).toBe(0);
-    expect(await tab.cell("b").locator("text=does not hold these outputs").count()).toBe(0);
+    expect(await tab.cell("b").locator("text=were unloaded").count()).toBe(0);
     await tab.cell("a").locator("text=Show them").click();
     await tab.cell("a").frameLocator("iframe >> nth=11").locator("text=a 11").waitFor();
-    await tab.cell("b").locator("text=does not hold these outputs any more").waitFor();
-    expect(await tab.cell("c").locator("text=does not hold these outputs").count()).toBe(0);
+    await tab.cell("b").locator("text=were unloaded to save memory").waitFor();
+    expect(await tab.cell("c").locator("text=were unloaded").count()).toBe(0);
   });
 });

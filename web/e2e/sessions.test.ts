@@ -33,7 +33,7 @@ test("sessions come by pages and are found by name", async () => {
   expect(await names()).toEqual(["Notebook 17"]);
   await picture(page, "sessions-found");
   await page.fill("#find-session", "none of them");
-  await page.waitForSelector("text=No session has this in its name.");
+  await page.waitForSelector("text=No session matches this name.");
   await page.fill("#find-session", "");
   await first("Notebook 53");
   await page.click("role=button[name=Older]");

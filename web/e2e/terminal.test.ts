@@ -131,7 +131,7 @@ describe("a terminal in the page", () => {
     await enter(tab, "for i in $(seq 60); do echo line $i; sleep 0.05; done; echo all");
     await shows(tab, /^line 10$/);
     await server.end("SIGKILL");
-    await tab.page.waitForSelector("text=the shell runs on");
+    await tab.page.waitForSelector("text=the shell keeps running");
     await server.launch();
     await shows(tab, /^all$/);
     await tab.page.reload();
@@ -145,7 +145,7 @@ describe("a terminal in the page", () => {
     expect(shown.length).toBeGreaterThan(2);
     expect(shown).toEqual(shown.map((_, i) => 60 - shown.length + 1 + i)); // each once
     await server.call("POST", `/v1/sessions/${id}/reset`, {});
-    await tab.page.waitForSelector("text=Python ended, and its terminals with it.");
+    await tab.page.waitForSelector("text=Python exited, and its terminals with it.");
   });
 
   test("is not for who has a read-only link", async () => {
@@ -159,7 +159,7 @@ describe("a terminal in the page", () => {
     await guest.page.keyboard.press("c");
     await guest.page.keyboard.press("Control+k");
     await guest.page.fill(".palette-input", "Terminal");
-    await guest.page.waitForSelector("text=No command is called so.");
+    await guest.page.waitForSelector("text=No matching commands.");
     expect(await guest.page.locator(".terminal-panel").count()).toBe(0);
   });
 });

@@ -33,10 +33,23 @@ describe("cells", () => {
     undo.did(list, "delete");
     const typed = cells.change(without, "a", { source: "typed" });
     const step = undo.undo(typed);
-    const back = restored(step?.cells ?? [], typed);
+    const back = step ? restored(step, typed) : [];
     expect(back.map((c) => c.source)).toEqual(["typed", "b", "c"]);
     expect(ids(undo.redo(back)?.cells ?? [])).toBe("ac");
     expect(undo.redo(back)).toBeUndefined();
+  });
+  test("clearing outputs gives a cell a new id, and undoing it keeps what was typed since", () => {
+    const undo = new Undo();
+    const cleared = cells.renamed(list, ["b"]);
+    expect(cleared.cells.map((c) => [c.id === "b", c.source])).toEqual(list.map((c) => [false, c.source]));
+    const id = cleared.to.get("b") ?? "";
+    undo.did(list, "clear", new Map([["b", id], [id, "b"]]));
+    const typed = cells.change(cleared.cells, id, { source: "typed" });
+    const step = undo.undo(typed);
+    const back = step ? restored(step, typed) : [];
+    expect(back.map((c) => [c.id, c.source])).toEqual([["a", "a"], ["b", "typed"], ["c", "c"]]);
+    const again = undo.redo(back);
+    expect((again ? restored(again, cells.change(back, "b", { source: "more" })) : [])[1]).toMatchObject({ id, source: "more" });
   });
 });
 

@@ -54,5 +54,11 @@ describe("key strokes", () => {
 test("the palette finds words in any order, beginnings first", () => {
   expect(matches("Run all cells above", "above run")).toBeGreaterThan(0);
   expect(matches("Run all cells", "xyz")).toBe(0);
-  expect(matches("Run all cells", "run")).toBeGreaterThan(matches("Stop what runs", "run"));
+  expect(matches("Run all cells", "run")).toBeGreaterThan(matches("Interrupt the running cell", "run"));
+  const best = (typed: string) => actions.map((a) => ({ id: a.id, score: matches(`${a.title} ${a.group}`, typed, a.also) })).filter((a) => a.score)
+    .sort((a, b) => b.score - a.score)[0]?.id;
+  for (const [typed, id] of Object.entries({
+    interrupt: "interrupt", restart: "reset", kernel: "reset", theme: "toggle-theme", dark: "toggle-theme", clear: "clear-output", find: "find", download: "export-ipynb",
+    pip: "install", collapse: "toggle-output", new: "insert-above", stop: "interrupt", home: "sessions",
+  })) expect(best(typed), typed).toBe(id);
 });

@@ -110,6 +110,17 @@ describe("Markdown", () => {
   });
 });
 
+describe("Markdown beside its own", () => {
+  test("has LaTeX environments without dollars, and boxes of tasks", () => {
+    expect(takeMath("a\n\\begin{align}\nx &= 1\\\\\ny &= 2\n\\end{align}\nb").math).toEqual([{ tex: "\\begin{align}\nx &= 1\\\\\ny &= 2\n\\end{align}", display: true }]);
+    for (const none of ["`\\begin{align}x\\end{align}`", "\\begin{align} x", "\\begin{verse}x\\end{verse}", "\\begin{align}x\\end{align*}"]) expect(takeMath(none)).toEqual({ text: none, math: [] });
+    expect(takeMath("$\\begin{align}x\\end{align}$").math).toHaveLength(1);
+    const tasks = proseOf("- [ ] todo\n- [x] done", () => "")?.pieces.join("");
+    expect(tasks).toMatch(/☐ todo[^]*☑ done/);
+    expect(tasks).not.toContain("<input");
+  });
+});
+
 describe("tracebacks", () => {
   const lines = [
     "Traceback (most recent call last):", "  File \"<cell 3>\", line 4, in <module>", "    f()",
@@ -121,6 +132,11 @@ describe("tracebacks", () => {
     expect(found.map((p) => [p.kind, p.mine, p.frames.length, p.library])).toEqual([
       ["text", true, 0, "Python"], ["frames", true, 1, "Python"], ["frames", false, 2, "pandas"], ["frames", true, 1, "Python"], ["text", true, 0, "Python"]]);
     expect(found.flatMap((p) => (p.kind === "text" ? p.text : p.frames.map((f) => f.text))).join("\n")).toBe(lines.join("\n"));
+  });
+  test("name the library of Cython's sources, which have no path", () => {
+    const frame = (file: string) => ({ file, line: 1, function: "f", user: false, traceback_start: 0, traceback_end: 1 }) as ErrorFrame;
+    expect(parts(["x"], [frame("pandas/_libs/index.pyx")])[0]?.library).toBe("pandas");
+    expect(parts(["x"], [frame("sklearn/tree/_tree.pxi")])[0]?.library).toBe("sklearn");
   });
   test("know the line of their own cell", () => {
     expect(lineIn({ traceback: lines }, "r", 3)).toBe(4);

@@ -95,6 +95,11 @@ class Frames(RunnerCase):
         code = "import collections\nP = collections.namedtuple('P', 'x')\nP()"
         self.assertEqual([f["user"] for f in self.frames(code)][:1], [True])
 
+    def test_of_sources_that_cython_names_are_their_modules(self) -> None:
+        raising = "compile('def f(): 1/0', 'pandas/_libs/index.pyx', 'exec')"
+        self.assertEqual([f["user"] for f in self.frames(f"import json\nexec({raising}, vars(json))\njson.f()")], [True, False])
+        self.assertEqual([f["user"] for f in self.frames(f"exec({raising})\nf()")], [True, True])
+
     def test_of_chains_and_groups_are_all_there(self) -> None:
         code = "def f(): 1/0\ntry: f()\nexcept Exception as e: raise ExceptionGroup('g', [e])"
         names = [frame["function"] for frame in self.frames(code)]

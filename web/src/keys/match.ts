@@ -61,15 +61,20 @@ export function shown(keys: string, mac: boolean): string[] {
   });
 }
 
-// matches ranks how well a title fits what was typed: 0 not at all, more is better.
-export function matches(title: string, typed: string): number {
-  const text = title.toLowerCase();
+// matches ranks how well a title fits what was typed, and after it other words for the same: 0 not at all, more is better.
+export function matches(title: string, typed: string, also = ""): number {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   let score = 1;
   for (const word of words) {
-    const at = text.indexOf(word);
-    if (at < 0) return 0;
-    score += at === 0 ? 3 : text[at - 1] === " " ? 2 : 1;
+    const part = Math.max(3 * rank(title.toLowerCase(), word), rank(also, word));
+    if (!part) return 0;
+    score += part;
   }
   return score;
+}
+
+// rank is higher for the start of a text than for the start of a word, and for that than for the rest of a word.
+function rank(text: string, word: string): number {
+  const at = ` ${text}`.indexOf(` ${word}`);
+  return at === 0 ? 3 : at > 0 ? 2 : text.includes(word) ? 1 : 0;
 }

@@ -38,6 +38,12 @@ export function move(cells: readonly Cell[], id: string, by: number): Cell[] {
   return insert(rest, Math.max(0, Math.min(rest.length, from + by)), cell);
 }
 
+// renamed gives cells new ids: the runs, and so the outputs, of the old ones are no longer theirs.
+export function renamed(cells: readonly Cell[], ids: readonly string[]): { cells: Cell[]; to: ReadonlyMap<string, string> } {
+  const to = new Map(ids.map((id) => [id, newCell().id]));
+  return { cells: cells.map((cell) => ({ ...cell, id: to.get(cell.id) ?? cell.id })), to };
+}
+
 // split cuts a cell in two at a place in its source. The upper part keeps the id, and so the outputs.
 export function split(cells: readonly Cell[], id: string, at: number): { cells: Cell[]; added: string } | undefined {
   const index = indexOf(cells, id);

@@ -5,9 +5,10 @@ export interface MathSpan { tex: string; display: boolean }
 // A private-use character cannot be Markdown, so a formula is out of its parser's reach.
 const open = "\uE000";
 const close = "\uE001";
+const displayed = /\\begin\{((?:align|alignat|equation|gather)\*?)\}/y;
 export const placeholder = /\uE000(\d+)\uE001/;
 
-// takeMath cuts formulas out: $…$, $$…$$, \(…\), \[…\], but none in code. It passes over the text once: that something
+// takeMath cuts formulas out: $…$, $$…$$, \(…\), \[…\] and \begin{align}…\end{align} and the like, but none in code. It passes over the text once: that something
 // has no end is found out once for each kind.
 export function takeMath(source: string): { text: string; math: MathSpan[] } {
   return new Scan(source.replaceAll(/[\uE000\uE001]/g, "")).run();
@@ -77,7 +78,20 @@ class Scan {
     const next = this.text[this.at + 1];
     if (next === "[" && this.between("\\[", "\\]", true)) return;
     if (next === "(" && this.between("\\(", "\\)", false)) return;
+    if (next === "b" && this.environment()) return;
     this.at += next === "\\" || next === "$" ? 2 : 1;
+  }
+
+  // environment takes one that is a formula by itself, with its delimiters, and reports whether there is one.
+  private environment(): boolean {
+    displayed.lastIndex = this.at;
+    const name = displayed.exec(this.text)?.[1];
+    const end = `\\end{${name}}`;
+    if (!name || this.endless.has(end)) return false;
+    const found = this.text.indexOf(end, this.at);
+    if (found < 0) this.endless.add(end);
+    else this.take(this.at, this.text.slice(this.at, found + end.length), true, found + end.length);
+    return found >= 0;
   }
 
   // code passes over a fence at the start of a line, or over a span.

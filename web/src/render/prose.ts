@@ -1,6 +1,6 @@
 // Markdown and formulas to HTML, in a worker: it may take long, and it is not safe yet.
 
-import { marked } from "marked";
+import { Marked } from "marked";
 import { takeMath, type MathSpan } from "./mathspans";
 import { Tidy } from "./tidy";
 
@@ -8,6 +8,9 @@ import { Tidy } from "./tidy";
 export interface Prose { pieces: string[]; math: Formula[] }
 // html is undefined where a formula could not be set.
 export interface Formula extends MathSpan { html?: string }
+
+// A form has no place in a text: the box of a task is a sign.
+const marked = new Marked({ renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") } });
 
 export type SetFormula = (tex: string, display: boolean) => string;
 

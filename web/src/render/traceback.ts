@@ -103,9 +103,12 @@ export function ending(all: readonly Part[], room: number): { shown: Part[]; cut
   return { shown: shown.reverse(), cut: room <= 0 };
 }
 
+// packageAt finds the package that a file belongs to. Cython names its sources from the package on.
+const packageAt = [/\/(?:site|dist)-packages\/([^/]+)/, /\/python3[^/]*\/([^/]+?)(?:\.py|\/)/, /^([\w.-]+)\/.*\.p(?:yx|xi|xd)$/];
+
 // libraryOf names the library of folded frames, where they are of one.
 function libraryOf(frames: readonly Frame[]): string {
-  const names = new Set(frames.map((f) => /\/(?:site|dist)-packages\/([^/]+)/.exec(f.file)?.[1] ?? /\/python3[^/]*\/([^/]+?)(?:\.py|\/)/.exec(f.file)?.[1] ?? "").filter(Boolean));
+  const names = new Set(frames.map((f) => packageAt.map((at) => at.exec(f.file)?.[1]).find(Boolean) ?? "").filter(Boolean));
   return names.size === 1 ? [...names][0] ?? "" : names.size ? "libraries" : "Python";
 }
 

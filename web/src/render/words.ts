@@ -2,11 +2,11 @@
 
 import type { Limit, Session, Status } from "../proto/types";
 import type { Run } from "../log/state";
-import { bytes, count, duration } from "./format";
+import { bytes, count, duration, plural } from "./format";
 
 const limitNames: Record<string, string> = {
-  memory_bytes: "memory", disk_bytes: "disk space", disk_inodes: "the number of files", pids: "processes and threads",
-  tmp_bytes: "temporary space", execution_timeout_s: "time", execution_cpu_s: "processor time",
+  memory_bytes: "memory", disk_bytes: "disk space", disk_inodes: "file count", pids: "process and thread",
+  tmp_bytes: "temporary space", execution_timeout_s: "time", execution_cpu_s: "CPU time",
 };
 
 function amounts(limit: Limit): string {
@@ -14,31 +14,31 @@ function amounts(limit: Limit): string {
   return `${amount(limit.value)}; ${amount(limit.used)} used`;
 }
 
-export const limitWords = (limit: Limit): string => `the limit of ${limitNames[limit.name] ?? limit.name} (${amounts(limit)})`;
+export const limitWords = (limit: Limit): string => `the ${limitNames[limit.name] ?? limit.name} limit (${amounts(limit)})`;
 
-// whyWords says why a kernel went.
+// whyWords says why a kernel exited.
 export function whyWords(reason: string | undefined, exitCode?: number): string {
   const [kind = "", detail = ""] = (reason ?? "").split(/:(.*)/s);
   switch (kind) {
     case "memory_limit": return "it used all of its memory";
     case "disk_limit": return "it wrote far past its disk space";
     case "out_of_memory": return "the machine ran out of memory";
-    case "timeout": return "it ran past its time-out and ignored the interrupt";
-    case "cpu_limit": return "it used up its processor time and ignored that";
-    case "idle_timeout": return "it was idle for long; files are kept";
+    case "timeout": return "it ran past its timeout and ignored the interrupt";
+    case "cpu_limit": return "it exceeded its CPU time limit";
+    case "idle_timeout": return "it was idle for too long; files are kept";
     case "reset": return "it was reset";
     case "deleted": return "the session was deleted";
-    case "exit": return `its process ended by itself (exit code ${detail || exitCode})`;
-    case "signal": return `its process was ended by ${detail}`;
-    case "server_shutdown": return "the operator ended it";
+    case "exit": return `its own exit or a crash (code ${detail || exitCode})`;
+    case "signal": return `it was killed by ${detail}`;
+    case "server_shutdown": return "the operator stopped it";
     case "server_crash": return "the server crashed";
-    case "host_crash": return "the process that runs kernels went away, or the machine did";
+    case "host_crash": return "the kernel host or the machine crashed";
     case "start_failed": return "its sandbox could not be started";
     case "control_closed":
     case "sandbox_lost": return "the cell broke its own sandbox";
-    case "restart": return "the server was started anew";
-    case "died": return "the last one had died";
-    case "": return "for no known reason";
+    case "restart": return "the server restarted";
+    case "died": return "the previous one had died";
+    case "": return "the reason is unknown";
   }
   return kind.replaceAll("_", " ");
 }
@@ -47,37 +47,42 @@ export interface Told { word: string; sentence: string; tone: "quiet" | "running
 
 const kept = (run: Run): string => (run.lost ? "Variables are lost; files are kept." : "Variables are kept.");
 
-// runWords tells how a run went, and what became of the variables wherever that is in question.
-// fatal is the limit that its kernel died of.
+// runWords describes how a run ended, and what became of the variables wherever that is in question.
+// fatal is the limit that killed its kernel.
 export function runWords(run: Run, asked: boolean, ahead: number, fatal?: Limit): Told {
   const limit = run.outputs.find((o) => o.kind === "error" && o.limit);
   switch (run.status as Status) {
-    case "queued": return { word: "queued", sentence: ahead > 0 ? `Waits for ${ahead === 1 ? "one cell" : `${ahead} cells`} before it.` : "Waits for its turn.", tone: "waiting" };
+    case "queued": return { word: "queued", sentence: ahead > 0 ? `Waiting for ${plural(ahead, "cell")}.` : "Waiting its turn.", tone: "waiting" };
     case "running": return asked
-      ? { word: "needs input", sentence: "Waits for your answer.", tone: "waiting" }
+      ? { word: "needs input", sentence: "Waiting for your answer.", tone: "waiting" }
       : { word: "running", sentence: "Running.", tone: "running" };
     case "ok": return { word: "done", sentence: run.durationMs === undefined ? "Done." : `Ran in ${duration(run.durationMs)}.`, tone: "quiet" };
     case "error": return limit?.kind === "error" && limit.limit
       ? { word: "limit", sentence: `Stopped at ${limitWords(limit.limit)}. ${kept(run)}`, tone: "bad" }
       : { word: "error", sentence: "Ended with an error.", tone: "bad" };
-    case "timeout": return { word: "timed out", sentence: `Stopped: it ran past its time-out. ${kept(run)}`, tone: "bad" };
+    case "timeout": return { word: "timed out", sentence: `Timed out. ${kept(run)}`, tone: "bad" };
     case "interrupted": return { word: "stopped", sentence: `Stopped on request. ${kept(run)}`, tone: "bad" };
     case "cancelled": return { word: "not run", sentence: `Never started: ${cancelWords(run.reason)}.${run.lost ? " Variables are lost." : ""}`, tone: "quiet" };
-    case "died": return { word: "died", sentence: `Python ended: ${whyWords(run.reason)}${fatal ? ` (${amounts(fatal)})` : ""}. ${kept(run)}`, tone: "bad" };
+    case "died": return { word: "died", sentence: `Python exited: ${whyWords(run.reason)}${fatal ? ` (${amounts(fatal)})` : ""}. ${kept(run)}`, tone: "bad" };
   }
 }
 
 function cancelWords(reason: string | undefined): string {
   if (reason === "interrupted") return "the queue was stopped";
-  if (reason === "stop_on_error") return "a cell before it failed";
-  return `Python ended before its turn, because ${whyWords(reason)}`;
+  if (reason === "stop_on_error") return "an earlier cell failed";
+  return `Python exited before its turn: ${whyWords(reason)}`;
 }
 
 export const networkWords = (network: Session["network"]): string =>
   network.mode === "none" ? "no network" : network.mode === "full" ? "full network" : `network: ${allowed(network.allow ?? [])}`;
 
 const allowed = (places: readonly string[]): string =>
-  !places.length ? "nothing allowed" : places.length === 1 ? places[0] ?? "" : `${places.length} places`;
+  !places.length ? "nothing allowed" : places.length === 1 ? places[0] ?? "" : plural(places.length, "host");
+
+const zone = Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+// titleOf is the name of a session; one without a name is known by when it was created.
+export const titleOf = (s: Pick<Session, "name" | "created_at">): string => s.name || `Untitled, ${zone.format(Date.parse(s.created_at))}`;
 
 // tierWords says what stands between a session and the machine.
 export function tierWords(tier: string): string {

@@ -75,7 +75,7 @@ class Stacks:
         """Whether the code is the user's: of a cell, of a file in the workspace, or a text that such code executes."""
         if file in self._sources:
             return True
-        if file.startswith("<"):
+        if not file.startswith("/"):  # not the name of a file, or one that Cython writes from the package on
             if file.startswith(_GENERATED):
                 return False
             name = dict.get(frame.f_globals, "__name__")

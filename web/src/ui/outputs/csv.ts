@@ -13,7 +13,7 @@ export async function saveTable(table: Table, here: Json[][], live: LiveTable | 
   orders: readonly Order[], progress: (part: string) => void): Promise<void> {
   const total = live?.total ?? table.total;
   if (!live) return save("table.csv", "text/csv", toCSV({ ...table, rows: here }));
-  if (total > most) throw new Error(`The table has ${count(total)} rows, and this saves ${count(most)} at most. Write it in a cell: df.to_csv("table.csv"), and download that from the files.`);
+  if (total > most) throw new Error(`The table has ${count(total)} rows, but a CSV from this page has at most ${count(most)}. Run df.to_csv("table.csv") in a cell, then download the file.`);
   const rows: Json[][] = [];
   while (rows.length < total) {
     const page = await live.ask(filter, orders, rows.length, piece, () => true);

@@ -72,7 +72,7 @@ export class LiveTable {
 }
 
 const reasons: Record<string, string> = {
-  table_gone: "This table's data is gone: its object was dropped or changed, or Python was started anew.",
+  table_gone: "This table's data is gone: its object was dropped or changed, or Python restarted.",
   no_kernel: "This table's data is gone: Python is not running.",
-  kernel_busy: "Python is too busy to give rows.",
+  kernel_busy: "Python is too busy to return rows.",
 };

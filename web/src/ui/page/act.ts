@@ -38,6 +38,7 @@ async function runHere(nb: Notebook, then: "next" | "stay" | "insert"): Promise<
   const id = nb.selected;
   const cell = nb.cell(id);
   if (!cell) return;
+  editors.get(id)?.quiet();
   const ran = cell.cell_type === "code" ? nb.run(id) : undefined;
   if (then === "insert") {
     const added = nb.add("below", id);
@@ -69,7 +70,7 @@ const doings: Record<ActionID, Doing> = {
   "insert-text": (nb) => nb.select(nb.add("below", nb.selected, newCell("markdown")), "edit"),
   "delete": (nb) => nb.delete(nb.selected),
   "cut": (nb) => { nb.copy(nb.selected); nb.delete(nb.selected); },
-  "copy": (nb) => { nb.copy(nb.selected); nb.say("Copied. V pastes it below."); },
+  "copy": (nb) => { nb.copy(nb.selected); nb.say("Cell copied. V pastes it below."); },
   "paste": (nb) => nb.paste(nb.selected),
   "undo": (nb) => nb.undo(),
   "redo": (nb) => nb.undo(true),
@@ -84,12 +85,17 @@ const doings: Record<ActionID, Doing> = {
   "move-up": (nb) => nb.move(nb.selected, -1),
   "move-down": (nb) => nb.move(nb.selected, 1),
 
+  "clear-output": (nb) => nb.clearOutputs([nb.selected]),
+  "clear-outputs": (nb) => nb.clearOutputs(nb.view.cells.map((cell) => cell.id)),
+  "install": (nb) => nb.select(nb.add("below", nb.selected, newCell("code", "%pip install ")), "edit"),
+
   "edit": (nb) => nb.select(nb.selected, "edit"),
   "leave": (nb) => nb.select(nb.selected),
   "down": (nb) => nb.step(1),
   "up": (nb) => nb.step(-1),
   "first": (nb) => nb.select(nb.view.cells[0]?.id ?? ""),
   "last": (nb) => nb.select(nb.view.cells.at(-1)?.id ?? ""),
+  "find": (nb) => editors.get(nb.selected)?.find(),
   "running": (nb) => { if (nb.runningID) nb.select(nb.cellOfRun(nb.runningID)); },
 
   "palette": (nb) => (nb.dialog = "palette"),
@@ -125,7 +131,7 @@ const doings: Record<ActionID, Doing> = {
 async function copyOutputs(nb: Notebook): Promise<void> {
   const text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n");
   if (!text) return nb.say("This cell has no output.");
-  await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow it."));
+  await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow copying."));
 }
 
 function toggle(nb: Notebook, drawer: Notebook["drawer"]): void {

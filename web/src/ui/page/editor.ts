@@ -1,10 +1,10 @@
 // The editor of a cell: CodeMirror 6 with Python or Markdown, completion and inspection from the live kernel.
 
-import { acceptCompletion, autocompletion, moveCompletionSelection, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult, type CompletionSource } from "@codemirror/autocomplete";
+import { acceptCompletion, autocompletion, closeCompletion, moveCompletionSelection, closeBrackets, closeBracketsKeymap, completeAnyWord, completionKeymap, completionStatus, snippetCompletion, startCompletion, type CompletionContext, type CompletionResult, type CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
+import { highlightSelectionMatches, openSearchPanel, search, searchKeymap } from "@codemirror/search";
 import { Compartment, EditorState, Prec, StateEffect, StateField, type Extension } from "@codemirror/state";
 import { Decoration, drawSelection, EditorView, keymap, lineNumbers, placeholder, showTooltip, type DecorationSet, type Tooltip } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
@@ -69,7 +69,7 @@ function fromKernel(io: EditorIO) {
     const code = context.state.doc.toString();
     try {
       const found = await io.complete(code, codePoints(code, context.pos));
-      if (context.aborted || !found.matches.length) return null;
+      if (context.aborted || !context.view?.hasFocus || !found.matches.length) return null;
       const from = unitsOf(code, found.cursor_start);
       const to = unitsOf(code, found.cursor_end);
       return {
@@ -78,7 +78,7 @@ function fromKernel(io: EditorIO) {
         validFor: /^[\w.]*$/,
       };
     } catch {
-      return completeAnyWord(context);
+      return context.aborted || !context.view?.hasFocus ? null : completeAnyWord(context);
     }
   };
 }
@@ -123,7 +123,7 @@ async function showInspection(view: EditorView, io: EditorIO): Promise<void> {
   try {
     const { found, data } = await io.inspect(code, codePoints(code, pos));
     const text = settled(typeof data["text/plain"] === "string" ? data["text/plain"] : "").trim();
-    if (!found || !text) return io.say("Python knows nothing about what is at the cursor.");
+    if (!found || !text) return io.say("Nothing is known about the name at the cursor.");
     view.dispatch({
       effects: setTip.of({
         pos, above: true,
@@ -197,6 +197,7 @@ export class CellEditor {
           }),
           keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...searchKeymap, ...editingKeys]),
           this.look.of(this.extensions(look)),
+          EditorView.domEventHandlers({ blur: () => this.quiet() }),
           EditorView.updateListener.of((update) => {
             if (update.focusChanged && update.view.hasFocus) io.focused();
             if (update.docChanged && !update.transactions.some((tr) => tr.effects.some((e) => e.is(fromOutside)))) {
@@ -268,6 +269,16 @@ export class CellEditor {
   insert(text: string): void {
     this.view.focus();
     this.view.dispatch(this.view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+  }
+
+  find(): void {
+    this.view.focus();
+    openSearchPanel(this.view);
+  }
+
+  // quiet closes the list of completions, and calls off one that is on its way.
+  quiet(): void {
+    if (!this.destroyed) closeCompletion(this.view);
   }
 
   cursor(): number {

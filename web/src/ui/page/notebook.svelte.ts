@@ -1,7 +1,7 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
 import { bounded } from "../../log/bound";
-import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, runID, split, withRuns } from "../../log/cells";
+import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
 import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
@@ -11,17 +11,18 @@ import { importedOutputs, type Imported, type Notebook as NotebookFile } from ".
 import { call, getDocument, getText, putDocument, Refused, sessionPath } from "../../proto/rest";
 import { browserHost, large, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
-import { duration } from "../../render/format";
-import { runWords, whyWords } from "../../render/words";
+import { duration, plural } from "../../render/format";
+import { runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
-import { Voice } from "./voice.svelte";
+import { Voice, type Action } from "./voice.svelte";
 
 export type Drawer = "" | "files" | "variables" | "timeline" | "about";
-export type Dialog = "" | "palette" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
+export type Dialog = "" | "palette" | "export" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
 
 const mostHeld = 128 << 20; // bytes of outputs, about; more are fetched again when they are asked for
 
@@ -38,6 +39,7 @@ export class Notebook {
   loaded = $state(false);
   gone = $state(false);
   stopping = $state(0); // when an interrupt was asked for and nothing has stopped yet
+  unsent = $state.raw<ReadonlySet<string>>(new Set()); // cells that run once the server is back
   caughtUp = $state(0); // lines that came after a lost connection
 
   selected = $state("");
@@ -53,7 +55,7 @@ export class Notebook {
   clip = $state.raw<Cell[]>([]);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
-  readonly title = $derived.by(() => this.session?.name || this.session?.id || this.id);
+  readonly title = $derived.by(() => this.session ? titleOf(this.session) : "");
   readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
 
   private readonly sync: DocumentSync;
@@ -64,6 +66,7 @@ export class Notebook {
     () => this.log,
     (state, events) => this.take(state, events),
   );
+  private readonly asking = new Set<string>(); // cells whose run the server has not confirmed
   private documentReady = false;
   private helloSeq = -1;
   private lostAt = 0; // seq when the connection was lost; 0: it was not
@@ -75,7 +78,7 @@ export class Notebook {
       {
         document: (doc) => (this.doc = doc),
         saved: (state) => this.setSaved(state),
-        conflicts: (n) => this.say(`Another tab changed ${n === 1 ? "a cell" : `${n} cells`} that you changed too. Both texts are kept, theirs below yours.`),
+        conflicts: (n) => this.say(`Another tab edited ${n === 1 ? "a cell" : `${n} cells`} that you edited too. Both versions are kept, theirs below yours.`),
       },
     );
     this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
@@ -150,8 +153,8 @@ export class Notebook {
       }
       case "error": this.voice.announce(`Error: ${event.ename}: ${event.evalue.slice(0, 200)}`); break;
       case "input_request": this.voice.announce(`Input needed: ${event.prompt}`); break;
-      case "kernel_died": this.say(`Python ended: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
-      case "kernel_reset": this.say("Python was started anew. Variables are gone; files and outputs are kept."); break;
+      case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
+      case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
     }
   }
@@ -162,11 +165,12 @@ export class Notebook {
       const lines = this.caughtUp;
       this.lostAt = 0;
       this.caughtUp = 0;
-      this.say(lines ? `Connected again, and caught up: ${lines} ${lines === 1 ? "line" : "lines"} came meanwhile.` : "Connected again. Nothing was lost.");
+      this.say(lines ? `Reconnected. ${plural(lines, "new line")} while you were away.` : "Reconnected. Nothing was lost.");
     }
     if (this.loaded || !this.documentReady) return;
     if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
-    this.selected = this.view.cells[0]?.id ?? "";
+    const [first, second] = this.view.cells;
+    this.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
     this.loaded = true;
   }
 
@@ -179,6 +183,7 @@ export class Notebook {
 
   private setLink(link: Link): void {
     if (link === "down" && this.link === "up") this.lostAt = Math.max(1, this.log.seq);
+    this.unsent = new Set(this.asking);
     if (link === "up") void this.sync.save();
     if (link !== "connecting" || this.link !== "down") this.link = link;
   }
@@ -233,8 +238,8 @@ export class Notebook {
   }
 
   // arrange is an edit that undo takes back.
-  private arrange(said: string, cells: Cell[]): void {
-    this.undoing.did(this.view.cells, said);
+  private arrange(said: string, cells: Cell[], same?: ReadonlyMap<string, string>): void {
+    this.undoing.did(this.view.cells, said, same);
     this.edit(cells);
   }
 
@@ -255,7 +260,7 @@ export class Notebook {
   }
 
   setKind(id: string, cell_type: Cell["cell_type"]): void {
-    this.arrange("a change of kind", change(this.view.cells, id, { cell_type }));
+    this.arrange("a change of cell type", change(this.view.cells, id, { cell_type }));
   }
 
   heading(id: string, level: number): void {
@@ -279,8 +284,8 @@ export class Notebook {
     const rest = remove(cells, [id]);
     if (!rest.length) rest.push(newCell());
     this.arrange("deleting a cell", rest);
-    this.selected = (rest[at] ?? rest.at(-1))?.id ?? "";
-    this.say("The cell is deleted. Z brings it back.");
+    this.select((rest[at] ?? rest.at(-1))?.id ?? "");
+    this.say("Cell deleted.", "quiet", this.takeBack);
   }
 
   copy(id: string): void {
@@ -296,6 +301,16 @@ export class Notebook {
     this.arrange("a move", move(this.view.cells, id, by));
   }
 
+  // clearOutputs takes the outputs of cells away, but for those that run or wait. The timeline keeps them.
+  clearOutputs(ids: readonly string[]): void {
+    const shown = ids.filter((id) => (this.lastRun(id) ?? this.imported.get(id)) && !this.log.open.includes(this.lastRun(id)?.id ?? ""));
+    if (!shown.length) return this.say("There is no output to clear.");
+    const { cells, to } = renamed(this.view.cells, shown);
+    this.arrange("clearing outputs", cells, new Map([...to, ...[...to].map(([old, id]) => [id, old] as const)]));
+    this.selected = to.get(this.selected) ?? this.selected;
+    this.say(shown.length === 1 ? "Output cleared." : `${shown.length} outputs cleared.`, "quiet", this.takeBack);
+  }
+
   split(id: string, at: number): void {
     const done = split(this.view.cells, id, at);
     if (!done) return;
@@ -308,15 +323,17 @@ export class Notebook {
     if (merged) this.arrange("a merge", merged);
   }
 
+  readonly takeBack: Action = { label: "Undo", run: () => this.undo() };
+
   undo(forward = false): void {
     const step = forward ? this.undoing.redo(this.view.cells) : this.undoing.undo(this.view.cells);
     if (!step) {
-      this.say(forward ? "There is nothing to redo." : "There is nothing to undo. Typing is undone inside of the editor.");
+      this.say(forward ? "Nothing to redo." : "Nothing to undo here; Ctrl+Z in an editor undoes typing.");
       return;
     }
-    this.edit(restored(step.cells, this.view.cells));
-    if (!this.cell(this.selected)) this.selected = this.view.cells[0]?.id ?? "";
-    this.say(`${forward ? "Done again" : "Undone"}: ${step.said}.`);
+    this.edit(restored(step, this.view.cells));
+    if (!this.cell(this.selected)) this.selected = step.same.get(this.selected) ?? this.view.cells[0]?.id ?? "";
+    this.say(`${forward ? "Redone" : "Undone"}: ${step.said}.`);
   }
 
   select(id: string, mode: "command" | "edit" = "command"): void {
@@ -324,10 +341,17 @@ export class Notebook {
     this.mode = mode;
   }
 
-  // toCells gives the keyboard back to the selected cell.
+  // toCells leaves edit mode and gives the keyboard back to the selected cell.
   toCells(): void {
     this.select(this.selected);
-    document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
+    this.focus();
+  }
+
+  // focus gives the keyboard back to the selected cell; in edit mode, to its editor.
+  focus(): void {
+    const editor = this.mode === "edit" ? editors.get(this.selected) : undefined;
+    if (editor) editor.focus();
+    else document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
   }
 
   // step selects the cell that many places further, and tells whether there is one.
@@ -351,10 +375,13 @@ export class Notebook {
     const cell = this.cell(id);
     if (!cell || cell.cell_type !== "code" || !cell.source.trim() || this.readOnly) return;
     void this.sync.save();
+    this.asking.add(id);
+    if (this.link !== "up") this.unsent = new Set(this.asking);
     await this.attempt(() => this.socket.ask(
       { type: "execute", code: cell.source, ...(options.stopOnError ? { stop_on_error: true } : {}) },
       { id: runID(cell.id), again: true },
     ));
+    this.asking.delete(id);
   }
 
   async runMany(which: (index: number, here: number) => boolean): Promise<void> {
@@ -375,7 +402,7 @@ export class Notebook {
 
   async reset(keepFiles: boolean): Promise<boolean> {
     return this.attempt(async () => {
-      this.say("Starting Python anew…");
+      this.say("Restarting Python…");
       await call("POST", sessionPath(this.id, "/reset"), { keep_files: keepFiles });
       this.filesChanged++;
     });
@@ -427,13 +454,13 @@ export class Notebook {
       this.doc = await this.sync.load();
       await this.loadImported();
       this.selected = this.view.cells[0]?.id ?? "";
-      this.say("The notebook is here. Nothing of it has run yet.");
+      this.say("Notebook imported. Nothing in it has run yet.");
     });
   }
 
   async save(): Promise<void> {
     await this.sync.save();
-    if (!this.sync.dirty) this.say("All is saved, as it always is.");
+    if (!this.sync.dirty) this.say("Already saved.");
   }
 
   // restore brings a run's outputs back that the page has dropped.
@@ -460,11 +487,11 @@ export class Notebook {
     }
   }
 
-  say(text: string, tone: "quiet" | "bad" = "quiet"): void {
-    this.voice.say(text, tone);
+  say(text: string, tone: "quiet" | "bad" = "quiet", action?: Action): void {
+    this.voice.say(text, tone, action);
   }
 
-  // told is how the last run of a cell went, in words.
+  // told describes how a run ended.
   told(run: Run): ReturnType<typeof runWords> {
     const ahead = run.status === "queued" ? this.log.open.indexOf(run.id) : 0;
     const death = run.status === "died" ? this.log.notes.find((note) => note.kind === "died" && note.generation === run.generation) : undefined;

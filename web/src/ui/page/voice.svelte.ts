@@ -1,15 +1,20 @@
-// What the page says: a sentence for a moment, and what only screen readers are told.
+// What the page says: a sentence for a moment, and announcements for screen readers alone.
+
+// Action is a button beside the sentence.
+export interface Action { label: string; run: () => void }
 
 export class Voice {
   said = $state("");
   tone = $state<"quiet" | "bad">("quiet");
+  action = $state.raw<Action>();
   announced = $state("");
   private silence: ReturnType<typeof setTimeout> | undefined;
 
-  say(text: string, tone: "quiet" | "bad" = "quiet"): void {
+  say(text: string, tone: "quiet" | "bad" = "quiet", action?: Action): void {
     clearTimeout(this.silence);
     this.said = text;
     this.tone = tone;
+    this.action = action;
     this.silence = setTimeout(() => (this.said = ""), tone === "bad" ? 12_000 : 6000);
   }
 
