@@ -1,0 +1,94 @@
+"""An agent that answers a question with Python: a language model, and a session that it runs code in.
+
+    python3 agent.py "How many primes are there below a million?"
+
+It needs TALARIA_URL and TALARIA_TOKEN, and OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL of an endpoint with
+OpenAI's chat completions. Nothing else is installed: the endpoint is called with the standard library.
+"""
+
+import base64
+import json
+import os
+import sys
+import urllib.request
+
+from talaria import Talaria
+
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "run_python",
+        "description": "Run Python. Variables, imports and files persist between calls. What is printed and the value "
+        "of the last expression are returned; figures of matplotlib are returned as images. There is no network.",
+        "parameters": {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "Python code"}},
+            "required": ["code"],
+        },
+    },
+}
+MOST_STEPS = 20
+
+
+def complete(messages):
+    """The next message of the model."""
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"].rstrip("/") + "/chat/completions",
+        json.dumps({"model": os.environ["OPENAI_MODEL"], "messages": messages, "tools": [TOOL]}).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=300) as response:
+        return json.load(response)["choices"][0]["message"]
+
+
+def run_python(session, call):
+    """Runs what the model asked for. Returns the messages that answer the call."""
+    try:
+        code = json.loads(call["function"]["arguments"])["code"]
+    except (ValueError, KeyError):
+        answer = 'The arguments must be a JSON object: {"code": "…"}'
+        return [{"role": "tool", "tool_call_id": call["id"], "content": answer}]
+    print(code, end="\n\n", file=sys.stderr)
+    # The id makes a repeated request run the code once.
+    execution = session.run(code, id=call["id"])
+    text = execution.text or "(no output)"
+    if execution.state == "lost":
+        text += "\nAll variables are gone; files are kept."
+    print(text, end="\n\n", file=sys.stderr)
+    messages = [{"role": "tool", "tool_call_id": call["id"], "content": text}]
+    images = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png).decode()}}
+        for png in execution.pngs
+    ]
+    if images:  # a tool's result may hold text only, so a message of its own follows
+        images.insert(0, {"type": "text", "text": "The figures of run_python:"})
+        messages.append({"role": "user", "content": images})
+    return messages
+
+
+def answer(session, question):
+    """Lets the model run code until it answers."""
+    messages = [{"role": "user", "content": question}]
+    for _ in range(MOST_STEPS):
+        message = complete(messages)
+        messages.append(message)
+        calls = message.get("tool_calls") or []
+        if not calls:
+            return message["content"]
+        results = [run_python(session, call) for call in calls]
+        # All answers to calls come before anything else.
+        results = [m for r in results for m in r]
+        messages += sorted(results, key=lambda m: m["role"] != "tool")
+    raise SystemExit(f"no answer after {MOST_STEPS} steps")
+
+
+def main():
+    if len(sys.argv) != 2:
+        raise SystemExit('usage: agent.py "QUESTION"')
+    talaria = Talaria(os.environ["TALARIA_URL"], os.environ["TALARIA_TOKEN"])
+    session = talaria.session(os.environ.get("SESSION", "agent"))
+    print(answer(session, sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
