@@ -297,7 +297,7 @@ func TestAnInstallationCanBeInterruptedAndEndsWithItsServer(t *testing.T) {
 	s.Kill9()
 	s.Restart(t)
 	c = s.Client()
-	if e := theEnd(t, c, id, second); e.Status != api.StatusOK || !strings.Contains(e.Text, "restarted") || !strings.Contains(e.Text, "goes on 1") {
+	if e := theEnd(t, c, id, second); e.Status != api.StatusOK || !strings.Contains(e.Text, "restarting") || !strings.Contains(e.Text, "goes on 1") {
 		t.Errorf("%s, %s", e.Status, e.Text)
 	}
 	release()

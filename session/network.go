@@ -14,7 +14,7 @@ import (
 type NetworkBounds struct {
 	MaxMode        api.NetworkMode // the most that a session may ask for; "" is none
 	Allowed        []string        // what may be listed in mode allow; with MaxMode full beside all that is public
-	HostPorts      []uint16        // of this machine, which may be listed as host:PORT
+	HostPorts      []int           // of this machine, which may be listed as host:PORT
 	NameServer     string          // HOST:PORT; "": as this machine looks names up
 	MaxConnections int             // of a session at a time; 0: the host's default
 	MaxBytes       int64           // in both directions over the life of a kernel; 0: any number

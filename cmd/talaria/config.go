@@ -62,7 +62,7 @@ type config struct {
 type network struct {
 	MaxMode        string   `config:"max_mode"`
 	Allowed        []string `config:"allowed"`
-	HostPorts      []uint16 `config:"host_ports"`
+	HostPorts      []int    `config:"host_ports"`
 	NameServer     string   `config:"name_server"`
 	MaxConnections int      `config:"max_connections"`
 	MaxBytes       int64    `config:"max_bytes"`

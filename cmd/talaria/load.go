@@ -281,8 +281,15 @@ func setText(v reflect.Value, text string) error {
 		v.SetBool(on)
 	case v.Kind() == reflect.String:
 		v.SetString(text)
-	case v.Type().Elem().Kind() == reflect.String:
-		v.Set(reflect.ValueOf(splitList(text)))
+	case v.Kind() == reflect.Slice:
+		parts := splitList(text)
+		list := reflect.MakeSlice(v.Type(), len(parts), len(parts))
+		for i, part := range parts {
+			if err := setText(list.Index(i), part); err != nil {
+				return err
+			}
+		}
+		v.Set(list)
 	default:
 		err = errors.ErrUnsupported
 	}

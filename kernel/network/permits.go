@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -10,7 +9,7 @@ import (
 type Bounds struct {
 	MaxMode   Mode
 	Allowed   []string // entries as in [ParseRules]; where MaxMode is [Full] they add to the public network
-	HostPorts []uint16 // ports of the server's own machine, which sessions list as host:PORT
+	HostPorts []int    // ports of the server's own machine, which sessions list as host:PORT
 }
 
 // Check reports what is wrong with the bounds.
@@ -24,8 +23,10 @@ func (b Bounds) Check() error {
 			return fmt.Errorf("network.allowed: ports of the server's own machine belong into network.host_ports: %d", r.Port)
 		}
 	}
-	if slices.Contains(b.HostPorts, 0) {
-		return errors.New("network.host_ports: ports are between 1 and 65535")
+	for _, port := range b.HostPorts {
+		if port < 1 || port > 65535 {
+			return fmt.Errorf("network.host_ports: %d is not between 1 and 65535", port)
+		}
 	}
 	return nil
 }
@@ -45,7 +46,7 @@ func (b Bounds) Refuses(mode Mode, allow []string) (refused string, err error) {
 		if err != nil {
 			return "", err
 		}
-		covered := b.MaxMode == Full && rule.IsPublic() || rule.isHost() && slices.Contains(b.HostPorts, rule.Port)
+		covered := b.MaxMode == Full && rule.IsPublic() || rule.isHost() && slices.Contains(b.HostPorts, int(rule.Port))
 		for _, l := range listed {
 			covered = covered || l.Covers(rule)
 		}

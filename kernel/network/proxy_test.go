@@ -277,11 +277,11 @@ func TestAnOperatorPermitsPortsOfTheHost(t *testing.T) {
 		allow   string
 		refused string
 	}{
-		{Bounds{MaxMode: Allow, HostPorts: []uint16{5432}}, Allow, "host:5432", ""},
-		{Bounds{MaxMode: Full, HostPorts: []uint16{5432}}, Full, "host:5432", ""},
-		{Bounds{MaxMode: Full, HostPorts: []uint16{5432}}, Allow, "host:5433", "network.allow host:5433"},
+		{Bounds{MaxMode: Allow, HostPorts: []int{5432}}, Allow, "host:5432", ""},
+		{Bounds{MaxMode: Full, HostPorts: []int{5432}}, Full, "host:5432", ""},
+		{Bounds{MaxMode: Full, HostPorts: []int{5432}}, Allow, "host:5433", "network.allow host:5433"},
 		{Bounds{MaxMode: Full}, Allow, "host:5432", "network.allow host:5432"},
-		{Bounds{MaxMode: None, HostPorts: []uint16{5432}}, Allow, "host:5432", "network.mode allow"},
+		{Bounds{MaxMode: None, HostPorts: []int{5432}}, Allow, "host:5432", "network.mode allow"},
 	} {
 		if got, err := c.bounds.Refuses(c.mode, []string{c.allow}); err != nil || got != c.refused {
 			t.Errorf("%+v: %s %s is refused with %q (%v), want %q", c.bounds, c.mode, c.allow, got, err, c.refused)
@@ -289,7 +289,7 @@ func TestAnOperatorPermitsPortsOfTheHost(t *testing.T) {
 	}
 	for want, bounds := range map[string]Bounds{
 		"network.host_ports: 5432":        {Allowed: []string{"host:5432"}},
-		"between 1 and 65535":             {HostPorts: []uint16{0}},
+		"between 1 and 65535":             {HostPorts: []int{0}},
 		"network.allowed: \"a b\" is not": {Allowed: []string{"a b"}},
 	} {
 		if err := bounds.Check(); err == nil || !strings.Contains(err.Error(), want) {

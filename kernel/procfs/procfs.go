@@ -16,6 +16,9 @@ import (
 // clockTick is the unit of times in /proc/PID/stat, the same on every Linux of today.
 const clockTick = 10 * time.Millisecond
 
+// exiting is PF_EXITING of Linux's include/linux/sched.h, in the flags of a process.
+const exiting = 0x4
+
 // Process is what /proc tells of a process.
 type Process struct {
 	Name       string
@@ -28,6 +31,7 @@ type Process struct {
 	Private    int64 // memory that is backed by no file, with the tables of its pages
 	Shared     int64 // pages of tmpfs and of memory in common that it has mapped
 	PeakMemory int64
+	Ending     bool // it exits, or was killed and has not had a CPU since: its memory is about to be free
 	Status     map[string]string
 }
 
@@ -50,6 +54,7 @@ func Read(pid int) (Process, error) {
 	p.Private = p.bytes("RssAnon") + p.bytes("VmPTE")
 	p.Shared = p.bytes("RssShmem")
 	p.PeakMemory = p.bytes("VmHWM")
+	p.Ending = p.Ending || p.pending("SigPnd", syscall.SIGKILL) || p.pending("ShdPnd", syscall.SIGKILL)
 	p.Threads, _ = strconv.ParseInt(p.Status["Threads"], 10, 64)
 	if pids := strings.Fields(p.Status["NSpid"]); len(pids) > 0 {
 		p.InsidePID, _ = strconv.Atoi(pids[len(pids)-1])
@@ -76,6 +81,7 @@ func ReadStat(pid int) (Process, error) {
 	return Process{
 		State:     fields[0][0],
 		StartTime: number(22),
+		Ending:    number(9)&exiting != 0,
 		CPU:       time.Duration(number(14)+number(15)) * clockTick,
 		Reaped:    time.Duration(number(16)+number(17)) * clockTick,
 	}, nil
@@ -83,6 +89,12 @@ func ReadStat(pid int) (Process, error) {
 
 // Memory is what the process alone has mapped.
 func (p Process) Memory() int64 { return p.Private + p.Shared }
+
+// pending reports whether a signal waits to be delivered, by a set of them in /proc/PID/status.
+func (p Process) pending(set string, signal syscall.Signal) bool {
+	signals, _ := strconv.ParseUint(p.Status[set], 16, 64)
+	return signals&(1<<(signal-1)) != 0
+}
 
 // bytes is a field of /proc/PID/status that is given in kB.
 func (p Process) bytes(field string) int64 {

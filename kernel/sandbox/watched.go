@@ -138,7 +138,7 @@ func closeDuplicate(fd int, st *unix.Stat_t) {
 }
 
 // KillLargest kills the process that takes the most memory, but for pid 1 and the runner, if all together still take more
-// than limit.
+// than limit. Processes that are ending do not count: killing another one for their memory would be a mistake.
 func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
 	pids, err := s.pids()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	var t tally
 	for _, pid := range pids {
 		p, err := procfs.Read(pid)
-		if err != nil {
+		if err != nil || p.Ending {
 			continue
 		}
 		if pid == s.handle.PID || p.InsidePID == runner {
