@@ -38,7 +38,7 @@ func TestASharesTokenOnlyReads(t *testing.T) {
 		"GET /v1/sessions/{id}/notebook": true, "GET /v1/sessions/{id}/document": true,
 	}
 	open := map[string]bool{
-		"GET /": true, "POST /login": true, "POST /logout": true, "GET /healthz": true, "GET /readyz": true, "GET /static/{path}": true, "GET /sandbox/{frame}": true,
+		"GET /": true, "POST /login": true, "POST /logout": true, "GET /healthz": true, "GET /readyz": true, "GET /static/{path}": true, "GET /sdk/{path}": true, "GET /sandbox/{frame}": true,
 	}
 	for _, route := range h.server.Routes() {
 		method, path, _ := strings.Cut(route, " ")

@@ -42,7 +42,7 @@ func TestASessionTokenMayDoWhatItsRightsSay(t *testing.T) {
 	h := start(t)
 	h.session("s")
 	h.session("other")
-	open := []string{"GET /", "POST /login", "POST /logout", "GET /healthz", "GET /readyz", "GET /static/{path}", "GET /sandbox/{frame}"}
+	open := []string{"GET /", "POST /login", "POST /logout", "GET /healthz", "GET /readyz", "GET /static/{path}", "GET /sdk/{path}", "GET /sandbox/{frame}"}
 	used := map[string]bool{}
 	for _, right := range api.Rights {
 		token := h.sessionToken("s", `{"rights":["`+string(right)+`"]}`).Token
