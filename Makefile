@@ -62,7 +62,7 @@ NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(
 WEB_MODULES := web/node_modules/.package-lock.json
 
 .PHONY: web
-web: $(WEB_MODULES) ## Build the page anew: web/dist (needs Node 20.19 or newer)
+web: $(WEB_MODULES) ## Build the page: web/dist (needs Node 20.19 or newer)
 	cd web && npm run --silent build
 
 $(WEB_MODULES): web/package-lock.json
@@ -118,7 +118,7 @@ else
 endif
 
 .PHONY: screenshots
-screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images anew
+screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images
 	cd web && npm run --silent screenshots
 
 .PHONY: demo
