@@ -82,6 +82,7 @@ with psycopg2.connect("host=host port=%s user=shop password=sesame dbname=postgr
     c.execute("select sum(price) from orders_%[2]s")
     print(c.fetchone()[0])`, port, who)
 		id := session(t, s.Client(), api.SessionRequest{Network: allow("host:" + port)})
+		runOK(t, s.Client(), id, "1") // then its kernel says how it is isolated
 		info, err := s.Client().Session(within(t), id)
 		if err != nil {
 			t.Fatal(err)
