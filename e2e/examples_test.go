@@ -69,6 +69,9 @@ func TestExamplesTheChat(t *testing.T) {
 	}
 	for program, file := range map[string]string{"python3": "server.py", "node": "server.mjs"} {
 		t.Run(program, func(t *testing.T) {
+			if program == "node" {
+				needsNode(t)
+			}
 			cmd := exec.Command(program, file)
 			cmd.Dir, cmd.Env = modules, exampleEnv(t, s)
 			at := chatServer(t, cmd)

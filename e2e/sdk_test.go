@@ -75,12 +75,18 @@ func TestThePythonClientAsTheServerServesIt(t *testing.T) {
 	accept(t, s, p, cmd)
 }
 
+// needsNode skips a test where there is no Node that the JavaScript client runs in: Debian 12 has an older one.
+func needsNode(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("node", "-p", "parseInt(process.versions.node)>=20").Output()
+	if err != nil || strings.TrimSpace(string(out)) != "true" {
+		t.Skip("SKIP: node 20 or newer is not installed")
+	}
+}
+
 func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	t.Parallel()
-	if out, err := exec.Command("node", "-p", "parseInt(process.versions.node)>=20").Output(); err != nil ||
-		strings.TrimSpace(string(out)) != "true" {
-		t.Skip("node 20 or newer is not installed")
-	}
+	needsNode(t)
 	s := start(t, options{})
 	p := newProxy(t, s)
 	module := filepath.Join(filepath.Dir(fetchLibrary(t, s, "talaria.js")), "talaria.mjs")
@@ -130,27 +136,38 @@ func TestTheExamplesOfTheClientLibraries(t *testing.T) {
 			t.Errorf("%s has %d examples, want %d", page, len(found), want)
 		}
 		for _, example := range found {
-			language, program := example[1], example[2]
-			file := filepath.Join(dir, "example."+map[string]string{"python": "py", "javascript": "js"}[language])
-			if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			cmd := exec.CommandContext(within(t), map[string]string{"python": "python3", "javascript": "node"}[language], file)
-			cmd.Dir = dir
-			cmd.Env = append(os.Environ(), "PYTHONPATH="+wheel, "TALARIA_URL="+s.URL, "TALARIA_TOKEN="+s.Token)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%s, %s: %v\n%s", page, language, err, out)
-				continue
-			}
-			said := strings.Join(strings.Fields(string(out)), " ")
-			var comments []string
-			for _, c := range printedLine.FindAllStringSubmatch(program, -1) {
-				comments = append(comments, c[1])
-			}
-			if want := strings.Join(comments, " "); len(comments) > 0 && said != want || said == "" {
-				t.Errorf("%s, %s prints %q, and its comments say %q", page, language, said, want)
-			}
+			t.Run(filepath.Base(page)+"/"+example[1], func(t *testing.T) {
+				runExample(t, s, dir, wheel, example[1], example[2])
+			})
 		}
+	}
+}
+
+// runExample runs a program in a folder with the client libraries.
+func runExample(t *testing.T, s *Server, dir, wheel, language, program string) {
+	t.Helper()
+	interpreter, ending := "python3", "py"
+	if language == "javascript" {
+		needsNode(t)
+		interpreter, ending = "node", "js"
+	}
+	file := filepath.Join(dir, "example."+ending)
+	if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(within(t), interpreter, file)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+wheel, "TALARIA_URL="+s.URL, "TALARIA_TOKEN="+s.Token)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := strings.Join(strings.Fields(string(out)), " ")
+	var comments []string
+	for _, c := range printedLine.FindAllStringSubmatch(program, -1) {
+		comments = append(comments, c[1])
+	}
+	if want := strings.Join(comments, " "); len(comments) > 0 && said != want || said == "" {
+		t.Errorf("it prints %q, and its comments say %q", said, want)
 	}
 }
