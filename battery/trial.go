@@ -118,7 +118,8 @@ func (t *Trial) See(session, code string, pairs ...string) (map[string]any, erro
 		return nil, err
 	}
 	if e.Status != api.StatusOK {
-		return nil, fmt.Errorf("a cell ended %s %s: %.300s", e.Status, e.Reason, e.Text)
+		text := e.Text[max(0, len(e.Text)-300):] // its end names the exception
+		return nil, fmt.Errorf("a cell ended %s %s: %s", e.Status, e.Reason, text)
 	}
 	return seen(e), nil
 }

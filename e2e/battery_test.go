@@ -24,6 +24,12 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	everyTier(t, func(t *testing.T, tier string, who identity) {
+		var differences []string
+		t.Cleanup(func() { // once more below the log of thousands of sessions, where a reader looks first
+			for _, d := range differences {
+				t.Log(d)
+			}
+		})
 		s := start(t, options{as: who, args: []string{"--interrupt-grace", "1500ms", "--tier", tier}})
 		table, err := battery.ReadTable(tier + "-" + string(who))
 		if err != nil {
@@ -31,15 +37,18 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 		}
 		for _, strict := range []bool{false, true} {
 			t.Run(map[bool]string{false: "forked", true: "cold"}[strict], func(t *testing.T) {
-				runBattery(t, s, table, battery.Server{
+				differences = append(differences, runBattery(t, s, table, battery.Server{
 					Client: s.Client(), URL: s.URL, Token: s.Token, Other: s.owner(t, fmt.Sprint("other-", strict)), Strict: strict,
-				}, only)
+				}, only)...)
 			})
 		}
 	})
 }
 
-func runBattery(t *testing.T, s *Server, table battery.Table, server battery.Server, only *regexp.Regexp) {
+// runBattery runs the checks that only matches, and returns how results differ from the table; each is an error of t as well.
+func runBattery(
+	t *testing.T, s *Server, table battery.Table, server battery.Server, only *regexp.Regexp,
+) (differences []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), batteryTime)
 	defer cancel()
 	before := len(s.kernels(t))
@@ -55,7 +64,8 @@ func runBattery(t *testing.T, s *Server, table battery.Table, server battery.Ser
 			t.Logf("%s took %.1f s", r.Check.Name, r.Took.Seconds())
 		}
 		if difference := table.Differs(r); difference != "" {
-			t.Errorf("%s %s (%d ms)", r.Check.Name, difference, r.Took.Milliseconds())
+			differences = append(differences, fmt.Sprintf("%s %s (%d ms)", r.Check.Name, difference, r.Took.Milliseconds()))
+			t.Error(differences[len(differences)-1])
 		}
 	}
 	t.Logf("%d checks in %.1f s: %v", len(results), time.Since(begin).Seconds(), count)
@@ -63,6 +73,7 @@ func runBattery(t *testing.T, s *Server, table battery.Table, server battery.Ser
 	if after := s.kernels(t); len(after) > before+8 {
 		t.Errorf("%d processes were below the host, and now there are %d: %v", before, len(after), after)
 	}
+	return differences
 }
 
 func TestTheTablesOfTheBatteryNameEveryCheckOnce(t *testing.T) {

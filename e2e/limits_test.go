@@ -158,6 +158,25 @@ for i in range(1000):
 	})
 }
 
+func TestACellThatWritesNothingGoesOnWhereTheWorkspaceIsFull(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := start(t, options{as: who, config: "disk: watched\n"})
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{})
+		runOK(t, c, id, "open('big', 'wb').write(bytes(12 << 20))")
+		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}}); err != nil {
+			t.Fatal(err)
+		}
+		// A new kernel, whose first look finds the workspace full; the cell is long enough for several.
+		if _, err := c.ResetSession(within(t), id, api.ResetRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		runOK(t, c, id, "import time\nfor _ in range(150): time.sleep(0.02)")
+		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")
+	})
+}
+
 func TestFilesThatAreManyDeletedOrDeepCountToo(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()

@@ -82,7 +82,7 @@ type watcher struct {
 	full                  *record.LimitHit // while writing is stopped
 	bytes                 int64            // that the workspace had then
 	inodes                int64
-	mostBytes, mostInodes int64     // the most that was seen since then, 0 before the first look
+	mostBytes, mostInodes int64     // the most that was seen since then
 	growing               bool      // the last look saw more than that
 	unseen                time.Time // since when code runs while folders cannot be measured, zero if they can
 	memory                int64     // as last looked at
@@ -272,7 +272,7 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.isFull.Store(false)
 	case hit != nil && w.full == nil:
 		w.full, w.bytes, w.inodes = hit, bytes, inodes
-		w.mostBytes, w.mostInodes = 0, 0
+		w.mostBytes, w.mostInodes = bytes, inodes
 		w.isFull.Store(true)
 		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
 			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
