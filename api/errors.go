@@ -10,95 +10,97 @@ type Code string
 
 // The error codes. Each has one HTTP status, in [Code.Status].
 const (
-	CodeInvalidRequest     Code = "invalid_request"
-	CodeUnauthorized       Code = "unauthorized"
-	CodeOriginNotAllowed   Code = "origin_not_allowed"
-	CodeForbidden          Code = "forbidden"
-	CodePathOutside        Code = "path_outside_workspace"
-	CodeReadOnly           Code = "read_only"
-	CodeMountNotAllowed    Code = "mount_not_allowed"
-	CodeNotFound           Code = "not_found"
-	CodeSessionNotFound    Code = "session_not_found"
-	CodeExecutionNotFound  Code = "execution_not_found"
-	CodeArtifactNotFound   Code = "artifact_not_found"
-	CodeFileNotFound       Code = "file_not_found"
-	CodeTerminalNotFound   Code = "terminal_not_found"
-	CodeMethodNotAllowed   Code = "method_not_allowed"
-	CodeSessionExists      Code = "session_exists"
-	CodeSessionConflict    Code = "session_conflict"
-	CodeExecutionConflict  Code = "execution_conflict"
-	CodeLogChanged         Code = "log_changed"
-	CodeNeedsReset         Code = "needs_reset"
-	CodeNoInputPending     Code = "no_input_pending"
-	CodeNoKernel           Code = "no_kernel"
-	CodeKernelBusy         Code = "kernel_busy"
-	CodeTableGone          Code = "table_gone"
-	CodeNotSortable        Code = "not_sortable"
-	CodeNotAFile           Code = "not_a_file"
-	CodeEventsExpired      Code = "events_expired"
-	CodePreconditionFailed Code = "precondition_failed"
-	CodeRevisionConflict   Code = "revision_conflict"
-	CodePayloadTooLarge    Code = "payload_too_large"
-	CodeUnsupportedMedia   Code = "unsupported_media_type"
-	CodeNotAcceptable      Code = "not_acceptable"
-	CodeRangeInvalid       Code = "range_not_satisfiable"
-	CodeLimitExceeded      Code = "limit_exceeded"
-	CodeQueueFull          Code = "queue_full"
-	CodeSessionLimit       Code = "session_limit"
-	CodeTooManyRequests    Code = "too_many_requests"
-	CodeInternal           Code = "internal_error"
-	CodeNotImplemented     Code = "not_implemented"
-	CodeKernelStart        Code = "kernel_start_failed"
-	CodeShuttingDown       Code = "shutting_down"
-	CodeNotReady           Code = "not_ready"
-	CodeDiskLimit          Code = "disk_limit"
-	CodeDiskFull           Code = "disk_full"
+	CodeInvalidRequest       Code = "invalid_request"
+	CodeUnauthorized         Code = "unauthorized"
+	CodeOriginNotAllowed     Code = "origin_not_allowed"
+	CodeForbidden            Code = "forbidden"
+	CodePathOutside          Code = "path_outside_workspace"
+	CodeReadOnly             Code = "read_only"
+	CodeMountNotAllowed      Code = "mount_not_allowed"
+	CodeNotFound             Code = "not_found"
+	CodeSessionNotFound      Code = "session_not_found"
+	CodeExecutionNotFound    Code = "execution_not_found"
+	CodeArtifactNotFound     Code = "artifact_not_found"
+	CodeFileNotFound         Code = "file_not_found"
+	CodeTerminalNotFound     Code = "terminal_not_found"
+	CodeMethodNotAllowed     Code = "method_not_allowed"
+	CodeSessionExists        Code = "session_exists"
+	CodeSessionConflict      Code = "session_conflict"
+	CodeExecutionConflict    Code = "execution_conflict"
+	CodeGuardRepeatedFailure Code = "guard_repeated_failure"
+	CodeLogChanged           Code = "log_changed"
+	CodeNeedsReset           Code = "needs_reset"
+	CodeNoInputPending       Code = "no_input_pending"
+	CodeNoKernel             Code = "no_kernel"
+	CodeKernelBusy           Code = "kernel_busy"
+	CodeTableGone            Code = "table_gone"
+	CodeNotSortable          Code = "not_sortable"
+	CodeNotAFile             Code = "not_a_file"
+	CodeEventsExpired        Code = "events_expired"
+	CodePreconditionFailed   Code = "precondition_failed"
+	CodeRevisionConflict     Code = "revision_conflict"
+	CodePayloadTooLarge      Code = "payload_too_large"
+	CodeUnsupportedMedia     Code = "unsupported_media_type"
+	CodeNotAcceptable        Code = "not_acceptable"
+	CodeRangeInvalid         Code = "range_not_satisfiable"
+	CodeLimitExceeded        Code = "limit_exceeded"
+	CodeQueueFull            Code = "queue_full"
+	CodeSessionLimit         Code = "session_limit"
+	CodeTooManyRequests      Code = "too_many_requests"
+	CodeInternal             Code = "internal_error"
+	CodeNotImplemented       Code = "not_implemented"
+	CodeKernelStart          Code = "kernel_start_failed"
+	CodeShuttingDown         Code = "shutting_down"
+	CodeNotReady             Code = "not_ready"
+	CodeDiskLimit            Code = "disk_limit"
+	CodeDiskFull             Code = "disk_full"
 )
 
 var statuses = map[Code]int{
-	CodeInvalidRequest:     http.StatusBadRequest,
-	CodeUnauthorized:       http.StatusUnauthorized,
-	CodeOriginNotAllowed:   http.StatusForbidden,
-	CodeForbidden:          http.StatusForbidden,
-	CodePathOutside:        http.StatusForbidden,
-	CodeReadOnly:           http.StatusForbidden,
-	CodeMountNotAllowed:    http.StatusForbidden,
-	CodeNotFound:           http.StatusNotFound,
-	CodeSessionNotFound:    http.StatusNotFound,
-	CodeExecutionNotFound:  http.StatusNotFound,
-	CodeArtifactNotFound:   http.StatusNotFound,
-	CodeFileNotFound:       http.StatusNotFound,
-	CodeTerminalNotFound:   http.StatusNotFound,
-	CodeMethodNotAllowed:   http.StatusMethodNotAllowed,
-	CodeNotAcceptable:      http.StatusNotAcceptable,
-	CodeSessionExists:      http.StatusConflict,
-	CodeSessionConflict:    http.StatusConflict,
-	CodeExecutionConflict:  http.StatusConflict,
-	CodeLogChanged:         http.StatusConflict,
-	CodeNeedsReset:         http.StatusConflict,
-	CodeNoInputPending:     http.StatusConflict,
-	CodeNoKernel:           http.StatusConflict,
-	CodeTableGone:          http.StatusConflict,
-	CodeNotSortable:        http.StatusConflict,
-	CodeKernelBusy:         http.StatusConflict,
-	CodeNotAFile:           http.StatusConflict,
-	CodeEventsExpired:      http.StatusGone,
-	CodePreconditionFailed: http.StatusPreconditionFailed,
-	CodeRevisionConflict:   http.StatusPreconditionFailed,
-	CodePayloadTooLarge:    http.StatusRequestEntityTooLarge,
-	CodeUnsupportedMedia:   http.StatusUnsupportedMediaType,
-	CodeRangeInvalid:       http.StatusRequestedRangeNotSatisfiable,
-	CodeLimitExceeded:      http.StatusUnprocessableEntity,
-	CodeQueueFull:          http.StatusTooManyRequests,
-	CodeSessionLimit:       http.StatusTooManyRequests,
-	CodeTooManyRequests:    http.StatusTooManyRequests,
-	CodeInternal:           http.StatusInternalServerError,
-	CodeNotImplemented:     http.StatusNotImplemented,
-	CodeKernelStart:        http.StatusServiceUnavailable,
-	CodeShuttingDown:       http.StatusServiceUnavailable,
-	CodeNotReady:           http.StatusServiceUnavailable,
-	CodeDiskLimit:          http.StatusInsufficientStorage,
-	CodeDiskFull:           http.StatusInsufficientStorage,
+	CodeInvalidRequest:       http.StatusBadRequest,
+	CodeUnauthorized:         http.StatusUnauthorized,
+	CodeOriginNotAllowed:     http.StatusForbidden,
+	CodeForbidden:            http.StatusForbidden,
+	CodePathOutside:          http.StatusForbidden,
+	CodeReadOnly:             http.StatusForbidden,
+	CodeMountNotAllowed:      http.StatusForbidden,
+	CodeNotFound:             http.StatusNotFound,
+	CodeSessionNotFound:      http.StatusNotFound,
+	CodeExecutionNotFound:    http.StatusNotFound,
+	CodeArtifactNotFound:     http.StatusNotFound,
+	CodeFileNotFound:         http.StatusNotFound,
+	CodeTerminalNotFound:     http.StatusNotFound,
+	CodeMethodNotAllowed:     http.StatusMethodNotAllowed,
+	CodeNotAcceptable:        http.StatusNotAcceptable,
+	CodeSessionExists:        http.StatusConflict,
+	CodeSessionConflict:      http.StatusConflict,
+	CodeExecutionConflict:    http.StatusConflict,
+	CodeGuardRepeatedFailure: http.StatusConflict,
+	CodeLogChanged:           http.StatusConflict,
+	CodeNeedsReset:           http.StatusConflict,
+	CodeNoInputPending:       http.StatusConflict,
+	CodeNoKernel:             http.StatusConflict,
+	CodeTableGone:            http.StatusConflict,
+	CodeNotSortable:          http.StatusConflict,
+	CodeKernelBusy:           http.StatusConflict,
+	CodeNotAFile:             http.StatusConflict,
+	CodeEventsExpired:        http.StatusGone,
+	CodePreconditionFailed:   http.StatusPreconditionFailed,
+	CodeRevisionConflict:     http.StatusPreconditionFailed,
+	CodePayloadTooLarge:      http.StatusRequestEntityTooLarge,
+	CodeUnsupportedMedia:     http.StatusUnsupportedMediaType,
+	CodeRangeInvalid:         http.StatusRequestedRangeNotSatisfiable,
+	CodeLimitExceeded:        http.StatusUnprocessableEntity,
+	CodeQueueFull:            http.StatusTooManyRequests,
+	CodeSessionLimit:         http.StatusTooManyRequests,
+	CodeTooManyRequests:      http.StatusTooManyRequests,
+	CodeInternal:             http.StatusInternalServerError,
+	CodeNotImplemented:       http.StatusNotImplemented,
+	CodeKernelStart:          http.StatusServiceUnavailable,
+	CodeShuttingDown:         http.StatusServiceUnavailable,
+	CodeNotReady:             http.StatusServiceUnavailable,
+	CodeDiskLimit:            http.StatusInsufficientStorage,
+	CodeDiskFull:             http.StatusInsufficientStorage,
 }
 
 // Status is the HTTP status that goes with the code, 500 for a code that is not listed.

@@ -41,6 +41,7 @@ type ExecutionRequest struct {
 	StopOnError *bool    `json:"stop_on_error,omitzero"`
 	AllowStdin  *bool    `json:"allow_stdin,omitzero"`
 	Checkpoint  Raw      `json:"checkpoint,omitzero"`
+	Force       *bool    `json:"force,omitzero"` // run it even where the guard would refuse it
 }
 
 // PackagesRequest is the body of POST packages. A nil field was not given.
@@ -67,10 +68,21 @@ type Execution struct {
 	Generation     int64           `json:"generation"`
 	Usage          ExecutionUsage  `json:"usage"`
 	ToolCalls      int64           `json:"tool_calls"`
+	Guard          *Guard          `json:"guard,omitzero"`
 	TruncatedBytes int64           `json:"truncated_bytes"`
 	CreatedAt      Time            `json:"created_at"`
 	StartedAt      *Time           `json:"started_at"`
 	FinishedAt     *Time           `json:"finished_at"`
+}
+
+// GuardRepeatedFailure is the guard's kind for the same cell failing with the same error.
+const GuardRepeatedFailure = "repeated_failure"
+
+// Guard says that an execution repeats what went wrong before: how often so far, and what to do about it.
+type Guard struct {
+	Kind  string `json:"kind"`
+	Count int64  `json:"count"`
+	Hint  string `json:"hint"`
 }
 
 // ErrorOutput is an exception that reached the end of a cell.

@@ -34,6 +34,19 @@ const (
 	IsolationStrict  IsolationMode = "strict"
 )
 
+// GuardMode says what happens when a cell fails again and again in the same way.
+type GuardMode string
+
+// The guard's modes.
+const (
+	GuardOff   GuardMode = "off"
+	GuardWarn  GuardMode = "warn"  // the execution says so
+	GuardBlock GuardMode = "block" // and the fifth one is refused
+)
+
+// GuardModes are all modes of the guard.
+var GuardModes = []GuardMode{GuardOff, GuardWarn, GuardBlock}
+
 // SessionRequest is the body of POST and PUT on sessions. A nil field was not given.
 type SessionRequest struct {
 	ID           *string            `json:"id,omitzero"`
@@ -48,6 +61,7 @@ type SessionRequest struct {
 	Isolation    *IsolationMode     `json:"isolation,omitzero"`
 	Packages     *[]string          `json:"packages,omitzero"`
 	Tools        *[]Tool            `json:"tools,omitzero"`
+	Guard        *GuardMode         `json:"guard,omitzero"`
 	Metadata     *map[string]string `json:"metadata,omitzero"`
 }
 
@@ -67,6 +81,7 @@ type SessionPatch struct {
 	Limits       *LimitsRequest     `json:"limits,omitzero"`
 	Network      *Network           `json:"network,omitzero"`
 	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
+	Guard        *GuardMode         `json:"guard,omitzero"`
 }
 
 // LimitsRequest asks for limits; a nil one keeps the operator's default.
@@ -130,6 +145,7 @@ type Session struct {
 	Limits         Limits            `json:"limits"`
 	Network        Network           `json:"network"`
 	Mounts         []Mount           `json:"mounts"`
+	Guard          GuardMode         `json:"guard"`
 	IdleTimeoutS   float64           `json:"idle_timeout_s"`
 	ReapAt         *Time             `json:"reap_at,omitzero"`
 	Metadata       map[string]string `json:"metadata"`

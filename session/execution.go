@@ -24,6 +24,8 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 	var c change
 	c.drafts, c.done = r.out.end(t.ctx)
 	c.add(artifacts)
+	signed := sign(r.row.Code, o.status, o.reason, r.failure)
+	r.row.Signature, r.row.Guard = string(signed), t.s.observe(t.ctx, signed)
 	c.add(t.s.ended(r, o))
 	return c
 }
@@ -79,7 +81,7 @@ func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
 		Reason: r.Reason, State: r.State, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
-		Usage: r.Usage, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
+		Usage: r.Usage, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
 		StartedAt: millis(r.StartedAt), FinishedAt: millis(r.FinishedAt),
 	}
 }

@@ -269,6 +269,9 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 				return err
 			}
 		}
+		if err := s.commit(own, s.forgetFailures()); err != nil {
+			return err
+		}
 		if err := s.startKernel(own); err != nil {
 			s.failStart(own, nil, err)
 			return api.Errorf(api.CodeKernelStart, "%s", startError(err))

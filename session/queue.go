@@ -47,6 +47,9 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	}
 	err = s.m.spare()
 	if err == nil {
+		err = s.refuseRepeated(ctx, r.row.Code, req.Force != nil && *req.Force)
+	}
+	if err == nil {
 		err = s.reserve(int64(len(r.row.Code)))
 	}
 	if err != nil {

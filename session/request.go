@@ -23,6 +23,7 @@ type settings struct {
 	mounts      []api.Mount
 	network     api.Network
 	packages    []string
+	guard       api.GuardMode
 }
 
 const (
@@ -50,6 +51,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		limits:      m.complete(m.cfg.Defaults),
 		idleMS:      m.cfg.IdleTimeout.Milliseconds(),
 		network:     api.Network{Mode: api.NetworkNone},
+		guard:       api.GuardWarn,
 		env:         map[string]string{},
 		secrets:     map[string]string{},
 		metadata:    map[string]string{},
@@ -88,6 +90,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	}
 	patch := api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
+		Guard: req.Guard,
 	}
 	if err := m.checkPatch(patch, &s); err != nil {
 		return s, err
@@ -172,6 +175,11 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 			return invalid("idle_timeout_s must be between 0 (never) and %d", maxIdleS)
 		}
 		s.idleMS = int64(math.Ceil(*p.IdleTimeoutS * 1000))
+	}
+	if p.Guard != nil {
+		if s.guard = *p.Guard; !slices.Contains(api.GuardModes, s.guard) {
+			return invalid("guard must be %q, %q or %q", api.GuardOff, api.GuardWarn, api.GuardBlock)
+		}
 	}
 	if p.Network != nil {
 		if err := m.checkNetwork(*p.Network, &s.network); err != nil {
@@ -262,6 +270,8 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "secrets"
 	case req.IdleTimeoutS != nil && asked.idleMS != s.idleMS:
 		return "idle_timeout_s"
+	case req.Guard != nil && asked.guard != s.guard.mode:
+		return "guard"
 	case req.Network != nil && !sameNetwork(asked.network, s.network):
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):

@@ -58,10 +58,11 @@ type Session struct {
 	metadata    map[string]string
 	limits      api.Limits
 	network     api.Network
-	kernelState // kernel.go
-	queueState  // queue.go
-	kept        // budget.go
-	useState    // reaper.go
+	kernelState            // kernel.go
+	queueState             // queue.go
+	kept                   // budget.go
+	useState               // reaper.go
+	guard       guardState // guard.go
 	diskBytes   int64
 	pending     *api.PendingInput
 	gone        bool                    // being deleted, or deleted
@@ -115,6 +116,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		},
 		queueState: queueState{runs: map[string]*run{}},
 		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
+		guard:      guardState{mode: r.Guard},
 		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
@@ -150,7 +152,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...),
+		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode,
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},

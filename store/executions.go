@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"talaria/api"
 )
@@ -27,6 +28,8 @@ type Execution struct {
 	Error          *api.ErrorOutput
 	Artifacts      []api.Artifact
 	Usage          api.ExecutionUsage
+	Signature      string // written and not read, but for Signatures
+	Guard          *api.Guard
 	TruncatedBytes int64
 	CreatedAt      int64
 	StartedAt      *int64
@@ -37,13 +40,13 @@ type Execution struct {
 }
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
-	execution_count, generation, text, error, artifacts, usage, truncated_bytes, created_at, started_at, finished_at`
+	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, created_at, started_at, finished_at`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
-		asJSON(&e.Usage), &e.TruncatedBytes, &e.CreatedAt, &e.StartedAt, &e.FinishedAt)
+		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, &e.CreatedAt, &e.StartedAt, &e.FinishedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -74,19 +77,41 @@ func (t *Tx) StartExecution(e Execution) error {
 
 // FinishExecution writes the execution's outcome.
 func (t *Tx) FinishExecution(e Execution) error {
-	failure := sql.Null[string]{}
-	if e.Error != nil {
-		b, err := api.Marshal(e.Error)
-		if err != nil {
-			return err
-		}
-		failure = sql.Null[string]{V: string(b), Valid: true}
+	failure, err := nullableJSON(e.Error)
+	if err != nil {
+		return err
+	}
+	guard, err := nullableJSON(e.Guard)
+	if err != nil {
+		return err
 	}
 	return t.one(`UPDATE executions SET status = ?, reason = ?, state = ?, generation = ?, text = ?, error = ?,
 			artifacts = ?, usage = ?, truncated_bytes = ?, finished_at = ?, started_seq = coalesce(started_seq, ?),
-			finished_seq = ? WHERE n = ?`,
+			finished_seq = ?, signature = ?, guard = ? WHERE n = ?`,
 		e.Status, e.Reason, e.State, e.Generation, e.Text, failure, asJSON(&e.Artifacts), asJSON(&e.Usage),
-		e.TruncatedBytes, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.N)
+		e.TruncatedBytes, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
+}
+
+// nullableJSON is the JSON of a value, or NULL for nil.
+func nullableJSON[T any](value *T) (sql.Null[string], error) {
+	if value == nil {
+		return sql.Null[string]{}, nil
+	}
+	b, err := api.Marshal(value)
+	return sql.Null[string]{V: string(b), Valid: err == nil}, err
+}
+
+// Signatures lists the signatures of the session's last executions that have one, oldest first.
+func (s *Store) Signatures(ctx context.Context, session int64, most int) ([]string, error) {
+	list, err := s.texts(ctx, `SELECT signature FROM executions WHERE session = ? AND signature <> '' ORDER BY n DESC LIMIT ?`,
+		session, most)
+	slices.Reverse(list)
+	return list, err
+}
+
+// ForgetSignatures has the session's executions so far count as no failures.
+func (t *Tx) ForgetSignatures(session int64) error {
+	return t.exec(`UPDATE executions SET signature = '' WHERE session = ? AND signature <> ''`, session)
 }
 
 // Execution is the session's execution of that id.

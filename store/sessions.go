@@ -29,6 +29,7 @@ type Session struct {
 	Mounts         []api.Mount
 	Network        api.Network
 	Packages       []string // the requirements of its creation
+	Guard          api.GuardMode
 	State          api.SessionState
 	Reason         string
 	Generation     int64
@@ -52,14 +53,14 @@ type Session struct {
 }
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
-	secrets, metadata, mounts, network, packages, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
+	secrets, metadata, mounts, network, packages, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
 	err := scan(&s.N, &s.ID, &s.Owner, &s.ClientID, &s.Name, &s.Environment, &s.Isolation, &s.UID, asJSON(&s.Limits),
 		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network),
-		asJSON(&s.Packages), &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
+		asJSON(&s.Packages), &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -74,12 +75,12 @@ func (t *Tx) InsertSession(s Session) error {
 		return fmt.Errorf("number a session: %w", err)
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
-			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, state, reason, generation, restart_reason, layers,
+			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, guard, state, reason, generation, restart_reason, layers,
 			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
-		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), s.State,
+		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), s.Guard, s.State,
 		s.Reason, s.Generation, s.RestartReason, asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
 		s.CreatedAt, s.LastActiveAt)
 	if err != nil {
@@ -96,9 +97,9 @@ var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.
 func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, network api.Network,
-	idleMS int64) error {
-	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ? WHERE n = ?`,
-		name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, n)
+	idleMS int64, guard api.GuardMode) error {
+	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ?, guard = ? WHERE n = ?`,
+		name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, guard, n)
 }
 
 // UpdateLayers writes the isolation in force.
