@@ -9,10 +9,18 @@ import (
 )
 
 func (s *Server) postExecution(c *call, sess *session.Session) error {
-	return s.execute(c, sess, func() (req api.ExecutionRequest, err error) {
+	read := func() (req api.ExecutionRequest, err error) {
 		err = readJSON(c, &req, false)
 		return req, err
-	})
+	}
+	asTool, err := isExecuteCode(c)
+	if err != nil {
+		return err
+	}
+	if asTool {
+		return s.execute(c, sess, checkedExecuteCode(read), asExecuteCode)
+	}
+	return s.execute(c, sess, read, asExecution)
 }
 
 // postPackages installs packages by an execution.
@@ -23,11 +31,17 @@ func (s *Server) postPackages(c *call, sess *session.Session) error {
 			return api.ExecutionRequest{}, err
 		}
 		return s.sessions.InstallRequest(req)
-	})
+	}, asExecution)
 }
 
-// execute runs what a request asks for, and answers as it is to be answered.
-func (s *Server) execute(c *call, sess *session.Session, read func() (api.ExecutionRequest, error)) error {
+// asExecution answers with an execution as it is.
+func asExecution(e api.Execution) any { return e }
+
+// execute runs what a request asks for, and answers in the format that the client accepts; final makes the body of an
+// execution that has ended.
+func (s *Server) execute(
+	c *call, sess *session.Session, read func() (api.ExecutionRequest, error), final func(api.Execution) any,
+) error {
 	answer, err := negotiate(c, formatJSON, formatSSE, formatNDJSON)
 	if err != nil {
 		return err
@@ -59,7 +73,7 @@ func (s *Server) execute(c *call, sess *session.Session, read func() (api.Execut
 		if err == nil && !over { // however quick it was
 			return c.answer(http.StatusAccepted, execution)
 		}
-		return answerExecution(c)(execution, err)
+		return answerExecution(c, final)(execution, err)
 	}
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
@@ -75,7 +89,7 @@ func (s *Server) execute(c *call, sess *session.Session, read func() (api.Execut
 		}
 		err = nil
 	}
-	return answerExecution(c)(execution, err)
+	return answerExecution(c, final)(execution, err)
 }
 
 // isOver reports whether the execution of an id that a client picked has ended before.
@@ -87,8 +101,8 @@ func isOver(ctx context.Context, sess *session.Session, id *string) bool {
 	return err == nil && execution.Status.Final()
 }
 
-// answerExecution writes an execution: 200 when it is over, 202 when it goes on.
-func answerExecution(c *call) func(api.Execution, error) error {
+// answerExecution writes an execution: 200 and what final makes of it when it is over, 202 when it goes on.
+func answerExecution(c *call, final func(api.Execution) any) func(api.Execution, error) error {
 	return func(execution api.Execution, err error) error {
 		if err != nil {
 			return err
@@ -96,7 +110,7 @@ func answerExecution(c *call) func(api.Execution, error) error {
 		if !execution.Status.Final() {
 			return c.answer(http.StatusAccepted, execution)
 		}
-		return c.answer(http.StatusOK, execution)
+		return c.answer(http.StatusOK, final(execution))
 	}
 }
 
@@ -110,7 +124,13 @@ func (s *Server) getExecution(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	if answer == formatJSON {
+	asTool, err := isExecuteCode(c)
+	switch {
+	case err != nil:
+		return err
+	case answer == formatJSON && asTool && execution.Status.Final():
+		return c.answer(http.StatusOK, asExecuteCode(execution))
+	case answer == formatJSON:
 		return c.answer(http.StatusOK, execution)
 	}
 	after, _, err := position(c, sess)

@@ -106,6 +106,8 @@ var queryParams = map[string]huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"view": {Description: "1: begin with the log so far, without the outputs of executions that a later one of their cell replaced",
 		Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"format": {Description: "execute_code: answer with what a language model gets as the result of the tool execute_code",
+		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{executeCode}}},
 	"usage": {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"path":  {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{

@@ -75,13 +75,13 @@ func (s *Server) routes() []route {
 			body: jsonOf[api.PackagesRequest](), answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 
 		post(one+"/executions", with(s.postExecution), doc{
-			id: "execute", summary: "Run a cell", query: "wait_s", body: jsonOf[api.ExecutionRequest](),
+			id: "execute", summary: "Run a cell", query: "wait_s format", body: jsonOf[api.ExecutionRequest](),
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
-			id: "getExecution", summary: "One execution, or its events", query: "after log_id Last-Event-ID",
+			id: "getExecution", summary: "One execution, or its events", query: "after format log_id Last-Event-ID",
 			answers: answers{200: streamed[api.Execution]()}}).readable().bulky(),
 		get(one+"/events", with(s.getEvents), doc{
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
