@@ -159,7 +159,7 @@ func (s *Store) Has(sha256 string) bool {
 }
 
 // DeleteUnless removes the bytes of a digest, unless a [Hold] keeps them or wanted says that they are referred to. A
-// digest that is not there is no error. Whoever has the bytes open reads on.
+// digest that does not exist is not an error. Whoever has the bytes open reads on.
 //
 // wanted is called while nobody can put the same bytes, so it must not use the Store. Callers put what they will
 // refer to through a Hold, and release it once wanted knows of the reference.

@@ -20,8 +20,10 @@ const (
 // a second is good for, which is how late a busy machine may look.
 const overshootMemory = 448 << 20
 
-// diskInodes: a workspace may hold a file or folder for each 4 KiB of its bytes.
-const diskInodes = diskBytes / 4096
+// diskInodes of a session whose disk is fewInodes: a workspace may hold a file or folder for each 4 KiB of its bytes.
+const diskInodes = 16 << 20 / 4096
+
+var fewInodes = api.LimitsRequest{DiskBytes: new(int64(diskInodes * 4096))}
 
 // exhaustion are attempts to take more than the session's share.
 var exhaustion = []Check{
@@ -99,7 +101,7 @@ say(held=960)`, Judge: judgeMemory},
 		return judgeTemporary(t)
 	}},
 	{Name: "exhaustion/home-bytes", Quick: true, Alone: true, Cell: temporary("/home/user"), Judge: judgeTemporary},
-	{Name: "exhaustion/tmp-inodes", Alone: true, Cell: `
+	{Name: "exhaustion/tmp-inodes", Alone: true, Limits: fewInodes, Cell: `
 error, made = "none", 0
 os.mkdir("/tmp/d")
 try:
@@ -116,10 +118,10 @@ for n in range(80):
     if error != "ok": break
     time.sleep(0.05)
 say(error=error)`, Judge: judgeWorkspaceBytes},
-	{Name: "exhaustion/workspace-inodes", Alone: true, Holds: NeedHeldDisk, Cell: `
+	{Name: "exhaustion/workspace-inodes", Alone: true, Limits: fewInodes, Holds: NeedHeldDisk, Cell: `
 error = "ok"
 try:
-    for folder in range(64):
+    for folder in range(40):
         os.mkdir(f"/workspace/d{folder}")
         for n in range(500): os.close(os.open(f"/workspace/d{folder}/{n}", os.O_CREAT))
         time.sleep(0.05)

@@ -46,7 +46,7 @@ type Hierarchy interface {
 	setMemory(dir string, bytes int64) error
 	setCPUs(dir string, cpus float64) error
 	memory(dir string) (used, peak int64, err error)
-	// peak is that of memory alone, which takes a fraction of the time; 0 where the kernel does not tell.
+	// peak is memory's alone, which takes a fraction of the time; 0 if the kernel keeps none.
 	peak(dir string) (int64, error)
 	cpu(dir string) (time.Duration, error)
 	resetPeak(dir string) error
@@ -244,7 +244,7 @@ func (g *Group) Limit(l kernel.Limits) error {
 	return nil
 }
 
-// Memory is what is in use now, and the most that was in use since ResetPeak, in bytes; ErrNotHeld without the controller.
+// Memory returns the memory in use now, and the most since ResetPeak, in bytes; ErrNotHeld without the controller.
 func (g *Group) Memory() (used, peak int64, err error) {
 	h, dir := g.Holder(Memory)
 	if h == nil {
@@ -253,7 +253,7 @@ func (g *Group) Memory() (used, peak int64, err error) {
 	return h.memory(dir)
 }
 
-// Peak is the most memory that was in use, or what is in use where the kernel does not tell.
+// Peak returns the most memory that was in use, or the memory in use if the kernel keeps no peak.
 func (g *Group) Peak() (int64, error) {
 	h, dir := g.Holder(Memory)
 	if h == nil {

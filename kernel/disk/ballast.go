@@ -16,10 +16,10 @@ import (
 const ballastName = ".ballast"
 
 const (
-	// diskIsFull is what is left of a disk that counts as full. With more left, whoever fills the disk would not fail, and
+	// diskIsFull is how much is left of a disk that counts as full. With more left, whoever fills the disk would not fail, and
 	// take the ballast too.
 	diskIsFull = 1 << 20
-	// ballastStep is how much of the ballast is given back at a time, beside what is needed.
+	// ballastStep is how much of the ballast is given back at a time, on top of what is needed.
 	ballastStep = 16 << 20
 )
 

@@ -1,6 +1,6 @@
 // Package disk makes the workspaces of sessions, and has the operating system hold them to their bytes and inodes where
 // it can: with a project quota of the file system, or with a file system of each workspace's own in an image file.
-// Elsewhere a workspace is a plain directory, and package kernel looks at what is in it.
+// Elsewhere a workspace is a plain directory, and package kernel measures its contents.
 //
 // An image is never mounted at any path. Each process that uses it has a detached mount of it, open as a descriptor, and
 // each sandbox has one at /workspace. The last one of them takes the file system, its loop device and the lock on the

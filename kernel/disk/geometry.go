@@ -15,7 +15,7 @@ const (
 )
 
 // geometry is the size of an image that can have a limit from bytes to most, and its inodes: as many as a limit of bytes
-// allows, or a few less. It is a sparse file: only what is written takes room.
+// allows, or a few less. It is a sparse file: only written blocks take room.
 func geometry(bytes, most int64) (size, inodes int64) {
 	inodes = kernel.Limits{DiskBytes: bytes}.Inodes()
 	least := groupsFor(bytes, inodes)

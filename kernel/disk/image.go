@@ -145,7 +145,7 @@ func (i *image) mount() (*os.File, error) {
 	return f, nil
 }
 
-// setLimit makes bytes the limit, of what is mounted now and later.
+// setLimit sets the limit in bytes, of the image that is mounted and of later mounts.
 func (i *image) setLimit(bytes int64) error {
 	info, err := os.Stat(i.path)
 	if err != nil {

@@ -78,7 +78,7 @@ func newProject(path string, bytes int64) (*project, error) {
 	return nil, errProjectsTaken
 }
 
-// projectOf is the project of a workspace, nil where it is none of ours or the file system holds none.
+// projectOf returns the project of a workspace, or nil if it is not ours or the file system has no quotas.
 func projectOf(path string) (*project, error) {
 	var attr fsxattr
 	err := onFolder(path, func(fd int) error {

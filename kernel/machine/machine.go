@@ -12,7 +12,7 @@ import (
 	"github.com/shirou/gopsutil/v3/mem"
 )
 
-// Figures are the machine's totals and what is left of them. Sizes are in bytes.
+// Figures are the machine's totals and how much of them is free. Sizes are in bytes.
 type Figures struct {
 	CPUs            int
 	Load1           float64 // processes that ran or wanted to, over the last minute

@@ -62,7 +62,7 @@ func Read(pid int) (Process, error) {
 	return p, nil
 }
 
-// ReadStat reads of a process what is in /proc/PID/stat only, which takes less time than [Read].
+// ReadStat reads only /proc/PID/stat of a process, which takes less time than [Read].
 func ReadStat(pid int) (Process, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

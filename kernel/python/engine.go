@@ -20,7 +20,7 @@ const (
 // minIPython is the oldest major version of IPython that the runner works with.
 const minIPython = 8
 
-// checkIPython fails with one line that says what is wrong. It imports what a shell needs.
+// checkIPython fails with one line that names the problem. It imports what a shell needs.
 const checkIPython = `
 import sys
 try:

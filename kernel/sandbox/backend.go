@@ -209,7 +209,7 @@ func (b *Backend) remember(s *Sandbox) {
 	b.live[s.id] = s
 }
 
-// forget is told that nothing is left of a sandbox.
+// forget drops a sandbox of which nothing is left.
 func (b *Backend) forget(s *Sandbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +238,7 @@ func realDir(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// validInstance reports whether a name can be that of a control group.
+// validInstance reports whether a control group can have this name.
 func validInstance(name string) bool {
 	return name == filepath.Base(name) && !strings.HasPrefix(name, ".")
 }

@@ -77,7 +77,7 @@ func hasModule(env kernel.Environment, name string) bool {
 	return false
 }
 
-// withOwnSandbox runs f with a sealed sandbox that is no session's.
+// withOwnSandbox runs f with a sealed sandbox that belongs to no session.
 func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
 	f func(s *Sandbox, workspace string) error) (err error) {
 	dir, err := b.makeOwnDir()

@@ -22,7 +22,7 @@ const (
 	maxLandlock = 7
 )
 
-// confinement is what holds processes that have no privileges, beside the namespaces: what is in force here.
+// confinement names the layers in force here, beside the namespaces, that hold processes without privileges.
 type confinement struct {
 	calls   seccomp.Filter
 	limits  seccomp.Filter // beside it, for those whose resource limits are final

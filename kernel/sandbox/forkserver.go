@@ -44,7 +44,7 @@ type importError struct {
 
 func (e *importError) Error() string { return fmt.Sprintf("import %s: %s", e.module, e.reason) }
 
-// startForkServer has a keeper start one, and returns when the modules are imported. skip is told which are not, and
+// startForkServer has a keeper start one, and returns when the modules are imported. skip is called for those that are not, and
 // why. When it ends while it imports a module, that is an importError.
 func startForkServer(ctx context.Context, keeper *Sandbox, modules []string,
 	skip func(module, reason string)) (*forkServer, error) {

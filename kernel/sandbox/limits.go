@@ -42,7 +42,7 @@ func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 		limits.Final = s.backend.confinement.unheld
 	}
 	if s.stopped() {
-		limits.FileSize = 1 // 0 is no limit here
+		limits.FileSize = 1 // 0 means unlimited here
 	}
 	if l.PIDs > 0 && !s.group.Holds(cgroup.PIDs) {
 		limits.Processes, _ = s.backend.tier.Processes(l.PIDs)
@@ -57,7 +57,7 @@ func (s *Sandbox) stopped() bool {
 	return s.writesStopped
 }
 
-// ChangeLimits changes limits of all processes inside. It can lower everything but what is in use already, and
+// ChangeLimits changes limits of all processes inside. It can lower everything but limits below the present use, and
 // raise only what a control group holds. The size of the tmpfs file systems is for good.
 func (s *Sandbox) ChangeLimits(ctx context.Context, limits kernel.Limits) error {
 	if err := s.changeLimits(ctx, limits); err != nil {

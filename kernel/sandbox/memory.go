@@ -34,8 +34,8 @@ func (t *tally) add(pid int, p procfs.Process, inherited int64) {
 	t.descriptors += descriptors(pid)
 }
 
-// total is the memory that the sandbox takes: the processes', that of files in /tmp, /dev/shm and the home directory
-// whether they are mapped or not, and that of sockets and pipes.
+// total returns the memory that the sandbox takes: the processes', and the memory of files in /tmp, /dev/shm and the
+// home directory whether they are mapped or not, and of sockets and pipes.
 func (s *Sandbox) total(t tally, pids []int) int64 {
 	total := t.private + max(t.mapped, s.filesInMemory())
 	many := t.descriptors >= manyDescriptors

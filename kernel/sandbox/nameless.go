@@ -245,7 +245,7 @@ func (n *nameless) lookAtMapped(pid int) error {
 // mapping is a line of /proc/PID/maps.
 type mapping struct {
 	name   string // in map_files
-	end    int64  // of what is mapped, in the file
+	end    int64  // of the mapping, in the file
 	device uint64
 	inode  uint64
 }

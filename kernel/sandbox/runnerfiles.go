@@ -26,7 +26,7 @@ type library struct {
 	compiled map[string]bool
 }
 
-// programs is the beginning of the names of what is to be executable.
+// programs is the prefix of the names of executable files.
 const programs = "programs/bin/"
 
 // writeLibrary writes the embedded Python below parent unless it is there already, and returns its directory.
@@ -99,7 +99,7 @@ func (l *library) compile(ctx context.Context, env kernel.Environment) error {
 	if l.compiled[env.Python] {
 		return nil
 	}
-	// Unchecked: what is in a directory named by its content does not change.
+	// Unchecked: a directory named by its content does not change.
 	cmd := exec.CommandContext(ctx, env.Python, "-I", "-S", "-m", "compileall", "-q", "-f",
 		"--invalidation-mode", "unchecked-hash", l.dir)
 	cmd.Env = pythonEnv

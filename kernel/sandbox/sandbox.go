@@ -40,7 +40,7 @@ const (
 // can only be bounded from outside, and the runner is a fork of pid 1.
 var pythonEnv = []string{"LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX=2"}
 
-// maxDiagnosis bounds what is kept of the standard error of pid 1.
+// maxDiagnosis bounds how much of the standard error of pid 1 is kept.
 const maxDiagnosis = 8 << 10
 
 // Sandbox is one set of namespaces with its pid 1. It is safe for concurrent use.
@@ -399,7 +399,7 @@ func (s *Sandbox) wait() {
 	}
 }
 
-// listen hands on what pid 1 says until it is gone, and then tells everybody who waits for it.
+// listen passes on the messages of pid 1 until it is gone, and then wakes everybody who waits for it.
 func (s *Sandbox) listen() {
 	defer close(s.ended)
 	buffer := make([]byte, maxReply)

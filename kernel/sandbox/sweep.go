@@ -107,7 +107,7 @@ func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []ke
 }
 
 // endLeftovers kills what the user of a sandbox still runs whose pid 1 has ended without doing so. Only root can, whose
-// sessions have users of their own; what an ordinary user runs is not to be told apart.
+// sessions have users of their own; an ordinary user's processes cannot be told apart.
 func (s *Sandbox) endLeftovers() error {
 	s.mu.Lock()
 	uid, done := s.uid, s.nothingLeft

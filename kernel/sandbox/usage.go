@@ -103,7 +103,7 @@ func (s *Sandbox) pids() ([]int, error) {
 	return pids, err
 }
 
-// ResetPeak starts the measurement of peak memory anew; errors.ErrUnsupported where the system cannot. What was killed
+// ResetPeak restarts the measurement of peak memory; errors.ErrUnsupported if the system cannot. What was killed
 // for memory before explains no later death.
 func (s *Sandbox) ResetPeak() error {
 	ooms := s.countOOMs()

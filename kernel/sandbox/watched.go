@@ -80,7 +80,7 @@ func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 func (s *Sandbox) MemoryUnheld() bool { return !s.group.Holds(cgroup.Memory) }
 
 // openFiles visits what a process has open. One that has made itself unreadable has a folder that nobody but root can open;
-// its descriptors can be duplicated by whom its user namespace belongs to.
+// the owner of its user namespace can duplicate its descriptors.
 func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if errors.Is(err, fs.ErrPermission) && duplicateFiles(pid, visit) == nil {

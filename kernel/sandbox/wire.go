@@ -48,7 +48,7 @@ type sealRequest struct {
 	Confinement confinementRequest `json:"confinement"`
 }
 
-// confinementRequest has programs in base64, and is empty for what is not to be.
+// confinementRequest has programs in base64; a field is empty for a layer that is not wanted.
 type confinementRequest struct {
 	Landlock int    `json:"landlock"`
 	Calls    string `json:"calls"`
@@ -57,7 +57,7 @@ type confinementRequest struct {
 	Writable []string `json:"writable"`
 }
 
-// directory lies at Path beneath that of all sessions; where that is "", it is a mount that comes with the request.
+// directory lies at Path beneath the directory of all sessions; if Path is "", it is a mount that comes with the request.
 type directory struct {
 	Path   string `json:"path"`
 	Device uint64 `json:"device"`
@@ -189,7 +189,7 @@ func send(conn *net.UnixConn, r request, files ...*os.File) error {
 	return err
 }
 
-// receive reads one packet. There is no room for descriptors, so that none can come.
+// receive reads one packet. It has no room for descriptors, so that none can arrive.
 func receive(conn *net.UnixConn, buffer []byte) (reply, error) {
 	n, err := conn.Read(buffer)
 	if err != nil {

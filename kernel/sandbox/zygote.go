@@ -75,7 +75,7 @@ func (b *Backend) Skipped(env kernel.Environment) []kernel.Finding {
 
 func warmKey(env kernel.Environment) string { return fmt.Sprintf("%q", env) }
 
-// zygotesOf is that of an environment, which is begun where there is none.
+// zygotesOf returns the zygotes of an environment, and creates them if there are none.
 func (b *Backend) zygotesOf(env kernel.Environment) (*zygotes, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +92,7 @@ func (b *Backend) zygotesOf(env kernel.Environment) (*zygotes, error) {
 	return w, nil
 }
 
-// createForked forks a sandbox, or is nil where there is no fork server or it cannot.
+// createForked forks a sandbox, or returns nil if there is no fork server or it cannot.
 func (b *Backend) createForked(ctx context.Context, env kernel.Environment) kernel.Sandbox {
 	b.mu.Lock()
 	w := b.warm[warmKey(env)]

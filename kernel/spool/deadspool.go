@@ -75,7 +75,7 @@ func segmentNumbers(folder string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// scan takes the records of a segment, whose content is b, up to what is not whole.
+// scan takes the complete records of a segment whose content is b.
 func (d *Dead) scan(next segment, b []byte, final bool) error {
 	head, rest, err := cutHead(b)
 	if err != nil {

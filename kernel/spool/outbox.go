@@ -49,7 +49,7 @@ type Outbox struct {
 	written   uint64 // the newest number in the spool
 	acked     uint64
 	given     string // the last execution that started
-	lone      bool   // what is pending is but starts and results
+	lone      bool   // only starts and results are pending
 	soon      *time.Timer
 	printing  bool // the newest record is text, and more may follow soon
 	unlimited bool
@@ -224,7 +224,7 @@ func (q *Outbox) WaitRoom() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for flushed := false; q.full(); {
-		if !flushed { // what is to be acknowledged must be had
+		if !flushed { // only stored records may be acknowledged
 			q.mu.Unlock()
 			q.Flush()
 			q.mu.Lock()
@@ -373,7 +373,7 @@ func (q *Outbox) Acknowledge(kseq uint64) bool {
 	return q.ended && q.acked == q.last
 }
 
-// Discard removes what is left of the records from the machine.
+// Discard removes the remaining records from the machine.
 func (q *Outbox) Discard() error {
 	q.mu.Lock()
 	s := q.spool
@@ -396,7 +396,7 @@ func (q *Outbox) buffer() []byte {
 	return q.pending
 }
 
-// append takes b, in which one more record is encoded, as what is pending. The caller holds mu.
+// append makes b, in which one more record is encoded, the pending data. The caller holds mu.
 func (q *Outbox) append(b []byte, err error) {
 	if err != nil { // no frame is that large
 		q.log.Error("a record is left out", "error", err)

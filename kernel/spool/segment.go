@@ -22,7 +22,7 @@ const (
 	segmentSuffix = ".records"
 )
 
-// segment is one file of a spool, or what is known of it.
+// segment is one file of a spool, or its description.
 type segment struct {
 	number uint64
 	base   uint64   // the number of the record before its first
@@ -50,7 +50,7 @@ func segmentHead(base uint64, given string) []byte {
 // errSegmentHead tells that a segment has no whole head, as after a crash in the moment of its making.
 var errSegmentHead = errors.New("the head of the file is not whole")
 
-// cutHead cuts the head off what is in a segment.
+// cutHead removes the head from a segment's content.
 func cutHead(b []byte) (head record.Raw, rest []byte, err error) {
 	const version = len(segmentMagic)
 	if len(b) <= version || string(b[:version]) != segmentMagic {

@@ -30,7 +30,7 @@ type spool struct {
 	segmentBytes int64        // at which a segment takes no further records
 	size         atomic.Int64 // bytes of records that may not be acknowledged
 
-	writing sync.Mutex // held by who appends or begins a segment, during its I/O; taken before mu
+	writing sync.Mutex // held to append or to begin a segment, during the I/O; taken before mu
 
 	reading sync.Mutex // guards cursor, and is held during the I/O of a read; taken before mu
 	cursor  cursor
@@ -248,7 +248,7 @@ func (s *spool) holding(after uint64) (segment, bool) {
 	return s.segments[i], true
 }
 
-// readSegment reads records above after, of which the segment has at least one. The caller holds reading.
+// readSegment reads the records above after; the segment has at least one. The caller holds reading.
 func (s *spool) readSegment(from segment, after uint64, large bool) (Batch, error) {
 	c := &s.cursor
 	if c.number != from.number || c.after > after {

@@ -36,7 +36,7 @@ func exactTimes(fd int) bool {
 }
 
 // waitForTick returns when the file system's clock has ticked since the files changed, so that a later change of
-// theirs gets another time. A time in the future is none of this clock's, and is not waited for.
+// theirs gets another time. A time in the future does not come from this clock, and nobody waits for it.
 func waitForTick(ctx context.Context, changes []Change) error {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &tick); err != nil {

@@ -33,7 +33,7 @@ type Entry struct {
 	Inode   uint64
 }
 
-// List tells what is in a folder, one level, by name; "" and "." are the workspace itself. Links are listed as
+// List returns the entries of a folder, one level, by name; "" and "." are the workspace itself. Links are listed as
 // such and never followed; unfinished uploads are left out. A name that is not UTF-8 on the disk is listed with
 // U+FFFD in it, and cannot be addressed by what the list says. With more than [MaxEntries], or paths of more than
 // [MaxPathBytes] together, some of them come with [ErrTruncated].
@@ -110,7 +110,7 @@ func (d *Dir) Open(name string) (*os.File, Entry, error) {
 	return f, entry, nil
 }
 
-// Stat looks at what is there, of whatever kind but a link, which is [ErrOutside]. "" and "." are the workspace
+// Stat returns the entry at a path, of any kind but a link, which is [ErrOutside]. "" and "." are the workspace
 // itself.
 func (d *Dir) Stat(name string) (Entry, error) {
 	where, err := name, error(nil)

@@ -104,13 +104,13 @@ func (d *Dir) openAgain() error {
 	}
 	if d.uploads {
 		d.uploads = false
-		_ = removeUploads(context.Background(), int(root.Fd())) // what is left is in nobody's way
+		_ = removeUploads(context.Background(), int(root.Fd())) // leftovers do no harm
 	}
 	d.root = root
 	return nil
 }
 
-// release is told of the end of a use that hold began.
+// release ends a use that hold began.
 func (d *Dir) release(root *os.File) {
 	if d.source == nil {
 		return

@@ -51,7 +51,7 @@ func Reopen(dir *os.File) (*Dir, error) {
 // Device is the file system that the workspace lies on, as stat tells it.
 func (d *Dir) Device() uint64 { return d.known().device }
 
-// Free is how many bytes the file system of the workspace has left for this user, 0 where that cannot be told.
+// Free returns how many bytes the workspace's file system has left for this user, or 0 if that is unknown.
 func (d *Dir) Free() int64 {
 	var st unix.Statfs_t
 	if d.use(func(fd int) error { return unix.Fstatfs(fd, &st) }) != nil {

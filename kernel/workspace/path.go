@@ -27,7 +27,7 @@ const (
 	maxPath = 4095
 )
 
-// checkPath refuses what is no plain relative path, before any system call sees it.
+// checkPath rejects everything but plain relative paths, before any system call sees it.
 func checkPath(path string) error {
 	if len(path) > maxPath {
 		return fs.ErrInvalid

@@ -19,7 +19,7 @@ const (
 	removeBatch = 10_000
 )
 
-// Remove removes what is at path: a file, a link itself, a folder with all that is in it. It follows nothing.
+// Remove removes a file, a link itself, or a folder with its contents. It follows no links.
 // Folders whose modes are in the way are made accessible first. ctx bounds the work; what is removed by then
 // stays so.
 func (d *Dir) Remove(ctx context.Context, path string) error {
@@ -141,7 +141,7 @@ func removeNested(ctx context.Context, top, fd int, name string, depth int) erro
 	return err
 }
 
-// openToRemove opens a folder so that what is in it can be removed. Without the rights of root, its mode may have
+// openToRemove opens a folder so that its contents can be removed. Without the rights of root, its mode may have
 // to be changed for that: by its descriptor only.
 func openToRemove(parent int, name string) (int, error) {
 	fd, err := openBeneath(parent, name, asFolder, 0)

@@ -21,7 +21,7 @@ type FileState struct {
 	Inode   uint64 `json:"inode"`
 }
 
-// Entry is the file as [Dir.Stat] told it at the time of the scan.
+// Entry is the file as [Dir.Stat] returned it at the time of the scan.
 func (f FileState) Entry() Entry {
 	return Entry{Name: path.Base(f.Path), Path: f.Path, Kind: File, Size: f.Size, ModTime: time.Unix(0, f.ModTime), Inode: f.Inode}
 }

@@ -32,9 +32,9 @@ func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 	return bytes, inodes, nil
 }
 
-// walk calls visit for each entry below the root, of whatever kind, folders before what is in them. It follows
-// nothing, passes over what goes away meanwhile, and goes on past folders that it cannot enter, which give
-// ErrUnseen in the end.
+// walk calls visit for each entry below the root, of any kind, and for a folder before its contents. It follows no
+// links, skips entries that disappear meanwhile, and continues past folders that it cannot enter; it returns ErrUnseen
+// in the end if there were any.
 func (d *Dir) walk(ctx context.Context, visit func(at int, name string, st *unix.Stat_t) error) error {
 	return d.use(func(root int) error { return walk(ctx, root, visit) })
 }

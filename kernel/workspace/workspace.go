@@ -27,7 +27,7 @@ const (
 	PackagesFolder  = "packages"
 )
 
-// Bounds on what is walked through.
+// Bounds on a walk.
 const (
 	// MaxEntries bounds a list and a scan.
 	MaxEntries = 200_000
@@ -72,7 +72,7 @@ type Dir struct {
 	dirInfo
 }
 
-// dirInfo are what is known of an open directory.
+// dirInfo holds what is known about an open directory.
 type dirInfo struct {
 	owner  int // of new files; -1 where they are the server's own anyway
 	group  int
@@ -186,7 +186,7 @@ func (d *Dir) Close() error {
 }
 
 // Delete removes the directory of a session, made by Create, with all that is in it. A session that is not there
-// is no error. ctx bounds the work.
+// is not an error. ctx bounds the work.
 func Delete(ctx context.Context, parent, name string) error {
 	if err := checkName(name); err != nil {
 		return fmt.Errorf("delete session directory %q: %w", name, err)
