@@ -47,6 +47,7 @@ const (
 	CodeQueueFull            Code = "queue_full"
 	CodeSessionLimit         Code = "session_limit"
 	CodeTooManyRequests      Code = "too_many_requests"
+	CodeBudgetExhausted      Code = "budget_exhausted"
 	CodeInternal             Code = "internal_error"
 	CodeNotImplemented       Code = "not_implemented"
 	CodeKernelStart          Code = "kernel_start_failed"
@@ -94,6 +95,7 @@ var statuses = map[Code]int{
 	CodeQueueFull:            http.StatusTooManyRequests,
 	CodeSessionLimit:         http.StatusTooManyRequests,
 	CodeTooManyRequests:      http.StatusTooManyRequests,
+	CodeBudgetExhausted:      http.StatusTooManyRequests,
 	CodeInternal:             http.StatusInternalServerError,
 	CodeNotImplemented:       http.StatusNotImplemented,
 	CodeKernelStart:          http.StatusServiceUnavailable,

@@ -62,6 +62,7 @@ type SessionRequest struct {
 	Packages     *[]string          `json:"packages,omitzero"`
 	Tools        *[]Tool            `json:"tools,omitzero"`
 	Guard        *GuardMode         `json:"guard,omitzero"`
+	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
 	Metadata     *map[string]string `json:"metadata,omitzero"`
 }
 
@@ -82,6 +83,7 @@ type SessionPatch struct {
 	Network      *Network           `json:"network,omitzero"`
 	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
 	Guard        *GuardMode         `json:"guard,omitzero"`
+	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
 }
 
 // LimitsRequest asks for limits; a nil one keeps the operator's default.
@@ -97,6 +99,36 @@ type LimitsRequest struct {
 	LogBytes          *int64   `json:"log_bytes,omitzero"`
 	ArtifactBytes     *int64   `json:"artifact_bytes,omitzero"`
 	ToolCalls         *int64   `json:"tool_calls,omitzero"`
+}
+
+// BudgetsRequest asks for budgets: what a session may spend in all. A nil one stays as it is, 0 is none.
+type BudgetsRequest struct {
+	Executions *int64   `json:"executions,omitzero"`
+	CPUS       *float64 `json:"cpu_s,omitzero"`
+	ToolCalls  *int64   `json:"tool_calls,omitzero"`
+	LifetimeS  *float64 `json:"lifetime_s,omitzero"` // since the session was created
+}
+
+// Budgets are the budgets of a session; nil is none.
+type Budgets struct {
+	Executions *int64   `json:"executions,omitzero"`
+	CPUS       *float64 `json:"cpu_s,omitzero"`
+	ToolCalls  *int64   `json:"tool_calls,omitzero"`
+	LifetimeS  *float64 `json:"lifetime_s,omitzero"`
+}
+
+// BudgetLeft is a budget, and how much of it is left.
+type BudgetLeft[T int64 | float64] struct {
+	Limit T `json:"limit"`
+	Left  T `json:"left"`
+}
+
+// BudgetsLeft are the budgets that a session has.
+type BudgetsLeft struct {
+	Executions *BudgetLeft[int64]   `json:"executions,omitzero"`
+	CPUS       *BudgetLeft[float64] `json:"cpu_s,omitzero"`
+	ToolCalls  *BudgetLeft[int64]   `json:"tool_calls,omitzero"`
+	LifetimeS  *BudgetLeft[float64] `json:"lifetime_s,omitzero"`
 }
 
 // Limits are the limits in force.
@@ -143,6 +175,7 @@ type Session struct {
 	Environment    string            `json:"environment"`
 	Isolation      Isolation         `json:"isolation"`
 	Limits         Limits            `json:"limits"`
+	Budgets        BudgetsLeft       `json:"budgets,omitzero"`
 	Network        Network           `json:"network"`
 	Mounts         []Mount           `json:"mounts"`
 	Guard          GuardMode         `json:"guard"`

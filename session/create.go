@@ -77,13 +77,14 @@ func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settin
 // apply changes the session to what a PUT asks for, as PATCH would. Fields that PATCH cannot change must not differ.
 func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
 	fixed := req
-	fixed.Limits, fixed.Network, fixed.IdleTimeoutS, fixed.Guard = nil, nil, nil, nil
+	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
+	fixed.Guard, fixed.Budgets = nil, nil
 	if field := s.conflictingField(fixed, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
 	}
 	return s.Update(ctx, api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard,
+		Guard: req.Guard, Budgets: req.Budgets,
 	})
 }
 
@@ -116,7 +117,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		Packages: set.packages, Guard: set.guard,
+		Packages: set.packages, Guard: set.guard, Budgets: set.budgets,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}
@@ -132,7 +133,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		return nil, err
 	}
 	s.guard.loaded = true // nothing has failed in it
-	if !m.hold(s) { // before anybody can find the row
+	if !m.hold(s) {       // before anybody can find the row
 		return nil, errors.Join(ErrClosing, s.release(context.WithoutCancel(ctx)))
 	}
 	c := change{

@@ -46,7 +46,7 @@ func (s *Session) ended(r *run, o outcome) change {
 		row.StartedSeq, row.FinishedSeq = s.journal.place()
 		return tx.FinishExecution(row)
 	})
-	c.progress.LastActive = &now
+	c.progress.LastActive, c.progress.Spent.CPUMS = &now, o.usage.CPUMS
 	c.done = then(c.done, func() {
 		s.m.ended.Add(1)
 		s.mu.Lock()
@@ -55,6 +55,7 @@ func (s *Session) ended(r *run, o outcome) change {
 			delete(s.runs, row.ID)
 			s.freeQueued(int64(len(row.Code)))
 		}
+		s.spent.CPUMS += o.usage.CPUMS
 		s.used(now)
 		close(r.done)
 	})

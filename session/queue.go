@@ -58,10 +58,13 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 		}
 		return "", err
 	}
-	err = s.commit(ctx, s.queued(r))
+	queued := s.queued(r)
+	queued.progress.Spent.Executions = 1
+	err = s.commit(ctx, queued)
 	s.mu.Lock()
 	s.reserved--
 	if err != nil {
+		s.spent.Executions--
 		s.freeQueued(int64(len(r.row.Code)))
 	}
 	s.mu.Unlock()
@@ -186,6 +189,9 @@ func (s *Session) reservePlace() error {
 	case len(s.queue)+s.reserved >= api.MaxQueued:
 		return api.Errorf(api.CodeQueueFull, "%d executions are already queued, the limit; wait for some to end, or interrupt", api.MaxQueued)
 	}
+	if err := s.takeExecution(); err != nil {
+		return err
+	}
 	s.reserved++
 	return nil
 }
@@ -259,6 +265,7 @@ func (c *change) add(o change) {
 	c.progress.LastActive = cmp.Or(o.progress.LastActive, c.progress.LastActive)
 	c.progress.State = cmp.Or(o.progress.State, c.progress.State)
 	c.progress.Cursor = cmp.Or(o.progress.Cursor, c.progress.Cursor)
+	c.progress.Spent = c.progress.Spent.Plus(o.progress.Spent)
 }
 
 func both(a, b func(*store.Tx) error) func(*store.Tx) error {

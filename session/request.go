@@ -24,6 +24,7 @@ type settings struct {
 	network     api.Network
 	packages    []string
 	guard       api.GuardMode
+	budgets     api.Budgets
 }
 
 const (
@@ -90,7 +91,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	}
 	patch := api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard,
+		Guard: req.Guard, Budgets: req.Budgets,
 	}
 	if err := m.checkPatch(patch, &s); err != nil {
 		return s, err
@@ -180,6 +181,9 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 		if s.guard = *p.Guard; !slices.Contains(api.GuardModes, s.guard) {
 			return invalid("guard must be %q, %q or %q", api.GuardOff, api.GuardWarn, api.GuardBlock)
 		}
+	}
+	if err := checkBudgets(p.Budgets, &s.budgets); err != nil {
+		return err
 	}
 	if p.Network != nil {
 		if err := m.checkNetwork(*p.Network, &s.network); err != nil {
@@ -272,6 +276,8 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "idle_timeout_s"
 	case req.Guard != nil && asked.guard != s.guard.mode:
 		return "guard"
+	case req.Budgets != nil && !s.hasBudgets(req.Budgets):
+		return "budgets"
 	case req.Network != nil && !sameNetwork(asked.network, s.network):
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):

@@ -62,6 +62,7 @@ type Session struct {
 	queueState             // queue.go
 	kept                   // budget.go
 	useState               // reaper.go
+	spending               // spending.go
 	guard       guardState // guard.go
 	diskBytes   int64
 	pending     *api.PendingInput
@@ -117,6 +118,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		queueState: queueState{runs: map[string]*run{}},
 		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
 		guard:      guardState{mode: r.Guard},
+		spending:   spending{budgets: r.Budgets, spent: r.Spent},
 		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
@@ -152,7 +154,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode,
+		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode,
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},

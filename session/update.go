@@ -20,7 +20,7 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode}
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, budgets: s.budgets}
 	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
@@ -65,7 +65,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	now := time.Now().UnixMilli()
 	return s.commit(ctx, change{
 		also: func(tx *store.Tx) error {
-			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard); err != nil {
+			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.budgets); err != nil {
 				return err
 			}
 			return tx.UpdateLayers(s.n, layers)
@@ -75,7 +75,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
-			s.network, s.guard.mode = set.network, set.guard
+			s.network, s.guard.mode, s.budgets = set.network, set.guard, set.budgets
 			s.layers = layers
 			s.armReaper()
 		},

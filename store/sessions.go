@@ -30,6 +30,8 @@ type Session struct {
 	Network        api.Network
 	Packages       []string // the requirements of its creation
 	Guard          api.GuardMode
+	Budgets        api.Budgets
+	Spent          Spent
 	State          api.SessionState
 	Reason         string
 	Generation     int64
@@ -54,7 +56,8 @@ type Session struct {
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
-	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at`
+	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
+	budgets, spent_executions, spent_cpu_ms, spent_tool_calls`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -62,7 +65,8 @@ func scanSession(scan func(...any) error) (Session, error) {
 		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network),
 		asJSON(&s.Packages), &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
-		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt)
+		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
+		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -76,13 +80,13 @@ func (t *Tx) InsertSession(s Session) error {
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
 			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, guard, state, reason, generation, restart_reason, layers,
-			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
 		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), s.Guard, s.State,
 		s.Reason, s.Generation, s.RestartReason, asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
-		s.CreatedAt, s.LastActiveAt)
+		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets))
 	if err != nil {
 		return fmt.Errorf("insert session: %w", err)
 	}
@@ -97,9 +101,9 @@ var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.
 func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, network api.Network,
-	idleMS int64, guard api.GuardMode) error {
-	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ?, guard = ? WHERE n = ?`,
-		name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, guard, n)
+	idleMS int64, guard api.GuardMode, budgets api.Budgets) error {
+	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ?, guard = ?, budgets = ?
+		WHERE n = ?`, name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, guard, asJSON(&budgets), n)
 }
 
 // UpdateLayers writes the isolation in force.
@@ -132,6 +136,15 @@ type Progress struct {
 	Cursor     *Cursor
 	// LogBytes and ArtifactBytes are added to what the session keeps.
 	LogBytes, ArtifactBytes int64
+	Spent                   Spent // is added, too
+}
+
+// Spent is what a session has spent of its budgets since it was created.
+type Spent struct{ Executions, CPUMS, ToolCalls int64 }
+
+// Plus is the sum of both.
+func (s Spent) Plus(o Spent) Spent {
+	return Spent{s.Executions + o.Executions, s.CPUMS + o.CPUMS, s.ToolCalls + o.ToolCalls}
 }
 
 // StateReason is a session's state and its reason.
@@ -163,8 +176,10 @@ func (t *Tx) Advance(n int64, p Progress) error {
 	return t.one(`UPDATE sessions SET last_seq = coalesce(?, last_seq), last_active_at = coalesce(?, last_active_at),
 		state = coalesce(?, state), reason = coalesce(?, reason), output = iif(?5 IS NULL, output, ?8),
 		kseq = coalesce(?5, kseq), execution_count = coalesce(?6, execution_count), late_bytes = coalesce(?7, late_bytes),
-		log_bytes = log_bytes + ?9, artifact_bytes = artifact_bytes + ?10
-		WHERE n = ?11`, p.LastSeq, p.LastActive, state, reason, kseq, count, late, output, p.LogBytes, p.ArtifactBytes, n)
+		log_bytes = log_bytes + ?9, artifact_bytes = artifact_bytes + ?10, spent_executions = spent_executions + ?11,
+		spent_cpu_ms = spent_cpu_ms + ?12, spent_tool_calls = spent_tool_calls + ?13
+		WHERE n = ?14`, p.LastSeq, p.LastActive, state, reason, kseq, count, late, output, p.LogBytes, p.ArtifactBytes,
+		p.Spent.Executions, p.Spent.CPUMS, p.Spent.ToolCalls, n)
 }
 
 // UpdateSnapshot writes the workspace as the log now knows it.

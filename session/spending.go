@@ -1,0 +1,85 @@
+package session
+
+import (
+	"reflect"
+	"time"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+// spending is what the session may spend in all, and what it has spent. Guarded by Session.mu.
+type spending struct {
+	budgets api.Budgets
+	spent   store.Spent
+}
+
+// checkBudgets validates the budgets that were asked for, and puts them into b.
+func checkBudgets(r *api.BudgetsRequest, b *api.Budgets) error {
+	if r == nil {
+		return nil
+	}
+	return firstError(
+		budget("executions", r.Executions, &b.Executions),
+		budget("cpu_s", r.CPUS, &b.CPUS),
+		budget("tool_calls", r.ToolCalls, &b.ToolCalls),
+		budget("lifetime_s", r.LifetimeS, &b.LifetimeS),
+	)
+}
+
+func budget[T int64 | float64](name string, asked *T, into **T) error {
+	switch {
+	case asked == nil:
+	case *asked == 0:
+		*into = nil
+	case !(*asked > 0 && *asked <= maxIdleS):
+		return invalid("budgets.%s must be between 0 (no budget) and %d", name, maxIdleS)
+	default:
+		*into = asked
+	}
+	return nil
+}
+
+// hasBudgets reports whether the session has the budgets that are asked for. The caller holds mu.
+func (s *Session) hasBudgets(r *api.BudgetsRequest) bool {
+	asked := s.budgets
+	return checkBudgets(r, &asked) == nil && reflect.DeepEqual(asked, s.budgets)
+}
+
+// left returns the session's budgets, and how much of each is left. The caller holds mu.
+func (s *Session) left() api.BudgetsLeft {
+	b, age := s.budgets, time.Since(time.UnixMilli(s.createdAt)).Seconds()
+	return api.BudgetsLeft{
+		Executions: left(b.Executions, s.spent.Executions),
+		CPUS:       left(b.CPUS, float64(s.spent.CPUMS)/1000),
+		ToolCalls:  left(b.ToolCalls, s.spent.ToolCalls),
+		LifetimeS:  left(b.LifetimeS, age),
+	}
+}
+
+func left[T int64 | float64](budget *T, spent T) *api.BudgetLeft[T] {
+	if budget == nil {
+		return nil
+	}
+	return &api.BudgetLeft[T]{Limit: *budget, Left: max(0, *budget-spent)}
+}
+
+// takeExecution counts another execution, unless a budget for it is used up. The caller holds mu.
+func (s *Session) takeExecution() error {
+	l := s.left()
+	switch {
+	case l.LifetimeS != nil && l.LifetimeS.Left == 0:
+		return exhausted("lifetime_s", "the session is older than %v s", l.LifetimeS.Limit)
+	case l.Executions != nil && l.Executions.Left == 0:
+		return exhausted("executions", "the session has had all of its %d executions", l.Executions.Limit)
+	case l.CPUS != nil && l.CPUS.Left == 0:
+		return exhausted("cpu_s", "the session has used its %v s of CPU time", l.CPUS.Limit)
+	}
+	s.spent.Executions++
+	return nil
+}
+
+func exhausted(name, format string, args ...any) error {
+	return api.Errorf(api.CodeBudgetExhausted, "budgets.%s: "+format+"; raise the budget with PATCH, or create a session",
+		append([]any{name}, args...)...)
+}
