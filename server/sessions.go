@@ -22,6 +22,7 @@ func (s *Server) createSession(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer made.Release()
 	return answerCreated(c, made)
 }
 
@@ -51,6 +52,7 @@ func (s *Server) ensureSession(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer found.Release()
 	if created {
 		return answerCreated(c, found)
 	}
@@ -103,6 +105,7 @@ func (s *Server) withSession(handle func(*call, *session.Session) error) func(*c
 		if err != nil {
 			return err
 		}
+		defer found.Release()
 		return handle(c, found)
 	}
 }

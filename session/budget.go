@@ -124,10 +124,9 @@ func (s *Session) trimLog(ctx context.Context) error {
 	for first < to && ctx.Err() == nil {
 		var bytes int64
 		var unused []string
-		err := s.m.cfg.Store.Do(ctx, store.Write{
+		err := s.write(ctx, store.Write{
 			Apply:     func(tx *store.Tx) (err error) { first, bytes, unused, err = tx.TrimLog(s.n, to); return err },
 			Committed: func() { s.trimmed(first, bytes) },
-			Sequence:  &s.journal.published,
 		})
 		if err != nil {
 			return err
@@ -140,13 +139,12 @@ func (s *Session) trimLog(ctx context.Context) error {
 			return nil
 		}
 		var bytes int64
-		err := s.m.cfg.Store.Do(ctx, store.Write{
+		err := s.write(ctx, store.Write{
 			Apply: func(tx *store.Tx) (err error) {
 				bytes, err = tx.ForgetExecutions(s.n, excess, keepExecutions)
 				return err
 			},
 			Committed: func() { s.trimmed(0, bytes) },
-			Sequence:  &s.journal.published,
 		})
 		if err != nil || bytes == 0 {
 			return err

@@ -37,8 +37,10 @@ func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.Sess
 	if req.ID != nil && *req.ID != id {
 		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
 	}
-	if s, err := m.Get(owner, id); policy == api.IfExistsKeep && err == nil {
-		return s, false, nil // whatever the body says, also what has become invalid since
+	if policy == api.IfExistsKeep {
+		if s, err := m.Get(owner, id); err == nil {
+			return s, false, nil // whatever the body says, also what has become invalid since
+		}
 	}
 	set, err := m.check(req)
 	if err != nil {
@@ -47,7 +49,11 @@ func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.Sess
 	for {
 		s, err := m.Get(owner, id)
 		if err == nil {
-			return s, false, s.accept(ctx, req, set, policy)
+			if err := s.accept(ctx, req, set, policy); err != nil {
+				s.Release()
+				return nil, false, err
+			}
+			return s, false, nil
 		}
 		if !errors.Is(err, ErrDeleted) {
 			return nil, false, err
@@ -130,8 +136,9 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		m.freeUID(row.UID)
 		return nil, err
 	}
+	s.retain()      // for the caller
 	if !m.hold(s) { // before anybody can find the row
-		return nil, errors.Join(ErrClosing, s.release(context.WithoutCancel(ctx)))
+		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	c := change{
 		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
@@ -144,12 +151,12 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 			err = s.takeQueued(int64(len(code)))
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 		}
 		c.add(s.queued(r))
 	}
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
-		return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	s.begin()
 	if len(set.packages) == 0 {

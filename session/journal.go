@@ -126,7 +126,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 	}
 	j := s.journal
 	var before int64 // the tail; only the store's writer touches it
-	return s.m.cfg.Store.Do(ctx, store.Write{
+	return s.write(ctx, store.Write{
 		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
 				if err := c.before(tx); err != nil {
@@ -162,8 +162,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 			j.tail = tail
 			return nil
 		},
-		Aborted:  func() { j.tail = min(j.tail, before) },
-		Sequence: &j.published,
+		Aborted: func() { j.tail = min(j.tail, before) },
 		Committed: func() {
 			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
 				s.keeps(p.LogBytes, p.ArtifactBytes)

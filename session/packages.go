@@ -104,7 +104,9 @@ func (s *Session) beginInstall(key record.Key, executionID, ask string, change r
 	ctx, cancel := context.WithCancelCause(context.Background())
 	i := &installation{key: key, ask: ask, change: change, cancel: cancel, done: make(chan struct{})}
 	before := s.packages.begin(i)
+	s.retain() // on the session's goroutine, so it does not leave
 	go func() {
+		defer s.Release()
 		defer close(i.done)
 		defer cancel(nil)
 		if before != nil {

@@ -66,10 +66,11 @@ func (m *Manager) recover(ctx context.Context) error {
 	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
 	for i, row := range rows {
-		s, err := m.loaded(ctx, row)
+		s, err := m.load(ctx, row.N, row.ID)
 		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
+		defer s.Release()
 		var alive bool
 		err = s.do(ctx, func(own context.Context) (err error) {
 			alive, err = s.takeOver(own, row, open[i])

@@ -105,6 +105,7 @@ func lookAgain(left int64) time.Duration {
 func (m *Manager) pending() (bytes int64) {
 	for _, s := range m.withKernels() {
 		bytes += s.dir.Pending()
+		s.Release()
 	}
 	return bytes
 }
@@ -115,6 +116,7 @@ func (m *Manager) freeze(frozen bool) {
 		if err := s.freeze(frozen); err != nil {
 			s.log.Warn("freeze or thaw a workspace", "frozen", frozen, "error", err)
 		}
+		s.Release()
 	}
 }
 
@@ -139,13 +141,12 @@ func (s *Session) freeze(frozen bool) error {
 	return err
 }
 
-// withKernels are the sessions that have a kernel, and those that are frozen.
+// withKernels returns the sessions that have a kernel, and those that are frozen. The caller releases each of them.
 func (m *Manager) withKernels() (list []*Session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.sessions {
+	for _, s := range m.all() {
 		s.mu.Lock()
 		if hasKernel(s.state) || s.frozen {
+			s.uses++ // it does not leave
 			list = append(list, s)
 		}
 		s.mu.Unlock()

@@ -222,6 +222,11 @@ func (s *Store) Session(ctx context.Context, owner, clientID string) (Session, e
 		`SELECT `+sessionColumns+` FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan)
 }
 
+// SessionNumber returns the session with that number, unless its deletion has begun.
+func (s *Store) SessionNumber(ctx context.Context, n int64) (Session, error) {
+	return scanSession(s.ro.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE n = ? AND owner <> ''`, n).Scan)
+}
+
 // SessionFilter selects sessions of one owner, newest first. Before is the number of the last one of the page before.
 type SessionFilter struct {
 	Owner    string
