@@ -48,7 +48,7 @@ func (s *Server) ensureSession(c *call) error {
 	if given && !slices.Contains([]api.IfExists{api.IfExistsKeep, api.IfExistsApply}, api.IfExists(policy)) {
 		return badQuery("if_exists", "neither keep nor apply")
 	}
-	found, created, err := s.sessions.EnsureWith(c.command(), c.owner, id, req, api.IfExists(policy))
+	found, created, err := s.sessions.Ensure(c.command(), c.owner, id, req, api.IfExists(policy))
 	if err != nil {
 		return err
 	}

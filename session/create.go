@@ -10,7 +10,7 @@ import (
 	"talaria/store"
 )
 
-// Create creates a session and begins to start its kernel.
+// Create creates a session and begins to start its kernel. The caller releases the session.
 func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
 	set, err := m.check(req)
 	if err != nil {
@@ -23,14 +23,10 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	return s, err
 }
 
-// Ensure returns the owner's session with that id, and creates it if it does not exist. A field of the request that
-// differs from the session is a conflict.
-func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
-	return m.EnsureWith(ctx, owner, id, req, "")
-}
-
-// EnsureWith is Ensure with a policy for a session that exists.
-func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
+// Ensure returns the owner's session with that id, and creates it if it does not exist. The policy says what becomes of a
+// session that exists; with "", a field of the request that differs from the session is a conflict. The caller releases
+// the session.
+func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
 		return nil, false, invalidID("the session's id", id)
 	}
