@@ -74,12 +74,13 @@ func (o *output) save() ([]byte, error) {
 	return api.Marshal(saved)
 }
 
-// restore rebuilds the output of an execution that ran under an earlier server, from its events and from what was saved.
-// It also finds the question that is open.
-func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+// restoreOutput rebuilds the output of an execution that ran under an earlier server, from its events and from what was
+// saved. It also finds the question that is open.
+func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+	o := r.out
 	o.number = r.row.N
-	o.tellLoss(ctx, r.row)
-	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
+	o.tellLoss(s.lossNotice(ctx, r.row))
+	err = s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:
 			o.write(b.Name == "stderr", b.Text)
@@ -140,14 +141,14 @@ func (o *output) stream(name string) *stream {
 // reopen goes on with a stream's spool where the cursor stands. A spool that was begun after it begins anew.
 func (o *output) reopen(ctx context.Context, name string, saved map[string]savedStream) error {
 	was, overflowed := saved[name]
-	spool, err := o.s.m.cfg.Artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
+	spool, err := o.artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
 	switch {
 	case err == nil && !overflowed:
 		return spool.Abort()
 	case !overflowed && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil && was.Failed == "":
-		o.s.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
+		o.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
 		was.Failed, was.Dropped = err.Error(), was.Dropped+was.Spooled
 	}
 	st := o.stream(name)

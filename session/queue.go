@@ -128,7 +128,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	set(&row.Silent, req.Silent)
 	set(&row.StopOnError, req.StopOnError)
 	set(&row.AllowStdin, req.AllowStdin)
-	return &run{row: row, done: make(chan struct{}), out: newOutput(s, row.ID, limits)}, nil
+	return &run{row: row, done: make(chan struct{}), out: s.newOutput(row.ID, limits)}, nil
 }
 
 // newID is an id that sorts by time.

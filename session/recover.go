@@ -194,13 +194,13 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 	var pending *api.PendingInput
 	for _, e := range open {
 		s.mu.Lock()
-		r := &run{row: e, done: make(chan struct{}), out: newOutput(s, e.ID, s.limits)}
+		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
 		s.mu.Unlock()
 		switch {
 		case e.Status == api.StatusRunning:
 			r.given, current = true, r
 			var err error
-			if pending, err = r.out.restore(ctx, r, row.Output); err != nil {
+			if pending, err = s.restoreOutput(ctx, r, row.Output); err != nil {
 				return nil, err
 			}
 		case e.ID == given && current == nil:
