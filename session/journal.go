@@ -176,7 +176,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 	})
 }
 
-// place is where the events of the change that is being written begin and end in the log. It is for a change's also.
+// place returns the first and last position in the log of the change that is being written. Only a change's also calls it.
 func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.

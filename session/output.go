@@ -31,7 +31,7 @@ type output struct {
 	// displayLimit bounds what is shown, and shown counts it.
 	displayLimit int64
 	shown        displays
-	events       int64           // of streams that went to the log as they came
+	events       int64           // stream events that were logged at once
 	kept         *artifacts.Hold // what deferred refers to
 	streams      map[string]*stream
 	deferred     []draft // result and error, when a stream's tail must come before them
@@ -54,7 +54,7 @@ type outputHome struct {
 // the spool, since only the end shows whether it is too much.
 type stream struct {
 	name    string
-	head    []string // what went to the log, while there is no spool; it goes there first
+	head    []string // what the log has, until there is a spool, which begins with it
 	logged  int64
 	total   int64
 	spool   *artifacts.Writer
@@ -79,7 +79,7 @@ func (s *Session) newOutput(id string, limits api.Limits) *output {
 	return newOutput(home, id, limits, s.redact)
 }
 
-// add takes printed text and returns what of it goes to the log now.
+// add takes printed text and returns the part that goes to the log now.
 func (o *output) add(name, text string) []draft {
 	o.write(name == "stderr", text)
 	st := o.stream(name)
@@ -109,7 +109,7 @@ func (o *output) add(name, text string) []draft {
 	return []draft{{executionID: o.id, body: api.Stream{Name: name, Text: now}}}
 }
 
-// hold writes what the log does not take now into the spool; the first time everything before it too.
+// hold writes what the log does not take now to the spool; the first time, also everything before it.
 func (o *output) hold(st *stream, now, rest string) {
 	if st.spool == nil && st.failed == nil {
 		st.spool, st.failed = o.artifacts.Create(o.spoolName(st.name))
@@ -124,7 +124,7 @@ func (o *output) hold(st *stream, now, rest string) {
 	st.keep(rest, o.room(st))
 }
 
-// room is how long the spool of a stream may get.
+// room returns how long the spool of a stream may get.
 func (o *output) room(st *stream) int64 {
 	if st.spool != nil && o.isDiskLow() {
 		return st.spool.Size()
@@ -150,7 +150,7 @@ func spoolName(session string, execution int64, stream string) string {
 	return session + "." + strconv.FormatInt(execution, 10) + "." + stream
 }
 
-// overflowing reports whether a stream's rest waits for the end.
+// overflowing reports whether the rest of a stream waits for the end of the execution.
 func (o *output) overflowing() bool {
 	for _, st := range o.streams {
 		if st.spool != nil || st.failed != nil {
@@ -208,8 +208,8 @@ func (o *output) end(ctx context.Context) ([]draft, func()) {
 	}
 }
 
-// truncate is the notice of a capped stream, and its tail: the last 60 % of the limit. kept tells that its spool becomes
-// an artifact.
+// truncate returns the notice of a capped stream and its tail, the last 60 % of the limit. kept says whether its spool
+// becomes an artifact.
 func (o *output) truncate(st *stream, kept bool) []draft {
 	end := int64(0)
 	if st.spool != nil {
@@ -294,14 +294,14 @@ func (o *output) write(stderr bool, text string) {
 	o.transcript.Write(stderr, text)
 }
 
-// text is what a model should read of the execution so far.
+// text returns what a model should read of the execution so far.
 func (o *output) text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.transcript.String()
 }
 
-// lacking is how many bytes the log does not have.
+// lacking returns how many bytes the log lacks.
 func (o *output) lacking() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // savedOutput is what the output of a running execution holds and the log does not. It is committed with the cursor, so
-// that a server which takes the session over goes on exactly there.
+// that a server that takes over the session continues exactly there.
 type savedOutput struct {
 	Streams    map[string]savedStream `json:"streams"`
 	Deferred   []savedDraft           `json:"deferred,omitzero"`
@@ -41,7 +41,7 @@ type savedRef struct {
 	Bytes     int64  `json:"bytes,omitzero"`
 }
 
-// save is what has to be kept beside the log, nil where the log has it all.
+// save returns what has to be kept beside the log, or nil if the log has everything.
 func (o *output) save() ([]byte, error) {
 	if !o.overflowing() && !o.shown.Over {
 		return nil, nil
@@ -128,7 +128,7 @@ func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pend
 	return pending, o.takeUp(r, state.Deferred)
 }
 
-// stream is the stream of that name, made when it is new.
+// stream returns the stream with that name, and creates it if it is new.
 func (o *output) stream(name string) *stream {
 	st := o.streams[name]
 	if st == nil {
@@ -138,7 +138,7 @@ func (o *output) stream(name string) *stream {
 	return st
 }
 
-// reopen goes on with a stream's spool where the cursor stands. A spool that was begun after it begins anew.
+// reopen continues a stream's spool at the cursor. A spool that was created after the cursor is discarded.
 func (o *output) reopen(ctx context.Context, name string, saved map[string]savedStream) error {
 	was, overflowed := saved[name]
 	spool, err := o.artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
@@ -159,7 +159,7 @@ func (o *output) reopen(ctx context.Context, name string, saved map[string]saved
 	return nil
 }
 
-// takeUp takes up the result and the error that wait for the end of the streams.
+// takeUp restores the result and the error that wait for the end of the streams.
 func (o *output) takeUp(r *run, saved []savedDraft) error {
 	for _, one := range saved {
 		event, err := one.Event.Decoded()
@@ -178,7 +178,7 @@ func (o *output) takeUp(r *run, saved []savedDraft) error {
 	return nil
 }
 
-// saved is what the session's running execution has to keep beside the log, nil for nothing. On the session's goroutine.
+// saved returns what the session's running execution has to keep beside the log, or nil. On the session's goroutine.
 func (s *Session) saved() ([]byte, error) {
 	s.mu.Lock()
 	r := s.current

@@ -9,7 +9,7 @@ import (
 	"talaria/kernel/machine"
 )
 
-// Stats is the server in figures.
+// Stats returns figures about the server.
 func (m *Manager) Stats(ctx context.Context) api.Stats {
 	st := api.Stats{
 		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
@@ -52,7 +52,7 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	return st
 }
 
-// EndedExecutions is how many executions have ended since the start, those of deleted sessions included.
+// EndedExecutions counts the executions that have ended since the start, including those of deleted sessions.
 func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
 
 // usageQuestions is how many kernels are asked for their usage at once.
