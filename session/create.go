@@ -208,6 +208,7 @@ func (m *Manager) allocate(row store.Session) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
 	}
+	s.retain() // for whoever creates it
 	return s, nil
 }
 
