@@ -132,7 +132,6 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		m.freeUID(row.UID)
 		return nil, err
 	}
-	s.retain()      // for the caller
 	if !m.hold(s) { // before anybody can find the row
 		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
 	}
