@@ -42,6 +42,11 @@ func TestEachCallGoesWhereTheContractSays(t *testing.T) {
 				_, made, err := c.EnsureSession(ctx, "tg:1", api.SessionRequest{Name: pointer("n")})
 				return made, err
 			}, false},
+		{"ensure, kept", `PUT /v1/sessions/tg:1?if_exists=keep {}`, 200, session,
+			func(ctx context.Context, c *client.Client) (any, error) {
+				_, made, err := c.EnsureSession(ctx, "tg:1", api.SessionRequest{}, api.IfExistsKeep)
+				return made, err
+			}, false},
 		{"list", `GET /v1/sessions?cursor=c&limit=2&metadata.chat=a+b&search=x%25&state=idle`, 200,
 			`{"items":[` + session + `],"next_cursor":"d"}`,
 			func(ctx context.Context, c *client.Client) (any, error) {

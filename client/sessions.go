@@ -15,17 +15,15 @@ func (c *Client) CreateSession(ctx context.Context, req api.SessionRequest) (api
 	return s, err
 }
 
-// EnsureSession gets the session with that id or makes it, and tells whether it made it.
-func (c *Client) EnsureSession(ctx context.Context, id string, req api.SessionRequest) (api.Session, bool, error) {
-	var s api.Session
-	status, err := c.call(ctx, http.MethodPut, path("sessions", id), nil, req, &s)
-	return s, status == http.StatusCreated, err
-}
-
-// EnsureSessionWith is EnsureSession with a policy for a session that exists.
-func (c *Client) EnsureSessionWith(ctx context.Context, id string, req api.SessionRequest, policy api.IfExists) (api.Session, bool, error) {
-	var s api.Session
-	status, err := c.call(ctx, http.MethodPut, path("sessions", id), url.Values{"if_exists": {string(policy)}}, req, &s)
+// EnsureSession returns the session with that id, and creates it if it does not exist; created reports whether it did. If
+// the session exists, its settings are compared with the fields of req, and a difference is a session_conflict. One policy
+// may be given instead: [api.IfExistsKeep] returns the session as it is, [api.IfExistsApply] changes it to req.
+func (c *Client) EnsureSession(ctx context.Context, id string, req api.SessionRequest, policy ...api.IfExists) (s api.Session, created bool, err error) {
+	q := url.Values{}
+	for _, p := range policy {
+		q.Set("if_exists", string(p))
+	}
+	status, err := c.call(ctx, http.MethodPut, path("sessions", id), q, req, &s)
 	return s, status == http.StatusCreated, err
 }
 

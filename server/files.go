@@ -102,6 +102,7 @@ func (s *Server) openArtifact(c *call, digest string) (*os.File, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
+	defer sess.Release()
 	return sess.OpenArtifact(c.ctx(), digest)
 }
 

@@ -22,6 +22,7 @@ func (s *Server) createSession(c *call) error {
 	if err != nil {
 		return err
 	}
+	defer made.Release()
 	return answerCreated(c, made)
 }
 
@@ -47,10 +48,11 @@ func (s *Server) ensureSession(c *call) error {
 	if given && !slices.Contains([]api.IfExists{api.IfExistsKeep, api.IfExistsApply}, api.IfExists(policy)) {
 		return badQuery("if_exists", "neither keep nor apply")
 	}
-	found, created, err := s.sessions.EnsureWith(c.command(), c.owner, id, req, api.IfExists(policy))
+	found, created, err := s.sessions.Ensure(c.command(), c.owner, id, req, api.IfExists(policy))
 	if err != nil {
 		return err
 	}
+	defer found.Release()
 	if created {
 		return answerCreated(c, found)
 	}
@@ -103,6 +105,7 @@ func (s *Server) withSession(handle func(*call, *session.Session) error) func(*c
 		if err != nil {
 			return err
 		}
+		defer found.Release()
 		return handle(c, found)
 	}
 }

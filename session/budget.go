@@ -8,10 +8,10 @@ import (
 	"talaria/store"
 )
 
-// errNoRoom tells that limits.artifact_bytes has no room for an artifact.
+// errNoRoom means that limits.artifact_bytes leaves no room for an artifact.
 var errNoRoom = errors.New("limits.artifact_bytes leaves no room")
 
-// artifactDefault is limits.artifact_bytes where nobody asks for another value.
+// artifactDefault returns limits.artifact_bytes where nobody asks for another value.
 func (m *Manager) artifactDefault(l api.Limits) int64 {
 	if d := m.cfg.Defaults.ArtifactBytes; d > 0 {
 		return d
@@ -23,7 +23,7 @@ func (m *Manager) artifactDefault(l api.Limits) int64 {
 	return n
 }
 
-// complete fills in limits that an earlier version did not write down.
+// complete fills in limits that an earlier version did not store.
 func (m *Manager) complete(l api.Limits) api.Limits {
 	if l.DisplayBytes == 0 {
 		l.DisplayBytes = m.cfg.Defaults.DisplayBytes
@@ -87,7 +87,7 @@ func (s *Session) dropOldVersions(ctx context.Context, excess int64) (freed int6
 	return freed, nil
 }
 
-// removeUnused removes those of the blobs that no session refers to.
+// removeUnused removes the blobs that no session refers to.
 func (m *Manager) removeUnused(ctx context.Context, digests []string) {
 	ctx = context.WithoutCancel(ctx)
 	for _, d := range digests {
@@ -124,10 +124,9 @@ func (s *Session) trimLog(ctx context.Context) error {
 	for first < to && ctx.Err() == nil {
 		var bytes int64
 		var unused []string
-		err := s.m.cfg.Store.Do(ctx, store.Write{
+		err := s.write(ctx, store.Write{
 			Apply:     func(tx *store.Tx) (err error) { first, bytes, unused, err = tx.TrimLog(s.n, to); return err },
 			Committed: func() { s.trimmed(first, bytes) },
-			Sequence:  &s.journal.published,
 		})
 		if err != nil {
 			return err
@@ -140,13 +139,12 @@ func (s *Session) trimLog(ctx context.Context) error {
 			return nil
 		}
 		var bytes int64
-		err := s.m.cfg.Store.Do(ctx, store.Write{
+		err := s.write(ctx, store.Write{
 			Apply: func(tx *store.Tx) (err error) {
 				bytes, err = tx.ForgetExecutions(s.n, excess, keepExecutions)
 				return err
 			},
 			Committed: func() { s.trimmed(0, bytes) },
-			Sequence:  &s.journal.published,
 		})
 		if err != nil || bytes == 0 {
 			return err
@@ -155,7 +153,7 @@ func (s *Session) trimLog(ctx context.Context) error {
 	return nil
 }
 
-// logExcess is where the log begins, and how much of it has to go.
+// logExcess returns where the log begins, and how many of its bytes have to be removed.
 func (s *Session) logExcess() (first, excess int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +170,7 @@ func (s *Session) trimmed(first, bytes int64) {
 	s.logBytes -= bytes
 }
 
-// expired is the error of a reader that asks for what the log has no longer.
+// expired is the error for a reader that asks for events that the log no longer has.
 func (s *Session) expired() error {
 	first := s.FirstSeq()
 	return api.Errorf(api.CodeEventsExpired, "the log begins at seq %d; ask for after=%d", first, first-1)

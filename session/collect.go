@@ -30,7 +30,7 @@ const (
 // errCollectionStopped tells that an interrupt or a delete does not wait for files to be copied.
 var errCollectionStopped = errors.New("the files were not copied: the copying was interrupted")
 
-// collector keeps the files that one execution created or changed, as far as the session's limits go.
+// collector keeps the files that one execution created or changed, within the session's limits.
 type collector struct {
 	s      *Session
 	r      *run
@@ -47,7 +47,7 @@ type collector struct {
 }
 
 // collect makes the change that records what an execution did to the workspace: artifact events and the new snapshot.
-// What it has to tell goes to the execution's stderr. It comes before the end of the output.
+// Its notices go to the execution's stderr. It comes before the end of the output.
 func (t *translation) collect(r *run) change {
 	s := t.s
 	if s.isGone() {
@@ -141,7 +141,7 @@ func (c *collector) add(ctx context.Context, ch workspace.Change) {
 	}
 	event, err := c.keep(ctx, ch)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // gone again: what was there for a moment is no artifact
+	case errors.Is(err, fs.ErrNotExist): // deleted since the scan: it is not an artifact
 		return
 	case err != nil:
 		if c.failed++; c.firstFail == nil {

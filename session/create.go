@@ -10,7 +10,7 @@ import (
 	"talaria/store"
 )
 
-// Create creates a session and begins to start its kernel.
+// Create creates a session and begins to start its kernel. The caller releases the session.
 func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
 	set, err := m.check(req)
 	if err != nil {
@@ -23,22 +23,20 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	return s, err
 }
 
-// Ensure returns the owner's session with that id, and creates it if it does not exist. A field of the request that
-// differs from the session is a conflict.
-func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest) (s *Session, created bool, err error) {
-	return m.EnsureWith(ctx, owner, id, req, "")
-}
-
-// EnsureWith is Ensure with a policy for a session that exists.
-func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
+// Ensure returns the owner's session with that id, and creates it if it does not exist. The policy says what becomes of a
+// session that exists; with "", a field of the request that differs from the session is a conflict. The caller releases
+// the session.
+func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
 		return nil, false, invalidID("the session's id", id)
 	}
 	if req.ID != nil && *req.ID != id {
 		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
 	}
-	if s, err := m.Get(owner, id); policy == api.IfExistsKeep && err == nil {
-		return s, false, nil // whatever the body says, also what has become invalid since
+	if policy == api.IfExistsKeep {
+		if s, err := m.Get(owner, id); err == nil {
+			return s, false, nil // whatever the body says, also what has become invalid since
+		}
 	}
 	set, err := m.check(req)
 	if err != nil {
@@ -47,7 +45,11 @@ func (m *Manager) EnsureWith(ctx context.Context, owner, id string, req api.Sess
 	for {
 		s, err := m.Get(owner, id)
 		if err == nil {
-			return s, false, s.accept(ctx, req, set, policy)
+			if err := s.accept(ctx, req, set, policy); err != nil {
+				s.Release()
+				return nil, false, err
+			}
+			return s, false, nil
 		}
 		if !errors.Is(err, ErrDeleted) {
 			return nil, false, err
@@ -134,7 +136,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	s.guard.loaded = true // nothing has failed in it
 	if !m.hold(s) {       // before anybody can find the row
-		return nil, errors.Join(ErrClosing, s.release(context.WithoutCancel(ctx)))
+		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	c := change{
 		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
@@ -147,12 +149,12 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 			err = s.takeQueued(int64(len(code)))
 		}
 		if err != nil {
-			return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 		}
 		c.add(s.queued(r))
 	}
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
-		return nil, errors.Join(err, s.release(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	s.begin()
 	if len(set.packages) == 0 {
@@ -208,6 +210,7 @@ func (m *Manager) allocate(row store.Session) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
 	}
+	s.retain() // for whoever creates it
 	return s, nil
 }
 

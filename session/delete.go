@@ -16,6 +16,7 @@ func (m *Manager) Delete(ctx context.Context, owner, id string) error {
 	if err != nil {
 		return err
 	}
+	defer s.Release()
 	s.mu.Lock()
 	first := !s.gone
 	s.gone = true
@@ -54,14 +55,12 @@ func (s *Session) remove(ctx context.Context) error {
 	s.countState(s.state, api.StateDead)
 	s.mu.Unlock()
 	s.m.owners.add(s.owner, ownerUse{sessions: -1})
-	return errors.Join(s.release(ctx), s.m.forget(ctx, s.n))
+	return errors.Join(s.removeFiles(ctx), s.m.forget(ctx, s.n))
 }
 
-// release removes the files of a session whose row is gone.
-func (s *Session) release(ctx context.Context) error {
-	s.m.mu.Lock()
-	delete(s.m.sessions, s.id)
-	s.m.mu.Unlock()
+// removeFiles removes the files of a session whose row is gone, and the session from memory.
+func (s *Session) removeFiles(ctx context.Context) error {
+	s.m.drop(s)
 	s.known.scanning.Lock()
 	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.dir.Close(), s.m.cfg.Disk.Delete(ctx, s.id))

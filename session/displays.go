@@ -57,7 +57,7 @@ func (d *displays) drop(n int64) {
 	d.Lacking += n
 }
 
-// show takes an event that shows something, and returns what of it goes to the log.
+// show takes an event that shows something, and returns the part that goes to the log.
 func (o *output) show(d draft, plain func() draft) ([]draft, error) {
 	if err := d.encode(); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (o *output) leftOut() []draft {
 		o.shown.Dropped, o.limit))
 }
 
-// showDisplay logs a display of the running execution, as far as its limits go.
+// showDisplay logs a display of the running execution, within its limits.
 func (t *translation) showDisplay(run *run, b record.Display) {
 	if run.out.shown.Over || rawSize(b.Data, b.Metadata) > run.out.displayLimit { // a large one makes no artifact then
 		t.show(run, draft{executionID: run.row.ID, body: rawDisplay(b)}, b)
@@ -119,7 +119,7 @@ func (t *translation) show(run *run, d draft, b record.Display) {
 	t.c.drafts = append(t.c.drafts, drafts...)
 }
 
-// showClear logs a clear_output of the running execution, as far as its limits go.
+// showClear logs a clear_output of the running execution, within its limits.
 func (t *translation) showClear(run *run, b record.Clear) {
 	d := draft{executionID: run.row.ID, body: api.ClearOutput{Wait: b.Wait}}
 	drafts, err := run.out.show(d, func() draft { return d })
@@ -155,7 +155,7 @@ func displayBody(b record.Display, data api.MIMEBundle, meta map[string]api.Raw)
 	return api.DisplayData{Data: data, Metadata: meta, DisplayID: b.DisplayID}
 }
 
-// plainDisplay is a display with nothing but its text/plain. One that has none is no draft.
+// plainDisplay returns a display with only its text/plain, or an empty draft if the display has none.
 func plainDisplay(executionID string, b record.Display) draft {
 	plain, ok := b.Data["text/plain"]
 	if !ok {

@@ -17,7 +17,7 @@ const (
 	maxTitle = 1024
 )
 
-// Document is the arrangement of the notebook page. One that was never saved is made of an imported notebook.
+// Document returns the arrangement of the notebook page. Before it is first saved, it has the cells of the imported notebook.
 func (s *Session) Document(ctx context.Context) (api.Document, error) {
 	doc, err := s.m.cfg.Store.Document(ctx, s.n)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Session) Document(ctx context.Context) (api.Document, error) {
 	return doc, nil
 }
 
-// importedCells are the cells of the imported notebook.
+// importedCells returns the cells of the imported notebook.
 func (s *Session) importedCells(ctx context.Context) ([]api.DocumentCell, error) {
 	data, _, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Session) importedCells(ctx context.Context) ([]api.DocumentCell, error)
 	return documentCells(data)
 }
 
-// documentCells are the cells of a notebook file.
+// documentCells returns the cells of a notebook file.
 func documentCells(data []byte) ([]api.DocumentCell, error) {
 	var nb struct {
 		Cells []struct {
@@ -70,7 +70,7 @@ func documentCells(data []byte) ([]api.DocumentCell, error) {
 	return cells, nil
 }
 
-// joinedSource is a cell's source, which nbformat has as a text or as a list of lines.
+// joinedSource returns a cell's source, which nbformat stores as one string or as a list of lines.
 func joinedSource(raw api.Raw) string {
 	var text string
 	if jsonv2.Unmarshal(raw, &text) == nil {
@@ -84,7 +84,7 @@ func joinedSource(raw api.Raw) string {
 }
 
 // PutDocument saves the document in place of the revision that r names, and returns it with its new revision.
-// [api.CodeRevisionConflict] where another one is there. Readers of the log are told.
+// It fails with [api.CodeRevisionConflict] if the document has another revision. Readers of the log get an event.
 func (s *Session) PutDocument(ctx context.Context, revision int64, r api.DocumentRequest) (api.Document, error) {
 	if err := checkDocument(r); err != nil {
 		return api.Document{}, err

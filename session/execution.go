@@ -30,8 +30,8 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 	return c
 }
 
-// ended makes the change that ends an execution: execution_finished and the row. Once it is committed whoever waits is
-// woken.
+// ended makes the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
+// wait for the execution.
 func (s *Session) ended(r *run, o outcome) change {
 	var c change
 	now := api.Now().UnixMilli()
@@ -57,8 +57,8 @@ func (s *Session) ended(r *run, o outcome) change {
 		}
 		s.spent.CPUMS += o.usage.CPUMS
 		s.used(now)
-		close(r.done)
 	})
+	c.published = then(c.published, func() { close(r.done) }) // who waits for it finds its events in the log
 	return c
 }
 
@@ -77,7 +77,7 @@ func rowBytes(r store.Execution) int64 {
 	return n
 }
 
-// execution is the row as clients see it, without outputs.
+// execution returns the row as clients see it, without outputs.
 func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
@@ -87,7 +87,7 @@ func (s *Session) execution(r store.Execution) api.Execution {
 	}
 }
 
-// Execution is the execution of that id with its outputs, so far or in full.
+// Execution returns the execution with that id and its outputs so far.
 func (s *Session) Execution(ctx context.Context, id string) (api.Execution, error) {
 	row, err := s.m.cfg.Store.Execution(ctx, s.n, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -144,7 +144,7 @@ func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execu
 	return s.withOutputs(ctx, e)
 }
 
-// withOutputs folds the execution's events into its outputs, as far as they fit into an answer.
+// withOutputs folds the execution's events into its outputs, up to what fits into an answer.
 func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Execution, error) {
 	bare, err := api.Marshal(e)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *Session) eachEvent(ctx context.Context, executionID string, do func(e a
 	}
 }
 
-// page makes a page from a query by number, newest first; the cursor is the number of the page's last item.
+// page makes a page of a query by number, newest first; the cursor is the number of the page's last item.
 func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
 	before, limit, err := position(q)
 	if err != nil {
@@ -216,7 +216,7 @@ func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int
 	return p, nil
 }
 
-// position is below which number a page begins, 0 for the newest, and how many items it has at the most.
+// position returns the number below which a page begins, 0 for the newest, and the most items it may have.
 func position(q api.PageQuery) (before int64, limit int, err error) {
 	if q.Cursor != "" {
 		before, err = strconv.ParseInt(q.Cursor, 36, 64)

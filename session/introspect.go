@@ -11,14 +11,15 @@ import (
 	"talaria/kernel/host"
 )
 
-// answerTime is what clients are promised: an answer by then, or the word that the kernel is busy.
+// answerTime is the time within which clients get an answer, or the error kernel_busy.
 const answerTime = host.AnswerTime + 15*time.Millisecond
 
 // maxAsked bounds the code that a question may hold, in bytes.
 const maxAsked = 1 << 20
 
-// Complete says how the name at a place in code may go on. Like all questions about names it never starts a kernel, writes
-// nothing, and does not count as use. Without a kernel it is no_kernel; kernel_busy where no answer came in time. ctx
+// Complete returns completions of the name at a place in code. Like all questions about names it never starts a kernel, writes
+// nothing, and does not count as use. Without a kernel it fails with no_kernel, and with
+// kernel_busy if no answer comes in time. ctx
 // bounds the wait.
 func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
 	q, err := about(command.QueryComplete, req.Code, req.CursorPos)
@@ -44,7 +45,7 @@ func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.Ins
 	return answer.Inspection, err
 }
 
-// IsComplete says whether code is ready to run, or goes on in a further line.
+// IsComplete reports whether code is ready to run or continues on another line.
 func (s *Session) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*api.IsCompleteReply, error) {
 	q, err := about(command.QueryIsComplete, req.Code, nil)
 	if err != nil {

@@ -65,6 +65,8 @@ type change struct {
 	// done runs after the commit and before readers see the events. Changes of one session run it in the order of their
 	// commits; those of other sessions do not wait for it. Optional.
 	done func()
+	// published runs after readers see the events. Optional.
+	published func()
 }
 
 // row is a draft on its way into the database.
@@ -126,7 +128,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 	}
 	j := s.journal
 	var before int64 // the tail; only the store's writer touches it
-	return s.m.cfg.Store.Do(ctx, store.Write{
+	return s.write(ctx, store.Write{
 		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
 				if err := c.before(tx); err != nil {
@@ -162,8 +164,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 			j.tail = tail
 			return nil
 		},
-		Aborted:  func() { j.tail = min(j.tail, before) },
-		Sequence: &j.published,
+		Aborted: func() { j.tail = min(j.tail, before) },
 		Committed: func() {
 			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
 				s.keeps(p.LogBytes, p.ArtifactBytes)
@@ -172,12 +173,15 @@ func (s *Session) commit(ctx context.Context, c change) error {
 				c.done()
 			}
 			j.publish(rows)
+			if c.published != nil {
+				c.published()
+			}
 			s.m.events.Add(int64(len(rows)))
 		},
 	})
 }
 
-// place is where the events of the change that is being written begin and end in the log. It is for a change's also.
+// place returns the first and last position in the log of the change that is being written. Only a change's also calls it.
 func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.

@@ -22,7 +22,7 @@ const (
 	reasonShutdown  = "server_shutdown"
 	reasonHostCrash = "host_crash"
 	reasonStart     = "start_failed"
-	reasonLost      = "records_lost"  // what the kernel says cannot be read
+	reasonLost      = "records_lost"  // the kernel's records cannot be read
 	reasonRefused   = "not_executing" // it does not take a cell
 )
 
@@ -230,7 +230,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.mu.Unlock()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
-	for gone := false; s.running || !gone; { // a death is told before the sandbox is closed where that takes time
+	for gone := false; s.running || !gone; { // the record of the death may come before the sandbox is closed
 		select {
 		case batch := <-s.records:
 			s.take(ctx, batch)

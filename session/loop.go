@@ -54,15 +54,25 @@ func (s *Session) live(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case do := <-s.commands:
-			do(ctx)
+			s.work(ctx, do)
 		case <-s.wake:
+			s.work(ctx, func(context.Context) {})
 		case batch := <-s.records:
-			s.take(ctx, batch)
+			s.work(ctx, func(ctx context.Context) { s.take(ctx, batch) })
 		}
-		s.dispatch(ctx)
-		if err := s.trimLog(ctx); err != nil && ctx.Err() == nil {
-			s.log.Error("shorten the log", "error", err)
-		}
+	}
+}
+
+// work does what the session's goroutine was asked for, and what follows from it.
+func (s *Session) work(ctx context.Context, do func(context.Context)) {
+	if !s.retain() {
+		return
+	}
+	defer s.Release()
+	do(ctx)
+	s.dispatch(ctx)
+	if err := s.trimLog(ctx); err != nil && ctx.Err() == nil {
+		s.log.Error("shorten the log", "error", err)
 	}
 }
 
@@ -76,6 +86,10 @@ func (s *Session) startSoon() {
 
 // do runs a function on the session's goroutine and waits for it.
 func (s *Session) do(ctx context.Context, f func(context.Context) error) error {
+	if !s.retain() {
+		return s.ending()
+	}
+	defer s.Release()
 	s.begin()
 	done := make(chan error, 1)
 	select {

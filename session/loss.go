@@ -32,6 +32,15 @@ func (s *Session) lossBefore(ctx context.Context, generation int64) *loss {
 	return &loss{reason: reason, at: time.UnixMilli(at).UTC()}
 }
 
+// lossNotice returns the line at the head of the text of an execution: of a kernel's first one, unless it is silent or a
+// user wanted the loss. Otherwise it is "".
+func (s *Session) lossNotice(ctx context.Context, e store.Execution) string {
+	if e.ExecutionCount == nil || *e.ExecutionCount != 1 {
+		return ""
+	}
+	return s.lossBefore(ctx, e.Generation).notice()
+}
+
 // String says what was lost, when and why, without a full stop. It is "" for nil.
 func (l *loss) String() string {
 	if l == nil {

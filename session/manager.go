@@ -29,12 +29,13 @@ type Manager struct {
 	loading   singleflight.Group
 	owners    *owners
 	reserve   reserve
-	crashed   bool // the server before did not end in order
+	crashed   bool     // the server before did not end in order
+	mended    sync.Map // after a crash: the ids of sessions whose unfinished uploads were removed
 	closeOnce sync.Once
 	closeErr  error
 
 	mu       sync.Mutex          // guards what is below
-	sessions map[string]*Session // by server-made id, those that were asked for
+	sessions map[string]*Session // by server-made id, those that are loaded
 	lastN    int64               // the number of the newest session
 	uids     map[int]bool        // in use
 }
@@ -68,6 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m.tasks.Go(func() { m.watchReserve(background) })
 	m.tasks.Go(func() { m.sweepArtifacts(background) })
+	m.tasks.Go(func() { m.unloadUnused(background) })
 	return m, nil
 }
 
@@ -84,9 +86,7 @@ func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) 
 		close(m.closing)
 		m.cancel()
 		m.tasks.Wait()
-		m.mu.Lock()
-		all := slices.Collect(maps.Values(m.sessions))
-		m.mu.Unlock()
+		all := m.all()
 		errs := make([]error, len(all))
 		var wg sync.WaitGroup
 		for i, s := range all {
@@ -158,7 +158,23 @@ func (m *Manager) hold(s *Session) bool {
 	return true
 }
 
-// Get returns the owner's session with that id, or [ErrDeleted].
+// all returns the sessions that are loaded.
+func (m *Manager) all() []*Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.sessions))
+}
+
+// drop forgets a session that is unloaded or deleted.
+func (m *Manager) drop(s *Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[s.id] == s {
+		delete(m.sessions, s.id)
+	}
+}
+
+// Get returns the owner's session with that id, or [ErrDeleted]. The caller releases the session.
 func (m *Manager) Get(owner, id string) (*Session, error) {
 	ctx := context.Background()
 	row, err := m.cfg.Store.Session(ctx, owner, id)
@@ -168,31 +184,7 @@ func (m *Manager) Get(owner, id string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.loaded(ctx, row)
-}
-
-// loaded returns the one Session of a row. Loading one does not block the others.
-func (m *Manager) loaded(ctx context.Context, row store.Session) (*Session, error) {
-	if s := m.known(row.ID); s != nil {
-		return s, nil
-	}
-	s, err, _ := m.loading.Do(row.ID, func() (any, error) {
-		if s := m.known(row.ID); s != nil {
-			return s, nil
-		}
-		s, err := m.newSession(context.WithoutCancel(ctx), row) // others may wait for it too
-		if err != nil {
-			return nil, err
-		}
-		if !m.hold(s) {
-			return nil, errors.Join(ErrClosing, s.dir.Close(), s.packages.dir.Close())
-		}
-		return s, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.(*Session), nil
+	return m.load(ctx, row.N, row.ID)
 }
 
 func (m *Manager) known(id string) *Session {
@@ -220,15 +212,19 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 		}
 		items, numbers := make([]api.Session, len(rows)), make([]int64, len(rows))
 		var usages sync.WaitGroup
-		defer usages.Wait() // also where a session cannot be loaded
 		for i, row := range rows {
-			s, err := m.loaded(ctx, row)
-			if err != nil {
-				return nil, nil, err
-			}
 			numbers[i] = row.N
-			usages.Go(func() { items[i] = s.Info(ctx) })
+			s := m.known(row.ID)
+			if s == nil || !s.retain() { // the row is all there is to say
+				items[i] = m.sessionOf(row).summary()
+				continue
+			}
+			usages.Go(func() {
+				defer s.Release()
+				items[i] = s.Info(ctx)
+			})
 		}
+		usages.Wait()
 		return items, numbers, nil
 	})
 }

@@ -68,7 +68,7 @@ func (m *Manager) checkMount(one api.Mount, before []api.Mount) error {
 	return err
 }
 
-// prefixed puts the field in front of what is wrong.
+// prefixed puts the name of the field in front of the error.
 func prefixed(field string, err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -84,7 +84,7 @@ func absolute(p string) bool {
 // beneath reports whether a clean path is top or lies in it.
 func beneath(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
 
-// mountRoot is the innermost root that a source lies in, and where.
+// mountRoot returns the innermost root that contains a source, and the path of the source in it.
 func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err error) {
 	for _, r := range m.cfg.MountRoots {
 		if beneath(source, r.Name) && len(r.Name) > len(root.Name) {
@@ -99,7 +99,7 @@ func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err err
 	return root, rest, err
 }
 
-// findMounts is what a kernel gets: each source as it is now. An error is for the client.
+// findMounts returns the mounts of a kernel: each source as it is now. An error is for the client.
 func (m *Manager) findMounts(mounts []api.Mount) ([]kernel.Mount, error) {
 	var found []kernel.Mount
 	for i, one := range mounts {

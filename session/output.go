@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ const pieceBytes = 64 << 10
 // output is what one execution prints: it caps each stream in the log, keeps the whole of a capped one in a spool, and
 // writes the text for models. Only text may be called from other goroutines than the session's own.
 type output struct {
-	s      *Session
+	outputHome
 	id     string
 	number int64 // of the execution, once it is queued
 	limit  int64
@@ -30,7 +31,7 @@ type output struct {
 	// displayLimit bounds what is shown, and shown counts it.
 	displayLimit int64
 	shown        displays
-	events       int64           // of streams that went to the log as they came
+	events       int64           // stream events that were logged at once
 	kept         *artifacts.Hold // what deferred refers to
 	streams      map[string]*stream
 	deferred     []draft // result and error, when a stream's tail must come before them
@@ -40,11 +41,20 @@ type output struct {
 	truncated  int64
 }
 
+// outputHome is what the output of an execution needs of its session.
+type outputHome struct {
+	session   string // its id; spools are named after it
+	artifacts *artifacts.Store
+	log       *slog.Logger
+	isDiskLow func() bool                                      // the server's disk is down to its reserve
+	makeRoom  func(ctx context.Context, diskBytes int64) error // for an artifact; fails with errNoRoom
+}
+
 // stream is one stream of an execution. Its head goes to the log as it comes, 40 % of the limit; what follows waits in
 // the spool, since only the end shows whether it is too much.
 type stream struct {
 	name    string
-	head    []string // what went to the log, while there is no spool; it goes there first
+	head    []string // what the log has, until there is a spool, which begins with it
 	logged  int64
 	total   int64
 	spool   *artifacts.Writer
@@ -52,15 +62,24 @@ type stream struct {
 	failed  error // of the spool
 }
 
-func newOutput(s *Session, id string, limits api.Limits) *output {
+func newOutput(home outputHome, id string, limits api.Limits, redact *transcript.Redactor) *output {
 	return &output{
-		s: s, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, displayLimit: limits.DisplayBytes,
-		streams: map[string]*stream{}, kept: s.m.cfg.Artifacts.Hold(),
-		transcript: transcript.New(s.redact),
+		outputHome: home, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, displayLimit: limits.DisplayBytes,
+		streams: map[string]*stream{}, kept: home.artifacts.Hold(),
+		transcript: transcript.New(redact),
 	}
 }
 
-// add takes printed text and returns what of it goes to the log now.
+// newOutput returns the output of an execution of the session.
+func (s *Session) newOutput(id string, limits api.Limits) *output {
+	home := outputHome{
+		session: s.id, artifacts: s.m.cfg.Artifacts, log: s.log, makeRoom: s.makeRoom,
+		isDiskLow: s.m.reserve.low.Load,
+	}
+	return newOutput(home, id, limits, s.redact)
+}
+
+// add takes printed text and returns the part that goes to the log now.
 func (o *output) add(name, text string) []draft {
 	o.write(name == "stderr", text)
 	st := o.stream(name)
@@ -90,12 +109,12 @@ func (o *output) add(name, text string) []draft {
 	return []draft{{executionID: o.id, body: api.Stream{Name: name, Text: now}}}
 }
 
-// hold writes what the log does not take now into the spool; the first time everything before it too.
+// hold writes what the log does not take now to the spool; the first time, also everything before it.
 func (o *output) hold(st *stream, now, rest string) {
 	if st.spool == nil && st.failed == nil {
-		st.spool, st.failed = o.s.m.cfg.Artifacts.Create(o.spoolName(st.name))
+		st.spool, st.failed = o.artifacts.Create(o.spoolName(st.name))
 		if st.failed != nil {
-			o.s.log.Error("spool of output", "error", st.failed)
+			o.log.Error("spool of output", "error", st.failed)
 		}
 		for _, part := range append(st.head, now) {
 			st.keep(part, o.room(st))
@@ -105,9 +124,9 @@ func (o *output) hold(st *stream, now, rest string) {
 	st.keep(rest, o.room(st))
 }
 
-// room is how long the spool of a stream may get.
+// room returns how long the spool of a stream may get.
 func (o *output) room(st *stream) int64 {
-	if st.spool != nil && o.s.m.spare() != nil {
+	if st.spool != nil && o.isDiskLow() {
 		return st.spool.Size()
 	}
 	return o.disk
@@ -124,14 +143,14 @@ func (st *stream) keep(text string, disk int64) {
 	st.failed = err
 }
 
-func (o *output) spoolName(stream string) string { return spoolName(o.s.id, o.number, stream) }
+func (o *output) spoolName(stream string) string { return spoolName(o.session, o.number, stream) }
 
 // spoolName names the spool of a stream of an execution.
 func spoolName(session string, execution int64, stream string) string {
 	return session + "." + strconv.FormatInt(execution, 10) + "." + stream
 }
 
-// overflowing reports whether a stream's rest waits for the end.
+// overflowing reports whether the rest of a stream waits for the end of the execution.
 func (o *output) overflowing() bool {
 	for _, st := range o.streams {
 		if st.spool != nil || st.failed != nil {
@@ -165,7 +184,7 @@ func (o *output) end(ctx context.Context) ([]draft, func()) {
 			aborts = append(aborts, st.spool)
 			continue
 		}
-		kept := st.spool != nil && o.s.makeRoom(ctx, st.spool.Size()) == nil
+		kept := st.spool != nil && o.makeRoom(ctx, st.spool.Size()) == nil
 		drafts = append(drafts, o.truncate(st, kept)...)
 		switch {
 		case kept:
@@ -180,7 +199,7 @@ func (o *output) end(ctx context.Context) ([]draft, func()) {
 		o.kept.Release()
 		for _, w := range commits {
 			if _, err := w.Commit(); err != nil {
-				o.s.log.Error("keep output as an artifact", "error", err)
+				o.log.Error("keep output as an artifact", "error", err)
 			}
 		}
 		for _, w := range aborts {
@@ -189,8 +208,8 @@ func (o *output) end(ctx context.Context) ([]draft, func()) {
 	}
 }
 
-// truncate is the notice of a capped stream, and its tail: the last 60 % of the limit. kept tells that its spool becomes
-// an artifact.
+// truncate returns the notice of a capped stream and its tail, the last 60 % of the limit. kept says whether its spool
+// becomes an artifact.
 func (o *output) truncate(st *stream, kept bool) []draft {
 	end := int64(0)
 	if st.spool != nil {
@@ -236,7 +255,7 @@ func (o *output) pieces(st *stream, from int64) []draft {
 	for first := true; from < st.spool.Size(); first = false {
 		n, err := st.spool.ReadAt(buf, from)
 		if n == 0 && err != nil {
-			o.s.log.Error("read back output", "error", err)
+			o.log.Error("read back output", "error", err)
 			return drafts
 		}
 		text := string(buf[:n])
@@ -275,26 +294,22 @@ func (o *output) write(stderr bool, text string) {
 	o.transcript.Write(stderr, text)
 }
 
-// text is what a model should read of the execution so far.
+// text returns what a model should read of the execution so far.
 func (o *output) text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.transcript.String()
 }
 
-// lacking is how many bytes the log does not have.
+// lacking returns how many bytes the log lacks.
 func (o *output) lacking() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.truncated + o.shown.Lacking
 }
 
-// tellLoss begins the text of a kernel's first cell with what was lost before it. Silent cells are not told.
-func (o *output) tellLoss(ctx context.Context, e store.Execution) {
-	if e.ExecutionCount == nil || *e.ExecutionCount != 1 {
-		return
-	}
-	notice := o.s.lossBefore(ctx, e.Generation).notice()
+// tellLoss begins the text with a notice of what was lost before the execution, unless the notice is "".
+func (o *output) tellLoss(notice string) {
 	if notice == "" {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // savedOutput is what the output of a running execution holds and the log does not. It is committed with the cursor, so
-// that a server which takes the session over goes on exactly there.
+// that a server that takes over the session continues exactly there.
 type savedOutput struct {
 	Streams    map[string]savedStream `json:"streams"`
 	Deferred   []savedDraft           `json:"deferred,omitzero"`
@@ -41,7 +41,7 @@ type savedRef struct {
 	Bytes     int64  `json:"bytes,omitzero"`
 }
 
-// save is what has to be kept beside the log, nil where the log has it all.
+// save returns what has to be kept beside the log, or nil if the log has everything.
 func (o *output) save() ([]byte, error) {
 	if !o.overflowing() && !o.shown.Over {
 		return nil, nil
@@ -74,12 +74,13 @@ func (o *output) save() ([]byte, error) {
 	return api.Marshal(saved)
 }
 
-// restore rebuilds the output of an execution that ran under an earlier server, from its events and from what was saved.
-// It also finds the question that is open.
-func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+// restoreOutput rebuilds the output of an execution that ran under an earlier server, from its events and from what was
+// saved. It also finds the question that is open.
+func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
+	o := r.out
 	o.number = r.row.N
-	o.tellLoss(ctx, r.row)
-	err = o.s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
+	o.tellLoss(s.lossNotice(ctx, r.row))
+	err = s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:
 			o.write(b.Name == "stderr", b.Text)
@@ -127,7 +128,7 @@ func (o *output) restore(ctx context.Context, r *run, saved []byte) (pending *ap
 	return pending, o.takeUp(r, state.Deferred)
 }
 
-// stream is the stream of that name, made when it is new.
+// stream returns the stream with that name, and creates it if it is new.
 func (o *output) stream(name string) *stream {
 	st := o.streams[name]
 	if st == nil {
@@ -137,17 +138,17 @@ func (o *output) stream(name string) *stream {
 	return st
 }
 
-// reopen goes on with a stream's spool where the cursor stands. A spool that was begun after it begins anew.
+// reopen continues a stream's spool at the cursor. A spool that was created after the cursor is discarded.
 func (o *output) reopen(ctx context.Context, name string, saved map[string]savedStream) error {
 	was, overflowed := saved[name]
-	spool, err := o.s.m.cfg.Artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
+	spool, err := o.artifacts.OpenSpool(ctx, o.spoolName(name), was.Spooled)
 	switch {
 	case err == nil && !overflowed:
 		return spool.Abort()
 	case !overflowed && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil && was.Failed == "":
-		o.s.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
+		o.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
 		was.Failed, was.Dropped = err.Error(), was.Dropped+was.Spooled
 	}
 	st := o.stream(name)
@@ -158,7 +159,7 @@ func (o *output) reopen(ctx context.Context, name string, saved map[string]saved
 	return nil
 }
 
-// takeUp takes up the result and the error that wait for the end of the streams.
+// takeUp restores the result and the error that wait for the end of the streams.
 func (o *output) takeUp(r *run, saved []savedDraft) error {
 	for _, one := range saved {
 		event, err := one.Event.Decoded()
@@ -177,7 +178,7 @@ func (o *output) takeUp(r *run, saved []savedDraft) error {
 	return nil
 }
 
-// saved is what the session's running execution has to keep beside the log, nil for nothing. On the session's goroutine.
+// saved returns what the session's running execution has to keep beside the log, or nil. On the session's goroutine.
 func (s *Session) saved() ([]byte, error) {
 	s.mu.Lock()
 	r := s.current

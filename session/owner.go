@@ -6,7 +6,7 @@ import (
 	"talaria/api"
 )
 
-// maxQueuedBytes bounds the code that waits in one session, and maxOwnerQueued that of all of an owner's sessions.
+// maxQueuedBytes bounds the code queued in one session, maxOwnerQueued the code queued in all sessions of an owner.
 const (
 	maxQueuedBytes = 64 << 20
 	maxOwnerQueued = 256 << 20
@@ -48,7 +48,7 @@ func (o *owners) take(owner string, change ownerUse, allowed func(now ownerUse) 
 	return nil
 }
 
-// of is the owner's use. The caller holds mu.
+// of returns the owner's use. The caller holds mu.
 func (o *owners) of(owner string) *ownerUse {
 	use := o.uses[owner]
 	if use == nil {

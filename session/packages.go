@@ -104,7 +104,9 @@ func (s *Session) beginInstall(key record.Key, executionID, ask string, change r
 	ctx, cancel := context.WithCancelCause(context.Background())
 	i := &installation{key: key, ask: ask, change: change, cancel: cancel, done: make(chan struct{})}
 	before := s.packages.begin(i)
+	s.retain() // on the session's goroutine, so it does not leave
 	go func() {
+		defer s.Release()
 		defer close(i.done)
 		defer cancel(nil)
 		if before != nil {
@@ -149,7 +151,7 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 	}
 }
 
-// installError is err as the one who asked sees it.
+// installError returns err as the client sees it.
 func (s *Session) installError(ctx context.Context, err error) string {
 	var told *api.Error
 	switch cause := context.Cause(ctx); {
@@ -275,8 +277,8 @@ func (s *Session) followInstaller(ctx context.Context, i *installation, key reco
 	}
 }
 
-// relay shows whoever waits for an installation what its installer printed. What the kernel does not read now, it gets with
-// what comes next.
+// relay sends what the installer printed to the kernel that waits for the installation. Text that the kernel does not
+// read now is sent again with the next text.
 func (s *Session) relay(ctx context.Context, i *installation, f *installerOutput) error {
 	if f.unsent == "" {
 		return nil
@@ -293,7 +295,7 @@ func (s *Session) relay(ctx context.Context, i *installation, f *installerOutput
 	return nil
 }
 
-// installerOutput is what the records of an installer told so far.
+// installerOutput is what the records of an installer have reported so far.
 type installerOutput struct {
 	limits  kernel.Limits
 	timeout time.Duration
@@ -358,7 +360,7 @@ func pastLimit(hit *record.LimitHit, limits kernel.Limits) error {
 		"need no build", hit.Name, hit.Value)
 }
 
-// putInForce makes the staged layer the session's, and tells what changed. Without one there was nothing to do.
+// putInForce makes the staged layer the session's, and returns what changed. Without a staged layer, nothing did.
 func (s *Session) putInForce(ctx context.Context) ([]command.Package, error) {
 	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id))
 	if err != nil {
@@ -395,10 +397,10 @@ func (s *Session) putInForce(ctx context.Context) ([]command.Package, error) {
 	return changed, nil
 }
 
-// distribution is the name of a folder that tells of an installed package.
+// distribution matches the name of an installed package's metadata folder.
 var distribution = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9.!+_]*)\.dist-info$`)
 
-// installed are the versions of the packages in a layer, by name.
+// installed returns the versions of the packages in a layer, by name.
 func (s *Session) installed(layer string) map[string]string {
 	versions := map[string]string{}
 	if layer == "" {
@@ -418,7 +420,7 @@ func (s *Session) installed(layer string) map[string]string {
 	return versions
 }
 
-// difference are the packages that are new, of another version, or gone.
+// difference returns the packages that are new, have another version, or were removed.
 func difference(before, after map[string]string) []command.Package {
 	var changed []command.Package
 	for name, version := range after {
@@ -448,7 +450,7 @@ func (p *packages) clear(ctx context.Context) error {
 	return nil
 }
 
-// clearStage removes what an installation left.
+// clearStage removes what an installation left behind.
 func (s *Session) clearStage() error {
 	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id))
 	if err != nil {

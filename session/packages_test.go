@@ -282,10 +282,10 @@ func TestASessionComesWithItsPackages(t *testing.T) {
 	if e, err := s.Execution(t.Context(), first.ExecutionID); err != nil || e.Status != api.StatusOK || e.ExecutionCount != nil {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if _, _, err := r.Ensure(t.Context(), "ann", "x", api.SessionRequest{Packages: &[]string{"a==1"}}); err != nil {
+	if _, _, err := r.Ensure(t.Context(), "ann", "x", api.SessionRequest{Packages: &[]string{"a==1"}}, ""); err != nil {
 		t.Error(err)
 	}
-	_, _, err := r.Ensure(t.Context(), "ann", "x", api.SessionRequest{Packages: &[]string{"a==2"}})
+	_, _, err := r.Ensure(t.Context(), "ann", "x", api.SessionRequest{Packages: &[]string{"a==2"}}, "")
 	wantCode(t, err, api.CodeSessionConflict, "packages")
 
 	if err := s.Reset(t.Context(), api.ResetRequest{}); err != nil || len(r.layer(t)) == 0 {

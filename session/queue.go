@@ -134,10 +134,10 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	set(&row.Silent, req.Silent)
 	set(&row.StopOnError, req.StopOnError)
 	set(&row.AllowStdin, req.AllowStdin)
-	return &run{row: row, done: make(chan struct{}), out: newOutput(s, row.ID, limits)}, nil
+	return &run{row: row, done: make(chan struct{}), out: s.newOutput(row.ID, limits)}, nil
 }
 
-// newID is an id that sorts by time.
+// newID returns an id that sorts by time.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 func set[T any](into *T, given *T) {
@@ -198,7 +198,7 @@ func (s *Session) reservePlace() error {
 
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 
-// wakeUp makes the session's goroutine look at the queue.
+// wakeUp has the session's goroutine look at the queue.
 func (s *Session) wakeUp() {
 	s.begin()
 	select {
@@ -207,9 +207,9 @@ func (s *Session) wakeUp() {
 	}
 }
 
-// Interrupt interrupts the running cell and cancels what waits. A cell that a host which does not respond is being given
-// is interrupted when that goes on. With an execution's id it means only that one, and
-// does nothing when it has ended.
+// Interrupt interrupts the running cell and cancels the queued ones. If the host does not respond, a cell on its way to
+// the kernel is interrupted as soon as the host has it. With an execution's id, it affects only that execution, and does
+// nothing if it has ended.
 func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	s.mu.Lock()
 	meant := func(r *run) bool { return executionID == "" || r.row.ID == executionID }
@@ -261,7 +261,7 @@ func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, st
 func (c *change) add(o change) {
 	c.drafts, c.drops = append(c.drafts, o.drafts...), append(c.drops, o.drops...)
 	c.rowBytes += o.rowBytes
-	c.also, c.done = both(c.also, o.also), then(c.done, o.done)
+	c.also, c.done, c.published = both(c.also, o.also), then(c.done, o.done), then(c.published, o.published)
 	c.progress.LastActive = cmp.Or(o.progress.LastActive, c.progress.LastActive)
 	c.progress.State = cmp.Or(o.progress.State, c.progress.State)
 	c.progress.Cursor = cmp.Or(o.progress.Cursor, c.progress.Cursor)
@@ -307,7 +307,7 @@ func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
 	case <-s.deleted:
 		select {
 		case <-r.done:
-			return r.final, nil // its events went with the session
+			return r.final, nil // its events were deleted with the session
 		default:
 			return api.Execution{}, ErrDeleted
 		}

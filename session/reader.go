@@ -41,7 +41,7 @@ func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[api.Event, 
 	return s.Follow(after).Events(ctx)
 }
 
-// Events is the sequence that the reader stands in; see [Session.Events].
+// Events continues the sequence of [Session.Events] at the reader's position.
 func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		j := r.s.journal
@@ -154,7 +154,7 @@ func (s *Session) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // a body that went with the beginning of the log
+	if errors.Is(err, fs.ErrNotExist) { // a body that was removed with the beginning of the log
 		return s.expired()
 	}
 	s.journal.mu.Lock()
@@ -193,7 +193,7 @@ func (m *Manager) loadEvent(e entry) (api.Event, error) {
 }
 
 // ExecutionEvents returns the events of one execution after a position, history and then live; it ends after
-// execution_finished. Its errors are those of [Session.Events].
+// execution_finished. Its errors are the ones of [Session.Events].
 func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		live := s.Follow(max(after, s.journal.lastSeq()))

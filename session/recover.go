@@ -18,9 +18,9 @@ import (
 	"talaria/store"
 )
 
-// recover takes over what the last server left: kernels that live go on, what waited waits on, and what was lost is
-// told. After a power failure the newest events may be lost; then each log that was in use gets a new id, so that nobody
-// resumes over the gap.
+// recover takes over what the last server left: living kernels continue, queued cells stay queued, and losses are
+// logged. A power failure may lose the newest events; then each log gets a new id, so that no client resumes across
+// the gap.
 func (m *Manager) recover(ctx context.Context) error {
 	last, err := m.cfg.Store.Begin(ctx, m.cfg.BootID)
 	if err != nil {
@@ -66,10 +66,11 @@ func (m *Manager) recover(ctx context.Context) error {
 	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
 	for i, row := range rows {
-		s, err := m.loaded(ctx, row)
+		s, err := m.load(ctx, row.N, row.ID)
 		if err != nil {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
+		defer s.Release()
 		var alive bool
 		err = s.do(ctx, func(own context.Context) (err error) {
 			alive, err = s.takeOver(own, row, open[i])
@@ -111,7 +112,7 @@ func (m *Manager) countOwners(ctx context.Context) error {
 	})
 }
 
-// stopOrphans ends kernels that are no session's: of starts that were not recorded, and dead ones.
+// stopOrphans ends kernels that belong to no session: those whose start was not recorded, and dead ones.
 func (m *Manager) stopOrphans(ctx context.Context, strangers []record.Key) error {
 	for _, key := range strangers {
 		if err := m.cfg.Host.Stop(ctx, key, "no_session"); err != nil {
@@ -158,8 +159,8 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 	return nil
 }
 
-// takeOver makes a session that an earlier server had go on: its kernel where it lives or has left records, and its
-// queue. alive is false where no host knows the kernel. On the session's goroutine.
+// takeOver continues a session of an earlier server: its kernel, if that lives or has left records, and its queue.
+// alive is false if no host knows the kernel. On the session's goroutine.
 func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.Execution) (alive bool, err error) {
 	var a command.Attachment
 	if row.State != api.StateDead && row.State != api.StateHibernated {
@@ -186,20 +187,20 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	return false, s.crashed(ctx, row)
 }
 
-// requeue makes the runs of the executions that have not ended. The one that the kernel was given is the current one.
+// requeue creates the runs of the executions that have not ended. The one that the kernel was given is the current one.
 func (s *Session) requeue(ctx context.Context, row store.Session, open []store.Execution, given string) (*run, error) {
 	var current *run
 	var queue []*run
 	var pending *api.PendingInput
 	for _, e := range open {
 		s.mu.Lock()
-		r := &run{row: e, done: make(chan struct{}), out: newOutput(s, e.ID, s.limits)}
+		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
 		s.mu.Unlock()
 		switch {
 		case e.Status == api.StatusRunning:
 			r.given, current = true, r
 			var err error
-			if pending, err = r.out.restore(ctx, r, row.Output); err != nil {
+			if pending, err = s.restoreOutput(ctx, r, row.Output); err != nil {
 				return nil, err
 			}
 		case e.ID == given && current == nil:
@@ -225,7 +226,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 	return current, nil
 }
 
-// resume goes on with a kernel from the cursor.
+// resume continues with a living kernel from the cursor.
 func (s *Session) resume(ctx context.Context, row store.Session, a command.Attachment) error {
 	s.running, s.replayTo = true, a.Last
 	s.mu.Lock()
@@ -249,7 +250,7 @@ func (s *Session) resume(ctx context.Context, row store.Session, a command.Attac
 	return nil
 }
 
-// crashed reports that the session's kernel went with a host of which nothing is left.
+// crashed records that the session's kernel died with its host.
 func (s *Session) crashed(ctx context.Context, row store.Session) error {
 	t := s.translation(ctx)
 	t.kseq = row.KSeq
@@ -301,7 +302,7 @@ func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][
 	return nil
 }
 
-// sweepFolders removes the folders of sessions that are in the database no longer, or not yet.
+// sweepFolders removes the folders of sessions that the database no longer has, or never had.
 func (m *Manager) sweepFolders(ctx context.Context) error {
 	rows, err := m.cfg.Store.AllSessions(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	fillRate  = 2 << 30 // bytes a second
 	leastLook = 50 * time.Millisecond
 	mostLook  = time.Second
-	// The reserve is there again when a fifth of it more is free, and no more than this.
+	// The reserve counts as restored when a fifth more than it is free, but at most this much more.
 	reserveBack = 256 << 20
 )
 
@@ -75,7 +75,7 @@ func (m *Manager) lookAtReserve() time.Duration {
 	return wait
 }
 
-// reserveOf is the reserve of a disk of that size.
+// reserveOf returns the reserve of a disk of that size.
 func (m *Manager) reserveOf(size int64) int64 {
 	if m.cfg.DiskReserve > 0 {
 		return m.cfg.DiskReserve
@@ -87,7 +87,7 @@ func (m *Manager) reserveOf(size int64) int64 {
 func (m *Manager) setBallast() {
 	_, size, err := m.cfg.Disk.Room()
 	if err == nil {
-		err = m.cfg.Disk.SetBallast(m.reserveOf(size) / 2) // the rest is what the server sees go
+		err = m.cfg.Disk.SetBallast(m.reserveOf(size) / 2) // the server watches the other half being used up
 	}
 	if err != nil {
 		m.cfg.Log.Warn("the state disk has no ballast, and may be full before the server sees it", "error", err)
@@ -101,10 +101,11 @@ func lookAgain(left int64) time.Duration {
 	return max(time.Duration(left)*mostLook/fillRate/2, leastLook)
 }
 
-// pending is what the workspaces will still take of the disk when they write back.
+// pending returns how much of the disk the workspaces will still take when they write back.
 func (m *Manager) pending() (bytes int64) {
 	for _, s := range m.withKernels() {
 		bytes += s.dir.Pending()
+		s.Release()
 	}
 	return bytes
 }
@@ -115,6 +116,7 @@ func (m *Manager) freeze(frozen bool) {
 		if err := s.freeze(frozen); err != nil {
 			s.log.Warn("freeze or thaw a workspace", "frozen", frozen, "error", err)
 		}
+		s.Release()
 	}
 }
 
@@ -139,13 +141,12 @@ func (s *Session) freeze(frozen bool) error {
 	return err
 }
 
-// withKernels are the sessions that have a kernel, and those that are frozen.
+// withKernels returns the sessions that have a kernel, and those that are frozen. The caller releases each of them.
 func (m *Manager) withKernels() (list []*Session) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.sessions {
+	for _, s := range m.all() {
 		s.mu.Lock()
 		if hasKernel(s.state) || s.frozen {
+			s.uses++ // it does not leave
 			list = append(list, s)
 		}
 		s.mu.Unlock()

@@ -52,6 +52,7 @@ type Session struct {
 	known    knownFiles
 	packages packages
 	deleted  chan struct{} // closed when the session is deleted
+	unloaded chan struct{} // closed when the session is unloaded
 
 	mu          sync.Mutex // guards the fields below; never held across I/O
 	name        string
@@ -69,6 +70,7 @@ type Session struct {
 	gone        bool                    // being deleted, or deleted
 	frozen      bool                    // the workspace is read-only, since the state disk is nearly full
 	stopCopying context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
+	residence                           // unload.go
 }
 
 // newSession loads the session of a row. Its goroutine is not started.
@@ -86,10 +88,11 @@ func (m *Manager) newSession(ctx context.Context, r store.Session) (*Session, er
 
 // sessionIn is newSession with its workspace, which it takes over unless there is an error.
 func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Workspace) (*Session, error) {
-	env := m.environment(r.Environment)
 	if m.crashed {
-		if err := dir.RemoveUploads(ctx); err != nil {
-			m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
+		if _, mended := m.mended.LoadOrStore(r.ID, true); !mended {
+			if err := dir.RemoveUploads(ctx); err != nil {
+				m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
+			}
 		}
 	}
 	packagesDir, err := workspace.Open(filepath.Join(m.cfg.SessionsDir, r.ID, workspace.PackagesFolder))
@@ -102,12 +105,21 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 			m.cfg.Log.Warn("the snapshot of a workspace cannot be read; all of its files count as new", "session", r.ID)
 		}
 	}
+	s := m.sessionOf(r)
 	secrets := slices.Collect(maps.Values(r.Secrets))
+	s.redact = transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact)
+	s.log = m.cfg.Log.With("session", r.ID)
+	s.dir, s.packages.dir = dir, packagesDir
+	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
+	return s, nil
+}
+
+// sessionOf makes the session of a row without its files: good for its summary.
+func (m *Manager) sessionOf(r store.Session) *Session {
 	s := &Session{
-		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
+		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: m.environment(r.Environment),
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
-		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir,
-		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
+		journal: newJournal(r.LastSeq), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
 		kernelState: kernelState{
@@ -121,9 +133,8 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		spending:   spending{budgets: r.Budgets, spent: r.Spent},
 		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
-	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
-	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
-	return s, nil
+	s.packages.requirements = r.Packages
+	return s
 }
 
 // Info returns the session as clients see it. ctx bounds the reading of its usage.

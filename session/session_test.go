@@ -440,7 +440,7 @@ func TestInputIsAskedOnlyWhereSomebodyCanAnswer(t *testing.T) {
 func TestPutIsGetOrMake(t *testing.T) {
 	r := scripted(t, nil)
 	put := func(req api.SessionRequest) (bool, error) {
-		_, created, err := r.Ensure(t.Context(), "ann", "chat:1", req)
+		_, created, err := r.Ensure(t.Context(), "ann", "chat:1", req, "")
 		return created, err
 	}
 	full := api.SessionRequest{
@@ -485,7 +485,7 @@ func TestPutIsGetOrMake(t *testing.T) {
 	for i := range made {
 		wg.Go(func() {
 			var err error
-			if _, made[i], err = r.Ensure(context.Background(), "ann", "race", api.SessionRequest{}); err != nil {
+			if _, made[i], err = r.Ensure(context.Background(), "ann", "race", api.SessionRequest{}, ""); err != nil {
 				t.Error(err)
 			}
 		})

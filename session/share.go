@@ -14,7 +14,7 @@ import (
 // maxShares is how many read-only links a session may have at once.
 const maxShares = 100
 
-// Share makes a token that may only read this session. Its URL is told this once.
+// Share creates a token that may only read this session. Only this answer has its URL.
 func (s *Session) Share(ctx context.Context) (api.Share, error) {
 	there, err := s.m.cfg.Store.Shares(ctx, s.n)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Session) Share(ctx context.Context) (api.Share, error) {
 	return api.Share{ID: made.ID, URL: "/?token=" + url.QueryEscape(token), CreatedAt: now}, nil
 }
 
-// Shares are those that were made and not revoked, newest first, without their URLs.
+// Shares lists the shares that were not revoked, newest first, without their URLs.
 func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
 	rows, err := s.m.cfg.Store.Shares(ctx, s.n)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
 	return list, nil
 }
 
-// Revoke makes a share's token good for nothing.
+// Revoke ends the validity of a share's token.
 func (s *Session) Revoke(ctx context.Context, id string) error {
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.DeleteShare(s.n, id) }

@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -11,7 +9,7 @@ import (
 	"talaria/kernel/machine"
 )
 
-// Stats is the server in figures.
+// Stats returns figures about the server.
 func (m *Manager) Stats(ctx context.Context) api.Stats {
 	st := api.Stats{
 		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
@@ -54,17 +52,15 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 	return st
 }
 
-// EndedExecutions is how many executions have ended since the start, those of deleted sessions included.
+// EndedExecutions counts the executions that have ended since the start, including those of deleted sessions.
 func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
 
 // usageQuestions is how many kernels are asked for their usage at once.
 const usageQuestions = 16
 
-// infos are all sessions that this server has used.
+// infos returns the sessions that have a kernel.
 func (m *Manager) infos(ctx context.Context) []api.Session {
-	m.mu.Lock()
-	all := slices.Collect(maps.Values(m.sessions))
-	m.mu.Unlock()
+	all := m.withKernels()
 	infos := make([]api.Session, len(all))
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -72,6 +68,7 @@ func (m *Manager) infos(ctx context.Context) []api.Session {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
 				infos[i] = all[i].Info(ctx)
+				all[i].Release()
 			}
 		})
 	}

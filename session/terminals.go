@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// terminalWait bounds one wait for output at the host, which goes on there when the client has gone; who waits for
+	// terminalWait bounds one wait for output at the host, which lasts even if the client leaves; a reader that wants
 	// more asks again.
 	terminalWait = 10 * time.Second
-	// terminalAnswer bounds everything else that a host is asked about terminals, all of which it ends earlier.
+	// terminalAnswer bounds every other question to a host about terminals; the host itself answers earlier.
 	terminalAnswer = 30 * time.Second
 	// typingBytes is how much is typed at once.
 	typingBytes = 64 << 10
 	// typingCounts is how often typing is written down as use of the session, at most.
 	typingCounts = time.Second
-	// lostShell is the exit code of a shell that went with its kernel: killed.
+	// lostShell is the exit code of a shell that was killed with its kernel.
 	lostShell = 128 + 9
 	// maxTerminalSide bounds rows and columns.
 	maxTerminalSide = 1000
 )
 
-// OpenTerminal starts a shell in the session's sandbox, and a kernel where there is none.
+// OpenTerminal starts a shell in the session's sandbox, and first a kernel if there is none.
 func (s *Session) OpenTerminal(ctx context.Context, r api.TerminalRequest) (api.Terminal, error) {
 	rows, cols := int64(24), int64(80)
 	if r.Rows != nil {
@@ -109,8 +109,8 @@ func (s *Session) HasTerminal(ctx context.Context, id string) error {
 	return terminalError(command.ErrNoTerminal, id)
 }
 
-// ReadTerminal waits for output behind an offset. What a terminal has shown before its kernel went is gone with that: it
-// ends. It is terminal_not_found for one that was closed. ctx bounds the wait.
+// ReadTerminal waits for output after an offset. When the kernel ends, the terminal ends with it and its output is gone.
+// For a terminal that was closed it fails with terminal_not_found. ctx bounds the wait.
 func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (command.TerminalOutput, error) {
 	key, number, err := s.terminal(id)
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (com
 	}
 }
 
-// WriteTerminal types, which counts as use of the session. It waits while the shell reads nothing, until ctx ends. Who
-// types at the same time may come in between.
+// WriteTerminal types, which counts as use of the session. It waits while the shell reads nothing, until ctx ends. Input
+// that others type at the same time may come in between.
 func (s *Session) WriteTerminal(ctx context.Context, id string, data []byte) error {
 	key, number, err := s.terminal(id)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Session) ResizeTerminal(ctx context.Context, id string, rows, cols int6
 	return terminalError(command.Tell(ctx, s.m.cfg.Host, key, command.ResizeTerminal{ID: number, Size: size}), id)
 }
 
-// CloseTerminal ends a shell, and forgets it.
+// CloseTerminal ends a shell and removes the terminal.
 func (s *Session) CloseTerminal(ctx context.Context, id string) error {
 	key, number, err := s.terminal(id)
 	if err != nil {
@@ -204,7 +204,7 @@ func terminalID(generation int64, number string) string {
 	return fmt.Sprintf("%d-%s", generation, number)
 }
 
-// terminal finds the kernel that a terminal is of, which may have gone.
+// terminal finds the kernel that a terminal belongs to, which may have ended.
 func (s *Session) terminal(id string) (key record.Key, number string, err error) {
 	s.mu.Lock()
 	key = s.key()

@@ -19,8 +19,8 @@ const (
 	maxTokenSeconds     = 365 * 24 * 3600
 )
 
-// Visit is who comes with a read-only link or with a session token: someone who is not the owner, and who may do what
-// Rights say in one session.
+// Visit describes a client with a read-only link or a session token: it is not the owner, and may do what Rights say in
+// one session.
 type Visit struct {
 	ShareID string
 	Owner   string // of the session
@@ -34,7 +34,7 @@ type Visit struct {
 // May reports whether the visitor has a right.
 func (v *Visit) May(right api.Right) bool { return slices.Contains(v.Rights, right) }
 
-// Visit is what a token allows in one session; ok is false for a token that is unknown or has expired.
+// Visit returns what a token allows in one session; ok is false for a token that is unknown or has expired.
 func (m *Manager) Visit(ctx context.Context, token string) (v Visit, ok bool) {
 	row, err := m.cfg.Store.Visitor(ctx, token)
 	if err != nil {
@@ -55,7 +55,7 @@ func rightsOf(text string) []api.Right {
 	return list
 }
 
-// CreateToken makes a token for this session alone. The token is in no later answer.
+// CreateToken creates a token for this session alone. Only this answer contains the token.
 func (s *Session) CreateToken(ctx context.Context, req api.SessionTokenRequest) (api.SessionToken, error) {
 	rights, seconds, err := checkToken(req)
 	if err != nil {
@@ -105,7 +105,7 @@ func checkToken(req api.SessionTokenRequest) (rights []api.Right, seconds float6
 	return rights, seconds, nil
 }
 
-// Tokens are the session's tokens that have not expired, newest first, without the tokens themselves.
+// Tokens lists the session's tokens that have not expired, newest first, without the tokens themselves.
 func (s *Session) Tokens(ctx context.Context) ([]api.SessionToken, error) {
 	rows, err := s.m.cfg.Store.SessionTokens(ctx, s.n)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Session) Tokens(ctx context.Context) ([]api.SessionToken, error) {
 	return list, nil
 }
 
-// RevokeToken makes a token of this session good for nothing.
+// RevokeToken ends the validity of a token of this session.
 func (s *Session) RevokeToken(ctx context.Context, id string) error {
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.DeleteSessionToken(s.n, id) }

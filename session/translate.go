@@ -154,7 +154,7 @@ func (t *translation) startedRun(run *run, r record.Record) {
 	run.row.StartedAt, run.row.Status = &at, api.StatusRunning
 	if run.row.ExecutionCount != nil {
 		t.count = *run.row.ExecutionCount
-		run.out.tellLoss(t.ctx, run.row)
+		run.out.tellLoss(t.s.lossNotice(t.ctx, run.row))
 	}
 	t.c.state(s, api.StateBusy, "")
 	t.log(r.ExecutionID, api.ExecutionStarted{Code: run.row.Code, ExecutionCount: run.row.ExecutionCount})

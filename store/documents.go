@@ -41,7 +41,7 @@ func (s *Store) HiddenThrough(ctx context.Context, n int64) (seq int64, imported
 	return seq, imported, err
 }
 
-// QueuedAfter is the ids of the executions that were queued after a place in the log.
+// QueuedAfter returns the ids of the executions that were queued after a position in the log.
 func (s *Store) QueuedAfter(ctx context.Context, n, seq int64) (map[string]bool, error) {
 	rows, err := s.ro.QueryContext(ctx, `SELECT id FROM executions WHERE session = ? AND queued_seq > ?`, n, seq)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Store) eventsWith(ctx context.Context, body, rest string, args ...any) 
 }
 
 // LastDeath reads from the session's log why and when its last kernel ended before a generation, leaving out ends for one
-// reason. It is [ErrNotFound] if there is none in the log, or if no cell was started before that generation.
+// reason. It fails with [ErrNotFound] if the log has none, or if no cell was started before that generation.
 func (s *Store) LastDeath(ctx context.Context, session, generation int64, except string) (reason string, at int64, err error) {
 	err = s.ro.QueryRowContext(ctx, `SELECT coalesce(json_extract(CAST(body AS TEXT), '$.reason'), '') AS why, time FROM events
 		WHERE session = ?1 AND type = 'session_state' AND json_extract(CAST(body AS TEXT), '$.state') = 'dead' AND why <> ?3

@@ -37,7 +37,7 @@ func (s *Store) LoginOwner(ctx context.Context, login string) (owner string, fir
 	return owner, first, err == nil
 }
 
-// Logout ends a login. One that is not there any more is no error.
+// Logout ends a login. It is not an error if the login has ended already.
 func (s *Store) Logout(ctx context.Context, login string) error {
 	hash := sha256.Sum256([]byte(login))
 	return s.Do(ctx, Write{Apply: func(t *Tx) error {
@@ -48,7 +48,7 @@ func (s *Store) Logout(ctx context.Context, login string) error {
 	}})
 }
 
-// Revocations is a number that changes whenever a token or a login is revoked, by whatever process.
+// Revocations returns a number that changes whenever any process revokes a token or a login.
 func (s *Store) Revocations(ctx context.Context) (n int64, err error) {
 	if err := s.ro.QueryRowContext(ctx, `SELECT n FROM revocations WHERE id = 1`).Scan(&n); err != nil {
 		return 0, fmt.Errorf("read the revocations: %w", err)

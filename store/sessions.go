@@ -10,8 +10,8 @@ import (
 	"talaria/api"
 )
 
-// Session is a row of sessions. N is its number in the database, ID what it is called inside, ClientID what its
-// owner calls it.
+// Session is a row of sessions. N is its number in the database, ID its name inside the server, ClientID the
+// name that its owner uses.
 type Session struct {
 	N              int64
 	ID             string
@@ -73,7 +73,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 	return s, err
 }
 
-// InsertSession adds the session. [ErrExists] where the owner has one of that ClientID.
+// InsertSession adds the session. It fails with [ErrExists] if the owner has one with that ClientID.
 func (t *Tx) InsertSession(s Session) error {
 	if err := t.exec(`UPDATE server SET last_n = max(last_n, ?) WHERE id = 1`, s.N); err != nil {
 		return fmt.Errorf("number a session: %w", err)
@@ -123,12 +123,12 @@ func (t *Tx) KernelReady(n, at int64, layers []string, handle []byte) error {
 		at, asJSON(&layers), string(handle), n)
 }
 
-// KernelGone writes why the next kernel will have been started.
+// KernelGone writes the reason why the next kernel is started.
 func (t *Tx) KernelGone(n int64, restartReason string) error {
 	return t.one(`UPDATE sessions SET restart_reason = ? WHERE n = ?`, restartReason, n)
 }
 
-// Progress is what of a session's row changes with most commits. Nil fields stay as they are.
+// Progress is the part of a session's row that changes with most commits. Nil fields stay as they are.
 type Progress struct {
 	LastSeq    *int64
 	LastActive *int64
@@ -206,7 +206,7 @@ func (t *Tx) PutNotebook(n int64, notebook []byte) error {
 		notebook_n = (SELECT coalesce(max(n), 0) FROM executions WHERE session = ?) WHERE n = ?`, notebook, n, n)
 }
 
-// DisownSession makes the session nobody's, as the first step of its deletion: nobody finds it, and its id is free.
+// DisownSession takes the session from its owner, as the first step of its deletion: nobody finds it, and its id is free.
 func (t *Tx) DisownSession(n int64) error {
 	return t.one(`UPDATE sessions SET owner = '', client_id = id, state = ? WHERE n = ?`, api.StateDead, n)
 }
@@ -232,10 +232,15 @@ func (s *Store) DisownedSessions(ctx context.Context) ([]int64, error) {
 // DeleteSession drops the session and all that belongs to it.
 func (t *Tx) DeleteSession(n int64) error { return t.one(`DELETE FROM sessions WHERE n = ?`, n) }
 
-// Session is the owner's session of that name.
+// Session returns the owner's session with that id.
 func (s *Store) Session(ctx context.Context, owner, clientID string) (Session, error) {
 	return scanSession(s.ro.QueryRowContext(ctx,
 		`SELECT `+sessionColumns+` FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan)
+}
+
+// SessionNumber returns the session with that number, unless its deletion has begun.
+func (s *Store) SessionNumber(ctx context.Context, n int64) (Session, error) {
+	return scanSession(s.ro.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE n = ? AND owner <> ''`, n).Scan)
 }
 
 // SessionFilter selects sessions of one owner, newest first. Before is the number of the last one of the page before.
@@ -338,14 +343,14 @@ func (s *Store) OwnerStates(ctx context.Context, found func(owner string, state 
 	return rows.Err()
 }
 
-// Snapshot is the workspace as the log knows it, nil where nothing is known.
+// Snapshot returns the workspace as the log knows it, or nil if nothing is known.
 func (s *Store) Snapshot(ctx context.Context, n int64) ([]byte, error) {
 	var b []byte
 	err := s.ro.QueryRowContext(ctx, `SELECT snapshot FROM sessions WHERE n = ?`, n).Scan(&b)
 	return b, err
 }
 
-// Notebook is the imported notebook, nil where there is none, and the number of the last execution it hides.
+// Notebook returns the imported notebook, nil if there is none, and the number of the last execution that it hides.
 func (s *Store) Notebook(ctx context.Context, n int64) (notebook []byte, hides int64, err error) {
 	err = s.ro.QueryRowContext(ctx, `SELECT notebook, notebook_n FROM sessions WHERE n = ?`, n).Scan(&notebook, &hides)
 	return notebook, hides, err

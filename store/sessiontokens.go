@@ -34,7 +34,7 @@ func (t *Tx) DeleteSessionToken(n int64, id string) error {
 	return t.one(`DELETE FROM shares WHERE session = ? AND id = ? AND rights != ''`, n, id)
 }
 
-// RevokeSessionToken revokes a token by its id, also of a running server. [ErrNotFound] where there is none.
+// RevokeSessionToken revokes a token by its id, also for a running server. It fails with [ErrNotFound] if there is none.
 func (s *Store) RevokeSessionToken(ctx context.Context, id string) error {
 	return s.Do(ctx, Write{Apply: func(t *Tx) error {
 		if err := t.one(`DELETE FROM shares WHERE id = ? AND rights != ''`, id); err != nil {

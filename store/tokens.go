@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// PutToken makes token good for owner. first marks the owner who runs the server.
+// PutToken makes token valid for owner. first marks the owner that runs the server.
 func (s *Store) PutToken(ctx context.Context, token, owner string, first bool) error {
 	hash := sha256.Sum256([]byte(token))
 	return s.Do(ctx, Write{Apply: func(t *Tx) error {
@@ -20,11 +20,11 @@ func (s *Store) PutToken(ctx context.Context, token, owner string, first bool) e
 	}})
 }
 
-// Token is what is known of a token: not the token itself.
+// Token describes a token, without the token itself.
 type Token struct {
 	ID        string // the beginning of its hash, in hexadecimal digits
 	Owner     string
-	First     bool // of the owner who runs the server
+	First     bool // it belongs to the owner that runs the server
 	CreatedAt int64
 }
 
@@ -57,7 +57,7 @@ func (s *Store) ListTokens(ctx context.Context) ([]Token, error) {
 	return list, rows.Err()
 }
 
-// RevokeToken makes the token with that id good for nobody, and ends its logins. [ErrNotFound] where there is none.
+// RevokeToken revokes the token with that id and ends its logins. It fails with [ErrNotFound] if there is none.
 func (s *Store) RevokeToken(ctx context.Context, id string) error {
 	return s.Do(ctx, Write{Apply: func(t *Tx) error {
 		if err := t.one(`DELETE FROM tokens WHERE lower(hex(substr(hash, 1, 6))) = ?`, id); err != nil {
@@ -74,7 +74,7 @@ func (s *Store) Owner(ctx context.Context, token string) (owner string, first, o
 	return owner, first, err == nil
 }
 
-// Boot is what is known of the last server that ran on this state.
+// Boot describes the last server that ran on this state.
 type Boot struct {
 	First  bool   // there was none
 	BootID string // of the machine, then

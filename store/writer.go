@@ -29,6 +29,9 @@ type Write struct {
 	// caller and later writes of the same Sequence. When the caller's context ends first, Committed still runs, on a
 	// goroutine that Close waits for. It must not call Do with the same Sequence. Optional.
 	Committed func()
+	// Settled runs once when the outcome is known and Committed has run or never will, on the goroutine that Committed
+	// runs on. It must not block. Optional.
+	Settled func()
 	// Sequence orders Committed relative to other writes. Optional: nil means in no order.
 	Sequence *Sequence
 }
@@ -82,6 +85,7 @@ func newWriter(db *sql.DB, due func(context.Context, *sql.Conn), log *slog.Logge
 // ends; Do then returns ctx's error without knowing the outcome.
 func (s *Store) Do(ctx context.Context, write Write) error {
 	if err := ctx.Err(); err != nil {
+		write.settled()
 		return err
 	}
 	q := &queued{Write: write, done: make(chan struct{})}
@@ -96,6 +100,7 @@ func (s *Store) Do(ctx context.Context, write Write) error {
 		}
 	}
 	if q.err != nil || q.Committed == nil {
+		q.settled()
 		return q.err
 	}
 	if q.turn != nil {
@@ -110,24 +115,34 @@ func (s *Store) Do(ctx context.Context, write Write) error {
 	return nil
 }
 
-// finish runs Committed. Its turn has come.
+// settled runs Settled.
+func (w *Write) settled() {
+	if w.Settled != nil {
+		w.Settled()
+	}
+}
+
+// finish runs Committed and Settled. Its turn has come.
 func (q *queued) finish() {
+	defer q.settled()
 	if q.ran != nil {
 		defer close(q.ran)
 	}
 	q.Committed()
 }
 
-// abandon runs Committed on a goroutine of its own when its turn comes, since the caller does not wait for it.
+// abandon runs Committed and Settled on a goroutine of its own, since the caller does not wait for them.
 func (w *writer) abandon(q *queued) {
-	if q.Committed == nil {
+	if q.Committed == nil && q.Settled == nil {
 		return
 	}
 	w.mu.Lock()
 	w.abandoned++
 	w.mu.Unlock()
 	go func() {
-		if <-q.done; q.err == nil {
+		if <-q.done; q.err != nil || q.Committed == nil {
+			q.settled()
+		} else {
 			if q.turn != nil {
 				<-q.turn
 			}
