@@ -109,10 +109,11 @@ $(RUNNER_MODULES): kernel/runner/package-lock.json
 
 .PHONY: lint-python
 lint-python: test-setup ## Check the Python: flake8 for mistakes, pyright for types
-	cd kernel/runner && $(PYTHON) -m flake8
+	cd kernel/runner && $(PYTHON) -m flake8 . ../../sdk/python
 ifeq ($(NODE_OK),yes)
 	@$(MAKE) -s $(RUNNER_MODULES)
 	cd kernel/runner && node_modules/.bin/pyright --pythonpath $(PYTHON)
+	kernel/runner/node_modules/.bin/pyright -p sdk/python --pythonpath $(PYTHON)
 else
 	@echo "SKIP: the types of the Python are not checked: node 20.19 or newer is not installed (Debian 12 has an older one)"
 endif
