@@ -57,7 +57,7 @@ test-runner-pythons: ## Run the runner's tests in each Python from 3.11 to 3.14 
 	  done; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
-# The page: Go embeds web/dist, which is committed, so only who changes the page needs Node.
+# The page: Go embeds web/dist, which is committed, so Node is needed only to change the page.
 NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
 WEB_MODULES := web/node_modules/.package-lock.json
 
