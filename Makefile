@@ -57,7 +57,7 @@ test-runner-pythons: ## Run the runner's tests in each Python from 3.11 to 3.14 
 	  done; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
-# The page: Go embeds web/dist, which is committed, so only who changes the page needs Node.
+# The page: Go embeds web/dist, which is committed, so Node is needed only to change the page.
 NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
 WEB_MODULES := web/node_modules/.package-lock.json
 
@@ -109,10 +109,11 @@ $(RUNNER_MODULES): kernel/runner/package-lock.json
 
 .PHONY: lint-python
 lint-python: test-setup ## Check the Python: flake8 for mistakes, pyright for types
-	cd kernel/runner && $(PYTHON) -m flake8
+	cd kernel/runner && $(PYTHON) -m flake8 . ../../sdk/python
 ifeq ($(NODE_OK),yes)
 	@$(MAKE) -s $(RUNNER_MODULES)
 	cd kernel/runner && node_modules/.bin/pyright --pythonpath $(PYTHON)
+	kernel/runner/node_modules/.bin/pyright -p sdk/python --pythonpath $(PYTHON)
 else
 	@echo "SKIP: the types of the Python are not checked: node 20.19 or newer is not installed (Debian 12 has an older one)"
 endif

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -32,8 +34,49 @@ func TestVersionIsTheSameEverywhere(t *testing.T) {
 	}
 	python, err := os.ReadFile("python/talaria/__init__.py")
 	if err != nil || !strings.Contains(string(python), `__version__ = "`+Version+`"`) {
-		t.Errorf("the Python package has not version %s (%v)", Version, err)
+		t.Errorf("__init__.py lacks version %s (%v)", Version, err)
 	}
+	project, err := os.ReadFile("python/pyproject.toml")
+	if err != nil || !strings.Contains(string(project), `version = "`+Version+`"`) {
+		t.Errorf("pyproject.toml lacks version %s (%v)", Version, err)
+	}
+}
+
+func TestPythonPackageParsesAsPython39(t *testing.T) {
+	python(t, "", "-c", `
+import ast, pathlib
+files = sorted(pathlib.Path("python/talaria").glob("*.py"))
+assert files
+for file in files:
+    ast.parse(file.read_text(), str(file), feature_version=(3, 9))
+`)
+}
+
+func TestPipInstallsThePythonPackageWithoutAnIndex(t *testing.T) {
+	source, target := filepath.Join(t.TempDir(), "python"), t.TempDir()
+	if err := os.CopyFS(source, os.DirFS("python")); err != nil { // the build leaves files beside the sources
+		t.Fatal(err)
+	}
+	python(t, "", "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation", "--target", target, source)
+	if _, err := os.Stat(filepath.Join(target, "talaria", "py.typed")); err != nil {
+		t.Errorf("the installed package lacks its type marker: %v", err)
+	}
+	got := python(t, target, "-c", `import talaria; print(talaria.__file__, talaria.__version__)`)
+	if want := filepath.Join(target, "talaria", "__init__.py") + " " + Version; strings.TrimSpace(got) != want {
+		t.Errorf("imported %q, want %q", got, want)
+	}
+}
+
+// python runs the distribution's Python, with path as PYTHONPATH, and returns its output.
+func python(t *testing.T, path string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", args...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+path)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("python3 %s: %v\n%s", args[0], err, out)
+	}
+	return string(out)
 }
 
 func TestModuleIsOneFile(t *testing.T) {

@@ -6,7 +6,7 @@ import contextlib
 import json
 import ssl
 import uuid
-from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import IO, Any, Callable, Dict, Generator, List, Optional, Union
 from urllib.parse import quote
 
 from ._errors import TalariaError
@@ -79,7 +79,7 @@ class Session:
             raise
         return collector.execution
 
-    def execution_events(self, body: Dict[str, Any], stop: Optional[Stop] = None) -> Iterator[Event]:
+    def execution_events(self, body: Dict[str, Any], stop: Optional[Stop] = None) -> Generator[Event, None, None]:
         """Sends an execution, with an id, and yields its events as they happen."""
         base = path("sessions", self.id, "executions")
         sent = json.dumps(body).encode()
@@ -98,7 +98,7 @@ class Session:
                 raise
 
     def events(self, after: int = 0, *, follow: bool = True, log_id: Optional[str] = None,
-               stop: Optional[Stop] = None) -> Iterator[Event]:
+               stop: Optional[Stop] = None) -> Generator[Event, None, None]:
         """Yields the events of the session's log after a position, then live unless ``follow`` is false.
 
         Each comes once and in order, through lost connections too. A log that was replaced is ``log_changed``.

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Generator, Iterator, Optional
 from urllib.parse import quote, urlencode, urlsplit
 
 from ._errors import TalariaError
@@ -180,7 +180,7 @@ class Transport:
         return TalariaError("unreachable", f"cannot reach {self.url}: {cause}")
 
     def events(self, first: Callable[[], Dict[str, Any]], resume: Callable[[int], Dict[str, Any]], after: int,
-               stop: Optional[Stop] = None, follow: bool = True) -> Iterator[Event]:
+               stop: Optional[Stop] = None, follow: bool = True) -> Generator[Event, None, None]:
         """Yields events, each once and in order, over one connection after the other.
 
         ``first`` gives the arguments of the request while no event has come, ``resume`` those after an event. The
