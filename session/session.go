@@ -105,7 +105,9 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
-		redact: transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact), dir: dir,
+		redact: transcript.NewRedactor(transcript.Rules{
+			Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
+		}), dir: dir,
 		journal: newJournal(r.LastSeq), log: m.cfg.Log.With("session", r.ID),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
