@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// longestValue is how much of a value is looked at to decide whether it is a secret.
+const longestValue = 128
+
 // sensitivity says what a name promises about its value.
 type sensitivity uint8
 
@@ -73,7 +76,7 @@ func (w *window) assigned(i int) (match, bool) {
 		return m, false
 	}
 	m = match{start: a.value, end: end}
-	if end-a.value >= lookAhead {
+	if end-a.value >= longestValue {
 		m.goesOn = bare
 	}
 	return m, a.secret(w.text[a.value:end])
@@ -147,6 +150,7 @@ func named(name []byte, inQuery bool) sensitivity {
 	return ordinary
 }
 
+// hasSuffix is [bytes.HasSuffix] without a conversion.
 func hasSuffix(text []byte, suffix string) bool {
 	return len(text) >= len(suffix) && string(text[len(text)-len(suffix):]) == suffix
 }
@@ -186,7 +190,10 @@ func (w *window) valueEnd(a assignment) (int, bool) {
 		stops = "\"'`;&"
 	}
 	j := a.value
-	for j < a.value+lookAhead {
+	for limit := a.value + longestValue; j < limit; {
+		if j = w.run(j, limit, unbroken); j == limit {
+			break
+		}
 		b := w.at(j)
 		switch {
 		case b == a.quote && b != 0:
@@ -215,33 +222,70 @@ func (w *window) valueEnd(a assignment) (int, bool) {
 		}
 		j++
 	}
-	return a.value + lookAhead, true
+	return a.value + longestValue, true
 }
 
 // secret reports whether a value is a secret rather than code, a placeholder, a path or a word.
 func (a assignment) secret(value []byte) bool {
 	const shortest, long = 6, 16
-	if len(value) < shortest || placeholder(value) || fileName(value) || a.quote == 0 && code(value) {
+	if len(value) < shortest {
 		return false
 	}
 	switch a.kind {
-	case exported:
-		return true
+	case secretive:
+		if !mixed(value) || dataType(value) {
+			return false
+		}
 	case doubtful:
-		return len(value) >= long && has(value, digits) && bytes.ContainsAny(value, small+capitals)
+		if len(value) < long || !has(value, digits) || !bytes.ContainsAny(value, small+capitals) {
+			return false
+		}
 	}
-	return mixed(value) && !dataType(value)
+	return !placeholder(value) && !fileName(value) && (a.quote != 0 || !code(value))
 }
 
-// mixed reports whether a value is not just a word: it has digits, or signs beside letters.
+// mixed reports whether a value is not just a word: it has digits, or signs beside letters, or is long and has capital
+// letters inside.
 func mixed(value []byte) bool {
-	if has(value, digits) {
-		return true
+	const long = 16
+	var seen trait
+	for _, b := range value[1:] {
+		seen |= traits[b]
 	}
-	signs := bytes.ContainsFunc(value, func(r rune) bool { return r < 0x80 && !charsets[dotted][byte(r)] && !strings.ContainsRune("/: ,", r) })
-	capital := bytes.ContainsAny(value[1:], capitals) && bytes.ContainsAny(value, small)
-	return signs && bytes.ContainsAny(value, small+capitals) || capital && len(value) >= 16 && !bytes.ContainsAny(value, "._-/: ")
+	first := traits[value[0]]
+	all := seen | first
+	return all&digit != 0 || all&sign != 0 && all&(smallLetter|capitalLetter) != 0 ||
+		len(value) >= long && seen&capitalLetter != 0 && all&smallLetter != 0 && all&separator == 0
 }
+
+// trait is what a byte says about the value that it is in.
+type trait uint8
+
+const (
+	digit trait = 1 << iota
+	smallLetter
+	capitalLetter
+	separator // of words or parts of a name
+	sign
+)
+
+var traits = func() (table [256]trait) {
+	for i := range table {
+		switch b := byte(i); {
+		case charsets[digits][b]:
+			table[i] = digit
+		case 'a' <= b && b <= 'z':
+			table[i] = smallLetter
+		case 'A' <= b && b <= 'Z':
+			table[i] = capitalLetter
+		case strings.IndexByte("_-./: ,", b) >= 0:
+			table[i] = separator
+		case ' ' < b && b < 0x7f:
+			table[i] = sign
+		}
+	}
+	return table
+}()
 
 // placeholder reports whether a value stands for another one: $VAR, ${VAR}, {{ name }}, <token>, %s, ***, [redacted].
 func placeholder(value []byte) bool {
@@ -253,12 +297,13 @@ func placeholder(value []byte) bool {
 	case '%':
 		return value[1] == '(' || value[1] == 's' || value[len(value)-1] == '%'
 	}
-	switch strings.ToLower(string(value)) {
-	case "undefined", "required", "optional", "missing", "string", "object", "not-set", "not_set", "redacted", "default":
-		return true
+	if len(value) <= 10 {
+		switch strings.ToLower(string(value)) {
+		case "undefined", "required", "optional", "missing", "string", "object", "not-set", "not_set", "redacted", "default":
+			return true
+		}
 	}
-	return len(bytes.Trim(value, string(value[0]))) == 0 || bytes.Contains(value, []byte("...")) ||
-		bytes.HasPrefix(value, []byte("[redacted]"))
+	return bytes.Count(value, value[:1]) == len(value) || bytes.Contains(value, []byte("..."))
 }
 
 // fileName reports whether a value is a path, a URL or the name of a file.
@@ -324,10 +369,10 @@ func (w *window) authorized(a assignment) (match, bool) {
 		m.goesOn = set
 	}
 	value := w.text[m.start:m.end]
-	if len(value) < shortest || placeholder(value) || code(value) {
+	if len(value) < shortest || name != "basic" && !mixed(value) && (len(value) < 20 || m.start == a.value) {
 		return m, false
 	}
-	return m, name == "basic" || mixed(value) || len(value) >= 20 && m.start > a.value
+	return m, !placeholder(value) && !code(value)
 }
 
 // bot finds what follows the number and the colon in the token of a bot of Telegram.

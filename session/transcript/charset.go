@@ -20,6 +20,7 @@ const (
 	bare       // all but white space, quotes and backslashes
 	line       // the same with spaces
 	credential // what may follow Bearer
+	unbroken   // of a value, what never ends it
 )
 
 const (
@@ -43,6 +44,7 @@ var charsets = [...][256]bool{
 	bare:        bytesBut(" \"'`\\"),
 	line:        bytesBut("\"'`\\"),
 	credential:  bytesOf(capitals + small + numerals + "-_.~+/="),
+	unbroken:    bytesOf(capitals + small + numerals + "-_.~+/=:"),
 }
 
 func bytesOf(list string) (set [256]bool) {
