@@ -61,6 +61,7 @@ type Config struct {
 	OwnerSessions, OwnerKernels int64
 	InlineBytes                 int64 // largest file whose bytes travel in its artifact event
 	Redact                      []*regexp.Regexp
+	RedactKnown                 bool                           // secrets that are recognised by their form, too
 	Network                     NetworkBounds                  // optional: no session may have one
 	Packages                    Packages                       // optional: as if Off said so
 	MountRoots                  []MountRoot                    // whose folders sessions may mount; optional

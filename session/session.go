@@ -107,7 +107,9 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	}
 	s := m.sessionOf(r)
 	secrets := slices.Collect(maps.Values(r.Secrets))
-	s.redact = transcript.NewRedactor(append(secrets, transcript.Sensitive(r.Env)...), m.cfg.Redact)
+	s.redact = transcript.NewRedactor(transcript.Rules{
+		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
+	})
 	s.log = m.cfg.Log.With("session", r.ID)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot

@@ -44,6 +44,7 @@ type config struct {
 	OwnerKernels   int64         `config:"owner_kernels"`
 	InlineBytes    int64         `config:"inline_bytes"`
 	Redact         []string      `config:"redact"`
+	RedactKnown    bool          `config:"redact_known"` // what is a secret by its form
 	Limits         limits        `config:"limits"`
 	Ceilings       limits        `config:"ceilings"`
 	UIDBase        int           `config:"uid_base"`
@@ -130,6 +131,7 @@ func defaults() config {
 		Preload:        preload,
 		Engine:         python.EngineAuto,
 		InlineBytes:    session.DefaultInlineBytes,
+		RedactKnown:    true,
 		OwnerSessions:  session.DefaultOwnerSessions,
 		OwnerKernels:   session.DefaultOwnerKernels,
 		Limits:         limits(session.DefaultLimits),

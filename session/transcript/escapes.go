@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -15,11 +16,15 @@ const (
 	esc              = '\x1b'
 	bell             = '\x07'
 	stringTerminator = '\u009c'
+	blackFlag        = '\U0001F3F4'
+	cancelTag        = '\U000E007F'
+	longestRegion    = 6 // TAG characters between the two, as in gbeng
 )
 
 // escapes takes escape sequences out of a text that comes in pieces: CSI, OSC and the other strings, and short ones,
 // each in the form that begins with ESC and in that of one eight-bit control. A sequence that breaks off, or is longer
-// than 4 KiB, only loses its controls. The zero value is ready to use.
+// than 4 KiB, only loses its controls. It also takes out Unicode's TAG characters, which a reader doesn't see and a
+// model does, except those of the flag of a region. The zero value is ready to use.
 type escapes struct {
 	raw   []byte // of a sequence that has begun
 	state sequenceState
@@ -37,6 +42,7 @@ const (
 	controlEnd                 // CSI, parameters and intermediate bytes
 	quoted                     // the opening of a string, and what it says
 	quotedEscape               // the same and ESC, which may end it
+	flag                       // a black flag, and TAG characters that may make it that of a region
 )
 
 // display is what obeys the few sequences that mean something to a reader of text.
@@ -68,7 +74,7 @@ func (e *escapes) write(text string, on display) {
 		}
 		next, size := utf8.DecodeRuneInString(text)
 		if e.state == outside {
-			e.open(next)
+			e.open(next, on)
 		} else if !e.take(next, text[:size], on) {
 			continue // with the same character
 		}
@@ -91,6 +97,12 @@ func controlIn(text string) int {
 	if i := strings.IndexByte(text[:end], esc); i >= 0 {
 		end = i
 	}
+	if i := strings.Index(text[:end], "\xf3\xa0"); i >= 0 { // U+E0000 and what follows
+		end = i
+	}
+	if i := strings.IndexRune(text[:end], blackFlag); i >= 0 {
+		end = i
+	}
 	for from := 0; ; { // U+0080 to U+009F
 		i := strings.IndexByte(text[from:end], 0xc2)
 		if i < 0 {
@@ -104,9 +116,11 @@ func controlIn(text string) int {
 	}
 }
 
-// open begins a sequence, or drops a control that begins none.
-func (e *escapes) open(first rune) {
+// open begins a sequence, or drops a control or a TAG character that begins none.
+func (e *escapes) open(first rune, on display) {
 	switch first {
+	case blackFlag:
+		e.state = flag
 	case esc:
 		e.state = escaped
 	case '\u009b':
@@ -114,6 +128,9 @@ func (e *escapes) open(first rune) {
 	case '\u0090', '\u0098', '\u009d', '\u009e', '\u009f':
 		e.state = quoted
 	default:
+		if first > unicode.MaxLatin1 && !isTag(first) { // U+E0080 and beyond
+			on.print(string(first))
+		}
 		return
 	}
 	e.raw = utf8.AppendRune(e.raw[:0], first)
@@ -128,8 +145,11 @@ func (e *escapes) take(next rune, text string, on display) bool {
 	}
 	e.raw = append(e.raw, text...)
 	if state == outside {
-		if e.state == control {
+		switch e.state {
+		case control:
 			obey(string(e.raw), on)
+		case flag:
+			on.print(string(e.raw))
 		}
 		e.raw = e.raw[:0]
 	}
@@ -160,6 +180,10 @@ func (e *escapes) after(next rune) sequenceState {
 		case ' ' <= next && next <= '/':
 			return controlEnd
 		}
+	case flag:
+		if isTag(next) && next != cancelTag && len(e.raw) <= utf8.UTFMax*longestRegion {
+			return flag
+		}
 	case quoted:
 		switch next {
 		case esc:
@@ -183,15 +207,34 @@ func (e *escapes) ends(next rune) bool {
 		return next == bell || next == stringTerminator
 	case quotedEscape:
 		return next == '\\'
+	case flag:
+		return next == cancelTag && isRegion(e.raw[utf8.UTFMax:])
 	}
 	return false
+}
+
+// isTag reports whether a character is invisible and stands for one of ASCII.
+func isTag(r rune) bool { return '\U000E0000' <= r && r <= cancelTag }
+
+// isRegion reports whether TAG characters stand for the code of a region: two letters of the country, and one to three
+// letters or digits.
+func isRegion(tags []byte) bool {
+	n := 0
+	for _, r := range string(tags) {
+		c := r - '\U000E0000'
+		if !('a' <= c && c <= 'z') && (n < 2 || c < '0' || c > '9') {
+			return false
+		}
+		n++
+	}
+	return n >= 3 && n < longestRegion
 }
 
 // breakOff prints what has come of a sequence, without its controls. An ESC that was to end a string begins another one.
 func (e *escapes) breakOff(on display) {
 	again := e.state == quotedEscape
 	text := strings.Map(func(r rune) rune {
-		if r == esc || '\u0080' <= r && r <= '\u009f' {
+		if r == esc || '\u0080' <= r && r <= '\u009f' || isTag(r) {
 			return -1
 		}
 		return r
@@ -201,7 +244,7 @@ func (e *escapes) breakOff(on display) {
 		on.print(text)
 	}
 	if again {
-		e.open(esc)
+		e.open(esc, on)
 	}
 }
 

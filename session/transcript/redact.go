@@ -18,8 +18,8 @@ const (
 	chunk = 64 << 10
 )
 
-// Redactor takes secrets out of texts: values wherever they appear, and what patterns match. Secrets that overlap or
-// touch each other become one [redacted].
+// Redactor takes secrets out of texts: values wherever they appear, what patterns match, and secrets of known forms.
+// Secrets that overlap or touch each other become one [redacted].
 //
 // A value longer than 4 KiB is redacted in parts of that size, so that a part of it which appears alone is redacted too.
 // A match of a pattern may be of any length; but at most 4 KiB are held back for one that is not complete. Of a match
@@ -30,20 +30,28 @@ const (
 type Redactor struct {
 	values   []string // of at most 4 KiB each
 	patterns []*pattern
+	known    bool      // secrets of known forms are redacted
 	build    sync.Once // of what follows; most sessions are never asked for a text
 	words    *automaton
 	first    [256]bool // the bytes that a secret may begin with
 }
 
-// NewRedactor redacts the values that have at least 8 bytes, and what matches the expressions.
-func NewRedactor(values []string, expressions []*regexp.Regexp) *Redactor {
-	r := &Redactor{}
-	for _, v := range values {
+// Rules say what a [Redactor] takes out of texts.
+type Rules struct {
+	Values      []string // those of at least 8 bytes
+	Expressions []*regexp.Regexp
+	Known       bool // secrets that are recognised by their form
+}
+
+// NewRedactor makes a redactor of rules.
+func NewRedactor(rules Rules) *Redactor {
+	r := &Redactor{known: rules.Known}
+	for _, v := range rules.Values {
 		if len(v) >= minSecret {
 			r.values = append(r.values, parts(v)...)
 		}
 	}
-	for _, e := range expressions {
+	for _, e := range rules.Expressions {
 		if p, err := newPattern(e); err == nil { // it was compiled before
 			r.patterns = append(r.patterns, p)
 		}
@@ -83,7 +91,10 @@ func Sensitive(env map[string]string) []string {
 }
 
 // none reports whether there is nothing to redact.
-func (r *Redactor) none() bool { return len(r.values) == 0 && len(r.patterns) == 0 }
+func (r *Redactor) none() bool { return !r.custom() && !r.known }
+
+// custom reports whether there are values or patterns.
+func (r *Redactor) custom() bool { return len(r.values) > 0 || len(r.patterns) > 0 }
 
 // prepare builds what finds secrets.
 func (r *Redactor) prepare() {
@@ -108,6 +119,7 @@ type redaction struct {
 	previous rune       // the last character, -1 at the beginning
 	word     int32      // node of words
 	matching []matching // by pattern
+	known    known
 }
 
 // span is the place of a secret.
@@ -150,12 +162,30 @@ func (d *redaction) finish(out func(string)) {
 			}
 		}
 	}
+	d.findKnown("", true)
 	d.release(d.place, "", out)
 	*d = d.begin()
 }
 
 // find takes text and adds the secrets in it.
 func (d *redaction) find(text string) {
+	if d.custom() {
+		d.findCustom(text)
+	} else {
+		d.place += int64(len(text))
+	}
+	d.findKnown(text, false)
+}
+
+// findKnown takes text that find counted already, and adds the secrets of known forms.
+func (d *redaction) findKnown(text string, final bool) {
+	if d.Redactor.known {
+		d.known.write(text, final, func(start, end int) { d.add(d.place-int64(start), d.place-int64(end)) })
+	}
+}
+
+// findCustom takes text and adds the values and the matches of patterns in it.
+func (d *redaction) findCustom(text string) {
 	for i := 0; i < len(text); {
 		if d.idle() {
 			skipped := i
@@ -205,14 +235,18 @@ func (d *redaction) match(next rune, first byte, text string) {
 	}
 }
 
-// add adds a secret. Its end is not before that of any other.
+// add adds a secret, and joins it with those that it touches.
 func (d *redaction) add(start, end int64) {
-	n := len(d.spans)
-	for n > 0 && d.spans[n-1].end >= start {
-		start = min(start, d.spans[n-1].start)
-		n--
+	to := len(d.spans)
+	for to > 0 && d.spans[to-1].start > end {
+		to--
 	}
-	d.spans = append(d.spans[:n], span{start, end})
+	from := to
+	for from > 0 && d.spans[from-1].end >= start {
+		from--
+		start, end = min(start, d.spans[from].start), max(end, d.spans[from].end)
+	}
+	d.spans = slices.Replace(d.spans, from, to, span{start, end})
 }
 
 // back is the first place that is held for a match that is not complete, at the beginning of a character. text is what
@@ -238,7 +272,7 @@ func (d *redaction) sure(text string) int64 {
 			oldest = min(oldest, threads[0].start)
 		}
 	}
-	return min(place, max(oldest, d.back(text)))
+	return min(place, max(oldest, d.back(text)), d.place-int64(d.known.open()))
 }
 
 // release hands on what lies before a place, held and then text, and holds the rest.
@@ -289,6 +323,7 @@ func (d *redaction) hand(from, to int64, text string, out func(string)) {
 // clone is a copy that can go on by itself.
 func (d *redaction) clone() redaction {
 	c := *d
+	c.known = d.known.clone()
 	c.held, c.spans = slices.Clone(d.held), slices.Clone(d.spans)
 	c.matching = make([]matching, len(d.matching))
 	for i := range d.matching {

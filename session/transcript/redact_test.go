@@ -91,7 +91,7 @@ func TestRedactionInPiecesIsThatOfTheWholeText(t *testing.T) {
 			matched = append(matched, patterns[random.IntN(len(patterns))])
 		}
 		want := redactedWhole(in.String(), chosen, matched)
-		if got := redactPieces(random, NewRedactor(chosen, matched), in.String()); got != want {
+		if got := redactPieces(random, NewRedactor(Rules{Values: chosen, Expressions: matched}), in.String()); got != want {
 			t.Fatalf("seed %d: %q without %q and %v is %q, want %q", seed, in.String(), chosen, matched, got, want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestSecretsOfAnyLengthAreRedacted(t *testing.T) {
 		{"nothing", nil, []string{`x*?`, `^`, `$`, `\b`}, "x y", "x y"},
 		{"a value and a match", []string{"hunter2hunter2"}, []string{`password=\w+`}, "password=hunter2hunter2; hunter2hunter2", "[redacted]; [redacted]"},
 	} {
-		r := NewRedactor(c.values, expressions(c.patterns...))
+		r := NewRedactor(Rules{Values: c.values, Expressions: expressions(c.patterns...)})
 		for _, n := range []int{4, 1000, 1 << 20, 1 << 30} {
 			var b strings.Builder
 			out := func(clean string) { b.WriteString(clean) }
@@ -193,7 +193,7 @@ func TestHostileOutputTakesLinearTimeAndBoundedMemory(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []struct{ all, piece int }{{4 << 20, 64 << 10}, {256 << 10, 4}} {
-				tr := New(NewRedactor(c.values, expressions(c.patterns...)))
+				tr := New(NewRedactor(Rules{Values: c.values, Expressions: expressions(c.patterns...)}))
 				text := c.first + strings.Repeat(c.again, size.all/len(c.again))
 				begin, held := time.Now(), 0
 				for n := 0; text != ""; n++ {
@@ -241,7 +241,7 @@ func (t *Transcript) held() int {
 }
 
 func TestManyLinesAfterMuchTextTakeLinearTime(t *testing.T) {
-	tr := New(NewRedactor([]string{"aaaaaaaa"}, nil))
+	tr := New(NewRedactor(Rules{Values: []string{"aaaaaaaa"}}))
 	tr.Write(false, strings.Repeat("x", 2*textBudget))
 	for begin, i := time.Now(), 0; i < 200_000; i++ {
 		if tr.Line("a"); time.Since(begin) > 10*time.Second {
@@ -251,14 +251,14 @@ func TestManyLinesAfterMuchTextTakeLinearTime(t *testing.T) {
 }
 
 func TestWritingByTurnsTakesBoundedMemory(t *testing.T) {
-	tr := New(NewRedactor(nil, nil))
+	tr := New(NewRedactor(Rules{}))
 	for i := range 400_000 {
 		tr.Write(i%2 == 0, string(rune('a'+i%26)))
 	}
 	if n := tr.held(); n > 512<<10 {
 		t.Errorf("%d bytes are held", n)
 	}
-	tr = New(NewRedactor(nil, nil))
+	tr = New(NewRedactor(Rules{}))
 	for i := range maxSegments / 2 {
 		tr.Write(i%2 == 0, string(rune('a'+i%26)))
 	}

@@ -32,7 +32,7 @@ func TestTheTextHasTheLastStateOfAProgressLine(t *testing.T) {
 		{"\x1b[A\x1b[999A up", " up"},
 	} {
 		for _, n := range []int{1, 2, 3, 7, 300, 1 << 20} {
-			tr := New(NewRedactor(nil, nil))
+			tr := New(NewRedactor(Rules{}))
 			for rest := c.in; rest != ""; {
 				piece := Cut(rest, max(n, len("漢")))
 				tr.Write(true, piece)
@@ -46,7 +46,7 @@ func TestTheTextHasTheLastStateOfAProgressLine(t *testing.T) {
 }
 
 func TestWhatComesBetweenEndsWhatIsWrittenOver(t *testing.T) {
-	tr := New(NewRedactor(nil, nil))
+	tr := New(NewRedactor(Rules{}))
 	tr.Write(true, "\r10%\r20%")
 	tr.Write(false, "printed\n")
 	tr.Write(true, "\r30%\r40%\n")
@@ -60,7 +60,7 @@ func TestWhatComesBetweenEndsWhatIsWrittenOver(t *testing.T) {
 
 func TestASecretIsNotPutTogetherByCarriageReturns(t *testing.T) {
 	for n := 1; n < 40; n++ {
-		tr := New(NewRedactor([]string{"my-secret-value"}, nil))
+		tr := New(NewRedactor(Rules{Values: []string{"my-secret-value"}}))
 		feed(tr, false, "xxxxxxxxx-value\rmy-secret\nmy-se\x1b[Kcret-value\nmy-\x1b[2Ksecret-value\n", n)
 		if got := tr.String(); strings.Contains(got, "my-secret-value") || !strings.Contains(got, redacted) {
 			t.Errorf("in pieces of %d: %q", n, got)
@@ -84,7 +84,7 @@ func FuzzPiecesMakeNoDifference(f *testing.F) {
 		}
 		f.Add(random.Uint64(), choices)
 	}
-	redact := NewRedactor([]string{"my-secret-value", "50%50%50%", strings.Repeat("€", 3)}, expressions(`sk-[a-z]+!?`, `\bbc+\b`))
+	redact := NewRedactor(Rules{Values: []string{"my-secret-value", "50%50%50%", strings.Repeat("€", 3)}, Expressions: expressions(`sk-[a-z]+!?`, `\bbc+\b`)})
 	f.Fuzz(func(t *testing.T, seed uint64, choices []byte) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		whole, pieces := New(redact), New(redact)
@@ -154,7 +154,7 @@ func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
 	if err := json.Unmarshal([]byte(row), &saved); err != nil {
 		t.Fatal(err)
 	}
-	tr := New(NewRedactor([]string{"my-secretone"}, expressions(`sk-[a-z]+`)))
+	tr := New(NewRedactor(Rules{Values: []string{"my-secretone"}, Expressions: expressions(`sk-[a-z]+`)}))
 	tr.Restore(saved)
 	tr.Write(false, "1mo\rT")
 	if got, want := tr.String(), "head \n[9 bytes were left out here]\nstderr more my-secone\nTwo"; got != want {
@@ -170,7 +170,7 @@ func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
 
 func TestAResultBeginsALineOfItsOwnEvenBehindHalfASecret(t *testing.T) {
 	for _, stderr := range []bool{false, true} {
-		tr := New(NewRedactor([]string{"my-secret-value"}, nil))
+		tr := New(NewRedactor(Rules{Values: []string{"my-secret-value"}}))
 		tr.Write(stderr, "it is my-sec")
 		tr.Line("result")
 		tr.Write(stderr, "ret-value\n")
@@ -189,7 +189,7 @@ func TestASequenceThatBreaksOffIsText(t *testing.T) {
 		{"\x1b]\u0085b\x1b", "]b"}, {"\x1b\x1b\x1b[1mb", "b"}, {"\x1b(Bb", "b"}, {"\x1b]0;t\x1b\\b", "b"},
 	} {
 		for _, n := range []int{1, 2, 5, 1 << 20} {
-			tr := New(NewRedactor(nil, nil))
+			tr := New(NewRedactor(Rules{}))
 			feed(tr, false, c.in, n)
 			if got := tr.String(); got != c.want {
 				t.Errorf("%.80q in pieces of %d: %.80q, want %.80q", c.in, n, got, c.want)
@@ -203,19 +203,19 @@ func BenchmarkTranscript(b *testing.B) {
 	for i := range 2000 {
 		fmt.Fprintf(&lines, "a line of the output, number %d\n", i)
 	}
-	secrets := NewRedactor([]string{"sk-0123456789abcdef", "correct horse battery", "ghp_ABCDEFGHIJKLMNOP"}, nil)
-	patterns := NewRedactor(nil, []*regexp.Regexp{regexp.MustCompile(`sk-[A-Za-z0-9]{16,}`), regexp.MustCompile(`(?i)password=\S+`)})
+	secrets := NewRedactor(Rules{Values: []string{"sk-0123456789abcdef", "correct horse battery", "ghp_ABCDEFGHIJKLMNOP"}})
+	patterns := NewRedactor(Rules{Expressions: []*regexp.Regexp{regexp.MustCompile(`sk-[A-Za-z0-9]{16,}`), regexp.MustCompile(`(?i)password=\S+`)}})
 	for _, c := range []struct {
 		name   string
 		text   string
 		pieces int // bytes
 		redact *Redactor
 	}{
-		{"lines", lines.String(), 64 << 10, NewRedactor(nil, nil)},
-		{"each-line", lines.String(), 32, NewRedactor(nil, nil)},
-		{"one-line", strings.Repeat("0123456789abcdef", 4096), 64 << 10, NewRedactor(nil, nil)},
-		{"accents", strings.Repeat("Ångström, größer, déjà vu, 漢字\n", 2000), 64 << 10, NewRedactor(nil, nil)},
-		{"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000), 64 << 10, NewRedactor(nil, nil)},
+		{"lines", lines.String(), 64 << 10, NewRedactor(Rules{})},
+		{"each-line", lines.String(), 32, NewRedactor(Rules{})},
+		{"one-line", strings.Repeat("0123456789abcdef", 4096), 64 << 10, NewRedactor(Rules{})},
+		{"accents", strings.Repeat("Ångström, größer, déjà vu, 漢字\n", 2000), 64 << 10, NewRedactor(Rules{})},
+		{"progress", strings.Repeat("\r 50%|█████     | 100/200 [00:01<00:01, 10.0it/s]", 1000), 64 << 10, NewRedactor(Rules{})},
 		{"secrets", lines.String(), 64 << 10, secrets},
 		{"secrets-each-line", lines.String(), 32, secrets},
 		{"patterns", lines.String(), 64 << 10, patterns},

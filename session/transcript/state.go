@@ -1,6 +1,9 @@
 package transcript
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // State is a transcript that is kept across a restart of the server. It cannot be rebuilt from streams of which the log
 // holds only parts, because these do not say in which order they came.
@@ -27,6 +30,15 @@ type savedRedaction struct {
 	Inside   bool                     `json:"inside,omitzero"`
 	Previous rune                     `json:"previous,omitzero"`
 	Threads  map[string][]savedThread `json:"threads,omitzero"` // by pattern
+	Known    *savedKnown              `json:"known,omitzero"`   // nil where they are not looked for, and in rows of older servers
+}
+
+// savedKnown is what the search for secrets of known forms still looks at.
+type savedKnown struct {
+	Text   []byte  `json:"text"`
+	Next   int     `json:"next"`
+	From   int     `json:"from"`
+	GoesOn charset `json:"goes_on,omitzero"`
 }
 
 type savedThread struct {
@@ -87,6 +99,9 @@ func (d *redaction) save() *savedRedaction {
 			s.Threads[m.expression] = append(s.Threads[m.expression], savedThread{t.pc, d.place - t.start})
 		}
 	}
+	if k := &d.known; d.Redactor.known {
+		s.Known = &savedKnown{slices.Clone(k.text), k.next, k.from, k.goesOn}
+	}
 	return s
 }
 
@@ -146,6 +161,9 @@ func (d *redaction) restore(held string, saved *savedRedaction, out func(string)
 	d.inside, d.previous, d.spans = saved.Inside, saved.Previous, nil
 	for _, one := range saved.Spans {
 		d.spans = append(d.spans, span{d.place - one[0], d.place - one[1]})
+	}
+	if k := saved.Known; k != nil && k.From <= k.Next && k.Next <= len(k.Text) && int(k.GoesOn) < len(charsets) {
+		d.known = known{text: k.Text, next: k.Next, from: k.From, goesOn: k.GoesOn}
 	}
 	for i := range d.matching {
 		m := &d.matching[i]

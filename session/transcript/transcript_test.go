@@ -20,7 +20,7 @@ func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
 		" \u009b31meight\u009d0;title\u009c b\u0085its £"
 	const want = "ared link here [redacted] my-sec [redacted]2 end eight bits £"
 	for n := 1; n <= len(in); n++ {
-		tr := New(NewRedactor([]string{"my-secret-value", "short"}, nil))
+		tr := New(NewRedactor(Rules{Values: []string{"my-secret-value", "short"}}))
 		runes := []rune(in)
 		for len(runes) > 0 {
 			k := min(n, len(runes))
@@ -34,7 +34,7 @@ func TestEscapeSequencesAndSecretsAreTakenOutHoweverTheTextIsCut(t *testing.T) {
 }
 
 func TestOverlappingSecretsAndPatterns(t *testing.T) {
-	r := NewRedactor([]string{"abcdefgh", "abcdefghijkl", "ghijklmnop"}, []*regexp.Regexp{regexp.MustCompile(`sk-[a-z0-9]{10}`)})
+	r := NewRedactor(Rules{Values: []string{"abcdefgh", "abcdefghijkl", "ghijklmnop"}, Expressions: []*regexp.Regexp{regexp.MustCompile(`sk-[a-z0-9]{10}`)}})
 	for n := 1; n < 40; n++ {
 		tr := New(r)
 		feed(tr, false, "x abcdefghijkl y abcdefgh z sk-0123456789 sk-012", n)
@@ -45,7 +45,7 @@ func TestOverlappingSecretsAndPatterns(t *testing.T) {
 }
 
 func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
-	tr := New(NewRedactor(nil, nil))
+	tr := New(NewRedactor(Rules{}))
 	out, errs := strings.Repeat("o", 200_000), strings.Repeat("e", 50_000)
 	tr.Write(false, "first ")
 	tr.Write(true, "E1 ")
@@ -70,7 +70,7 @@ func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
 }
 
 func TestRunesAreNeverCut(t *testing.T) {
-	tr := New(NewRedactor(nil, nil))
+	tr := New(NewRedactor(Rules{}))
 	feed(tr, false, strings.Repeat("åäö€😀", 20_000), 14)
 	if got := tr.String(); strings.Contains(got, "\uFFFD") || !strings.Contains(got, "left out") {
 		t.Error("a rune was cut")
