@@ -96,6 +96,15 @@ def ask_end(id: str) -> str:
     return f'{{"type":"ask_end","ask":{quoted(id)}'
 
 
+def tool_end(execution: Execution, id: str, error: tuple[str, str] | None, duration_ms: int) -> str:
+    """error is the code and the message of a call that failed."""
+    code, message = error or ("", "")
+    return (
+        f'{{"type":"tool_end","id":{quoted(execution.id)},"ask":{quoted(id)},"ok":{_flag(error is None)},'
+        f'"code":{quoted(code)},"message":{quoted(message)},"duration_ms":{duration_ms}'
+    )
+
+
 def done(execution: Execution) -> str:
     return (
         f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'
