@@ -136,6 +136,23 @@ class _Settings:
 _scan = make_scanner(_Settings)
 
 
+class _Lenient(_Settings):
+    strict = False
+
+
+_scan_leniently = make_scanner(_Lenient)
+
+
+def parse(text: str) -> object:
+    """The one value of JSON that a text is; control characters in strings may stand as they are. Raises ValueError or
+    StopIteration."""
+    text = text.removeprefix("\ufeff").strip(" \t\n\r")
+    value, end = _scan_leniently(text, 0)
+    if end != len(text):
+        raise ValueError("more follows the JSON value")
+    return value
+
+
 def decode(line: bytes | bytearray) -> dict[str, object]:
     """The object that a line of JSON is. Raises TypeError, ValueError or StopIteration for all else."""
     value, _ = _scan(line.decode("utf-8").strip(), 0)
