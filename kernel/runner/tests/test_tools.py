@@ -139,6 +139,26 @@ class Tools(RunnerCase):
             "os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])", self.echo)
         self.assertEqual(outcome.text, "7", outcome.traceback)
 
+    def test_built_in_tools_work_on_files_of_the_workspace(self) -> None:
+        """P04: they are carried out inside, and the host is told how each ended."""
+        tools = [{"name": n, "builtin": True, "parameters": {"properties": {p: {} for p in ps}, "required": ps[:1]}}
+                 for n, ps in (("read_file", ("path", "offset", "limit")), ("write_file", ("path", "content")),
+                               ("search_files", ("pattern", "target")), ("patch", ("path", "old_string", "new_string")))]  # fmt: skip
+        outcome = self.drive(
+            "from hermes_tools import read_file, write_file, search_files, patch, ToolError\nimport os\n"
+            "os.symlink('/etc', 'out')\nsaid = []\nw = write_file('a/b.txt', 'one\\ntwo\\n')\n"
+            "p = patch('a/b.txt', 'two', 'three')['files']\nr = read_file('a/b.txt', 2)\ns = search_files('thr.e')\n"
+            "for path in ('/etc/passwd', '../x', 'out/passwd', 'nope'):\n    try: read_file(path)\n"
+            "    except ToolError as e: said.append(e.code)\nw, p, r, s['matches'], search_files('*.txt', 'files')['files'], said",
+            lambda frame: {"body": {"run": True}}, tools)
+        self.assertEqual(outcome.status, "ok", outcome.traceback)
+        self.assertEqual(eval(outcome.text), (
+            {"path": "a/b.txt", "bytes": 8}, ["a/b.txt"], {"content": "three\n", "total_lines": 2},
+            [{"path": "a/b.txt", "line": 2, "content": "three"}], ["a/b.txt"], ["outside", "outside", "outside", "not_found"],
+        ))  # fmt: skip
+        ended = [(frame["ok"], frame["code"]) for frame in outcome.of("tool_end")]
+        self.assertEqual(ended, [(True, "")] * 4 + [(False, "outside")] * 3 + [(False, "not_found"), (True, "")])
+
     def test_the_helpers(self) -> None:
         """P06"""
         outcome = self.drive(

@@ -7,6 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import sys
 from _thread import allocate_lock, get_ident
 from sys import modules
+from time import monotonic
 
 from talaria_runner.run.execution import Execution
 from talaria_runner.run.interrupts import Interrupts
@@ -54,12 +55,17 @@ class Calls:
 
     def call(self, tool: str, arguments: dict[str, object]) -> object:
         """Calls a tool and returns its result. Raises ToolError."""
-        return _result(self._wait(self._begin("tool", {"tool": tool, "arguments": arguments}, self._execution())))
+        execution = self._execution()
+        ask = self._wait(self._begin("tool", {"tool": tool, "arguments": arguments}, execution))
+        if ask.body.get("run"):
+            return self._carry_out(ask, execution, tool, arguments)
+        return _result(ask)
 
     async def acall(self, tool: str, arguments: dict[str, object]) -> object:
         """As call, without holding up the event loop."""
         loop = modules["asyncio"].get_running_loop()
-        ask = self._begin("tool", {"tool": tool, "arguments": arguments}, self._execution())
+        execution = self._execution()
+        ask = self._begin("tool", {"tool": tool, "arguments": arguments}, execution)
         done = loop.create_future()
 
         def settle() -> None:
@@ -79,7 +85,33 @@ class Calls:
             self._end(ask)
         if ask.code == _ENDED:
             raise modules["asyncio"].CancelledError
+        if ask.body.get("run"):
+            return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, arguments)
         return _result(ask)
+
+    def _carry_out(self, ask: Ask, execution: Execution, tool: str, arguments: dict[str, object]) -> object:
+        """Runs a built-in tool, and tells the host how it ended."""
+        from talaria_runner.tools import builtin
+
+        interrupts = execution.interrupts
+
+        def check() -> None:
+            if get_ident() == self._main:
+                self._interrupts.deliver()
+            elif execution.interrupts != interrupts:
+                raise KeyboardInterrupt
+
+        began = monotonic()
+        error: tuple[str, str] | None = ("interrupted", "it was interrupted")
+        try:
+            result = builtin.run(tool, arguments, check)
+            error = None
+            return result
+        except ToolError as e:
+            error = (e.code, e.message)
+            raise
+        finally:
+            self._asks.tool_ended(ask, execution, error, int(1000 * (monotonic() - began)))
 
     def _execution(self) -> Execution:
         execution = self._asks.execution()
@@ -145,8 +177,6 @@ def _result(ask: Ask) -> object:
     """The result of an answered call; a text that is JSON is what it says."""
     if ask.error:
         raise failure(ask.code, ask.error)
-    if ask.body.get("run"):
-        raise ToolError("this kernel cannot carry the tool out itself", "unavailable")
     result = ask.body.get("result")
     if isinstance(result, str):
         try:

@@ -135,6 +135,10 @@ class Asks:
         if not ask.answered:
             self._outbox.put(frames.ask_end(ask.id))
 
+    def tool_ended(self, ask: Ask, execution: Execution, error: tuple[str, str] | None, duration_ms: int) -> None:
+        """Tells how the call of a tool ended that was carried out here."""
+        self._outbox.put(frames.tool_end(execution, ask.id, error, duration_ms))
+
     def progress(self, id: str, text: str) -> None:
         """Called by the reader."""
         ask = self._open.get(id)
