@@ -159,6 +159,21 @@ class Tools(RunnerCase):
         ended = [(frame["ok"], frame["code"]) for frame in outcome.of("tool_end")]
         self.assertEqual(ended, [(True, "")] * 4 + [(False, "outside")] * 3 + [(False, "not_found"), (True, "")])
 
+    _TERMINAL = [{"name": "terminal", "builtin": True, "parameters": {
+        "properties": {"command": {}, "timeout": {}, "workdir": {}}, "required": ["command"]}}]  # fmt: skip
+
+    def test_the_terminal_keeps_its_state(self) -> None:
+        """P04, P15"""
+        outcome = self.drive(
+            "from hermes_tools import terminal, ToolTimeout\nsaid = []\n"
+            "for c in ('mkdir -p sub && cd sub && x=1 && export Y=2', 'basename $PWD; echo $x; sh -c \"echo \\$Y\"', 'exit 3', 'echo $x; false'):\n"
+            "    r = terminal(c); said.append((r['output'], r['exit_code']))\n"
+            "try: terminal('sleep 60', timeout=0.1)\nexcept ToolTimeout as e: said.append(e.code)\n"
+            "said.append(terminal('basename $PWD', workdir='/')['output']); said.append(terminal('echo $x')['output'])\nsaid",
+            lambda frame: {"body": {"run": True}}, self._TERMINAL)
+        self.assertEqual(outcome.status, "ok", outcome.traceback)
+        self.assertEqual(eval(outcome.text), [("", 0), ("sub\n1\n2\n", 0), ("", 3), ("1\n", 1), "timeout", "/\n", "1\n"])
+
     def test_the_helpers(self) -> None:
         """P06"""
         outcome = self.drive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
-from talaria_runner.tools import files
+from talaria_runner.tools import files, terminal
 from talaria_runner.tools.failures import ToolError, ToolUnavailable
 
 TYPE_CHECKING = False
@@ -20,6 +20,8 @@ def run(tool: str, arguments: dict[str, object], check: Callable[[], None]) -> d
             return files.read_file(**arguments)
         if tool == "write_file":
             return files.write_file(**arguments)
+        if tool == "terminal":
+            return terminal.terminal(check, **arguments)
         if tool == "search_files":
             arguments.pop("order", None)
             return files.search_files(check, **arguments)
