@@ -50,7 +50,6 @@ func TestOnlyACallThatTheRunnerWasGivenEnds(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.EndTool("c9", "", "")
 		call := c.CallTool("terminal", map[string]any{})
-		c.EndTool(call, "", "")
 		if !c.Answer().Body.Run {
 			t.Error("the runner was not told to carry the call out")
 		}

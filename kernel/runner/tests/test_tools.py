@@ -174,6 +174,20 @@ class Tools(RunnerCase):
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         self.assertEqual(eval(outcome.text), [("", 0), ("sub\n1\n2\n", 0), ("", 3), ("1\n", 1), "timeout", "/\n", "1\n"])
 
+    def test_an_interrupt_ends_the_terminals_command(self) -> None:
+        def answer(frame: dict) -> dict:
+            if "sleep" in frame["body"]["arguments"]["command"]:
+                self.runner.send(type="answer", ask=frame["ask"], body={"run": True})
+                self.runner.interrupt(frame["id"])
+                return {}
+            return {"body": {"run": True}}
+
+        self.drive("from hermes_tools import terminal\nterminal('kept=5')", answer, self._TERMINAL)
+        outcome = self.drive("terminal('exec >/dev/null 2>&1; sleep 60')", answer, self._TERMINAL)
+        self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
+        self.assertEqual([frame["code"] for frame in outcome.of("tool_end")], ["interrupted"])
+        self.assertEqual(self.drive("terminal('echo $kept')['output']", answer, self._TERMINAL).text, "'5\\n'")
+
     def test_the_helpers(self) -> None:
         """P06"""
         outcome = self.drive(

@@ -21,6 +21,7 @@ _DEEPEST = 150  # levels of nesting
 _INTERRUPT = 1.0  # s that an interrupt may be late
 _IN_CHILD = "tools can be called only in the kernel itself, not in a process that it started"
 _LATE = "tools can be called only while the cell runs that the call is a part of"
+_INTERRUPTED = ("interrupted", "it was interrupted")
 _ENDED = "ended"  # the code of a call that ends with its execution
 
 
@@ -56,7 +57,13 @@ class Calls:
     def call(self, tool: str, arguments: dict[str, object]) -> object:
         """Calls a tool and returns its result. Raises ToolError."""
         execution = self._execution()
-        ask = self._wait(self._begin("tool", {"tool": tool, "arguments": arguments}, execution))
+        ask = self._begin("tool", {"tool": tool, "arguments": arguments}, execution)
+        try:
+            self._wait(ask)
+        except KeyboardInterrupt:
+            if ask.body.get("run"):  # it was given to us in the same moment
+                self._asks.tool_ended(ask, execution, _INTERRUPTED, 0)
+            raise
         if ask.body.get("run"):
             return self._carry_out(ask, execution, tool, arguments)
         return _result(ask)
@@ -102,7 +109,7 @@ class Calls:
                 raise KeyboardInterrupt
 
         began = monotonic()
-        error: tuple[str, str] | None = ("interrupted", "it was interrupted")
+        error: tuple[str, str] | None = _INTERRUPTED
         try:
             result = builtin.run(tool, arguments, check)
             error = None

@@ -10,7 +10,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import os
 from _signal import SIGINT, SIGKILL, SIGPIPE, SIGTERM
 from posix import close, killpg, memfd_create, pipe, posix_spawn, read, waitpid, waitstatus_to_exitcode
-from time import monotonic
+from time import monotonic, sleep
 
 from talaria_runner.own.workspace import workspace
 from talaria_runner.tools.failures import ToolError, ToolTimeout
@@ -84,17 +84,20 @@ def _run(command: str, state: bytes, timeout: float | None, check: Callable[[], 
 def _follow(pid: int, fd: int, timeout: float | None, check: Callable[[], None]) -> tuple[str, int]:
     """What the shell prints until it ends, and its exit code. What it leaves running is not waited for."""
     deadline = None if timeout is None else monotonic() + timeout
-    data = bytearray()
+    data, closed = bytearray(), False
     try:
         while True:
             check()
             if deadline is not None and monotonic() > deadline:
                 raise ToolTimeout(f"the command did not end within {timeout:g} s; it was stopped", "timeout")
-            ready = wait_for(fd, timeout_ms=_LOOK_MS)
+            if closed:
+                sleep(_LOOK_MS / 1000)
+            ready = not closed and wait_for(fd, timeout_ms=_LOOK_MS)
             chunk = read(fd, 1 << 16) if ready else b""
             data += chunk[:max(0, _MOST_OUTPUT - len(data))]
             if not chunk:
-                ended, status = waitpid(pid, 0 if ready else os.WNOHANG)
+                closed = closed or bool(ready)
+                ended, status = waitpid(pid, os.WNOHANG)
                 if ended:
                     return data.decode("utf-8", "replace"), waitstatus_to_exitcode(status)
     except BaseException:
