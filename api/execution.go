@@ -41,6 +41,8 @@ type ExecutionRequest struct {
 	StopOnError *bool    `json:"stop_on_error,omitzero"`
 	AllowStdin  *bool    `json:"allow_stdin,omitzero"`
 	Checkpoint  Raw      `json:"checkpoint,omitzero"`
+	// Tools are carried out by whoever sends the request: see Execution.PendingToolCalls.
+	Tools []Tool `json:"tools,omitzero"`
 }
 
 // PackagesRequest is the body of POST packages. A nil field was not given.
@@ -67,10 +69,13 @@ type Execution struct {
 	Generation     int64           `json:"generation"`
 	Usage          ExecutionUsage  `json:"usage"`
 	ToolCalls      int64           `json:"tool_calls"`
-	TruncatedBytes int64           `json:"truncated_bytes"`
-	CreatedAt      Time            `json:"created_at"`
-	StartedAt      *Time           `json:"started_at"`
-	FinishedAt     *Time           `json:"finished_at"`
+	// PendingToolCalls wait for the client that gave the execution its tools.
+	PendingToolCalls []PendingToolCall `json:"pending_tool_calls,omitzero"`
+	RejectedTools    []RejectedTool    `json:"rejected_tools,omitzero"` // of those in the request
+	TruncatedBytes   int64             `json:"truncated_bytes"`
+	CreatedAt        Time              `json:"created_at"`
+	StartedAt        *Time             `json:"started_at"`
+	FinishedAt       *Time             `json:"finished_at"`
 }
 
 // ErrorOutput is an exception that reached the end of a cell.

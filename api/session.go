@@ -48,6 +48,8 @@ type SessionRequest struct {
 	Isolation    *IsolationMode     `json:"isolation,omitzero"`
 	Packages     *[]string          `json:"packages,omitzero"`
 	Tools        *[]Tool            `json:"tools,omitzero"`
+	// BuiltinTools is true, false, or the names of the built-in tools that cells may call.
+	BuiltinTools Raw                `json:"builtin_tools,omitzero"`
 	Metadata     *map[string]string `json:"metadata,omitzero"`
 }
 
@@ -110,13 +112,6 @@ type Mount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Mode   string `json:"mode"`
-}
-
-// Tool is a function of the client that cells may call.
-type Tool struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitzero"`
-	Parameters  Raw    `json:"parameters,omitzero"`
 }
 
 // Session is a session as clients see it.

@@ -31,7 +31,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 // ended makes the change that ends an execution: execution_finished and the row. Once it is committed whoever waits is
 // woken.
 func (s *Session) ended(r *run, o outcome) change {
-	var c change
+	c := s.endTools(r, o)
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now
@@ -79,7 +79,7 @@ func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
 		Reason: r.Reason, State: r.State, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
-		Usage: r.Usage, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
+		Usage: r.Usage, ToolCalls: r.ToolCalls, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
 		StartedAt: millis(r.StartedAt), FinishedAt: millis(r.FinishedAt),
 	}
 }
@@ -135,7 +135,8 @@ func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execu
 		r := s.runs[row.ID]
 		s.mu.Unlock()
 		if r != nil {
-			e.Text = r.out.text()
+			e.Text, e.ToolCalls, e.RejectedTools = r.out.text(), r.toolCalls.Load(), r.rejected
+			e.PendingToolCalls, _ = s.tools.pending(row.ID)
 		}
 	}
 	return s.withOutputs(ctx, e)

@@ -23,6 +23,7 @@ type settings struct {
 	mounts      []api.Mount
 	network     api.Network
 	packages    []string
+	builtin     api.Raw // as it was given
 }
 
 const (
@@ -110,6 +111,12 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	switch {
 	case req.Tools != nil && len(*req.Tools) > 0:
 		return s, notImplemented("tools")
+	}
+	if _, err := checkBuiltin(req.BuiltinTools); err != nil {
+		return s, err
+	}
+	if s.builtin = req.BuiltinTools; s.builtin == nil {
+		s.builtin = api.Raw("true")
 	}
 	return s, nil
 }
@@ -266,6 +273,8 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
+	case req.BuiltinTools != nil && !sameBuiltin(req.BuiltinTools, s.tools.builtin):
+		return "builtin_tools"
 	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
 		return "packages"
 	}

@@ -51,6 +51,7 @@ type Session struct {
 	journal  *journal // journal.go: the log of events; its own locks
 	known    knownFiles
 	packages packages
+	tools    *tools        // tools.go: what cells may call, and open calls; its own lock
 	deleted  chan struct{} // closed when the session is deleted
 
 	mu          sync.Mutex // guards the fields below; never held across I/O
@@ -100,6 +101,10 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 			m.cfg.Log.Warn("the snapshot of a workspace cannot be read; all of its files count as new", "session", r.ID)
 		}
 	}
+	builtin, err := checkBuiltin(r.BuiltinTools)
+	if err != nil {
+		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
+	}
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: env,
@@ -117,6 +122,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
 		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
+	s.tools = newTools(builtin)
 	s.packages.dir, s.packages.requirements = packagesDir, r.Packages
 	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
 	return s, nil
