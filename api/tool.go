@@ -85,6 +85,9 @@ type ToolError struct {
 	Message string `json:"message"`
 }
 
+// Error implements error, so that a function can return it.
+func (e *ToolError) Error() string { return e.Message }
+
 // PendingToolCall is a call that waits for the client of its execution.
 type PendingToolCall struct {
 	CallID    string `json:"call_id"`

@@ -76,7 +76,6 @@ func (c *toolCall) request() api.ToolRequest {
 // toolWork is what is to be done once tools.mu is free.
 type toolWork struct {
 	again   []*toolCall // to be handed to their clients
-	clients []ToolClient
 	cancels []toolCancel
 	answers []toolAnswer
 }

@@ -13,7 +13,7 @@ import (
 type testSession = session.Session
 
 // again returns a session after its server was started again.
-func again(r *rig, s *testSession) *testSession {
+func again(r *rig) *testSession {
 	s, err := r.Get("ann", "s")
 	if err != nil {
 		r.t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAnExecutionWaitsForTheClientThatGaveItItsTools(t *testing.T) {
 	}
 	r.kill()
 	r.open()
-	s = again(r, s)
+	s = again(r)
 	if e = pending(5); len(e.PendingToolCalls) != 5 || e.ToolCalls != 8 {
 		t.Fatalf("after the server was killed: %+v", e)
 	}

@@ -198,8 +198,8 @@ func (h *toolHost) once(t *testing.T) {
 func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 	for name, interlude := range map[string]func(*rig, *toolClient, **testSession){
 		"after its socket closed":      func(_ *rig, c *toolClient, s **testSession) { (*s).WithdrawTools(c) },
-		"after the server was killed":  func(r *rig, _ *toolClient, s **testSession) { r.kill(); r.open(); *s = again(r, *s) },
-		"after the server was stopped": func(r *rig, _ *toolClient, s **testSession) { r.leave(); r.open(); *s = again(r, *s) },
+		"after the server was killed":  func(r *rig, _ *toolClient, s **testSession) { r.kill(); r.open(); *s = again(r) },
+		"after the server was stopped": func(r *rig, _ *toolClient, s **testSession) { r.leave(); r.open(); *s = again(r) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, h := toolRig(t, func(c *toolCell) {
