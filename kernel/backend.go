@@ -118,6 +118,8 @@ type Spec struct {
 	Network  Network
 	// NoInstalls is why nobody inside may ask for packages, as a phrase for people; "" where they may.
 	NoInstalls string
+	// NoTools is why nobody inside may call tools, as a sentence for people; "" where they may.
+	NoTools string
 	// Loss says when and why the variables of an earlier kernel of the session were lost, as a clause for people; "" if
 	// none were.
 	Loss string `json:",omitempty"`

@@ -172,6 +172,7 @@ const (
 	withQueries  = 2 // and terminals
 	withInstalls = 3
 	withPing     = 4
+	withTools    = 5
 )
 
 // Spec implements [Command].
@@ -256,7 +257,7 @@ func (WriteTerminal) reply() (r int)           { return r }
 // commands are all commands, by name.
 var commands = byName(
 	told[Execution](), told[Interrupt](), told[AnswerInput](), told[RefuseInput](),
-	told[InstallOutput](), told[AnswerInstall](),
+	told[InstallOutput](), told[AnswerInstall](), told[AnswerTools](), told[AnswerTool](), told[ToolProgress](),
 	asked(ReadUsage{}), asked(ChangeLimits{}), asked(ChangeNetwork{}), asked(Query{}), asked(Ping{}),
 	asked(OpenTerminal{}), asked(ListTerminals{}), asked(ReadTerminal{}), asked(WriteTerminal{}),
 	told[ResizeTerminal](), told[CloseTerminal](),

@@ -27,6 +27,12 @@ var messages = []struct {
 	{command.AnswerInstall{RequestID: "r", Result: command.InstallResult{
 		Error: "no", Packages: []command.Package{{Name: "p", Version: "1"}}}},
 		"installed", 3, `{"request_id":"r","result":{"error":"no","packages":[{"name":"p","version":"1"}]}}`},
+	{command.AnswerTools{RequestID: "r", Tools: []command.ToolSpec{{
+		Name: "n", Description: "d", Server: "s", Parameters: json.RawMessage(`{"type":"object"}`), Builtin: true, Gone: true}}},
+		"tools", 5, `{"request_id":"r","tools":[{"name":"n","description":"d","server":"s","parameters":{"type":"object"},"builtin":true,"gone":true}]}`},
+	{command.AnswerTool{RequestID: "r", Result: json.RawMessage(`[1]`), Run: true, Error: &command.ToolFailure{Code: "c", Message: "m"}},
+		"tool_result", 5, `{"request_id":"r","result":[1],"run":true,"error":{"code":"c","message":"m"}}`},
+	{command.ToolProgress{RequestID: "r", Message: "m"}, "tool_progress", 5, `{"request_id":"r","message":"m"}`},
 	{command.ReadUsage{}, "usage", 1, `{}`},
 	{command.ChangeLimits{Limits: kernel.Limits{MemoryBytes: 1, CPUs: 0.5, PIDs: 2, DiskBytes: 3, TmpBytes: 4}},
 		"change_limits", 1, `{"MemoryBytes":1,"CPUs":0.5,"PIDs":2,"DiskBytes":3,"TmpBytes":4}`},

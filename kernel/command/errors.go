@@ -23,6 +23,7 @@ var Errors = []NamedError{
 	{"repeated", ErrRepeated},
 	{"no_input_pending", ErrNoInputPending},
 	{"no_install_pending", ErrNoInstallPending},
+	{"no_call_pending", ErrNoCallPending},
 	{"host_closed", ErrHostClosed},
 	{"needs_reset", kernel.ErrNeedsReset},
 	{"no_terminal", ErrNoTerminal},

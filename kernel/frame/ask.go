@@ -28,6 +28,7 @@ type (
 		Ask   string `json:"ask"`
 		Body  any    `json:"body,omitzero"`
 		Error string `json:"error,omitzero"` // "" with a body
+		Code  string `json:"code,omitzero"`  // what kind of error, where code inside may branch on it
 	}
 )
 
@@ -35,7 +36,9 @@ func (Ask) frame()    {}
 func (AskEnd) frame() {}
 
 // askBodies decode the body of an ask frame of each kind, and bound it.
-var askBodies = map[record.AskKind]func(body *fields) record.AskBody{record.AskInput: decodeInput, record.AskInstall: decodeInstall}
+var askBodies = map[record.AskKind]func(body *fields) record.AskBody{
+	record.AskInput: decodeInput, record.AskInstall: decodeInstall, record.AskTools: decodeTools, record.AskTool: decodeTool,
+}
 
 // decodeAsk decodes the rest of an ask frame.
 func decodeAsk(f *fields) Ask {

@@ -137,6 +137,8 @@ func decodeAnyFrame(line []byte) (Frame, error) {
 		out = decodeAsk(f)
 	case "ask_end":
 		out = AskEnd{Ask: f.matching("ask", api.ValidID)}
+	case "tool_end":
+		out = decodeToolEnd(f)
 	case "done":
 		failed := f.oneOf("status", "ok", "error") == "error"
 		out = Done{ID: f.name("id"), Failed: failed, Interrupted: f.flag("interrupted")}

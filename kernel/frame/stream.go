@@ -17,7 +17,7 @@ import (
 
 const (
 	idleBuffer  = 1 << 10  // what is kept to read into while a kernel says little
-	maxUnsent   = 256      // frames that wait for a runner that does not read, and
+	maxUnsent   = 2048     // frames that wait for a runner that does not read, and
 	maxBacklog  = 32 << 20 // bytes of them, if more than one
 	frameEnding = '\n'
 )

@@ -32,11 +32,27 @@ var askKinds = map[record.AskKind]*askRules{
 		most: 1, busy: installBusy, refuse: (*interpreter).refuseInstall, ended: installEnded,
 		stopsClock: true, notOpen: command.ErrNoInstallPending,
 	},
+	record.AskTools: {
+		most: maxCalls, busy: toolsBusy, refuse: (*interpreter).refuseTool, ended: toolEnded,
+		stays: true, notOpen: command.ErrNoCallPending,
+	},
+	record.AskTool: {
+		most: maxCalls, busy: toolsBusy, refuse: (*interpreter).refuseTool, ended: toolEnded,
+		stays: true, notOpen: command.ErrNoCallPending,
+	},
 }
 
 const (
 	askLate         = "the cell that asked for it has ended"
 	maxProgressText = 64 << 10 // bytes in one frame
+)
+
+// Codes of the errors that the host itself answers asks with.
+const (
+	codeBusy    = "limit"       // as many are open as may be
+	codeLate    = "late"        // the cell has ended
+	codeRefused = "unavailable" // by the rules of its kind
+	codeEnded   = "ended"       // with its execution: no answer will come
 )
 
 // How an ask was closed, in the words of [AskClosed].
@@ -58,8 +74,8 @@ func (k *interpreter) openAsk(f frame.Ask) error {
 	if _, open := k.findAsk(f.Ask); open || k.phase != serving {
 		return errUnexpected
 	}
-	if why := k.refusal(f); why != "" {
-		return k.frames.Send(frame.AskAnswer{Type: "answer", Ask: f.Ask, Error: why})
+	if why, code := k.refusal(f); why != "" {
+		return k.frames.Send(frame.AskAnswer{Type: "answer", Ask: f.Ask, Error: why, Code: code})
 	}
 	if f.ID != "" {
 		k.settle((*tap).release)
@@ -80,8 +96,8 @@ func (k *interpreter) findAsk(id string) (found ask, open bool) {
 	return ask{}, false
 }
 
-// refusal tells why an ask cannot be opened, or "". The caller holds mu.
-func (k *interpreter) refusal(f frame.Ask) string {
+// refusal tells why an ask cannot be opened, or "", and the code of that. The caller holds mu.
+func (k *interpreter) refusal(f frame.Ask) (why, code string) {
 	rules, open := askKinds[f.Body.Kind()], 0
 	for _, a := range k.asks {
 		if a.Kind == f.Body.Kind() {
@@ -90,11 +106,11 @@ func (k *interpreter) refusal(f frame.Ask) string {
 	}
 	switch {
 	case open >= rules.most:
-		return rules.busy
+		return rules.busy, codeBusy
 	case f.ID != "" && !k.runs(f.ID):
-		return askLate
+		return askLate, codeLate
 	}
-	return rules.refuse(k, f)
+	return rules.refuse(k, f), codeRefused
 }
 
 // tellProgress shows the asker text that tells how an open ask goes on.
@@ -149,7 +165,7 @@ func (k *interpreter) withdrawAsk(f frame.AskEnd) error {
 	if !open {
 		return errUnexpected // it was closed already
 	}
-	if k.runs(a.execution) {
+	if a.Kind == record.AskInput && k.runs(a.execution) {
 		k.run.withdrawn++
 	}
 	k.closeAsk(a, askInterrupted)
@@ -169,7 +185,7 @@ func (k *interpreter) closeAsks(run *running, how string) {
 func (k *interpreter) closeAsk(a ask, how string) {
 	k.endAsk(a, how)
 	why := fmt.Sprintf(askKinds[a.Kind].ended, how)
-	if err := k.frames.Send(frame.AskAnswer{Type: "answer", Ask: a.ID, Error: why}); err != nil {
+	if err := k.frames.Send(frame.AskAnswer{Type: "answer", Ask: a.ID, Error: why, Code: codeEnded}); err != nil {
 		k.log.Debug("tell that an ask was closed", "error", err)
 	}
 }

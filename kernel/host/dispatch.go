@@ -114,6 +114,8 @@ func (k *interpreter) handleFrame(f frame.Frame) error {
 		return k.openAsk(f)
 	case frame.AskEnd:
 		return k.withdrawAsk(f)
+	case frame.ToolEnd:
+		return k.toolEnded(f)
 	case frame.QueryAnswer:
 		return k.answered(f)
 	}

@@ -34,6 +34,12 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return nil, k.tellProgress(record.AskInstall, c.RequestID, c.Text)
 	case command.AnswerInstall:
 		return nil, k.answerAsk(record.AskInstall, c.RequestID, askAnswered, frame.ForInstall(c.Result))
+	case command.AnswerTools:
+		return nil, k.answerAsk(record.AskTools, c.RequestID, askAnswered, frame.ForTools(c.Tools))
+	case command.AnswerTool:
+		return nil, k.answerTool(c)
+	case command.ToolProgress:
+		return nil, k.tellProgress(record.AskTool, c.RequestID, c.Message)
 	case command.ReadUsage:
 		return k.usage(ctx)
 	case command.ChangeLimits:

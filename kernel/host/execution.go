@@ -24,11 +24,12 @@ type running struct {
 	command.Execution
 	started     time.Time
 	before      kernel.Usage
-	withdrawn   int               // asks that got no answer, since nobody waited any longer
-	resulted    bool              // its one result came
-	raised      *record.ErrorInfo // its one exception
-	interrupted bool              // on request
-	unreadTold  bool              // that something was left out
+	withdrawn   int                 // asks for input that got no answer, since nobody waited any longer
+	carried     map[string]struct{} // calls of tools that the runner carries out
+	resulted    bool                // its one result came
+	raised      *record.ErrorInfo   // its one exception
+	interrupted bool                // on request
+	unreadTold  bool                // that something was left out
 	timedOut    bool
 	limit       *record.LimitHit // for which it was interrupted
 	advice      string           // what its user can do about that

@@ -60,6 +60,7 @@ type interpreter struct {
 	spoolDir string            // the same; "" without one
 
 	noInstalls string // the same; why packages cannot be installed, or ""
+	noTools    string // the same; why tools cannot be called, or ""
 
 	forgotten    func() // called at the end when forget is set
 	forget       atomic.Bool
@@ -188,7 +189,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
 		return err
 	}
-	k.noInstalls = spec.NoInstalls
+	k.noInstalls, k.noTools = spec.NoInstalls, spec.NoTools
 	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv(spec.Loss)})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)

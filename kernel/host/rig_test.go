@@ -147,9 +147,15 @@ func word(rec record.Record) string {
 			what = fmt.Sprintf("input %s %q %v", b.ID, of.Prompt, of.Password)
 		case record.PackageChange:
 			what = fmt.Sprintf("install %s %v", strings.TrimLeft(b.ID, "0"), of.Requirements)
+		case record.ToolsRequest:
+			what = "tools " + b.ID
+		case record.ToolCall:
+			what = fmt.Sprintf("tool %s %s %s", b.ID, of.Tool, of.Arguments)
 		}
 	case record.AskClosed:
 		what = fmt.Sprintf("%s %s %s", b.Kind, strings.TrimLeft(b.ID, "0"), b.How)
+	case record.ToolEnded:
+		what = fmt.Sprintf("tool %s ended %v %s %s", b.CallID, b.OK, b.Code, b.Message)
 	case record.Finished:
 		what = fmt.Sprintf("finished %s", b.Status)
 		if b.Error != nil {

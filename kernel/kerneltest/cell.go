@@ -228,6 +228,27 @@ func (c *Cell) AskInstall(execution string, requirements ...string) (ask string)
 	return ask
 }
 
+// AskTools asks which tools there are, and returns the id of the ask.
+func (c *Cell) AskTools() (ask string) {
+	c.questions++
+	ask = fmt.Sprintf("t%d", c.questions)
+	c.ask(c.ID, ask, "tools", map[string]any{})
+	return ask
+}
+
+// CallTool calls a tool and returns the id of the call. The answer comes from [Cell.Answer].
+func (c *Cell) CallTool(tool string, arguments map[string]any) (call string) {
+	c.questions++
+	call = fmt.Sprintf("c%d", c.questions)
+	c.ask(c.ID, call, "tool", map[string]any{"tool": tool, "arguments": arguments})
+	return call
+}
+
+// EndTool tells how a call ended that the runner carried out itself. code is "" for one that succeeded.
+func (c *Cell) EndTool(call, code, message string) {
+	c.Runner.Send(map[string]any{"type": "tool_end", "id": c.ID, "ask": call, "ok": code == "", "code": code, "message": message})
+}
+
 func (c *Cell) ask(execution, ask, kind string, body map[string]any) {
 	frame := map[string]any{"type": "ask", "ask": ask, "kind": kind, "body": body}
 	if execution != "" {

@@ -54,8 +54,11 @@ type Frame struct {
 
 // AnswerBody is the answer to an ask, of whichever kind.
 type AnswerBody struct {
-	Value    string            `json:"value"`
-	Packages []command.Package `json:"packages"`
+	Value    string             `json:"value"`
+	Packages []command.Package  `json:"packages"`
+	Tools    []command.ToolSpec `json:"tools"`
+	Result   json.RawMessage    `json:"result"`
+	Run      bool               `json:"run"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

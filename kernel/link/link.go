@@ -49,8 +49,8 @@ type Versions struct {
 }
 
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; the
-// commands of later versions say so ([kernel.Spec]); version 3 has two further kinds of records.
-var supported = Versions{Min: 1, Max: 4}
+// commands of later versions say so ([kernel.Spec]); versions 3 and 5 have further kinds of records.
+var supported = Versions{Min: 1, Max: 5}
 
 // A new encoding of records takes a new version of the protocol: this fails to compile then.
 var _ = [1]struct{}{}[record.Encoding-1]

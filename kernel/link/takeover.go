@@ -38,6 +38,9 @@ func (s *server) start(c *conn, first request) {
 		in.Spec.NoInstalls = "the server is of a version that cannot do that"
 	}
 	took := c.files
+	if in.Protocol < (command.AnswerTool{}).Spec().Since {
+		in.Spec.NoTools = "tools cannot be called here: the server is of an earlier version"
+	}
 	if in.Workspace {
 		in.Spec.Workspace, took = took[0], took[1:]
 	}

@@ -58,6 +58,11 @@ const (
 	KindDied
 	kindInstallRequest
 	kindInstallClosed
+	kindToolsRequest
+	kindToolsClosed
+	kindToolRequest
+	kindToolClosed
+	kindToolEnded
 )
 
 // aliased is the size past which the value of a bundle is not copied when it is decoded.
@@ -173,6 +178,10 @@ func kindOf(body Body) byte {
 			return kindInputRequest
 		case PackageChange:
 			return kindInstallRequest
+		case ToolsRequest:
+			return kindToolsRequest
+		case ToolCall:
+			return kindToolRequest
 		}
 	case AskClosed:
 		switch body.Kind {
@@ -180,7 +189,13 @@ func kindOf(body Body) byte {
 			return kindInputClosed
 		case AskInstall:
 			return kindInstallClosed
+		case AskTools:
+			return kindToolsClosed
+		case AskTool:
+			return kindToolClosed
 		}
+	case ToolEnded:
+		return kindToolEnded
 	case Finished:
 		return kindFinished
 	case Died:
@@ -199,6 +214,11 @@ type (
 		RequestID string
 		Change    PackageChange
 	}
+	toolsRecord struct{ RequestID string }
+	toolRecord  struct {
+		RequestID string
+		ToolCall
+	}
 	closedRecord struct{ RequestID, How string }
 )
 
@@ -211,6 +231,10 @@ func encodable(body Body) any {
 			return inputRecord{body.ID, of}
 		case PackageChange:
 			return installRecord{body.ID, of}
+		case ToolsRequest:
+			return toolsRecord{body.ID}
+		case ToolCall:
+			return toolRecord{body.ID, of}
 		}
 	case AskClosed:
 		return closedRecord{body.ID, body.How}
@@ -319,12 +343,22 @@ func (r Raw) decode() (Body, error) {
 	case kindInstallRequest:
 		asked, err := decodeJSON[installRecord](r.body)
 		return Asked{asked.RequestID, asked.Change}, err
+	case kindToolsRequest:
+		asked, err := decodeJSON[toolsRecord](r.body)
+		return Asked{asked.RequestID, ToolsRequest{}}, err
+	case kindToolRequest:
+		asked, err := decodeJSON[toolRecord](r.body)
+		return Asked{asked.RequestID, asked.ToolCall}, err
 	case kindInputClosed:
-		closed, err := decodeJSON[closedRecord](r.body)
-		return AskClosed{AskInput, closed.RequestID, closed.How}, err
+		return decodeClosed(AskInput, r.body)
 	case kindInstallClosed:
-		closed, err := decodeJSON[closedRecord](r.body)
-		return AskClosed{AskInstall, closed.RequestID, closed.How}, err
+		return decodeClosed(AskInstall, r.body)
+	case kindToolsClosed:
+		return decodeClosed(AskTools, r.body)
+	case kindToolClosed:
+		return decodeClosed(AskTool, r.body)
+	case kindToolEnded:
+		return decodeJSON[ToolEnded](r.body)
 	case kindFinished:
 		return decodeJSON[Finished](r.body)
 	case KindDied:
@@ -343,6 +377,11 @@ func decodeJSON[T any](b []byte) (body T, err error) {
 		return body, fmt.Errorf("%w: %w", ErrCorruptRecord, err)
 	}
 	return body, nil
+}
+
+func decodeClosed(kind AskKind, b []byte) (Body, error) {
+	closed, err := decodeJSON[closedRecord](b)
+	return AskClosed{kind, closed.RequestID, closed.How}, err
 }
 
 // streamName spares the allocation of the two usual names.

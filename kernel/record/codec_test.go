@@ -47,6 +47,12 @@ func sampleRecords(key Key) []Record {
 			Remove: true, Requirements: []string{"a", "b>=1"}, Upgrade: true, Reinstall: true, NoDeps: true, Pre: true, Quiet: true,
 		}},
 		AskClosed{Kind: AskInstall, ID: "q2", How: "timeout"},
+		Asked{ID: "q3", Body: ToolsRequest{}},
+		AskClosed{Kind: AskTools, ID: "q3", How: "answered"},
+		Asked{ID: "q4", Body: ToolCall{Tool: "__import__", Arguments: json.RawMessage(`{"a":[1]}`)}},
+		AskClosed{Kind: AskTool, ID: "q4", How: "interrupted"},
+		ToolEnded{CallID: "q4", OK: true, DurationMS: 7},
+		ToolEnded{CallID: "q4", Code: "not_found", Message: "no"},
 	}
 	records := make([]Record, len(bodies))
 	for i, body := range bodies {

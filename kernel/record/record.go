@@ -177,9 +177,11 @@ type AskKind string
 const (
 	AskInput   AskKind = "input"   // a line of text: an [InputRequest]
 	AskInstall AskKind = "install" // other packages: a [PackageChange]
+	AskTools   AskKind = "tools"   // which tools there are: a [ToolsRequest]
+	AskTool    AskKind = "tool"    // the call of a tool: a [ToolCall]
 )
 
-// AskBody is what is asked for: an [InputRequest] or a [PackageChange].
+// AskBody is what is asked for: an [InputRequest], a [PackageChange], a [ToolsRequest] or a [ToolCall].
 type AskBody interface{ Kind() AskKind }
 
 // InputRequest asks for a line of text.

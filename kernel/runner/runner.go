@@ -14,7 +14,7 @@
 //	{"type":"interrupt","id":ID}                         KeyboardInterrupt, only while that execution runs
 //	{"type":"progress","ask":AID,"text":TEXT}            text to show while an ask waits for its answer
 //	{"type":"answer","ask":AID,"body":{…}}               the answer to an ask; it is closed
-//	{"type":"answer","ask":AID,"error":TEXT}             why there is none
+//	{"type":"answer","ask":AID,"error":TEXT,"code":WORD} why there is none; the code may be left out
 //	{"type":"complete","request_id":QID,"code":SOURCE,"cursor":N}
 //	{"type":"inspect","request_id":QID,"code":SOURCE,"cursor":N,"detail":0|1}
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
@@ -33,6 +33,7 @@
 //	{"type":"clear","id":ID,"wait":BOOL,"mark":K}
 //	{"type":"ask","id":ID,"ask":AID,"kind":WORD,"body":{…}}   without "id" if no cell asks
 //	{"type":"ask_end","ask":AID}                         nobody waits for the answer any longer
+//	{"type":"tool_end","id":ID,"ask":AID,"ok":BOOL,"code":WORD,"message":TEXT,"duration_ms":N}   of a call answered with "run"
 //	{"type":"done","id":ID,"status":"ok"|"error","interrupted":BOOL}
 //	{"type":"completion","request_id":QID,"matches":[TEXT,…],"start":N,"end":N}
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
@@ -55,6 +56,10 @@
 //	install  {"remove":BOOL,"requirements":[TEXT,…],      {"packages":[{"name":NAME,"version":TEXT},…]}
 //	          "upgrade":BOOL,"reinstall":BOOL,            a version is "" where the package is gone
 //	          "no_deps":BOOL,"pre":BOOL,"quiet":BOOL}
+//	tools    {}                                           {"tools":[{"name":NAME,"description":TEXT,"server":NAME,
+//	                                                      "parameters":SCHEMA,"builtin":BOOL,"gone":BOOL},…]}
+//	tool     {"tool":NAME,"arguments":{…}}                {"result":VALUE}, or {"run":true} for a built-in tool, which
+//	                                                      the runner then carries out itself
 //
 // # Marks
 //

@@ -38,6 +38,7 @@ from talaria_runner.streams.commands import Commands
 from talaria_runner.streams.cstdio import flusher
 from talaria_runner.streams.output import TextOut
 from talaria_runner.streams.stdin import Stdin
+from talaria_runner.tools.finder import Finder
 from talaria_runner.wire import frames
 from talaria_runner.wire.asks import Asks
 from talaria_runner.wire.descriptors import Descriptors
@@ -172,6 +173,7 @@ class _Kernel:
             hooks.after("IPython.core.display_functions", shim.adopt)
         hooks.install()
         shim.install()
+        Finder(self._asks, self._interrupts).install()
         Children(self._outbox, self._interrupts).watch(self._become_child)
 
     def accept(self, execution: Execution) -> None:

@@ -52,6 +52,10 @@ _SENT = {
         frames.ask(_CELL, "0a1b", "install", _change("install -U --reinstall --no-deps --pre -q numpy>=2 a")), False,
     ),
     "ask_install_of_no_cell": (frames.ask(None, "0a1b", "install", _change("uninstall a")), False),
+    "ask_tools": (frames.ask(_CELL, "0a1b", "tools", {}), False),
+    "ask_tool": (frames.ask(_CELL, "0a1b", "tool", {"tool": "web_search", "arguments": {"query": "é", "limit": 5}}), False),
+    "tool_end": (frames.tool_end(_CELL, "0a1b", ("not_found", "no such file"), 12), False),
+    "tool_end_ok": (frames.tool_end(_CELL, "0a1b", None, 0), False),
     "ask_end": (frames.ask_end("0a1b"), False),
     "done": (frames.done(_CELL), False),
     "completion": (frames.answer("7", "completion", {"matches": ["value"], "start": 0, "end": 4}), False),
@@ -124,10 +128,19 @@ class Reading(unittest.TestCase):
         self.interrupts.request.assert_called_once_with(cell)
 
     def test_of_answers_to_asks(self) -> None:
-        for name, body, error in (
-            ("answer_input", {"value": "Ada"}, ""),
-            ("answer_install", {"packages": [{"name": "numpy", "version": "2.1"}, {"name": "old", "version": ""}]}, ""),
-            ("answer_error", {}, "no such package"),
+        search = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+        tools = [
+            {"name": "web_search", "description": "Searches.", "parameters": search},
+            {"name": "gh__issues", "server": "gh"}, {"name": "terminal", "builtin": True}, {"name": "old", "gone": True},
+        ]  # fmt: skip
+        for name, body, error, code in (
+            ("answer_tools", {"tools": tools}, "", ""),
+            ("answer_tool", {"result": {"a": [1, "é"]}}, "", ""),
+            ("answer_tool_run", {"run": True}, "", ""),
+            ("answer_tool_error", {}, "it took too long", "timeout"),
+            ("answer_input", {"value": "Ada"}, "", ""),
+            ("answer_install", {"packages": [{"name": "numpy", "version": "2.1"}, {"name": "old", "version": ""}]}, "", ""),
+            ("answer_error", {}, "no such package", ""),
         ):
             with self.subTest(name):
                 with mock.patch("talaria_runner.wire.asks.urandom", lambda size: b"\x0a\x1b"):
@@ -135,7 +148,7 @@ class Reading(unittest.TestCase):
                 self.read("progress")
                 self.assertFalse(ask.answered)
                 self.read(name)
-                self.assertEqual((list(ask.progress()), ask.body, ask.error), (["Collecting numpy\n"], body, error))
+                self.assertEqual((list(ask.progress()), ask.body, ask.error, ask.code), (["Collecting numpy\n"], body, error, code))
 
     def test_of_questions_about_names(self) -> None:
         for name, id, kind in (
@@ -148,7 +161,7 @@ class Reading(unittest.TestCase):
                 self.assertEqual([(frame["request_id"], frame["type"]) for frame in self.sent], [(id, kind)])
 
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "execute interrupt progress answer_input answer_install answer_error complete inspect is_complete variables table ping"
+        names = "execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

@@ -12,7 +12,7 @@ PACKAGE = "talaria_runner"
 ROOT = pathlib.Path(__file__).resolve().parent.parent / PACKAGE
 
 # A folder imports from itself and from those before it. What stands outside of all folders puts the parts together.
-FOLDERS = ("own", "run", "wire", "streams", "look", "packages", "errors", "show", "ipython", "engines", "")
+FOLDERS = ("own", "run", "wire", "streams", "tools", "look", "packages", "errors", "show", "ipython", "engines", "")
 # Modules of other people that a reader would take ours for.
 FAMOUS = {"attr", "click", "flask", "jinja2", "numpy", "pandas", "pydantic", "pytest", "requests", "rich", "yaml"}
 

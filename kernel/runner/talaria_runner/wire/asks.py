@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+FORKED = "forked"  # the code of an error in a forked process
 _MOST_WAITING = 1 << 20  # characters of progress that nobody takes
 
 
@@ -30,15 +31,17 @@ def wait(lock: LockType) -> None:
 
 
 class Ask:
-    """One ask. Its answer is in body; error says why there is none, or is "". One thread waits for it."""
+    """One ask. Its answer is in body; error says why there is none, or is "", and code what kind of error that is, where
+    code may branch on it. One thread waits for it."""
 
-    __slots__ = ("id", "answered", "body", "error", "_in_child", "_texts", "_size", "_news", "_on_news")
+    __slots__ = ("id", "answered", "body", "error", "code", "_in_child", "_texts", "_size", "_news", "_on_news")
 
     def __init__(self, in_child: str) -> None:
         self.id = urandom(16).hex()
         self.answered = False
         self.body: dict[str, object] = {}
         self.error = ""
+        self.code = ""
         self._in_child = in_child
         self._texts: deque[str] = deque()
         self._size = 0  # characters of the texts
@@ -72,15 +75,16 @@ class Ask:
             self._texts.append(text)
         self._tell()
 
-    def settle(self, body: dict[str, object], error: str) -> None:
+    def settle(self, body: dict[str, object], error: str, code: str) -> None:
         self.body = body
         self.error = error
+        self.code = code
         self.answered = True
         self._tell()
 
     def settle_in_child(self) -> None:
         self._on_news = None  # it may wait for a lock of a thread that is not here
-        self.settle({}, self._in_child)
+        self.settle({}, self._in_child, FORKED)
 
     def _tell(self) -> None:
         try:
@@ -137,11 +141,11 @@ class Asks:
         if ask is not None:
             ask.add(text)
 
-    def answer(self, id: str, body: dict[str, object], error: str) -> None:
+    def answer(self, id: str, body: dict[str, object], error: str, code: str) -> None:
         """Called by the reader."""
         ask = self._open.pop(id, None)
         if ask is not None:
-            ask.settle(body, error)
+            ask.settle(body, error, code)
 
     def become_child(self) -> None:
         """In a forked child no answer comes."""

@@ -96,6 +96,15 @@ def ask_end(id: str) -> str:
     return f'{{"type":"ask_end","ask":{quoted(id)}'
 
 
+def tool_end(execution: Execution, id: str, error: tuple[str, str] | None, duration_ms: int) -> str:
+    """error is the code and the message of a call that failed."""
+    code, message = error or ("", "")
+    return (
+        f'{{"type":"tool_end","id":{quoted(execution.id)},"ask":{quoted(id)},"ok":{_flag(error is None)},'
+        f'"code":{quoted(code)},"message":{quoted(message)},"duration_ms":{duration_ms}'
+    )
+
+
 def done(execution: Execution) -> str:
     return (
         f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'
@@ -125,6 +134,23 @@ class _Settings:
 
 
 _scan = make_scanner(_Settings)
+
+
+class _Lenient(_Settings):
+    strict = False
+
+
+_scan_leniently = make_scanner(_Lenient)
+
+
+def parse(text: str) -> object:
+    """The one value of JSON that a text is; control characters in strings may stand as they are. Raises ValueError or
+    StopIteration."""
+    text = text.removeprefix("\ufeff").strip(" \t\n\r")
+    value, end = _scan_leniently(text, 0)
+    if end != len(text):
+        raise ValueError("more follows the JSON value")
+    return value
 
 
 def decode(line: bytes | bytearray) -> dict[str, object]:

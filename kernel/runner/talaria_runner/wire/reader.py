@@ -165,7 +165,7 @@ class Reader:
             elif kind == "progress":
                 self._asks.progress(frame["ask"], frame["text"])
             elif kind == "answer":
-                self._asks.answer(frame["ask"], frame.get("body", {}), frame.get("error", ""))
+                self._asks.answer(frame["ask"], frame.get("body", {}), frame.get("error", ""), frame.get("code", ""))
             else:
                 self._requests.put(kind, frame)
         except (KeyError, TypeError, ValueError, StopIteration):
@@ -179,4 +179,4 @@ class Reader:
                 line.execution = Execution(frames.short_field(line.data, "id"), "", 0, True, False, unread=True)
             self._accept(line.execution)
         elif kind == "answer":
-            self._asks.answer(frames.short_field(line.data, "ask"), {}, _UNREAD_ANSWER)
+            self._asks.answer(frames.short_field(line.data, "ask"), {}, _UNREAD_ANSWER, "")

@@ -1,0 +1,77 @@
+package host_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/kerneltest"
+	"talaria/kernel/record"
+)
+
+func TestACellListsToolsAndCallsThem(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskTools()
+		c.Print(c.Answer().Body.Tools[0].Name + "\n")
+		c.CallTool("a", map[string]any{"n": 1})
+		c.CallTool("b", map[string]any{})
+		for range 3 {
+			f := c.Answer()
+			c.Print(fmt.Sprintf("%s %s %s%s%s\n", f.Type, f.Ask, f.Text, f.Body.Result, f.Error))
+		}
+	}))
+	r.execute(command.Execution{ID: "e1"})
+	r.expect(r.until(is[record.Asked]), "e1: started", "e1: tools t1")
+	r.tell(command.AnswerTools{RequestID: "t1", Tools: []command.ToolSpec{{Name: "a"}}})
+	r.expect(r.until(is[record.AskClosed]), "e1: tools t1 answered")
+	r.until(is[record.Asked])
+	if got, want := r.until(is[record.Asked]), "e1: tool c3 b {}"; word(got[len(got)-1]) != want {
+		t.Errorf("got %s, want %s", words(got), want)
+	}
+	r.tell(command.ToolProgress{RequestID: "c2", Message: "half"})
+	r.tell(command.AnswerTool{RequestID: "c3", Error: &command.ToolFailure{Code: "timeout", Message: "too slow"}})
+	r.tell(command.AnswerTool{RequestID: "c2", Result: json.RawMessage(`{"x":1}`)})
+	got := r.untilFinished()
+	if said, want := text(got, "stdout"), "progress c2 half\nanswer c3 too slow\nanswer c2 {\"x\":1}\n"; said != want {
+		t.Errorf("the cell was told %q, not %q", said, want)
+	}
+	for _, c := range []command.Command{command.AnswerTool{RequestID: "c2"}, command.AnswerTools{RequestID: "t1"}, command.ToolProgress{RequestID: "c9"}} {
+		if err := command.Tell(t.Context(), r.host, r.key, c); !errors.Is(err, command.ErrNoCallPending) {
+			t.Errorf("%s of nothing: %v", c.Spec().Name, err)
+		}
+	}
+}
+
+// TestOnlyACallThatTheRunnerWasGivenEnds holds what a hostile runner says of calls against what it was given.
+func TestOnlyACallThatTheRunnerWasGivenEnds(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.EndTool("c9", "", "")
+		call := c.CallTool("terminal", map[string]any{})
+		c.EndTool(call, "", "")
+		if !c.Answer().Body.Run {
+			t.Error("the runner was not told to carry the call out")
+		}
+		c.EndTool(call, "not_found", "no")
+		c.EndTool(call, "", "")
+	}))
+	r.execute(command.Execution{ID: "e1"})
+	r.expect(r.until(is[record.Asked]), "e1: started", "e1: tool c1 terminal {}")
+	r.tell(command.AnswerTool{RequestID: "c1", Run: true})
+	r.expect(r.untilFinished(), "e1: tool c1 answered", "e1: tool c1 ended false not_found no", "e1: finished ok")
+}
+
+func TestAServerOfAnEarlierVersionIsAskedForNoTools(t *testing.T) {
+	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskTools()
+		c.Print(c.Answer().Error)
+	}))
+	r.key.Generation++
+	if _, err := r.host.Start(t.Context(), r.key, kernel.Environment{}, kernel.Spec{NoTools: "the server is too old"}); err != nil {
+		t.Fatal(err)
+	}
+	r.execute(command.Execution{ID: "e1"})
+	r.expect(r.untilFinished(), "e1: started", `e1: stdout "the server is too old"`, "e1: finished ok")
+}

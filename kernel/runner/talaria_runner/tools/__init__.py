@@ -1,0 +1,1 @@
+"""Tools: functions that a cell calls and that run outside of its interpreter."""

@@ -1,0 +1,57 @@
+"""The module hermes_tools. It is made when it is imported first; until then it costs nothing."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+import sys
+from _frozen_importlib import ModuleSpec
+from sys import modules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from talaria_runner.run.interrupts import Interrupts
+    from talaria_runner.wire.asks import Asks
+
+_NAME = "hermes_tools"
+
+
+class Finder:
+    """Finds hermes_tools where nothing else does, so that a file of that name goes before it."""
+
+    def __init__(self, asks: Asks, interrupts: Interrupts) -> None:
+        self._asks = asks
+        self._interrupts = interrupts
+
+    def install(self) -> None:
+        sys.meta_path.append(self)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if name != _NAME:
+            return None
+        return ModuleSpec(name, self, origin="built-in", is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        from talaria_runner.tools import failures, helpers
+        from talaria_runner.tools.calls import Calls
+        from talaria_runner.tools.live import Names
+
+        calls = Calls(self._asks, self._interrupts)
+        names = Names(calls)
+        module.__doc__ = "The tools of this session, as functions."
+        fixed = {c.__name__: c for c in failures.ALL}
+        fixed.update({f.__name__: f for f in (helpers.json_parse, helpers.shell_quote, helpers.retry)})
+        fixed["search_tools"] = names.search_tools()
+        for part in ("aio", "servers"):
+            inner = type(module)(f"{_NAME}.{part}")
+            fixed[part] = modules[inner.__name__] = inner
+        vars(module).update(fixed)
+        names.fixed.update(fixed)
+        names.fill(module, names.function)
+        names.fill(fixed["aio"], names.awaitable)
+        names.fill_servers(fixed["servers"])

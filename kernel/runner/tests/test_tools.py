@@ -1,0 +1,154 @@
+"""The module hermes_tools: listing tools, calling them, and what ends a call."""
+
+from __future__ import annotations
+
+from tests.case import RunnerCase
+from tests.host import Outcome, Runner
+
+_SEARCH = {
+    "name": "web_search", "description": "Searches the web.",
+    "parameters": {"type": "object", "required": ["query"],
+                   "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 5}}},
+}  # fmt: skip
+_TOOLS = [_SEARCH, {"name": "__import__"}, {"name": "gh__list-issues", "server": "gh"}, {"name": "old", "gone": True}]
+
+
+class Tools(RunnerCase):
+    def drive(self, code: str, answer: object, tools: list[dict] = _TOOLS) -> Outcome:
+        """Runs a cell; answer is called with the frame of each call, and returns the fields of its answer."""
+        self.lists = 0
+        id = self.runner.start(code)
+        outcome = self.runner.executions[id]
+        while not outcome.of("done"):
+            frame = self.runner.next_frame()
+            outcome.frames.append(frame)
+            self.runner._place(outcome, frame)
+            if frame.get("kind") == "tools":
+                self.lists += 1
+                self.runner.send(type="answer", ask=frame["ask"], body={"tools": tools})
+            elif frame.get("kind") == "tool":
+                fields = answer(frame)
+                if fields:
+                    self.runner.send(type="answer", ask=frame["ask"], **fields)
+        return outcome
+
+    def echo(self, frame: dict) -> dict:
+        return {"body": {"result": frame["body"]}}
+
+    def test_a_tool_is_a_function(self) -> None:
+        """P01, P04: it is there from the first line, with the signature of its schema."""
+        outcome = self.drive(
+            "from hermes_tools import web_search\nimport inspect\n"
+            "str(inspect.signature(web_search)), web_search.__doc__, web_search('a'), web_search(limit=2, query='b')", self.echo)
+        self.assertEqual(
+            outcome.text,
+            "('(query: str, limit: int = 5)',\n 'Searches the web.',\n {'tool': 'web_search', 'arguments': {'query': 'a', 'limit': 5}},\n"
+            " {'tool': 'web_search', 'arguments': {'query': 'b', 'limit': 2}})", outcome.traceback)
+        self.assertEqual(self.lists, 1)
+
+    def test_names_that_are_not_there(self) -> None:
+        """P01: a name that was never registered is an ImportError, one that is gone ToolUnavailable."""
+        outcome = self.drive(
+            "import hermes_tools\nsaid = []\nfor line in ('from hermes_tools import nope', 'hermes_tools.nope', 'from hermes_tools import old'):\n"
+            "    try: exec(line)\n    except Exception as e: said.append(type(e).__name__)\nsaid", self.echo)
+        self.assertEqual(outcome.text, "['ImportError', 'AttributeError', 'ToolUnavailable']", outcome.traceback)
+
+    def test_a_hostile_name_is_data(self) -> None:
+        outcome = self.drive("import hermes_tools\nhermes_tools.import_()['tool'], __import__('sys').__name__", self.echo)
+        self.assertEqual(outcome.text, "('__import__', 'sys')", outcome.traceback)
+
+    def test_servers_and_search(self) -> None:
+        outcome = self.drive(
+            "import hermes_tools as h\nh.servers.gh.list_issues()['tool'], h.search_tools('web', detail='name'), dir(h.servers)", self.echo)
+        self.assertEqual(outcome.text, "('gh__list-issues', ['web_search'], ['gh'])", outcome.traceback)
+
+    def test_codes_are_exceptions(self) -> None:
+        codes = iter(("unavailable", "timeout", "limit", "provider_gone", "denied", "odd"))
+        outcome = self.drive(
+            "import hermes_tools as h\nsaid = []\nfor _ in range(6):\n    try: h.web_search('a')\n"
+            "    except h.ToolError as e: said.append((type(e).__name__, e.code, e.message))\nsaid",
+            lambda frame: {"error": "no", "code": next(codes)})
+        self.assertEqual(eval(outcome.text), [
+            ("ToolUnavailable", "unavailable", "no"), ("ToolTimeout", "timeout", "no"), ("ToolLimit", "limit", "no"),
+            ("ProviderGone", "provider_gone", "no"), ("ApprovalDenied", "denied", "no"), ("ToolError", "odd", "no"),
+        ])  # fmt: skip
+
+    def test_a_text_that_is_json_is_parsed_again(self) -> None:
+        """P07"""
+        results = iter(('{"a": [1]}', "plain"))
+        outcome = self.drive("import hermes_tools as h\nh.web_search('a'), h.web_search('b')",
+                             lambda frame: {"body": {"result": next(results)}})
+        self.assertEqual(outcome.text, "({'a': [1]}, 'plain')", outcome.traceback)
+
+    def test_threads_get_their_own_answers(self) -> None:
+        """P19: ten threads call at once, and are answered in the opposite order."""
+        calls = []
+
+        def answer(frame: dict) -> None:
+            calls.append(frame)
+            if len(calls) == 10:
+                for call in reversed(calls):
+                    self.runner.send(type="answer", ask=call["ask"], body={"result": call["body"]["arguments"]["query"]})
+
+        outcome = self.drive(
+            "from hermes_tools import web_search\nfrom concurrent.futures import ThreadPoolExecutor\n"
+            "with ThreadPoolExecutor(10) as pool: got = list(pool.map(web_search, 'abcdefghij'))\n''.join(got)", answer)
+        self.assertEqual(outcome.text, "'abcdefghij'", outcome.traceback)
+
+    def test_tasks_wait_at_once(self) -> None:
+        calls = []
+
+        def answer(frame: dict) -> None:
+            calls.append(frame)
+            if len(calls) == 3:
+                for call in reversed(calls):
+                    self.runner.send(type="answer", ask=call["ask"], body={"result": call["body"]["arguments"]["query"]})
+
+        outcome = self.drive(
+            "import asyncio\nfrom hermes_tools import aio\nawait asyncio.gather(*(aio.web_search(c) for c in 'xyz'))", answer)
+        self.assertEqual(outcome.text, "['x', 'y', 'z']", outcome.traceback)
+
+    def test_an_interrupt_ends_a_call_and_keeps_the_state(self) -> None:
+        def answer(frame: dict) -> dict:
+            self.runner.interrupt(frame["id"])
+            return {"error": "the tool call was stopped: interrupted", "code": "ended"}
+
+        outcome = self.drive("from hermes_tools import web_search\nkept = 7\nweb_search('a')", answer)
+        self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
+        self.assertEqual(self.runner.run("kept").text, "7")
+
+    def test_arguments_that_cannot_be_sent(self) -> None:
+        outcome = self.drive(
+            "import hermes_tools as h\nsaid = []\ndeep = []\nfor _ in range(500): deep = [deep]\n"
+            "for value in ('x' * (2 << 20), deep, {1}):\n    try: h.web_search(value)\n    except h.ToolError as e: said.append(e.code)\nsaid",
+            self.echo)
+        self.assertEqual(outcome.text, "['limit', 'invalid_arguments', 'invalid_arguments']", outcome.traceback)
+
+    def test_a_call_after_its_cell_is_refused(self) -> None:
+        """K08"""
+        self.drive("import threading, hermes_tools as h\ngo = threading.Event(); said = []\nf = h.web_search\n"
+                   "def late():\n    go.wait()\n    try: f('a')\n    except h.ToolError as e: said.append(e.code)\n"
+                   "t = threading.Thread(target=late); t.start()", self.echo)
+        outcome = self.drive("go.set(); t.join(); said, f('now')['arguments']['query']", self.echo)
+        self.assertEqual(outcome.text, "(['late'], 'now')", outcome.traceback)
+
+    def test_a_forked_process_gets_an_error(self) -> None:
+        outcome = self.drive(
+            "import os, hermes_tools as h\nf = h.web_search\npid = os.fork()\nif not pid:\n    try: f('a')\n"
+            "    except h.ToolError as e: os._exit(7 if e.code == 'forked' else 8)\n    os._exit(9)\n"
+            "os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])", self.echo)
+        self.assertEqual(outcome.text, "7", outcome.traceback)
+
+    def test_the_helpers(self) -> None:
+        """P06"""
+        outcome = self.drive(
+            "import hermes_tools as h\nimport time\nslept = []\nn = []\ndef fail():\n    n.append(1); raise ValueError(len(n))\n"
+            "try: h.retry(fail, max_attempts=3, delay=0)\nexcept ValueError as e: last = e.args\n"
+            "h.json_parse('\\ufeff{\"a\": \"x\\ny\"}'), h.shell_quote(\"it's\"), last", self.echo)
+        self.assertEqual(outcome.text, """({'a': 'x\\ny'}, '\\'it\\'"\\'"\\'s\\'', (3,))""", outcome.traceback)
+
+    def test_a_cell_without_calls_loads_nothing(self) -> None:
+        """P20"""
+        with Runner() as fresh:
+            outcome = fresh.run("import sys\n[m for m in sys.modules if m.startswith('talaria_runner.tools.')]")
+        self.assertEqual(outcome.text, "['talaria_runner.tools.finder']")
