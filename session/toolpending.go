@@ -27,6 +27,9 @@ func (s *Session) provideFor(r *run) {
 	}
 	s.tools.mu.Lock()
 	defer s.tools.mu.Unlock()
+	for name := range p.tools {
+		s.tools.know(name)
+	}
 	s.tools.providers = append(s.tools.providers, p)
 }
 

@@ -150,6 +150,21 @@ func TestTheAuditHasEachCall(t *testing.T) {
 	}
 }
 
+func TestACellLearnsThatAToolIsGone(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		for _, spec := range c.Tools() {
+			c.Print(fmt.Sprint(spec.Name, " ", spec.Gone, " "))
+		}
+	})
+	s := r.session(api.SessionRequest{BuiltinTools: api.Raw("false")})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "old"}, api.Tool{Name: "kept"})
+	provide(t, s, client, "", api.Tool{Name: "kept"})
+	if e := execute(t, s, ""); e.Text != "kept false old true " {
+		t.Error(e.Text)
+	}
+}
+
 func TestABadToolIsRejectedAlone(t *testing.T) {
 	r, _ := toolRig(t, func(*toolCell) {})
 	s := r.session(api.SessionRequest{})

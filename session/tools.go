@@ -23,6 +23,7 @@ const (
 	// maxToolBytes bounds the names, descriptions and schemas of all of them.
 	maxToolBytes   = 2 << 20
 	maxToolTimeout = 24 * 3600 // seconds
+	maxKnown       = 4 * maxTools
 	// toolGrace is how long the tools of a client with a client_id stay after its socket has closed.
 	toolGrace = api.ToolGraceS * time.Second
 )
@@ -42,6 +43,7 @@ type tools struct {
 	mu        sync.Mutex // guards what follows; not held while the host is asked
 	providers []*provider
 	calls     map[string]*toolCall // open, by call_id
+	known     map[string]bool      // names that were provided once; at most maxKnown
 	handed    int                  // calls that a provider has
 	waiting   []*toolCall          // for fewer of those
 	changed   chan struct{}        // closed and replaced when calls of an execution's own client change
@@ -54,7 +56,7 @@ type tools struct {
 }
 
 func newTools(builtin []string) *tools {
-	ts := &tools{builtin: builtin, calls: map[string]*toolCall{}, changed: make(chan struct{})}
+	ts := &tools{builtin: builtin, calls: map[string]*toolCall{}, known: map[string]bool{}, changed: make(chan struct{})}
 	ts.ctx, ts.cancel = context.WithCancel(context.Background())
 	return ts
 }
@@ -216,9 +218,28 @@ func (ts *tools) provide(client ToolClient, req api.ToolsRequest, checked map[st
 		}
 		count, size, p.bytes = count+1, size+t.bytes, p.bytes+t.bytes
 		p.tools[name] = t
+		ts.know(name)
 		reply.Accepted = append(reply.Accepted, name)
 	}
 	return work
+}
+
+// know remembers a name, so that cells learn that its tool is gone and not that there never was one. mu is held.
+func (ts *tools) know(name string) {
+	if len(ts.known) < maxKnown {
+		ts.known[name] = true
+	}
+}
+
+// gone lists the names that were provided once and are in no list now.
+func (ts *tools) gone(list []api.ToolInfo) []string {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	missing := maps.Clone(ts.known)
+	for _, t := range list {
+		delete(missing, t.Name)
+	}
+	return slices.Sorted(maps.Keys(missing))
 }
 
 // of returns the provider that a connected client is, or nil. mu is held.
@@ -381,10 +402,14 @@ func (s *Session) Tools() []api.ToolInfo {
 // tellTools answers what tools there are.
 func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, ask string) {
 	answer := command.AnswerTools{RequestID: ask, Tools: []command.ToolSpec{}}
-	for _, t := range s.tools.list(executionID) {
+	list := s.tools.list(executionID)
+	for _, t := range list {
 		answer.Tools = append(answer.Tools, command.ToolSpec{
 			Name: t.Name, Description: t.Description, Parameters: json.RawMessage(t.Parameters), Builtin: t.Provider == api.ProviderBuiltin,
 		})
+	}
+	for _, name := range s.tools.gone(list) {
+		answer.Tools = append(answer.Tools, command.ToolSpec{Name: name, Gone: true})
 	}
 	err := insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
 	if err != nil {
