@@ -31,6 +31,7 @@ const (
 	CodeLogChanged           Code = "log_changed"
 	CodeNeedsReset           Code = "needs_reset"
 	CodeNoInputPending       Code = "no_input_pending"
+	CodeNoCallPending        Code = "no_call_pending"
 	CodeNoKernel             Code = "no_kernel"
 	CodeKernelBusy           Code = "kernel_busy"
 	CodeTableGone            Code = "table_gone"
@@ -80,6 +81,7 @@ var statuses = map[Code]int{
 	CodeLogChanged:           http.StatusConflict,
 	CodeNeedsReset:           http.StatusConflict,
 	CodeNoInputPending:       http.StatusConflict,
+	CodeNoCallPending:        http.StatusConflict,
 	CodeNoKernel:             http.StatusConflict,
 	CodeTableGone:            http.StatusConflict,
 	CodeNotSortable:          http.StatusConflict,

@@ -109,6 +109,19 @@ type (
 		Requirements []string `json:"requirements"`
 		OK           bool     `json:"ok"`
 	}
+	// ToolCalled tells that a cell calls a tool.
+	ToolCalled struct {
+		CallID    string `json:"call_id"`
+		Tool      string `json:"tool"`
+		Arguments Raw    `json:"arguments"`
+	}
+	// ToolReturned tells how a call ended.
+	ToolReturned struct {
+		CallID     string     `json:"call_id"`
+		OK         bool       `json:"ok"`
+		Error      *ToolError `json:"error,omitzero"`
+		DurationMS int64      `json:"duration_ms"`
+	}
 	// DocumentChanged tells that the notebook page's document has a new revision.
 	DocumentChanged struct {
 		Revision int64 `json:"revision"`
@@ -151,6 +164,8 @@ func (ArtifactEvent) EventType() string     { return "artifact" }
 func (KernelDied) EventType() string        { return "kernel_died" }
 func (KernelReset) EventType() string       { return "kernel_reset" }
 func (PackageInstalled) EventType() string  { return "package_installed" }
+func (ToolCalled) EventType() string        { return "tool_call" }
+func (ToolReturned) EventType() string      { return "tool_result" }
 func (DocumentChanged) EventType() string   { return "document_changed" }
 func (e RawEvent) EventType() string        { return e.Type }
 
@@ -227,6 +242,8 @@ var eventKinds = []eventKind{
 	kindOf[KernelDied](),
 	kindOf[KernelReset](),
 	kindOf[PackageInstalled](),
+	kindOf[ToolCalled](),
+	kindOf[ToolReturned](),
 	kindOf[DocumentChanged](),
 }
 

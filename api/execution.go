@@ -42,6 +42,8 @@ type ExecutionRequest struct {
 	AllowStdin  *bool    `json:"allow_stdin,omitzero"`
 	Checkpoint  Raw      `json:"checkpoint,omitzero"`
 	Force       *bool    `json:"force,omitzero"` // run it even where the guard would refuse it
+	// Tools are carried out by whoever sends the request: see Execution.PendingToolCalls.
+	Tools []Tool `json:"tools,omitzero"`
 }
 
 // PackagesRequest is the body of POST packages. A nil field was not given.
@@ -69,10 +71,13 @@ type Execution struct {
 	Usage          ExecutionUsage  `json:"usage"`
 	ToolCalls      int64           `json:"tool_calls"`
 	Guard          *Guard          `json:"guard,omitzero"`
-	TruncatedBytes int64           `json:"truncated_bytes"`
-	CreatedAt      Time            `json:"created_at"`
-	StartedAt      *Time           `json:"started_at"`
-	FinishedAt     *Time           `json:"finished_at"`
+	// PendingToolCalls wait for the client that gave the execution its tools.
+	PendingToolCalls []PendingToolCall `json:"pending_tool_calls,omitzero"`
+	RejectedTools    []RejectedTool    `json:"rejected_tools,omitzero"` // of those in the request
+	TruncatedBytes   int64             `json:"truncated_bytes"`
+	CreatedAt        Time              `json:"created_at"`
+	StartedAt        *Time             `json:"started_at"`
+	FinishedAt       *Time             `json:"finished_at"`
 }
 
 // GuardRepeatedFailure is the guard's kind for the same cell failing with the same error.

@@ -62,6 +62,9 @@ var events = map[string]api.EventBody{
 	"kernel_died_exit":     api.KernelDied{Reason: "exit:7", Generation: 1, ExitCode: ptr(int64(7))},
 	"kernel_reset":         api.KernelReset{Reason: "reset", Generation: 2},
 	"package_installed":    api.PackageInstalled{Requirements: []string{"a>=1"}, OK: true},
+	"tool_call":            api.ToolCalled{CallID: "c", Tool: "search", Arguments: api.Raw(`{"query":"x"}`)},
+	"tool_result":          api.ToolReturned{CallID: "c", OK: true, DurationMS: 12},
+	"tool_result_error":    api.ToolReturned{CallID: "c", Error: &api.ToolError{Code: "timeout", Message: "it took too long"}, DurationMS: 9},
 	"document_changed":     api.DocumentChanged{Revision: 3},
 	"execution_started_si": api.ExecutionStarted{Code: "1", ExecutionCount: nil},
 }
@@ -142,6 +145,17 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 				{Name: "a", Type: "ndarray", Shape: []int64{}, Dtype: "int64", SizeBytes: new(int64(8)), Preview: "5"},
 				{Name: "n", Type: "int", Preview: "5"},
 			}, Total: 1200}},
+		"execution_pending": api.Execution{
+			ID: "p", SessionID: "s", Code: "search('x')", Status: api.StatusRunning, State: api.VariablesKept, CreatedAt: noon, Generation: 1,
+			Outputs: []api.Output{}, ToolCalls: 1,
+			PendingToolCalls: []api.PendingToolCall{{CallID: "c", Tool: "search", Arguments: api.Raw(`{"query":"x"}`)}},
+		},
+		"tool_request": api.ToolRequest{
+			Type: "tool_request", CallID: "c", ExecutionID: "e", Tool: "search", Arguments: api.Raw(`{"query":"x"}`), Deadline: noon,
+		},
+		"tool_cancel": api.ToolCancel{Type: "tool_cancel", CallID: "c", Reason: "interrupted"},
+		"reply_tools": api.Reply{Type: "reply", ID: api.Raw(`"t"`), OK: true, Result: api.ToolsReply{
+			Accepted: []string{"search"}, Rejected: []api.RejectedTool{{Name: "__import__", Reason: "it begins with an underscore"}}}},
 		"reply_error": api.Reply{Type: "reply", ID: api.Raw("null"), Error: api.Errorf(api.CodeInvalidRequest, "no")},
 	} {
 		line, err := api.Marshal(v)

@@ -63,6 +63,8 @@ type SessionRequest struct {
 	Tools        *[]Tool            `json:"tools,omitzero"`
 	Guard        *GuardMode         `json:"guard,omitzero"`
 	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
+	// BuiltinTools is true, false, or the names of the built-in tools that cells may call.
+	BuiltinTools Raw                `json:"builtin_tools,omitzero"`
 	Metadata     *map[string]string `json:"metadata,omitzero"`
 }
 
@@ -157,13 +159,6 @@ type Mount struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 	Mode   string `json:"mode"`
-}
-
-// Tool is a function of the client that cells may call.
-type Tool struct {
-	Name        string `json:"name"`
-	Description string `json:"description,omitzero"`
-	Parameters  Raw    `json:"parameters,omitzero"`
 }
 
 // Session is a session as clients see it.

@@ -148,6 +148,9 @@ func (s *Socket) reconnect(retry *backoff, cause error) error {
 		s.conn, s.hello = conn, hello
 		close(s.changed)
 		s.changed = make(chan struct{})
+		if s.tools != nil {
+			s.tools.reconnected()
+		}
 		return nil
 	}
 }
@@ -233,6 +236,12 @@ func (s *Socket) take(frame []byte, retry *backoff) error {
 		if s.answer(string(head.ID), r) {
 			return nil
 		}
+	}
+	s.mu.Lock()
+	tools := s.tools
+	s.mu.Unlock()
+	if tools != nil && tools.take(head.Type, frame) {
+		return nil
 	}
 	if s.opt.OnFrame != nil {
 		s.opt.OnFrame(head.Type, frame)

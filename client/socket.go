@@ -67,7 +67,8 @@ type Socket struct {
 	hello   api.Hello
 	last    int64 // position of the last event that came
 	pending map[string][]chan reply
-	err     error // why the socket has ended
+	err     error       // why the socket has ended
+	tools   *ToolServer // nil: it provides none
 }
 
 // reply is the server's answer to a frame, or the error that came instead.

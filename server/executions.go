@@ -75,21 +75,7 @@ func (s *Server) execute(
 		}
 		return answerExecution(c, final)(execution, err)
 	}
-	ctx, cancel := s.untilDrain(c.ctx())
-	defer cancel()
-	if bounded {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, wait)
-		defer stop()
-	}
-	execution, err := sess.Wait(ctx, id)
-	if err != nil && ctx.Err() != nil {
-		if c.ctx().Err() != nil {
-			return nil // nobody is there to be told
-		}
-		err = nil
-	}
-	return answerExecution(c, final)(execution, err)
+	return s.answerWaited(c, sess, id, wait, bounded, final)
 }
 
 // isOver reports whether the execution of an id that a client picked has ended before.

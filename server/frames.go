@@ -10,7 +10,7 @@ import (
 )
 
 // runFrame carries a frame out. data is the whole frame.
-type runFrame func(ctx context.Context, sess *session.Session, data []byte) (result any, err error)
+type runFrame func(ctx context.Context, k *socket, data []byte) (result any, err error)
 
 // frameKind is what the server does with frames of one type.
 type frameKind struct {
@@ -34,25 +34,17 @@ var frameKinds = map[string]frameKind{
 	"variables":   {run: question(variables), beside: true, right: api.RightRun},
 	"ping_kernel": {run: question(pingKernel), beside: true, right: api.RightRun},
 	"table":       {run: question((*session.Session).Table), beside: true, right: api.RightRun},
-	"tools":       {run: later},
-	"tool_result": {run: later},
 	"checkpoint":  {run: later},
 	"rollback":    {run: later},
+
+	"tools":         {run: ofSocket(provideTools), right: api.RightRun},
+	"tool_result":   {run: ofSocket(answerTool), right: api.RightRun},
+	"tool_progress": {run: ofSocket(tellProgress), right: api.RightRun},
 }
 
 // question makes a frame's fields the argument of a function, and what that returns the result of the reply.
 func question[F, R any](ask func(*session.Session, context.Context, F) (R, error)) runFrame {
-	return func(ctx context.Context, sess *session.Session, data []byte) (any, error) {
-		var f struct {
-			Type   string  `json:"type"`
-			ID     api.Raw `json:"id,omitzero"`
-			Fields F       `json:",embed"`
-		}
-		if err := api.Unmarshal(data, &f); err != nil {
-			return nil, err
-		}
-		return ask(sess, ctx, f.Fields)
-	}
+	return ofSocket(func(k *socket, ctx context.Context, fields F) (R, error) { return ask(k.sess, ctx, fields) })
 }
 
 // command is question for a function without a result.
@@ -107,7 +99,7 @@ func (k *socket) dispatch(ctx context.Context, o socketCommand) api.Reply {
 		err = permit(k.visit, o.right)
 	}
 	if err == nil {
-		result, err = o.run(ctx, k.sess, o.data)
+		result, err = o.run(ctx, k, o.data)
 	}
 	if err != nil {
 		reply.Error = k.srv.problem(ctx, err, "frame")
@@ -118,7 +110,7 @@ func (k *socket) dispatch(ctx context.Context, o socketCommand) api.Reply {
 }
 
 // executeFrame has no id of its own: that of the frame is the execution's.
-func executeFrame(ctx context.Context, sess *session.Session, data []byte) (any, error) {
+func executeFrame(ctx context.Context, k *socket, data []byte) (any, error) {
 	var f struct {
 		Type string `json:"type"`
 		api.ExecutionRequest
@@ -126,7 +118,7 @@ func executeFrame(ctx context.Context, sess *session.Session, data []byte) (any,
 	if err := api.Unmarshal(data, &f); err != nil {
 		return nil, err
 	}
-	id, err := submit(ctx, sess, f.ExecutionRequest, true)
+	id, err := submit(ctx, k.sess, f.ExecutionRequest, true)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +135,6 @@ func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.Var
 	return sess.Variables(ctx)
 }
 
-func later(context.Context, *session.Session, []byte) (any, error) {
+func later(context.Context, *socket, []byte) (any, error) {
 	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server does not support this yet")
 }

@@ -77,6 +77,14 @@ func (s *Server) routes() []route {
 		post(one+"/executions", with(s.postExecution), doc{
 			id: "execute", summary: "Run a cell", query: "wait_s format", body: jsonOf[api.ExecutionRequest](),
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
+		post(one+"/executions/{eid}/tool_results", with(s.postToolResults), doc{
+			id: "answerToolCalls", summary: "Answer tool calls of an execution, and wait on", query: "wait_s format",
+			body: jsonOf[api.ToolResults](), answers: answers{200: jsonOf[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
+		get(one+"/tools", with(s.listTools), doc{
+			id: "listTools", summary: "The tools that cells see, by name", answers: answers{200: jsonOf[toolList]()}}).needs(api.RightRun),
+		get(one+"/tool_calls", with(s.listToolCalls), doc{
+			id: "listToolCalls", summary: "The audit of tool calls, newest first", query: "limit cursor",
+			answers: answers{200: jsonOf[api.Page[api.ToolCallRecord]]()}}).needs(api.RightRun),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),

@@ -36,6 +36,7 @@ type socket struct {
 	reader  *session.Reader
 	usage   bool
 	visit   *session.Visit // nil for an owner
+	tools   *toolOutbox
 	intake  intake
 	revoked context.Context // ends when the credential is revoked
 	frames  chan frame      // closed by read
@@ -85,6 +86,7 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 		reader:  reader,
 		usage:   usage,
 		visit:   c.visit,
+		tools:   newToolOutbox(),
 		intake:  c.caller.intake,
 		revoked: c.ctx(),
 		frames:  make(chan frame, backlog),
@@ -155,6 +157,7 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 	close(k.over)
 	k.close(farewell)
 	<-worked
+	k.sess.WithdrawTools(k.tools)
 }
 
 // read takes frames until the connection ends, or ctx while one waits for its slot. What it took is carried out even
@@ -307,6 +310,8 @@ func (k *socket) write(ctx context.Context, info api.Session) closeReason {
 			err = k.sendReady(event, list)
 		case reply := <-k.replies:
 			err = k.send(reply)
+		case <-k.tools.ready:
+			err = k.sendTools()
 		case <-tick:
 			now := k.sess.Info(ctx)
 			err = k.sendJSON(api.UsageFrame{Type: "usage", Usage: now.Usage, Limits: now.Limits, ReapAt: now.ReapAt})

@@ -33,6 +33,7 @@ var rightOf = map[string]api.Right{
 	"POST /v1/sessions/{id}/files": "write", "PUT /v1/sessions/{id}/files/{path}": "write", "PATCH /v1/sessions/{id}/files/{path}": "write",
 	"DELETE /v1/sessions/{id}/files/{path}": "write", "POST /v1/sessions/{id}/notebook": "write", "PUT /v1/sessions/{id}/document": "write",
 
+	"POST /v1/sessions/{id}/executions/{eid}/tool_results": "run", "GET /v1/sessions/{id}/tools": "run", "GET /v1/sessions/{id}/tool_calls": "run",
 	"POST /v1/sessions/{id}/terminals": "terminal", "GET /v1/sessions/{id}/terminals": "terminal",
 	"DELETE /v1/sessions/{id}/terminals/{tid}": "terminal", "GET /v1/sessions/{id}/terminals/{tid}/ws": "terminal",
 }

@@ -119,7 +119,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		Packages: set.packages, Guard: set.guard, Budgets: set.budgets,
+		Packages: set.packages, BuiltinTools: set.builtin, Guard: set.guard, Budgets: set.budgets,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}

@@ -44,6 +44,7 @@ func (s *Session) remove(ctx context.Context) error {
 		return fmt.Errorf("end the session's kernel: %w", err)
 	}
 	<-s.stopped
+	s.tools.close()
 	s.journal.finish(ErrDeleted)
 	close(s.deleted)
 	err = s.m.cfg.Store.Do(ctx, store.Write{Apply: func(tx *store.Tx) error { return tx.DisownSession(s.n) }})

@@ -33,7 +33,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 // ended makes the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
 // wait for the execution.
 func (s *Session) ended(r *run, o outcome) change {
-	var c change
+	c := s.endTools(r, o)
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now
@@ -46,7 +46,8 @@ func (s *Session) ended(r *run, o outcome) change {
 		row.StartedSeq, row.FinishedSeq = s.journal.place()
 		return tx.FinishExecution(row)
 	})
-	c.progress.LastActive, c.progress.Spent.CPUMS = &now, o.usage.CPUMS
+	spent := store.Spent{CPUMS: o.usage.CPUMS, ToolCalls: r.row.ToolCalls}
+	c.progress.LastActive, c.progress.Spent = &now, c.progress.Spent.Plus(spent)
 	c.done = then(c.done, func() {
 		s.m.ended.Add(1)
 		s.mu.Lock()
@@ -55,7 +56,7 @@ func (s *Session) ended(r *run, o outcome) change {
 			delete(s.runs, row.ID)
 			s.freeQueued(int64(len(row.Code)))
 		}
-		s.spent.CPUMS += o.usage.CPUMS
+		s.spent = s.spent.Plus(spent)
 		s.used(now)
 	})
 	c.published = then(c.published, func() { close(r.done) }) // who waits for it finds its events in the log
@@ -82,7 +83,7 @@ func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
 		Reason: r.Reason, State: r.State, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
-		Usage: r.Usage, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
+		Usage: r.Usage, ToolCalls: r.ToolCalls, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
 		StartedAt: millis(r.StartedAt), FinishedAt: millis(r.FinishedAt),
 	}
 }
@@ -138,7 +139,8 @@ func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execu
 		r := s.runs[row.ID]
 		s.mu.Unlock()
 		if r != nil {
-			e.Text = r.out.text()
+			e.Text, e.ToolCalls, e.RejectedTools = r.out.text(), r.toolCalls.Load(), r.rejected
+			e.PendingToolCalls, _ = s.tools.pending(row.ID)
 		}
 	}
 	return s.withOutputs(ctx, e)

@@ -341,6 +341,7 @@ func (s *Session) closeLocal() error {
 		s.reaper.Stop()
 	}
 	s.mu.Unlock()
+	s.tools.close()
 	s.journal.finish(ErrClosing)
 	return errors.Join(s.dir.Close(), s.packages.dir.Close())
 }

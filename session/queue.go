@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,6 +28,8 @@ type run struct {
 	interrupt bool
 	cancel    string // guarded by Session.mu: end it before it starts, for this reason
 	failure   *api.ErrorOutput
+	toolCalls atomic.Int64       // that were handed over
+	rejected  []api.RejectedTool // of those in the request; immutable once it is queued
 }
 
 // queueState is the queue of executions. Guarded by Session.mu.
@@ -91,6 +94,7 @@ func (s *Session) queued(r *run) change {
 		rowBytes: int64(len(r.row.Code)),
 		progress: store.Progress{LastActive: &now},
 		done: func() {
+			s.provideFor(r)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.queue = append(s.queue, r)
@@ -131,6 +135,10 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	default:
 		return nil, notImplemented("checkpoint")
 	}
+	if err := checkTools(req.Tools); err != nil {
+		return nil, err
+	}
+	row.Tools = req.Tools
 	set(&row.Silent, req.Silent)
 	set(&row.StopOnError, req.StopOnError)
 	set(&row.AllowStdin, req.AllowStdin)
@@ -303,7 +311,9 @@ func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
 	}
 	select {
 	case <-r.done:
-		return s.withOutputs(context.WithoutCancel(ctx), r.final)
+		final := r.final
+		final.RejectedTools = r.rejected
+		return s.withOutputs(context.WithoutCancel(ctx), final)
 	case <-s.deleted:
 		select {
 		case <-r.done:

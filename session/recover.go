@@ -171,6 +171,9 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 		alive = err == nil
 	}
 	current, err := s.requeue(ctx, row, open, a.Given)
+	if err == nil {
+		err = s.recoverCalls(ctx, a.Asks)
+	}
 	switch {
 	case err != nil:
 		return alive, err
@@ -196,6 +199,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 		s.mu.Lock()
 		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
 		s.mu.Unlock()
+		s.provideFor(r)
 		switch {
 		case e.Status == api.StatusRunning:
 			r.given, current = true, r
@@ -238,7 +242,7 @@ func (s *Session) resume(ctx context.Context, row store.Session, a command.Attac
 	}
 	for _, ask := range a.Asks {
 		if ask.Kind != record.AskInstall {
-			continue // a question stays open
+			continue // a question stays open, and calls were taken over
 		}
 		cut := command.InstallResult{Error: errInstallCut.Error()}
 		answer := command.AnswerInstall{RequestID: ask.ID, Result: cut}

@@ -25,6 +25,7 @@ type settings struct {
 	packages    []string
 	guard       api.GuardMode
 	budgets     api.Budgets
+	builtin     api.Raw // as it was given
 }
 
 const (
@@ -114,6 +115,12 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	switch {
 	case req.Tools != nil && len(*req.Tools) > 0:
 		return s, notImplemented("tools")
+	}
+	if _, err := checkBuiltin(req.BuiltinTools); err != nil {
+		return s, err
+	}
+	if s.builtin = req.BuiltinTools; s.builtin == nil {
+		s.builtin = api.Raw("true")
 	}
 	return s, nil
 }
@@ -282,6 +289,8 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
+	case req.BuiltinTools != nil && !sameBuiltin(req.BuiltinTools, s.tools.builtin):
+		return "builtin_tools"
 	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
 		return "packages"
 	}

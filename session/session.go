@@ -51,6 +51,7 @@ type Session struct {
 	journal  *journal // journal.go: the log of events; its own locks
 	known    knownFiles
 	packages packages
+	tools    *tools        // tools.go: what cells may call, and open calls; its own lock
 	deleted  chan struct{} // closed when the session is deleted
 	unloaded chan struct{} // closed when the session is unloaded
 
@@ -106,6 +107,11 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		}
 	}
 	s := m.sessionOf(r)
+	builtin, err := checkBuiltin(r.BuiltinTools)
+	if err != nil {
+		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
+	}
+	s.tools = newTools(builtin)
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s.redact = transcript.NewRedactor(transcript.Rules{
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,

@@ -113,6 +113,9 @@ func (t *translation) record(r record.Record) {
 	case record.AskClosed:
 		t.askClosed(run, r, b)
 		return
+	case record.ToolEnded:
+		t.toolEnded(b)
+		return
 	}
 	if run == nil {
 		t.lateOutput(r)
@@ -172,6 +175,10 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 		if run != nil {
 			t.input(r, asked.ID, body)
 		}
+	case record.ToolsRequest:
+		t.s.toolTask(func(ctx context.Context) { t.s.tellTools(ctx, r.Key, r.ExecutionID, asked.ID) })
+	case record.ToolCall:
+		t.called(run, r, asked.ID, body)
 	case record.PackageChange:
 		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
 			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
@@ -187,6 +194,8 @@ func (t *translation) askClosed(run *run, r record.Record, closed record.AskClos
 			t.log(r.ExecutionID, api.InputClosed{RequestID: closed.ID, How: closed.How})
 			t.c.add(change{done: func() { t.s.mu.Lock(); t.s.pending = nil; t.s.mu.Unlock() }})
 		}
+	case record.AskTool:
+		t.callClosed(closed.ID, closed.How)
 	case record.AskInstall:
 		if closed.How != "answered" {
 			t.s.cancelInstall(closed.ID)

@@ -75,9 +75,10 @@ func (m *Manager) unloadUnused(ctx context.Context) {
 // unloadOnce unloads the sessions that were unused the last time and still are.
 func (m *Manager) unloadOnce() {
 	for _, s := range m.all() {
+		tools := s.tools.inUse()
 		s.mu.Lock()
 		before := s.unused
-		s.unused = s.unneeded()
+		s.unused = !tools && s.unneeded()
 		leaves := before && s.unused && !s.leaves
 		s.leaves = s.leaves || leaves
 		s.mu.Unlock()

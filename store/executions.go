@@ -31,6 +31,8 @@ type Execution struct {
 	Signature      string // written and not read, but for Signatures
 	Guard          *api.Guard
 	TruncatedBytes int64
+	Tools          []api.Tool // that came with its request
+	ToolCalls      int64
 	CreatedAt      int64
 	StartedAt      *int64
 	FinishedAt     *int64
@@ -40,13 +42,15 @@ type Execution struct {
 }
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
-	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, created_at, started_at, finished_at`
+	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, tools, tool_calls, created_at, started_at,
+	finished_at`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
-		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, &e.CreatedAt, &e.StartedAt, &e.FinishedAt)
+		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, asJSON(&e.Tools), &e.ToolCalls, &e.CreatedAt, &e.StartedAt,
+		&e.FinishedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -55,11 +59,15 @@ func scanExecution(scan func(...any) error) (Execution, error) {
 
 // InsertExecution adds the execution and returns its number; [ErrExists] where the session has one of that id.
 func (t *Tx) InsertExecution(e Execution) (int64, error) {
+	var tools any // null for most
+	if len(e.Tools) > 0 {
+		tools = asJSON(&e.Tools)
+	}
 	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
-			status, reason, state, generation, text, artifacts, usage, truncated_bytes, created_at, queued_seq)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
+			status, reason, state, generation, text, artifacts, usage, truncated_bytes, tools, created_at, queued_seq)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
 		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
-		e.CreatedAt, e.QueuedSeq)
+		tools, e.CreatedAt, e.QueuedSeq)
 	if err != nil {
 		return 0, err
 	}
@@ -86,10 +94,10 @@ func (t *Tx) FinishExecution(e Execution) error {
 		return err
 	}
 	return t.one(`UPDATE executions SET status = ?, reason = ?, state = ?, generation = ?, text = ?, error = ?,
-			artifacts = ?, usage = ?, truncated_bytes = ?, finished_at = ?, started_seq = coalesce(started_seq, ?),
+			artifacts = ?, usage = ?, truncated_bytes = ?, tool_calls = ?, finished_at = ?, started_seq = coalesce(started_seq, ?),
 			finished_seq = ?, signature = ?, guard = ? WHERE n = ?`,
 		e.Status, e.Reason, e.State, e.Generation, e.Text, failure, asJSON(&e.Artifacts), asJSON(&e.Usage),
-		e.TruncatedBytes, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
+		e.TruncatedBytes, e.ToolCalls, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
 }
 
 // nullableJSON is the JSON of a value, or NULL for nil.

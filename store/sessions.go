@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,6 +33,7 @@ type Session struct {
 	Guard          api.GuardMode
 	Budgets        api.Budgets
 	Spent          Spent
+	BuiltinTools   api.Raw // true, false, or a list of names
 	State          api.SessionState
 	Reason         string
 	Generation     int64
@@ -55,7 +57,7 @@ type Session struct {
 }
 
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
-	secrets, metadata, mounts, network, packages, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
+	secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
 	budgets, spent_executions, spent_cpu_ms, spent_tool_calls`
 
@@ -63,7 +65,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
 	err := scan(&s.N, &s.ID, &s.Owner, &s.ClientID, &s.Name, &s.Environment, &s.Isolation, &s.UID, asJSON(&s.Limits),
 		&s.IdleTimeoutMS, asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network),
-		asJSON(&s.Packages), &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
+		asJSON(&s.Packages), rawColumn{&s.BuiltinTools}, &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
 		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls)
@@ -79,12 +81,12 @@ func (t *Tx) InsertSession(s Session) error {
 		return fmt.Errorf("number a session: %w", err)
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
-			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, guard, state, reason, generation, restart_reason, layers,
+			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, restart_reason, layers,
 			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
-		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), s.Guard, s.State,
+		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), cmp.Or(string(s.BuiltinTools), "true"), s.Guard, s.State,
 		s.Reason, s.Generation, s.RestartReason, asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
 		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets))
 	if err != nil {

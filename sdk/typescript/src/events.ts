@@ -196,6 +196,32 @@ export interface StreamEvent {
   };
 }
 
+export interface ToolCallEvent {
+  seq: number;
+  time: string;
+  type: "tool_call";
+  execution_id?: string;
+  call_id: string;
+  tool: string;
+  arguments: {
+    query: string;
+  };
+}
+
+export interface ToolResultEvent {
+  seq: number;
+  time: string;
+  type: "tool_result";
+  execution_id?: string;
+  call_id: string;
+  ok: boolean;
+  duration_ms: number;
+  error?: {
+    code: string;
+    message: string;
+  };
+}
+
 export interface UpdateDisplayDataEvent {
   seq: number;
   time: string;
@@ -224,6 +250,8 @@ export type TalariaEvent =
   | PackageInstalledEvent
   | SessionStateEvent
   | StreamEvent
+  | ToolCallEvent
+  | ToolResultEvent
   | UpdateDisplayDataEvent;
 
 /** An execution as the server sends it. */

@@ -98,6 +98,8 @@ export type Event = Head & (
   | { type: "kernel_died"; reason: string; generation: number; exit_code?: number; signal?: string; limit?: Limit }
   | { type: "kernel_reset"; reason: string; generation: number }
   | { type: "package_installed"; requirements: string[]; ok: boolean }
+  | { type: "tool_call"; call_id: string; tool: string; arguments: Record<string, unknown> }
+  | { type: "tool_result"; call_id: string; ok: boolean; error?: { code?: string; message: string }; duration_ms: number }
   | { type: "document_changed"; revision: number }
 );
 

@@ -1,0 +1,512 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/session/transcript"
+	"talaria/store"
+)
+
+const (
+	// maxHanded is how many calls of one session providers have at once.
+	maxHanded = 64
+	// auditedArguments is the longest JSON of arguments that the audit holds; the log has longer ones.
+	auditedArguments = 4 << 10
+	maxToolMessage   = 64 << 10
+	// pendingPause is how long further calls of an execution are waited for before its client is told of them all.
+	pendingPause = 5 * time.Millisecond
+)
+
+// The codes of failures that are the session's own. Some have exceptions of their own inside.
+const (
+	codeUnavailable  = "unavailable"
+	codeToolTimeout  = "timeout"
+	codeToolLimit    = "limit"
+	codeProviderGone = "provider_gone"
+	codeArguments    = "invalid_arguments"
+	codeLate         = "late"
+	codeInterrupted  = "interrupted"
+	codeUnknown      = "unknown"
+	codeToolError    = "tool_error"
+)
+
+// toolCall is a call that a kernel waits for, or that runs in it.
+type toolCall struct {
+	key       record.Key
+	id        string
+	execution string
+	name      string
+	tool      *tool
+	kind      api.ToolProvider
+	arguments json.RawMessage
+	began     time.Time
+
+	// Guarded by tools.mu.
+	provider *provider // nil for a built-in tool
+	handed   bool      // the provider has it, or has to come back for it
+	deadline time.Time
+	timer    *time.Timer
+	answered bool           // the kernel has its answer, or is being given it
+	failure  *api.ToolError // that answer, where it is no result
+	ended    bool
+}
+
+func (c *toolCall) stopTimer() {
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+func (c *toolCall) request() api.ToolRequest {
+	return api.ToolRequest{
+		Type: "tool_request", CallID: c.id, ExecutionID: c.execution, Tool: c.name, Arguments: api.Raw(c.arguments),
+		Deadline: api.At(c.deadline),
+	}
+}
+
+// toolWork is what is to be done once tools.mu is free.
+type toolWork struct {
+	again   []*toolCall // to be handed to their clients
+	cancels []toolCancel
+	answers []toolAnswer
+}
+
+type toolCancel struct {
+	client ToolClient
+	frame  api.ToolCancel
+}
+
+type toolAnswer struct {
+	key    record.Key
+	answer command.AnswerTool
+}
+
+// fail answers a call with a failure, unless it is answered. tools.mu is held.
+func (w *toolWork) fail(c *toolCall, failure *api.ToolError) {
+	if c.answered {
+		return
+	}
+	c.answered, c.failure = true, failure
+	c.stopTimer()
+	w.answers = append(w.answers, toolAnswer{c.key, command.AnswerTool{RequestID: c.id, Error: failureOf(failure)}})
+}
+
+// cancel tells the client of a call that nobody waits for it any more. tools.mu is held.
+func (w *toolWork) cancel(c *toolCall, reason string) {
+	if c.handed && c.provider != nil && c.provider.client != nil {
+		w.cancels = append(w.cancels, toolCancel{c.provider.client, api.ToolCancel{Type: "tool_cancel", CallID: c.id, Reason: reason}})
+	}
+}
+
+func failureOf(e *api.ToolError) *command.ToolFailure {
+	return &command.ToolFailure{Code: e.Code, Message: e.Message}
+}
+
+// carryOut does what was left to do. tools.mu is not held.
+func (s *Session) carryOut(w toolWork) {
+	ts := s.tools
+	ts.mu.Lock()
+	type request struct {
+		client ToolClient
+		frame  api.ToolRequest
+	}
+	var requests []request
+	for _, c := range w.again {
+		if c.provider != nil && c.provider.client != nil && !c.answered && !c.ended {
+			requests = append(requests, request{c.provider.client, c.request()})
+		}
+	}
+	ts.mu.Unlock()
+	for _, r := range requests {
+		r.client.Request(r.frame)
+	}
+	for _, c := range w.cancels {
+		c.client.Cancel(c.frame)
+	}
+	for _, a := range w.answers {
+		s.answerSoon(a.key, a.answer)
+	}
+}
+
+// answerSoon answers a call in the background, however long the host takes.
+func (s *Session) answerSoon(key record.Key, answer command.AnswerTool) {
+	s.toolTask(func(ctx context.Context) {
+		if err := s.answerCall(ctx, key, answer); err != nil {
+			s.log.Debug("answer a tool call", "error", err) // nobody waits for it any more
+		}
+	})
+}
+
+// toolTask runs f in the background, until the session ends.
+func (s *Session) toolTask(f func(context.Context)) {
+	ts := s.tools
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if !ts.closed {
+		ts.tasks.Go(func() { f(ts.ctx) })
+	}
+}
+
+func (s *Session) answerCall(ctx context.Context, key record.Key, answer command.AnswerTool) error {
+	return insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
+}
+
+// called takes a call that a cell makes: it is refused, or becomes an event and a row of the audit, and is handed over
+// once those are committed. On the session's goroutine.
+func (t *translation) called(run *run, r record.Record, id string, call record.ToolCall) {
+	s := t.s
+	refuse := func(code, format string, args ...any) {
+		s.answerSoon(r.Key, command.AnswerTool{RequestID: id, Error: &command.ToolFailure{Code: code, Message: fmt.Sprintf(format, args...)}})
+	}
+	if run == nil {
+		refuse(codeLate, "%.80s was called after its cell had finished", call.Tool)
+		return
+	}
+	c := &toolCall{key: r.Key, id: id, execution: r.ExecutionID, name: call.Tool, began: r.Time}
+	ts := s.tools
+	ts.mu.Lock()
+	open := ts.calls[id] != nil
+	c.provider, c.tool = ts.find(call.Tool, r.ExecutionID)
+	gone := c.provider != nil && c.provider.client == nil && c.provider.execution == ""
+	ts.mu.Unlock()
+	s.mu.Lock()
+	limit := s.limits.ToolCalls
+	s.mu.Unlock()
+	switch {
+	case open: // a kernel that is not ours any more; the first call of that id goes on
+		return
+	case c.provider != nil:
+		c.kind = c.provider.kind
+	case slices.Contains(ts.builtin, call.Tool):
+		c.kind = api.ProviderBuiltin
+	default:
+		refuse(codeUnavailable, "there is no tool %.80s now; there are: %s", call.Tool, toolNames(ts.list(r.ExecutionID)))
+		return
+	}
+	if gone {
+		refuse(codeProviderGone, "the client that provides %s is gone", call.Tool)
+		return
+	}
+	if run.toolCalls.Load() >= limit {
+		refuse(codeToolLimit, "this cell has made %d tool calls, which is limits.tool_calls; raise the limit, or call less", limit)
+		return
+	}
+	if len(call.Arguments) > api.MaxToolArguments {
+		refuse(codeToolLimit, "the arguments of a call may have %d bytes of JSON, and these have %d; pass a file's path instead",
+			api.MaxToolArguments, len(call.Arguments))
+		return
+	}
+	c.arguments = call.Arguments
+	if c.tool != nil && c.tool.schema != nil {
+		checked, err := c.tool.schema.Arguments(call.Arguments)
+		if err != nil {
+			refuse(codeArguments, "%s: %v", call.Tool, err)
+			return
+		}
+		c.arguments = checked
+	}
+	t.accept(run, c)
+}
+
+func toolNames(list []api.ToolInfo) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	names := make([]string, len(list))
+	for i, t := range list {
+		names[i] = t.Name
+	}
+	return transcript.Cut(strings.Join(names, ", "), 2000)
+}
+
+// accept writes a call down, and hands it over when that is committed.
+func (t *translation) accept(run *run, c *toolCall) {
+	s := t.s
+	run.toolCalls.Add(1)
+	c.deadline = time.Now().Add(c.timeout())
+	ts := s.tools
+	ts.mu.Lock()
+	ts.calls[c.id] = c
+	row := store.ToolCall{
+		Session: s.n, CallID: c.id, Execution: c.execution, Tool: c.name, Provider: c.kind, Deadline: c.deadline.UnixMilli(),
+		CreatedAt: c.began.UnixMilli(), Arguments: s.audited(c.arguments),
+	}
+	if c.provider != nil {
+		row.ClientID, row.Idempotent = c.provider.clientID, c.tool.Idempotent
+		if c.kind == api.ProviderExecution || row.ClientID != "" && row.Idempotent {
+			row.Payload = api.Raw(c.arguments)
+		}
+	}
+	ts.mu.Unlock()
+	t.log(c.execution, api.ToolCalled{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
+	t.c.add(change{
+		also: func(tx *store.Tx) error { return tx.InsertToolCall(row) },
+		done: func() { s.handOver(c) },
+	})
+}
+
+func (c *toolCall) timeout() time.Duration {
+	if c.tool == nil {
+		return api.ToolTimeoutS * time.Second
+	}
+	return c.tool.timeout()
+}
+
+// audited is the arguments as the audit holds them: without secrets, or nil where they are long.
+func (s *Session) audited(arguments json.RawMessage) api.Raw {
+	if len(arguments) > auditedArguments {
+		return nil
+	}
+	clean := api.Raw(s.redact.Text(string(arguments)))
+	if !clean.IsValid() { // a secret lay across the parts of the JSON
+		return nil
+	}
+	return clean
+}
+
+// handOver hands a call to its provider, or has it wait until the provider has fewer.
+func (s *Session) handOver(c *toolCall) {
+	ts := s.tools
+	ts.mu.Lock()
+	var work toolWork
+	if c.kind == api.ProviderBuiltin {
+		c.answered = true
+		work.answers = []toolAnswer{{c.key, command.AnswerTool{RequestID: c.id, Run: true}}}
+	} else if ts.handed < maxHanded {
+		s.start(c, &work)
+	} else {
+		ts.waiting = append(ts.waiting, c)
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+}
+
+// start hands a call to its provider, unless it was answered meanwhile. tools.mu is held.
+func (s *Session) start(c *toolCall, work *toolWork) {
+	ts := s.tools
+	if c.answered || c.ended {
+		return
+	}
+	ts.handed++
+	c.handed, c.deadline = true, time.Now().Add(c.timeout())
+	c.timer = time.AfterFunc(c.timeout(), func() { s.expire(c) })
+	work.again = append(work.again, c)
+	if c.kind == api.ProviderExecution {
+		ts.signal()
+	}
+}
+
+// signal wakes whoever waits for calls of an execution. mu is held.
+func (ts *tools) signal() {
+	close(ts.changed)
+	ts.changed = make(chan struct{})
+}
+
+// expire ends a call that took too long.
+func (s *Session) expire(c *toolCall) {
+	ts := s.tools
+	ts.mu.Lock()
+	var work toolWork
+	if !c.answered && !c.ended {
+		work.cancel(c, "timeout")
+		work.fail(c, &api.ToolError{Code: codeToolTimeout, Message: fmt.Sprintf("%s did not answer within %v", c.name, c.timeout())})
+		ts.signal()
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+}
+
+// callClosed takes that a kernel waits for a call no longer. On the session's goroutine.
+func (t *translation) callClosed(id, how string) {
+	ts := t.s.tools
+	ts.mu.Lock()
+	c := ts.calls[id]
+	if c == nil || c.kind == api.ProviderBuiltin && how == "answered" { // refused, or it runs inside
+		ts.mu.Unlock()
+		return
+	}
+	failure := c.failure
+	switch {
+	case how != "answered":
+		failure = &api.ToolError{Code: how, Message: "the cell waits for the call no longer"}
+	case !c.answered: // by the last server
+		failure = &api.ToolError{Code: codeUnknown, Message: "the server was restarted while it passed the answer on; the cell has it"}
+	}
+	ts.mu.Unlock()
+	t.c.add(t.s.endCall(c, failure, how))
+}
+
+// toolEnded takes how a built-in tool ended.
+func (t *translation) toolEnded(b record.ToolEnded) {
+	ts := t.s.tools
+	ts.mu.Lock()
+	c := ts.calls[b.CallID]
+	ts.mu.Unlock()
+	if c == nil || c.kind != api.ProviderBuiltin {
+		return
+	}
+	var failure *api.ToolError
+	if !b.OK {
+		failure = &api.ToolError{Code: b.Code, Message: transcript.Cut(b.Message, maxToolMessage)}
+	}
+	t.c.add(t.s.endCall(c, failure, ""))
+}
+
+// endCall makes the change that ends a call. how is why nobody waits for it, where its provider does not know.
+func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) change {
+	ts := s.tools
+	ts.mu.Lock()
+	var work toolWork
+	delete(ts.calls, c.id)
+	if !c.answered {
+		work.cancel(c, how)
+	}
+	c.ended = true
+	c.stopTimer()
+	if c.handed {
+		ts.handed--
+	}
+	ts.waiting = slices.DeleteFunc(ts.waiting, func(w *toolCall) bool { return w.ended || w.answered })
+	for ts.handed < maxHanded && len(ts.waiting) > 0 {
+		next := ts.waiting[0]
+		ts.waiting = ts.waiting[1:]
+		s.start(next, &work)
+	}
+	if c.kind == api.ProviderExecution {
+		ts.signal()
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+	duration := max(time.Since(c.began).Milliseconds(), 0)
+	return change{
+		drafts: []draft{{executionID: c.execution, body: api.ToolReturned{
+			CallID: c.id, OK: failure == nil, Error: failure, DurationMS: duration,
+		}}},
+		also: func(tx *store.Tx) error { return tx.EndToolCall(s.n, c.id, duration, failure) },
+	}
+}
+
+// endTools makes the change that ends what is left of an execution's calls, and forgets the tools of its own client.
+func (s *Session) endTools(r *run, o outcome) (c change) {
+	ts := s.tools
+	ts.mu.Lock()
+	var left []*toolCall
+	for _, call := range ts.calls {
+		if call.execution == r.row.ID {
+			left = append(left, call)
+		}
+	}
+	if len(r.row.Tools) > 0 {
+		ts.providers = slices.DeleteFunc(ts.providers, func(p *provider) bool { return p.execution == r.row.ID })
+	}
+	ts.mu.Unlock()
+	how := codeInterrupted
+	switch {
+	case o.reason == reasonDeleted:
+		how = "deleted"
+	case o.status == api.StatusTimeout:
+		how = "timeout"
+	}
+	slices.SortFunc(left, func(a, b *toolCall) int { return a.began.Compare(b.began) })
+	for _, call := range left {
+		c.add(s.endCall(call, &api.ToolError{Code: how, Message: "the cell ended before the call"}, how))
+	}
+	if r.row.ToolCalls = r.toolCalls.Load(); r.row.ToolCalls > 0 {
+		c.also = both(c.also, func(tx *store.Tx) error { return tx.TrimToolCalls(s.n) })
+	}
+	return c
+}
+
+func noCallPending() error {
+	return api.Errorf(api.CodeNoCallPending, "no call with this call_id waits for your answer; it was answered, or nobody waits for it any more")
+}
+
+// AnswerTool answers a call that a connected client was asked to carry out. The first answer wins; a later one is
+// no_call_pending.
+func (s *Session) AnswerTool(client ToolClient, r api.ToolResult) error {
+	return s.answerTool(r, func(p *provider) bool { return p.client != nil && p.client == client })
+}
+
+// AnswerPending answers calls of an execution whose client gave it its tools. The error is that of the first result that
+// cannot be taken; the others are taken all the same.
+func (s *Session) AnswerPending(executionID string, results []api.ToolResult) error {
+	var first error
+	for _, r := range results {
+		err := s.answerTool(r, func(p *provider) bool { return p.execution != "" && p.execution == executionID })
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error {
+	answer := command.AnswerTool{RequestID: r.CallID, Result: json.RawMessage(r.Result)}
+	var failure *api.ToolError
+	switch {
+	case (r.Result == nil) == (r.Error == nil):
+		return invalid("call %.140q: give either result or error", r.CallID)
+	case len(r.Result) > api.MaxToolResult:
+		return api.Errorf(api.CodePayloadTooLarge, "the result of a call may have %d bytes of JSON, and this one has %d", api.MaxToolResult, len(r.Result))
+	case r.Error != nil:
+		failure = &api.ToolError{Code: r.Error.Code, Message: transcript.Cut(r.Error.Message, maxToolMessage)}
+		if failure.Code == "" || len(failure.Code) > 64 {
+			failure.Code = codeToolError
+		}
+		answer.Error = failureOf(failure)
+	}
+	ts := s.tools
+	ts.mu.Lock()
+	c := ts.calls[r.CallID]
+	if c == nil || c.answered || !c.handed || c.provider == nil || !mine(c.provider) {
+		ts.mu.Unlock()
+		return noCallPending()
+	}
+	c.answered, c.failure = true, failure
+	c.stopTimer()
+	key := c.key
+	if c.kind == api.ProviderExecution {
+		ts.signal()
+	}
+	ts.mu.Unlock()
+	err := s.answerCall(ts.ctx, key, answer)
+	switch {
+	case errors.Is(err, command.ErrNoCallPending), errors.Is(err, command.ErrNoKernel):
+		return noCallPending()
+	case ts.ctx.Err() != nil:
+		return s.ending()
+	case err != nil: // the kernel did not get it, and is not to wait for ever
+		s.log.Error("answer a tool call", "error", err)
+		s.answerSoon(key, command.AnswerTool{RequestID: r.CallID, Error: &command.ToolFailure{
+			Code: codeToolError, Message: "the answer could not be passed on to the cell",
+		}})
+		return api.Errorf(api.CodeInternal, "the answer could not be passed on to the cell")
+	}
+	return nil
+}
+
+// TellProgress passes on what the client that carries a call out tells meanwhile.
+func (s *Session) TellProgress(ctx context.Context, client ToolClient, p api.ToolProgress) error {
+	ts := s.tools
+	ts.mu.Lock()
+	c := ts.calls[p.CallID]
+	ok := c != nil && !c.answered && c.handed && c.provider != nil && c.provider.client == client
+	ts.mu.Unlock()
+	if !ok {
+		return noCallPending()
+	}
+	err := command.Tell(ctx, s.m.cfg.Host, c.key, command.ToolProgress{RequestID: c.id, Message: transcript.Cut(p.Message, maxToolMessage)})
+	if errors.Is(err, command.ErrNoCallPending) || errors.Is(err, command.ErrNoKernel) {
+		return noCallPending()
+	}
+	return err
+}

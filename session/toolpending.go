@@ -1,0 +1,195 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/store"
+)
+
+// provideFor registers the tools that came with an execution's request. Those that cannot be taken are on the run.
+func (s *Session) provideFor(r *run) {
+	if len(r.row.Tools) == 0 {
+		return
+	}
+	p := &provider{kind: api.ProviderExecution, execution: r.row.ID, tools: map[string]*tool{}}
+	for _, t := range r.row.Tools {
+		one, err := newTool(t)
+		if err != nil {
+			r.rejected = append(r.rejected, api.RejectedTool{Name: t.Name, Reason: err.Error()})
+			continue
+		}
+		p.tools[t.Name] = one
+	}
+	s.tools.mu.Lock()
+	defer s.tools.mu.Unlock()
+	for name := range p.tools {
+		s.tools.know(name)
+	}
+	s.tools.providers = append(s.tools.providers, p)
+}
+
+// checkTools bounds the tools of an execution's request.
+func checkTools(list []api.Tool) error {
+	size := 0
+	for _, t := range list {
+		size += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	if len(list) > maxTools || size > maxToolBytes {
+		return invalid("tools: an execution may have %d tools, with %d bytes of names, descriptions and schemas", maxTools, maxToolBytes)
+	}
+	return nil
+}
+
+// pending lists the calls that wait for the client of an execution, in the order in which they were made, and returns a
+// channel that is closed when that changes.
+func (ts *tools) pending(execution string) ([]api.PendingToolCall, <-chan struct{}) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	var open []*toolCall
+	for _, c := range ts.calls {
+		if c.kind == api.ProviderExecution && c.execution == execution && c.handed && !c.answered {
+			open = append(open, c)
+		}
+	}
+	slices.SortFunc(open, func(a, b *toolCall) int { return a.began.Compare(b.began) })
+	var list []api.PendingToolCall
+	for _, c := range open {
+		list = append(list, api.PendingToolCall{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
+	}
+	return list, ts.changed
+}
+
+// WaitForCalls is Wait that also returns when the execution waits for the client that gave it its tools.
+func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, error) {
+	s.mu.Lock()
+	r := s.runs[id]
+	s.mu.Unlock()
+	if r == nil || len(r.row.Tools) == 0 {
+		return s.Wait(ctx, id)
+	}
+	for {
+		calls, changed := s.tools.pending(id)
+		var pause <-chan time.Time
+		if len(calls) > 0 {
+			pause = time.After(pendingPause)
+			changed = nil
+		}
+		select {
+		case <-r.done:
+			return s.Wait(ctx, id)
+		case <-s.deleted:
+			return s.Wait(ctx, id)
+		case <-ctx.Done():
+			return s.Wait(ctx, id)
+		case <-changed:
+		case <-pause:
+			if calls, _ := s.tools.pending(id); len(calls) > 0 {
+				return s.Execution(context.WithoutCancel(ctx), id)
+			}
+		}
+	}
+}
+
+// ToolCalls is a page of the audit of tool calls, newest first.
+func (s *Session) ToolCalls(ctx context.Context, q api.PageQuery) (api.Page[api.ToolCallRecord], error) {
+	return page(q, func(before int64, limit int) ([]api.ToolCallRecord, []int64, error) {
+		rows, err := s.m.cfg.Store.ToolCalls(ctx, s.n, before, limit)
+		items, numbers := make([]api.ToolCallRecord, len(rows)), make([]int64, len(rows))
+		for i, r := range rows {
+			status := "open"
+			switch {
+			case r.Error != nil:
+				status = "error"
+			case r.DurationMS != nil:
+				status = "ok"
+			}
+			numbers[i], items[i] = r.N, api.ToolCallRecord{
+				CallID: r.CallID, ExecutionID: r.Execution, Tool: r.Tool, Provider: r.Provider, Arguments: r.Arguments, Status: status,
+				Error: r.Error, CreatedAt: api.Millis(r.CreatedAt), DurationMS: r.DurationMS,
+			}
+		}
+		return items, numbers, err
+	})
+}
+
+// recoverCalls takes over the calls that an earlier server left open: those of which the kernel has the answer end with
+// its next records, those that may be carried out again wait for their client, and the others have no provider any more.
+// Executions were queued again before.
+func (s *Session) recoverCalls(ctx context.Context, asks []command.OpenAsk) error {
+	rows, err := s.m.cfg.Store.OpenToolCalls(ctx, s.n)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	key, current := s.key(), s.current
+	s.mu.Unlock()
+	if current != nil {
+		made, err := s.m.cfg.Store.CountToolCalls(ctx, s.n, current.row.ID)
+		if err != nil {
+			return err
+		}
+		current.toolCalls.Store(made)
+	}
+	var work toolWork
+	ts := s.tools
+	ts.mu.Lock()
+	for _, row := range rows {
+		s.recoverCall(key, row, slices.Contains(asks, command.OpenAsk{Kind: record.AskTool, ID: row.CallID}), &work)
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+	return nil
+}
+
+// recoverCall takes over one call. asked tells that the kernel waits for its answer. tools.mu is held.
+func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, work *toolWork) {
+	ts := s.tools
+	c := &toolCall{
+		key: key, id: row.CallID, execution: row.Execution, name: row.Tool, kind: row.Provider, arguments: []byte(row.Payload),
+		began: time.UnixMilli(row.CreatedAt), deadline: time.UnixMilli(row.Deadline),
+		tool: &tool{Tool: api.Tool{Name: row.Tool, Idempotent: row.Idempotent, TimeoutS: float64(row.Deadline-row.CreatedAt) / 1000}},
+	}
+	ts.calls[c.id] = c
+	if !asked {
+		return
+	}
+	switch {
+	case c.kind == api.ProviderBuiltin: // it does not run: that would have been the answer
+		c.answered = true
+		work.answers = append(work.answers, toolAnswer{key, command.AnswerTool{RequestID: c.id, Run: true}})
+		return
+	case c.kind == api.ProviderExecution:
+		i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.execution == c.execution })
+		if i >= 0 {
+			c.provider = ts.providers[i]
+		}
+	case row.ClientID != "" && row.Idempotent:
+		c.provider = s.expected(row.ClientID)
+	}
+	if c.provider == nil {
+		work.fail(c, goneFailure(c.name))
+		return
+	}
+	ts.handed++
+	c.handed = true
+	c.timer = time.AfterFunc(time.Until(c.deadline), func() { s.expire(c) })
+}
+
+// expected is a client that may come back after the server did. tools.mu is held.
+func (s *Session) expected(clientID string) *provider {
+	ts := s.tools
+	for _, p := range ts.providers {
+		if p.clientID == clientID {
+			return p
+		}
+	}
+	p := &provider{kind: api.ProviderClient, clientID: clientID, tools: map[string]*tool{}}
+	p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
+	ts.providers = append(ts.providers, p)
+	return p
+}

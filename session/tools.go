@@ -1,0 +1,461 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/session/schema"
+)
+
+// Bounds of the tools of a session.
+const (
+	maxTools = 500
+	// maxToolBytes bounds the names, descriptions and schemas of all of them.
+	maxToolBytes   = 2 << 20
+	maxToolTimeout = 24 * 3600 // seconds
+	maxKnown       = 4 * maxTools
+	// toolGrace is how long the tools of a client with a client_id stay after its socket has closed.
+	toolGrace = api.ToolGraceS * time.Second
+)
+
+// ToolClient is a connected client that provides tools. Its methods must not wait.
+type ToolClient interface {
+	// Request hands a call over, which is to be answered by [Session.AnswerTool].
+	Request(api.ToolRequest)
+	// Cancel tells that nobody waits for a call any more.
+	Cancel(api.ToolCancel)
+}
+
+// tools are those that cells of a session may call, by provider, and the calls that are open.
+type tools struct {
+	builtin []string // immutable
+
+	mu        sync.Mutex // guards what follows; not held while the host is asked
+	providers []*provider
+	calls     map[string]*toolCall // open, by call_id
+	known     map[string]bool      // names that were provided once; at most maxKnown
+	handed    int                  // calls that a provider has
+	waiting   []*toolCall          // for fewer of those
+	changed   chan struct{}        // closed and replaced when calls of an execution's own client change
+
+	closed bool
+
+	ctx    context.Context // of what is told to kernels; ends with the session
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+func newTools(builtin []string) *tools {
+	ts := &tools{builtin: builtin, calls: map[string]*toolCall{}, known: map[string]bool{}, changed: make(chan struct{})}
+	ts.ctx, ts.cancel = context.WithCancel(context.Background())
+	return ts
+}
+
+// close stops what runs on behalf of calls. What is open is the next server's.
+func (ts *tools) close() {
+	ts.cancel()
+	ts.mu.Lock()
+	for _, p := range ts.providers {
+		if p.forget != nil {
+			p.forget.Stop()
+		}
+	}
+	for _, c := range ts.calls {
+		c.stopTimer()
+	}
+	ts.closed = true
+	ts.mu.Unlock()
+	ts.tasks.Wait()
+}
+
+// inUse reports whether somebody provides tools, or may come back to do so, or a call is open.
+func (ts *tools) inUse() bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	return len(ts.providers) > 0 || len(ts.calls) > 0
+}
+
+// provider is one connected client, or one that may come back, or the client of an execution.
+type provider struct {
+	kind      api.ToolProvider
+	client    ToolClient // nil: it is gone, or answers by HTTP
+	clientID  string     // "": it cannot come back
+	execution string     // the id of the one whose client it is
+	tools     map[string]*tool
+	bytes     int
+	forget    *time.Timer // runs while the client is gone
+}
+
+// tool is one tool of a provider. It is immutable.
+type tool struct {
+	api.Tool
+	schema *schema.Schema // nil: any arguments
+	bytes  int
+}
+
+func (t *tool) timeout() time.Duration {
+	return time.Duration(cmp.Or(t.TimeoutS, api.ToolTimeoutS) * float64(time.Second))
+}
+
+// newTool checks a tool.
+func newTool(t api.Tool) (*tool, error) {
+	if err := checkToolName(t.Name); err != nil {
+		return nil, err
+	}
+	if !(t.TimeoutS >= 0 && t.TimeoutS <= maxToolTimeout) {
+		return nil, fmt.Errorf("timeout_s must be between 0 (%d s) and %d", api.ToolTimeoutS, maxToolTimeout)
+	}
+	if t.RequiresApproval { // to call it without asking would be worse
+		return nil, fmt.Errorf("requires_approval: this version of the server cannot ask for an approval")
+	}
+	checked := &tool{Tool: t, bytes: len(t.Name) + len(t.Description) + len(t.Parameters)}
+	if t.Parameters == nil || t.Parameters.Kind() == 'n' {
+		checked.Parameters = nil
+		return checked, nil
+	}
+	if checked.bytes > maxToolBytes {
+		return nil, fmt.Errorf("its description and schema have %d bytes; the limit for all tools of a session is %d", checked.bytes, maxToolBytes)
+	}
+	var err error
+	if checked.schema, err = schema.Compile(t.Parameters); err != nil {
+		return nil, fmt.Errorf("parameters: %w", err)
+	}
+	checked.Parameters = slices.Clone(t.Parameters)
+	return checked, nil
+}
+
+// moduleNames are those that hermes_tools has itself.
+var moduleNames = strings.Fields("aio servers search_tools json_parse shell_quote retry " +
+	"ToolError ToolUnavailable ToolTimeout ToolLimit ProviderGone ApprovalDenied")
+
+// keywords are Python's.
+var keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally " +
+	"for from global if import in is lambda nonlocal not or pass raise return try while with yield")
+
+func checkToolName(name string) error {
+	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+	switch {
+	case name == "":
+		return fmt.Errorf("it has no name")
+	case len(name) > 64:
+		return fmt.Errorf("its name is longer than 64 bytes")
+	case !letter(name[0]):
+		return fmt.Errorf("its name must begin with a letter")
+	case slices.Contains(keywords, name):
+		return fmt.Errorf("its name is a keyword of Python")
+	case slices.Contains(moduleNames, name):
+		return fmt.Errorf("hermes_tools has a %s of its own", name)
+	}
+	for i := range len(name) {
+		if c := name[i]; !letter(c) && c != '_' && (c < '0' || c > '9') {
+			return fmt.Errorf("its name must have ASCII letters, digits and underscores only")
+		}
+	}
+	return nil
+}
+
+// ProvideTools makes a connected client provide these tools from now on. A client_id that a client had whose socket
+// closed takes its place, and gets its open idempotent calls again.
+func (s *Session) ProvideTools(client ToolClient, req api.ToolsRequest) (api.ToolsReply, error) {
+	if req.ClientID != nil && !api.ValidID(*req.ClientID) {
+		return api.ToolsReply{}, invalidID("client_id", *req.ClientID)
+	}
+	reply := api.ToolsReply{Accepted: []string{}, Rejected: []api.RejectedTool{}}
+	reject := func(name string, reason error) {
+		reply.Rejected = append(reply.Rejected, api.RejectedTool{Name: name, Reason: reason.Error()})
+	}
+	checked := map[string]*tool{}
+	for _, t := range req.Tools {
+		one, err := newTool(t)
+		if _, twice := checked[t.Name]; err == nil && twice {
+			err = fmt.Errorf("its name is given twice")
+		}
+		if err != nil {
+			reject(t.Name, err)
+			continue
+		}
+		checked[t.Name] = one
+	}
+	after := s.tools.provide(client, req, checked, &reply)
+	slices.Sort(reply.Accepted)
+	s.carryOut(after)
+	return reply, nil
+}
+
+// provide registers checked tools, and returns what is to be done once the lock is free.
+func (ts *tools) provide(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	var work toolWork
+	p := ts.of(client)
+	if p == nil {
+		p = &provider{kind: api.ProviderClient, client: client}
+		if req.ClientID != nil {
+			work = ts.takeOver(p, *req.ClientID)
+		}
+		ts.providers = append(ts.providers, p)
+	}
+	if req.ClientID != nil {
+		p.clientID = *req.ClientID
+	}
+	if p.tools == nil || req.Replace == nil || *req.Replace {
+		p.tools, p.bytes = map[string]*tool{}, 0
+	}
+	count, size := ts.size()
+	for _, name := range slices.Sorted(maps.Keys(checked)) {
+		t := checked[name]
+		if old := p.tools[name]; old != nil {
+			count, size, p.bytes = count-1, size-old.bytes, p.bytes-old.bytes
+		}
+		if count+1 > maxTools || size+t.bytes > maxToolBytes {
+			delete(p.tools, name)
+			reply.Rejected = append(reply.Rejected, api.RejectedTool{Name: name, Reason: fmt.Sprintf(
+				"the session's tools may be %d, with %d bytes of descriptions and schemas", maxTools, maxToolBytes)})
+			continue
+		}
+		count, size, p.bytes = count+1, size+t.bytes, p.bytes+t.bytes
+		p.tools[name] = t
+		ts.know(name)
+		reply.Accepted = append(reply.Accepted, name)
+	}
+	return work
+}
+
+// know remembers a name, so that cells learn that its tool is gone and not that there never was one. mu is held.
+func (ts *tools) know(name string) {
+	if len(ts.known) < maxKnown {
+		ts.known[name] = true
+	}
+}
+
+// gone lists the names that were provided once and are in no list now.
+func (ts *tools) gone(list []api.ToolInfo) []string {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	missing := maps.Clone(ts.known)
+	for _, t := range list {
+		delete(missing, t.Name)
+	}
+	return slices.Sorted(maps.Keys(missing))
+}
+
+// of returns the provider that a connected client is, or nil. mu is held.
+func (ts *tools) of(client ToolClient) *provider {
+	for _, p := range ts.providers {
+		if p.client != nil && p.client == client {
+			return p
+		}
+	}
+	return nil
+}
+
+// takeOver makes p the successor of the client with that id. mu is held.
+func (ts *tools) takeOver(p *provider, clientID string) (work toolWork) {
+	i := slices.IndexFunc(ts.providers, func(old *provider) bool { return old.clientID == clientID && clientID != "" })
+	if i < 0 {
+		return work
+	}
+	old := ts.providers[i]
+	if old.forget != nil {
+		old.forget.Stop()
+	}
+	ts.providers = slices.Delete(ts.providers, i, i+1)
+	for _, c := range ts.calls {
+		if c.provider != old {
+			continue
+		}
+		if !c.tool.Idempotent {
+			work.fail(c, goneFailure(c.name))
+			continue
+		}
+		c.provider = p
+		if c.handed && !c.answered {
+			work.again = append(work.again, c)
+		}
+	}
+	return work
+}
+
+// size is how many tools the providers have, with how many bytes. mu is held.
+func (ts *tools) size() (count, size int) {
+	for _, p := range ts.providers {
+		count, size = count+len(p.tools), size+p.bytes
+	}
+	return count, size
+}
+
+// WithdrawTools removes the tools of a client whose socket has closed: at once, or after a while if it has a client_id
+// and may come back. Its open calls end, but for idempotent ones of a client that may come back.
+func (s *Session) WithdrawTools(client ToolClient) {
+	ts := s.tools
+	ts.mu.Lock()
+	p := ts.of(client)
+	if p == nil {
+		ts.mu.Unlock()
+		return
+	}
+	p.client = nil
+	if p.clientID != "" {
+		p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
+	}
+	work := ts.abandon(p, func(c *toolCall) bool { return p.clientID == "" || !c.tool.Idempotent })
+	if p.clientID == "" {
+		ts.remove(p)
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+}
+
+// forgetProvider ends the calls of a client that did not come back.
+func (s *Session) forgetProvider(p *provider) {
+	ts := s.tools
+	ts.mu.Lock()
+	if p.client != nil || !slices.Contains(ts.providers, p) {
+		ts.mu.Unlock()
+		return
+	}
+	ts.remove(p)
+	work := ts.abandon(p, func(*toolCall) bool { return true })
+	ts.mu.Unlock()
+	s.carryOut(work)
+}
+
+// remove forgets a provider. mu is held.
+func (ts *tools) remove(p *provider) {
+	if p.forget != nil {
+		p.forget.Stop()
+	}
+	ts.providers = slices.DeleteFunc(ts.providers, func(one *provider) bool { return one == p })
+}
+
+// abandon ends calls of a provider that is gone. mu is held.
+func (ts *tools) abandon(p *provider, which func(*toolCall) bool) (work toolWork) {
+	for _, c := range ts.calls {
+		if c.provider == p && which(c) {
+			work.fail(c, goneFailure(c.name))
+		}
+	}
+	return work
+}
+
+func goneFailure(name string) *api.ToolError {
+	return &api.ToolError{Code: codeProviderGone, Message: fmt.Sprintf("whoever provides %s is gone", name)}
+}
+
+// find returns the tool of that name that a cell calls: of the execution's own client, else of the client that came
+// last. mu is held.
+func (ts *tools) find(name, execution string) (*provider, *tool) {
+	var found *provider
+	for _, p := range slices.Backward(ts.providers) {
+		switch {
+		case p.tools[name] == nil || p.execution != "" && p.execution != execution:
+		case p.execution != "":
+			return p, p.tools[name]
+		case found == nil:
+			found = p
+		}
+	}
+	if found != nil {
+		return found, found.tools[name]
+	}
+	return nil, nil
+}
+
+// list returns the tools that the cell of an execution sees, by name.
+func (ts *tools) list(execution string) []api.ToolInfo {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	all := map[string]api.ToolInfo{}
+	for _, name := range ts.builtin {
+		all[name] = api.ToolInfo{
+			Tool: api.Tool{Name: name, Description: builtinTools[name]}, Provider: api.ProviderBuiltin, Available: true,
+		}
+	}
+	for _, p := range ts.providers {
+		for name := range p.tools {
+			if p, t := ts.find(name, execution); p != nil {
+				all[name] = api.ToolInfo{Tool: t.Tool, Provider: p.kind, Available: p.client != nil || p.execution != ""}
+			}
+		}
+	}
+	list := make([]api.ToolInfo, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[name])
+	}
+	return list
+}
+
+// Tools lists the tools that cells see, by name, and in the execution that runs those of its own client.
+func (s *Session) Tools() []api.ToolInfo {
+	s.mu.Lock()
+	running := ""
+	if s.current != nil {
+		running = s.current.row.ID
+	}
+	s.mu.Unlock()
+	return s.tools.list(running)
+}
+
+// tellTools answers what tools there are.
+func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, ask string) {
+	answer := command.AnswerTools{RequestID: ask, Tools: []command.ToolSpec{}}
+	list := s.tools.list(executionID)
+	for _, t := range list {
+		answer.Tools = append(answer.Tools, command.ToolSpec{
+			Name: t.Name, Description: t.Description, Parameters: json.RawMessage(t.Parameters), Builtin: t.Provider == api.ProviderBuiltin,
+		})
+	}
+	for _, name := range s.tools.gone(list) {
+		answer.Tools = append(answer.Tools, command.ToolSpec{Name: name, Gone: true})
+	}
+	err := insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
+	if err != nil {
+		s.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it any more
+	}
+}
+
+// builtinTools are those that work in the sandbox, with what they do.
+var builtinTools = map[string]string{
+	"read_file":    "Read a text file of the workspace. Returns {content, total_lines}.",
+	"write_file":   "Write a text file of the workspace. Returns {path, bytes}.",
+	"search_files": "Search the workspace for text in files, or for file names. Returns {matches or files, total}.",
+	"patch":        "Change files of the workspace: replace a text, or apply a V4A patch. Returns {diff, files}.",
+	"terminal":     "Run a command in the session's shell. Returns {output, exit_code}.",
+}
+
+// sameBuiltin reports whether a checked field names these tools.
+func sameBuiltin(field api.Raw, names []string) bool {
+	asked, err := checkBuiltin(field)
+	return err == nil && slices.Equal(asked, names)
+}
+
+// checkBuiltin reads the field builtin_tools.
+func checkBuiltin(field api.Raw) (names []string, err error) {
+	var all bool
+	switch {
+	case field == nil || field.Kind() == 'n' || json.Unmarshal(field, &all) == nil && all:
+		return slices.Sorted(maps.Keys(builtinTools)), nil
+	case field.Kind() == 'f':
+		return []string{}, nil
+	case json.Unmarshal(field, &names) != nil:
+		return nil, invalid("builtin_tools must be true, false, or a list of names")
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, ok := builtinTools[name]; !ok {
+			return nil, invalid("builtin_tools: there is no built-in tool %.80q; choose from %s", name,
+				strings.Join(slices.Sorted(maps.Keys(builtinTools)), ", "))
+		}
+	}
+	return slices.Compact(names), nil
+}

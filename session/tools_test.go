@@ -1,0 +1,255 @@
+package session_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"talaria/api"
+)
+
+// TestEachOfManyCallsGetsItsOwnAnswer is row P19.
+func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		var threads sync.WaitGroup
+		for thread := range 10 {
+			threads.Go(func() {
+				for i := range 100 {
+					want := fmt.Sprintf(`{"n":%d}`, thread*1000+i)
+					if a, ok := c.Call("echo", want); !ok || string(a.Result) != want {
+						c.Print(fmt.Sprintf("%s got %s %v %v\n", want, a.Result, a.Error, ok))
+					}
+				}
+			})
+		}
+		threads.Wait()
+	})
+	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: ptr(int64(1000))}})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "echo"})
+	go func() {
+		for req := range client.requests {
+			go s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+		}
+	}()
+	e := execute(t, s, "")
+	close(client.requests)
+	if e.Text != "" || e.ToolCalls != 1000 {
+		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
+	}
+}
+
+func TestAtMost64CallsAreHandedOverAtOnce(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		var calls sync.WaitGroup
+		for range 100 {
+			calls.Go(func() { c.Call("slow", "{}") })
+		}
+		calls.Wait()
+	})
+	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: ptr(int64(100))}})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "slow"})
+	id := submit(t, s, "")
+	var held []api.ToolRequest
+	for range 64 {
+		held = append(held, next(t, client.requests))
+	}
+	for n, calls := 0, now(t, s); n < 100; calls = now(t, s) { // all were taken
+		if n = strings.Count(shape(calls), "tool_call"); n < 100 {
+			until(t, s, s.LastSeq(), "tool_call")
+		}
+	}
+	if len(client.requests) > 0 {
+		t.Error("a 65th call was handed over")
+	}
+	for range 100 {
+		if len(held) == 0 {
+			held = append(held, next(t, client.requests))
+		}
+		if err := s.AnswerTool(client, api.ToolResult{CallID: held[0].CallID, Result: api.Raw("1")}); err != nil {
+			t.Error(err)
+		}
+		held = held[1:]
+	}
+	if e := wait(t, s, id); e.ToolCalls != 100 {
+		t.Errorf("%d calls", e.ToolCalls)
+	}
+}
+
+// TestRefusedCallsAreFreeAndTheLimitIsNamed is rows P13 and P14.
+func TestRefusedCallsAreFreeAndTheLimitIsNamed(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		for _, call := range []string{"nothing", "echo", "echo", "echo"} {
+			if a, _ := c.Call(call, `{"limit":"5"}`); a.Error != nil {
+				c.Print(a.Error.Code + ": " + a.Error.Message + "\n")
+			} else {
+				c.Print(string(a.Result) + "\n")
+			}
+		}
+		a, _ := c.Call("echo", `{"limit":"x"}`)
+		c.Print(a.Error.Code + "\n")
+	})
+	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: ptr(int64(2))}, BuiltinTools: api.Raw("false")})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "echo", Parameters: api.Raw(`{"type":"object","properties":{"limit":{"type":"integer"}}}`)})
+	go func() {
+		for req := range client.requests {
+			s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+		}
+	}()
+	e := execute(t, s, "")
+	close(client.requests)
+	want := "unavailable: there is no tool nothing now; there are: echo\n{\"limit\":5}\n{\"limit\":5}\n" +
+		"limit: this cell has made 2 tool calls, which is limits.tool_calls; raise the limit, or call less\nlimit\n"
+	if e.Text != want || e.ToolCalls != 2 {
+		t.Errorf("%d calls\n%s\nwant\n%s", e.ToolCalls, e.Text, want)
+	}
+}
+
+func TestArgumentsThatDoNotSatisfyTheSchemaNeverReachTheTool(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		a, _ := c.Call("echo", `{"limit":"x"}`)
+		c.Print(a.Error.Code + ": " + a.Error.Message)
+	})
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "echo", Parameters: api.Raw(`{"type":"object","properties":{"limit":{"type":"integer"}}}`)})
+	e := execute(t, s, "")
+	if want := `invalid_arguments: echo: argument "limit": got string, want integer`; e.Text != want || e.ToolCalls != 0 || len(client.requests) > 0 {
+		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
+	}
+}
+
+func TestAnInterruptCancelsTheCallAndALaterAnswerIsRefused(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) { c.Call("slow", "{}") })
+	s := r.session(api.SessionRequest{})
+	client, other := newToolClient(), newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "slow"})
+	id := submit(t, s, "")
+	call := next(t, client.requests).CallID
+	for _, forged := range []error{
+		s.AnswerTool(other, api.ToolResult{CallID: call, Result: api.Raw("1")}),
+		s.AnswerTool(client, api.ToolResult{CallID: "x", Result: api.Raw("1")}),
+		s.AnswerPending(id, []api.ToolResult{{CallID: call, Result: api.Raw("1")}}),
+	} {
+		if code(forged) != api.CodeNoCallPending {
+			t.Errorf("a forged answer: %v", forged)
+		}
+	}
+	if err := s.Interrupt(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	if c := next(t, client.cancels); c.CallID != call || c.Reason != "interrupted" {
+		t.Errorf("%+v", c)
+	}
+	wait(t, s, id)
+	if err := s.AnswerTool(client, api.ToolResult{CallID: call, Result: api.Raw("1")}); code(err) != api.CodeNoCallPending {
+		t.Errorf("a late answer: %v", err)
+	}
+	if got := shape(now(t, s)); !strings.Contains(got, "tool_call tool_result finished") {
+		t.Error(got)
+	}
+}
+
+func TestCallsOfAClientThatIsGoneEndOnce(t *testing.T) {
+	r, h := toolRig(t, func(c *toolCell) {
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Go(func() {
+				if a, _ := c.Call("work", "{}"); a.Error == nil || a.Error.Code != "provider_gone" {
+					c.Print(fmt.Sprintf("%+v\n", a))
+				}
+			})
+		}
+		calls.Wait()
+		if a, _ := c.Call("work", "{}"); a.Error == nil || a.Error.Code != "unavailable" {
+			c.Print(fmt.Sprintf("afterwards %+v\n", a))
+		}
+	})
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "work", Idempotent: true})
+	id := submit(t, s, "")
+	for range 8 {
+		next(t, client.requests)
+	}
+	s.WithdrawTools(client)
+	if e := wait(t, s, id); e.Text != "" || e.ToolCalls != 8 {
+		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
+	}
+	h.once(t)
+}
+
+// once checks that each call got one answer.
+func (h *toolHost) once(t *testing.T) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, n := range h.answered {
+		if n != 1 {
+			t.Errorf("call %s got %d answers", id, n)
+		}
+	}
+}
+
+func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
+	for name, interlude := range map[string]func(*rig, *toolClient, **testSession){
+		"after its socket closed":      func(_ *rig, c *toolClient, s **testSession) { (*s).WithdrawTools(c) },
+		"after the server was killed":  func(r *rig, _ *toolClient, s **testSession) { r.kill(); r.open(); *s = again(r) },
+		"after the server was stopped": func(r *rig, _ *toolClient, s **testSession) { r.leave(); r.open(); *s = again(r) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, h := toolRig(t, func(c *toolCell) {
+				var calls sync.WaitGroup
+				for _, tool := range []string{"safe", "once"} {
+					for i := range 4 {
+						calls.Go(func() {
+							a, _ := c.Call(tool, fmt.Sprintf(`{"n":%d}`, i))
+							if a.Error != nil {
+								c.Print(tool + " " + a.Error.Code + "\n")
+							} else {
+								c.Print(tool + " " + string(a.Result) + "\n")
+							}
+						})
+					}
+				}
+				calls.Wait()
+			})
+			s := r.session(api.SessionRequest{ID: ptr("s")})
+			client := newToolClient()
+			tools := []api.Tool{{Name: "safe", Idempotent: true}, {Name: "once"}}
+			provide(t, s, client, "me", tools...)
+			id := submit(t, s, "")
+			for range 8 {
+				next(t, client.requests)
+			}
+			interlude(r, client, &s)
+			back := newToolClient()
+			provide(t, s, back, "me", tools...)
+			for range 4 {
+				req := next(t, back.requests)
+				if req.Tool != "safe" {
+					t.Errorf("%s was called twice", req.Tool)
+				}
+				if err := s.AnswerTool(back, api.ToolResult{CallID: req.CallID, Result: req.Arguments}); err != nil {
+					t.Error(err)
+				}
+			}
+			e := wait(t, s, id)
+			lines := strings.Split(strings.TrimSpace(e.Text), "\n")
+			slices.Sort(lines)
+			want := `[once provider_gone once provider_gone once provider_gone once provider_gone safe {"n":0} safe {"n":1} safe {"n":2} safe {"n":3}]`
+			if fmt.Sprint(lines) != want || e.ToolCalls != 8 {
+				t.Errorf("%d calls: %v", e.ToolCalls, lines)
+			}
+			h.once(t)
+			audit, err := s.ToolCalls(t.Context(), api.PageQuery{})
+			if err != nil || len(audit.Items) != 8 || slices.ContainsFunc(audit.Items, func(c api.ToolCallRecord) bool { return c.Status == "open" }) {
+				t.Errorf("%+v (%v)", audit, err)
+			}
+		})
+	}
+}
