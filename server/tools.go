@@ -82,6 +82,9 @@ func provideTools(k *socket, _ context.Context, req api.ToolsRequest) (api.Tools
 
 // answerTool carries out the frame tool_result.
 func answerTool(k *socket, _ context.Context, r api.ToolResult) (struct{}, error) {
+	if r.CallID == "" {
+		return struct{}{}, missing("call_id")
+	}
 	return struct{}{}, k.sess.AnswerTool(k.tools, r)
 }
 

@@ -179,7 +179,7 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	gone := c.provider != nil && c.provider.client == nil && c.provider.execution == ""
 	ts.mu.Unlock()
 	s.mu.Lock()
-	limit := s.limits.ToolCalls
+	limit, budget := s.limits.ToolCalls, s.left().ToolCalls
 	s.mu.Unlock()
 	switch {
 	case open: // a kernel that is not ours any more; the first call of that id goes on
@@ -198,6 +198,10 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	}
 	if run.toolCalls.Load() >= limit {
 		refuse(codeToolLimit, "this cell has made %d tool calls, which is limits.tool_calls; raise the limit, or call less", limit)
+		return
+	}
+	if budget != nil && run.toolCalls.Load() >= budget.Left { // those of this cell count as spent when it ends
+		refuse(codeToolLimit, "the session has made all of its %d tool calls, which is budgets.tool_calls", budget.Limit)
 		return
 	}
 	if len(call.Arguments) > api.MaxToolArguments {

@@ -253,3 +253,32 @@ func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestABudgetOfToolCallsIsOfAllCells(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		for range 2 {
+			if a, _ := c.Call("echo", `{}`); a.Error != nil {
+				c.Print(a.Error.Code + ": " + a.Error.Message + "\n")
+			}
+		}
+	})
+	s := r.session(api.SessionRequest{Budgets: &api.BudgetsRequest{ToolCalls: ptr(int64(3))}, BuiltinTools: api.Raw("false")})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "echo"})
+	go func() {
+		for req := range client.requests {
+			s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+		}
+	}()
+	defer close(client.requests)
+	if e := execute(t, s, "one"); e.ToolCalls != 2 || e.Text != "" {
+		t.Errorf("the first cell made %d calls: %s", e.ToolCalls, e.Text)
+	}
+	want := "limit: the session has made all of its 3 tool calls, which is budgets.tool_calls\n"
+	if e := execute(t, s, "two"); e.ToolCalls != 1 || e.Text != want {
+		t.Errorf("the second cell made %d calls: %s", e.ToolCalls, e.Text)
+	}
+	if left := s.Info(t.Context()).Budgets.ToolCalls; left == nil || *left != (api.BudgetLeft[int64]{Limit: 3}) {
+		t.Errorf("left is %+v", left)
+	}
+}

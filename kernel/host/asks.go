@@ -34,11 +34,11 @@ var askKinds = map[record.AskKind]*askRules{
 	},
 	record.AskTools: {
 		most: maxCalls, busy: toolsBusy, refuse: (*interpreter).refuseTool, ended: toolEnded,
-		stays: true, notOpen: command.ErrNoCallPending,
+		stopsClock: true, stays: true, notOpen: command.ErrNoCallPending,
 	},
 	record.AskTool: {
 		most: maxCalls, busy: toolsBusy, refuse: (*interpreter).refuseTool, ended: toolEnded,
-		stays: true, notOpen: command.ErrNoCallPending,
+		stopsClock: true, stays: true, notOpen: command.ErrNoCallPending,
 	},
 }
 

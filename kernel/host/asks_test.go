@@ -144,6 +144,24 @@ func TestTheClockStandsStillUntilTheLastAskIsAnswered(t *testing.T) {
 	})
 }
 
+func TestTheClockStandsStillWhileACellWaitsForATool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			c.CallTool("search", map[string]any{})
+			c.Sleep()
+		}), withCPU(0))
+		began := time.Now()
+		r.execute(command.Execution{ID: "e1", Timeout: 10 * time.Second})
+		r.until(is[record.Asked])
+		time.Sleep(time.Hour)
+		r.tell(command.AnswerTool{RequestID: "c1", Result: []byte("1")})
+		r.untilFinished()
+		if took, want := time.Since(began), time.Hour+10*time.Second; took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
+}
+
 func TestAnAskOfNoCellStopsNoClockAndOutlivesTheCell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
