@@ -187,7 +187,7 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	case c.provider != nil:
 		c.kind = c.provider.kind
 	case slices.Contains(ts.builtin, call.Tool):
-		c.kind = api.ProviderBuiltin
+		c.kind, c.tool = api.ProviderBuiltin, builtinTools[call.Tool]
 	default:
 		refuse(codeUnavailable, "there is no tool %.80s now; there are: %s", call.Tool, toolNames(ts.list(r.ExecutionID)))
 		return
@@ -284,7 +284,7 @@ func (s *Session) handOver(c *toolCall) {
 	var work toolWork
 	if c.kind == api.ProviderBuiltin {
 		c.answered = true
-		work.answers = []toolAnswer{{c.key, command.AnswerTool{RequestID: c.id, Run: true}}}
+		work.answers = []toolAnswer{{c.key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments}}}
 	} else if ts.handed < maxHanded {
 		s.start(c, &work)
 	} else {

@@ -161,7 +161,7 @@ func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, wo
 	switch {
 	case c.kind == api.ProviderBuiltin: // it does not run: that would have been the answer
 		c.answered = true
-		work.answers = append(work.answers, toolAnswer{key, command.AnswerTool{RequestID: c.id, Run: true}})
+		work.answers = append(work.answers, toolAnswer{key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments}})
 		return
 	case c.kind == api.ProviderExecution:
 		i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.execution == c.execution })

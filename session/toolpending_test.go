@@ -102,16 +102,19 @@ func TestBuiltinToolsRunInsideAndCount(t *testing.T) {
 		for _, spec := range c.Tools() {
 			c.Print(spec.Name + " ")
 		}
-		for _, tool := range []string{"terminal", "patch"} {
-			a, _ := c.Call(tool, "{}")
-			c.Print(fmt.Sprint(a.Run, a.Error != nil, " "))
+		for _, call := range [][2]string{
+			{"read_file", `{"path":"a","limit":"5"}`}, {"read_file", `{}`}, {"patch", `{}`},
+		} {
+			a, _ := c.Call(call[0], call[1])
+			c.Print(fmt.Sprint(a.Run, " ", string(a.Result), " ", a.Error != nil, "\n"))
 		}
 	})
 	s := r.session(api.SessionRequest{BuiltinTools: api.Raw(`["terminal","read_file"]`)})
 	client := newToolClient()
 	provide(t, s, client, "", api.Tool{Name: "alpha"})
 	e := execute(t, s, "")
-	if want := "alpha read_file terminal true false false true "; e.Text != want || e.ToolCalls != 1 {
+	want := "alpha read_file terminal true {\"limit\":5,\"path\":\"a\"} false\nfalse  true\nfalse  true\n"
+	if e.Text != want || e.ToolCalls != 1 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	if _, err := r.Create(t.Context(), "ann", api.SessionRequest{BuiltinTools: api.Raw(`["sudo"]`)}); code(err) != api.CodeInvalidRequest {

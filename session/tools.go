@@ -378,7 +378,7 @@ func (ts *tools) list(execution string) []api.ToolInfo {
 	all := map[string]api.ToolInfo{}
 	for _, name := range ts.builtin {
 		all[name] = api.ToolInfo{
-			Tool: api.Tool{Name: name, Description: builtinTools[name]}, Provider: api.ProviderBuiltin, Available: true,
+			Tool: builtinTools[name].Tool, Provider: api.ProviderBuiltin, Available: true,
 		}
 	}
 	for _, p := range ts.providers {
@@ -422,15 +422,6 @@ func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, as
 	if err != nil {
 		s.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it any more
 	}
-}
-
-// builtinTools are those that work in the sandbox, with what they do.
-var builtinTools = map[string]string{
-	"read_file":    "Read a text file of the workspace. Returns {content, total_lines}.",
-	"write_file":   "Write a text file of the workspace. Returns {path, bytes}.",
-	"search_files": "Search the workspace for text in files, or for file names. Returns {matches or files, total}.",
-	"patch":        "Change files of the workspace: replace a text, or apply a V4A patch. Returns {diff, files}.",
-	"terminal":     "Run a command in the session's shell. Returns {output, exit_code}.",
 }
 
 // sameBuiltin reports whether a checked field names these tools.

@@ -48,7 +48,7 @@ func ForTool(c command.AnswerTool) AskAnswer {
 		}
 		return AskAnswer{Error: message, Code: c.Error.Code}
 	case c.Run:
-		return AskAnswer{Body: toolAnswer{Run: true}}
+		return AskAnswer{Body: toolAnswer{Run: true, Result: c.Result}}
 	case len(c.Result) == 0:
 		return AskAnswer{Body: toolAnswer{Result: json.RawMessage("null")}}
 	}

@@ -65,7 +65,7 @@ class Calls:
                 self._asks.tool_ended(ask, execution, _INTERRUPTED, 0)
             raise
         if ask.body.get("run"):
-            return self._carry_out(ask, execution, tool, arguments)
+            return self._carry_out(ask, execution, tool, ask.body.get("result") or arguments)
         return _result(ask)
 
     async def acall(self, tool: str, arguments: dict[str, object]) -> object:
@@ -93,7 +93,7 @@ class Calls:
         if ask.code == _ENDED:
             raise modules["asyncio"].CancelledError
         if ask.body.get("run"):
-            return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, arguments)
+            return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, ask.body.get("result") or arguments)
         return _result(ask)
 
     def _carry_out(self, ask: Ask, execution: Execution, tool: str, arguments: dict[str, object]) -> object:

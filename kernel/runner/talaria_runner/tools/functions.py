@@ -79,14 +79,13 @@ def make(spec: dict[str, object], call: Callable[[str, dict[str, object]], objec
     pieces = "".join(name + ", " for name in names)
     source = f"{word} tool({head}):\n return {wait}{send}(({pieces}))\n"
 
-    if awaitable:
-        async def sender(values: tuple[object, ...]) -> object:
-            return await call(tool, _arguments(parameters, values))
-    else:
-        def sender(values: tuple[object, ...]) -> object:
-            return call(tool, _arguments(parameters, values))
+    def answer(values: tuple[object, ...]) -> object:
+        return call(tool, _arguments(parameters, values))
 
-    place = {send: sender, "__name__": "hermes_tools", "__builtins__": {}}
+    async def answer_soon(values: tuple[object, ...]) -> object:
+        return await call(tool, _arguments(parameters, values))
+
+    place = {send: answer_soon if awaitable else answer, "__name__": "hermes_tools", "__builtins__": {}}
     exec(compile(source, _FILE, "exec"), place)
     function = place["tool"]
     function.__name__ = function.__qualname__ = identifier(tool)

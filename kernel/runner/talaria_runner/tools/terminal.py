@@ -9,7 +9,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import os
 from _signal import SIGINT, SIGKILL, SIGPIPE, SIGTERM
-from posix import close, killpg, memfd_create, pipe, posix_spawn, read, waitpid, waitstatus_to_exitcode
+from posix import close, killpg, pipe, posix_spawn, read, waitpid, waitstatus_to_exitcode
 from time import monotonic, sleep
 
 from talaria_runner.own.workspace import workspace
@@ -28,7 +28,8 @@ _MOST_OUTPUT = 8 << 20  # bytes
 _MOST_STATE = 4 << 20
 # Readonly variables and those of bash itself cannot be set again; what it says of them is dropped.
 _SCRIPT = f"""
-source /dev/fd/{_STATE_IN} 2>/dev/null; exec {_STATE_IN}<&-
+IFS= read -r -d '' -u {_STATE_IN} __state; exec {_STATE_IN}<&-
+eval "$__state" 2>/dev/null; unset __state
 __save() {{ local code=$?; {{ printf 'cd -- %q\\n' "$PWD"; declare -p; declare -f; }} >&{_STATE_OUT}; exit $code; }}
 trap __save EXIT
 eval "$1" {_STATE_OUT}>&-
@@ -55,7 +56,7 @@ def terminal(
 
 
 def _run(command: str, state: bytes, timeout: float | None, check: Callable[[], None]) -> tuple[str, int, bytes]:
-    state_in, state_out = memfd_create("state"), memfd_create("state")
+    state_in, state_out = _nameless(), _nameless()
     nothing = os.open("/dev/null", os.O_RDONLY)
     read_end, write_end = pipe()
     try:
@@ -79,6 +80,11 @@ def _run(command: str, state: bytes, timeout: float | None, check: Callable[[], 
         for fd in (state_in, state_out, nothing, read_end, write_end):
             if fd >= 0:
                 close(fd)
+
+
+def _nameless() -> int:
+    """A file without a name in the session's temporary directory. Memory without a name is not allowed everywhere."""
+    return os.open(os.environ.get("TMPDIR") or "/tmp", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _follow(pid: int, fd: int, timeout: float | None, check: Callable[[], None]) -> tuple[str, int]:
