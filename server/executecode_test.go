@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -31,6 +32,52 @@ func TestAnExecutionIsAnsweredAsTheResultOfATool(t *testing.T) {
 	if later.status != 202 || decode[api.Execution](t, later.body).Status.Final() {
 		t.Errorf("without waiting: %d %s", later.status, later.body)
 	}
+}
+
+// TestTheToolIsDescribedInThreeDialects holds P60 and P61.
+func TestTheToolIsDescribedInThreeDialects(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	get := func(query string) map[string]any {
+		r := h.do(request{method: "GET", path: "/v1/tools/execute_code" + query})
+		h.want(r, 200, "")
+		return decode[map[string]any](t, r.body)
+	}
+	openai, _ := get("")["function"].(map[string]any)
+	anthropic, mcp := get("?dialect=anthropic"), get("?dialect=mcp&session=s")
+	for dialect, one := range map[string]struct{ tool, parameters any }{
+		"openai": {openai, openai["parameters"]}, "anthropic": {anthropic, anthropic["input_schema"]}, "mcp": {mcp, mcp["inputSchema"]},
+	} {
+		tool, _ := one.tool.(map[string]any)
+		schema, _ := one.parameters.(map[string]any)
+		if tool["name"] != "execute_code" || fmt.Sprint(schema["required"]) != "[code]" {
+			t.Errorf("%s: %v", dialect, tool)
+		}
+		text := fmt.Sprint(tool["description"])
+		for _, part := range []string{
+			"from hermes_tools import terminal\n", "\n- read_file(path, offset=1, limit=500): Read", "\n- terminal(command, timeout=None, workdir=None): Run",
+			"retry(function, max_attempts=3, delay=2)", "50 tool calls", "three or more", "300 s", "There is no network",
+		} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: the description lacks %q: %s", dialect, part, text)
+			}
+		}
+	}
+
+	h.do(request{method: "PUT", path: "/v1/sessions/none", body: `{"builtin_tools":false}`})
+	none, _ := get("?session=none")["function"].(map[string]any)
+	if text := fmt.Sprint(none["description"]); strings.Contains(text, "hermes_tools") {
+		t.Errorf("without tools the description is %s", text)
+	}
+	c := h.attach("/v1/sessions/none/ws")
+	c.ask(`{"type":"tools","id":"t","tools":[{"name":"zeta"},{"name":"alpha","description":"First.\nMore.","parameters":{"type":"object","properties":{"b":{"default":true},"a":{"type":"string"}},"required":["a"]}},{"name":"web_search"}]}`)
+	offered, _ := get("?session=none")["function"].(map[string]any)
+	text := fmt.Sprint(offered["description"])
+	if !strings.Contains(text, "import web_search\n- alpha(a, b=True): First.\n- web_search(") {
+		t.Errorf("with tools of a client the description is %s", text)
+	}
+	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?dialect=other"}), 400, api.CodeInvalidRequest)
+	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?session=other"}), 404, api.CodeSessionNotFound)
 }
 
 // TestWhatAModelSendsByMistakeIsAnsweredWithTheArgumentToUse holds P45.

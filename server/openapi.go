@@ -108,8 +108,11 @@ var queryParams = map[string]huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"format": {Description: "execute_code: answer with what a language model gets as the result of the tool execute_code",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{executeCode}}},
-	"usage": {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
-	"path":  {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
+	"dialect": {Description: "how the model's endpoint wants tools described; default openai",
+		Schema: &huma.Schema{Type: huma.TypeString, Enum: enum(dialects)}},
+	"session": {Description: "list the tools and limits of this session; default: of a new one", Schema: &huma.Schema{Type: huma.TypeString}},
+	"usage":   {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"path":    {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
 }

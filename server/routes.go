@@ -36,6 +36,10 @@ func (s *Server) routes() []route {
 		get("/v1/stats", s.getStats, doc{
 			id: "getStats", summary: "The server in figures (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
 
+		get("/v1/tools/execute_code", s.getExecuteCode, doc{
+			id: "describeExecuteCode", summary: "The tool execute_code, as a client describes it to its language model",
+			query: "dialect session", answers: answers{200: jsonOf[struct{}]()}}),
+
 		post("/v1/sessions", s.createSession, doc{
 			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{201: jsonOf[api.Session]()}}),

@@ -23,6 +23,9 @@ func (m *Manager) artifactDefault(l api.Limits) int64 {
 	return n
 }
 
+// DefaultLimits are the limits of a session that asks for none.
+func (m *Manager) DefaultLimits() api.Limits { return m.complete(m.cfg.Defaults) }
+
 // complete fills in limits that an earlier version did not store.
 func (m *Manager) complete(l api.Limits) api.Limits {
 	if l.DisplayBytes == 0 {

@@ -1,6 +1,11 @@
 package session
 
-import "talaria/api"
+import (
+	"maps"
+	"slices"
+
+	"talaria/api"
+)
 
 // builtinTools are the tools that work in the sandbox: the runner carries them out (talaria_runner/tools). Their
 // parameters become the signatures of the functions that cells call, in this order.
@@ -50,3 +55,11 @@ var builtinTools = func() map[string]*tool {
 	}
 	return tools
 }()
+
+// BuiltinTools lists the built-in tools, as a session has them that does not choose.
+func BuiltinTools() (list []api.ToolInfo) {
+	for _, name := range slices.Sorted(maps.Keys(builtinTools)) {
+		list = append(list, api.ToolInfo{Tool: builtinTools[name].Tool, Provider: api.ProviderBuiltin, Available: true})
+	}
+	return list
+}
