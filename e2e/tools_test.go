@@ -123,3 +123,70 @@ with ThreadPoolExecutor(8) as pool:
 		runOK(t, c, id, "assert kept == 42")
 	}
 }
+
+// TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices has the abuses that a cell may try with calls.
+func TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices(t *testing.T) {
+	s := start(t, options{})
+	c := s.Client()
+	limits := &api.LimitsRequest{ToolCalls: new(int64(10_000)), MemoryBytes: new(int64(1 << 30))}
+	id, other := session(t, c, api.SessionRequest{Limits: limits}), session(t, c, api.SessionRequest{})
+	socket, err := c.Attach(within(t), id, client.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	served, err := socket.ServeTools(within(t), "",
+		client.ToolFunc{Tool: api.Tool{Name: "echo"}, Call: func(_ context.Context, call api.ToolRequest) (any, error) { return call.CallID, nil }},
+		client.ToolFunc{Tool: api.Tool{Name: "shout", Parameters: api.Raw(`{"type":"object","properties":{"__import__":{},"class":{},"a b":{}}}`)},
+			Call: func(_ context.Context, call api.ToolRequest) (any, error) { return json.RawMessage(call.Arguments), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	for _, step := range []struct{ what, code, want string }{
+		{"arguments of 100 MiB", `
+import hermes_tools
+for call in (hermes_tools.shout, lambda text: hermes_tools.echo(text=text)):
+    try: call("x" * (100 << 20))
+    except hermes_tools.ToolLimit as e: print(type(e).__name__)`, "ToolLimit\nToolLimit\n"},
+		{"names of arguments that are no names", `
+import inspect
+print(list(inspect.signature(hermes_tools.shout).parameters), hermes_tools.shout(1, 2, 3))`,
+			"['import_', 'class_', 'a_b'] {'__import__': 1, 'class': 2, 'a b': 3}\n"},
+		{"many at once", `
+import asyncio
+async def many():
+    calls = [hermes_tools.aio.echo() for _ in range(3000)]
+    return await asyncio.gather(*calls, return_exceptions=True)
+ended = await many()
+answers = [e for e in ended if isinstance(e, str)]
+print(len(set(answers)) == len(answers) > 0, {type(e).__name__ for e in ended} <= {"str", "ToolLimit"}, len(ended))`, "True True 3000\n"},
+		{"a fork", `
+import os
+pid = os.fork()
+if not pid:
+    try:
+        hermes_tools.echo()
+        os._exit(1)
+    except BaseException:
+        os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`, "0\n"},
+		{"a thread after the end of its cell", `
+import threading
+over, seen = threading.Event(), []
+def late():
+    over.wait()
+    try: seen.append(hermes_tools.echo())
+    except Exception as e: seen.append(type(e).__name__)
+thread = threading.Thread(target=late)
+thread.start()`, ""},
+		{"what it got", `over.set(); thread.join(); print(seen)`, "['ToolError']\n"},
+	} {
+		if got := runOK(t, c, id, step.code); got != step.want {
+			t.Errorf("%s: %q, want %q", step.what, got, step.want)
+		}
+	}
+	if got := runOK(t, c, other, "print('calm')"); got != "calm\n" {
+		t.Errorf("the other session printed %q", got)
+	}
+}

@@ -57,6 +57,12 @@ class Tools(RunnerCase):
         outcome = self.drive("import hermes_tools\nhermes_tools.import_()['tool'], __import__('sys').__name__", self.echo)
         self.assertEqual(outcome.text, "('__import__', 'sys')", outcome.traceback)
 
+    def test_a_tool_without_a_schema_takes_any_arguments_by_name(self) -> None:
+        outcome = self.drive("import hermes_tools\nhermes_tools.import_(a=1, self=2)['arguments'], hermes_tools.aio.import_", self.echo)
+        self.assertIn("{'a': 1, 'self': 2}", outcome.text, outcome.traceback)
+        outcome = self.drive("import hermes_tools\nhermes_tools.web_search('a', other=1)", self.echo)
+        self.assertIn("unexpected keyword argument 'other'", outcome.traceback)
+
     def test_servers_and_search(self) -> None:
         outcome = self.drive(
             "import hermes_tools as h\nh.servers.gh.list_issues()['tool'], h.search_tools('web', detail='name'), dir(h.servers)", self.echo)

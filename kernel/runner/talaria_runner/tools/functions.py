@@ -77,13 +77,19 @@ def make(spec: dict[str, object], call: Callable[[str, dict[str, object]], objec
     head = ", ".join(name if p.required else name + "=None" for name, p in zip(names, parameters))
     wait, word = ("await ", "async def") if awaitable else ("", "def")
     pieces = "".join(name + ", " for name in names)
-    source = f"{word} tool({head}):\n return {wait}{send}(({pieces}))\n"
+    rest = "{}"
+    if _takes_others(spec.get("parameters")):
+        rest = "arguments"
+        while rest in names:
+            rest += "_"
+        head += (", **" if head else "**") + rest
+    source = f"{word} tool({head}):\n return {wait}{send}(({pieces}), {rest})\n"
 
-    def answer(values: tuple[object, ...]) -> object:
-        return call(tool, _arguments(parameters, values))
+    def answer(values: tuple[object, ...], others: dict[str, object]) -> object:
+        return call(tool, _arguments(parameters, values) | others)
 
-    async def answer_soon(values: tuple[object, ...]) -> object:
-        return await call(tool, _arguments(parameters, values))
+    async def answer_soon(values: tuple[object, ...], others: dict[str, object]) -> object:
+        return await call(tool, _arguments(parameters, values) | others)
 
     place = {send: answer_soon if awaitable else answer, "__name__": "hermes_tools", "__builtins__": {}}
     exec(compile(source, _FILE, "exec"), place)
@@ -93,6 +99,11 @@ def make(spec: dict[str, object], call: Callable[[str, dict[str, object]], objec
     function.__defaults__ = tuple(p.default for p in parameters if not p.required) or None
     function.__annotations__ = {p.identifier: p.annotation for p in parameters}
     return function
+
+
+def _takes_others(schema: object) -> bool:
+    """Whether a tool takes arguments that its schema does not name: where it has none, or the schema names none at all."""
+    return not isinstance(schema, dict) or "properties" not in schema and schema.get("additionalProperties") is not False
 
 
 def _parameters(schema: object) -> list[_Parameter]:
