@@ -108,8 +108,21 @@ func (k *known) write(piece string, final bool, add func(start, end int)) {
 	if from < 0 {
 		from = k.next
 	}
-	k.from = max(0, min(from, k.next-longestPrefix))
+	k.from = min(from, k.prefix())
 	k.trim()
+}
+
+// prefix is where a secret may begin whose anchor hasn't come yet. No secret has a space before its anchor.
+func (k *known) prefix() int {
+	begin := max(0, k.next-longestPrefix)
+	return begin + 1 + bytes.LastIndexAny(k.text[begin:k.next], " \t\r\n")
+}
+
+// settle holds back no longer what may only be the prefix of a secret.
+func (k *known) settle() {
+	if k.enough == 0 {
+		k.from = len(k.text)
+	}
 }
 
 // anchor is where the first anchor in a text is, its length where there is none.

@@ -167,6 +167,15 @@ func (d *redaction) finish(out func(string)) {
 	*d = d.begin()
 }
 
+// settle hands on what is held back only because it may be the prefix of a secret of a known form.
+func (d *redaction) settle(out func(string)) {
+	if d.Redactor.known && len(d.held) > 0 {
+		d.prepare()
+		d.known.settle()
+		d.release(d.sure(""), "", out)
+	}
+}
+
 // find takes text and adds the secrets in it.
 func (d *redaction) find(text string) {
 	if d.custom() {
@@ -279,6 +288,7 @@ func (d *redaction) sure(text string) int64 {
 func (d *redaction) release(place int64, text string, out func(string)) {
 	begin := d.place - int64(len(text)) // of text
 	from := begin - int64(len(d.held))
+	place = max(place, from) // what was settled isn't held again
 	for from < place {
 		to := place
 		if len(d.spans) > 0 {

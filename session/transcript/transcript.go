@@ -55,9 +55,10 @@ func (t *Transcript) Write(stderr bool, text string) {
 		c = &t.classes[1]
 	}
 	if t.writing != c {
-		for i := range t.classes { // nothing is written over any more where something comes below it
+		for i := range t.classes { // nothing is written over any more where something comes below it, and it stays above
 			if other := &t.classes[i]; other != c {
 				other.screen.flush()
+				other.redaction.settle(func(clean string) { other.excerpt.add(t.order, clean) })
 			}
 		}
 		t.writing = c
