@@ -138,7 +138,9 @@ func TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices(t *testing.T) {
 	served, err := socket.ServeTools(within(t), "",
 		client.ToolFunc{Tool: api.Tool{Name: "echo"}, Call: func(_ context.Context, call api.ToolRequest) (any, error) { return call.CallID, nil }},
 		client.ToolFunc{Tool: api.Tool{Name: "shout", Parameters: api.Raw(`{"type":"object","properties":{"__import__":{},"class":{},"a b":{}}}`)},
-			Call: func(_ context.Context, call api.ToolRequest) (any, error) { return json.RawMessage(call.Arguments), nil }})
+			Call: func(_ context.Context, call api.ToolRequest) (any, error) {
+				return json.RawMessage(call.Arguments), nil
+			}})
 	if err != nil {
 		t.Fatal(err)
 	}
