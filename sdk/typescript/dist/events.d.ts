@@ -178,6 +178,30 @@ export interface StreamEvent {
         url: string;
     };
 }
+export interface ToolCallEvent {
+    seq: number;
+    time: string;
+    type: "tool_call";
+    execution_id?: string;
+    call_id: string;
+    tool: string;
+    arguments: {
+        query: string;
+    };
+}
+export interface ToolResultEvent {
+    seq: number;
+    time: string;
+    type: "tool_result";
+    execution_id?: string;
+    call_id: string;
+    ok: boolean;
+    duration_ms: number;
+    error?: {
+        code: string;
+        message: string;
+    };
+}
 export interface UpdateDisplayDataEvent {
     seq: number;
     time: string;
@@ -188,7 +212,7 @@ export interface UpdateDisplayDataEvent {
     display_id?: string;
 }
 /** An event of a session's log. The server may send further types: ignore them. */
-export type TalariaEvent = ArtifactEvent | ClearOutputEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | UpdateDisplayDataEvent;
+export type TalariaEvent = ArtifactEvent | ClearOutputEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent;
 /** An execution as the server sends it. */
 export interface RawExecution {
     id: string;
