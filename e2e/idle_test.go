@@ -14,10 +14,11 @@ func TestAnIdleKernelIsReapedAndComesBackFresh(t *testing.T) {
 		t.Parallel()
 		s := start(t, options{as: who})
 		c := s.Client()
-		id := session(t, c, api.SessionRequest{IdleTimeoutS: new(1.0)})
+		// Long enough for a busy machine to mark the kernel after the first cell.
+		id := session(t, c, api.SessionRequest{IdleTimeoutS: new(5.0)})
 		k := s.attach(t, id, "after=0")
 		// A busy kernel is not reaped, however long it works.
-		runOK(t, c, id, "import time; x = 1; open('kept', 'w').write('x'); time.sleep(1.5)")
+		runOK(t, c, id, "import time; x = 1; open('kept', 'w').write('x'); time.sleep(5.5)")
 		info, err := c.Session(within(t), id)
 		if err != nil || info.State != api.StateIdle || info.ReapAt == nil {
 			t.Fatalf("after the cell the session is %s, reap_at %v (%v)", info.State, info.ReapAt, err)
