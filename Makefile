@@ -35,17 +35,45 @@ build: ## Build bin/talaria
 
 .PHONY: test
 test: setup test-setup build lint lint-python ## Install what the tests need, and run all of them
-	@$(MAKE) -s -j 2 -O test-runner-stdlib test-runner-ipython
-	$(GO) test -p 1 -timeout 40m ./...
+	@$(MAKE) -s -k -j 2 -O test-e2e test-rest
+
+# Two tracks of about the same length: whole servers on one, everything else on the other.
+.PHONY: test-e2e test-rest test-go
+test-e2e:
+	$(GO) test -timeout 40m ./e2e
+
+test-rest:
+	@$(MAKE) -s test-runner-stdlib
+	@$(MAKE) -s test-runner-ipython
+	@$(MAKE) -s test-go
 	@$(MAKE) -s test-web
 	@$(MAKE) -s test-sdk
+
+# RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
+SEQUENTIAL := talaria/session/transcript talaria/session/hazard
+test-go:
+	$(GO) test $(RACE) -p 1 -timeout 20m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./... | grep -v '/e2e$$'))
+	$(GO) test $(SEQUENTIAL)
+
+# A program built with the race detector ends at its first race, which fails the test that runs it. These are the tests with the
+# most goroutines; with all of them the detector takes too long.
+RACE_TESTS := Frames Approvals AnMCP AWebHook TheSameAnalysis AHostileCell ForgedAnswers TenThreads AnHTTPClient MCPSurvives MCPBears \
+  ThreeClients Attaching AThousandInterrupts AHostThatIsStopped ACrashOfTheHost TheClientTakesUp AClientThatIsCutOff AFloodedTerminal \
+  TerminalsLeave DeletingASession AnInstallationCanBe ANetworkOutlives ALossOfVariables NamesAreKnown SIGTERM JupyterClientsRun AJupyterClient
+empty :=
+
+.PHONY: test-e2e-race
+test-e2e-race: setup test-setup ## Run end-to-end tests with much concurrency against a program with the race detector
+	$(GO) build -race -o bin/talaria-race ./cmd/talaria
+	GORACE=halt_on_error=1 TALARIA_BIN=$(CURDIR)/bin/talaria-race $(GO) test -timeout 20m -run '^Test($(subst $(empty) ,|,$(strip $(RACE_TESTS))))' ./e2e
 
 .PHONY: test-runner-stdlib test-runner-ipython
 test-runner-stdlib test-runner-ipython: test-runner-%:
 	cd kernel/runner && RUNNER_ENGINE=$* $(PYTHON) -m unittest discover -s tests -t .
 
-# Every Python from 3.11 to 3.14 on PATH that runs; the tests take their expectations from the one that they run in.
-RUNNER_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do python3=$$(command -v python$$v) && $$python3 -c '' 2>/dev/null && echo $$python3; done)
+# Each Python from 3.11 to 3.14 on PATH, or that pyenv has; the tests take their expectations from the one that they run in.
+RUNNER_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do for python3 in $$(command -v python$$v) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python3; do \
+  $$python3 -c '' 2>/dev/null && echo $$python3 && break; done; done; true)
 
 .PHONY: test-runner-pythons
 test-runner-pythons: ## Run the runner's tests in each Python from 3.11 to 3.14 that is installed (RUNNER_PYTHONS="…" for others)
@@ -131,8 +159,8 @@ notices: ## Write THIRD-PARTY-NOTICES.txt from the licences of what is embedded
 	$(GO) run ./e2e/notices
 
 .PHONY: race
-race: ## Run the tests of everything but e2e with the race detector
-	$(GO) test -race -p 1 -timeout 15m $$($(GO) list ./... | grep -v /e2e)
+race: ## Run the Go tests of everything but e2e with the race detector
+	@$(MAKE) -s test-go RACE=-race
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck
@@ -143,6 +171,11 @@ lint: ## Check formatting, go vet and staticcheck
 .PHONY: bench
 bench: setup build ## Measure against a Jupyter Server, and write docs/performance.md (ARGS="-quick" for more)
 	$(GO) run ./e2e/bench -json bin/bench.json -doc docs/performance.md $(ARGS)
+
+.PHONY: bench-compare
+bench-compare: setup ## Measure this tree and an older commit in turns (OLD=COMMIT, or a file of bench -json; ARGS="-run …" for more)
+	@[ -n "$(OLD)" ] || { echo 'which commit? make bench-compare OLD=v0.1.0, or OLD=bin/bench.json for the commit of that run'; exit 2; }
+	$(GO) run ./e2e/bench -before "$(OLD)" $(ARGS)
 
 .PHONY: bench-setup
 bench-setup: setup ## Install a Jupyter Server to compare with

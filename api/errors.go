@@ -32,6 +32,8 @@ const (
 	CodeNeedsReset           Code = "needs_reset"
 	CodeNoInputPending       Code = "no_input_pending"
 	CodeNoCallPending        Code = "no_call_pending"
+	CodeNoApprovalPending    Code = "no_approval_pending"
+	CodeApprovalDenied       Code = "approval_denied"
 	CodeNoKernel             Code = "no_kernel"
 	CodeKernelBusy           Code = "kernel_busy"
 	CodeTableGone            Code = "table_gone"
@@ -82,6 +84,8 @@ var statuses = map[Code]int{
 	CodeNeedsReset:           http.StatusConflict,
 	CodeNoInputPending:       http.StatusConflict,
 	CodeNoCallPending:        http.StatusConflict,
+	CodeNoApprovalPending:    http.StatusConflict,
+	CodeApprovalDenied:       http.StatusForbidden,
 	CodeNoKernel:             http.StatusConflict,
 	CodeTableGone:            http.StatusConflict,
 	CodeNotSortable:          http.StatusConflict,

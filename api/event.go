@@ -122,6 +122,23 @@ type (
 		Error      *ToolError `json:"error,omitzero"`
 		DurationMS int64      `json:"duration_ms"`
 	}
+	// ApprovalRequested asks a person for an approval.
+	ApprovalRequested struct {
+		ApprovalID string       `json:"approval_id"`
+		CallID     string       `json:"call_id,omitzero"`
+		Kind       ApprovalKind `json:"kind"`
+		Summary    string       `json:"summary"`
+		Detail     string       `json:"detail"`
+		Patterns   []string     `json:"patterns,omitzero"`
+		ExpiresAt  Time         `json:"expires_at"`
+	}
+	// ApprovalResolved tells how the question ended. By is empty where nobody decided.
+	ApprovalResolved struct {
+		ApprovalID string           `json:"approval_id"`
+		Decision   ApprovalDecision `json:"decision"`
+		By         string           `json:"by,omitzero"`
+		Reason     string           `json:"reason,omitzero"`
+	}
 	// DocumentChanged tells that the notebook page's document has a new revision.
 	DocumentChanged struct {
 		Revision int64 `json:"revision"`
@@ -166,6 +183,8 @@ func (KernelReset) EventType() string       { return "kernel_reset" }
 func (PackageInstalled) EventType() string  { return "package_installed" }
 func (ToolCalled) EventType() string        { return "tool_call" }
 func (ToolReturned) EventType() string      { return "tool_result" }
+func (ApprovalRequested) EventType() string { return "approval_request" }
+func (ApprovalResolved) EventType() string  { return "approval_resolved" }
 func (DocumentChanged) EventType() string   { return "document_changed" }
 func (e RawEvent) EventType() string        { return e.Type }
 
@@ -244,6 +263,8 @@ var eventKinds = []eventKind{
 	kindOf[PackageInstalled](),
 	kindOf[ToolCalled](),
 	kindOf[ToolReturned](),
+	kindOf[ApprovalRequested](),
+	kindOf[ApprovalResolved](),
 	kindOf[DocumentChanged](),
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"strings"
 )
 
@@ -15,6 +16,8 @@ type ExecuteCodeResult struct {
 	DurationSeconds float64           `json:"duration_seconds"` // two decimals
 	Error           string            `json:"error,omitzero"`
 	Hint            string            `json:"hint,omitzero"`
+	OutputTruncated bool              `json:"output_truncated,omitzero"` // a line in Output says how much is left out
+	Warning         string            `json:"warning,omitzero"`          // where all of a truncated output is
 	Kernel          ExecuteCodeKernel `json:"kernel"`
 	Artifacts       []Artifact        `json:"artifacts"`
 	Guard           *Guard            `json:"guard,omitzero"`
@@ -33,6 +36,9 @@ const (
 	ExecuteCodeInterrupted ExecuteCodeStatus = "interrupted"
 )
 
+// ExecuteCodeAdvice tells a model which argument to use when it gave none, or a shell command.
+const ExecuteCodeAdvice = "execute_code takes Python source as the string \"code\"; write a shell command as a line that begins with \"!\""
+
 // ExecuteCodeKernel says whether variables are there that the model counts on.
 type ExecuteCodeKernel struct {
 	Reused         bool   `json:"reused"`          // earlier cells ran in this interpreter
@@ -41,8 +47,21 @@ type ExecuteCodeKernel struct {
 	Ended          string `json:"ended,omitzero"`  // why the interpreter ended with this cell
 }
 
+// TextCutMark ends the line that stands for what the text of an execution lacks: "[1,200 of 51,200 bytes were left out
+// here]". Output that contains the same words looks as if it was cut.
+const TextCutMark = " bytes were left out here]"
+
 // ExecuteCode translates an execution that has ended.
 func ExecuteCode(e Execution) ExecuteCodeResult {
+	r := executeCodeResult(e)
+	if r.OutputTruncated = strings.Contains(e.Text, TextCutMark); r.OutputTruncated {
+		r.Warning = fmt.Sprintf("The middle of the output is left out; outputs of GET /v1/sessions/%s/executions/%s has more. "+
+			"Print less, or write to a file and read parts of it.", url.PathEscape(e.SessionID), e.ID)
+	}
+	return r
+}
+
+func executeCodeResult(e Execution) ExecuteCodeResult {
 	r := ExecuteCodeResult{
 		Status: ExecuteCodeSuccess, Output: e.Text, ToolCallsMade: e.ToolCalls, Guard: e.Guard,
 		DurationSeconds: math.Round(float64(e.Usage.DurationMS)/10) / 100,

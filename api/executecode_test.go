@@ -10,7 +10,7 @@ func failed(text, ename, evalue string, traceback ...string) Execution {
 		Generation: 1, Error: &ErrorOutput{Ename: ename, Evalue: evalue, Traceback: traceback}}
 }
 
-// TestExecuteCodeResults holds P40 to P43 and P47.
+// TestExecuteCodeResults holds P40, P41, P42, P43 and P47.
 func TestExecuteCodeResults(t *testing.T) {
 	simple := "Traceback (most recent call last):\n  File \"<cell 2>\", line 1, in <module>\nValueError: no"
 	chained := "Traceback (most recent call last):\nKeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n" + simple

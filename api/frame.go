@@ -21,6 +21,13 @@ type ExecuteReply struct {
 	ExecutionID string `json:"execution_id"`
 }
 
+// PartsFrame comes before a large message, to sockets that asked for parts: binary frames follow, and the message is what they
+// hold together, Bytes bytes of UTF-8.
+type PartsFrame struct {
+	Type  string `json:"type"` // "parts"
+	Bytes int    `json:"bytes"`
+}
+
 // UsageFrame is sent once a second to sockets that asked for it; it is not in the log.
 type UsageFrame struct {
 	Type   string `json:"type"` // "usage"

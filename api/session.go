@@ -60,8 +60,10 @@ type SessionRequest struct {
 	Secrets      *map[string]string `json:"secrets,omitzero"`
 	Isolation    *IsolationMode     `json:"isolation,omitzero"`
 	Packages     *[]string          `json:"packages,omitzero"`
-	Tools        *[]Tool            `json:"tools,omitzero"`
+	Tools        *[]Tool            `json:"tools,omitzero"`       // web hooks
+	MCPServers   *[]string          `json:"mcp_servers,omitzero"` // names that the operator configured
 	Guard        *GuardMode         `json:"guard,omitzero"`
+	Approvals    *ApprovalMode      `json:"approvals,omitzero"`
 	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
 	// BuiltinTools is true, false, or the names of the built-in tools that cells may call.
 	BuiltinTools Raw                `json:"builtin_tools,omitzero"`
@@ -85,6 +87,7 @@ type SessionPatch struct {
 	Network      *Network           `json:"network,omitzero"`
 	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
 	Guard        *GuardMode         `json:"guard,omitzero"`
+	Approvals    *ApprovalMode      `json:"approvals,omitzero"`
 	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
 }
 
@@ -174,6 +177,8 @@ type Session struct {
 	Network        Network           `json:"network"`
 	Mounts         []Mount           `json:"mounts"`
 	Guard          GuardMode         `json:"guard"`
+	Approvals      ApprovalMode      `json:"approvals"`
+	MCPServers     []string          `json:"mcp_servers,omitzero"` // whose tools its cells may call
 	IdleTimeoutS   float64           `json:"idle_timeout_s"`
 	ReapAt         *Time             `json:"reap_at,omitzero"`
 	Metadata       map[string]string `json:"metadata"`

@@ -20,11 +20,23 @@ type SessionTokenRequest struct {
 	ExpiresS *float64 `json:"expires_s,omitzero"`
 }
 
-// SessionToken is a token for one session. Token is in the answer that creates it only.
+// OwnedToken is one of an owner's tokens, without the token itself: for all sessions of the owner, or for Session alone
+// with Rights until ExpiresAt. LastUsedAt is when a request last used it, which may lag by a minute; nil before that.
+type OwnedToken struct {
+	ID         string  `json:"id"`
+	Session    string  `json:"session,omitzero"`
+	Rights     []Right `json:"rights,omitzero"`
+	CreatedAt  Time    `json:"created_at"`
+	ExpiresAt  *Time   `json:"expires_at,omitzero"`
+	LastUsedAt *Time   `json:"last_used_at,omitzero"`
+}
+
+// SessionToken is a token for one session. Token is in the answer that creates it only. LastUsedAt is as in OwnedToken.
 type SessionToken struct {
-	ID        string  `json:"id"`
-	Token     string  `json:"token,omitzero"`
-	Rights    []Right `json:"rights"`
-	CreatedAt Time    `json:"created_at"`
-	ExpiresAt Time    `json:"expires_at"`
+	ID         string  `json:"id"`
+	Token      string  `json:"token,omitzero"`
+	Rights     []Right `json:"rights"`
+	CreatedAt  Time    `json:"created_at"`
+	ExpiresAt  Time    `json:"expires_at"`
+	LastUsedAt *Time   `json:"last_used_at,omitzero"`
 }

@@ -21,6 +21,8 @@ type Tool struct {
 	Idempotent       bool `json:"idempotent,omitzero"`
 	ReadOnly         bool `json:"read_only,omitzero"`
 	RequiresApproval bool `json:"requires_approval,omitzero"`
+	// URL makes the tool a web hook, which the server calls itself. Only the tools in a session's body have one.
+	URL string `json:"url,omitzero"`
 }
 
 // ToolsRequest is the fields of a tools frame: what a connected client provides from now on.
@@ -99,7 +101,8 @@ type PendingToolCall struct {
 type ToolInfo struct {
 	Tool
 	Provider  ToolProvider `json:"provider"`
-	Available bool         `json:"available"` // false while its client is gone and may come back
+	Server    string       `json:"server,omitzero"` // the MCP server that has it
+	Available bool         `json:"available"`       // false while its client is gone and may come back
 }
 
 // ToolProvider is the kind of whoever carries the calls of a tool out.
@@ -110,6 +113,8 @@ const (
 	ProviderClient    ToolProvider = "client"    // attached by a WebSocket
 	ProviderExecution ToolProvider = "execution" // the HTTP client that runs the cell
 	ProviderBuiltin   ToolProvider = "builtin"   // runs in the sandbox
+	ProviderWebhook   ToolProvider = "webhook"   // the receiver at the tool's URL
+	ProviderMCP       ToolProvider = "mcp"       // an MCP server that the operator configured
 )
 
 // ToolCallRecord is a call in the audit.

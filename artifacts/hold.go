@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Hold keeps blobs from being removed between their put and the moment when the caller has recorded its reference to
-// them. It is safe for concurrent use. A nil Hold keeps nothing.
+// Hold protects blobs from removal between their put and the moment when the caller has recorded its reference to
+// them. It is safe for concurrent use. A nil Hold protects nothing.
 type Hold struct {
 	store *Store
 
@@ -15,7 +15,7 @@ type Hold struct {
 	digests []string
 }
 
-// Hold begins one, which the caller releases.
+// Hold starts a Hold, which the caller releases.
 func (s *Store) Hold() *Hold { return &Hold{store: s} }
 
 // Put is [Store.Put]. The blob stays until the release.
@@ -47,7 +47,7 @@ func (h *Hold) Release() {
 	}
 }
 
-// add keeps a blob. The caller has the lock of its digest.
+// add protects a blob. The caller has the lock of its digest.
 func (h *Hold) add(digest string) {
 	if h == nil {
 		return

@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// What lseek(2) finds in a file with holes; Linux has them, and Go has no names for them.
+// The whence values of lseek(2) for files with holes; Linux has them, and Go has no names for them.
 const (
 	seekData = 3
 	seekHole = 4
 )
 
-// copySparse copies a file up to the size that it has now. Its holes stay holes, and are hashed as the zeros that they
-// read as. A file system that knows no holes has one piece of data.
+// copySparse copies a file up to its present size. Its holes stay holes, and are hashed as the zeros that they read
+// as. On a file system without holes, a file is one piece of data.
 func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (int64, error) {
 	info, err := from.Stat()
 	if err != nil {
@@ -60,8 +60,8 @@ func copySparse(ctx context.Context, to *os.File, h hash.Hash, from *os.File) (i
 	return at, withoutPath(to.Truncate(at))
 }
 
-// nextData is the next piece of data of a file at or behind a position: where it begins, and where it ends. Both are
-// end where only a hole is left.
+// nextData returns the next piece of data of a file at or after a position: where it begins, and where it ends. Both
+// are end if only a hole is left.
 func nextData(f *os.File, at, end int64) (data, hole int64, err error) {
 	data, err = f.Seek(at, seekData)
 	switch {

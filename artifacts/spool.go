@@ -15,22 +15,22 @@ import (
 
 var spoolName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$`)
 
-// Writer is a blob in the making, in a file with a name that the caller picked, so that it is found again after a
-// crash of the program. It ends with Commit or Abort. It is safe for concurrent use; what was written can be read
-// while the rest is still to come.
+// Writer is a blob being written, in a file whose name the caller chose, so that it is found again after a crash of
+// the program. It ends with Commit or Abort. It is safe for concurrent use; what was written can be read while more is
+// still being written.
 type Writer struct {
 	store *Store
 	name  string
 	file  *os.File
 
-	mu     sync.Mutex // guards what follows, and orders the writes
+	mu     sync.Mutex // guards the fields below, and orders the writes
 	hash   hash.Hash
 	size   int64
 	closed bool
 }
 
-// Create starts a spool of that name: letters, digits and "._:-", at most 200 of them. A name that is in use is
-// [fs.ErrExist].
+// Create starts a spool of that name: letters, digits and "._:-", at most 200 of them. It returns [fs.ErrExist] if the
+// name is in use.
 func (s *Store) Create(name string) (*Writer, error) {
 	f, err := s.openSpool(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -39,9 +39,9 @@ func (s *Store) Create(name string) (*Writer, error) {
 	return &Writer{store: s, name: name, file: f, hash: sha256.New()}, nil
 }
 
-// OpenSpool opens a spool that a crash left, reads it through for its digest, and goes on where it ends, or at size
-// bytes where it is longer and size is not negative: what lies behind is dropped. ctx bounds the reading. A name that
-// is not there is [fs.ErrNotExist]. The caller makes sure that no other Writer has this spool.
+// OpenSpool opens a spool that a crash left, reads it through for its digest, and continues at its end, or at size
+// bytes if it is longer and size is not negative: the rest is dropped. ctx bounds the reading. It returns
+// [fs.ErrNotExist] if there is no such spool. The caller makes sure that no other Writer has this spool.
 func (s *Store) OpenSpool(ctx context.Context, name string, size int64) (*Writer, error) {
 	f, err := s.openSpool(name, os.O_RDWR)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Store) OpenSpool(ctx context.Context, name string, size int64) (*Writer
 	return w, nil
 }
 
-// Spools lists the names of the spools that are there, by name: those in the making, and those that a crash left.
+// Spools lists the names of the existing spools, sorted: those being written, and those that a crash left.
 func (s *Store) Spools() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, spoolFolder))
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Store) openSpool(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Write appends. After an error, such as a full disk, what was taken is part of the blob, and Write may be tried
-// again.
+// Write appends. After an error, such as a full disk, the bytes already written are part of the blob, and Write may be
+// tried again.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,22 +105,22 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Size is how many bytes were written.
+// Size returns how many bytes were written.
 func (w *Writer) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.size
 }
 
-// Blob is what Commit would store now. A caller that records the digest before it calls Commit finds the spool
-// again after a crash in between, and commits it then.
+// Blob returns what Commit would store now. A caller that records the digest before it calls Commit finds the spool
+// again after a crash in between, and can commit it then.
 func (w *Writer) Blob() Blob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Blob{hex.EncodeToString(w.hash.Sum(nil)), w.size}
 }
 
-// ReadAt implements [io.ReaderAt] over what was written so far. It works until Commit or Abort.
+// ReadAt implements [io.ReaderAt] over what has been written. It works until Commit or Abort.
 func (w *Writer) ReadAt(p []byte, off int64) (int, error) { return w.file.ReadAt(p, off) }
 
 // Commit stores what was written, and ends the spool. After an error the spool is still there.
@@ -166,7 +166,7 @@ func (w *Writer) Abort() error {
 	return nil
 }
 
-// discard has no ReadFrom, unlike io.Discard, and so the copy keeps to its own buffer.
+// discard has no ReadFrom, unlike io.Discard, so that the copy keeps to its own buffer.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -1,7 +1,6 @@
 // Package artifacts keeps immutable bytes, addressed by their SHA-256, below one directory.
 //
-// It knows no session and no SQL: what is still referred to is the caller's knowledge, which it lends to
-// [Store.Sweep].
+// It knows nothing of sessions or SQL: only the caller knows what is still referred to, and tells [Store.Sweep].
 package artifacts
 
 import (
@@ -22,7 +21,7 @@ import (
 	"time"
 )
 
-// The folders beside the blobs, which lie in folders of two hexadecimal digits.
+// The folders next to the blobs, which lie in folders of two hexadecimal digits.
 const (
 	tempFolder  = "tmp"
 	spoolFolder = "spool"
@@ -40,17 +39,17 @@ type Blob struct {
 	Size   int64
 }
 
-// Store is a directory of blobs. It is safe for concurrent use within one process; the directory must have one
+// Store is a directory of blobs. It is safe for concurrent use within one process; the directory must have only one
 // Store at a time.
 //
 // Nothing is flushed to the disk on the way in: bytes that were put survive every crash of this program, but not
-// surely a power failure. A file system then shows a blob as missing or as shorter than it was; putting the same
-// bytes again repairs it. [Store.Sync] is for callers that need more.
+// necessarily a power failure. After one, the file system may show a blob as missing or as shorter than it was;
+// putting the same bytes again repairs it. [Store.Sync] is for callers that need more.
 type Store struct {
 	dir string
 	run string // names the temporary files of this Store, so that Sweep leaves them alone
 
-	// locks make looking at a blob's name and changing it one step, by the first byte of the digest. They are held
+	// locks make checking a blob's name and changing it one step, by the first byte of the digest. They are held
 	// across the few system calls that do so, never across a copy of bytes.
 	locks [256]sync.Mutex
 
@@ -58,7 +57,7 @@ type Store struct {
 	held map[string]int // how many holds keep a digest
 }
 
-// Open makes the directory where it is missing and opens it.
+// Open opens the directory, and creates it if it is missing.
 func Open(dir string) (*Store, error) {
 	for _, d := range []string{dir, filepath.Join(dir, tempFolder), filepath.Join(dir, spoolFolder)} {
 		if err := os.MkdirAll(d, dirMode); err != nil {
@@ -68,8 +67,8 @@ func Open(dir string) (*Store, error) {
 	return &Store{dir: dir, run: rand.Text()[:10], held: map[string]int{}}, nil
 }
 
-// Put stores what r gives until its end. ctx is checked between two reads; r itself must end when it does. Nothing
-// is stored after an error.
+// Put stores everything that r delivers. ctx is checked between two reads; r itself must end when ctx does. Nothing is
+// stored after an error.
 func (s *Store) Put(ctx context.Context, r io.Reader) (Blob, error) { return s.put(ctx, r, nil) }
 
 // PutBytes stores b. Bytes that are already there are not written again.
@@ -82,7 +81,7 @@ func (s *Store) put(ctx context.Context, r io.Reader, hold *Hold) (Blob, error) 
 	}
 	defer func() {
 		f.Close()
-		os.Remove(f.Name()) // gone where commit has moved it
+		os.Remove(f.Name()) // already gone if commit has moved it
 	}()
 	h := sha256.New()
 	var size int64
@@ -111,8 +110,8 @@ func (s *Store) putBytes(ctx context.Context, b []byte, hold *Hold) (Blob, error
 	return s.put(ctx, bytes.NewReader(b), hold)
 }
 
-// Space is the disk space that the bytes of a digest take: less than their size where they have holes. It is 0 for a
-// digest that is not there.
+// Space returns the disk space that the bytes of a digest take: less than their size if they have holes. It is 0 for a
+// digest that is not stored.
 func (s *Store) Space(sha256 string) int64 {
 	path, err := s.path(sha256)
 	if err != nil {
@@ -129,8 +128,8 @@ func (s *Store) Space(sha256 string) int64 {
 	return st.Blocks * 512
 }
 
-// Get opens the bytes of a digest, which the caller closes, and tells their size. A digest that is not there, or
-// is none, is [fs.ErrNotExist].
+// Get opens the bytes of a digest, which the caller closes, and returns their size. It returns [fs.ErrNotExist] for a
+// digest that is not stored, or not a digest.
 func (s *Store) Get(sha256 string) (*os.File, int64, error) {
 	path, err := s.path(sha256)
 	if err != nil {
@@ -148,7 +147,7 @@ func (s *Store) Get(sha256 string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Has reports whether the bytes of a digest are there.
+// Has reports whether the bytes of a digest are stored.
 func (s *Store) Has(sha256 string) bool {
 	path, err := s.path(sha256)
 	if err != nil {
@@ -158,10 +157,10 @@ func (s *Store) Has(sha256 string) bool {
 	return err == nil
 }
 
-// DeleteUnless removes the bytes of a digest, unless a [Hold] keeps them or wanted says that they are referred to. A
-// digest that does not exist is not an error. Whoever has the bytes open reads on.
+// DeleteUnless removes the bytes of a digest, unless a [Hold] protects them or wanted says that they are referred to.
+// A digest that does not exist is not an error. Readers that have the bytes open can read on.
 //
-// wanted is called while nobody can put the same bytes, so it must not use the Store. Callers put what they will
+// wanted is called while nobody can put the same bytes, so it must not use the Store. Callers put bytes that they will
 // refer to through a Hold, and release it once wanted knows of the reference.
 func (s *Store) DeleteUnless(sha256 string, wanted func() (bool, error)) error {
 	path, err := s.path(sha256)
@@ -204,8 +203,8 @@ func (s *Store) Sync(digests ...string) error {
 	return nil
 }
 
-// commit gives the file at temp the name of its blob, or removes it where that is there already. hold, which may be
-// nil, keeps the blob.
+// commit gives the file at temp the name of its blob, or removes the file if the blob already exists. hold, which may
+// be nil, protects the blob.
 func (s *Store) commit(temp string, blob Blob, hold *Hold) error {
 	path, err := s.path(blob.SHA256)
 	if err != nil {
@@ -238,8 +237,8 @@ func (s *Store) commit(temp string, blob Blob, hold *Hold) error {
 	return nil
 }
 
-// renew reports whether the blob is there in its full length, and then stamps it as put just now. hold, which may be
-// nil, keeps it.
+// renew reports whether the blob exists in its full length, and if so stamps it as put just now. hold, which may be
+// nil, protects it.
 func (s *Store) renew(blob Blob, hold *Hold) (bool, error) {
 	path, err := s.path(blob.SHA256)
 	if err != nil {
@@ -328,7 +327,7 @@ func syncFile(path string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// withoutPath takes the host's path out of an error, since errors may reach clients.
+// withoutPath removes the host's path from an error, since errors may reach clients.
 func withoutPath(err error) error {
 	var link *os.LinkError
 	if errors.As(err, &link) {

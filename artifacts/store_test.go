@@ -240,7 +240,7 @@ func TestABlobThatIsWantedOrHeldIsNotDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := s.Hold()
-	if _, err := again.Put(t.Context(), strings.NewReader("mine")); err != nil { // which is there already
+	if _, err := again.Put(t.Context(), strings.NewReader("mine")); err != nil { // the blob is already there
 		t.Fatal(err)
 	}
 	for _, release := range []func(){hold.Release, again.Release} {

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Sweep removes every blob that was last put before that instant and that keep does not want, and temporary files
-// that a crash left. Spools are never touched.
+// Sweep removes every blob that was last put before that instant and that keep does not want, and temporary files that
+// a crash left. It never touches spools.
 //
-// A caller records a digest only after Put has returned, so keep may not know it yet: before has to lie further
-// back than the longest time between the two. While nothing is put, as at start, it may be the present. keep is
-// called without any lock held, once for each old blob. ctx is checked between two files. Sweep goes on after an
-// error with one file, and returns the first.
+// A caller records a digest only after Put has returned, so keep may not know it yet: before has to lie further back
+// than the longest time between the two. While nothing is being put, as at start, it may be the present. keep is
+// called without any lock held, once for each old blob. ctx is checked between two files. Sweep continues after an
+// error with one file, and returns the first error.
 func (s *Store) Sweep(ctx context.Context, before time.Time, keep func(sha256 string) bool) (removed int, err error) {
 	folders, err := os.ReadDir(s.dir)
 	if err != nil {

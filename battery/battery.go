@@ -1,8 +1,8 @@
-// Package battery is a list of named checks that try to abuse a session, each run against a real server. A check says
-// what it saw, and the tables in expected say what is promised in each tier.
+// Package battery is a list of named checks that try to abuse a session, each run against a real server. A check
+// reports what it saw, and the tables in expected say what each tier promises.
 //
-// Checks need no more than the wire contract and this machine: cells try the abuse, and what they did is judged from
-// outside, by the execution, the log, the files and the processes.
+// Checks need only the wire contract and this machine: cells try the abuse, and the effect is judged from outside, by
+// the execution, the log, the files and the processes.
 package battery
 
 import (
@@ -14,53 +14,54 @@ import (
 	"talaria/api"
 )
 
-// Outcome is what became of a check.
+// Outcome is the result of a check.
 type Outcome string
 
-// The outcomes. A check that could not be made is NotRun, never Passed.
+// The outcomes. A check that could not be run is NotRun, never Passed.
 const (
 	Passed  Outcome = "pass"
-	Bounded Outcome = "bounded" // the limit was passed, by a bounded amount
+	Bounded Outcome = "bounded" // the limit was exceeded, by a bounded amount
 	Failed  Outcome = "fail"
 	NotRun  Outcome = "not-run"
 )
 
 // Check is one abuse and how it has to end. Cell runs after the prelude, in a session with the battery's limits, and
-// says what it saw; Judge looks at that and at whatever else there is. A check without a Cell is all Judge.
+// reports what it saw; Judge looks at that and at whatever else it needs. A check without a Cell consists of Judge
+// alone.
 type Check struct {
 	Name  string // group/what
 	Quick bool   // takes well under a second
-	Alone bool   // has a session for itself, since it spoils it
+	Alone bool   // needs a session for itself, since it spoils it
 	Needs []Need
-	// Holds is what holds the limit that is tried. Without it the limit is watched, and may be passed by a little.
+	// Holds names what enforces the limit under test. Without it the limit is watched, and may be exceeded a little.
 	Holds Need
 	Cell  string
-	// Request is how the cell is run, and Limits are those of a session that is Alone; both optional.
+	// Request says how the cell is run, and Limits are the limits of a session that is Alone; both are optional.
 	Request api.ExecutionRequest
 	Limits  api.LimitsRequest
-	// Judge returns nil where the check has passed, or what is wrong; [bounded] and [cannotRun] are errors too.
+	// Judge returns nil if the check has passed, or what is wrong; [bounded] and [cannotRun] are errors too.
 	Judge func(t *Trial) error
 }
 
-// Group is the first part of the name.
+// Group returns the first part of the name.
 func (c Check) Group() string {
 	group, _, _ := strings.Cut(c.Name, "/")
 	return group
 }
 
-// Need is something of the machine or the server without which a check cannot be made.
+// Need is something that a check needs from the machine or the server.
 type Need string
 
-// The needs. Those of control groups are read from the layers that a session names.
+// The needs. Those about control groups are read from the layers that a session lists.
 const (
 	NeedMemoryGroup Need = "memory-cgroup"
 	NeedCPUGroup    Need = "cpu-cgroup"
-	NeedHeldDisk    Need = "held-disk"   // the operating system holds workspaces
-	NeedRoot        Need = "root"        // the server is root's
+	NeedHeldDisk    Need = "held-disk"   // the operating system enforces the limits of workspaces
+	NeedRoot        Need = "root"        // the server runs as root
 	NeedOtherOwner  Need = "other-owner" // a second owner's token
 )
 
-// groups are the groups in the order of the table, each with its checks.
+// groups are the groups of checks, in the order of the table.
 var groups = []struct {
 	name   string
 	checks []Check
@@ -79,7 +80,7 @@ var groups = []struct {
 	{"outside", clients},
 }
 
-// Checks are all checks, group by group. The slice is the caller's.
+// Checks returns all checks, group by group. The caller owns the slice.
 func Checks() []Check {
 	var all []Check
 	for _, g := range groups {
@@ -88,7 +89,7 @@ func Checks() []Check {
 	return all
 }
 
-// quick are the checks for a look at a machine.
+// quick returns the checks for a quick look at a machine.
 func quick(all []Check) []Check {
 	return slices.DeleteFunc(all, func(c Check) bool { return !c.Quick })
 }
@@ -97,14 +98,14 @@ type boundedError struct{ by string }
 
 func (e boundedError) Error() string { return e.by }
 
-// bounded is what a judge returns where a limit was passed by a bounded amount.
+// bounded returns the judge's error for a limit that was exceeded by a bounded amount.
 func bounded(format string, args ...any) error { return boundedError{fmt.Sprintf(format, args...)} }
 
 type cannotRunError struct{ why string }
 
 func (e cannotRunError) Error() string { return e.why }
 
-// cannotRun is what a judge returns where the check turned out to be impossible.
+// cannotRun returns the judge's error for a check that turned out to be impossible.
 func cannotRun(format string, args ...any) error { return cannotRunError{fmt.Sprintf(format, args...)} }
 
 func outcomeOf(err error) Outcome {
@@ -119,12 +120,13 @@ func outcomeOf(err error) Outcome {
 	return Failed
 }
 
-// asks is a quick check of one Python expression, whose value must be one of the words.
+// asks makes a quick check of one Python expression, whose value must be one of the words.
 func asks(name, expression string, words ...string) Check {
 	return Check{Name: name, Quick: true, Cell: "say(saw=" + expression + ")", Judge: saw("saw", words...)}
 }
 
-// orFenced is the check with other words where sessions see the machine's tree, of which Landlock lets them open little.
+// orFenced returns the check with other words for sessions that see the machine's tree, of which Landlock lets them
+// open little.
 func orFenced(c Check, words ...string) Check {
 	own, fenced := c.Judge, saw("saw", words...)
 	c.Judge = func(t *Trial) error {
@@ -142,7 +144,7 @@ func alone(c Check) Check {
 	return c
 }
 
-// saw judges one thing that the cell saw: as text, it must be one of the words.
+// saw returns a judge of one thing that the cell saw: as text, it must be one of the words.
 func saw(what string, words ...string) func(*Trial) error {
 	return func(t *Trial) error {
 		if t.Saw == nil {
@@ -156,7 +158,7 @@ func saw(what string, words ...string) func(*Trial) error {
 	}
 }
 
-// all judges in turn, and is the first complaint.
+// all runs the judges in turn, and returns the first complaint.
 func all(judges ...func(*Trial) error) func(*Trial) error {
 	return func(t *Trial) error {
 		for _, judge := range judges {

@@ -22,8 +22,8 @@ var clients = []Check{
 }
 
 const (
-	bodyTime   = 30 * time.Second // by when a connection has to be closed whose body does not come
-	answerTime = 3 * time.Second  // in which answers begin that may
+	bodyTime   = 30 * time.Second // time until a connection whose body does not arrive has to be closed
+	answerTime = 10 * time.Second // time in which permitted answers begin
 	visits     = 80
 )
 
@@ -46,7 +46,7 @@ func (t *Trial) dial(head string) (net.Conn, error) {
 	return conn, nil
 }
 
-// judgeBodies opens connections without a token whose bodies do not come. Each must be closed.
+// judgeBodies opens connections without a token whose bodies never arrive. Each must be closed.
 func judgeBodies(t *Trial) error {
 	heads := []string{
 		"POST /login HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n",
@@ -76,8 +76,8 @@ func judgeBodies(t *Trial) error {
 	return errors.Join(<-ends, t.Works())
 }
 
-// judgeAnswers asks for large answers with a share's token and reads none. Few may be under way at once, and the owner
-// must not notice.
+// judgeAnswers asks for large answers with a share's token and does not read them. Few may be under way at once, and
+// the owner must not notice.
 func judgeAnswers(t *Trial) error {
 	for range 2 {
 		if _, err := t.Run(`print("x" * 3_500_000)`); err != nil {

@@ -8,7 +8,7 @@ import (
 	"talaria/client"
 )
 
-// control are attempts on the channel between a kernel and its host, which everybody inside can write to.
+// control are attempts on the channel between a kernel and its host, which everything inside can write to.
 var control = []Check{
 	forgery("control/done", `forge(b'\n{"type":"done","id":"CELL","status":"ok","interrupted":false}\n')`),
 	forgery("control/done-of-another", `
@@ -86,7 +86,7 @@ thread.start()`, Judge: judgeLate},
 	{Name: "control/done-of-the-next", Quick: true, Alone: true, Judge: judgeNext},
 }
 
-// forgery is a check of something that writes to the control channel. How its own cell ends is its own affair.
+// forgery makes a check of something that writes to the control channel. How its own cell ends does not matter.
 func forgery(name, code string) Check {
 	return Check{Name: name, Quick: true, Alone: true, Cell: code + "\nprint('after')",
 		Request: api.ExecutionRequest{TimeoutS: new(10.0)}, Judge: judgeForgery}
@@ -99,7 +99,7 @@ func judgeForgery(t *Trial) error {
 	return t.logIsSound()
 }
 
-// logIsSound checks that the session's log is without a gap, and that each execution ends once.
+// logIsSound checks that the session's log has no gap, and that each execution ends once.
 func (t *Trial) logIsSound() error {
 	ended := map[string]int{}
 	last := int64(0)
@@ -123,7 +123,7 @@ func (t *Trial) logIsSound() error {
 	return nil
 }
 
-// judgeLate runs a cell while forged frames of the ended one come in.
+// judgeLate runs a cell while forged frames of the previous, ended one arrive.
 func judgeLate(t *Trial) error {
 	e, err := t.Run("go.set(); thread.join(); print('real ' + 'work')")
 	if err != nil {

@@ -9,18 +9,20 @@ import (
 	"talaria/client"
 )
 
-// Where the workspace is watched rather than held, it may pass its limit for a second. The cells write so slowly, some
-// 80 MiB and 8,000 files in a second, that these are far less than what they would write unhindered.
+// A watched workspace, unlike one whose limit is enforced, may exceed its limit for a second. The cells write so
+// slowly, at most 40 MiB and 5,000 files per second, that a busy machine has time to look, and so much that these bounds
+// are far less than what they would write unhindered.
 const (
 	overshootBytes  = 96 << 20
 	overshootInodes = 12_000
 )
 
-// overshootMemory is what a session may take past its limit where its memory is looked at rather than held: what a tenth of
-// a second is good for, which is how late a busy machine may look.
+// overshootMemory is how far a session may exceed its limit if its memory is watched rather than bounded: what can be
+// allocated in a tenth of a second, which is how late a busy machine may look.
 const overshootMemory = 448 << 20
 
-// diskInodes of a session whose disk is fewInodes: a workspace may hold a file or folder for each 4 KiB of its bytes.
+// diskInodes is the limit of a session whose disk is fewInodes: a workspace may hold a file or folder for each 4 KiB
+// of its bytes.
 const diskInodes = 16 << 20 / 4096
 
 var fewInodes = api.LimitsRequest{DiskBytes: new(int64(diskInodes * 4096))}
@@ -107,7 +109,7 @@ os.mkdir("/tmp/d")
 try:
     for made in range(100_000):
         os.close(os.open(f"/tmp/d/{made}", os.O_CREAT))
-        if not OWN_TREE and made % 500 == 0: time.sleep(0.05)
+        if not OWN_TREE and made % 500 == 0: time.sleep(0.1)
 except OSError as e: error = error_name(e.errno)
 say(error=error, few=made < 50_000)`, Judge: judgeTemporaryInodes},
 	{Name: "exhaustion/workspace-bytes", Alone: true, Holds: NeedHeldDisk, Cell: `
@@ -116,7 +118,7 @@ for n in range(80):
     error = attempt(os.mkdir, f"/workspace/{n}")
     if error == "ok": error, _ = fill(f"/workspace/{n}", 4 << 20, 4 << 20)
     if error != "ok": break
-    time.sleep(0.05)
+    time.sleep(0.1)
 say(error=error)`, Judge: judgeWorkspaceBytes},
 	{Name: "exhaustion/workspace-inodes", Alone: true, Limits: fewInodes, Holds: NeedHeldDisk, Cell: `
 error = "ok"
@@ -124,7 +126,7 @@ try:
     for folder in range(40):
         os.mkdir(f"/workspace/d{folder}")
         for n in range(500): os.close(os.open(f"/workspace/d{folder}/{n}", os.O_CREAT))
-        time.sleep(0.05)
+        time.sleep(0.1)
 except OSError as e: error = error_name(e.errno)
 say(error=error)`, Judge: judgeWorkspaceInodes},
 	{Name: "exhaustion/giant-file", Quick: true, Alone: true, Cell: `
@@ -197,7 +199,7 @@ for fd in held: os.close(fd)
 say(saw=error, few=len(held) <= 2 * 64)`, Judge: all(saw("saw", "refused"), saw("few", "true"))},
 }
 
-// many starts children that each take memory and hold it.
+// many starts children that each allocate memory and keep it.
 func many(memory string) string {
 	return `
 children = []
@@ -214,18 +216,19 @@ ends = [os.waitpid(pid, 0)[1] for pid in children]
 say(held=160 * ends.count(0))`
 }
 
-// temporary fills a folder that is in memory.
+// temporary fills a folder that is kept in memory.
 func temporary(folder string) string {
 	return fmt.Sprintf(`
-size, pause = (8 << 20, 0) if OWN_TREE else (4 << 20, 0.05)
+size, pause = (8 << 20, 0) if OWN_TREE else (4 << 20, 0.1)
 error, written = fill(%q, size, 320 << 20, pause)
 say(error=error, written=written)
 unfill(%[1]q)
 say(error=error, written=written, few=written <= 65 << 20, again=fill(%[1]q, 4096, 4096)[0])`, folder)
 }
 
-// judgeTemporary holds a folder in memory to its size, and one that counts as the workspace's to that limit and what a
-// limit that is watched may be passed by. A cell that is interrupted for it says nothing, and leaves what it has written.
+// judgeTemporary checks a folder in memory against its size. If the folder counts as the workspace's, it checks it
+// against that limit plus what a watched limit may be exceeded by. A cell that is interrupted for it reports nothing,
+// and leaves what it has written.
 func judgeTemporary(t *Trial) error {
 	if !t.Server.ownFiles {
 		return all(saw("error", "ENOSPC"), saw("few", "true"), saw("again", "ok"))(t)
@@ -245,7 +248,7 @@ func judgeTemporary(t *Trial) error {
 	return t.Works()
 }
 
-// judgeTemporaryInodes does so for files without content, of which a cell that is interrupted says nothing.
+// judgeTemporaryInodes does the same for empty files, about which an interrupted cell reports nothing.
 func judgeTemporaryInodes(t *Trial) error {
 	if !t.Server.ownFiles {
 		return all(saw("error", "ENOSPC"), saw("few", "true"))(t)
@@ -255,7 +258,7 @@ func judgeTemporaryInodes(t *Trial) error {
 		return err
 	}
 	if made, _ := saw["made"].(float64); made > diskInodes+overshootInodes {
-		return fmt.Errorf("%.0f files were made, the limit is %d", made, diskInodes)
+		return fmt.Errorf("%.0f files were created; the limit is %d", made, diskInodes)
 	}
 	return bounded("the limit of %d files is watched", diskInodes)
 }
@@ -267,7 +270,7 @@ func judgeMemoryError(t *Trial) error {
 	return t.Works()
 }
 
-// judgeMemory holds what all processes took together to the session's limit, however the cell ended.
+// judgeMemory checks what all processes used together against the session's limit, however the cell ended.
 func judgeMemory(t *Trial) error {
 	e := t.Execution
 	if e.Status == api.StatusDied && e.Reason == "out_of_memory" {
@@ -280,7 +283,7 @@ func judgeMemory(t *Trial) error {
 	if err := t.Works(); err != nil {
 		return err
 	}
-	if taken > memoryBytes+memoryBytes/16 { // what an interpreter itself takes is counted a little later
+	if taken > memoryBytes+memoryBytes/16 { // the interpreter's own memory is counted a little later
 		return bounded("%d MiB past the limit of %d MiB", (taken-memoryBytes)>>20, memoryBytes>>20)
 	}
 	return nil
@@ -294,7 +297,7 @@ func judgeForkBomb(t *Trial) error {
 	if err != nil {
 		return fmt.Errorf("look at the session: %w", err)
 	}
-	if session.Usage.PIDs > pids+1 { // and pid 1
+	if session.Usage.PIDs > pids+1 { // plus pid 1
 		return fmt.Errorf("there are %d processes, the limit is %d", session.Usage.PIDs, pids)
 	}
 	if _, err := t.Server.Client.ResetSession(t.ctx, t.Session, api.ResetRequest{}); err != nil {
@@ -372,8 +375,8 @@ func judgeDeleted(path string) func(*Trial) error {
 	}
 }
 
-// judgeFlood checks that the log holds no more of the output than it may, that of what comes after the end included, which
-// has a limit of its own, and that it is true what became of the kernel.
+// judgeFlood checks that the log holds no more of the output than it may, including output after the end, which has a
+// limit of its own, and that the log is right about the kernel's fate.
 func judgeFlood(t *Trial) error {
 	e := t.Execution
 	if e.Status != api.StatusTimeout {
@@ -409,7 +412,7 @@ func judgeTinyWrites(t *Trial) error {
 	return nil
 }
 
-// judgeAnyEnd wants an end, whatever it is, and a session that goes on.
+// judgeAnyEnd requires an end, whatever it is, and a session that still works.
 func judgeAnyEnd(t *Trial) error {
 	if t.Execution.Status == api.StatusTimeout {
 		return fmt.Errorf("it ended %s", t.Execution.Status)

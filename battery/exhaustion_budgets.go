@@ -13,7 +13,7 @@ import (
 	"talaria/api"
 )
 
-// Budgets of these checks: small, so that little passes them.
+// Budgets of these checks: small, so that little exceeds them.
 const (
 	artifactBudget = 8 << 20
 	displayBudget  = 256 << 10
@@ -23,8 +23,8 @@ const (
 	listedFiles    = 1000     // of one execution
 )
 
-// exhaustionBudgets are attempts to have the server keep, list or answer more than a session's budgets allow. What the
-// server keeps outlives the cell, and is judged by what the log and the answers hold.
+// exhaustionBudgets are attempts to make the server keep, list or return more than a session's budgets allow. What the
+// server keeps outlives the cell, and is judged by the contents of the log and the answers.
 var exhaustionBudgets = []Check{
 	{Name: "exhaustion/sparse-artifacts", Judge: within(budgets{"artifact_bytes": artifactBudget}, judgeSparseArtifacts)},
 	{Name: "exhaustion/rewritten-artifacts", Judge: within(budgets{"artifact_bytes": artifactBudget}, judgeRewrittenArtifacts)},
@@ -47,10 +47,11 @@ for n in range(8): forge(frame)`))},
 	{Name: "exhaustion/log", Judge: within(budgets{"log_bytes": logBudget}, judgeLog)},
 }
 
-// budgets are limits of a session as JSON names them.
+// budgets are limits of a session by their JSON names.
 type budgets map[string]int64
 
-// within judges in a session of its own that has the battery's limits and the budgets, and that must go on after it.
+// within runs a judge in a session of its own that has the battery's limits and the budgets, and that must still work
+// afterwards.
 func within(more budgets, judge func(*Trial) error) func(*Trial) error {
 	return func(t *Trial) error {
 		limits := budgets{
@@ -80,7 +81,7 @@ func within(more budgets, judge func(*Trial) error) func(*Trial) error {
 	}
 }
 
-// answer reads a whole answer below the session's path, up to a limit past which no client could.
+// answer reads a whole answer below the session's path, up to a limit that no client could exceed.
 func (t *Trial) answer(path, accept string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(t.ctx, http.MethodGet, t.Server.URL+"/v1/sessions/"+t.Session+path, nil)
 	if err != nil {
@@ -103,7 +104,7 @@ func (t *Trial) answer(path, accept string) ([]byte, error) {
 	return body, nil
 }
 
-// decoded reads an answer, and returns its size too.
+// decoded reads and decodes an answer, and returns its size too.
 func decoded[T any](t *Trial, path string) (v T, size int, err error) {
 	body, err := t.answer(path, "application/json")
 	if err == nil {
@@ -112,7 +113,7 @@ func decoded[T any](t *Trial, path string) (v T, size int, err error) {
 	return v, len(body), err
 }
 
-// logged is an event of the log as it is on the wire.
+// logged is an event of the log in its wire format.
 type logged struct {
 	Type        string                     `json:"type"`
 	ExecutionID string                     `json:"execution_id"`
@@ -122,7 +123,7 @@ type logged struct {
 	size        int
 }
 
-// log is what the session's log holds.
+// log returns the events of the session's log.
 func (t *Trial) log() (events []logged, err error) {
 	body, err := t.answer("/events?follow=false", "application/x-ndjson")
 	if err != nil {
@@ -139,7 +140,7 @@ func (t *Trial) log() (events []logged, err error) {
 		if err := json.Unmarshal(lines.Bytes(), &kind); err != nil {
 			return nil, fmt.Errorf("read the log: %w", err)
 		}
-		if kind.Type == "artifact" { // whose data is not a bundle
+		if kind.Type == "artifact" { // its data is not a bundle
 			e.Type = kind.Type
 		} else if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read the log: %w", err)
@@ -149,7 +150,7 @@ func (t *Trial) log() (events []logged, err error) {
 	return events, nil
 }
 
-// usage is a number of the session's usage, which must be there.
+// usage returns a number of the session's usage, which must be there.
 func (t *Trial) usage(what string) (int64, error) {
 	session, _, err := decoded[struct{ Usage map[string]any }](t, "")
 	if err != nil {
@@ -162,7 +163,7 @@ func (t *Trial) usage(what string) (int64, error) {
 	return int64(n), nil
 }
 
-// keeps holds what the session says that it keeps of artifacts to the budget.
+// keepsArtifacts checks what the session reports as kept for artifacts against the budget.
 func (t *Trial) keepsArtifacts() error {
 	n, err := t.usage("artifact_bytes")
 	if err == nil && n > artifactBudget {
@@ -171,7 +172,7 @@ func (t *Trial) keepsArtifacts() error {
 	return err
 }
 
-// stored counts the artifacts whose bytes can be had, and those bytes.
+// stored counts the artifacts whose bytes can be downloaded, and those bytes.
 func (t *Trial) stored(digests []string) (n int, size int64, err error) {
 	for _, digest := range digests {
 		a, err := t.send(t.Server.Token, http.MethodGet, "/v1/artifacts/"+digest, "", "")
@@ -180,7 +181,7 @@ func (t *Trial) stored(digests []string) (n int, size int64, err error) {
 		}
 		if a.Status == http.StatusOK {
 			var one int64
-			_, _ = fmt.Sscan(a.Header.Get("Content-Length"), &one) // 0 where it is not said
+			_, _ = fmt.Sscan(a.Header.Get("Content-Length"), &one) // 0 if it is missing
 			n, size = n+1, size+one
 		}
 	}
@@ -194,13 +195,13 @@ type listed struct {
 	Omitted bool
 }
 
-// artifacts are the files that an execution lists.
+// artifacts returns the files that an execution lists.
 func (t *Trial) artifacts(execution string) ([]listed, error) {
 	e, _, err := decoded[struct{ Artifacts []listed }](t, "/executions/"+execution)
 	return e.Artifacts, err
 }
 
-// judgeSparseArtifacts makes files that are large and take no room. All of them must be listed.
+// judgeSparseArtifacts makes files that are large and take no space. All of them must be listed.
 func judgeSparseArtifacts(t *Trial) error {
 	e, err := t.Run(`
 for n in range(12):
@@ -223,7 +224,7 @@ for n in range(12):
 	return t.keepsArtifacts()
 }
 
-// judgeRewrittenArtifacts writes another content into one file again and again. The newest version must be kept.
+// judgeRewrittenArtifacts writes different content into one file again and again. The newest version must be kept.
 func judgeRewrittenArtifacts(t *Trial) error {
 	var digests []string
 	for range 5 {
@@ -249,7 +250,7 @@ func judgeRewrittenArtifacts(t *Trial) error {
 	return t.keepsArtifacts()
 }
 
-// judgeManyArtifacts makes more files than may be kept. Those that are not must be listed as such.
+// judgeManyArtifacts makes more files than may be kept. Those that are not kept must be listed as such.
 func judgeManyArtifacts(t *Trial) error {
 	e, err := t.Run(`
 for n in range(5):
@@ -280,8 +281,8 @@ for n in range(5):
 	return t.keepsArtifacts()
 }
 
-// shows judges a cell that displays, updates or clears more than it may: the log must stay within the budgets, with one
-// notice.
+// shows returns a judge of a cell that displays, updates or clears more than it may: the log must stay within the
+// budgets, with one notice.
 func shows(code string) func(*Trial) error {
 	return func(t *Trial) error {
 		_, err := t.shows(code)
@@ -321,7 +322,7 @@ func (t *Trial) shows(code string) ([]logged, error) {
 	return shown, nil
 }
 
-// judgeDisplays shows more than it may of something that says in a few words what it is: the words must be kept.
+// judgeDisplays shows more than it may of something that describes itself in a few words: the words must be kept.
 func judgeDisplays(t *Trial) error {
 	shown, err := t.shows(`
 for n in range(40): display({"text/plain": f"number {n}", "text/html": "x" * 20_000}, raw=True)`)
@@ -369,7 +370,7 @@ func judgeFullAnswers(t *Trial) error {
 	return err
 }
 
-// judgeLongPaths makes more files than one execution lists, with paths as long as a system call takes them.
+// judgeLongPaths makes more files than one execution lists, with paths as long as a system call accepts.
 func judgeLongPaths(t *Trial) error {
 	e, err := t.Run(`
 folder = "/workspace/" + "/".join(["d" * 250] * 15)
@@ -397,7 +398,7 @@ for n in range(2000): os.close(os.open(str(n), os.O_CREAT | os.O_WRONLY, dir_fd=
 	return nil
 }
 
-// late judges code that a thread runs when its cell has ended.
+// late returns a judge of code that a thread runs after its cell has ended.
 func late(code string) func(*Trial) error {
 	indented := strings.ReplaceAll(strings.TrimSpace(code), "\n", "\n    ")
 	return func(t *Trial) error {
@@ -431,7 +432,8 @@ thread.start()`)
 	}
 }
 
-// judgeLog prints more than the log may hold, each cell within its limit. The oldest outputs have to go, and the newest to stay.
+// judgeLog prints more than the log may hold, with each cell within its limit. The oldest outputs have to be dropped,
+// and the newest kept.
 func judgeLog(t *Trial) error {
 	var cells []api.Execution
 	for range 6 {
@@ -442,7 +444,7 @@ func judgeLog(t *Trial) error {
 		cells = append(cells, e)
 	}
 	n, err := t.usage("log_bytes")
-	for tries := 0; n > logBudget && tries < 200 && err == nil; tries++ { // the log may be shortened a little later
+	for tries := 0; n > logBudget && tries < 200 && err == nil; tries++ { // the log may be trimmed a little later
 		if err = t.Works(); err == nil {
 			n, err = t.usage("log_bytes")
 		}

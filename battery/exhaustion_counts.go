@@ -1,14 +1,15 @@
 package battery
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// exhaustionCounts are attempts to take all of what the kernel counts for a user with all its namespaces, or for the whole
-// machine. What a session has taken must be missing neither to this machine's processes nor to another session.
+// exhaustionCounts are attempts to use up what the kernel counts per user across all of its namespaces, or for the
+// whole machine. What one session takes must not be missing for this machine's processes or for another session.
 var exhaustionCounts = []Check{
 	counted("exhaustion/inotify", "", `libc.inotify_init1(0)`, 16, hostWatches, "EMFILE", "EPERM"),
 	counted("exhaustion/inotify-watches", `
@@ -18,13 +19,13 @@ paths = (path.encode() for p, _, names in os.walk("/usr") for n in names for pat
 `, `libc.inotify_add_watch(fd, next(paths), 2)`, 4096, hostWatches, "ENOSPC", "EBADF"),
 	counted("exhaustion/timers", "", `libc.syscall(NR["timer_create"], 0, None, ctypes.byref(ctypes.c_int()))`, 1024, hostTimer, "EAGAIN"),
 	counted("exhaustion/aio", "", `libc.syscall(NR["io_setup"], 1024, ctypes.byref(ctypes.c_ulong()))`, 0, hostAIO, "ENOSYS"),
-	// Landlock refuses all of these, where the machine has it.
+	// Landlock, if the machine has it, refuses all of these.
 	counted("exhaustion/message-queues", "", `libc.syscall(NR["mq_open"], b"talaria-%d" % held, os.O_CREAT | os.O_RDWR, 0o600, None)`,
 		1, hostQueue, "EMFILE", "EACCES", "ENOSYS"),
 }
 
-// counted is a check of a thing that is taken until that fails, with one of the errors and after so many at the most. free
-// tries on this machine whether there is one left.
+// counted makes a check that takes a thing until that fails, with one of the errors and after so many at most. free
+// tries on this machine whether any are left.
 func counted(name, prepare, take string, most int64, free func() error, errors ...string) Check {
 	return Check{Name: name, Quick: true, Alone: true, Cell: prepare + `
 held = 0
@@ -40,19 +41,41 @@ say(error=error_name(ctypes.get_errno()), held=held)`, Judge: func(t *Trial) err
 		if err := free(); err != nil {
 			return fmt.Errorf("this machine has none left: %w", err)
 		}
-		if held == 0 {
-			return nil // nobody inside has any
+		switch {
+		case held == 0 && t.Saw["error"] == "EAGAIN":
+			return fmt.Errorf("another session has left none")
+		case held == 0:
+			return nil // nothing inside has any
 		}
-		other, err := t.NewSession(nil)
+		return t.shares(prepare, take, min(few, held))
+	}}
+}
+
+// few is how many of a counted thing another session must be able to take. It is more than the signals that come and go take.
+const few = 8
+
+// shares checks that another session can take some of what the trial's session has taken all of. If that can take more by
+// then, the first ones came from the others' share.
+func (t *Trial) shares(prepare, take string, some int64) error {
+	other, err := t.NewSession(nil)
+	if err != nil {
+		return err
+	}
+	for range 10 {
+		found, err := t.See(other, fmt.Sprintf("%s\nheld = 0\nwhile held < %d and %s >= 0: held += 1\nsay(held=held, error=error_name(ctypes.get_errno()))",
+			prepare, some, take))
 		if err != nil {
 			return err
 		}
-		found, err := t.See(other, prepare+"held = 0\nsay(left="+take+" >= 0, error=error_name(ctypes.get_errno()))")
-		if err == nil && found["left"] != true {
-			err = fmt.Errorf("another session has none left: %v", found["error"])
+		if held, _ := found["held"].(float64); int64(held) < some {
+			return fmt.Errorf("another session has only %v left, want %d: %v", held, some, found["error"])
 		}
-		return err
-	}}
+		found, err = t.See(t.Session, "held = 0\nwhile held < 200_000 and "+take+" >= 0: held += 1\nsay(held=held)")
+		if err != nil || found["held"] == 0.0 {
+			return err
+		}
+	}
+	return errors.New("the session takes what others let go of")
 }
 
 func hostWatches() error {

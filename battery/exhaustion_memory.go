@@ -6,8 +6,8 @@ import (
 	"talaria/api"
 )
 
-// exhaustionMemory are attempts to hold memory and disk space that belong to no mapping and no name. Each cell says what
-// it holds as it goes on, since it may be interrupted or killed at any moment.
+// exhaustionMemory are attempts to hold memory and disk space that belong to no mapping and no name. Each cell reports
+// what it holds as it goes on, since it may be interrupted or killed at any moment.
 var exhaustionMemory = []Check{
 	{Name: "exhaustion/memory-unmapped", Alone: true, Cell: `
 files, held = [], 0
@@ -73,7 +73,7 @@ for n in range(12):
     for _ in range(10):
         held += os.write(file, bytes(4 << 20))
         say(held=held)
-        time.sleep(0.05)
+        time.sleep(0.1)
     os.unlink(f"/workspace/{n}")
     pairs += socket.socketpair()
     socket.send_fds(pairs[-1], [b"x"], [file])
@@ -86,14 +86,14 @@ for n in range(12):
     for _ in range(10):
         held += os.write(file, bytes(4 << 20))
         say(held=held)
-        time.sleep(0.05)
+        time.sleep(0.1)
     os.unlink(f"/workspace/{n}")
     libc.mmap(None, ctypes.c_size_t(4096), 1, 1, file, ctypes.c_long(0))
     os.close(file)`, Judge: judgeFilesHeld},
 }
 
-// judgeFilesHeld holds files that have no name any more to the limit of the workspace, and what one that is watched may be
-// passed by.
+// judgeFilesHeld checks files that have no name any more against the limit of the workspace, plus what a watched limit
+// may be exceeded by.
 func judgeFilesHeld(t *Trial) error {
 	held := t.number("held")
 	switch {

@@ -2,7 +2,7 @@ package battery
 
 import "fmt"
 
-// files are what of the host's files and of the system's is not to be seen or changed.
+// files are parts of the host's and the system's files that must not be visible or changeable.
 var files = []Check{
 	asks("files/shadow", `contents("/etc/shadow")`, "ENOENT", "EACCES"),
 	orFenced(asks("files/host-secret", `contents("OUTSIDE/secret")`, "ENOENT"), "EACCES"),
@@ -66,7 +66,7 @@ var files = []Check{
     "securityfs", "fusectl"})`, "[]"),
 }
 
-// setUserID runs a shell that asks to be another user's.
+// setUserID runs a shell that tries to become another user.
 const setUserID = `
 import shutil
 shutil.copy("/bin/sh", "/workspace/made")
@@ -77,7 +77,7 @@ os.unlink("/workspace/made")
 say(saw=[int(user) == os.getuid(), int(unprivileged)])
 `
 
-// hidden is a file of /proc that tells about the host's kernel, or lets it be told.
+// hidden checks a file of /proc that reveals something about the host's kernel, or lets it be changed.
 func hidden(name string) Check {
 	return asks("files/proc-"+name, fmt.Sprintf(`contents("/proc/%s")`, name), "nothing", "ENOENT", "EACCES", "EPERM")
 }

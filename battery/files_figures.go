@@ -1,6 +1,7 @@
 package battery
 
-// fileFigures are what the machine's kernel tells of the machine, and of what others do on it, that no library needs.
+// fileFigures are what the kernel reveals about the machine and about what others do on it, as far as no library needs
+// it.
 var fileFigures = []Check{
 	asks("files/proc-figures", `[n for n in ("buddyinfo", "cmdline", "diskstats", "modules", "pagetypeinfo", "partitions",
     "pressure/cpu", "schedstat", "softirqs", "swaps", "vmstat", "zoneinfo") if contents("/proc/" + n) not in ("nothing", "ENOENT",

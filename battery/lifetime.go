@@ -70,11 +70,11 @@ threading.Thread(target=time.sleep, args=(1000,)).start()
 say(saw="ended")`, Judge: all(saw("saw", "ended"), resets)},
 }
 
-// short bounds cells that may take their own kernel's ears away.
+// short bounds cells that may make their own kernel deaf.
 var short = api.ExecutionRequest{TimeoutS: new(3.0)}
 
-// outlives is a check of a daemon that has to be listed and then end. It does something of its own first, and again
-// once it is a shell.
+// outlives makes a check of a daemon that has to be listed and then end. The daemon first runs the Python code, and
+// then the shell's.
 func outlives(name, python, shell string, end func(*Trial) error) Check {
 	return Check{Name: name, Quick: true, Alone: true, Judge: func(t *Trial) error {
 		mark := "86400" + rand.Text()
@@ -127,7 +127,7 @@ func deletes(t *Trial) error {
 	return nil
 }
 
-// ends judges how the cell ended, and that the session goes on as was said.
+// ends returns a judge of how the cell ended, and that the session's state afterwards is as reported.
 func ends(status api.ExecutionStatus, reason string, state api.VariablesState) func(*Trial) error {
 	return func(t *Trial) error {
 		e := t.Execution
@@ -138,10 +138,10 @@ func ends(status api.ExecutionStatus, reason string, state api.VariablesState) f
 	}
 }
 
-// endsSomehow judges that what was said of the variables is true.
+// endsSomehow checks that the report about the variables is true.
 func endsSomehow(t *Trial) error { return t.goesOn() }
 
-// goesOn checks that the next cell runs in the same kernel exactly where the last one's variables were kept.
+// goesOn checks that the next cell runs in the same kernel if, and only if, the variables were reported as kept.
 func (t *Trial) goesOn() error {
 	e, err := t.Run("print('real ' + 'work')")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"talaria/client"
 )
 
-// output are attempts to have what reads the output do something: a terminal, a browser, a language model's host.
+// output are attempts to make a reader of the output do something: a terminal, a browser, a language model's host.
 var output = []Check{
 	clean("output/colours", `print("\x1b[31mred\x1b[0m")`, "red"),
 	clean("output/clipboard", `print("\x1b]52;c;ZXZpbA==\x07a\x1b]52;c;ZXZpbA==\x1b\\b")`, "ab"),
@@ -57,7 +57,7 @@ Page()`, Judge: judgeHTML},
 	{Name: "output/zero-bytes", Quick: true, Cell: `print("a\0b")`, Judge: printed("a\x00b\n")},
 }
 
-// clean is a check of what a cell prints: a reader of text gets it without what terminals obey.
+// clean makes a check of what a cell prints: a reader of text gets it without the sequences that terminals obey.
 func clean(name, code, want string) Check {
 	return Check{Name: name, Quick: true, Cell: code, Judge: func(t *Trial) error {
 		text := t.Execution.Text
@@ -132,7 +132,7 @@ func judgeMedia(t *Trial) error {
 	return t.Works()
 }
 
-// judgeHTML checks that markup comes as data of its type, and in the text only as what it says in plain words.
+// judgeHTML checks that markup arrives as data of its type, and in the text only as its plain wording.
 func judgeHTML(t *Trial) error {
 	for event, err := range t.Server.Client.Events(t.ctx, t.Session, client.EventsQuery{Past: true}) {
 		if err != nil {

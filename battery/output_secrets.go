@@ -6,12 +6,12 @@ import (
 	"talaria/api"
 )
 
-// outputSecrets are attempts to keep the server busy with taking secrets out of what is printed.
+// outputSecrets are attempts to keep the server busy with removing secrets from the output.
 var outputSecrets = []Check{
 	{Name: "output/secret-of-itself", Quick: true, Alone: true, Judge: judgeSecretOfItself},
 }
 
-// judgeSecretOfItself prints a text in which a secret begins at every place.
+// judgeSecretOfItself prints a text in which a secret begins at every position.
 func judgeSecretOfItself(t *Trial) error {
 	id, err := t.NewSession(func(req *api.SessionRequest) { req.Secrets = &map[string]string{"WORD": "aaaaaaaa"} })
 	if err != nil {

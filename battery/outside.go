@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Outside is what lies outside of every sandbox, within easy reach of anything that gets out: a secret in a file that
-// all may read and write, and listeners that count who comes.
+// Outside is what lies outside every sandbox, within easy reach of anything that escapes: a secret in a file that
+// everybody may read and write, and listeners that count their connections.
 type Outside struct {
 	Dir    string // holds the file "secret"
 	Secret string
@@ -24,7 +24,7 @@ type Outside struct {
 	serving   sync.WaitGroup
 }
 
-// openOutside makes it in a new directory below TMPDIR, and on the loopback device.
+// openOutside creates it in a new directory below TMPDIR, and on the loopback device.
 func openOutside() (o *Outside, err error) {
 	dir, err := os.MkdirTemp("", "talaria-battery-")
 	if err != nil {
@@ -85,14 +85,14 @@ func (o *Outside) receive() {
 	}
 }
 
-// places are pairs of a word in cells and what it stands for.
+// places returns pairs of a word in cells and what it stands for.
 func (o *Outside) places() []string {
 	_, tcp, _ := net.SplitHostPort(o.listeners[0].Addr().String())
 	_, udp, _ := net.SplitHostPort(o.udp.LocalAddr().String())
 	return []string{"OUTSIDE", o.Dir, "TCP_PORT", tcp, "UDP_PORT", udp, "ABSTRACT", o.abstract}
 }
 
-// close takes everything away.
+// close removes everything.
 func (o *Outside) close() error {
 	var errs []error
 	for _, listener := range o.listeners {

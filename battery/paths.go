@@ -14,7 +14,7 @@ import (
 	"talaria/api"
 )
 
-// paths are attempts to have the server touch what is not the session's, by names and by what lies under them.
+// paths are attempts to make the server touch files outside the session, by names and by what is planted under them.
 var paths = []Check{
 	requests("paths/dot-dot", api.CodePathOutside, "..", "../x", "a/../../x", "a/../b", "./a", "a/.",
 		"../../../../OUTSIDE/secret"),
@@ -56,7 +56,7 @@ fd = os.open("bad", os.O_RDWR)
 handler = signal.signal(signal.SIGIO, signal.SIG_IGN) # which tells that the lease is to be given up
 say(saw=attempt(fcntl.fcntl, fd, fcntl.F_SETLEASE, fcntl.F_WRLCK))`, Judge: func(t *Trial) error {
 		a, err := t.Send("GET", "/files/bad", "")
-		if err == nil && a.Status != 403 && a.Status != 200 { // 200 where no lease can be had
+		if err == nil && a.Status != 403 && a.Status != 200 { // 200 if no lease can be had
 			err = fmt.Errorf("a file with a lease: %d %s", a.Status, a.Body)
 		}
 		_, wrong := t.See(t.Session, `os.close(fd); os.unlink("bad"); signal.signal(signal.SIGIO, handler); say(saw="gone")`)
@@ -142,14 +142,14 @@ open("Name", "w").write("upper"); open("name", "w").write("lower")`, Judge: func
 // methods are the calls that take the path of a file.
 var methods = []string{"GET", "PUT", "DELETE"}
 
-// requests are paths that each call must refuse as outside, or, where they are possible names, as missing.
+// requests makes a check of paths that each call must refuse as outside or, if they are possible names, as missing.
 func requests(name string, code api.Code, list ...string) Check {
 	return Check{Name: name, Quick: true, Judge: func(t *Trial) error {
 		for _, path := range list {
 			path = strings.ReplaceAll(path, "OUTSIDE", strings.TrimPrefix(t.Outside.Dir, "/"))
 			for _, method := range methods {
 				if method == "PUT" && code == api.CodeFileNotFound {
-					continue // it makes a file of that name, and that is fine
+					continue // it makes a file of that name, which is fine
 				}
 				body := ""
 				if method == "PUT" {
@@ -164,7 +164,7 @@ func requests(name string, code api.Code, list ...string) Check {
 	}}
 }
 
-// planted is a check of paths that pass through what the cell has made, which is "bad". Nothing may be read or written
+// planted makes a check of paths that pass through what the cell has made, named "bad". Nothing may be read or written
 // there.
 func planted(name, code string, list ...string) Check {
 	return Check{Name: name, Quick: true, Cell: code, Judge: func(t *Trial) error {
@@ -189,7 +189,8 @@ for name in ("bad", "real"):
 	}}
 }
 
-// special judges that something that is no regular file is neither read nor written, and that asking does not hang.
+// special returns a judge that something other than a regular file is neither read nor written, and that a request for
+// it does not hang.
 func special(name string) func(*Trial) error {
 	return func(t *Trial) error {
 		defer t.Run(fmt.Sprintf(`os.rmdir(%q) if os.path.isdir(%[1]q) else os.unlink(%[1]q)`, name))
@@ -202,13 +203,13 @@ func special(name string) func(*Trial) error {
 	}
 }
 
-// page is a check of a file that a browser would run code of, were it shown.
+// page makes a check of a file whose code a browser would run if it were shown.
 func page(name, file, content string) Check {
 	cell := fmt.Sprintf("open(%q, 'w').write(%q + ' CELL')", file, content)
 	return Check{Name: name, Quick: true, Cell: cell, Judge: func(t *Trial) error {
 		defer t.Run(fmt.Sprintf("os.unlink(%q)", file))
 		if len(t.Execution.Artifacts) != 1 {
-			return fmt.Errorf("the cell made %d artifacts", len(t.Execution.Artifacts))
+			return fmt.Errorf("the cell created %d artifacts", len(t.Execution.Artifacts))
 		}
 		for _, path := range []string{"/v1/sessions/" + t.Session + "/files/" + file, t.Execution.Artifacts[0].URL} {
 			a, err := t.send(t.Server.Token, "GET", path, "", "")
@@ -258,7 +259,7 @@ func judgeArtifacts(t *Trial) error {
 		}
 	}
 	if len(t.Execution.Artifacts) != 1 {
-		return fmt.Errorf("the cell made %d artifacts", len(t.Execution.Artifacts))
+		return fmt.Errorf("the cell created %d artifacts", len(t.Execution.Artifacts))
 	}
 	sum := sha256.Sum256([]byte(t.Outside.Secret))
 	a, err := t.send(t.Server.Token, "GET", "/v1/artifacts/"+hex.EncodeToString(sum[:]), "", "")
@@ -271,7 +272,7 @@ func judgeArtifacts(t *Trial) error {
 func judgeForeignArtifact(t *Trial) error {
 	defer t.Run(`os.unlink("mine.txt")`)
 	if len(t.Execution.Artifacts) != 1 {
-		return fmt.Errorf("the cell made %d artifacts", len(t.Execution.Artifacts))
+		return fmt.Errorf("the cell created %d artifacts", len(t.Execution.Artifacts))
 	}
 	a, err := t.send(t.Server.Other, "GET", t.Execution.Artifacts[0].URL, "", "")
 	if err == nil && a.Code != api.CodeArtifactNotFound {
@@ -305,7 +306,7 @@ func judgeForm(t *Trial) error {
 	return nil
 }
 
-// spin starts a loop in a child that lasts until the session ends.
+// spin starts a loop in a child that runs until the session ends.
 const spin = `
 if not os.fork():
     end = time.monotonic() + 30
@@ -340,7 +341,7 @@ func (t *Trial) race(body, path string) error {
 		return err
 	}
 	for range 200 {
-		if _, err := t.Send("GET", "/files/"+path, ""); err != nil { // which looks for the secret
+		if _, err := t.Send("GET", "/files/"+path, ""); err != nil { // it looks for the secret
 			return err
 		}
 		if _, err := t.Send("PUT", "/files/"+path, "overwritten"); err != nil {

@@ -1,6 +1,6 @@
 package battery
 
-// processState is what a process inside is and has.
+// processState is the state and the rights of a process inside.
 var processState = []Check{
 	asks("process/capabilities", `[s for s in ("Inh", "Prm", "Eff", "Bnd", "Amb") if status("Cap" + s).strip("0")]`,
 		"[]"),
@@ -11,7 +11,7 @@ print(ctypes.CDLL(None).capget(struct.pack("Ii", 0x20080522, 0), sets), any(sets
     text=True).stdout.strip()`, "0 False"),
 	asks("process/no-new-privileges", `status("NoNewPrivs")`, "1"),
 	asks("process/seccomp", `status("Seccomp")`, "2"),
-	orFenced(asks("process/seccomp-of-init", `result(status, "Seccomp", 1)`, "2"), "EACCES"), // there it is not the session's
+	orFenced(asks("process/seccomp-of-init", `result(status, "Seccomp", 1)`, "2"), "EACCES"), // there it does not belong to the session
 	{Name: "process/landlock", Quick: true, Cell: landlock, Judge: saw("saw", "restricted")},
 	asks("process/user", `[len(set(os.getresuid())), len(set(os.getresgid())), os.getuid() * os.getgid() > 0,
     0 in os.getgroups()]`, "[1 1 true false]"),
@@ -19,7 +19,7 @@ print(ctypes.CDLL(None).capget(struct.pack("Ii", 0x20080522, 0), sets), any(sets
 		"[EINVAL EINVAL EPERM]", "[EPERM EPERM EPERM]"),
 	alone(asks("process/descriptors", `sorted({re.sub(r"\[\d+\]", "", result(os.readlink, f"/proc/self/fd/{n}")) for n in range(4096)
     if attempt(os.fstat, n) == "ok"} - {"pipe:", "socket:", "anon_inode:[eventpoll]", "/dev/null", "EACCES", "ENOENT",
-    os.environ["HOME"] + "/.talaria/asks"})`, "[]")), // the last is where programs inside ask for packages
+    os.environ["HOME"] + "/.talaria/asks"})`, "[]")), // the last one is where programs inside ask for packages
 	asks("process/descriptors-of-children", `subprocess.run([sys.executable, "-c", """
 import os
 for fd in range(4096):
@@ -36,7 +36,7 @@ for fd in range(4096):
 	asks("process/nice", `attempt(os.nice, -1)`, "EPERM", "EACCES"),
 	asks("process/real-time", `[attempt(os.sched_setscheduler, 0, p, os.sched_param(1)) for p in (os.SCHED_FIFO,
     os.SCHED_RR)]`, "[EPERM EPERM]"),
-	// The machine's own choice of whom to kill is not to be turned against others.
+	// It must not be possible to turn the machine's choice of whom to kill against others.
 	asks("process/oom-score", `(lambda before: [attempt(write, "/proc/self/oom_score_adj", v) for v in ("-1000",
     "0", "100")] and int(read("/proc/self/oom_score_adj")) >= before)(int(read("/proc/self/oom_score_adj")))`, "true"),
 	asks("process/environment", `[n for n in os.environ if n.startswith("TALARIA_") and n[8:] not in ("WORKSPACE", "PACKAGES", "INSTALLS", "PYTHON") or
@@ -57,8 +57,8 @@ say(saw="alive")`, Judge: all(saw("saw", "alive"), (*Trial).Works)},
 say(saw=[p for p in ("/sys/fs/cgroup", "/proc/self/cgroup") if attempt(write, p) == "ok"])`, Judge: saw("saw", "[]")},
 }
 
-// landlock counts how often a process can restrict itself further: sixteen domains may lie one in the other, and one
-// less is left where there is one already.
+// landlock counts how often a process can restrict itself further: sixteen domains can be nested, and one fewer is
+// left if there is one already.
 const landlock = `
 def layers():
     fd = libc.syscall(ctypes.c_long(444), struct.pack("=Q", 1 << 2), ctypes.c_size_t(8), 0)

@@ -13,7 +13,7 @@ import (
 	"talaria/client"
 )
 
-// checkTime bounds a check, and cleanUpTime what is left to do after it.
+// checkTime bounds a check, and cleanUpTime the cleaning up after it.
 const (
 	checkTime   = 2 * time.Minute
 	cleanUpTime = 30 * time.Second
@@ -24,16 +24,16 @@ type Server struct {
 	Client *client.Client
 	URL    string
 	Token  string
-	// Other is the token of a second owner; "" where there is none.
+	// Other is the token of a second owner; "" if there is none.
 	Other string
-	// Strict has all sessions started cold, so that they share no process with any other.
+	// Strict makes all sessions start cold, so that they share no process with any other.
 	Strict bool
 
 	ownFiles  bool // sessions see the machine's tree
 	uncounted bool // no control group counts the memory of sessions, so calls that take it without a mapping are refused
 }
 
-// newSession makes a session with the battery's limits, but for those that are asked for.
+// newSession makes a session with the battery's limits, except for those in limits.
 func (s Server) newSession(ctx context.Context, limits api.LimitsRequest, change func(*api.SessionRequest)) (string, error) {
 	setDefault(&limits.MemoryBytes, memoryBytes)
 	setDefault(&limits.PIDs, pids)
@@ -64,21 +64,21 @@ func setDefault[T any](p **T, value T) {
 type Options struct {
 	Quick    bool                   // only the quick checks
 	Only     func(name string) bool // only these; nil: all
-	Parallel int                    // how many checks at a time
+	Parallel int                    // how many checks run at a time
 	Done     func(Result)           // called after each check, one call at a time; optional
 }
 
-// Result is how a check ended. Detail says why where it has not passed.
+// Result is how a check ended. Detail says why if it has not passed.
 type Result struct {
 	Check   Check
 	Outcome Outcome
-	Lacks   Need // for want of which it was not run, or a limit was passed
+	Lacks   Need // the need that was not met, so that the check was not run or a limit was exceeded
 	Detail  string
 	Took    time.Duration
 }
 
-// Run runs the checks, in an order of its own, and returns the results in that of [Checks]. An error means that the
-// battery itself could not be run.
+// Run runs the checks, in an order of its own, and returns the results in the order of [Checks]. An error means that
+// the battery itself could not be run.
 func Run(ctx context.Context, s Server, o Options) (results []Result, err error) {
 	checks := Checks()
 	if o.Quick {
@@ -103,7 +103,7 @@ func Run(ctx context.Context, s Server, o Options) (results []Result, err error)
 	return b.results, context.Cause(ctx)
 }
 
-// battery is a run of it.
+// battery is one run of the battery.
 type battery struct {
 	server    Server
 	outside   *Outside
@@ -111,7 +111,7 @@ type battery struct {
 	neighbour string // a session that must not notice anything
 	has       []Need
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	results []Result
 	shared  []string // sessions to be deleted
 }
@@ -140,7 +140,7 @@ func (b *battery) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// needs are those that the layers of a session tell of.
+// needs returns the needs that a session's layers show to be met.
 func needs(layers []string) []Need {
 	var found []Need
 	for _, layer := range layers {
@@ -184,7 +184,7 @@ func (b *battery) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// runAll gives the checks to some workers. Those that need no session of their own share their worker's.
+// runAll distributes the checks to workers. Checks that need no session of their own share their worker's.
 func (b *battery) runAll(ctx context.Context, checks []Check) {
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -251,7 +251,7 @@ func (b *battery) run(ctx context.Context, c Check, session string) Result {
 	return r
 }
 
-// undisturbed checks that the neighbour lives on with its variables, and that no output of others is in its log.
+// undisturbed checks that the neighbour is still alive with its variables, and that its log has no output of others.
 func (b *battery) undisturbed(ctx context.Context) error {
 	e, err := b.server.Client.Execute(ctx, b.neighbour, api.ExecutionRequest{Code: new("print(calm)")})
 	switch {

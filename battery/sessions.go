@@ -57,7 +57,7 @@ say(saw=[p for top in entries("/") if top not in ("proc", "usr", "lib", "bin", "
 	{Name: "sessions/busy-neighbour", Alone: true, Judge: judgeBusyNeighbour},
 }
 
-// apart is a check that what one session makes is not there for another, and that it is still there for itself.
+// apart makes a check that what one session makes does not exist for another, and still exists for itself.
 func apart(name, makes, looks string, words ...string) Check {
 	return Check{Name: name, Quick: true, Alone: true, Judge: func(t *Trial) error {
 		other, err := t.NewSession(nil)
@@ -71,7 +71,7 @@ func apart(name, makes, looks string, words ...string) Check {
 		made := seen(e)["saw"]
 		refused := made == "failed" || e.Error != nil && slices.Contains([]string{"OSError", "PermissionError"}, e.Error.Ename)
 		if (t.Server.ownFiles || t.Server.uncounted && strings.HasPrefix(name, "sessions/sysv-")) && refused {
-			return nil // what would be everybody's cannot be made
+			return nil // a thing that everybody would share cannot be made
 		}
 		if made != "made" {
 			return fmt.Errorf("make it: %v; %s %.300s", made, e.Status, e.Text)
@@ -91,10 +91,10 @@ func apart(name, makes, looks string, words ...string) Check {
 	}}
 }
 
-// differ is a check of a value that no two sessions may have in common.
+// differ makes a check of a value that no two sessions may have in common.
 func differ(name, code string) Check { return differing(name, code, nil) }
 
-// strictlyDiffer is differ for what sessions have in common by design, unless they ask for a start of their own.
+// strictlyDiffer is differ for what sessions share by design, unless they ask for a cold start.
 func strictlyDiffer(name, code string) Check {
 	return differing(name, code, func(req *api.SessionRequest) { req.Isolation = new(api.IsolationStrict) })
 }
@@ -171,7 +171,8 @@ func judgeOtherOwner(t *Trial) error {
 	return t.Works()
 }
 
-// judgeBusyNeighbour holds an idle session to its answers while another one does all that its limits allow.
+// judgeBusyNeighbour checks that an idle session still answers in time while another one does everything that its
+// limits allow.
 func judgeBusyNeighbour(t *Trial) error {
 	other, err := t.NewSession(nil)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"talaria/api"
 )
 
-// sessionShared are attempts of one session on another through what the kernel has for both.
+// sessionShared are attempts of one session on another through what the kernel has in common for both.
 var sessionShared = []Check{
 	{Name: "sessions/inotify-others", Quick: true, Alone: true, Judge: judgeWatches},
 	{Name: "sessions/descriptors-in-flight", Quick: true, Alone: true, Cell: inFlight, Judge: judgeInFlight},
@@ -20,12 +20,12 @@ rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 250))]
 errors = [attempt(pair[0].sendmsg, [b"x"], rights) for pair in pairs]
 say(last=errors[-1])`
 
-// judgeInFlight has another session start, which takes sending a few.
+// judgeInFlight starts another session, which involves sending a few descriptors.
 func judgeInFlight(t *Trial) error {
 	if err := saw("last", "ETOOMANYREFS")(t); err != nil {
 		return err
 	}
-	for range 3 { // more than there are ready
+	for range 3 { // more than are kept ready
 		other, err := t.NewSession(nil)
 		if err != nil {
 			return err
@@ -52,8 +52,8 @@ try: seen = os.read(fd, 1 << 16)
 except OSError: seen = b""
 say(payroll=b"payroll" in seen)`
 
-// judgeWatches has a session watch the places of another one, which makes files meanwhile. Where the machine's tree is in
-// sight, nothing can be watched at all.
+// judgeWatches makes a session watch the directories of another one, which makes files meanwhile. If the machine's
+// tree is visible, nothing can be watched at all.
 func judgeWatches(t *Trial) error {
 	other, err := t.NewSession(nil)
 	if err != nil {

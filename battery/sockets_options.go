@@ -1,6 +1,6 @@
 package battery
 
-// socketOptions are calls on sockets that anybody may make and that reach code of the kernel, or processes, that no
+// socketOptions are calls on sockets that anybody may make, and that reach code of the kernel, or processes, that no
 // session has a use for. The requests are refused whatever the descriptor is.
 var socketOptions = []Check{
 	asks("sockets/bridge-and-vlan", `(lambda fd: sorted({tried("ioctl", fd, request, bytes(64)) for request in
@@ -10,7 +10,7 @@ var socketOptions = []Check{
 	asks("sockets/peer-pidfd", `sorted({attempt(socket.socket(fileno=os.dup(fd)).getsockopt, socket.SOL_SOCKET, 77)
     for fd in [*sockets_of_ours(), *[s.detach() for s in socket.socketpair()]]})`, "[ENOPROTOOPT]"),
 	asks("sockets/sender-pidfd", `attempt(socket.socketpair()[0].setsockopt, socket.SOL_SOCKET, 76, 1)`, "ENOPROTOOPT"),
-	// Python's name for EOPNOTSUPP is the other one for the same number.
+	// Python's name for EOPNOTSUPP is the other name of the same number.
 	asks("sockets/out-of-band", `(lambda pair: [attempt(pair[0].send, b"x", socket.MSG_OOB), attempt(pair[0].sendmsg,
     [b"x"], [], socket.MSG_OOB)])(socket.socketpair())`, "[ENOTSUP ENOTSUP]", "[EOPNOTSUPP EOPNOTSUPP]"),
 	asks("sockets/zero-copy", `attempt(lambda: socket.socket().setsockopt(socket.SOL_SOCKET, 60, 1))`, "ENOPROTOOPT", "EAFNOSUPPORT"),

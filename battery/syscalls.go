@@ -1,7 +1,7 @@
 package battery
 
-// syscalls are calls that no program needs and that kernels have been broken with. What would spoil the process is
-// tried in a child. On a machine that has no call of that name there is nothing to refuse.
+// syscalls are calls that no program needs and that have been used to break kernels. Calls that would spoil the
+// process are tried in a child. If a machine has no call of that name, there is nothing to refuse.
 var syscalls = []Check{
 	asks("syscalls/ptrace", `tried("ptrace", 0, 0, 0, 0)`, "EPERM"),
 	asks("syscalls/process-vm-readv", `tried("process_vm_readv", os.getpid(), 0, 0, 0, 0, 0)`, "EPERM"),
@@ -69,7 +69,8 @@ var syscalls = []Check{
 		"EPERM", "ENOSYS", "absent"),
 	asks("syscalls/obsolete", `sorted({tried("nfsservctl", 0, 0, 0), tried("lookup_dcookie", 0, 0, 0)})`,
 		"[ENOSYS]", "[EPERM]", "[EPERM ENOSYS]"),
-	// A program of another architecture has other numbers for the same calls: a filter that takes them for its own is none.
+	// A program of another architecture uses other numbers for the same calls: a filter that takes them for its own is
+	// useless.
 	{Name: "syscalls/foreign-architecture", Quick: true, Cell: foreign,
 		Judge: saw("saw", "SIGSYS", "SIGSEGV", "absent")},
 	asks("syscalls/x32", `inside(lambda: libc.syscall(ctypes.c_long(0x40000000 | NR["getpid"]))) if

@@ -9,25 +9,25 @@ import (
 //go:embed expected
 var expected embed.FS
 
-// Promise is what a table says of a check: how it ends, or that it is pending, being a thing that the program does not
-// do. Without names a need; a machine that lacks it cannot make the check, or watches a limit that others hold. What is promised to be [Bounded] may as well
-// pass: whether a limit that is watched is passed at all depends on the moment.
+// Promise is what a table says about a check: how it ends, or that it is pending, because the program does not do it
+// yet. Without names a need; a machine that lacks it cannot run the check, or watches a limit that others enforce. A
+// check promised to be [Bounded] may also pass: whether a watched limit is exceeded at all depends on the moment.
 type Promise struct {
 	Outcome Outcome
 	Without Need
 }
 
-// Pending is the promise of nothing: the check fails, and one that passes is a table to be corrected.
+// Pending promises nothing: the check fails, and if it passes, the table needs correcting.
 const Pending Outcome = "pending"
 
 // Table is what a tier promises, by the names of checks.
 type Table map[string]Promise
 
-// Tables are the names that [ReadTable] takes.
+// Tables are the names that [ReadTable] accepts.
 var Tables = []string{"namespace-root", "namespace-user", "landlock-root", "landlock-user"}
 
-// ReadTable reads the table of a tier and an identity. Each line is a name, an outcome, and where the machine may lack
-// something "without NEED". What follows a # is for people.
+// ReadTable reads the table of a tier and an identity. Each line is a name, an outcome and, if the machine may lack
+// something, "without NEED". The text after a # is for people.
 func ReadTable(name string) (Table, error) {
 	text, err := expected.ReadFile("expected/" + name + ".txt")
 	if err != nil {
@@ -41,7 +41,7 @@ func ReadTable(name string) (Table, error) {
 		case len(fields) == 0:
 			continue
 		case len(fields) != 2 && (len(fields) != 4 || fields[2] != "without"):
-			return nil, fmt.Errorf("expected results of %s: %q is no line of it", name, strings.TrimSpace(line))
+			return nil, fmt.Errorf("expected results of %s: %q is not a valid line", name, strings.TrimSpace(line))
 		}
 		p := Promise{Outcome: Outcome(fields[1])}
 		switch p.Outcome {
@@ -60,7 +60,7 @@ func ReadTable(name string) (Table, error) {
 	return table, nil
 }
 
-// Differs says how a result differs from what the table promises, or is "".
+// Differs says how a result differs from what the table promises, or returns "".
 func (t Table) Differs(r Result) string {
 	p, ok := t[r.Check.Name]
 	switch {

@@ -22,22 +22,22 @@ import (
 //go:embed prelude.py
 var prelude string
 
-// Limits of a session of the battery: small, so that an abuse that succeeds does little harm.
+// Limits of the battery's sessions: small, so that an abuse that succeeds does little harm.
 const (
 	memoryBytes = 256 << 20
 	pids        = 64
 	diskBytes   = 64 << 20
 	outputBytes = 4 << 20
 	cpus        = 1
-	cellTimeout = 60.0 // s
+	cellTimeout = 60.0 // seconds
 )
 
-// Trial is one check under way. It is used by one goroutine.
+// Trial is one check in progress. It is used by one goroutine.
 type Trial struct {
-	// Server is the one under test, and Outside what must not be reached from inside.
+	// Server is the server under test, and Outside what must not be reached from inside.
 	Server  Server
 	Outside *Outside
-	// Session is where the cell ran, and Execution how; Saw is what it said, nil where it said nothing.
+	// Session is where the cell ran, and Execution its result; Saw is what it reported, nil if it reported nothing.
 	Session   string
 	Execution api.Execution
 	Saw       map[string]any
@@ -47,8 +47,8 @@ type Trial struct {
 	mine   []string // sessions made by this trial, to be deleted
 }
 
-// Run runs a cell with the prelude in the trial's session, to its end. Words in pairs replace what stands for them in
-// the code.
+// Run runs a cell with the prelude in the trial's session, to its end. In the code, the first word of each pair is
+// replaced by the second.
 func (t *Trial) Run(code string, pairs ...string) (api.Execution, error) {
 	return t.RunIn(t.Session, api.ExecutionRequest{Code: &code}, pairs...)
 }
@@ -78,15 +78,15 @@ func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string)
 	if !e.Status.Final() {
 		return e, fmt.Errorf("run a cell: it came back %s", e.Status)
 	}
-	// A cell that does not do what it is to attempt proves nothing.
+	// A cell that does not do what it is meant to attempt proves nothing.
 	if e.Error != nil && slices.Contains(mistakes, e.Error.Ename) {
 		return e, fmt.Errorf("run a cell: it is wrong itself: %.1500s", e.Text)
 	}
 	return e, nil
 }
 
-// inside are pairs of the places that cells name and where these are in a session, in tiers where it has no tree of its
-// own. They are asked for each time, since a reset moves some of them.
+// inside returns pairs of the places that cells name and where these are in a session, for tiers that have no tree of
+// their own. They are looked up each time, since a reset moves some of them.
 func (t *Trial) inside(session, code string) ([]string, error) {
 	named := slices.ContainsFunc(ownPlaces, func(place string) bool { return strings.Contains(code, place) })
 	if !t.Server.ownFiles || !named {
@@ -108,10 +108,10 @@ func (t *Trial) inside(session, code string) ([]string, error) {
 // ownPlaces are where a sandbox with a tree of its own has its directories.
 var ownPlaces = []string{"/workspace", "/packages", "/home/user", "/tmp"}
 
-// mistakes are errors that no cell of the battery means.
+// mistakes are errors that no cell of the battery raises on purpose.
 var mistakes = []string{"SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "AttributeError", "TypeError", "ImportError"}
 
-// See runs a cell that must end well, and is what it saw.
+// See runs a cell that must succeed, and returns what it saw.
 func (t *Trial) See(session, code string, pairs ...string) (map[string]any, error) {
 	e, err := t.RunIn(session, api.ExecutionRequest{Code: &code}, pairs...)
 	if err != nil {
@@ -124,7 +124,7 @@ func (t *Trial) See(session, code string, pairs ...string) (map[string]any, erro
 	return seen(e), nil
 }
 
-// seen is what the last line says that a cell said with.
+// seen returns what a cell reported, from the last line that it reported with.
 func seen(e api.Execution) map[string]any {
 	text := stdout(e)
 	i := strings.LastIndex(text, "\nSAW ")
@@ -149,7 +149,7 @@ func stdout(e api.Execution) string {
 	return text.String()
 }
 
-// NewSession makes a further session, which ends with the trial.
+// NewSession makes another session, which ends with the trial.
 func (t *Trial) NewSession(change func(*api.SessionRequest)) (string, error) {
 	id, err := t.Server.newSession(t.ctx, t.limits, change)
 	if err == nil {
@@ -158,7 +158,7 @@ func (t *Trial) NewSession(change func(*api.SessionRequest)) (string, error) {
 	return id, err
 }
 
-// Works checks that the session answers with its own output, whatever became of its kernel.
+// Works checks that the session answers with its own output, whatever happened to its kernel.
 func (t *Trial) Works() error {
 	e, err := t.Run("print('real ' + 'work')")
 	if err != nil {
@@ -170,7 +170,7 @@ func (t *Trial) Works() error {
 	return nil
 }
 
-// number is a number that the cell saw, -1 where it saw none.
+// number returns a number that the cell saw, -1 if it saw none.
 func (t *Trial) number(what string) int64 {
 	n, ok := t.Saw[what].(float64)
 	if !ok {
@@ -179,7 +179,7 @@ func (t *Trial) number(what string) int64 {
 	return int64(n)
 }
 
-// Answer is a raw response; its body is at most bodyLimit bytes of it.
+// Answer is a raw response; Body holds at most bodyLimit bytes of it.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -189,7 +189,7 @@ type Answer struct {
 
 const bodyLimit = 1 << 20
 
-// Send makes a raw request below the session's path, which goes over the wire as it stands.
+// Send makes a raw request below the session's path, which is sent exactly as given.
 func (t *Trial) Send(method, path, body string) (Answer, error) {
 	return t.send(t.Server.Token, method, "/v1/sessions/"+t.Session+path, "application/octet-stream", body)
 }
@@ -213,7 +213,7 @@ func (t *Trial) send(token, method, path, kind, body string) (Answer, error) {
 	}
 	defer res.Body.Close()
 	a := Answer{Status: res.StatusCode, Header: res.Header}
-	// A file that was cut while it was sent ends early.
+	// A file that was truncated while it was sent ends early.
 	if a.Body, err = io.ReadAll(io.LimitReader(res.Body, bodyLimit)); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return a, fmt.Errorf("%s %.200s: %w", method, path, err)
 	}
@@ -241,7 +241,7 @@ func (t *Trial) refusedWith(method, path, body string, codes ...api.Code) error 
 	return fmt.Errorf("%s %.200q is answered with %d %s, want %v", method, path, a.Status, a.Code, codes)
 }
 
-// running are the processes of this machine that have the mark among their arguments.
+// running lists the processes of this machine that have the mark among their arguments.
 func running(mark string) []string {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
 	var found []string
@@ -254,7 +254,7 @@ func running(mark string) []string {
 	return found
 }
 
-// cleanUp deletes what the trial made. It outlasts the trial's own time.
+// cleanUp deletes what the trial made. It may run longer than the trial's own time.
 func (t *Trial) cleanUp(ctx context.Context) error {
 	var errs []error
 	for _, id := range t.mine {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -30,10 +31,10 @@ const (
 // Client calls one server with one token. Its methods are safe for concurrent use; its fields are set before the
 // first call. ctx bounds a call with all of its body.
 //
-// What the server refuses comes back as an [*api.Error], also where something on the way answered in other words;
-// its Code is empty then.
+// A refused call returns an [*api.Error]. Its Code is empty if something between client and server, such as a proxy,
+// refused it.
 type Client struct {
-	HTTP   *http.Client  // set by New to one without a time-out
+	HTTP   *http.Client  // set by New to one without a timeout
 	Outage time.Duration // set by New to DefaultOutage
 
 	base  string
@@ -64,6 +65,7 @@ type request struct {
 	accept string
 	body   io.Reader
 	kind   string // of the body
+	header http.Header
 }
 
 // send returns the response of a status below 400; the caller closes its body.
@@ -85,6 +87,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
 	}
+	maps.Copy(req.Header, r.header)
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("call the server: %w", err)
@@ -138,7 +141,7 @@ func problem(resp *http.Response) *api.Error {
 	}
 	detail := strings.TrimSpace(string(body[:min(len(body), 200)]))
 	if detail == "" || !strings.HasPrefix(kind, "text/plain") {
-		detail = "the answer is no problem document"
+		detail = "the response is not a problem document"
 	}
 	return &api.Error{
 		Type: "about:blank", Title: http.StatusText(resp.StatusCode), Status: resp.StatusCode,

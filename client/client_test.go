@@ -14,7 +14,7 @@ import (
 	"talaria/client"
 )
 
-// TestEachCallGoesWhereTheContractSays checks method, path, query and body of each call, and what it makes of the
+// TestEachCallGoesWhereTheContractSays checks method, path, query and body of each call, and how it decodes the
 // answer.
 func TestEachCallGoesWhereTheContractSays(t *testing.T) {
 	const session = `{"id":"tg:1","state":"idle","added_later":true}`
@@ -200,9 +200,9 @@ func TestARefusalIsAnAPIErrorWithItsCode(t *testing.T) {
 	})
 	for id, want := range map[string]api.Error{
 		"s":      {Status: 404, Code: api.CodeSessionNotFound, Detail: "there is no session s"},
-		"proxy":  {Status: 502, Detail: "status 502: the answer is no problem document"},
+		"proxy":  {Status: 502, Detail: "status 502: the response is not a problem document"},
 		"plain":  {Status: 503, Detail: "status 503: try later"},
-		"broken": {Status: 404, Detail: "status 404: the answer is no problem document"},
+		"broken": {Status: 404, Detail: "status 404: the response is not a problem document"},
 	} {
 		_, err := c.Session(t.Context(), id)
 		var got *api.Error

@@ -54,7 +54,7 @@ func (s *Socket) dial(ctx context.Context, after *int64, logID string) (*websock
 func (s *Socket) url(after *int64, logID string) (string, error) {
 	base, ok := strings.CutPrefix(s.client.base, "http")
 	if !ok {
-		return "", fmt.Errorf("attach to the session: %q is no URL of a server", s.client.base)
+		return "", fmt.Errorf("attach to the session: %q is not the URL of a server", s.client.base)
 	}
 	query := url.Values{}
 	if after != nil {
@@ -84,7 +84,7 @@ func readHello(ctx context.Context, conn *websocket.Conn) (hello api.Hello, err 
 		return hello, closeError(err)
 	}
 	if err := json.Unmarshal(frame, &hello); err != nil || hello.Type != "hello" {
-		return hello, fmt.Errorf("the first frame is no hello: %.100s", frame)
+		return hello, fmt.Errorf("the first frame is not a hello: %.100s", frame)
 	}
 	if hello.Protocol != api.Protocol {
 		return hello, fmt.Errorf("the server speaks protocol %d, not %d", hello.Protocol, api.Protocol)
@@ -114,6 +114,9 @@ func (s *Socket) serve() {
 		}
 		s.mu.Lock()
 		if s.err == nil {
+			if s.tools != nil {
+				s.tools.lost()
+			}
 			s.disconnectLocked(ErrDisconnected)
 		}
 		s.mu.Unlock()
@@ -155,7 +158,7 @@ func (s *Socket) reconnect(retry *backoff, cause error) error {
 	}
 }
 
-// isFinal reports an end of a connection that a further one would not change.
+// isFinal reports whether a connection ended in a way that another connection would not change.
 func isFinal(err error) bool {
 	var closed *CloseError
 	if errors.As(err, &closed) {
@@ -169,7 +172,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, websocket.ErrReadLimit) || isFatal(err)
 }
 
-// read takes the frames of one connection until it ends.
+// read reads the frames of one connection until it ends.
 func (s *Socket) read(conn *websocket.Conn, retry *backoff) error {
 	alive := func(string) error { return conn.SetReadDeadline(time.Now().Add(silence)) }
 	conn.SetPongHandler(alive)
@@ -188,7 +191,7 @@ func (s *Socket) read(conn *websocket.Conn, retry *backoff) error {
 	}
 }
 
-// ping keeps a connection alive, and makes its end known where nobody tells it.
+// ping keeps a connection alive, and detects its end when nothing else does.
 func ping(conn *websocket.Conn, done <-chan struct{}) {
 	ticker := time.NewTicker(pingEvery)
 	defer ticker.Stop()
@@ -204,7 +207,7 @@ func ping(conn *websocket.Conn, done <-chan struct{}) {
 	}
 }
 
-// take gives one frame to whom it belongs.
+// take passes a frame to its recipient.
 func (s *Socket) take(frame []byte, retry *backoff) error {
 	var head struct {
 		Type   string          `json:"type"`

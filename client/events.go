@@ -18,19 +18,19 @@ import (
 	"talaria/api"
 )
 
-// EventsQuery says which events of a session's log are wanted.
+// EventsQuery selects events of a session's log.
 type EventsQuery struct {
 	After int64 // the position after which they start; 0 is the start of the log
-	// LogID is that of the log which After is a position in. With it, a log that has started anew is an error,
+	// LogID is the id of the log that After is a position in. With it, a log that was restarted is an error,
 	// log_changed, and not a wrong continuation.
 	LogID string
-	// Past ends the events at the present. Otherwise they go on live.
+	// Past ends the events at the present. Otherwise they continue live.
 	Past bool
 }
 
-// Events gives the events of a session's log, each once and in order. A connection that breaks is taken up again
-// where it was, until the outage lasts longer than the client allows. The sequence ends with the first error, such
-// as the end of ctx, or session_not_found once the session is deleted.
+// Events returns the events of a session's log, each once and in order. A broken connection is resumed where it was,
+// until the outage lasts longer than the client allows. The sequence ends with the first error, such as the end of
+// ctx, or session_not_found once the session is deleted.
 func (c *Client) Events(ctx context.Context, session string, q EventsQuery) iter.Seq2[api.Event, error] {
 	return c.stream(ctx, stream{
 		open: func(ctx context.Context, after int64) (*http.Response, error) {
@@ -64,7 +64,7 @@ var (
 	// ErrGap: the server left out an event. It is a fault of the server.
 	ErrGap = errors.New("an event is missing")
 
-	errMalformed = errors.New("the server sent what is no event")
+	errMalformed = errors.New("the server sent something that is not an event")
 	errEnded     = errors.New("the server ended the stream")
 )
 
@@ -109,13 +109,13 @@ func (c *Client) stream(ctx context.Context, s stream) iter.Seq2[api.Event, erro
 	}
 }
 
-// broke reports that a connection was there and then was not.
+// broke reports whether a connection existed and then broke.
 func broke(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && op.Op != "dial"
 }
 
-// isFatal reports what a further attempt would not change.
+// isFatal reports whether another attempt would not help.
 func isFatal(err error) bool {
 	for _, fatal := range []error{errMalformed, ErrGap, bufio.ErrTooLong} {
 		if errors.Is(err, fatal) {
@@ -126,7 +126,7 @@ func isFatal(err error) bool {
 }
 
 // readEvents calls each with one event after the other, until it wants no more or the body ends. A body that ends
-// properly is no error.
+// properly is not an error.
 func readEvents(resp *http.Response, each func(api.Event) (more bool, err error)) error {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
@@ -173,14 +173,15 @@ const (
 type backoff struct {
 	outage time.Duration
 	since  time.Time // start of the outage; zero while there is none
-	up     time.Time // when the present connection was made
+	up     time.Time // when the current connection was made
 	pause  time.Duration
 }
 
-// connected tells that there is a connection. Only once it has lasted, or has been of use, is the outage over.
+// connected reports that there is a connection. The outage is over only once the connection has lasted, or has been of
+// use.
 func (b *backoff) connected() { b.up = time.Now() }
 
-// reset tells that the connection is of use.
+// reset reports that the connection is of use.
 func (b *backoff) reset() { b.since, b.pause = time.Time{}, 0 }
 
 // wait returns nil when it is time for the next attempt, or the reason to give up: the end of ctx, or cause, which

@@ -15,7 +15,7 @@ import (
 	"talaria/client"
 )
 
-// log serves a log of n events as NDJSON, the way a caller of serveLog wants it cut.
+// log serves a log of n events as NDJSON; each may break it off.
 func serveLog(n int64, each func(connection int, seq int64)) http.HandlerFunc {
 	connection := 0
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +191,7 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 func TestAStreamedExecutionIsPostedOnceAndTakenUpAgainByItsID(t *testing.T) {
 	s, c := serve(t, map[string]http.HandlerFunc{
 		"POST /v1/sessions/s/executions": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, line(11)+"\n\n"+line(13)+"\n") // 12 is of another execution
+			_, _ = io.WriteString(w, line(11)+"\n\n"+line(13)+"\n") // 12 belongs to another execution
 			w.(http.Flusher).Flush()
 			hangUp()
 		},

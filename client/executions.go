@@ -11,13 +11,13 @@ import (
 	"talaria/api"
 )
 
-// Execute runs a cell and waits for its end. When the server is shutting down meanwhile, the execution comes back as it
-// is so far, and its Status is not final.
+// Execute runs a cell and waits for its end. If the server shuts down meanwhile, it returns the execution so far, and
+// its Status is not final.
 func (c *Client) Execute(ctx context.Context, session string, req api.ExecutionRequest) (api.Execution, error) {
 	return c.execute(ctx, session, req, nil)
 }
 
-// ExecuteWait is Execute that waits for that long at most and then returns the execution so far; it runs on.
+// ExecuteWait is Execute that waits for at most that long and then returns the execution so far, which keeps running.
 func (c *Client) ExecuteWait(
 	ctx context.Context, session string, req api.ExecutionRequest, wait time.Duration,
 ) (api.Execution, error) {
@@ -33,16 +33,16 @@ func (c *Client) execute(
 	return e, err
 }
 
-// InstallPackages installs packages into the session and returns the execution that did, once it is over. Where they could
-// not be installed its status is error, and nothing has changed.
+// InstallPackages installs packages into the session and returns the execution that did so, once it is over. If they
+// could not be installed, its status is error, and nothing has changed.
 func (c *Client) InstallPackages(ctx context.Context, session string, req api.PackagesRequest) (api.Execution, error) {
 	var e api.Execution
 	_, err := c.call(ctx, http.MethodPost, path("sessions", session, "packages"), nil, req, &e)
 	return e, err
 }
 
-// ExecuteStream runs a cell and gives its events as they happen, the last one being execution_finished. The cell
-// gets an id if the request has none, so that a connection that breaks is taken up again, each event coming once,
+// ExecuteStream runs a cell and returns its events as they happen, the last one being execution_finished. The cell
+// gets an id if the request has none, so that a broken connection can be resumed, with each event delivered once,
 // until the outage lasts longer than the client allows. Leaving the loop stops nothing on the server.
 func (c *Client) ExecuteStream(
 	ctx context.Context, session string, req api.ExecutionRequest,
@@ -62,8 +62,8 @@ func (c *Client) ExecuteStream(
 	})
 }
 
-// ExecutionEvents gives the events of an execution after a position in the session's log, live too, the last one
-// being execution_finished. It resumes like ExecuteStream.
+// ExecutionEvents returns the events of an execution after a position in the session's log, including live ones, the
+// last one being execution_finished. It resumes like ExecuteStream.
 func (c *Client) ExecutionEvents(
 	ctx context.Context, session, execution string, after int64,
 ) iter.Seq2[api.Event, error] {
@@ -95,7 +95,7 @@ func (c *Client) Executions(ctx context.Context, session string, p api.PageQuery
 	return get[api.Page[api.Execution]](ctx, c, path("sessions", session, "executions"), pageQuery(p))
 }
 
-// Execution is the execution with that id.
+// Execution returns the execution with that id.
 func (c *Client) Execution(ctx context.Context, session, id string) (api.Execution, error) {
 	return get[api.Execution](ctx, c, path("sessions", session, "executions", id), nil)
 }

@@ -12,14 +12,6 @@ import (
 	"talaria/api"
 )
 
-// Download is the body of a file or an artifact; the caller closes it.
-type Download struct {
-	io.ReadCloser
-	Size      int64 // -1 where the server did not say
-	ETag      string
-	MediaType string
-}
-
 // Files lists one folder of the workspace, by name; "" is the workspace itself.
 func (c *Client) Files(ctx context.Context, session, folder string) ([]api.File, error) {
 	q := url.Values{}
@@ -103,14 +95,6 @@ func (c *Client) Notebook(ctx context.Context, session string) ([]byte, error) {
 func (c *Client) ImportNotebook(ctx context.Context, session string, notebook []byte) error {
 	_, err := c.call(ctx, http.MethodPost, path("sessions", session, "notebook"), nil, api.Raw(notebook), nil)
 	return err
-}
-
-func (c *Client) download(ctx context.Context, path string) (*Download, error) {
-	resp, err := c.send(ctx, request{method: http.MethodGet, path: path})
-	if err != nil {
-		return nil, err
-	}
-	return &Download{resp.Body, resp.ContentLength, resp.Header.Get("ETag"), resp.Header.Get("Content-Type")}, nil
 }
 
 // filePath escapes each segment of a file's path by itself; what is wrong with it is the server's to say.

@@ -7,17 +7,17 @@ import (
 	"talaria/api"
 )
 
-// maxQueued is how many bytes of events wait for Next before the socket is read no further.
+// maxQueued is how many bytes of events may wait for Next before the socket is no longer read.
 const maxQueued = 64 << 20
 
 // eventQueue holds events between the goroutine that reads a socket and those that call Next. It is safe for
 // concurrent use.
 type eventQueue struct {
-	more  chan struct{} // holds a token while there may be something to take
+	more  chan struct{} // holds a token while there may be an event to take
 	room  chan struct{} // holds a token while there may be room again
 	ended chan struct{} // closed by end
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events []queuedEvent
 	bytes  int
 	err    error // why nothing more will come
@@ -79,7 +79,7 @@ func (q *eventQueue) take() (api.Event, bool, error) {
 	q.events = q.events[1:]
 	q.bytes -= first.bytes
 	if len(q.events) > 0 {
-		signal(q.more) // for the next who waits
+		signal(q.more) // for the next waiting caller
 	}
 	if q.bytes <= maxQueued {
 		signal(q.room)
@@ -87,7 +87,7 @@ func (q *eventQueue) take() (api.Event, bool, error) {
 	return first.event, true, nil
 }
 
-// end tells that nothing more will come. The first call counts.
+// end says that nothing more will come. The first call counts.
 func (q *eventQueue) end(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "s3cret"
 
-// script is a server that answers each "METHOD /path" as it is told, and records what came.
+// script is a server that answers each "METHOD /path" as it is told, and records the requests.
 type script struct {
 	t       *testing.T
 	url     string
@@ -64,7 +64,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// requests is what came so far.
+// requests returns the requests so far.
 func (s *script) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,10 +91,10 @@ func refusal(code api.Code, detail string) http.HandlerFunc {
 	}
 }
 
-// hangUp breaks the connection without any further word.
+// hangUp breaks the connection without another word.
 func hangUp() { panic(http.ErrAbortHandler) }
 
-// line is an event of the log as it goes over the wire.
+// line returns an event of the log in its wire format.
 func line(seq int64) string {
 	return fmt.Sprintf(`{"seq":%d,"time":"2026-01-02T03:04:05.678Z","type":"stream","execution_id":"e1",`+
 		`"name":"stdout","text":"line %d\n"}`, seq, seq)

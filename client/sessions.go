@@ -15,9 +15,10 @@ func (c *Client) CreateSession(ctx context.Context, req api.SessionRequest) (api
 	return s, err
 }
 
-// EnsureSession returns the session with that id, and creates it if it does not exist; created reports whether it did. If
-// the session exists, its settings are compared with the fields of req, and a difference is a session_conflict. One policy
-// may be given instead: [api.IfExistsKeep] returns the session as it is, [api.IfExistsApply] changes it to req.
+// EnsureSession returns the session with that id, and creates it if it does not exist; created reports whether it did.
+// If the session exists, its settings are compared with the fields of req, and a difference is a session_conflict. One
+// policy may be given to change that: [api.IfExistsKeep] returns the session as it is, [api.IfExistsApply] changes it
+// to req.
 func (c *Client) EnsureSession(ctx context.Context, id string, req api.SessionRequest, policy ...api.IfExists) (s api.Session, created bool, err error) {
 	q := url.Values{}
 	for _, p := range policy {
@@ -50,7 +51,7 @@ func (c *Client) Sessions(ctx context.Context, f SessionFilter) (api.Page[api.Se
 	return get[api.Page[api.Session]](ctx, c, path("sessions"), q)
 }
 
-// Session is the session with that id.
+// Session returns the session with that id.
 func (c *Client) Session(ctx context.Context, id string) (api.Session, error) {
 	return get[api.Session](ctx, c, path("sessions", id), nil)
 }
@@ -82,7 +83,7 @@ func (c *Client) KeepSession(ctx context.Context, id string) (api.Session, error
 	return s, err
 }
 
-// Interrupt interrupts one execution, or with an empty id what runs and what waits.
+// Interrupt interrupts one execution, or, with an empty id, the running one and all that wait.
 func (c *Client) Interrupt(ctx context.Context, id, executionID string) error {
 	req := api.InterruptRequest{}
 	if executionID != "" {
@@ -98,7 +99,7 @@ func (c *Client) Input(ctx context.Context, id string, req api.InputRequest) err
 	return err
 }
 
-// Stats is the server in figures; it takes the first owner's token.
+// Stats returns the server's figures; it requires the first owner's token.
 func (c *Client) Stats(ctx context.Context) (api.Stats, error) {
 	return get[api.Stats](ctx, c, path("stats"), nil)
 }

@@ -17,11 +17,11 @@ import (
 var (
 	// ErrClosed: the socket was closed on this side.
 	ErrClosed = errors.New("the socket is closed")
-	// ErrDisconnected: the connection was lost before the reply; whether the frame was received is not known.
+	// ErrDisconnected: the connection was lost before the reply; it is not known whether the frame was received.
 	ErrDisconnected = errors.New("the connection was lost before the reply")
 )
 
-// CloseError is how the server closed the socket, such as 1000 "session_deleted".
+// CloseError says how the server closed the socket, such as 1000 "session_deleted".
 type CloseError struct {
 	Code   int
 	Reason string
@@ -31,25 +31,25 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the server closed the socket: %d %s", e.Code, e.Reason)
 }
 
-// AttachOptions say what a socket gives.
+// AttachOptions select what a socket delivers.
 type AttachOptions struct {
-	// After is the position after which the events start; nil is the present.
+	// After is the position after which the events start; nil means the present.
 	After *int64
-	// LogID is that of the log which After is a position in; another log is an error, log_changed.
+	// LogID is the id of the log that After is a position in; for another log the error is log_changed.
 	LogID string
-	// Usage asks for a usage frame once a second, which OnFrame gets.
+	// Usage asks for a usage frame once a second, which is passed to OnFrame.
 	Usage bool
-	// Reconnect takes up a lost connection again, after the last event that came, until the outage lasts longer
-	// than the client allows. Events come once and without a gap; a Do that waited fails with ErrDisconnected.
+	// Reconnect resumes a lost connection after the last event received, until the outage lasts longer than the client
+	// allows. Events come once and without a gap; a Do that was waiting fails with ErrDisconnected.
 	Reconnect bool
-	// OnFrame is called with each frame that is neither an event nor the reply to a Do. It is called by the
-	// goroutine that reads: it must not wait for this socket, nor keep the frame.
+	// OnFrame is called with each frame that is neither an event nor the reply to a Do. The reading goroutine calls
+	// it: it must not wait for this socket, nor keep the frame.
 	OnFrame func(kind string, frame []byte)
 }
 
-// Socket is a WebSocket of a session. All methods are safe for concurrent use; each event goes to one caller of
-// Next. Events that nobody takes are kept, so that replies go on coming: with more than 64 MiB of them the
-// socket is read no further until Next is called, and a Do may wait for that. Close releases it.
+// Socket is a WebSocket of a session. All methods are safe for concurrent use; each event goes to one caller of Next.
+// Events that have not been taken are kept, so that replies keep coming: beyond 64 MiB of them the socket is not read until
+// Next is called, and a Do may wait for that. Close releases it.
 type Socket struct {
 	client  *Client
 	session string
@@ -61,11 +61,11 @@ type Socket struct {
 	run     sync.WaitGroup
 	writing chan struct{} // holds a token while a frame is written
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	conn    *websocket.Conn
 	changed chan struct{} // closed and renewed when conn or err changes
 	hello   api.Hello
-	last    int64 // position of the last event that came
+	last    int64 // position of the last event received
 	pending map[string][]chan reply
 	err     error       // why the socket has ended
 	tools   *ToolServer // nil: it provides none
@@ -97,19 +97,19 @@ func (c *Client) Attach(ctx context.Context, session string, opt AttachOptions) 
 	return s, nil
 }
 
-// Hello is the server's first frame on the present connection, or on the last one.
+// Hello returns the server's first frame on the current connection, or on the last one.
 func (s *Socket) Hello() api.Hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hello
 }
 
-// Next is the next event. ctx bounds the waiting. Once the socket has ended, and all that came was taken, it is
-// the reason: a [*CloseError], an [*api.Error] of an attempt to reconnect, [ErrGap], [ErrClosed], or an error of
-// the network.
+// Next returns the next event. ctx bounds the wait. Once the socket has ended, and all received events were taken, it
+// returns the reason: a [*CloseError], an [*api.Error] of an attempt to reconnect, [ErrGap], [ErrClosed], or an error
+// of the network.
 func (s *Socket) Next(ctx context.Context) (api.Event, error) { return s.events.next(ctx) }
 
-// Events gives what Next gives. The sequence ends with the first error.
+// Events yields what Next returns. The sequence ends with the first error.
 func (s *Socket) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for {
@@ -121,8 +121,8 @@ func (s *Socket) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	}
 }
 
-// Execute queues a cell and returns its id, which is made here if the request has none. After a lost connection
-// the same frame is sent again, if the socket reconnects: it never runs twice.
+// Execute queues a cell and returns its id, which is generated here if the request has none. After a lost connection
+// the same frame is sent again if the socket reconnects: it never runs twice.
 func (s *Socket) Execute(ctx context.Context, req api.ExecutionRequest) (string, error) {
 	if req.ID == nil {
 		id := NewID()
@@ -144,10 +144,10 @@ func (s *Socket) Execute(ctx context.Context, req api.ExecutionRequest) (string,
 	}
 }
 
-// Do sends a frame of that type, with the fields of a struct or map, and returns the result of its reply. The
-// frame gets an id unless the fields have one; with an id that is under way already, replies go to the calls in
-// their order. What the server refuses is an [*api.Error]. ctx bounds the waiting; a frame that cannot
-// be sent within 30 s ends the connection.
+// Do sends a frame of that type, with the fields of a struct or map, and returns the result of its reply. The frame
+// gets an id unless the fields have one; for an id that is already in use, replies go to the calls in their order. A
+// refusal by the server is an [*api.Error]. ctx bounds the wait; a frame that cannot be sent within 30 s ends the
+// connection.
 func (s *Socket) Do(ctx context.Context, frameType string, fields any) (json.RawMessage, error) {
 	frame, id, err := encodeFrame(frameType, fields)
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Socket) Do(ctx context.Context, frameType string, fields any) (json.Raw
 	}
 }
 
-// Send sends a text frame as it is; a reply to it goes to OnFrame.
+// Send sends a text frame unchanged; a reply to it goes to OnFrame.
 func (s *Socket) Send(ctx context.Context, frame []byte) error {
 	if err := s.write(ctx, frame, "", nil); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
@@ -198,7 +198,7 @@ func (s *Socket) end(err error) {
 	}
 }
 
-// disconnectLocked forgets the connection and fails what waits for a reply on it.
+// disconnectLocked forgets the connection and fails the calls that wait for a reply on it.
 func (s *Socket) disconnectLocked(err error) {
 	s.conn = nil
 	for id, calls := range s.pending {
@@ -211,8 +211,8 @@ func (s *Socket) disconnectLocked(err error) {
 	s.changed = make(chan struct{})
 }
 
-// write sends a frame on the present connection, or on the next one. With answer, the reply to id goes there; so
-// does the loss of the connection.
+// write sends a frame on the current connection, or on the next one. The reply to id goes to answer, if there is one;
+// so does the loss of the connection.
 func (s *Socket) write(ctx context.Context, frame []byte, id string, answer chan reply) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -224,10 +224,10 @@ func (s *Socket) write(ctx context.Context, frame []byte, id string, answer chan
 	if err != nil {
 		return err
 	}
-	// Not the end of ctx: a frame that is cut short ends the connection for all.
+	// Not the end of ctx: a frame that is cut short ends the connection for all callers.
 	_ = conn.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := conn.WriteMessage(websocket.TextMessage, frame); err != nil {
-		conn.Close() // half a frame may be out; the reader notices and goes on from there
+		conn.Close() // half a frame may have been sent; the reader notices and continues from there
 		if answer == nil {
 			return fmt.Errorf("%w: %w", ErrDisconnected, err)
 		}

@@ -27,8 +27,8 @@ type peer struct {
 	log   string
 }
 
-// sockets answers attachments to session s with what talk says on each connection, counted from 1. Hello says that
-// the log's last event is lastSeq.
+// sockets answers attachments to session s with what talk does on each connection, counted from 1. Hello says that the
+// log's last event is lastSeq.
 func sockets(t *testing.T, lastSeq int64, talk func(connection int, p peer)) (*script, *client.Client) {
 	upgrader := websocket.Upgrader{Subprotocols: []string{api.Subprotocol}}
 	var connections atomic.Int64
@@ -60,7 +60,7 @@ func (p peer) sayEvents(from, to int64) {
 	}
 }
 
-// frame is the next frame of the client; ok is false once the client has gone.
+// frame returns the next frame of the client; ok is false once the client has gone.
 func (p peer) frame() (f map[string]any, raw string, ok bool) {
 	_, b, err := p.ReadMessage()
 	if err != nil {
@@ -338,7 +338,7 @@ func TestReconnectingEndsWithARefusal(t *testing.T) {
 		switch count.Add(1) {
 		case 1:
 			first(w, r)
-		case 2: // shutting down; worth a further attempt
+		case 2: // shutting down; worth another attempt
 			refusal(api.CodeShuttingDown, "later")(w, r)
 		default:
 			refusal(api.CodeLogChanged, "the log is a new one")(w, r)
@@ -387,7 +387,7 @@ func TestRepliesComeWhileNobodyTakesEventsAndFramesOf20MiBFit(t *testing.T) {
 
 func TestAFloodPastWhatIsKeptLosesNothingAndDelaysTheReply(t *testing.T) {
 	text := strings.Repeat("x", 1<<20)
-	const events = 120 // well past what is kept
+	const events = 120 // well beyond what is kept
 	_, c := sockets(t, 0, func(_ int, p peer) {
 		for seq := range int64(events) {
 			p.say(`{"seq":%d,"time":"2026-01-02T03:04:05.678Z","type":"stream","name":"stdout","text":"%s"}`, seq+1, text)

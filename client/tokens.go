@@ -7,6 +7,18 @@ import (
 	"talaria/api"
 )
 
+// OwnTokens lists the caller's tokens that have not expired: those for all sessions, then those for one, oldest first.
+func (c *Client) OwnTokens(ctx context.Context) ([]api.OwnedToken, error) {
+	list, err := get[api.Page[api.OwnedToken]](ctx, c, path("tokens"), nil)
+	return list.Items, err
+}
+
+// RevokeOwnToken revokes one of the caller's tokens, with its logins, sockets and streams. It may be the one that c uses.
+func (c *Client) RevokeOwnToken(ctx context.Context, id string) error {
+	_, err := c.call(ctx, http.MethodDelete, path("tokens", id), nil, nil, nil)
+	return err
+}
+
 // CreateToken makes a token for one session. Its Token is in this answer only.
 func (c *Client) CreateToken(ctx context.Context, session string, req api.SessionTokenRequest) (api.SessionToken, error) {
 	var made api.SessionToken

@@ -11,15 +11,15 @@ import (
 	"talaria/api"
 )
 
-// ToolFunc is a tool and the function that carries its calls out. Call returns what the cell gets as the result, any
-// value that encodes as JSON; an [*api.ToolError] or another error becomes a ToolError in the cell. It may be called from
-// several goroutines at once. Its context ends when nobody waits for the call any more.
+// ToolFunc is a tool and the function that carries its calls out. Call returns the result for the cell, any value that
+// encodes as JSON; an [*api.ToolError] or another error becomes a ToolError in the cell. It may be called from several
+// goroutines at once. Its context ends when the call is cancelled.
 type ToolFunc struct {
 	api.Tool
 	Call func(ctx context.Context, call api.ToolRequest) (any, error)
 }
 
-// ToolServer carries out calls of a socket's tools. Close ends it.
+// ToolServer carries out the calls of a socket's tools. Close ends it.
 type ToolServer struct {
 	socket  *Socket
 	request api.ToolsRequest
@@ -29,16 +29,25 @@ type ToolServer struct {
 	cancel context.CancelFunc
 	run    sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	calls  map[string]context.CancelFunc
-	closed bool
+	mu         sync.Mutex // guards the fields below
+	calls      map[string]openCall
+	losses     int           // of connections
+	registered chan struct{} // closed once the current connection has the tools, or is lost as well
+	closed     bool
+}
+
+// openCall is a call that is being carried out.
+type openCall struct {
+	cancel   context.CancelFunc
+	survives bool // the loss of the connection
 }
 
 // ServeTools provides tools to the session's cells through this socket, until Close or the end of the socket. With a
-// clientID, calls of idempotent tools survive a lost connection if the socket reconnects. A tool that the server rejects
-// is an error, and then none is provided. ctx bounds the registration. A socket serves tools once.
+// clientID, calls of idempotent tools survive a lost connection if the socket reconnects. If the server rejects one of
+// the tools, it returns an error and provides none. ctx bounds the registration. A socket serves tools only once.
 func (s *Socket) ServeTools(ctx context.Context, clientID string, tools ...ToolFunc) (*ToolServer, error) {
-	server := &ToolServer{socket: s, byName: map[string]ToolFunc{}, calls: map[string]context.CancelFunc{}}
+	server := &ToolServer{socket: s, byName: map[string]ToolFunc{}, calls: map[string]openCall{}, registered: make(chan struct{})}
+	close(server.registered)
 	server.request.Tools = []api.Tool{}
 	for _, t := range tools {
 		server.request.Tools = append(server.request.Tools, t.Tool)
@@ -73,7 +82,7 @@ func (t *ToolServer) register(ctx context.Context) (reply api.ToolsReply, err er
 	return reply, err
 }
 
-// Close withdraws the tools, cancels the calls, and waits until none runs. It is idempotent.
+// Close withdraws the tools, cancels the calls, and waits until none is running. It is idempotent.
 func (t *ToolServer) Close() error {
 	t.mu.Lock()
 	first := !t.closed
@@ -96,9 +105,57 @@ func (t *ToolServer) Close() error {
 	return err
 }
 
+// lost cancels the calls that the server does not request again on the next connection.
+func (t *ToolServer) lost() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.losses++
+	t.registered = make(chan struct{})
+	for _, c := range t.calls {
+		if !c.survives {
+			c.cancel()
+		}
+	}
+}
+
 // reconnected registers the tools again, since a new connection provides none.
 func (t *ToolServer) reconnected() {
-	t.start(func() { _, _ = t.register(t.ctx) }) // a further loss of the connection comes here again
+	t.mu.Lock()
+	registered := t.registered
+	t.mu.Unlock()
+	t.start(func() {
+		_, _ = t.register(t.ctx) // another loss of the connection leads here again
+		close(registered)
+	})
+}
+
+// awaitRegistered waits until the connection has the tools: no call belongs to it before. It returns how many connections
+// were lost until then.
+func (t *ToolServer) awaitRegistered() (losses int, err error) {
+	for {
+		t.mu.Lock()
+		losses, registered := t.losses, t.registered
+		t.mu.Unlock()
+		select {
+		case <-registered:
+			if !t.lostSince(losses) {
+				return losses, nil
+			}
+		case <-t.ctx.Done():
+			return 0, context.Cause(t.ctx)
+		}
+	}
+}
+
+func (t *ToolServer) lostSince(losses int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.losses != losses
+}
+
+// survives reports whether the server requests the calls of a tool again on the next connection.
+func (t *ToolServer) survives(tool string) bool {
+	return t.byName[tool].Idempotent && t.request.ClientID != nil && t.socket.opt.Reconnect
 }
 
 // start runs f unless the server is closed.
@@ -110,7 +167,7 @@ func (t *ToolServer) start(f func()) {
 	}
 }
 
-// take takes a frame for tools, and reports whether it was one. It does not wait.
+// take handles a frame about tools, and reports whether it was one. It does not wait.
 func (t *ToolServer) take(kind string, frame []byte) bool {
 	switch kind {
 	case "tool_request":
@@ -122,8 +179,8 @@ func (t *ToolServer) take(kind string, frame []byte) bool {
 		var c api.ToolCancel
 		if json.Unmarshal(frame, &c) == nil {
 			t.mu.Lock()
-			if cancel := t.calls[c.CallID]; cancel != nil {
-				cancel()
+			if call, ok := t.calls[c.CallID]; ok {
+				call.cancel()
 			}
 			t.mu.Unlock()
 		}
@@ -133,13 +190,13 @@ func (t *ToolServer) take(kind string, frame []byte) bool {
 	return true
 }
 
-// begin carries out a call, unless it is under way from before the connection was lost.
+// begin carries out a call, unless it is still under way from before the connection was lost.
 func (t *ToolServer) begin(call api.ToolRequest) {
 	t.mu.Lock()
 	_, running := t.calls[call.CallID]
 	ctx, cancel := context.WithDeadline(t.ctx, call.Deadline.Time)
 	if !running && !t.closed {
-		t.calls[call.CallID] = cancel
+		t.calls[call.CallID] = openCall{cancel, t.survives(call.Tool)}
 	}
 	t.mu.Unlock()
 	if running {
@@ -157,17 +214,18 @@ func (t *ToolServer) begin(call api.ToolRequest) {
 	})
 }
 
-// answer carries a call out, and sends its result. A lost connection is waited for where the call may be asked for again.
+// answer carries a call out, and sends its result. If the connection is lost, it sends it on the next one if the call
+// survives.
 func (t *ToolServer) answer(ctx context.Context, call api.ToolRequest) {
-	tool := t.byName[call.Tool]
-	result := callTool(ctx, tool, call)
+	result := callTool(ctx, t.byName[call.Tool], call)
 	for {
-		_, err := t.socket.Do(t.ctx, "tool_result", result)
-		if !errors.Is(err, ErrDisconnected) || !tool.Idempotent || !t.socket.opt.Reconnect {
-			return // it has the answer, or nobody waits for it
-		}
-		if _, err := t.register(t.ctx); err != nil { // before the answer: until then the call is not this connection's
+		losses, err := t.awaitRegistered()
+		if err != nil {
 			return
+		}
+		_, err = t.socket.Do(t.ctx, "tool_result", result)
+		if err == nil || !t.survives(call.Tool) || !t.lostSince(losses) {
+			return // the server has the answer, or nobody waits for it
 		}
 	}
 }
@@ -205,7 +263,7 @@ func (c *Client) ToolCalls(ctx context.Context, session string, p api.PageQuery)
 	return get[api.Page[api.ToolCallRecord]](ctx, c, path("sessions", session, "tool_calls"), pageQuery(p))
 }
 
-// AnswerToolCalls answers calls of an execution's own tools, and waits like Execute: for its end, or for further calls in
+// AnswerToolCalls answers calls of an execution's own tools, and waits like Execute: for its end, or for more calls in
 // PendingToolCalls.
 func (c *Client) AnswerToolCalls(
 	ctx context.Context, session, execution string, results []api.ToolResult,
@@ -216,7 +274,7 @@ func (c *Client) AnswerToolCalls(
 	return e, err
 }
 
-// ExecuteWithTools is Execute of a cell that may call these functions, which run here.
+// ExecuteWithTools is Execute for a cell that may call these functions, which run here.
 func (c *Client) ExecuteWithTools(
 	ctx context.Context, session string, req api.ExecutionRequest, tools ...ToolFunc,
 ) (api.Execution, error) {

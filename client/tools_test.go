@@ -86,6 +86,49 @@ func TestAReconnectedSocketProvidesItsToolsAgain(t *testing.T) {
 	must(t, served.Close())
 }
 
+// TestCallsOverALostConnection has the server close the connection while a call of each kind is open.
+func TestCallsOverALostConnection(t *testing.T) {
+	frames := make(chan string, 16)
+	_, c := sockets(t, 0, func(connection int, p peer) {
+		p.until(func(f map[string]any) {
+			if connection == 2 {
+				frames <- fmt.Sprint(f["type"], f["call_id"])
+			}
+			p.say(`{"type":"reply","id":%q,"ok":true,"result":{"accepted":["again","once"],"rejected":[]}}`, f["id"])
+			if f["type"] == "tools" && connection == 1 {
+				for _, tool := range []string{"again", "once"} {
+					p.say(`{"type":"tool_request","call_id":%q,"execution_id":"e","tool":%[1]q,"arguments":{},"deadline":"2099-01-01T00:00:00Z"}`, tool)
+				}
+			}
+			if f["type"] == "ping" {
+				p.close(1001, "shutting_down")
+			}
+		})
+	})
+	s := attach(t, c, client.AttachOptions{Reconnect: true})
+	begun, cancelled := make(chan struct{}, 2), make(chan struct{})
+	served, err := s.ServeTools(t.Context(), "me",
+		client.ToolFunc{Tool: api.Tool{Name: "again", Idempotent: true}, Call: func(context.Context, api.ToolRequest) (any, error) {
+			begun <- struct{}{}
+			<-cancelled // the connection is lost
+			return 1, nil
+		}},
+		client.ToolFunc{Tool: api.Tool{Name: "once"}, Call: func(ctx context.Context, _ api.ToolRequest) (any, error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			close(cancelled)
+			return nil, ctx.Err()
+		}})
+	must(t, err)
+	<-begun
+	<-begun
+	_, _ = s.Do(t.Context(), "ping", nil)
+	if first, second := <-frames, <-frames; first != "tools<nil>" || second == "tools<nil>" {
+		t.Errorf("the client sent %s, then %s; want its tools before any answer", first, second)
+	}
+	must(t, served.Close())
+}
+
 func TestARejectedToolIsAnError(t *testing.T) {
 	_, c := sockets(t, 0, func(_ int, p peer) {
 		p.until(func(f map[string]any) {

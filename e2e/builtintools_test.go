@@ -6,7 +6,8 @@ import (
 	"talaria/api"
 )
 
-// TestBuiltinToolsWorkInTheSandbox is row P04: the signatures, and what the tools return, of the session's user.
+// TestBuiltinToolsWorkInTheSandbox is row P04: the signatures of the tools, and what they return, with the session's
+// user.
 func TestBuiltinToolsWorkInTheSandbox(t *testing.T) {
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()

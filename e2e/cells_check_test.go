@@ -12,9 +12,9 @@ import (
 	"talaria/api"
 )
 
-// happened is what came of one step.
+// happened is the outcome of one step.
 type happened struct {
-	events []api.Event   // of the execution, in their order
+	events []api.Event   // of the execution, in order
 	late   []api.Event   // that came after its end, as far as they were awaited
 	took   time.Duration // from the interrupt, else from the start
 	end    api.Execution
@@ -37,7 +37,7 @@ func (h happened) error() api.ErrorOutput {
 	return api.ErrorOutput{}
 }
 
-// kinds are the types of the outputs, with streams by their names, and a run of the same one once.
+// kinds returns the types of the outputs, with streams by their names, and repeats collapsed to one.
 func (h happened) kinds() []string {
 	var kinds []string
 	for _, e := range h.events {
@@ -53,7 +53,7 @@ func (h happened) kinds() []string {
 	return slices.Compact(kinds)
 }
 
-// streams are the names and texts of what was printed, adjacent text of one stream joined.
+// streams returns the names and texts of what was printed, with adjacent text of one stream joined.
 func (h happened) streams() []string {
 	var list []string
 	for _, s := range of[api.Stream](h.events) {
@@ -105,7 +105,7 @@ func (h happened) updates() (list []shown) {
 	return list
 }
 
-// value is the text of a MIME type, or JSON as it is.
+// value returns the text for a MIME type, or its JSON unchanged.
 func (s shown) value(mime string) (string, bool) {
 	raw, ok := s.data[mime]
 	if mime == "metadata" {
@@ -119,7 +119,7 @@ func (s shown) value(mime string) (string, bool) {
 	return text, ok
 }
 
-// status is how the execution ended, in the words of a table.
+// status returns how the execution ended, in the terms of a table.
 func (h happened) status() string {
 	switch e := h.end; e.Status {
 	case api.StatusError:
@@ -134,15 +134,15 @@ func (h happened) status() string {
 	}
 }
 
-// isStatus tells whether an expectation is about how the execution ended.
+// isStatus reports whether an expectation is about how the execution ended.
 func (e expectation) isStatus() bool {
 	return slices.Contains([]string{"ok", "error", "interrupted", "timeout", "cancelled", "died", "any"}, e.words[0])
 }
 
-// allowsInternals tells of a cell that shows what is ours, as it asks for all there is.
+// allowsInternals reports whether the cell may show our internals, since it asks for everything there is.
 func (e expectation) allowsInternals() bool { return e.words[0] == "internals" }
 
-// check says what is wrong, or "".
+// check returns what is wrong, or "".
 func (e expectation) check(h happened) string {
 	if e.isStatus() {
 		return e.checkStatus(h)
@@ -153,7 +153,7 @@ func (e expectation) check(h happened) string {
 	case "stdout", "stderr":
 		text := h.stream(e.words[0])
 		return e.compare(text, text != "")
-	case "printed": // whatever a person reads, the traceback included
+	case "printed": // everything that a person reads, the traceback included
 		text := strings.Join(append(h.streams(), h.error().Traceback...), "\n")
 		return e.compare(text, text != "")
 	case "evalue":
@@ -231,7 +231,7 @@ func (e expectation) checkShown(list []shown, n int, words []string) string {
 	return e.compare(text, ok)
 }
 
-// compare checks a text with the operator, or with the words "none" and "size N" behind its name.
+// compare checks a text with the operator, or with the words "none" and "size N" after its name.
 func (e expectation) compare(text string, there bool) string {
 	switch {
 	case e.op == "=":

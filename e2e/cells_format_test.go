@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A file of cells/ is a table of rows. A row has a head and one or more cells, each followed by what is expected of it:
+// A file of cells/ is a table of rows. A row has a head and one or more cells, each followed by its expectations:
 //
 //	=== int.await must needs numpy fresh
 //	print("begun"); await asyncio.sleep(600)
@@ -19,9 +19,9 @@ import (
 //	> ok
 //	> result = "2"
 //
-// The head has the row's name, its level (must, should or nice), after needs what the environment must have, and
-// fresh where the row wants a kernel of its own. A line that begins with "> " is no Python, so it belongs to the cell
-// above it. Lines before the first row are remarks. The rows of a file share a session and run in their order.
+// The head has the row's name, its level (must, should or nice), after needs what the environment must have, and fresh
+// if the row wants a kernel of its own. A line that begins with "> " is not Python, so it belongs to the cell above
+// it. Lines before the first row are remarks. The rows of a file share a session and run in order.
 type row struct {
 	name, level string
 	needs       []string
@@ -30,23 +30,23 @@ type row struct {
 	where       string // file and line
 }
 
-// step is one cell, how it is run, and what must come of it.
+// step is one cell, how it is run, and its expected outcome.
 type step struct {
 	code        string
 	answers     []string // to its questions
-	interruptOn string   // started, stream or input; "" does not
+	interruptOn string   // started, stream or input; "": it is not interrupted
 	silent      bool
 	withoutIn   bool // nobody may be asked
 	expect      []expectation
 }
 
-// expectation is one line behind "> ": its words, a last one that is quoted being unquoted.
+// expectation is one line after "> ": its words, with the last one unquoted if it is quoted.
 type expectation struct {
 	line  string
 	words []string
-	text  string // what stands behind =, ~ and !~
+	text  string // the text after =, ~ and !~
 	op    string // =, ~, !~ or ""
-	only  string // the engine that it is about; "" is all
+	only  string // the engine that it is about; "" means all
 }
 
 const (
@@ -125,7 +125,7 @@ func readHead(head string) (row, error) {
 	return r, nil
 }
 
-// read takes one line: an instruction for running the cell, or an expectation.
+// read parses one line: an instruction for running the cell, or an expectation.
 func (s *step) read(line string) error {
 	if words, isAnswers := strings.CutPrefix(line, "answers "); isAnswers {
 		var err error
@@ -149,7 +149,7 @@ func (s *step) read(line string) error {
 	return nil
 }
 
-// repeat repeats the lines that have {n} in them, with numbers from 0 in its place.
+// repeat repeats the lines that contain {n}, with {n} replaced by numbers from 0.
 func (s *step) repeat(times string) error {
 	n, err := strconv.Atoi(times)
 	if err != nil {
@@ -205,7 +205,7 @@ func readExpectation(line string) (expectation, error) {
 	return e, nil
 }
 
-// quotedWords splits a line into words, of which those in quotes are unquoted.
+// quotedWords splits a line into words, and unquotes those in quotes.
 func quotedWords(line string) ([]string, error) {
 	var words []string
 	for line = strings.TrimSpace(line); line != ""; line = strings.TrimLeft(line, " ") {

@@ -16,10 +16,10 @@ import (
 	"talaria/client"
 )
 
-// engines are what executes a cell in the runner.
+// engines are the engines that execute cells in the runner.
 var engines = []string{"stdlib", "ipython"}
 
-// libraries are the words that a row may need, and the modules that they stand for. "stdlib" and "ipython" stand for
+// libraries maps the words that a row may need to the modules that they stand for. "stdlib" and "ipython" stand for
 // the engine.
 var libraries = map[string]string{
 	"numpy": "numpy", "pandas": "pandas", "matplotlib": "matplotlib", "tqdm": "tqdm", "rich": "rich", "sympy": "sympy",
@@ -102,7 +102,7 @@ func missingLibraries(t *testing.T, c *client.Client) map[string]bool {
 	return missing
 }
 
-// lacks is what the row needs and does not get here; "" is nothing.
+// lacks returns what the row needs and does not have here; "" means nothing.
 func (r row) lacks(t *testing.T, engine string, missing map[string]bool) string {
 	t.Helper()
 	for _, word := range r.needs {
@@ -128,7 +128,7 @@ type table struct {
 	session string
 	socket  *client.Socket
 	seen    []api.Event
-	hangs   bool // a cell does, so the next row needs a kernel of its own
+	hangs   bool // a cell hangs, so the next row needs a kernel of its own
 }
 
 func newTable(t *testing.T, s *Server, engine string) *table {
@@ -170,7 +170,7 @@ func (tb *table) run(t *testing.T, r row) {
 	}
 }
 
-// shownInternals is what of the runner a person would see, and must not.
+// shownInternals returns the parts of the runner that a person would see, and must not.
 func shownInternals(h happened) string {
 	for _, e := range append(h.events, h.late...) {
 		var text string
@@ -198,7 +198,7 @@ func (tb *table) step(t *testing.T, r row, s step) happened {
 	}
 	h := happened{}
 	answers, begun := s.answers, time.Now()
-	did := func(what string) { // what the cell did, which may be what an interrupt waits for
+	did := func(what string) { // the progress of the cell, which may be what an interrupt waits for
 		if s.interruptOn != what {
 			return
 		}
@@ -235,7 +235,7 @@ func (tb *table) step(t *testing.T, r row, s step) happened {
 	}
 }
 
-// next takes events of the session until one of that execution, which it adds to h.
+// next reads events of the session up to one of that execution, which it adds to h.
 func (tb *table) next(t *testing.T, ctx context.Context, r row, id string, h *happened) api.Event {
 	t.Helper()
 	for {
@@ -268,12 +268,12 @@ func (tb *table) answer(t *testing.T, ctx context.Context, request, value string
 	}
 }
 
-// lateWanted tells whether output is expected after the end of the cell and has not come.
+// lateWanted reports whether output is expected after the end of the cell and has not come.
 func lateWanted(s step, h happened) bool {
 	return slices.ContainsFunc(s.expect, func(e expectation) bool { return e.words[0] == "late" && e.check(h) != "" })
 }
 
-// compareWithLog checks that the log gives again what came live.
+// compareWithLog checks that the log repeats what came live.
 func (tb *table) compareWithLog(t *testing.T) {
 	t.Helper()
 	log := past(t, tb.client, tb.session)

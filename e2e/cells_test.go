@@ -40,7 +40,7 @@ func runWith(t *testing.T, c *client.Client, session string, req api.ExecutionRe
 	return e
 }
 
-// runOK runs a cell that must end well, and returns its stdout.
+// runOK runs a cell that must succeed, and returns its stdout.
 func runOK(t *testing.T, c *client.Client, session, code string) string {
 	t.Helper()
 	e := run(t, c, session, code)
@@ -50,7 +50,7 @@ func runOK(t *testing.T, c *client.Client, session, code string) string {
 	return printed(e)
 }
 
-// printed is the stdout of an execution.
+// printed returns the stdout of an execution.
 func printed(e api.Execution) string { return streamText(e, "stdout") }
 
 func streamText(e api.Execution, name string) string {
@@ -63,7 +63,7 @@ func streamText(e api.Execution, name string) string {
 	return text.String()
 }
 
-// wantEnd checks how an execution ended: status, reason and what became of the variables.
+// wantEnd checks how an execution ended: its status, its reason and the state of the variables.
 func wantEnd(t *testing.T, e api.Execution, status api.ExecutionStatus, reason string, state api.VariablesState) {
 	t.Helper()
 	if e.Status != status || e.Reason != reason || e.State != state {
@@ -81,13 +81,13 @@ func wantCode(t *testing.T, err error, code api.Code) {
 	}
 }
 
-// past is the log of a session up to now.
+// past returns the log of a session up to now.
 func past(t *testing.T, c *client.Client, session string) []api.Event {
 	t.Helper()
 	return collect(t, c.Events(within(t), session, client.EventsQuery{Past: true}))
 }
 
-// collect takes all events of a sequence, which must be without gaps in order where it is a log.
+// collect reads all events of a sequence, which must be in order without gaps if it is a log.
 func collect(t *testing.T, events iter.Seq2[api.Event, error]) []api.Event {
 	t.Helper()
 	var list []api.Event
@@ -100,7 +100,7 @@ func collect(t *testing.T, events iter.Seq2[api.Event, error]) []api.Event {
 	return list
 }
 
-// until takes events up to the first one that fits, which comes last.
+// until reads events up to and including the first one that fits.
 func until(t *testing.T, next func(context.Context) (api.Event, error), fits func(api.Event) bool) []api.Event {
 	t.Helper()
 	ctx := within(t)
@@ -117,7 +117,7 @@ func until(t *testing.T, next func(context.Context) (api.Event, error), fits fun
 	}
 }
 
-// finished tells the end of an execution; an empty id is any.
+// finished matches the end of an execution; an empty id means any.
 func finished(id string) func(api.Event) bool {
 	return func(e api.Event) bool {
 		_, ok := e.Body.(api.ExecutionFinished)
@@ -125,7 +125,7 @@ func finished(id string) func(api.Event) bool {
 	}
 }
 
-// of are the events' bodies of one type.
+// of returns the events' bodies of one type.
 func of[T api.EventBody](events []api.Event) []T {
 	var list []T
 	for _, e := range events {
@@ -136,7 +136,7 @@ func of[T api.EventBody](events []api.Event) []T {
 	return list
 }
 
-// stdout is what events of an execution printed; an empty id is any.
+// stdout returns what events of an execution printed; an empty id means any.
 func stdout(events []api.Event, id string) string {
 	var text strings.Builder
 	for _, e := range events {
@@ -157,7 +157,7 @@ func decode[T any](t *testing.T, text string) T {
 	return v
 }
 
-// text is the string that a MIME bundle has for a type.
+// text returns the string that a MIME bundle has for a type.
 func text(t *testing.T, bundle api.MIMEBundle, mime string) string {
 	t.Helper()
 	raw, ok := bundle[mime]

@@ -18,7 +18,7 @@ import (
 	"talaria/client"
 )
 
-// connect opens a connection that ends with the test, and sends text.
+// connect opens a connection, which is closed at the end of the test, and sends text.
 func (s *Server) connect(t *testing.T, text string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(within(t), "tcp", strings.TrimPrefix(s.URL, "http://"))
@@ -35,7 +35,7 @@ func (s *Server) connect(t *testing.T, text string) net.Conn {
 	return conn
 }
 
-// TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers opens more of them than the server has descriptors.
+// TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers opens more connections than the server has descriptors.
 func TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers(t *testing.T) {
 	s := prepare(t, options{})
 	const files = 400
@@ -57,7 +57,7 @@ func TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers(t *testing.T) {
 		}[n%4])
 	}
 	c := client.New(s.URL, s.Token)
-	c.HTTP = &http.Client{Transport: &http.Transport{}} // of its own: it has to connect
+	c.HTTP = &http.Client{Transport: &http.Transport{}} // of its own: it must open a connection
 	for range 5 {
 		if err := c.Ready(within(t)); err != nil {
 			t.Fatalf("readiness: %v", err)

@@ -13,8 +13,8 @@ import (
 	"talaria/api"
 )
 
-// stock starts a program as a container without privileges does: with the capabilities that root has there, and with a
-// filter that forbids namespaces, mounts and keyrings.
+// stock starts a program like a container without privileges does: with the capabilities that root has there, and with
+// a filter that forbids namespaces, mounts and keyrings.
 const stock = `#!/usr/bin/python3 -IS
 import ctypes, os, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -43,7 +43,7 @@ assert libc.prctl(22, 2, fprog) == 0, os.strerror(ctypes.get_errno())
 os.execv("PROGRAM", ["talaria", *sys.argv[1:]])
 `
 
-// inStock is a server that is not started, whose program runs as in a stock container.
+// inStock returns a server, not started, whose program runs as in a stock container.
 func inStock(t *testing.T, o options) *Server {
 	t.Helper()
 	s := prepare(t, o)
@@ -95,7 +95,7 @@ func TestAStockContainerIsRefusedPlainlyAndServedWhereAllowed(t *testing.T) {
 		if stats, err := c.Stats(ctx); err != nil || stats.Isolation.Tier != "landlock" {
 			t.Errorf("%v %+v", err, stats.Isolation)
 		}
-		// Root is not allowed all of this for other users in a container.
+		// In a container root may not do all of this for other users.
 		e = run(t, c, id, fmt.Sprintf(`
 import os, time
 held = []

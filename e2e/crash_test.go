@@ -21,10 +21,10 @@ type witness struct {
 	first chan struct{} // closed with the first event
 	done  chan struct{}
 	name  string
-	seen  []line // once done is closed
+	seen  []line // valid once done is closed
 }
 
-// watch starts a witness; each seen event is told where anybody listens.
+// watch starts a witness; each event that it sees is also sent to seen if anybody listens.
 func (s *Server) watch(t *testing.T, name string, read reader, session string, after int64, tell chan<- line) *witness {
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &witness{stop: cancel, first: make(chan struct{}), done: make(chan struct{}), name: name}
@@ -99,7 +99,7 @@ func killOnce(t *testing.T, s *Server, id string, random *rand.Rand) []*witness 
 	return witnesses
 }
 
-// killWhile kills the server after some events that its clients saw, and returns what each of them saw.
+// killWhile kills the server after its clients have seen some events, and returns what each of them saw.
 func (s *Server) killWhile(t *testing.T, id string, random *rand.Rand) []*witness {
 	t.Helper()
 	tell := make(chan line)
@@ -114,7 +114,7 @@ func (s *Server) killWhile(t *testing.T, id string, random *rand.Rand) []*witnes
 			t.Fatalf("%s: no events come", w.name)
 		}
 	}
-	for range 5 + random.IntN(60) { // so many events, of any of them
+	for range 5 + random.IntN(60) { // that many events, of any of them
 		select {
 		case <-tell:
 		case <-time.After(patience):
@@ -145,6 +145,7 @@ func (s *Server) ended(t *testing.T, session, execution string) api.Execution {
 	return e
 }
 
+// TestACrashOfTheHostIsToldAndLeavesNothing is row K07.
 func TestACrashOfTheHostIsToldAndLeavesNothing(t *testing.T) {
 	for name, both := range map[string]bool{"the host": false, "server and host": true} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +247,7 @@ func TestSIGINTEndsTheServerAndTheKernels(t *testing.T) {
 	}
 }
 
-// endsInOrder ends a server that is busy with a signal, and checks that its clients are told.
+// endsInOrder ends a busy server with a signal, and checks that its clients are told.
 func endsInOrder(t *testing.T, s *Server, id string, sig syscall.Signal) (printing, waiting string, seen []line, inside []process) {
 	t.Helper()
 	c := s.Client()
@@ -258,7 +259,7 @@ func endsInOrder(t *testing.T, s *Server, id string, sig syscall.Signal) (printi
 	w := s.watch(t, "NDJSON", s.readers()["NDJSON"], id, 0, nil)
 	<-w.first
 	held := make(chan answer, 1)
-	go func() { // a request that waits gets the execution so far
+	go func() { // a waiting request gets the execution so far
 		a, _ := s.tryDo(t.Context(), call{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"1","id":"held"}`})
 		held <- a
 	}()
@@ -340,7 +341,7 @@ func TestACrashLeavesNoUnfinishedFiles(t *testing.T) {
 		_, _, err := c.PutFile(t.Context(), id, "folder/half.bin", body)
 		uploaded <- err
 	}()
-	// More than sockets hold, so that the server has written some of it.
+	// More than sockets buffer, so that the server has written some of it.
 	if _, err := feed.WriteString(strings.Repeat("half a file, ", 3<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +372,7 @@ func TestACrashLeavesNoUnfinishedFiles(t *testing.T) {
 	checkSessionsOnDisk(t, s, c)
 }
 
-// checkSessionsOnDisk checks that the state directory has a folder for each session and no other.
+// checkSessionsOnDisk checks that the state directory has a folder for each session and no others.
 func checkSessionsOnDisk(t *testing.T, s *Server, c *client.Client) {
 	t.Helper()
 	page, err := c.Sessions(within(t), client.SessionFilter{})
@@ -382,7 +383,7 @@ func checkSessionsOnDisk(t *testing.T, s *Server, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name()[0] == '.' }) // the host's own
+	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name()[0] == '.' }) // the host's own folders
 	if len(entries) != len(page.Items) {
 		t.Errorf("%d sessions have %d folders: %v", len(page.Items), len(entries), entries)
 	}

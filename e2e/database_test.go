@@ -42,32 +42,45 @@ func postgres(t *testing.T) (port string) {
 	if err != nil {
 		t.Fatalf("initdb: %v: %s", err, out)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port = portIn(l.Addr().String())
-	l.Close()
+	port = unusedPort(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := command(ctx, "postgres", "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
 	log, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	startDatabase(t, cmd, cancel, log, "ready to accept connections")
+	return port
+}
+
+// unusedPort is a TCP port of the loopback interface that nothing listens on.
+func unusedPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return portIn(l.Addr().String())
+}
+
+// startDatabase starts a server that ends with the test by cancel, and returns once a line of its log has the word ready.
+func startDatabase(t *testing.T, cmd *exec.Cmd, cancel context.CancelFunc, log io.Reader, ready string) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(log)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), "ready to accept connections") {
+	for lines := bufio.NewScanner(log); ; {
+		if !lines.Scan() {
+			t.Fatalf("%s ended before it was ready: %v", cmd.Path, lines.Err())
+		}
+		if strings.Contains(lines.Text(), ready) {
 			go func() { _, _ = io.Copy(io.Discard, log) }()
-			return port
+			return
 		}
 	}
-	t.Fatalf("PostgreSQL did not start: %v", lines.Err())
-	return ""
 }
 
 // TestADatabaseOnTheSameMachineIsUsedByPermission runs the example of docs/operations.md against a real PostgreSQL.
@@ -82,7 +95,7 @@ with psycopg2.connect("host=host port=%s user=shop password=sesame dbname=postgr
     c.execute("select sum(price) from orders_%[2]s")
     print(c.fetchone()[0])`, port, who)
 		id := session(t, s.Client(), api.SessionRequest{Network: allow("host:" + port)})
-		runOK(t, s.Client(), id, "1") // then its kernel says how it is isolated
+		runOK(t, s.Client(), id, "1") // then its kernel reports how it is isolated
 		info, err := s.Client().Session(within(t), id)
 		if err != nil {
 			t.Fatal(err)

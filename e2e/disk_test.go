@@ -15,7 +15,7 @@ import (
 	"talaria/client"
 )
 
-// content is a file of a session, as the server gives it.
+// content returns a file of a session, as the server serves it.
 func content(t *testing.T, c *client.Client, session, name string) string {
 	t.Helper()
 	d, err := c.GetFile(within(t), session, name)
@@ -52,7 +52,7 @@ func TestFilesSurviveServerAndHostWhateverHoldsThem(t *testing.T) {
 		isHeld(t, s.Client(), id, who)
 		runOK(t, s.Client(), id, "f = open('kept', 'w'); _ = f.write('one'); f.flush()")
 
-		s.Kill9() // the kernel goes on with its open file, and the next server sees the same
+		s.Kill9() // the kernel continues with its open file, and the next server sees the same
 		s.Restart(t)
 		runOK(t, s.Client(), id, "_ = f.write(' two'); f.flush()")
 		if got := content(t, s.Client(), id, "kept"); got != "one two" {
@@ -133,7 +133,7 @@ func TestTheOperatorChoosesWhatHoldsWorkspaces(t *testing.T) {
 		if layers := strings.Join(info.Isolation.Layers, "\n"); err != nil || !strings.Contains(layers, "disk: watched, ") {
 			t.Errorf("the layers are %q (%v)", layers, err)
 		}
-		// What was made as a directory stays one.
+		// A workspace made as a directory stays one.
 		runOK(t, s.Client(), id, "open('old', 'w').write('old')")
 		s.Terminate(t)
 		s.stopHosts(t)
@@ -159,7 +159,7 @@ func TestADiskThatCannotBeHadIsRefused(t *testing.T) {
 	}
 }
 
-// free is what the disk of a directory has for everybody.
+// free returns what the disk of a directory has left for everybody.
 func free(t *testing.T, dir string) int64 {
 	t.Helper()
 	var st syscall.Statfs_t
@@ -169,7 +169,7 @@ func free(t *testing.T, dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// awaitCode asks until the answer has the code, "" for none: the server looks at its disk every now and then.
+// awaitCode repeats ask until the answer has the code, "" meaning none: the server looks at its disk periodically.
 func awaitCode(t *testing.T, code api.Code, ask func() error) {
 	t.Helper()
 	for ctx := within(t); ; {
@@ -249,7 +249,7 @@ except OSError as e: print("errno", e.errno)
 	})
 }
 
-// A program that takes the last byte before the server looks costs nobody anything.
+// A program that takes the last byte before the server looks does no damage.
 func TestADiskThatIsFullToItsLastByteDamagesNothingAndRecovers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIP: mounting a small disk takes root")
@@ -324,7 +324,7 @@ func awaitOutput(t *testing.T, c *client.Client, session, execution string) {
 	t.Fatal("the cell ended and printed nothing")
 }
 
-// textAtEnd is the text of an execution, at its end.
+// textAtEnd waits for the end of an execution and returns its text.
 func textAtEnd(t *testing.T, c *client.Client, session, execution string) string {
 	t.Helper()
 	collect(t, c.ExecutionEvents(within(t), session, execution, 0))
@@ -355,7 +355,7 @@ func smallDisk(t *testing.T, s *Server, bytes int64) {
 	watchInstance(s.StateDir)
 }
 
-// fill takes what is left of the disk that a folder is on, to the last byte.
+// fill uses up the disk that a folder is on, to the last byte.
 func fill(t *testing.T, folder string) (path string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(folder, "filler"))

@@ -10,7 +10,7 @@ import (
 	"talaria/api"
 )
 
-// cellsOfBothEngines say the same in each.
+// cellsOfBothEngines print the same in each engine.
 var cellsOfBothEngines = []struct{ code, text string }{
 	{"get_ipython().__class__.__name__", "'ZMQInteractiveShell'"},
 	{"'IPKernelApp' in get_ipython().config", "True"},

@@ -9,8 +9,8 @@ import (
 	"talaria/api"
 )
 
-// TestAnErrorSaysWhoseItsFramesAreAndWhatToDo looks at what clients fold and what models read: in the event, in the
-// execution, and not in the outputs, which notebooks take as they are.
+// TestAnErrorSaysWhoseItsFramesAreAndWhatToDo looks at what clients fold and what models read: in the event and in the
+// execution, but not in the outputs, which notebooks take unchanged.
 func TestAnErrorSaysWhoseItsFramesAreAndWhatToDo(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()

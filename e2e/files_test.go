@@ -102,7 +102,7 @@ import stat; os.mknod("sock", stat.S_IFSOCK | 0o600)`)
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	for _, name := range []string{"one.txt", "sub/two.txt"} {
-		part, _ := w.CreateFormFile("files", name) // a buffer takes it
+		part, _ := w.CreateFormFile("files", name) // a buffer accepts it
 		_, _ = io.WriteString(part, "of "+name)
 	}
 	_ = w.Close()

@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute  // how long anything at all may take
+	patience = 2 * time.Minute  // how long anything may take
 	startup  = 30 * time.Second // how long a server may take to be ready
-	ending   = 30 * time.Second // how long a server may take to end on a busy disk; Terminate holds SIGTERM to the contract
+	ending   = 30 * time.Second // how long a server may take to end on a busy disk; Terminate checks SIGTERM against the contract
 )
 
 // binary is the program under test.
 var binary string
 
-// TestMain builds the program once, and fails the run when the tests leave anything on the machine.
+// TestMain builds the program once, and fails the run if the tests leave anything on the machine.
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -83,11 +83,11 @@ func provide(path string) error {
 	return os.Chmod(path, 0o755)
 }
 
-// identity is who runs a server.
+// identity says which user runs a server.
 type identity string
 
 const (
-	me     identity = "" // whoever runs the tests
+	me     identity = "" // the user that runs the tests
 	asRoot identity = "root"
 	asUser identity = "user"
 )
@@ -95,7 +95,7 @@ const (
 // ordinary is the name of the ordinary user that servers run as when the tests run as root.
 const ordinary = "talaria-test"
 
-// everyIdentity runs a test as root and as an ordinary user, or only as the latter where the tests run as one.
+// everyIdentity runs a test as root and as an ordinary user, or only as the latter if the tests do not run as root.
 func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 	t.Helper()
 	if os.Getuid() == 0 {
@@ -117,7 +117,7 @@ func everyTier(t *testing.T, test func(t *testing.T, tier string, who identity))
 	}
 }
 
-// credential is the user to run as; nil keeps the present one.
+// credential returns the user to run as; nil keeps the present one.
 func (who identity) credential(t *testing.T) *syscall.Credential {
 	t.Helper()
 	if who != asUser || os.Getuid() != 0 {
@@ -144,7 +144,7 @@ func (who identity) credential(t *testing.T) *syscall.Credential {
 // options say how a server is started.
 type options struct {
 	as     identity
-	env    []string // beside PATH, HOME and TMPDIR
+	env    []string // in addition to PATH, HOME and TMPDIR
 	config string   // talaria.yaml
 	args   []string
 }
@@ -152,7 +152,7 @@ type options struct {
 // Server is one server with a state directory of its own. It ends with its test.
 type Server struct {
 	StateDir string
-	URL      string // of the present start
+	URL      string // of the current start
 	Token    string // of the first owner
 
 	program    string // default: the program under test
@@ -175,7 +175,7 @@ func start(t *testing.T, o options) *Server {
 	return s
 }
 
-// prepare makes what a server needs, and does not start it.
+// prepare makes what a server needs, without starting it.
 func prepare(t *testing.T, o options) *Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -199,6 +199,7 @@ func prepare(t *testing.T, o options) *Server {
 		}
 		s.give(t, path)
 	}
+	s.beginStarted(t)
 	watchInstance(s.StateDir)
 	return s
 }
@@ -213,13 +214,14 @@ func (s *Server) give(t *testing.T, path string) {
 	}
 }
 
-// command is a call of the program as the server's user.
+// command returns a call of the program as the server's user.
 func (s *Server) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, cmp.Or(s.program, binary), args...)
 	cmd.Dir = s.home
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.temp,
+	cmd.Env = append([]string{"PATH=" + systemPath, "HOME=" + s.home, "TMPDIR=" + s.temp,
 		"TALARIA_ENGINE=" + cmp.Or(os.Getenv("E2E_ENGINE"), "stdlib"),
-		"PIP_INDEX_URL=http://127.0.0.1:9/simple/"}, // no test asks an index that it has not made
+		"PIP_INDEX_URL=http://127.0.0.1:9/simple/", // tests use only package indexes that they have made
+		"GORACE=" + os.Getenv("GORACE")},           // for a program built with the race detector
 		s.options.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	cmd.WaitDelay = ending
@@ -284,14 +286,14 @@ func (s *Server) launch(t *testing.T) {
 	}
 }
 
-// Client is a client with the first owner's token.
+// Client returns a client with the first owner's token.
 func (s *Server) Client() *client.Client {
 	c := client.New(s.URL, s.Token)
 	c.HTTP = &http.Client{Transport: &http.Transport{}}
 	return c
 }
 
-// PID is the server's process.
+// PID returns the pid of the server's process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Kill9 kills the server and waits for its end.
@@ -300,7 +302,7 @@ func (s *Server) Kill9() {
 	<-s.exited
 }
 
-// Signal sends a signal and waits for the end of the server: how long that took, and its status.
+// Signal sends a signal and waits for the end of the server. It returns how long that took, and the exit state.
 func (s *Server) Signal(t *testing.T, sig os.Signal) (time.Duration, *os.ProcessState) {
 	t.Helper()
 	begin := time.Now()
@@ -310,7 +312,7 @@ func (s *Server) Signal(t *testing.T, sig os.Signal) (time.Duration, *os.Process
 	select {
 	case <-s.exited:
 	case <-time.After(ending):
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // so that the log says what it waits for
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // so that the log shows what it is waiting for
 		select {
 		case <-s.exited:
 		case <-time.After(time.Second):
@@ -336,7 +338,7 @@ func (s *Server) Restart(t *testing.T) {
 	s.launch(t)
 }
 
-// running reports whether the server has not ended.
+// running reports whether the server is still running.
 func (s *Server) running() bool {
 	select {
 	case <-s.exited:
@@ -353,7 +355,7 @@ type hostProcess struct {
 	Alive bool   `json:"alive"`
 }
 
-// hosts are the hosts that live.
+// hosts lists the living hosts.
 func (s *Server) hosts(t *testing.T) []hostProcess {
 	t.Helper()
 	out, err := s.command(context.Background(), "host", "list", "--json", "--state-dir", s.StateDir).Output()
@@ -367,7 +369,7 @@ func (s *Server) hosts(t *testing.T) []hostProcess {
 	return slices.DeleteFunc(list, func(h hostProcess) bool { return !h.Alive })
 }
 
-// host is the one host that lives.
+// host returns the only living host.
 func (s *Server) host(t *testing.T) process {
 	t.Helper()
 	list := s.hosts(t)
@@ -381,7 +383,7 @@ func (s *Server) host(t *testing.T) process {
 	return p
 }
 
-// kernels are the processes below the hosts.
+// kernels lists the processes below the hosts.
 func (s *Server) kernels(t *testing.T) []process {
 	t.Helper()
 	var all []process
@@ -432,9 +434,10 @@ func (s *Server) stop(t *testing.T) {
 	for _, e := range entries {
 		t.Errorf("the server left %s in TMPDIR", e.Name())
 	}
+	s.keepStarted(t)
 }
 
-// within bounds a test's calls.
+// within returns a context that bounds a test's calls.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -442,8 +445,8 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// writeProgram writes a file that everybody can run. A child that another test forks meanwhile would have it open for
-// writing until its exec, and nobody could run it.
+// writeProgram writes a file that everybody can run. It keeps other tests from forking meanwhile: a child would have
+// the file open for writing until its exec, and nobody could run it.
 func writeProgram(path string, content []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

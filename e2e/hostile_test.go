@@ -22,8 +22,8 @@ type bad struct {
 	state      api.VariablesState
 	ename      string
 	check      func(t *testing.T, e api.Execution)
-	anyEnd     bool // the end is not fixed, but the state must be true
-	crowded    bool // children are left that take all processes the session may have, until a reset
+	anyEnd     bool // the end is not fixed, but the reported state must be true
+	crowded    bool // it leaves children that use up the session's processes, until a reset
 }
 
 func TestBadCellsEndClearlyAndHarmNobody(t *testing.T) {
@@ -74,7 +74,7 @@ func errorName(e api.Execution) string {
 	return e.Error.Ename
 }
 
-// checkState holds an execution to what it said of the variables, and the next cell to its own output.
+// checkState checks what an execution reported about the variables, and that the next cell has its own output.
 func checkState(t *testing.T, c *client.Client, session string, e api.Execution) {
 	t.Helper()
 	next := run(t, c, session, "import subprocess; print('next', globals().get('kept')); "+
@@ -92,7 +92,7 @@ func checkState(t *testing.T, c *client.Client, session string, e api.Execution)
 	}
 }
 
-// checkCrowded is checkState where no child can be started until a reset.
+// checkCrowded is checkState for sessions that can start no child until a reset.
 func checkCrowded(t *testing.T, c *client.Client, session string, e api.Execution) {
 	t.Helper()
 	want := map[api.VariablesState]string{api.VariablesKept: "kept\n", api.VariablesLost: "None\n"}[e.State]
@@ -130,7 +130,7 @@ func badCells() []bad {
 	raised := func(name, code, ename string) bad {
 		return bad{name: name, code: code, status: api.StatusError, ename: ename, state: api.VariablesKept}
 	}
-	free := func(name, code string) bad { // it is told what may have become of the kernel, which is its own fault
+	free := func(name, code string) bad { // whatever becomes of the kernel is its own fault, if it is reported truly
 		return bad{name: name, code: code, anyEnd: true, request: api.ExecutionRequest{TimeoutS: new(10.0)}}
 	}
 	says := func(b bad, text string) bad {
@@ -202,7 +202,7 @@ while True:
     except BaseException: pass`, api.VariablesLost),
 		{name: "a cell that catches interrupts", request: api.ExecutionRequest{TimeoutS: new(1.0)}, anyEnd: true,
 			code: "while True:\n    try:\n        while True: pass\n    except KeyboardInterrupt: pass",
-			check: func(t *testing.T, e api.Execution) { // an interrupt that comes again may hit outside of the try
+			check: func(t *testing.T, e api.Execution) { // a repeated interrupt may hit outside the try
 				t.Helper()
 				if e.Status != api.StatusTimeout {
 					t.Errorf("ended %s", e.Status)
@@ -324,7 +324,7 @@ func TestAKernelKilledFromOutsideIsReportedAtOnce(t *testing.T) {
 		s := start(t, options{as: who})
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})
-		// The kernel makes itself known by a name that only it has.
+		// The kernel gives itself a name that no other process has.
 		runOK(t, c, id, "import ctypes; ctypes.CDLL(None).prctl(15, b'e2e-victim', 0, 0, 0)")
 		var victim process
 		for _, p := range descendants(s.PID()) {
@@ -400,7 +400,7 @@ func TestAHundredMegabytesInOneWriteAreAllKept(t *testing.T) {
 	}
 }
 
-// residentPeak is the largest memory that a process had.
+// residentPeak returns the peak of a process's resident memory.
 func residentPeak(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -9,6 +9,7 @@ import (
 	"talaria/client"
 )
 
+// TestAnIdleKernelIsReapedAndComesBackFresh is row K06: nobody asks meanwhile.
 func TestAnIdleKernelIsReapedAndComesBackFresh(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
@@ -62,7 +63,7 @@ func TestUseMovesTheTimeOfTheReaper(t *testing.T) {
 	if until := time.Until(first); until < 900*time.Second || until > 1000*time.Second {
 		t.Errorf("reaped in %v", until)
 	}
-	s.log(t, id) // reading is no use
+	s.log(t, id) // reading does not count as use
 	if !reapAt().Equal(first) {
 		t.Error("reading moved reap_at")
 	}

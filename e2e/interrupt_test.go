@@ -11,7 +11,7 @@ import (
 	"talaria/client"
 )
 
-// An interrupt names an execution. At the moment when that one ends, it must hit it or nothing.
+// An interrupt names an execution. At the moment when that one ends, the interrupt must hit it or nothing.
 func TestAThousandInterruptsAtTheEndOfACellHitNoOther(t *testing.T) {
 	t.Parallel()
 	const sessions, each = 4, 250
@@ -113,7 +113,7 @@ func TestAnInterruptEndsWhatItMeans(t *testing.T) {
 		return events[len(events)-1].Body.(api.ExecutionFinished).Execution
 	}
 	k := s.attach(t, id, "")
-	begin := func(code string) string { // in which it may print BEGUN where that is not its first line
+	begin := func(code string) string { // code that may print BEGUN first, if that is not its first line
 		t.Helper()
 		if !strings.Contains(code, "BEGUN") {
 			code = "BEGUN\n" + code
@@ -131,9 +131,9 @@ func TestAnInterruptEndsWhatItMeans(t *testing.T) {
 	runOK(t, c, id, "import time, subprocess; kept = 1")
 
 	running, first, second := begin("time.sleep(1000)"), s.queue(t, id, "print(1)"), s.queue(t, id, "print(2)")
-	interrupt(first) // only that one, which waits
+	interrupt(first) // only that one, which is waiting
 	wantEnd(t, finish(first), api.StatusCancelled, "interrupted", api.VariablesKept)
-	interrupt(running) // only that one, which runs
+	interrupt(running) // only that one, which is running
 	wantEnd(t, finish(running), api.StatusInterrupted, "interrupted", api.VariablesKept)
 	wantEnd(t, finish(second), api.StatusOK, "", api.VariablesKept)
 
@@ -151,7 +151,7 @@ func TestAnInterruptEndsWhatItMeans(t *testing.T) {
 	wantEnd(t, finish(child), api.StatusInterrupted, "interrupted", api.VariablesKept)
 
 	interrupt("")      // idle: nothing
-	interrupt(running) // long ended: nothing
+	interrupt(running) // it ended long ago: nothing
 	if got := runOK(t, c, id, "print(kept)"); got != "1\n" {
 		t.Errorf("the variables: %q", got)
 	}

@@ -17,10 +17,10 @@ import (
 	"talaria/client"
 )
 
-// transport is a way to run a cell: the execution with its outputs, and its events.
+// transport is a way to run a cell: it returns the execution with its outputs, and its events.
 type transport func(t *testing.T, code string) (api.Execution, []api.Event)
 
-// overREST runs cells with requests alone.
+// overREST runs cells with requests only.
 func overREST(c *client.Client, session string) transport {
 	return func(t *testing.T, code string) (api.Execution, []api.Event) {
 		t.Helper()
@@ -29,7 +29,7 @@ func overREST(c *client.Client, session string) transport {
 	}
 }
 
-// overSocket runs cells through a WebSocket alone.
+// overSocket runs cells through a WebSocket only.
 func overSocket(t *testing.T, c *client.Client, session string) transport {
 	t.Helper()
 	socket, err := c.Attach(within(t), session, client.AttachOptions{})
@@ -247,7 +247,7 @@ type notebook struct {
 	} `json:"cells"`
 }
 
-// sources are the cells' sources, each as one string.
+// sources returns the cells' sources, each as one string.
 func (n notebook) sources() []string {
 	var list []string
 	for _, c := range n.Cells {

@@ -22,7 +22,8 @@ import (
 	"talaria/api"
 )
 
-// process is one that ran at some time; the start makes sure that its pid is not another's now.
+// process is a process that ran at some time; its start time makes sure that its pid does not belong to another one
+// now.
 type process struct {
 	pid, parent int
 	start       string
@@ -31,7 +32,7 @@ type process struct {
 
 func (p process) String() string { return fmt.Sprintf("%d (%s)", p.pid, p.name) }
 
-// alive reports whether the process has not ended; one that only waits to be reaped has.
+// alive reports whether the process has not ended; a zombie has.
 func (p process) alive() bool {
 	now, state, err := readProcess(p.pid)
 	return err == nil && now.start == p.start && state != "Z" && state != "X"
@@ -48,7 +49,7 @@ func readProcess(pid int) (p process, state string, err error) {
 	return process{pid, parent, fields[19], string(stat[open+1 : end])}, fields[0], err
 }
 
-// descendants are the living processes below one.
+// descendants lists the living processes below one.
 func descendants(root int) []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -60,7 +61,7 @@ func descendants(root int) []process {
 		if err != nil {
 			continue
 		}
-		if p, _, err := readProcess(pid); err == nil { // else it ended meanwhile
+		if p, _, err := readProcess(pid); err == nil { // otherwise it has ended meanwhile
 			children[p.parent] = append(children[p.parent], p)
 		}
 	}
@@ -79,7 +80,7 @@ func descendants(root int) []process {
 // adoptOrphans makes every process whose parent dies a child of this one, so that none is lost from sight.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// mounts are the mounts of this machine in a directory.
+// mounts lists the mounts of this machine in a directory.
 func mounts(dir string) []string {
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -94,7 +95,7 @@ func mounts(dir string) []string {
 	return found
 }
 
-// loops are the images in a directory that loop devices of this machine work on, deleted ones included.
+// loops lists the images in a directory that loop devices of this machine work on, deleted ones included.
 func loops(dir string) []string {
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -109,8 +110,8 @@ func loops(dir string) []string {
 	return found
 }
 
-// releasedImages checks that no image of a server's sessions is in use. A loop device holds a lock on its image as long as
-// it is there, and goes a moment after the last process that used it.
+// releasedImages checks that no image of a server's sessions is in use. A loop device holds a lock on its image as
+// long as it exists, and goes away a moment after the last process that used it.
 func releasedImages(t *testing.T, stateDir string) {
 	t.Helper()
 	images, err := filepath.Glob(filepath.Join(stateDir, "sessions", "*", "*.ext4"))
@@ -150,7 +151,7 @@ func watchInstance(stateDir string) {
 	instances.dirs = append(instances.dirs, stateDir)
 }
 
-// marked starts a daemon in a session's kernel. The function returned checks that nothing of that kernel is left.
+// marked starts a daemon in a session's kernel. It returns a function that checks that nothing of that kernel is left.
 func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
 	t.Helper()
 	daemon, dirs := s.daemon(t, session)
@@ -167,11 +168,11 @@ func (s *Server) marked(t *testing.T, session string) (gone func(*testing.T)) {
 	}
 }
 
-// daemon starts a daemon in a session's kernel, and tells which control groups that is in.
+// daemon starts a daemon in a session's kernel, and returns it with its control groups.
 func (s *Server) daemon(t *testing.T, session string) (daemon process, groupDirs []string) {
 	t.Helper()
 	name := fmt.Sprint("86400.", marks.Add(1))
-	// A process has no command line yet in the moment in which exec closes what Popen waits for.
+	// A process has no command line yet at the moment when exec closes the pipe that Popen waits for.
 	runOK(t, s.Client(), session, `import subprocess
 daemon = subprocess.Popen(["sh", "-c", "echo up; sleep 86400; :", "`+name+`"], start_new_session=True, stdout=subprocess.PIPE)
 assert daemon.stdout.readline() == b"up\n"`)
@@ -193,18 +194,18 @@ assert daemon.stdout.readline() == b"up\n"`)
 	return daemon, groupDirs
 }
 
-// marks makes the names of daemons different.
+// marks makes the names of daemons unique.
 var marks atomic.Int64
 
-// groups are the control groups of the hosts of a state directory: those below talaria/NAME, where NAME begins with
-// what comes from the directory of the sessions.
+// groups lists the control groups of the hosts of a state directory: those below talaria/NAME, where NAME begins with
+// the name derived from the directory of the sessions.
 func groups(stateDir string) []string {
 	sum := sha256.Sum256([]byte(filepath.Join(stateDir, "sessions")))
 	name := "/talaria/" + hex.EncodeToString(sum[:6])
 	var found []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // a group that went meanwhile
+			return nil // a group that disappeared meanwhile
 		}
 		if d.IsDir() && strings.Contains(path, name) {
 			found = append(found, "control group "+path)
@@ -214,7 +215,7 @@ func groups(stateDir string) []string {
 	return found
 }
 
-// leftovers is what all tests together left on the machine.
+// leftovers lists what all tests together left on the machine.
 func leftovers() []string {
 	var found []string
 	for _, p := range descendants(os.Getpid()) {
@@ -234,7 +235,7 @@ func leftovers() []string {
 	return slices.Compact(found)
 }
 
-// The check for leftovers would be worth nothing if it could not see what there is.
+// The check for leftovers would be worthless if it could not see what is there.
 func TestTheLeakCheckSeesProcessesAndControlGroups(t *testing.T) {
 	s := start(t, options{})
 	c := s.Client()

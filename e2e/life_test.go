@@ -68,6 +68,7 @@ func TestARequestThatWaitsIsAnsweredWhenItsSessionIsDeleted(t *testing.T) {
 	}
 }
 
+// TestOutputKeepsItsOrderAndItsCell is row K02.
 func TestOutputKeepsItsOrderAndItsCell(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
@@ -112,7 +113,7 @@ func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
 		wantEnd(t, e, api.StatusTimeout, "timeout", api.VariablesKept)
 		info, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{
 			MemoryBytes: new(int64(1 << 30)), ExecutionTimeoutS: new(30.0)}})
-		if who == asUser { // nothing from outside can raise what only the process bounds
+		if who == asUser { // no process outside can raise a limit that only the process itself has
 			wantCode(t, err, api.CodeNeedsReset)
 			if info, err = c.Session(within(t), id); err != nil || info.Limits.MemoryBytes != 256<<20 || info.Limits.ExecutionTimeoutS != 1 {
 				t.Errorf("a refused change left the limits %+v (%v)", info.Limits, err)

@@ -41,7 +41,7 @@ func limited(t *testing.T, c *client.Client, session, code, limit string, enames
 	return api.Limit{}
 }
 
-// inWords is a value of a limit as an error says it.
+// inWords returns a value of a limit as an error shows it.
 func inWords(limit string, value int64) string {
 	switch {
 	case strings.HasSuffix(limit, "_bytes") && value%(1<<30) == 0:
@@ -52,7 +52,7 @@ func inWords(limit string, value int64) string {
 	return fmt.Sprint(value)
 }
 
-// workspaceUse is what a server's one session takes on the disk.
+// workspaceUse returns what a server's only session uses on the disk.
 func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
 	t.Helper()
 	root := filepath.Join(s.StateDir, "sessions")
@@ -60,7 +60,7 @@ func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
 		if err != nil {
 			return err
 		}
-		if path == filepath.Join(root, ".ballast") { // it is the server's
+		if path == filepath.Join(root, ".ballast") { // it belongs to the server
 			return nil
 		}
 		info, err := d.Info()
@@ -89,10 +89,11 @@ func imagesHere(t *testing.T) bool {
 	return control.Close() == nil
 }
 
-// isHeld reports whether the operating system holds a session's workspace, and checks that it does where it can.
+// isHeld reports whether the operating system enforces the limit of a session's workspace, and checks that it does if
+// it can.
 func isHeld(t *testing.T, c *client.Client, session string, who identity) (held bool) {
 	t.Helper()
-	runOK(t, c, session, "1") // by then it is known
+	runOK(t, c, session, "1") // it is known by then
 	info, err := c.Session(within(t), session)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestAFullWorkspaceIsHeldAndToldAndCanBeEmptied(t *testing.T) {
 		id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(32 << 20))}})
 		held := isHeld(t, c, id, who)
 		least := int64(32 << 20)
-		if held { // not a block more, and maybe a few less
+		if held { // not a block more, and perhaps a few less
 			least -= 64 << 10
 		}
 		const fill = `import os
@@ -129,7 +130,7 @@ for i in range(1000):
 		if used, _ := workspaceUse(t, s); used > (32+256)<<20 {
 			t.Errorf("the workspace has %d MiB", used>>20)
 		}
-		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")
+		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError", "DiskLimit")
 		info, err := c.Session(within(t), id)
 		if err != nil {
 			t.Fatal(err)
@@ -168,12 +169,12 @@ func TestACellThatWritesNothingGoesOnWhereTheWorkspaceIsFull(t *testing.T) {
 		if _, err := c.UpdateSession(within(t), id, api.SessionPatch{Limits: &api.LimitsRequest{DiskBytes: new(int64(8 << 20))}}); err != nil {
 			t.Fatal(err)
 		}
-		// A new kernel, whose first look finds the workspace full; the cell is long enough for several.
+		// A new kernel, whose first look finds the workspace full; the cell runs long enough for several looks.
 		if _, err := c.ResetSession(within(t), id, api.ResetRequest{}); err != nil {
 			t.Fatal(err)
 		}
 		runOK(t, c, id, "import time\nfor _ in range(150): time.sleep(0.02)")
-		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError")
+		limited(t, c, id, "with open('more', 'w') as f: f.write('more')", "disk_bytes", "OSError", "DiskLimit")
 	})
 }
 
@@ -202,7 +203,7 @@ for i in range(500):
     for _ in range(4):
         if f.write(bytes(1 << 20)) != 1 << 20: raise OSError("short")`, "disk_bytes", "DiskLimit", "OSError")
 		runOK(t, c, id, "for f in held: f.close()")
-		if held { // neither depth nor a cell that goes on regardless is a way past it
+		if held { // neither depth nor a cell that continues regardless is a way past it
 			e := run(t, c, id, `import mmap
 f = open("sparse", "w+b")
 for i in range(4):
@@ -219,7 +220,7 @@ while True:
     time.sleep(0.01)`, "disk_depth", "DiskLimit", "OSError")
 		runOK(t, c, id, "import shutil; shutil.rmtree('d')")
 		runOK(t, c, id, "open('again', 'w').write('again')")
-		// A cell that ignores errors and interrupts is ended however deep it writes: also where nobody measures.
+		// A cell that ignores errors and interrupts is ended however deep it writes, even where nothing is measured.
 		for _, depth := range []int{1, 80, 300} {
 			e := run(t, c, id, fmt.Sprintf(`import os
 i = made = 0

@@ -12,7 +12,7 @@ import (
 // losses are the ways to lose the variables of a session, and what its user then reads about the cause.
 var losses = []struct {
 	name, cause string
-	wanted      bool // by the user
+	wanted      bool // on purpose
 	lose        func(t *testing.T, s *Server, id string)
 }{
 	{"a death", "Python exited with status 7", false, func(t *testing.T, s *Server, id string) {

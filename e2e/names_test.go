@@ -13,7 +13,7 @@ import (
 	"talaria/client"
 )
 
-// patiently asks until the kernel finds the time for an answer, which a machine with much to do may not give it.
+// patiently asks until the kernel finds the time to answer, which it may not on a busy machine.
 func patiently[T any](t *testing.T, ask func(context.Context) (T, error)) T {
 	t.Helper()
 	ctx := within(t)
@@ -167,7 +167,7 @@ func checkNames(t *testing.T, c *client.Client, socket *client.Socket, id string
 	}
 }
 
-// While C code keeps Python to itself nothing can be answered, and that is said in time.
+// While C code keeps Python to itself nothing can be answered, and the client is told so in time.
 func TestAKernelThatCannotAnswerIsBusy(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
@@ -248,7 +248,7 @@ func TestQuestionsStartNoKernelAndAreNoUse(t *testing.T) {
 	}
 }
 
-// A cell can write what it likes to the control channel: it gets what it asks about itself, and disturbs nothing else.
+// A cell can write anything to the control channel: that affects only the answers about itself.
 func TestForgedAnswersHarmNobody(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

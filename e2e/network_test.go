@@ -28,7 +28,7 @@ type world struct {
 	web    *httptest.Server
 	secure *httptest.Server
 	six    *httptest.Server // on IPv6
-	asked  atomic.Int64     // requests of all
+	asked  atomic.Int64     // requests to all servers
 }
 
 func newWorld(t *testing.T) *world {
@@ -50,9 +50,9 @@ func newWorld(t *testing.T) *world {
 	})
 	w.web = httptest.NewServer(handler)
 	w.secure = httptest.NewUnstartedServer(handler)
-	w.secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of those who do not trust it
+	w.secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
 	w.secure.StartTLS()
-	if l, err := net.Listen("tcp", "[::1]:0"); err == nil { // else this machine has none
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil { // otherwise this machine has no IPv6
 		w.six = httptest.NewUnstartedServer(handler)
 		_ = w.six.Listener.Close()
 		w.six.Listener = l
@@ -87,7 +87,7 @@ func nameServer(t *testing.T, hosts map[string]string) (address string) {
 	return conn.LocalAddr().String()
 }
 
-// config permits this machine's loopback, which nothing permits by default.
+// config permits this machine's loopback, which is not permitted by default.
 func (w *world) config(more string) string {
 	return "network:\n  max_mode: full\n  allowed: [127.0.0.0/8, '::1']\n  name_server: " + w.names + "\n" + more
 }
@@ -110,7 +110,7 @@ def reach(host, port, timeout=60):
     except OSError as e: return type(e).__name__
 `
 
-// eachWayOut runs a test with a network device, where the system has them for this user, and with the proxies.
+// eachWayOut runs a test with a network device, if the system has them for this user, and with the proxies.
 func eachWayOut(t *testing.T, test func(t *testing.T, w *world, s *Server, device bool)) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
@@ -126,7 +126,7 @@ func eachWayOut(t *testing.T, test func(t *testing.T, w *world, s *Server, devic
 		}
 		layers := strings.Join(info.Isolation.Layers, "\n")
 		device := strings.Contains(layers, "network: full, through a device, held outside of the sandbox")
-		if !device && !strings.Contains(layers, "network: full, through proxies, held outside of the sandbox, since no device can be made") {
+		if !device && !strings.Contains(layers, "network: full, through proxies, held outside of the sandbox, since no device can be created") {
 			t.Fatalf("the layers are\n%s", layers)
 		}
 		if who == asRoot && !device {
@@ -170,7 +170,7 @@ func TestASessionReachesWhatItWasPermittedAndNothingElse(t *testing.T) {
 		if w.six != nil {
 			want(`get("http://six.test:`+portIn(w.six.URL)+`/")`, "hello six.test:"+portIn(w.six.URL))
 		}
-		// TLS as it is: the server's name goes through, and its certificate comes back.
+		// TLS unmodified: the server's name goes through, and its certificate comes back.
 		want(`__import__("ssl") and get("https://web.test:`+securePort+`/")`, "SSLCertVerificationError")
 		runOK(t, c, id, `
 import http.client, os, ssl, urllib.parse
@@ -196,7 +196,7 @@ print(get("https://web.test:`+securePort+`/", context=context))`)
 			denied(`reach("10.0.2.3", 22)`, "ConnectionRefusedError", "connection to 10.0.2.3:22"+notListed)
 			denied(`reach("169.254.169.254", 80)`, "ConnectionRefusedError", "connection to 169.254.169.254:80"+notListed)
 			denied(`reach("private.test", 80)`, "ConnectionRefusedError", "connection to private.test:80 refused: it resolves to 10.255.1.2")
-			// What is sent after it is refused after it.
+			// Packets sent after it are refused after it.
 			denied(`socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("8.8.8.8", 123)), reach("192.0.2.1", 444)`,
 				"ConnectionRefusedError", "packet to 8.8.8.8:123 refused")
 			denied(`reach("c2VjcmV0.evil.test", 80)`, "gaierror", "lookup of c2VjcmV0.evil.test."+notListed)
@@ -206,7 +206,7 @@ print(get("https://web.test:`+securePort+`/", context=context))`)
 			denied(`get("http://web.test:22/")`, "HTTP 403", "connection to web.test:22"+notListed)
 			denied(`get("http://169.254.169.254/")`, "HTTP 403", "connection to 169.254.169.254:80"+notListed)
 			want(`reach("192.0.2.1", 443)`, "OSError")
-			want(`reach("web.test", `+port+`)`, "gaierror") // what uses no proxy has no network
+			want(`reach("web.test", `+port+`)`, "gaierror") // programs that use no proxy have no network
 		}
 		denied(`get("http://web.test:`+port+`/away")`, map[bool]string{true: "gaierror", false: "HTTP 403"}[device], map[bool]string{
 			true: "lookup of forbidden.test.", false: "connection to forbidden.test:"}[device])
@@ -240,7 +240,7 @@ func TestANetworkChangesUnderALivingKernel(t *testing.T) {
 		if device && err != nil || !device && problemCode(err) != api.CodeNeedsReset {
 			t.Fatalf("to give a living kernel a network: %v", err)
 		}
-		if !device { // it is there after a reset
+		if !device { // the variables exist after a reset
 			id = session(t, c, api.SessionRequest{Network: allow("web.test:"+port, "127.0.0.1:"+port)})
 			runOK(t, c, id, "kept = 1"+visit)
 		}
@@ -256,7 +256,7 @@ import http.client
 try: print("more:", waiting.read(1))
 except (OSError, http.client.HTTPException) as e: print("ended:", type(e).__name__)
 print(get("http://web.test:`+port+`/"), kept)`)
-		var all strings.Builder // told of no cell, so it is in the log
+		var all strings.Builder // reported to no cell, so it is in the log
 		for _, event := range collect(t, c.Events(within(t), id, client.EventsQuery{Past: true})) {
 			if stream, ok := event.Body.(api.Stream); ok {
 				all.WriteString(stream.Text)
@@ -339,32 +339,14 @@ func TestADatabaseIsUsedThroughANetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal("redis-server is not installed: make test-setup")
 	}
-	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := portIn(l.Addr().String())
-	l.Close()
+	port := unusedPort(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no")
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	cmd := exec.CommandContext(ctx, program, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--daemonize", "no")
+	log, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	for seen := ""; !strings.Contains(seen, "Ready to accept connections"); {
-		line := make([]byte, 4096)
-		n, err := out.Read(line)
-		if err != nil {
-			t.Fatalf("redis-server says %q: %v", seen, err)
-		}
-		seen += string(line[:n])
-	}
-	go func() { _, _ = io.Copy(io.Discard, out) }()
+	startDatabase(t, cmd, cancel, log, "Ready to accept connections")
 	s := start(t, options{config: "network:\n  allowed: [127.0.0.1]\n  name_server: " + nameServer(t, map[string]string{"db.test": "127.0.0.1"}) + "\n"})
 	id := session(t, s.Client(), api.SessionRequest{Network: allow("db.test:"+port, "127.0.0.1:"+port)})
 	got := runOK(t, s.Client(), id, `

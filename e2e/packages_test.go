@@ -23,7 +23,7 @@ func indexed(t *testing.T, who identity, ix *indextest.Index, more string) *Serv
 	return start(t, options{as: who, config: config + more})
 }
 
-// packageEvents are the installations that a session's log tells of.
+// packageEvents returns the installations in a session's log.
 func packageEvents(t *testing.T, s *Server, id string) []api.PackageInstalled {
 	t.Helper()
 	return of[api.PackageInstalled](past(t, s.Client(), id))
@@ -50,7 +50,7 @@ func theEnd(t *testing.T, c *client.Client, session, id string) api.Execution {
 	return e
 }
 
-// What a person does with packages, in a session without a network.
+// What people do with packages, in a session without a network.
 func TestPackagesOnTheFly(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
@@ -64,7 +64,7 @@ func TestPackagesOnTheFly(t *testing.T) {
 		if text := runOK(t, c, id, "%pip install greet==1.0"); !strings.Contains(text, "greet") || strings.Contains(text, "\r") {
 			t.Errorf("the installation says %q", text)
 		}
-		// In the same interpreter, with what it depends on, and in the programs that it starts.
+		// In the same interpreter, with its dependencies, and in the programs that it starts.
 		if text := runOK(t, c, id, "import greet, parcel\nprint(kept, greet.__version__)"); text != "5 1.0\n" {
 			t.Errorf("imported: %q", text)
 		}
@@ -72,7 +72,7 @@ func TestPackagesOnTheFly(t *testing.T) {
 			!strings.Contains(text, "/packages/current/") {
 			t.Errorf("in programs: %q", text)
 		}
-		// Another version of what is loaded is told.
+		// A new version of a loaded package is reported.
 		if text := runOK(t, c, id, "!pip install -U greet"); !strings.Contains(text, "reset") || !strings.Contains(text, "2.0") {
 			t.Errorf("a conflict says %q", text)
 		}
@@ -106,7 +106,7 @@ func TestPackagesOnTheFly(t *testing.T) {
 		if text := runOK(t, c, id, "%pip uninstall -y paper\nimport glob\nprint(glob.glob('/packages/current/lib/*/site-packages/paper*'))"); !strings.HasSuffix(text, "[]\n") {
 			t.Errorf("uninstalled: %q", text)
 		}
-		// Nobody else sees them, and nobody inside can change them.
+		// No other session sees them, and nothing inside can change them.
 		other := session(t, c, api.SessionRequest{})
 		runOK(t, c, other, "import importlib.util\nassert importlib.util.find_spec('greet') is None")
 		if text := runOK(t, c, id, `
@@ -262,7 +262,7 @@ print("index-password" in found)`)
 	if text != "False\n" {
 		t.Errorf("the password is to be found: %s", text)
 	}
-	// What was downloaded once is not downloaded again.
+	// A file that was downloaded once is not downloaded again.
 	before := ix.Downloads("greet-2.0-py3-none-any.whl")
 	other := session(t, c, api.SessionRequest{})
 	if e, err := c.InstallPackages(within(t), other, api.PackagesRequest{Requirements: []string{"greet"}}); err != nil || e.Status != api.StatusOK {
@@ -273,7 +273,7 @@ print("index-password" in found)`)
 	}
 }
 
-// A package that waits for ever ends with an interrupt, and with its server.
+// A package that waits forever ends with an interrupt, and with its server.
 func TestAnInstallationCanBeInterruptedAndEndsWithItsServer(t *testing.T) {
 	ix := indextest.Standard(t)
 	reached, release := ix.Hold("greet-2.0-py3-none-any.whl")

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// people is a messy table and what is true about it.
+// people is a messy table and the facts about it.
 type people struct {
 	csv    []byte
 	cities map[string]*cityTotals
@@ -38,7 +38,7 @@ func makePeople(seed uint64, n int) people {
 	p := people{cities: map[string]*cityTotals{}, years: map[string]int{}}
 	var out bytes.Buffer
 	w := csv.NewWriter(&out)
-	_ = w.Write([]string{"id", "name", "city", "joined", "amount", "note"}) // a buffer takes it
+	_ = w.Write([]string{"id", "name", "city", "joined", "amount", "note"}) // a buffer accepts it
 	for i := range n {
 		city, note, joined, amount := pick(cities), pick(notes), "", ""
 		day := time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, r.IntN(3650))
@@ -77,7 +77,7 @@ func makePeople(seed uint64, n int) people {
 	return p
 }
 
-// spaced is an amount as people write it: " 1 234.50 ".
+// spaced returns an amount as people write it: " 1 234.50 ".
 func spaced(cents int64) string {
 	whole := strconv.FormatInt(cents/100, 10)
 	for i := len(whole) - 3; i > 0; i -= 3 {

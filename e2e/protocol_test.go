@@ -20,7 +20,7 @@ func (s *Server) owner(t *testing.T, name string) string {
 	return words[len(words)-1]
 }
 
-// refusal is a call that must be answered so, without changing anything.
+// refusal is a call that must be answered that way, without changing anything.
 type refusal struct {
 	call
 	status int
@@ -50,7 +50,7 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 		{as("-", get(all)), 401, api.CodeUnauthorized},
 		{as("wrong", get(all)), 401, api.CodeUnauthorized},
 		{as("-", get(all+"?token=wrong")), 401, api.CodeUnauthorized},
-		{as("wrong", get(all+"?token="+s.Token)), 401, api.CodeUnauthorized}, // the header decides alone
+		{as("wrong", get(all+"?token="+s.Token)), 401, api.CodeUnauthorized}, // only the header counts
 		{as("-", post(all+"?token="+s.Token, "{}")), 401, api.CodeUnauthorized},
 		{as("-", get("/metrics")), 401, api.CodeUnauthorized},
 		{as("-", get("/v1/stats")), 401, api.CodeUnauthorized},
@@ -116,13 +116,14 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 		{call{method: "POST", path: all, body: `{}`, kind: "application/x-www-form-urlencoded"}, 415, api.CodeUnsupportedMedia},
 		{post(runs, `{"code":"`+strings.Repeat("x", 16<<20)+`"}`), 413, api.CodePayloadTooLarge},
 	}
-	const tools = `{"tools":[{"name":"f"}]}`
-	for _, later := range []call{post(all, tools), put(all+"/fresh", tools), post(runs, `{"code":"1","checkpoint":true}`)} {
-		list = append(list, refusal{later, 501, api.CodeNotImplemented})
+	const hooks = `{"tools":[{"name":"f","url":"https://hooks.example.com/f"}]}`
+	for _, refused := range []call{post(all, hooks), put(all+"/fresh", hooks)} { // the operator allows none
+		list = append(list, refusal{refused, 403, api.CodeForbidden})
 	}
+	list = append(list, refusal{post(runs, `{"code":"1","checkpoint":true}`), 501, api.CodeNotImplemented})
 	for _, bad := range []string{`[]`, `["a","-r x"]`, `["./a.whl"]`, `["git+https://host/a"]`, `["a @ file:///a"]`, `[""]`, `[5]`, `"a"`} {
 		list = append(list, refusal{post(one+"/packages", `{"requirements":`+bad+`}`), 400, api.CodeInvalidRequest})
-		if bad != `[]` { // which is none
+		if bad != `[]` { // which is not an id
 			list = append(list, refusal{post(all, `{"packages":`+bad+`}`), 400, api.CodeInvalidRequest},
 				refusal{put(all+"/fresh", `{"packages":`+bad+`}`), 400, api.CodeInvalidRequest})
 		}
@@ -262,7 +263,7 @@ func TestExecutionsOverREST(t *testing.T) {
 		t.Errorf("a silent cell has count %v and outputs %v, the next count %d", silent.ExecutionCount, silent.Outputs, *next.ExecutionCount)
 	}
 
-	// A cell that fails with stop_on_error cancels what waits; without, nothing.
+	// A cell that fails with stop_on_error cancels the waiting ones; without it, none.
 	waits := execute("?wait_s=0", `{"code":"import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n1/0","stop_on_error":true}`, 202, "")
 	if waits.Status != api.StatusQueued && waits.Status != api.StatusRunning {
 		t.Errorf("with wait_s=0 the execution is %s", waits.Status)
@@ -300,7 +301,7 @@ func TestExecutionsOverREST(t *testing.T) {
 				t.Errorf("%s: seq %d is other bytes in the log", format, l.Seq)
 			}
 		}
-		// Past ones, from a position on.
+		// Past events, from a position on.
 		var late []line
 		path := fmt.Sprintf("%s/%s?after=%d", runs, got[0].ExecutionID, got[2].Seq)
 		_ = s.stream(within(t), path, format, func(l line) bool { late = append(late, l); return true })

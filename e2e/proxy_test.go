@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -161,4 +163,42 @@ func TestTheClientTakesUpWhatWasCut(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// TestADownloadContinuesWhereItWasCut also changes the file meanwhile.
+func TestADownloadContinuesWhereItWasCut(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := session(t, s.Client(), api.SessionRequest{})
+	through := newProxy(t, s)
+	c := client.New("http://"+through.Addr().String(), s.Token)
+	content := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
+	for _, change := range []bool{false, true} {
+		if _, _, err := c.PutFile(within(t), id, "big", bytes.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+		d, err := c.GetFile(within(t), id, "big")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		head := make([]byte, 1000)
+		if _, err := io.ReadFull(d, head); err != nil {
+			t.Fatal(err)
+		}
+		if change {
+			if _, _, err := s.Client().PutFile(within(t), id, "big", strings.NewReader("other")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		through.cut()
+		rest, err := io.ReadAll(d)
+		if change {
+			if !errors.Is(err, client.ErrFileChanged) {
+				t.Errorf("a file that was changed: %v", err)
+			}
+		} else if err != nil || !bytes.Equal(append(head, rest...), content) {
+			t.Errorf("%d bytes of %d: %v", len(head)+len(rest), len(content), err)
+		}
+	}
 }

@@ -22,9 +22,9 @@ import (
 
 // call is one raw request to a server. The zero value of a field leaves it out.
 type call struct {
-	method, path string // path as it goes over the wire
+	method, path string // path exactly as it is sent
 	body         string
-	kind         string // Content-Type; default: JSON where there is a body
+	kind         string // Content-Type; default: JSON if there is a body
 	token        string // "-": none; default: the first owner's
 	header       map[string]string
 }
@@ -36,13 +36,13 @@ type answer struct {
 	body   []byte
 }
 
-// plain is an HTTP client that follows no redirects and keeps the bytes as they come.
+// plain is an HTTP client that follows no redirects and leaves the bytes unchanged.
 var plain = &http.Client{
 	Transport:     &http.Transport{DisableCompression: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// open sends a request and returns when the head of the answer is there.
+// open sends a request and returns when the head of the answer has arrived.
 func (s *Server) open(ctx context.Context, c call) (*http.Response, error) {
 	var body io.Reader
 	if c.body != "" {
@@ -85,7 +85,7 @@ func (s *Server) tryDo(ctx context.Context, c call) (answer, error) {
 	return answer{res.StatusCode, res.Header, body}, err
 }
 
-// do is a request that must be answered.
+// do sends a request that must be answered.
 func (s *Server) do(t *testing.T, c call) answer {
 	t.Helper()
 	a, err := s.tryDo(within(t), c)
@@ -130,14 +130,14 @@ func checkProblem(t *testing.T, what string, a answer, status int, code api.Code
 	}
 }
 
-// head is what all events have.
+// head is what all events have in common.
 type head struct {
 	Seq         int64  `json:"seq"`
 	Type        string `json:"type"`
 	ExecutionID string `json:"execution_id"`
 }
 
-// line is one event, with its bytes as they came.
+// line is one event, with its original bytes.
 type line struct {
 	head
 	raw []byte
@@ -149,13 +149,13 @@ func newLine(raw []byte) (line, error) {
 	return l, err
 }
 
-// lines are the events of a streaming answer, in either format. The sequence ends with the answer, with yield, or
+// lines yields the events of a streaming answer, in either format. The sequence ends with the answer, with yield, or
 // with an error.
 func lines(body io.Reader, yield func(line) bool) error {
 	for in := bufio.NewReaderSize(body, 1<<16); ; {
 		raw, err := in.ReadBytes('\n')
 		if err != nil {
-			return err // also of a last line that is not whole
+			return err // also for an incomplete last line
 		}
 		raw = bytes.TrimSuffix(raw, []byte("\n"))
 		if data, isSSE := bytes.CutPrefix(raw, []byte("data: ")); isSSE {
@@ -192,7 +192,7 @@ const (
 	sse    = "text/event-stream"
 )
 
-// log is all of a session's log up to now, as raw lines, which must be whole.
+// log returns a session's whole log up to now, as raw lines, which must be complete.
 func (s *Server) log(t *testing.T, session string) []line {
 	t.Helper()
 	var list []line
@@ -211,7 +211,7 @@ func (s *Server) log(t *testing.T, session string) []line {
 	return list
 }
 
-// sameLog checks that events were the log's, from a position and without a gap.
+// sameLog checks that events match the log's, from a position on and without a gap.
 func sameLog(t *testing.T, who string, got, log []line) {
 	t.Helper()
 	if len(got) == 0 {
@@ -230,7 +230,7 @@ func sameLog(t *testing.T, who string, got, log []line) {
 	}
 }
 
-// rawSocket is a WebSocket without the client's help. One goroutine may read and one may write.
+// rawSocket is a WebSocket without the client library. One goroutine may read and one may write.
 type rawSocket struct {
 	*websocket.Conn
 }
@@ -246,7 +246,7 @@ func (s *Server) dial(ctx context.Context, session, query string) (*rawSocket, *
 	return &rawSocket{conn}, res, nil
 }
 
-// attach opens a WebSocket that ends with the test, and takes its hello.
+// attach opens a WebSocket, which is closed at the end of the test, and reads its hello.
 func (s *Server) attach(t *testing.T, session, query string) *rawSocket {
 	t.Helper()
 	k, res, err := s.dial(within(t), session, query)
@@ -261,7 +261,7 @@ func (s *Server) attach(t *testing.T, session, query string) *rawSocket {
 	return k
 }
 
-// next is the next frame.
+// next returns the next frame.
 func (k *rawSocket) next(t *testing.T) []byte {
 	t.Helper()
 	_ = k.SetReadDeadline(time.Now().Add(patience)) // fails with the read
@@ -272,7 +272,7 @@ func (k *rawSocket) next(t *testing.T) []byte {
 	return data
 }
 
-// awaits reads frames until one fits, and returns that.
+// awaits reads frames until one fits, and returns that frame.
 func (k *rawSocket) awaits(t *testing.T, fits func(head, []byte) bool) []byte {
 	t.Helper()
 	for {
@@ -310,7 +310,7 @@ func (k *rawSocket) reply(t *testing.T, frame string) reply {
 	return decode[reply](t, string(k.awaitType(t, "reply")))
 }
 
-// untilClose reads to the end and returns the close code, 0 where the connection was cut.
+// untilClose reads to the end and returns the close code, 0 if the connection was cut.
 func (k *rawSocket) untilClose(t *testing.T) (code int, reason string) {
 	t.Helper()
 	_ = k.SetReadDeadline(time.Now().Add(patience))
@@ -336,7 +336,7 @@ func (k *rawSocket) cut() {
 	_ = k.NetConn().Close()
 }
 
-// gather takes a socket's events until one fits or the socket ends.
+// gather reads a socket's events until one fits or the socket ends.
 func (k *rawSocket) gather(fits func(line) bool) (list []line, err error) {
 	_ = k.SetReadDeadline(time.Now().Add(patience))
 	for {
@@ -362,7 +362,7 @@ func ends(execution string) func(line) bool {
 	return func(l line) bool { return l.Type == "execution_finished" && l.ExecutionID == execution }
 }
 
-// seqs are the positions of events.
+// seqs returns the positions of events.
 func seqs(list []line) []int64 {
 	return slices.Collect(func(yield func(int64) bool) {
 		for _, l := range list {

@@ -14,7 +14,8 @@ import (
 var fence = regexp.MustCompile("(?s)(<!-- example: [a-z-]+ -->\n)?```(sh|python)\n(.*?)```")
 
 // blocks returns the fenced blocks of a page, or of one of its sections, each as a piece of a shell script. A Python
-// program comes twice, since a reader may well run it twice. Examples of the client libraries are marked, and left out.
+// program appears twice, since a reader may well run it twice. Examples of the client libraries are marked, and left
+// out.
 func blocks(t *testing.T, page, section string) []string {
 	t.Helper()
 	b, err := os.ReadFile(page)
@@ -94,8 +95,8 @@ func TestTheQuickStartsRunAsTheyStand(t *testing.T) {
 	}
 }
 
-// TestTheFiguresOfTheREADMEAreMeasured holds the figures of the README to the table in docs/performance.md, as far as a
-// reader would notice: within a tenth.
+// TestTheFiguresOfTheREADMEAreMeasured compares the figures of the README with the table in docs/performance.md, as
+// far as a reader would notice: within a tenth.
 func TestTheFiguresOfTheREADMEAreMeasured(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -136,7 +137,8 @@ func TestTheFiguresOfTheREADMEAreMeasured(t *testing.T) {
 	}
 }
 
-// TestTheTwoCommandsAreTargets holds the README's two commands to the Makefile; `make test` is what runs this test.
+// TestTheTwoCommandsAreTargets checks the README's two commands against the Makefile; `make test` is what runs this
+// test.
 func TestTheTwoCommandsAreTargets(t *testing.T) {
 	commands := strings.Join(blocks(t, "../README.md", "Two commands"), "")
 	for _, want := range []string{"make run ", "make test "} {

@@ -7,7 +7,7 @@ import (
 	"talaria/api"
 )
 
-// P38: what a cell prints is redacted by the server, which read its configuration when it started.
+// P38: the server, which read its configuration when it started, redacts what a cell prints.
 func TestP38RedactionCannotBeSwitchedOffFromInside(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

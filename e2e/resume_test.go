@@ -11,7 +11,7 @@ import (
 	"talaria/client"
 )
 
-// slowLines prints numbered lines with small pauses, until it is told that it is enough.
+// slowLines prints numbered lines with small pauses, until it is told to stop.
 const slowLines = `import os, time
 n = 0
 while not os.path.exists("enough"):
@@ -29,7 +29,7 @@ func enough(t *testing.T, c *client.Client, session string) {
 	}
 }
 
-// wantSlowLines checks that a text is what slowLines prints.
+// wantSlowLines checks that a text is the output of slowLines.
 func wantSlowLines(t *testing.T, who, text string) {
 	t.Helper()
 	wantBegun(t, who, text)
@@ -38,7 +38,8 @@ func wantSlowLines(t *testing.T, who, text string) {
 	}
 }
 
-// wantBegun checks that a text is how that of slowLines begins, where the cell may have ended in the middle of a line.
+// wantBegun checks that a text is the beginning of slowLines' output, where the cell may have ended in the middle of a
+// line.
 func wantBegun(t *testing.T, who, text string) {
 	t.Helper()
 	n := strings.Count(text, "\n")
@@ -61,7 +62,7 @@ func (s *Server) queue(t *testing.T, session, code string) string {
 	return e.ID
 }
 
-// reader takes events after a position until one fits or it has enough for this connection.
+// reader reads events after a position until one fits or it has enough for this connection.
 type reader func(ctx context.Context, session string, after int64, fits func(line) bool) error
 
 func (s *Server) readers() map[string]reader {
@@ -135,7 +136,7 @@ func TestAClientThatIsCutOffTenTimesGetsEveryLineOnce(t *testing.T) {
 	}
 }
 
-// rawText is what stream events hold.
+// rawText returns the text of stream events.
 func rawText(t *testing.T, list []line) string {
 	t.Helper()
 	var all strings.Builder

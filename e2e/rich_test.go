@@ -17,7 +17,7 @@ const (
 	tableType = "application/vnd.dataresource+json"
 )
 
-// shown are the bundles that an execution showed, its result included.
+// shownIn returns the bundles that an execution showed, its result included.
 func shownIn(e api.Execution) []api.Output {
 	var list []api.Output
 	for _, o := range e.Outputs {
@@ -113,7 +113,7 @@ func TestEveryKindOfChartComesWithItsData(t *testing.T) {
 	}
 }
 
-// wantSharp checks that a picture says half of its dots as its size in CSS pixels.
+// wantSharp checks that a picture declares half of its dots as its size in CSS pixels.
 func wantSharp(t *testing.T, o api.Output) {
 	t.Helper()
 	data, err := base64.StdEncoding.DecodeString(text(t, o.Data, "image/png"))

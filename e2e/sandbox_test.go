@@ -13,7 +13,7 @@ import (
 // marker is a variable of the server that must not be seen inside.
 const marker = "E2E_MARKER=seen-only-by-the-server"
 
-// look is what a cell finds out about its sandbox.
+// look collects what a cell finds out about its sandbox.
 const look = `import ctypes, glob, json, os, pathlib, socket, sys, time
 found = {}
 def attempt(f):
@@ -81,6 +81,7 @@ found["mknod"] = attempt(lambda: os.mknod("/tmp/disk", 0o60666, os.makedev(8, 0)
 found["unix socket"] = attempt(lambda: socket.socket(socket.AF_UNIX).connect("\0/tmp/.X11-unix/X0"))
 print(json.dumps(found))`
 
+// TestTheSandboxFromInside is rows P50 to P52 and K04.
 func TestTheSandboxFromInside(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
@@ -149,7 +150,7 @@ print("imported")`)
 	})
 }
 
-// checkRunning checks that a session's kernel has its child still.
+// checkRunning checks that a session's kernel still has its child.
 func checkRunning(t *testing.T, get func(context.Context, string) (api.Session, error), id string) {
 	t.Helper()
 	info, err := get(within(t), id)

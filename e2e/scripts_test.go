@@ -44,7 +44,7 @@ func TestTheCommandsDoWhatTheyPrint(t *testing.T) {
 	}
 }
 
-// exits runs a program that must end with the status in front: exits 124 talaria exec …
+// exits runs a program that must end with the given status: exits 124 talaria exec …
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits status program [args...]")

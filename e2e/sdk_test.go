@@ -33,11 +33,15 @@ func fetchLibrary(t *testing.T, s *Server, name string) string {
 	return file
 }
 
-// accept runs an acceptance script, and does what it asks for.
+// accept runs an acceptance script and does what it asks for, answering each time with an empty line.
 func accept(t *testing.T, s *Server, p *proxy, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +55,10 @@ func accept(t *testing.T, s *Server, p *proxy, cmd *exec.Cmd) {
 			s.Kill9()
 			s.Restart(t)
 			p.redirect(s)
+			_, _ = io.WriteString(done, "\n") // a script that has ended says so below
 		case "@cut":
 			p.cut()
+			_, _ = io.WriteString(done, "\n")
 		default:
 			t.Log(last)
 		}
@@ -84,6 +90,14 @@ func needsNode(t *testing.T) {
 	}
 }
 
+// node is a Node that has a WebSocket; version 20 has to be asked for it.
+func node(ctx context.Context, args ...string) *exec.Cmd {
+	if exec.Command("node", "-e", "if (!globalThis.WebSocket) process.exit(1)").Run() != nil {
+		args = append([]string{"--experimental-websocket"}, args...)
+	}
+	return exec.CommandContext(ctx, "node", args...)
+}
+
 func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	t.Parallel()
 	needsNode(t)
@@ -95,15 +109,14 @@ func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	accept(t, s, p, exec.CommandContext(ctx, "node", "testdata/sdk/acceptance.mjs", module, s.URL, s.Token,
-		"http://"+p.Addr().String()))
+	accept(t, s, p, node(ctx, "testdata/sdk/acceptance.mjs", module, s.URL, s.Token, "http://"+p.Addr().String()))
 }
 
 // examples matches the programs in the documentation that use a client library.
-var examples = regexp.MustCompile("(?s)<!-- example: sdk-(python|javascript) -->\n```[a-z]+\n(.*?)```")
+var examples = regexp.MustCompile("(?s)<!-- example: (?:sdk|client)-(python|javascript|go) -->\n```[a-z]+\n(.*?)```")
 
 // printedLine matches the end of a line that says what the line prints.
-var printedLine = regexp.MustCompile(`(?m)^.*(?:print|console\.log).*\S\s+(?:#|//) (\S.*)$`)
+var printedLine = regexp.MustCompile(`(?m)^.*(?:[pP]rint|console\.log).*\S\s+(?:#|//) (\S.*)$`)
 
 // TestTheExamplesOfTheClientLibraries runs them as they stand, and compares what they print with their comments.
 func TestTheExamplesOfTheClientLibraries(t *testing.T) {
@@ -126,7 +139,7 @@ func TestTheExamplesOfTheClientLibraries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for page, want := range map[string]int{"../README.md": 2, "../docs/api.md": 2, "../docs/sdk.md": 2} {
+	for page, want := range map[string]int{"../README.md": 2, "../docs/api.md": 2, "../docs/sdk.md": 2, "../docs/tools.md": 3} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -146,17 +159,20 @@ func TestTheExamplesOfTheClientLibraries(t *testing.T) {
 // runExample runs a program in a folder with the client libraries.
 func runExample(t *testing.T, s *Server, dir, wheel, language, program string) {
 	t.Helper()
-	interpreter, ending := "python3", "py"
-	if language == "javascript" {
-		needsNode(t)
-		interpreter, ending = "node", "js"
-	}
-	file := filepath.Join(dir, "example."+ending)
+	file := filepath.Join(dir, "example."+map[string]string{"python": "py", "javascript": "js", "go": "go"}[language])
 	if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(within(t), interpreter, file)
+	cmd := exec.CommandContext(within(t), "python3", file)
 	cmd.Dir = dir
+	switch language {
+	case "javascript":
+		needsNode(t)
+		cmd = node(within(t), "--no-warnings", file)
+		cmd.Dir = dir
+	case "go":
+		cmd = exec.CommandContext(within(t), "go", "run", file) // in the module of the client
+	}
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+wheel, "TALARIA_URL="+s.URL, "TALARIA_TOKEN="+s.Token)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

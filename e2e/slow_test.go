@@ -27,7 +27,7 @@ func floodSession(t *testing.T, s *Server) string {
 	return id
 }
 
-// checkFlood checks the text that stream events of the flood hold.
+// checkFlood checks the text of the flood's stream events.
 func checkFlood(t *testing.T, who string, list []line) {
 	t.Helper()
 	got := rawText(t, list)
@@ -49,7 +49,7 @@ func TestAClientThatStopsReadingIsClosedAndResumes(t *testing.T) {
 	id := floodSession(t, s)
 	lazy, quick := s.attach(t, id, "after=0"), s.attach(t, id, "after=0")
 	cell := s.queue(t, id, flood)
-	// The quick client gets all while the lazy one takes nothing.
+	// The quick client gets everything while the lazy one takes nothing.
 	saw, err := quick.gather(ends(cell))
 	if err != nil {
 		t.Fatalf("the quick client was cut off after %d events: %v", len(saw), err)
@@ -60,7 +60,7 @@ func TestAClientThatStopsReadingIsClosedAndResumes(t *testing.T) {
 
 	got, err := lazy.gather(func(line) bool { return false })
 	if closed, ok := err.(*websocket.CloseError); ok && closed.Code != websocket.CloseTryAgainLater &&
-		closed.Code != websocket.CloseAbnormalClosure { // told, or cut where it could not be told any more
+		closed.Code != websocket.CloseAbnormalClosure { // told, or cut if it could not be told any more
 		t.Errorf("the lazy client was closed with %v", closed)
 	}
 	if len(got) == 0 || len(got) >= len(saw) {
@@ -102,7 +102,7 @@ func TestAStreamThatStopsReadingIsClosedToo(t *testing.T) {
 			t.Errorf("%s: a client that took nothing meanwhile was not closed", format)
 		}
 		log := s.log(t, id)
-		if len(got) > 0 { // what came whole before the cut
+		if len(got) > 0 { // the part that arrived complete before the cut
 			sameLog(t, format, got, log)
 		}
 	}

@@ -69,7 +69,7 @@ func TestFramesOfAWebSocket(t *testing.T) {
 		if r.OK != (c.code == "") || r.Error != nil && r.Error.Code != c.code {
 			t.Errorf("%.80s: ok %v, %v", c.frame, r.OK, r.Error)
 		}
-		// What cannot be read as a whole may be answered with null.
+		// A frame that cannot be read as a whole may be answered with a null id.
 		if r.ID != c.id && !(r.ID == nil && c.code == api.CodeInvalidRequest) {
 			t.Errorf("%.80s: the reply's id is %v", c.frame, r.ID)
 		}
@@ -217,7 +217,7 @@ func TestTheClockStandsStillWhileACellWaitsForInput(t *testing.T) {
 	k := s.attach(t, id, "usage=1")
 	k.say(t, `{"type":"execute","id":"slow","code":"print(input())","timeout_s":1}`)
 	k.awaitType(t, "input_request")
-	for range 2 { // one a second
+	for range 2 { // one per second
 		if !strings.Contains(string(k.awaitType(t, "usage")), `"limits"`) {
 			t.Error("a usage frame has no limits")
 		}

@@ -19,9 +19,9 @@ import (
 	"talaria/api"
 )
 
-// The cells of the storm. Each goes on until it is told that it is enough, and counts in n.
+// The cells of the storm. Each goes on until it is told to stop, and counts in n.
 const (
-	// hashedLines prints numbered lines, each with the hash of all before it.
+	// hashedLines prints numbered lines, each with the hash of all lines before it.
 	hashedLines = `import hashlib, os, time
 hash, n = hashlib.sha256(), 0
 while not os.path.exists("enough"):
@@ -49,7 +49,7 @@ while not os.path.exists("enough"):
     print("parent", n)
     n += 1
     time.sleep(0.01)`
-	// progressLines writes over each of its lines many times.
+	// progressLines overwrites each of its lines many times.
 	progressLines = `import os, time
 n = 0
 while not os.path.exists("enough"):
@@ -70,20 +70,21 @@ while not os.path.exists("enough"):
     time.sleep(0.02)`
 )
 
-// stormKills is how often the server is killed after it was ready, and stormFalseStarts how often while it starts.
+// stormKills is how often the server is killed after it was ready, and stormFalseStarts how often while it is
+// starting.
 const stormKills, stormFalseStarts = 42, 12
 
-// follower reads one session through all kills: it connects again with the last number that it saw, and nothing else.
+// follower reads one session through all kills: it reconnects with only the last number that it saw.
 type follower struct {
 	session string
 	done    chan struct{}
-	seen    []line // once done is closed
+	seen    []line // valid once done is closed
 }
 
 // stormy is a server that comes and goes.
 type stormy struct {
 	*Server
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	up     *sync.Cond
 	now    *Server // nil while there is none
 	starts int
@@ -101,7 +102,7 @@ func (s *stormy) set(serves bool) {
 	s.up.Broadcast()
 }
 
-// await returns the server of a start after that one, when it is ready.
+// await returns the server of a later start than that one, when it is ready.
 func (s *stormy) await(after int) (*Server, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,9 +144,9 @@ func TestAStormOfKillsLosesNothing(t *testing.T) {
 	var followers []*follower
 	kinds := []string{"WebSocket", "SSE", "NDJSON"}
 	for name, code := range cells {
-		req := api.SessionRequest{}
+		req := api.SessionRequest{Limits: &api.LimitsRequest{ExecutionTimeoutS: new(3000.0)}} // longer than any storm
 		if name == "lines" {
-			req.Limits = &api.LimitsRequest{OutputBytes: new(int64(64 << 20))}
+			req.Limits.OutputBytes = new(int64(64 << 20))
 		}
 		ids[name] = session(t, c, req)
 		inside, _ := s.daemon(t, ids[name])
@@ -233,7 +234,7 @@ func (s *Server) falseStart(t *testing.T, after time.Duration) {
 	_ = cmd.Wait()
 }
 
-// wantLines checks hashed lines, and how many there are.
+// wantLines checks hashed lines, and their number.
 func wantLines(t *testing.T, what, text string, n int) {
 	t.Helper()
 	hash, line := sha256.New(), 0
@@ -258,7 +259,7 @@ func wantHashedLines(t *testing.T, e api.Execution, n int) {
 	wantLines(t, "lines", printed(e), n)
 }
 
-// wantFlood checks the artifact that has the whole, and that the log has its beginning and its end.
+// wantFlood checks that the artifact has the whole output, and the log its beginning and its end.
 func (s *stormy) wantFlood(t *testing.T, e api.Execution, n int) {
 	t.Helper()
 	var notice *api.Truncated
@@ -308,7 +309,7 @@ func wantChildLines(t *testing.T, e api.Execution, n int) {
 	}
 }
 
-// wantProgress checks that each line has its last state, and that of the earlier ones none came twice.
+// wantProgress checks that each line has its last state, and that no earlier state appears twice.
 func wantProgress(t *testing.T, e api.Execution, n int) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(printed(e), "\n"), "\n")
@@ -347,7 +348,7 @@ func wantCharts(t *testing.T, e api.Execution, n int) {
 				t.Errorf("chart %d: %v", shown, err)
 			}
 		case "stream":
-			if o.Name == "stderr" { // matplotlib tells when it has no cache of fonts
+			if o.Name == "stderr" { // matplotlib says so when it has no cache of fonts
 				continue
 			}
 			if o.Text != fmt.Sprintf("chart %d\n", shown) {

@@ -14,7 +14,7 @@ import (
 	"talaria/client"
 )
 
-// The entry point of a container starts the server again whenever it ends, and the kernels do not notice.
+// The entry point of a container restarts the server whenever it ends, and the kernels do not notice.
 func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	t.Parallel()
 	s := prepare(t, options{})

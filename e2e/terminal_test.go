@@ -51,7 +51,7 @@ func (k *terminal) say(text string) {
 	}
 }
 
-// next takes one frame. It is false at the end.
+// next reads one frame. It returns false at the end.
 func (k *terminal) next() bool {
 	k.t.Helper()
 	kind, data, err := k.conn.ReadMessage()
@@ -97,7 +97,7 @@ func (k *terminal) until(want string) {
 	}
 }
 
-// quiet has the shell show neither a prompt nor what is typed.
+// quiet makes the shell show neither a prompt nor what is typed.
 func (k *terminal) quiet() {
 	k.t.Helper()
 	k.say("PS1=; stty -echo; bind 'set enable-bracketed-paste off'; echo quiet-$((0))\n")
@@ -146,8 +146,8 @@ func TestAShellOnATerminalInTheSandbox(t *testing.T) {
 		k.say("echo done-3\n")
 		k.until("done-3\r\n")
 
-		// A second client sees what was shown, from any offset on; the first one goes.
-		from := strings.LastIndex(k.shown, "done-3\r\n") // a prompt comes behind it, with it or later
+		// A second client sees earlier output, from any offset on; the first one leaves.
+		from := strings.LastIndex(k.shown, "done-3\r\n") // a prompt follows it, at once or later
 		k.conn.Close()
 		again := s.attachTerminal(t, id, tid, fmt.Sprintf("?after=%d", from))
 		again.until("status 0 ")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tierVariable has all servers of a run of these tests in one tier.
+// tierVariable names the variable that puts all servers of a test run in one tier.
 const tierVariable = "TALARIA_E2E_TIER"
 
 // journeys are the tests of what people do with sessions, in whichever tier: they run cells, interrupt and reset them,

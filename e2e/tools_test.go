@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"testing"
 
 	"talaria/api"
@@ -42,7 +43,7 @@ with ThreadPoolExecutor(10) as pool:
 	}
 }
 
-// TestAnHTTPClientAnswersPendingCalls runs a cell whose tool is carried out by the program that sent it.
+// TestAnHTTPClientAnswersPendingCalls runs a cell whose tool is carried out by the program that sent the cell.
 func TestAnHTTPClientAnswersPendingCalls(t *testing.T) {
 	s := start(t, options{})
 	c := s.Client()
@@ -59,7 +60,7 @@ func TestAnHTTPClientAnswersPendingCalls(t *testing.T) {
 	}
 }
 
-// TestAnInterruptAndAKilledServerEndOpenCallsOnce has eight calls open each time, and finds the variables afterwards.
+// TestAnInterruptAndAKilledServerEndOpenCallsOnce opens eight calls each time, and checks that the variables survive.
 func TestAnInterruptAndAKilledServerEndOpenCallsOnce(t *testing.T) {
 	s := start(t, options{})
 	id := session(t, s.Client(), api.SessionRequest{})
@@ -124,10 +125,14 @@ with ThreadPoolExecutor(8) as pool:
 	}
 }
 
-// TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices has the abuses that a cell may try with calls.
+// TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices tries the abuses of calls that a cell may attempt.
 func TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices(t *testing.T) {
 	s := start(t, options{})
 	c := s.Client()
+	many := "3000"
+	if os.Getenv("E2E_ALL") != "" {
+		many = "10000"
+	}
 	limits := &api.LimitsRequest{ToolCalls: new(int64(10_000)), MemoryBytes: new(int64(1 << 30))}
 	id, other := session(t, c, api.SessionRequest{Limits: limits}), session(t, c, api.SessionRequest{})
 	socket, err := c.Attach(within(t), id, client.AttachOptions{})
@@ -158,11 +163,11 @@ print(list(inspect.signature(hermes_tools.shout).parameters), sorted(hermes_tool
 		{"many at once", `
 import asyncio
 async def many():
-    calls = [hermes_tools.aio.echo() for _ in range(3000)]
+    calls = [hermes_tools.aio.echo() for _ in range(` + many + `)]
     return await asyncio.gather(*calls, return_exceptions=True)
 ended = await many()
 answers = [e for e in ended if isinstance(e, str)]
-print(len(set(answers)) == len(answers) > 0, {type(e).__name__ for e in ended} <= {"str", "ToolLimit"}, len(ended))`, "True True 3000\n"},
+print(len(set(answers)) == len(answers) > 0, {type(e).__name__ for e in ended} <= {"str", "ToolLimit"}, len(ended))`, "True True " + many + "\n"},
 		{"a fork", `
 import os
 pid = os.fork()

@@ -14,7 +14,8 @@ import (
 	"talaria/api"
 )
 
-// A host that is stopped keeps its kernels: what needs them is refused with words until it goes on, and cells wait.
+// A stopped host keeps its kernels: requests that need them are refused with an explanation until it continues, and
+// cells wait.
 func TestAHostThatIsStoppedLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
@@ -33,7 +34,7 @@ func TestAHostThatIsStoppedLosesNothing(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for { // a question is answered within 200 ms, and the host may be noticed after that
+	for { // a question is answered within 200 ms, and the host may be noticed only after that
 		_, err := c.Variables(within(t), id)
 		if told := (*api.Error)(nil); errors.As(err, &told) && told.Code == api.CodeKernelBusy {
 			continue
@@ -70,8 +71,8 @@ func TestAHostThatIsStoppedLosesNothing(t *testing.T) {
 	}
 }
 
-// stopProcess stops a process, and returns when each of its threads has stopped: on a busy machine the others run on until
-// the one that takes the signal is scheduled.
+// stopProcess stops a process, and returns when each of its threads has stopped: on a busy machine the others continue
+// until the one that takes the signal is scheduled.
 func stopProcess(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

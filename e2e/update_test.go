@@ -77,7 +77,7 @@ func watchEnd(t *testing.T, p process) <-chan struct{} {
 	return done
 }
 
-// After a reboot, pids are others': nothing is attached to or killed because of one.
+// After a reboot, pids belong to other processes: nothing is attached to or killed because of one.
 func TestAPidOfBeforeARebootHarmsNobody(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

@@ -1,5 +1,6 @@
-// Package kernel is the contract of isolation providers: what a [Backend] must offer so that package host can run live
-// interpreters in its sandboxes, and the limits, networks and handles that both speak of. It knows no session.
+// Package kernel defines the contract of isolation providers: what a [Backend] must offer so that package host can run
+// live interpreters in its sandboxes, and the limits, networks and handles that both use. It knows nothing of
+// sessions.
 package kernel
 
 import (
@@ -11,24 +12,24 @@ import (
 	"time"
 )
 
-// Backend provides isolation. The implementations are in folders of their own, one each, and all pass
-// kernel/kerneltest. A Backend is safe for concurrent use.
+// Backend provides isolation. Each implementation is in a folder of its own, and all pass kernel/kerneltest. A Backend
+// is safe for concurrent use.
 type Backend interface {
 	// Name is the tier that sessions report, such as "namespace".
 	Name() string
-	// Probe finds out whether this machine can do it, without leaving anything behind. ctx bounds the probing.
+	// Probe finds out whether this machine supports the backend, and leaves nothing behind. ctx bounds the probing.
 	Probe(ctx context.Context) Probe
-	// Create makes a sandbox that is parked: namespaced, common mounts done, only our code has run in it. It may
-	// be kept ready for any session of that environment. One that is fresh shares no process, no memory and no
-	// random seed with any other; else it may come from a process that has imported the environment's libraries.
-	// Both have the same layers. ctx bounds the creation, not the sandbox's life.
+	// Create makes a parked sandbox: its namespaces and common mounts exist, and only our own code has run in it. It
+	// may be kept ready for any session of that environment. A fresh sandbox shares no process, no memory and no
+	// random seed with any other; one that is not fresh may come from a process that has imported the environment's
+	// libraries. Both have the same layers. ctx bounds the creation, not the sandbox's life.
 	Create(ctx context.Context, env Environment, fresh bool) (Sandbox, error)
 }
 
-// Warmer is implemented by backends that can have the libraries of an environment imported ahead.
+// Warmer is implemented by backends that can import an environment's libraries ahead of time.
 type Warmer interface {
-	// Warm returns when sandboxes of the environment that are not fresh come with its libraries imported. It keeps
-	// that so until the backend is closed. ctx bounds the waiting; a repeat changes nothing.
+	// Warm returns once sandboxes of the environment that are not fresh come with its libraries imported, and keeps it
+	// so until the backend is closed. ctx bounds the wait; calling it again changes nothing.
 	Warm(ctx context.Context, env Environment) error
 }
 
@@ -41,9 +42,9 @@ type Sandbox interface {
 	Seal(ctx context.Context, spec Spec) error
 	// Layers names each layer of isolation that is in force, in words for people. It is empty before Seal.
 	Layers() []string
-	// Start runs a program inside. It may be called often: first for the interpreter, then for shells.
+	// Start runs a program inside. It may be called many times: first for the interpreter, then for shells.
 	Start(ctx context.Context, p Program) (Process, error)
-	// Usage is what all processes inside take together, read from the operating system.
+	// Usage returns what all processes inside use together, as the operating system reports it.
 	Usage(ctx context.Context) (Usage, error)
 	// Close kills everything inside and returns when no process is left and nothing of the sandbox remains on
 	// the machine. It is idempotent; a later call waits for the first.
@@ -52,7 +53,7 @@ type Sandbox interface {
 
 // Process is a role inside a sandbox, not a pid.
 type Process interface {
-	// Control is the stream of frames of the runner; nil for other commands. The caller closes it.
+	// Control is the stream of the runner's frames; it is nil for other commands. The caller closes it.
 	Control() io.ReadWriteCloser
 	// Stdout and Stderr are the read ends of the pipes on fd 1 and 2, in non-blocking mode. The caller closes them.
 	Stdout() *os.File
@@ -61,18 +62,18 @@ type Process interface {
 	Signal(sig syscall.Signal) error
 	// Done is closed when the process has ended.
 	Done() <-chan struct{}
-	// Exit is how it ended; valid once Done is closed.
+	// Exit says how the process ended. It is valid once Done is closed.
 	Exit() Exit
 }
 
-// Exit is how a process ended, as the operating system says it.
+// Exit is how a process ended, as the operating system reports it.
 type Exit struct {
-	Code   int            // exit status; 0 where Signal is set
+	Code   int            // exit status; 0 if Signal is set
 	Signal syscall.Signal // the signal that ended it, or 0
 	// Limit is the limit that ended it: "memory_limit" for the sandbox's own, "out_of_memory" for the machine's,
 	// or "".
 	Limit string
-	// Lost tells that the sandbox itself is gone, so that Code and Signal are not known.
+	// Lost reports that the sandbox itself is gone, so that Code and Signal are unknown.
 	Lost bool
 }
 
@@ -80,53 +81,53 @@ type Exit struct {
 type Program struct {
 	// Args is the program and its arguments. Empty means the runner, which speaks on Control.
 	Args []string
-	Env  map[string]string // beside the sandbox's own
+	Env  map[string]string // in addition to the sandbox's own
 	Dir  string            // default: the workspace
-	// Terminal is the inner end of a terminal, which takes the place of all three standard streams; the process is
-	// its foreground. nil: none. It stays the caller's.
+	// Terminal is the inner end of a terminal that replaces all three standard streams; the process runs in its
+	// foreground. nil means none. The caller keeps ownership of it.
 	Terminal *os.File
 }
 
-// Environment is a configured Python, as found by the environment's discovery.
+// Environment is a configured Python, as discovery found it.
 type Environment struct {
 	Name    string   // the configured name
 	Python  string   // path of the interpreter, absolute and resolved as far as its prefix needs
 	Version string   // such as "3.11.2"
 	Prefix  []string // directories outside /usr that the interpreter needs, to be bound read-only
 	Path    []string // its sys.path without the script's folder
-	Modules []string // which of the data libraries it has, with versions: "numpy 1.24.2"
-	Preload []string // modules that kernels have imported from their start, unless they are fresh
+	Modules []string // which of the data libraries are installed, with versions: "numpy 1.24.2"
+	Preload []string // modules that kernels have imported when they start, unless they are fresh
 	Engine  string   // EngineStdlib or EngineIPython; empty is EngineStdlib
 }
 
-// Spec is all that sealing a sandbox for a session needs.
+// Spec holds everything that sealing a sandbox for a session needs.
 type Spec struct {
 	// UID owns the session's files and processes on the host; 0 means the server's own user (not root).
 	UID int
 	// Workspace and Packages are directories, open with O_PATH; the caller keeps them open until Seal returns.
 	Workspace *os.File
 	Packages  *os.File
-	// Disk is what holds the workspace to its limit. Where that is DiskImage, Workspace is a mount that is not to be found
-	// at any path.
+	// Disk says what holds the workspace to its limit. With DiskImage, Workspace is a mount that has no path anywhere.
 	Disk     DiskEnforcement
 	Env      map[string]string // the session's variables, secrets included
 	TZ       string
 	Limits   Limits
 	Hostname string
-	Strict   bool // a fresh sandbox, as Backend.Create has it
+	Strict   bool // a fresh sandbox, in the sense of Backend.Create
 	Mounts   []Mount
 	Network  Network
-	// NoInstalls is why nobody inside may ask for packages, as a phrase for people; "" where they may.
+	// NoInstalls says why nobody inside may ask for packages, as a phrase for people; "" if they may.
 	NoInstalls string
-	// NoTools is why nobody inside may call tools, as a sentence for people; "" where they may.
+	// NoTools says why nobody inside may call tools, as a sentence for people; "" if they may.
 	NoTools string
 	// Loss says when and why the variables of an earlier kernel of the session were lost, as a clause for people; "" if
 	// none were.
 	Loss string `json:",omitempty"`
 }
 
-// Mount is a directory of the host that a sandbox sees at Target. It lies at Path, "." or beneath, in Root, which is one
-// of the directories that the backend was told of, and it must turn out to be that Inode of that Device.
+// Mount is a directory of the host that a sandbox sees at Target. Path is "." or a path beneath Root, which is one of
+// the directories that the backend was configured with. The directory there must turn out to have this Inode and
+// Device.
 type Mount struct {
 	Root     string
 	Path     string
@@ -145,7 +146,7 @@ type Limits struct {
 	TmpBytes    int64 // /tmp, /dev/shm and the home directory, each
 }
 
-// The reasons for the end of a kernel that reached a limit of its own. LimitMemory is also the Limit of an [Exit].
+// The reasons why a kernel that reached a limit of its own has ended. LimitMemory is also the Limit of an [Exit].
 const (
 	LimitMemory = "memory_limit"
 	LimitDisk   = "disk_limit"
@@ -157,8 +158,8 @@ const (
 	bytesPerInode = 4096
 )
 
-// Inodes is the most files, folders and links that the workspace may have: one for each 4 KiB of DiskBytes, at least
-// 4096; 0 is no limit.
+// Inodes returns how many files, folders and links the workspace may have: one for each 4 KiB of DiskBytes, at least
+// 4096; 0 means no limit.
 func (l Limits) Inodes() int64 {
 	if l.DiskBytes <= 0 {
 		return 0
@@ -166,14 +167,14 @@ func (l Limits) Inodes() int64 {
 	return max(minInodes, l.DiskBytes/bytesPerInode)
 }
 
-// Usage is what a sandbox takes now.
+// Usage is what a sandbox uses now.
 type Usage struct {
 	MemoryBytes     int64
-	PeakMemoryBytes int64 // since the last ResetPeak, where the operating system can tell
+	PeakMemoryBytes int64 // since the last ResetPeak, if the operating system can tell
 	CPU             time.Duration
 	PIDs            int64
 	Processes       []ProcessInfo
-	DiskBytes       int64 // of the workspace as last looked at; filled in by the host, 0 where nobody looks
+	DiskBytes       int64 // of the workspace when it was last measured; filled in by the host, 0 if nobody measures it
 }
 
 // ProcessInfo is one process, with its pid as seen inside.
@@ -182,17 +183,16 @@ type ProcessInfo struct {
 	Name string
 }
 
-// Networker is implemented by sandboxes that can be given a way out to a network. Without one there is none.
+// Networker is implemented by sandboxes that can be given egress to a network. Without egress they have no network.
 type Networker interface {
-	// OpenEgress opens it, once, in a sandbox that is sealed. The files are the caller's.
+	// OpenEgress opens the egress of a sealed sandbox. It is called at most once. The caller owns the files.
 	OpenEgress(ctx context.Context) (Egress, error)
 }
 
-// Egress is the host's end of a way out: either a TUN device, or sockets on the sandbox's own loopback.
+// Egress is the host's end of a sandbox's egress: either a TUN device, or sockets on the sandbox's own loopback.
 type Egress struct {
 	Device *os.File
-	// HTTP and SOCKS listen for programs that use a proxy, which Env has them do; Why says what kept a device from
-	// being made.
+	// HTTP and SOCKS listen for programs that use a proxy, as Env tells them to; Why says why no device could be made.
 	HTTP, SOCKS *os.File
 	Env         map[string]string
 	Why         string
@@ -200,59 +200,59 @@ type Egress struct {
 
 // TerminalMaker is implemented by sandboxes that may have terminals of their own.
 type TerminalMaker interface {
-	// MakeTerminal makes one whose inner end has a name inside. Reading the master can be ended by closing it. It is
-	// errors.ErrUnsupported where the machine's terminals are to be used.
+	// MakeTerminal makes a terminal whose inner end has a name inside the sandbox. Closing the master ends a read from
+	// it. It returns errors.ErrUnsupported if the machine's terminals are to be used.
 	MakeTerminal() (master, slave *os.File, err error)
 }
 
 // PeakResetter is implemented by sandboxes that can restart the measurement of peak memory.
 type PeakResetter interface{ ResetPeak() error }
 
-// Meter is implemented by sandboxes that can tell CPU time and peak memory without a look at each process, which makes
-// Usage too slow for every small execution. Meter leaves all else out.
+// Meter is implemented by sandboxes that can read CPU time and peak memory without looking at each process, which
+// makes Usage too slow to call for every small execution. Meter leaves the other fields out.
 type Meter interface {
 	Meter(ctx context.Context) (Usage, error)
 }
 
-// Watched is implemented by sandboxes of which some limits hold only as long as somebody looks.
+// Watched is implemented by sandboxes some of whose limits hold only while somebody watches them.
 type Watched interface {
-	// StopWrites lets no process inside make a file longer, those in memory included, or lets them again.
+	// StopWrites forbids, or allows again, every process inside to make a file longer, files in memory included.
 	StopWrites(ctx context.Context, stop bool) error
-	// Unlinked is what regular files of that device take that are open inside and have no name any more. With an error
-	// it is a lower bound.
+	// Unlinked returns what regular files on that device use that are open inside and have no name any more. With an
+	// error it is a lower bound.
 	Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error)
-	// CPU is what all processes inside have used so far; it tells at little cost whether anything has run.
+	// CPU is what all processes inside have used so far; it is a cheap way to see whether anything has run.
 	CPU(ctx context.Context) (time.Duration, error)
 	// MemoryUnheld reports whether nothing bounds the memory of all processes together.
 	MemoryUnheld() bool
-	// KillLargest kills the process that takes the most memory, but for the interpreter and what keeps the sandbox, and
-	// returns its name; "" where there is none. It kills none, and over is false, where all together take no more than
-	// limit by now.
+	// KillLargest kills the process that uses the most memory, except for the interpreter and the processes that keep
+	// the sandbox alive, and returns its name; "" if there is none. If all processes together use no more than limit
+	// by now, it kills none and over is false.
 	KillLargest(ctx context.Context, limit int64) (name string, over bool, err error)
 }
 
-// TmpMeter is implemented by sandboxes that can tell the least room that is left in one of /tmp, /dev/shm and the home
-// directory.
+// TmpMeter is implemented by sandboxes that can report the free space of /tmp, /dev/shm and the home directory;
+// TmpFree returns the smallest of the three.
 type TmpMeter interface{ TmpFree() (int64, error) }
 
-// Scratcher is implemented by sandboxes that may have their temporary files in a directory of the machine, which then
-// counts as the workspace's. Scratch is its path, on the workspace's file system, or "".
+// Scratcher is implemented by sandboxes that may keep their temporary files in a directory of the machine, which then
+// counts against the workspace. Scratch is its path, on the workspace's file system, or "".
 type Scratcher interface{ Scratch() string }
 
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since
 // the last ResetPeak.
 type OOMCounter interface{ OOMKills() int64 }
 
-// LimitChanger is implemented by sandboxes whose limits can change while they live. A limit that cannot change
-// is an error that wraps ErrNeedsReset, and then none has changed.
+// LimitChanger is implemented by sandboxes whose limits can change while they live. A limit that cannot change makes
+// it return an error that wraps ErrNeedsReset, and then no limit has changed.
 type LimitChanger interface {
 	ChangeLimits(ctx context.Context, limits Limits) error
 }
 
-// ErrNeedsReset tells that only a fresh kernel can have the wanted limits.
+// ErrNeedsReset reports that only a fresh kernel can have the requested limits.
 var ErrNeedsReset = errors.New("needs a fresh kernel")
 
-// Handle identifies a sandbox across restarts of this program: by pid and start time and boot, never by pid alone.
+// Handle identifies a sandbox across restarts of this program, by pid, start time and boot, never by pid alone.
 type Handle struct {
 	Backend   string   `json:"backend"`
 	PID       int      `json:"pid"`        // of pid 1 of the sandbox, on the host
@@ -267,7 +267,7 @@ type Probe struct {
 	Findings []Finding
 }
 
-// Finding is one line of the probe. Remedy is what the operator can do, empty where nothing is wrong.
+// Finding is one line of the probe. Remedy says what the operator can do; it is empty if nothing is wrong.
 type Finding struct {
 	Name   string
 	OK     bool
@@ -275,14 +275,14 @@ type Finding struct {
 	Remedy string
 }
 
-// Network is what a session may reach, in the words of package network. The zero value is nothing.
+// Network is what a session may reach, in the terms of package network. The zero value allows nothing.
 type Network struct {
 	Mode           string   // "" and "none", "allow" or "full"
 	Allow          []string // entries as [network.ParseRule] reads them
 	MaxConnections int      // open at a time; 0: network.DefaultMaxConnections
 	MaxBytes       int64    // in both directions, over the life of the kernel; 0: any number
-	NameServer     string   // HOST:PORT that names are looked up at; "": as this machine does
-	// Hosts are names that stand for a socket of the host's machine, "unix:" and its absolute path. They are reached by
-	// exactly these names, at every port, unless nothing is. They are ours to set, and never a client's.
+	NameServer     string   // HOST:PORT of the server that resolves names; "": as this machine resolves them
+	// Hosts maps names to sockets of the host's machine, each "unix:" and an absolute path. They are reached by
+	// exactly these names, at every port, unless the session may reach nothing. Only we set them, never a client.
 	Hosts map[string]string `json:",omitempty"`
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// BootID names the present boot of the machine, as the operating system has it.
+// BootID returns the operating system's name for the present boot of the machine.
 func BootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -11,18 +11,18 @@ type DiskEnforcement string
 
 // What holds a workspace.
 const (
-	DiskWatched DiskEnforcement = ""      // nothing: somebody looks
+	DiskWatched DiskEnforcement = ""      // nothing: the server measures it
 	DiskQuota   DiskEnforcement = "quota" // a project quota of the file system
 	DiskImage   DiskEnforcement = "image" // it is a file system of its own
 )
 
-// DiskSlackBytes is how far a session may pass a disk limit that is watched before it is killed.
+// DiskSlackBytes is how far a session may exceed a watched disk limit before it is killed.
 const DiskSlackBytes = 64 << 20
 
-// emptyImageInodes are those that ext4 has for itself; the workspace's own folder is one of them.
+// emptyImageInodes is the number of inodes that ext4 uses for itself; the workspace's own folder is one of them.
 const emptyImageInodes = 10
 
-// EnforcedUsage is what files take of a workspace that is held, by what its file system says.
+// EnforcedUsage returns what files use of a workspace whose limit is enforced, by the figures of its file system.
 func EnforcedUsage(hold DiskEnforcement, space workspace.Space) (bytes, inodes int64) {
 	empty := int64(1)
 	if hold == DiskImage {
@@ -31,7 +31,7 @@ func EnforcedUsage(hold DiskEnforcement, space workspace.Space) (bytes, inodes i
 	return space.Used, max(0, space.UsedInodes-empty)
 }
 
-// DiskLayer says in words for people what holds a workspace, and how many files an image has room for.
+// DiskLayer says in words for people what holds a workspace to its limit, and how many files an image has room for.
 func DiskLayer(hold DiskEnforcement, limits Limits, imageFiles int64) string {
 	size := fmt.Sprintf("%d MiB", limits.DiskBytes>>20)
 	switch hold {

@@ -21,10 +21,9 @@ import (
 // Version is the version of both libraries.
 const Version = "0.2.0"
 
-// The files' names below /sdk/.
+// The files' names below /sdk/; beside them are the types of the module.
 const (
 	Module  = "talaria.js"
-	Types   = "talaria.d.ts"
 	Wheel   = "talaria-" + Version + "-py3-none-any.whl"
 	Tarball = "talaria-" + Version + ".tgz"
 )
@@ -39,16 +38,16 @@ var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 // Files returns what /sdk/ serves, by name. The bytes depend on the sources alone.
 func Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for name, from := range map[string]string{
-		Module: "talaria.js", Types: "talaria.d.ts", "events.d.ts": "events.d.ts",
-	} {
-		data, err := sources.ReadFile("typescript/dist/" + from)
-		if err != nil {
-			return nil, fmt.Errorf("pack the client libraries: %w; `make sdk` compiles them", err)
-		}
-		files[name] = data
+	err := each("typescript/dist", func(name string, data []byte) error {
+		files[path.Base(name)] = data
+		return nil
+	})
+	if err == nil && files[Module] == nil {
+		err = fmt.Errorf("%s is missing; `make sdk` compiles it", Module)
 	}
-	var err error
+	if err != nil {
+		return nil, fmt.Errorf("pack the client libraries: %w", err)
+	}
 	if files[Wheel], err = wheel(); err != nil {
 		return nil, fmt.Errorf("pack the wheel: %w", err)
 	}

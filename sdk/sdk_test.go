@@ -2,12 +2,15 @@ package sdk
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPackingTheSameSourcesGivesTheSameBytes(t *testing.T) {
@@ -84,7 +87,24 @@ func TestModuleIsOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(files[Module], []byte("import ")) {
+	if regexp.MustCompile(`(?m)^\s*import\b|\bimport\(`).Match(files[Module]) {
 		t.Error("talaria.js imports another file; pages load it alone")
+	}
+}
+
+// TestAnAnswerWaitsForTheNextConnection holds for the time between the loss of a socket and its close event.
+func TestAnAnswerWaitsForTheNextConnection(t *testing.T) {
+	if err := exec.Command("node", "-e", "if (parseInt(process.versions.node) < 20) process.exit(1)").Run(); err != nil {
+		t.Skip("SKIP: node 20 or newer is not installed")
+	}
+	module, err := filepath.Abs("typescript/dist/talaria.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "node", "testdata/lostsocket.mjs", module).CombinedOutput()
+	if err != nil || !bytes.HasSuffix(out, []byte("2\n")) {
+		t.Errorf("%v: %s", err, out)
 	}
 }

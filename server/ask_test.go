@@ -9,7 +9,7 @@ import (
 	"talaria/api"
 )
 
-// answer is the reply to a question, once the kernel finds the time.
+// answer returns the reply to a question, once the kernel finds the time to answer.
 func (c *client) answer(frame string) map[string]any {
 	c.Helper()
 	for {

@@ -18,10 +18,10 @@ type asset struct {
 	data   []byte
 	media  string
 	tag    string // without quotes
-	policy string // Content-Security-Policy; "" for what is no document
+	policy string // Content-Security-Policy; "" if it is not a document
 
-	brotli []byte        // data compressed when the page was built; nil where there is none
-	packed func() []byte // data, gzipped once; nil where that gains nothing
+	brotli []byte        // data compressed when the page was built; nil if there is none
+	packed func() []byte // data, gzipped once; nil if that gains nothing
 }
 
 func newAsset(name string, data []byte) *asset {
@@ -90,8 +90,8 @@ func (a *asset) send(c *call, status int, cache string) {
 	c.Data(status, a.media, body)
 }
 
-// takes reports whether a client says that it takes a coding (RFC 9110, section 12.5.3). What it says of all others by
-// "*" is not counted: who means a coding names it.
+// takes reports whether a client accepts a content coding (RFC 9110, section 12.5.3). A "*" for all others does not
+// count: a client that wants a coding names it.
 func takes(r *http.Request, wanted string) bool {
 	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
 		name, weight, given := strings.Cut(strings.TrimSpace(coding), ";")

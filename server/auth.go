@@ -14,44 +14,52 @@ import (
 	"talaria/api"
 )
 
-// The cookies of an owner's login, and of who came with a share's link.
+// The cookies of an owner's login, and of a visitor with a share's link.
 const (
 	loginCookie = "talaria_login"
 	shareCookie = "talaria_share"
 )
 
-// credential is what a request came with. At most one of token and login is set.
+// credential is what a request carries to identify its caller. At most one of token and login is set.
 type credential struct {
 	token string // from a header or the address: an owner's or a share's
 	login string // from an owner's cookie
-	share string // from a share's cookie, which comes beside an owner's or alone
-	given bool   // something came, be it empty
+	share string // from a share's cookie, alone or in addition to an owner's
+	given bool   // something was given, even if it is empty
 }
 
 // cookie reports whether a browser sent the credential by itself.
 func (c credential) cookie() bool { return c.login != "" || c.share != "" }
 
-// credentials finds the token of a request: an Authorization header decides alone where there is one, then ?token=
-// on requests that a browser makes without headers, then the cookie.
+// credentials finds the token of a request: an Authorization header decides alone if there is one, then ?token= on
+// requests that a browser makes without headers, then the cookie.
 func credentials(r *http.Request, query map[string][]string) credential {
+	return credentialsOf(r, query, nil)
+}
+
+// credentialsOf finds the token as clients of a front send it, which is never a cookie; nil is our own API.
+func credentialsOf(r *http.Request, query map[string][]string, f *front) credential {
 	if headers, ok := r.Header["Authorization"]; ok {
 		if len(headers) != 1 {
 			return credential{given: true}
 		}
 		scheme, token, _ := strings.Cut(headers[0], " ")
-		if !strings.EqualFold(scheme, "Bearer") {
+		if !strings.EqualFold(scheme, "Bearer") && (f == nil || !strings.EqualFold(scheme, f.scheme)) {
 			return credential{given: true}
 		}
 		return credential{token: strings.TrimSpace(token), given: true}
 	}
-	if tokens, ok := query["token"]; ok && safeMethod(r.Method) {
+	if tokens, ok := query["token"]; ok && (f != nil || safeMethod(r.Method)) {
 		return credential{token: tokens[0], given: true}
+	}
+	if f != nil {
+		return credential{}
 	}
 	login, share := fromCookie(r, loginCookie), fromCookie(r, shareCookie)
 	return credential{login: login, share: share, given: login != "" || share != ""}
 }
 
-// fromCookie is what a cookie holds, "" for none.
+// fromCookie returns the value of a cookie, "" for none.
 func fromCookie(r *http.Request, name string) string {
 	cookie, err := r.Cookie(name)
 	if err != nil {
@@ -66,7 +74,7 @@ func fromCookie(r *http.Request, name string) string {
 
 func safeMethod(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// setCookie keeps a value in the browser for as long as a login lasts; "" takes the cookie away.
+// setCookie keeps a value in the browser for as long as a login lasts; "" removes the cookie.
 func (s *Server) setCookie(c *gin.Context, name, value string) {
 	age := int(LoginTime / time.Second)
 	if value == "" {
@@ -84,9 +92,9 @@ func (s *Server) setCookie(c *gin.Context, name, value string) {
 }
 
 // authenticate is the gate of every route that is not open: the token, then the Origin of requests that a browser
-// could have been tricked into.
+// could have been tricked into making.
 func (s *Server) authenticate(c *call) error {
-	cred := credentials(c.Request, c.query)
+	cred := credentialsOf(c.Request, c.query, c.front)
 	if ok, err := s.identify(c, cred); err != nil {
 		return err
 	} else if !ok {
@@ -95,6 +103,9 @@ func (s *Server) authenticate(c *call) error {
 			return api.Errorf(api.CodeUnauthorized, "the token is not valid; create one with talaria token create")
 		}
 		return api.Errorf(api.CodeUnauthorized, "authentication required: send Authorization: Bearer TOKEN")
+	}
+	if c.front != nil { // a page cannot be tricked into sending a token that it does not have
+		return nil
 	}
 	upgrade := websocket.IsWebSocketUpgrade(c.Request)
 	if upgrade && len(c.Request.Header.Values("Origin")) == 0 {
@@ -106,13 +117,18 @@ func (s *Server) authenticate(c *call) error {
 	return nil
 }
 
-// identify sets who calls; ok is false for nobody. Addresses that tried many wrong credentials have to wait before they
-// try another.
+// identify sets the caller; ok is false if there is none. Addresses that tried many wrong credentials have to wait
+// before they try another.
 func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
 	if !cred.given {
 		return false, nil
 	}
-	if cred.token == "" { // what is in cookies cannot be guessed
+	defer func() {
+		if ok {
+			s.uses.note(c.cred)
+		}
+	}()
+	if cred.token == "" { // the values of cookies cannot be guessed
 		return s.recognize(c, cred), nil
 	}
 	from := addressOf(c.Request.RemoteAddr)
@@ -127,8 +143,8 @@ func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
 	return ok, nil
 }
 
-// recognize finds the owner, or the visitor who came with a share's token. Where both cookies are there the owner's
-// counts, unless the request is about the session that somebody else shared.
+// recognize finds the owner, or the visitor with a share's token. If both cookies are present, the owner's counts,
+// unless the request is about the session that somebody else shared.
 func (s *Server) recognize(c *call, cred credential) (ok bool) {
 	switch {
 	case cred.token != "":
@@ -161,7 +177,7 @@ func (s *Server) admit(c *call, token string) bool {
 	return ok
 }
 
-// good reports whether a credential still is.
+// good reports whether a credential is still valid.
 func (s *Server) good(ctx context.Context, cred credential) (ok bool) {
 	switch {
 	case cred.token != "":
@@ -174,10 +190,10 @@ func (s *Server) good(ctx context.Context, cred credential) (ok bool) {
 	return ok
 }
 
-// operator refuses all but the first owner.
+// operator refuses everybody except the first owner.
 func operator(c *call) error {
 	if !c.first {
-		return api.Errorf(api.CodeForbidden, "only the first owner's token may see the server's figures")
+		return api.Errorf(api.CodeForbidden, "only the first owner's token may read the server's statistics")
 	}
 	return nil
 }

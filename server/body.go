@@ -11,7 +11,7 @@ import (
 	"talaria/api"
 )
 
-// readJSON decodes the body into v. optional tells that an empty body, of any type, is the empty object.
+// readJSON decodes the body into v. With optional, an empty body, of any type, means the empty object.
 func readJSON(c *call, v any, optional bool) error {
 	data, release, err := readBody(c, optional, "application/json")
 	defer release()
@@ -21,8 +21,8 @@ func readJSON(c *call, v any, optional bool) error {
 	return decodeObject(data, v, "the body")
 }
 
-// readBody is the whole body, which must be of one of the types. It is empty only where that is allowed. release is to
-// be called, in any case, when the body is not needed any more.
+// readBody returns the whole body, which must have one of the types. It may be empty only if that is allowed. release
+// must be called, in any case, when the body is no longer needed.
 func readBody(c *call, optional bool, types ...string) (data []byte, release func(), err error) {
 	r := c.Request
 	typed := r.Header.Get("Content-Type") != ""
@@ -46,7 +46,7 @@ func errMediaType(want string) *api.Error {
 	return api.Errorf(api.CodeUnsupportedMedia, "the body must have Content-Type: %s", want)
 }
 
-// bodyError is why a body could not be read to its end.
+// bodyError says why a body could not be read to its end.
 func bodyError(err error) error {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return errTooLarge()

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// strangersBody is how long the body of a request may take that is not authenticated.
+	// strangersBody is how long the body of an unauthenticated request may take.
 	strangersBody = 10 * time.Second
-	// restOfBody is how long the rest of a body may take that nobody wants: the connection is closed after it.
+	// restOfBody is how long the rest of an unwanted body may take: the connection is closed after it.
 	restOfBody = time.Second
 )
 
-// pacedBody is a request's body with a read deadline: a fixed one at first, which then moves as bytes come.
+// pacedBody is a request's body with a read deadline: a fixed one at first, which then moves as bytes arrive.
 type pacedBody struct {
 	io.ReadCloser
 	setDeadline func(time.Time) error
@@ -35,12 +35,12 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// expect gives the next bytes their time.
+// expect sets the time within which the next bytes must arrive.
 func (b *pacedBody) expect(within time.Duration) {
 	_ = b.setDeadline(time.Now().Add(within)) // fails only when the connection is gone, and then reading fails
 }
 
-// paceBody gives the request's body its deadlines. A rest that no handler has read is not waited for.
+// paceBody gives the request's body its deadlines. It does not wait for a rest that no handler has read.
 func (s *Server) paceBody(c *gin.Context) {
 	if c.Request.Body == nil || c.Request.Body == http.NoBody {
 		return
@@ -60,8 +60,8 @@ func trustBody(r *http.Request) {
 	}
 }
 
-// refuseBody ends the wait for what is left of the body: net/http reads it before it answers, and closes the connection
-// where it does not come.
+// refuseBody ends the wait for the rest of the body: net/http reads it before it answers, and closes the connection if
+// it does not arrive.
 func refuseBody(r *http.Request) {
 	if body, ok := r.Body.(*pacedBody); ok {
 		body.refuse()

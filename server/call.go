@@ -16,8 +16,9 @@ type call struct {
 	*gin.Context
 	owner  string
 	first  bool           // the caller is the first owner
-	visit  *session.Visit // who came with a share's token; nil for an owner
+	visit  *session.Visit // the visitor with a share's token; nil for an owner
 	cred   credential     // that made it so: one of its fields is set
+	front  *front         // nil: our own API
 	caller *caller        // nil on open routes
 	leave  func()         // ends the request's context, once it is answered
 	query  url.Values
@@ -26,10 +27,10 @@ type call struct {
 // ctx ends when the client goes away.
 func (c *call) ctx() context.Context { return c.Request.Context() }
 
-// command is the context of what changes something: a client that goes away stops nothing.
+// command returns the context for a change: a client that goes away stops nothing.
 func (c *call) command() context.Context { return context.WithoutCancel(c.Request.Context()) }
 
-// param is a part of the path, decoded once.
+// param returns a part of the path, decoded once.
 func (c *call) param(name string) string {
 	raw := c.Param(name)
 	if value, err := url.PathUnescape(raw); err == nil {
@@ -38,7 +39,7 @@ func (c *call) param(name string) string {
 	return raw
 }
 
-// filePath is what follows "files/", decoded once and otherwise as it came.
+// filePath returns what follows "files/", decoded once and otherwise unchanged.
 func (c *call) filePath() string { return strings.TrimPrefix(c.param("path"), "/") }
 
 // answer writes v as JSON.

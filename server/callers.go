@@ -17,13 +17,13 @@ const (
 	visitorLarge    = 4
 )
 
-// errRevoked is the cause of contexts that end because the credential they came with is no longer good.
+// errRevoked is the cause of contexts that end because the credential of the request is no longer valid.
 var errRevoked = errors.New("the token was revoked")
 
-// errExpired is errRevoked of a session token that has expired.
+// errExpired is errRevoked for a session token that has expired.
 var errExpired = fmt.Errorf("%w: it has expired", errRevoked)
 
-// callers are the owners and shares that have requests under way. It is safe for concurrent use.
+// callers holds the owners and shares that have requests under way. It is safe for concurrent use.
 type callers struct {
 	ownerRequests int
 	large         slots // of frames and bodies of all callers
@@ -33,7 +33,7 @@ type callers struct {
 	by     map[string]*caller
 }
 
-// caller is one owner, or one share. It is there while requests of it are under way.
+// caller is one owner, or one share. It exists while requests of it are under way.
 type caller struct {
 	intake intake
 	large  slots // answers
@@ -59,7 +59,8 @@ func (c *call) callerKey() string {
 	return "owner " + c.owner
 }
 
-// enter counts a request of c, whose context it replaces: it ends with c.leave, or when the credential is revoked.
+// enter counts a request of c, and replaces its context: the new one ends with c.leave, or when the credential is
+// revoked.
 func (s *callers) enter(c *call) error {
 	key, limit := c.callerKey(), s.ownerRequests
 	if c.visit != nil {
@@ -109,7 +110,7 @@ func (s *callers) leave(key string, number int) {
 	}
 }
 
-// credentials are those of requests under way, each once.
+// credentials returns the credentials of requests under way, each once.
 func (s *callers) credentials() map[credential]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +123,7 @@ func (s *callers) credentials() map[credential]bool {
 	return all
 }
 
-// expel ends all requests that came with a credential.
+// expel ends all requests that were made with a credential.
 func (s *callers) expel(cred credential) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *callers) expel(cred credential) {
 	}
 }
 
-// slots are how many may do something at once.
+// slots bound how many may do something at once.
 type slots chan struct{}
 
 func newSlots(n int) slots { return make(slots, n) }

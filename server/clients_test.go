@@ -69,7 +69,7 @@ func TestABodyThatNeverComesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// What clients are told without detail is in the log with all of it.
+// Whatever clients are told without detail is in the log with all detail.
 func TestTheLogSaysWhatFailed(t *testing.T) {
 	h := start(t)
 	if err := os.Remove(filepath.Join(h.dir, "sessions")); err != nil {
@@ -100,7 +100,7 @@ func TestARefusedBodyThatComesKeepsTheConnection(t *testing.T) {
 func TestAnAnswerThatIsNotReadEnds(t *testing.T) {
 	h := startWith(t, server.Config{Stall: 300 * time.Millisecond})
 	h.session("s")
-	const size = 32 << 20 // more than the system takes in
+	const size = 32 << 20 // more than the system buffers
 	put := h.do(request{method: "PUT", path: "/v1/sessions/s/files/big", body: strings.Repeat("x", size)})
 	h.want(put, 201, "")
 	c := h.raw("GET /v1/sessions/s/files/big HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + firstToken + "\r\n\r\n")
@@ -119,7 +119,7 @@ func TestConnectionsWithoutATokenAreFewAndKeepNobodyOut(t *testing.T) {
 		waiting = append(waiting, h.raw("POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"))
 		h.want(h.do(request{method: "GET", path: "/v1/sessions/s"}), 200, "")
 	}
-	for _, c := range waiting[:8] { // those came first, and went for the others
+	for _, c := range waiting[:8] { // these came first, and had to go for the others
 		if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 			t.Errorf("the oldest got an answer")
 		} else if late, ok := err.(net.Error); ok && late.Timeout() {

@@ -7,7 +7,7 @@ import (
 	"talaria/session"
 )
 
-// What a body over HTTP and a frame over WebSocket share: the checks of what must be there.
+// Shared by an HTTP body and a WebSocket frame: the checks of required fields.
 
 func interrupt(sess *session.Session, ctx context.Context, req api.InterruptRequest) error {
 	id := ""

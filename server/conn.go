@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// stall is how long a client may take no byte of an answer, or send no byte of a body, before its connection is closed.
+// stall is how long a client may accept no byte of an answer, or send no byte of a body, before its connection is
+// closed.
 const stall = time.Minute
 
-// conn is one client's connection. A write fails once the peer has taken nothing for a while; a slow peer that takes
-// bytes is never cut off. It is safe for concurrent use.
+// conn is one client's connection. A write fails once the peer has accepted nothing for a while; a slow peer that
+// accepts bytes is never cut off. It is safe for concurrent use.
 type conn struct {
 	net.Conn
 	stall time.Duration
@@ -52,7 +53,7 @@ func (c *conn) ReadFrom(r io.Reader) (int64, error) {
 	return c.sendFile(file, part)
 }
 
-// sendFile sends part of file, from where the file stands.
+// sendFile sends part of file, from the file's current offset.
 func (c *conn) sendFile(file *os.File, part *io.LimitedReader) (written int64, err error) {
 	begin, err := file.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -68,14 +69,14 @@ func (c *conn) sendFile(file *os.File, part *io.LimitedReader) (written int64, e
 		if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
 		}
-		if _, err := file.Seek(begin+written, io.SeekStart); err != nil { // past what was read, but not sent
+		if _, err := file.Seek(begin+written, io.SeekStart); err != nil { // the offset is past what was read, but not sent
 			return written, err
 		}
 		part.N = remaining - n
 	}
 }
 
-// extend gives the next write its time, within the limit.
+// extend sets the deadline of the next write, within the limit.
 func (c *conn) extend() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +87,7 @@ func (c *conn) extend() error {
 	return c.Conn.SetWriteDeadline(deadline)
 }
 
-// SetWriteDeadline makes all writes end at t, including one that waits. The zero time removes the limit.
+// SetWriteDeadline makes all writes end at t, including one in progress. The zero time removes the limit.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +100,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// CloseWrite tells the peer that nothing more comes; net/http uses it before it closes a connection.
+// CloseWrite tells the peer that nothing more will come; net/http uses it before it closes a connection.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// pair is a connection that lives in a lobby, and its peer.
+// pair returns a connection that belongs to a lobby, and its peer.
 func pair(t *testing.T, stall time.Duration) (ours *conn, peer net.Conn) {
 	below, peer := net.Pipe()
 	l := newLobby(nil, 2, stall)
@@ -60,7 +60,7 @@ func TestADeadlineOfTheServerHoldsForWritesThatWait(t *testing.T) {
 	})
 }
 
-// What was read of a file, and not sent when the time was over, is sent again.
+// A part that was read from a file, and not sent when the time was over, is sent again.
 func TestASlowDownloadIsWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	want := make([]byte, 100<<10)

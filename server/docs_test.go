@@ -16,10 +16,10 @@ import (
 	"talaria/api"
 )
 
-// The tests here hold the reference to the code: what it must name is read from the code itself.
+// The tests here check the reference against the code: what it must name is read from the code itself.
 
 // reference lists the pages that describe the API together.
-var reference = []string{"api.md", "limits.md", "names.md", "terminals.md", "document.md"}
+var reference = []string{"api.md", "limits.md", "names.md", "terminals.md", "document.md", "render.md"}
 
 func apiReference(t *testing.T) string {
 	t.Helper()
@@ -40,7 +40,7 @@ func docs(t *testing.T, page string) []byte {
 	return text
 }
 
-// parsed are the Go files of a folder, without its tests.
+// parsed returns the Go files of a folder, without its tests.
 func parsed(t *testing.T, dir string) []*ast.File {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -68,7 +68,7 @@ func inspect(files []*ast.File, see func(ast.Node)) {
 	}
 }
 
-// literal is the value of a string literal, "" for anything else.
+// literal returns the value of a string literal, "" for anything else.
 func literal(e ast.Expr) string {
 	lit, ok := e.(*ast.BasicLit)
 	if !ok || lit.Kind != token.STRING {
@@ -86,7 +86,7 @@ func named(e ast.Expr, name string) bool {
 	return ok && ident.Name == name
 }
 
-// apiCodes are the constants of type Code.
+// apiCodes returns the constants of type Code.
 func apiCodes(t *testing.T) []api.Code {
 	var codes []api.Code
 	inspect(parsed(t, "../api"), func(n ast.Node) {
@@ -99,7 +99,7 @@ func apiCodes(t *testing.T) []api.Code {
 	return codes
 }
 
-// apiEvents are the event types by name, with the names of their fields.
+// apiEvents returns the event types by name, with the names of their fields.
 func apiEvents(t *testing.T) map[string][]string {
 	files := parsed(t, "../api")
 	structs := map[string]*ast.StructType{}
@@ -124,7 +124,7 @@ func apiEvents(t *testing.T) map[string][]string {
 	return events
 }
 
-// jsonFields are the names on the wire of a struct's fields, those of embedded ones included.
+// jsonFields returns the wire names of a struct's fields, including those of embedded structs.
 func jsonFields(structs map[string]*ast.StructType, name string) []string {
 	var fields []string
 	for _, field := range structs[name].Fields.List {
@@ -139,7 +139,7 @@ func jsonFields(structs map[string]*ast.StructType, name string) []string {
 	return fields
 }
 
-// sentFrames are the types of the frames that this package makes and that are no events.
+// sentFrames returns the types of the frames that this package makes and that are not events.
 func sentFrames(t *testing.T) map[string]bool {
 	frames := map[string]bool{}
 	inspect(parsed(t, "."), func(n ast.Node) {
@@ -272,7 +272,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors returns the anchors of a page's headings, as forges make them.
+// anchors returns the anchors of a page's headings, as forges generate them.
 func anchors(page []byte) map[string]bool {
 	found := map[string]bool{"": true}
 	for _, m := range heading.FindAllSubmatch(fenced.ReplaceAll(page, nil), -1) {
@@ -308,7 +308,7 @@ func TestTheLinksOfTheDocumentationLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestTheIndexNamesEveryPage holds docs/README.md to the folder.
+// TestTheIndexNamesEveryPage checks docs/README.md against the folder.
 func TestTheIndexNamesEveryPage(t *testing.T) {
 	index := string(docs(t, "README.md"))
 	pages, err := filepath.Glob("../docs/*.md")

@@ -10,7 +10,7 @@ import (
 	"talaria/session"
 )
 
-// getDocument is the arrangement of the notebook page; its ETag is the revision.
+// getDocument returns the arrangement of the notebook page; its ETag is the revision.
 func (s *Server) getDocument(c *call, sess *session.Session) error {
 	doc, err := sess.Document(c.ctx())
 	if err != nil {
@@ -26,8 +26,8 @@ func answerDocument(c *call, status int, doc api.Document) error {
 
 func revisionTag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// putDocument saves the document in place of the revision that If-Match names. Without one, and without a revision in
-// the body, only a document that was never saved is replaced.
+// putDocument saves the document in place of the revision that If-Match names. Without If-Match, and without a
+// revision in the body, it only replaces a document that was never saved.
 func (s *Server) putDocument(c *call, sess *session.Session) error {
 	var req api.DocumentRequest
 	if err := readJSON(c, &req, false); err != nil {
@@ -64,7 +64,7 @@ func (s *Server) wantedRevision(c *call, sess *session.Session, req api.Document
 	case match != "":
 		revision, ok := parseSeq(strings.Trim(strings.TrimPrefix(match, "W/"), `"`))
 		if !ok {
-			return -1, nil // of something else: it cannot be the present one
+			return -1, nil // it belongs to something else: it cannot be the current one
 		}
 		return revision, nil
 	case req.Revision != nil:

@@ -37,7 +37,7 @@ func TestDocumentsHaveRevisions(t *testing.T) {
 	if doc := decode[api.Document](t, again.body); len(doc.Cells) != 2 || doc.Cells[1].Source != "# é" || doc.Title != "T" {
 		t.Errorf("read again: %s", again.body)
 	}
-	h.want(h.putDocument("", string(again.body)), 200, "") // as it came: the revision is in the body
+	h.want(h.putDocument("", string(again.body)), 200, "") // unchanged: the revision is in the body
 
 	for _, match := range []string{`"0"`, `"1"`, `"9"`, `"x"`, ""} {
 		refused := h.putDocument(match, one)

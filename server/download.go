@@ -4,7 +4,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"os"
 	"path"
 	"strings"
 	"time"
@@ -13,12 +12,12 @@ import (
 	"talaria/api"
 )
 
-// sandboxPolicy keeps what a browser shows of a download from running or loading anything.
+// sandboxPolicy keeps a download that a browser displays from running or loading anything.
 const sandboxPolicy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 
-// download is a file on its way out. The fields that are empty are not sent.
+// download is a file being sent. Empty fields are not sent.
 type download struct {
-	file     *os.File
+	file     io.ReadSeeker
 	name     string // for Content-Disposition
 	media    string
 	tag      string
@@ -71,12 +70,12 @@ func disposition(media, name string) string {
 	return kind + `; filename="` + plain.String() + `"; filename*=UTF-8''` + full.String()
 }
 
-// attrChar reports what RFC 8187 lets stand unescaped.
+// attrChar reports whether RFC 8187 allows the byte unescaped.
 func attrChar(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("!#$&+-.^_`|~", b) >= 0
 }
 
-// shown reports whether a browser may show the type in place: nothing that can hold a script.
+// shown reports whether a browser may show the type in place: nothing that can contain a script.
 func shown(media string) bool {
 	name, _, err := mime.ParseMediaType(media)
 	if err != nil {
@@ -91,7 +90,7 @@ func shown(media string) bool {
 }
 
 // downloadWriter turns the errors of [http.ServeContent], which are plain text, into problems, and lets the kernel
-// copy the file where the connection can.
+// copy the file if the connection supports that.
 type downloadWriter struct {
 	call   *call
 	failed bool

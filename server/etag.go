@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// fileTag is a strong ETag of an open file: another one as soon as its bytes may be others.
+// fileTag returns a strong ETag of an open file: it changes as soon as the bytes may have changed.
 func fileTag(info os.FileInfo) string {
 	var inode uint64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

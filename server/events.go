@@ -7,8 +7,9 @@ import (
 	"talaria/session"
 )
 
-// position is where a client wants the log to begin: Last-Event-ID, which a browser sends by itself, before after.
-// given is false where it named none. What the log does not have any more, or not yet, is an error.
+// position returns where a client wants the log to begin: Last-Event-ID, which a browser sends by itself, has
+// precedence over after. given is false if it named neither. A position that the log no longer has, or does not have
+// yet, is an error.
 func position(c *call, sess *session.Session) (after int64, given bool, err error) {
 	if after, given, err = c.seq("after"); err != nil {
 		return 0, false, err
@@ -39,7 +40,7 @@ func position(c *call, sess *session.Session) (after int64, given bool, err erro
 	return after, true, nil
 }
 
-// start is position with the beginning of the log for who named none.
+// start is position, with the beginning of the log as the default.
 func start(c *call, sess *session.Session) (int64, error) {
 	after, given, err := position(c, sess)
 	if err == nil && !given {
@@ -86,8 +87,8 @@ func upTo(events iter.Seq2[api.Event, error], first, last int64) iter.Seq2[api.E
 	}
 }
 
-// streamExecution answers with the events of one execution after a position. What has ended is read from its start,
-// so that the stream ends even where its last event is behind the position.
+// streamExecution answers with the events of one execution after a position. An ended execution is read from its
+// start, so that the stream ends even if its last event is before the position.
 func (s *Server) streamExecution(c *call, sess *session.Session, answer format, id string, after int64, ended bool) error {
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
@@ -97,7 +98,7 @@ func (s *Server) streamExecution(c *call, sess *session.Session, answer format, 
 	return s.stream(ctx, c, answer, sess.ExecutionEvents(ctx, id, after), nil)
 }
 
-// beyond passes over the events up to a position.
+// beyond skips the events up to a position.
 func beyond(events iter.Seq2[api.Event, error], after int64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for event, err := range events {

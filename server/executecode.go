@@ -31,9 +31,7 @@ func checkedExecuteCode(read func() (api.ExecutionRequest, error)) func() (api.E
 		}
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Code == api.CodeInvalidRequest {
-			err = api.Errorf(api.CodeInvalidRequest,
-				"%s; execute_code takes Python source as the string \"code\"; write a shell command as a line that begins with \"!\"",
-				refused.Detail)
+			err = api.Errorf(api.CodeInvalidRequest, "%s; %s", refused.Detail, api.ExecuteCodeAdvice)
 		}
 		return req, err
 	}

@@ -28,13 +28,13 @@ func TestAnExecutionIsAnsweredAsTheResultOfATool(t *testing.T) {
 		t.Errorf("GET answers %s, POST %s", again.body, r.body)
 	}
 	h.want(h.do(request{method: "POST", path: path + "?format=other", body: `{"code":"1"}`}), 400, api.CodeInvalidRequest)
-	later := h.do(request{method: "POST", path: path + "?format=execute_code&wait_s=0", body: `{"code":"1"}`})
+	later := h.do(request{method: "POST", path: path + "?format=execute_code&wait_s=0", body: `{"code":"hang"}`})
 	if later.status != 202 || decode[api.Execution](t, later.body).Status.Final() {
 		t.Errorf("without waiting: %d %s", later.status, later.body)
 	}
 }
 
-// TestTheToolIsDescribedInThreeDialects holds P60 and P61.
+// TestTheToolIsDescribedInThreeDialects covers P60 and P61.
 func TestTheToolIsDescribedInThreeDialects(t *testing.T) {
 	h := start(t)
 	h.session("s")
@@ -80,7 +80,7 @@ func TestTheToolIsDescribedInThreeDialects(t *testing.T) {
 	h.want(h.do(request{method: "GET", path: "/v1/tools/execute_code?session=other"}), 404, api.CodeSessionNotFound)
 }
 
-// TestWhatAModelSendsByMistakeIsAnsweredWithTheArgumentToUse holds P45.
+// TestWhatAModelSendsByMistakeIsAnsweredWithTheArgumentToUse covers P45.
 func TestWhatAModelSendsByMistakeIsAnsweredWithTheArgumentToUse(t *testing.T) {
 	h := start(t)
 	h.session("s")

@@ -12,7 +12,7 @@ import (
 	"talaria/session"
 )
 
-// A dialect is how an endpoint of a language model wants a tool described.
+// A dialect is the form in which an endpoint of a language model wants a tool described.
 const (
 	dialectOpenAI    = "openai"
 	dialectAnthropic = "anthropic"
@@ -21,8 +21,8 @@ const (
 
 var dialects = []string{dialectOpenAI, dialectAnthropic, dialectMCP}
 
-// getExecuteCode describes the tool execute_code as a client gives it to its model: with the tools that a cell of the session
-// may call, or of a new session where none is named.
+// getExecuteCode describes the tool execute_code in the form that a client gives to its model: with the tools that a
+// cell of the session may call, or of a new session if none is named.
 func (s *Server) getExecuteCode(c *call) error {
 	dialect, given, err := c.value("dialect")
 	switch {
@@ -45,7 +45,7 @@ func (s *Server) getExecuteCode(c *call) error {
 		}
 		defer sess.Release()
 		info := sess.Info(c.ctx())
-		tools, limits, network = sess.Tools(), info.Limits, info.Network.Mode
+		tools, limits, network = sess.Tools(c.ctx()), info.Limits, info.Network.Mode
 	}
 	return c.answer(http.StatusOK, executeCodeTool(dialect, describeExecuteCode(tools, limits, network)))
 }
@@ -99,7 +99,8 @@ func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.Ne
 	return b.String()
 }
 
-// exampleTools are the two tools of the import that the description shows: those that models need most, else the first.
+// exampleTools returns the two tools of the import that the description shows: those that models need most, else the
+// first.
 func exampleTools(tools []api.ToolInfo) []string {
 	var names, preferred []string
 	for _, t := range tools {
@@ -142,7 +143,7 @@ func signature(t api.Tool) string {
 // property is an argument, with its default as a Python literal.
 type property struct{ name, fallback string }
 
-// properties lists the properties of a schema in their order.
+// properties lists the properties of a schema in order.
 func properties(object json.RawMessage) (list []property) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -163,7 +164,7 @@ func properties(object json.RawMessage) (list []property) {
 	return list
 }
 
-// pythonLiteral is JSON as Python writes it, for the values that defaults have.
+// pythonLiteral converts JSON to a Python literal, for the values that defaults have.
 func pythonLiteral(value json.RawMessage) string {
 	switch string(value) {
 	case "", "null":

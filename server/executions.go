@@ -34,10 +34,10 @@ func (s *Server) postPackages(c *call, sess *session.Session) error {
 	}, asExecution)
 }
 
-// asExecution answers with an execution as it is.
+// asExecution answers with an execution unchanged.
 func asExecution(e api.Execution) any { return e }
 
-// execute runs what a request asks for, and answers in the format that the client accepts; final makes the body of an
+// execute runs a request's execution, and answers in the format that the client accepts; final makes the body of an
 // execution that has ended.
 func (s *Server) execute(
 	c *call, sess *session.Session, read func() (api.ExecutionRequest, error), final func(api.Execution) any,
@@ -78,7 +78,7 @@ func (s *Server) execute(
 	return s.answerWaited(c, sess, id, wait, bounded, final)
 }
 
-// isOver reports whether the execution of an id that a client picked has ended before.
+// isOver reports whether the execution with an id that a client chose has already ended.
 func isOver(ctx context.Context, sess *session.Session, id *string) bool {
 	if id == nil {
 		return false
@@ -87,7 +87,7 @@ func isOver(ctx context.Context, sess *session.Session, id *string) bool {
 	return err == nil && execution.Status.Final()
 }
 
-// answerExecution writes an execution: 200 and what final makes of it when it is over, 202 when it goes on.
+// answerExecution writes an execution: 200 and the body from final if it is over, 202 if it continues.
 func answerExecution(c *call, final func(api.Execution) any) func(api.Execution, error) error {
 	return func(execution api.Execution, err error) error {
 		if err != nil {

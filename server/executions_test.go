@@ -14,7 +14,7 @@ import (
 	"talaria/api"
 )
 
-// kinds is the types of a stream's events in order.
+// kinds returns the types of a stream's events in order.
 func kinds(events []map[string]any) string {
 	var list []string
 	for _, e := range events {
@@ -324,7 +324,7 @@ func TestLaggingStreamsAreBrokenOff(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		slow := bufio.NewReader(resp.Body)
-		for range 2 { // the second cell comes to a reader that is live
+		for range 2 { // the reader of the second cell is live
 			h.want(h.do(request{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"x"}`}), 200, "")
 			for line := ""; !strings.Contains(line, `"type":"execution_finished"`); {
 				if line, err = slow.ReadString('\n'); err != nil {

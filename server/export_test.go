@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Routes is every endpoint as the router has it, such as "GET /v1/sessions/{id}", without HEAD.
+// Routes returns every endpoint as the router knows it, such as "GET /v1/sessions/{id}", without HEAD.
 func (s *Server) Routes() []string {
 	var list []string
 	for _, r := range s.engine.Routes() {

@@ -28,10 +28,10 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 	return l.end("", err)
 }
 
-// fileList is a folder, or what an upload stored.
+// fileList lists a folder, or the files that an upload stored.
 type fileList struct {
 	Items     []api.File `json:"items"`
-	Truncated bool       `json:"truncated,omitzero"` // there are more files than a list can have
+	Truncated bool       `json:"truncated,omitzero"` // there are more files than a list can hold
 }
 
 func (s *Server) getFile(c *call, sess *session.Session) error {

@@ -40,6 +40,7 @@ var frameKinds = map[string]frameKind{
 	"tools":         {run: ofSocket(provideTools), right: api.RightRun},
 	"tool_result":   {run: ofSocket(answerTool), right: api.RightRun},
 	"tool_progress": {run: ofSocket(tellProgress), right: api.RightRun},
+	"approve":       {run: ofSocket(approve), right: api.RightRun},
 }
 
 // question makes a frame's fields the argument of a function, and what that returns the result of the reply.

@@ -9,23 +9,23 @@ import (
 
 const (
 	guessesAtOnce = 100         // wrong tokens that an address may send at once
-	guessEvery    = time.Second // and one more after each of these
+	guessEvery    = time.Second // and one more after each of these intervals
 	guessTable    = 1 << 10
 )
 
-// guesses slows down those who try wrong tokens. It takes constant memory: addresses share entries where their
-// hashes do. A token that was good from an address is never held up. It is safe for concurrent use.
+// guesses slows down addresses that try wrong tokens. It takes constant memory: addresses share entries if their
+// hashes do. A token that was good from an address is never delayed. It is safe for concurrent use.
 type guesses struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex            // guards all below
+	mu      sync.Mutex            // guards the fields below
 	settled [guessTable]time.Time // by address: when all its wrong tokens are forgiven
-	known   [guessTable]uint64    // by their hash: the pairs of address and token that were good last
+	known   [guessTable]uint64    // by hash: the pairs of address and token that were good last
 }
 
 func newGuesses() *guesses { return &guesses{seed: maphash.MakeSeed()} }
 
-// wait is how long an address has to wait before it may try a token.
+// wait returns how long an address has to wait before it may try a token.
 func (g *guesses) wait(address, token string) time.Duration {
 	place, pair := maphash.String(g.seed, address)%guessTable, g.pair(address, token)
 	g.mu.Lock()
@@ -56,7 +56,7 @@ func (g *guesses) pair(address, token string) uint64 {
 	return maphash.Comparable(g.seed, [2]string{address, token})
 }
 
-// addressOf is who an address and port belong to: one IPv4 address, or the /64 of IPv6 that one machine may have for
+// addressOf returns whom an address and port belong to: one IPv4 address, or the IPv6 /64 that one machine may have to
 // itself.
 func addressOf(addrPort string) string {
 	from, err := netip.ParseAddrPort(addrPort)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -26,19 +27,20 @@ const (
 	ownOrigin   = "https://chat.example.org"
 )
 
-// patience bounds every wait of a test; it is never reached when all is well.
-const patience = 20 * time.Second
+// patience bounds every wait of a test; it is never reached if all is well.
+const patience = 2 * time.Minute
 
-// tokens are those of two owners, which a test can revoke.
+// tokens holds the tokens of two owners, which a test can revoke.
 type tokens struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	owners  map[string]string
 	logins  map[string]string // tokens
 	revoked int64
+	used    map[string]time.Time
 }
 
 func newTokens() *tokens {
-	return &tokens{owners: map[string]string{firstToken: "first", secondToken: "second"}, logins: map[string]string{}}
+	return &tokens{owners: map[string]string{firstToken: "first", secondToken: "second"}, logins: map[string]string{}, used: map[string]time.Time{}}
 }
 
 func (t *tokens) Owner(_ context.Context, token string) (string, bool, bool) {
@@ -77,7 +79,47 @@ func (t *tokens) Revocations(context.Context) (int64, error) {
 	return t.revoked, nil
 }
 
-// revoke makes a token good for nothing, as another process does it.
+func (t *tokens) OwnedTokens(_ context.Context, owner string) ([]api.OwnedToken, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := []api.OwnedToken{}
+	for token, of := range t.owners {
+		if of == owner {
+			list = append(list, ownedToken(token, t.used[token]))
+		}
+	}
+	return list, nil
+}
+
+func ownedToken(token string, used time.Time) api.OwnedToken {
+	one := api.OwnedToken{ID: "id-of-" + token}
+	if !used.IsZero() {
+		at := api.Millis(used.UnixMilli())
+		one.LastUsedAt = &at
+	}
+	return one
+}
+
+func (t *tokens) NoteUses(_ context.Context, uses map[string]time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.Copy(t.used, uses)
+	return nil
+}
+
+func (t *tokens) RevokeOwned(_ context.Context, owner, id string) (bool, error) {
+	token := strings.TrimPrefix(id, "id-of-")
+	t.mu.Lock()
+	of, ok := t.owners[token]
+	t.mu.Unlock()
+	if !ok || of != owner {
+		return false, nil
+	}
+	t.revoke(token)
+	return true, nil
+}
+
+// revoke invalidates a token, as another process would.
 func (t *tokens) revoke(token string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +157,7 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// answered waits until a request for a route has ended well.
+// answered waits until a request for a route has succeeded.
 func (h *harness) answered(route string) {
 	h.Helper()
 	late := time.AfterFunc(patience, h.log.more.Broadcast)
@@ -138,7 +180,7 @@ func start(t *testing.T) *harness {
 	return startWith(t, server.Config{})
 }
 
-// startWith starts a server with what cfg sets beside the usual.
+// startWith starts a server with the settings of cfg in addition to the usual ones.
 func startWith(t *testing.T, cfg server.Config) *harness {
 	t.Helper()
 	logs, tokens, dir := newLogBuffer(), newTokens(), t.TempDir()
@@ -180,7 +222,8 @@ func startWith(t *testing.T, cfg server.Config) *harness {
 	}
 }
 
-// dialSmall connects with a small receive buffer, or the system would take in for a slow reader all that a test sends.
+// dialSmall connects with a small receive buffer, since otherwise the system would buffer everything that a test sends
+// to a slow reader.
 func dialSmall(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err != nil {
@@ -189,7 +232,7 @@ func dialSmall(ctx context.Context, network, addr string) (net.Conn, error) {
 	return conn, conn.(*net.TCPConn).SetReadBuffer(64 << 10)
 }
 
-// request is one request; "" stands for what is not given.
+// request is one request; "" stands for a part that is not given.
 type request struct {
 	method, path, body string
 	token              string // default: the first owner's; "-" for none
@@ -279,7 +322,7 @@ func decode[T any](t *testing.T, data []byte) T {
 	return v
 }
 
-// attach opens a WebSocket; its hello has been read.
+// attach opens a WebSocket and reads its hello.
 func (h *harness) attach(path string) *client {
 	h.Helper()
 	conn, resp, err := h.dial(path, http.Header{"Authorization": {"Bearer " + firstToken}})
@@ -308,7 +351,7 @@ type client struct {
 	kept []map[string]any // events that came before a reply
 }
 
-// next is the next frame that nobody took.
+// next returns the next frame that nobody took.
 func (c *client) next() map[string]any {
 	c.Helper()
 	if len(c.kept) > 0 {

@@ -7,7 +7,7 @@ import (
 	"talaria/api"
 )
 
-// health is what /healthz and /readyz say.
+// health is the answer of /healthz and /readyz.
 type health struct {
 	Status  string `json:"status"`
 	Version string `json:"version,omitzero"` // in /healthz
@@ -17,7 +17,7 @@ func (s *Server) getHealth(c *call) error {
 	return c.answer(http.StatusOK, health{Status: "ok", Version: s.version})
 }
 
-// getReady is 200 once sessions can be made.
+// getReady answers 200 once sessions can be made.
 func (s *Server) getReady(c *call) error {
 	select {
 	case <-s.draining:

@@ -39,7 +39,7 @@ func TestInputIsAnsweredOverEitherTransport(t *testing.T) {
 	}
 }
 
-// A cell may ask only while somebody is there who can answer.
+// A cell may ask only while a client is attached that can answer.
 func TestInputNeedsSomebodyThere(t *testing.T) {
 	h := start(t)
 	h.session("s")
@@ -76,7 +76,7 @@ func TestInputNeedsSomebodyThere(t *testing.T) {
 	}
 }
 
-// answerWhenAsked reads the log up to a question that is open, and answers it.
+// answerWhenAsked reads the log up to an open question, and answers it.
 func (h *harness) answerWhenAsked(lines *bufio.Scanner) {
 	h.Helper()
 	for lines.Scan() {

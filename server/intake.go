@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Frames and bodies are held in memory until they are carried out. Small ones are bounded by the number of requests
-// and sockets; larger ones wait for a slot before they are read on.
+// Frames and bodies are kept in memory until they are carried out. Small ones are bounded by the number of requests
+// and sockets; larger ones wait for a slot before more of them is read.
 const (
 	smallBody  = 32 << 10
 	mediumBody = 1 << 20
@@ -16,17 +16,17 @@ const (
 	largeBodies       = 16 // of all callers
 )
 
-// intake bounds what frames and bodies of one caller take. It is safe for concurrent use.
+// intake bounds the memory for frames and bodies of one caller. It is safe for concurrent use.
 type intake struct {
 	medium, large slots
-	all           slots // large ones of all callers
+	all           slots // for large ones of all callers
 }
 
 func newIntake(medium, large int, all slots) intake {
 	return intake{newSlots(medium), newSlots(large), all}
 }
 
-// read reads r to its end. release is to be called, in any case, when the bytes are not needed any more. ctx bounds the
+// read reads r to its end. release must be called, in any case, when the bytes are no longer needed. ctx bounds the
 // wait for a slot.
 func (i intake) read(ctx context.Context, r io.Reader) (data []byte, release func(), err error) {
 	var held []func()
@@ -55,7 +55,8 @@ func (i intake) read(ctx context.Context, r io.Reader) (data []byte, release fun
 	return data, release, err
 }
 
-// readUpTo appends to data until it has size bytes, or r ends; -1 is no bound. more reports whether r may have more.
+// readUpTo appends to data until it has size bytes, or r ends; -1 means no bound. more reports whether r may have
+// more.
 func readUpTo(data []byte, r io.Reader, size int) (all []byte, more bool, err error) {
 	for size < 0 || len(data) < size {
 		if len(data) == cap(data) {

@@ -9,7 +9,7 @@ import (
 	"talaria/api"
 )
 
-// body is the body of an answer that is written while it is made. Until its first byte is written the handler may
+// body is the body of an answer that is written while it is generated. Until its first byte is written the handler may
 // still answer with an error.
 type body struct {
 	c     *call
@@ -27,7 +27,7 @@ func (b *body) Write(p []byte) (int, error) {
 	return b.c.Writer.Write(p)
 }
 
-// ended is what a handler returns after err: once the body has begun it can only be broken off, so that a client can
+// ended returns a handler's result after err: once the body has begun it can only be broken off, so that a client can
 // tell.
 func (b *body) ended(err error) error {
 	if err != nil && b.begun {
@@ -49,7 +49,7 @@ func newPageWriter(c *call) *pageWriter {
 	return l
 }
 
-// add writes an item. It reports false, and writes nothing, where the page has no room for it.
+// add writes an item. It reports false, and writes nothing, if the page has no room for it.
 func (l *pageWriter) add(item any) (bool, error) {
 	encoded, err := api.Marshal(item)
 	if err != nil {
@@ -58,7 +58,7 @@ func (l *pageWriter) add(item any) (bool, error) {
 	before := `{"items":[`
 	if l.size > 0 {
 		before = ","
-		if l.size+len(encoded) > api.MaxAnswer { // one item alone may be as large
+		if l.size+len(encoded) > api.MaxAnswer { // a single item may be as large
 			return false, nil
 		}
 	}

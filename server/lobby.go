@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// lobby accepts connections, and bounds those on which no authenticated request is under way: a new one closes the
-// oldest. A client with a token leaves the lobby for the time of its requests. It is safe for concurrent use.
+// lobby accepts connections, and bounds those without an authenticated request under way: a new one closes the oldest.
+// A client with a token leaves the lobby during its requests. It is safe for concurrent use.
 type lobby struct {
 	net.Listener
 	stall time.Duration
 
-	mu        sync.Mutex // guards all below and the seats of connections
+	mu        sync.Mutex // guards the fields below and the seats of connections
 	strangers bench      // never authenticated, by address
-	idle      bench      // wait for the next request of a known caller, by caller
+	idle      bench      // waiting for the next request of a known caller, by caller
 }
 
 // bench is a queue of connections, each of a guest: an address or a caller.
 type bench struct {
-	total, each int       // the most connections, in all and of one guest
+	total, each int       // the most connections, in total and for one guest
 	queue       list.List // of *conn, oldest first
 	of          map[string]int
 }
 
-// seat is the place of a connection in the lobby. The zero value is none.
+// seat is the place of a connection in the lobby. The zero value means none.
 type seat struct {
 	bench  *bench
 	place  *list.Element
@@ -68,7 +68,7 @@ func (l *lobby) call(c *conn, caller string) {
 	c.seat.caller = caller
 }
 
-// rest takes a connection back that waits for the next request. A stranger's never left.
+// rest takes back a connection that waits for the next request. A stranger's never left.
 func (l *lobby) rest(c *conn) {
 	l.mu.Lock()
 	var evicted *conn
@@ -87,12 +87,12 @@ func (l *lobby) leave(c *conn) {
 
 func evict(c *conn) {
 	if c != nil {
-		_ = c.Close() // it was the client's to use; there is nobody to tell
+		_ = c.Close() // the client could have used it; there is nobody to tell
 	}
 }
 
-// sit appends c, and returns the connection that has to go for it: the guest's oldest where the guest has too many, else
-// the oldest of all.
+// sit appends c, and returns the connection that has to make room for it: the guest's oldest if the guest has too
+// many, else the oldest of all.
 func (b *bench) sit(c *conn, guest string) (evicted *conn) {
 	greedy := b.of[guest] >= b.each
 	if greedy || b.queue.Len() >= b.total {
@@ -127,7 +127,7 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection of a request, or nil where it did not come through the lobby.
+// connOf returns the connection of a request, or nil if it did not come through the lobby.
 func connOf(r *http.Request) *conn {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	return c

@@ -11,7 +11,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// confirmation asks before a link of another site makes the browser somebody's: its maker would see what is done then.
+// confirmation asks before a link on another site signs the browser in as somebody: whoever made the link would see
+// everything done there.
 var confirmation = template.Must(template.New("confirmation").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -47,7 +48,7 @@ func (s *Server) confirm(c *call) error {
 	return nil
 }
 
-// restOfQuery is the query without the token.
+// restOfQuery returns the query without the token.
 func (c *call) restOfQuery() url.Values {
 	rest := url.Values{}
 	for key, values := range c.query {
@@ -58,7 +59,8 @@ func (c *call) restOfQuery() url.Values {
 	return rest
 }
 
-// enter sets the cookie of a token that is good, and leads to the page: with a share's to the session that it shows.
+// enter sets the cookie of a valid token, and redirects to the page: for a share's token, to the session that it
+// shows.
 func (s *Server) enter(c *call) error {
 	query := c.restOfQuery()
 	if c.visit != nil {
@@ -102,7 +104,7 @@ func (s *Server) login(c *call) error {
 	return s.enter(c)
 }
 
-// logout ends the login of the browser, with its sockets and streams, and forgets the share it came with.
+// logout ends the login of the browser, with its sockets and streams, and forgets its share.
 func (s *Server) logout(c *call) error {
 	if !s.sameSite(c.Request) {
 		return errOrigin()
@@ -120,7 +122,7 @@ func (s *Server) logout(c *call) error {
 }
 
 // sameSite reports whether the form can be ours. A browser sends "Origin: null" for it, since our pages send no
-// referrer; it then says in Sec-Fetch-Site where the form was.
+// referrer; Sec-Fetch-Site then says where the form was.
 func (s *Server) sameSite(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
 		return site == "same-origin" || site == "none"

@@ -68,7 +68,7 @@ func (s *Server) observe(c *gin.Context) {
 	c.Next()
 }
 
-// knownMethod keeps a client from making labels.
+// knownMethod keeps clients from creating labels.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
@@ -78,10 +78,10 @@ func knownMethod(method string) string {
 	return "other"
 }
 
-// scrapeTime bounds the collection: kernels that have not told their usage by then are left out of the sums.
+// scrapeTime bounds the collection: kernels that have not reported their usage by then are left out of the sums.
 const scrapeTime = 5 * time.Second
 
-// statsCollector turns the figures of the sessions into metrics when they are asked for.
+// statsCollector turns the figures of the sessions into metrics on request.
 type statsCollector struct{ sessions *session.Manager }
 
 var (

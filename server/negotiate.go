@@ -38,8 +38,8 @@ func (a accepted) specificity(f format) int {
 	return -1
 }
 
-// negotiate picks one of the offers for the Accept header: the highest q, then what is named most exactly, then what
-// stands first in the offers. Without a header it is the first offer.
+// negotiate picks one of the offers for the Accept header: the highest q, then the most specific match, then the first
+// in the offers. Without a header it picks the first offer.
 func negotiate(c *call, offers ...format) (format, error) {
 	c.Writer.Header().Add("Vary", "Accept")
 	header := strings.Join(c.Request.Header.Values("Accept"), ",")
@@ -70,8 +70,7 @@ func negotiate(c *call, offers ...format) (format, error) {
 	return best, nil
 }
 
-// parseAccept passes over what is not well-formed.
-// streams reports whether a client asks for events as they come.
+// parseAccept skips malformed ranges. streams reports whether a client asks for events as they come.
 func streams(r *http.Request) bool {
 	accept := strings.Join(r.Header.Values("Accept"), ",")
 	return strings.Contains(accept, string(formatSSE)) || strings.Contains(accept, string(formatNDJSON))

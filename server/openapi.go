@@ -84,10 +84,13 @@ type loginForm struct {
 	Token string `json:"token"`
 }
 
-// queryParams are the query values, and Last-Event-ID, that routes name.
+// queryParams are the query values, and Last-Event-ID, that routes name. Where two routes mean different things by one
+// name, one of them has a key of its own.
 var queryParams = map[string]huma.Param{
 	"state": {Description: "only sessions in this state", Schema: &huma.Schema{
 		Type: huma.TypeString, Enum: enum(api.SessionStates)}},
+	"approvals.state": {Name: "state", Description: "pending: only questions that are open, oldest first",
+		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"pending"}}},
 	"search": {Description: "only sessions whose name or id contains this text, letters A to Z in either case",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"metadata.KEY": {Description: "only sessions whose metadata has this value under KEY",
@@ -108,9 +111,11 @@ var queryParams = map[string]huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"format": {Description: "execute_code: answer with what a language model gets as the result of the tool execute_code",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{executeCode}}},
+	"target": {Description: "the kind of chat", Schema: &huma.Schema{Type: huma.TypeString, Enum: enum(api.RenderTargets)}},
 	"dialect": {Description: "how the model's endpoint wants tools described; default openai",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: enum(dialects)}},
 	"session": {Description: "list the tools and limits of this session; default: of a new one", Schema: &huma.Schema{Type: huma.TypeString}},
+	"parts":   {Description: "1: a message of more than 256 KiB comes in binary frames, after a frame that says parts and bytes", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"usage":   {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"path":    {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{
@@ -183,7 +188,9 @@ func operation(r route, registry huma.Registry) (*huma.Operation, error) {
 		if !ok {
 			return nil, fmt.Errorf("route %s: query value %q is not described", r.doc.id, name)
 		}
-		param.Name = name
+		if param.Name == "" {
+			param.Name = name
+		}
 		if param.In == "" {
 			param.In = "query"
 		}

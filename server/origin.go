@@ -9,12 +9,14 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"talaria/api"
+	"talaria/server/jupyter"
 )
 
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Accept, Last-Event-ID, Range, If-Match, If-None-Match, If-Range"
-	corsExposed = "Location, ETag, Content-Disposition, Content-Range, Accept-Ranges"
+	corsHeaders = "Authorization, Content-Type, Accept, Last-Event-ID, Range, If-Match, If-None-Match, If-Range, " +
+		"Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
+	corsExposed = "Location, ETag, Content-Disposition, Content-Range, Accept-Ranges, Mcp-Session-Id"
 )
 
 func parseOrigins(list []string) (map[string]bool, error) {
@@ -69,13 +71,18 @@ func errOrigin() *api.Error {
 		"the Origin is neither the server's own nor one of its allowed origins")
 }
 
-// cors lets pages of configured origins use /v1 and /sdk, and answers their preflight requests, which carry no token.
+// cors lets pages of configured origins use /v1, /mcp and /jupyter, and answers their preflight requests, which carry no token. Pages of
+// any origin may import the client libraries, which are public and the same for everybody.
 func (s *Server) cors(c *gin.Context) {
-	r := c.Request
-	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") && !strings.HasPrefix(r.URL.Path, "/sdk/") {
+	r, h := c.Request, c.Writer.Header()
+	if strings.HasPrefix(r.URL.Path, "/sdk/") {
+		h.Set("Access-Control-Allow-Origin", "*")
 		return
 	}
-	h := c.Writer.Header()
+	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") && r.URL.Path != mcpPath &&
+		!strings.HasPrefix(r.URL.Path, jupyter.Prefix+"/") {
+		return
+	}
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	allowed := origin != "" && s.configured(origin)

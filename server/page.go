@@ -12,8 +12,8 @@ import (
 	"talaria/web"
 )
 
-// pagePolicy is for the notebook page: its own files only, no script in the text; %s is the nonce of the styles that
-// the editor makes. Style attributes are allowed, since browsers make some while text is edited.
+// pagePolicy is for the notebook page: only its own files, no script in the text; %s is the nonce of the styles that
+// the editor generates. Style attributes are allowed, since browsers create some while text is edited.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-%s'; style-src-attr 'unsafe-inline'; " +
 	"img-src 'self' data: blob:; media-src data:; font-src 'self'; connect-src 'self'; frame-src 'self'; worker-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -41,7 +41,7 @@ func newPage() (*page, error) {
 		if err != nil {
 			return err
 		}
-		if of, compressed := strings.CutSuffix(name, ".br"); compressed { // comes behind the file that it is of
+		if of, compressed := strings.CutSuffix(name, ".br"); compressed { // it comes after the file that it was made from
 			if all[of] == nil {
 				return fmt.Errorf("%s is a copy of nothing; make web builds the page", name)
 			}
@@ -54,7 +54,7 @@ func newPage() (*page, error) {
 		case name == "index.html":
 			p.index = data
 		case name == "login.html":
-			a.policy = fmt.Sprintf(pagePolicy, nonce()) // it has no styles of its own: nobody needs to know this one
+			a.policy = fmt.Sprintf(pagePolicy, nonce()) // it has no styles of its own: nobody needs to know this nonce
 			p.login = a
 		case path.Dir(name) == "sandbox" && path.Ext(name) == ".html":
 			frame := strings.TrimSuffix(path.Base(name), ".html")
@@ -76,11 +76,11 @@ func newPage() (*page, error) {
 	return p, err
 }
 
-// nonce is a fresh one for each page that is sent.
+// nonce returns a fresh nonce for each page that is sent.
 func nonce() string { return rand.Text() }
 
-// getPage is GET /: the notebook, or the login form for who has no token. A token in the address becomes a login,
-// and goes away from the address.
+// getPage is GET /: the notebook, or the login form for callers without a token. A token in the address becomes a
+// login, and is removed from the address.
 func (s *Server) getPage(c *call) error {
 	cred := credentials(c.Request, c.query)
 	if ok, err := s.identify(c, cred); err != nil {
@@ -103,7 +103,7 @@ func (s *Server) getPage(c *call) error {
 	return s.enter(c)
 }
 
-// sendIndex sends the page with a nonce of its own.
+// sendIndex sends the page with its own nonce.
 func (p *page) sendIndex(c *call) {
 	n := nonce()
 	c.Header("Content-Security-Policy", fmt.Sprintf(pagePolicy, n))

@@ -15,8 +15,8 @@ import (
 
 const problemType = "application/problem+json"
 
-// problem is the one place that turns an error into what a client sees. Errors that are not an [api.Error] are
-// logged and told without detail.
+// problem is the only place that turns an error into what a client sees. Errors other than an [api.Error] are logged
+// and reported without detail.
 func (s *Server) problem(ctx context.Context, err error, doing string) *api.Error {
 	var known *api.Error
 	if errors.As(err, &known) {
@@ -37,11 +37,14 @@ func errTooLarge() *api.Error {
 }
 
 // fail answers with err, unless the answer has begun.
-func (s *Server) fail(c *gin.Context, err error) {
+func (s *Server) fail(c *gin.Context, err error) { s.failAs(c, err, writeProblem) }
+
+// failAs answers with err by refuse, unless the answer has begun.
+func (s *Server) failAs(c *gin.Context, err error, refuse func(http.ResponseWriter, *api.Error)) {
 	problem := s.problem(c.Request.Context(), err, c.Request.Method+" "+c.FullPath())
 	refuseBody(c.Request)
 	if !c.Writer.Written() {
-		writeProblem(c.Writer, problem)
+		refuse(c.Writer, problem)
 	}
 }
 
@@ -65,7 +68,7 @@ func (s *Server) noMethod(c *gin.Context) {
 		c.Request.Method, c.Writer.Header().Get("Allow")))
 }
 
-// recoverPanic turns a panic into a 500 that tells nothing.
+// recoverPanic turns a panic into a 500 without detail.
 func (s *Server) recoverPanic(c *gin.Context) {
 	defer func() {
 		switch p := recover(); p {

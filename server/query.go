@@ -11,7 +11,7 @@ import (
 	"talaria/api"
 )
 
-// maxWait bounds wait_s; who asks for more waits as long.
+// maxWait bounds wait_s; a longer wait is cut to it.
 const maxWait = 365 * 24 * time.Hour
 
 var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
@@ -24,7 +24,7 @@ func parseQuery(raw string) (url.Values, error) {
 	return values, nil
 }
 
-// value is a query value; one that is given twice is an error.
+// value returns a query value; giving one twice is an error.
 func (c *call) value(key string) (string, bool, error) {
 	values, ok := c.query[key]
 	if len(values) > 1 {
@@ -40,7 +40,7 @@ func badQuery(key, why string) *api.Error {
 	return api.Errorf(api.CodeInvalidRequest, "query value %q is %s", key, why)
 }
 
-// seq is a position in the log.
+// seq returns a position in the log.
 func (c *call) seq(key string) (seq int64, given bool, err error) {
 	text, given, err := c.value(key)
 	if err != nil || !given {
@@ -75,7 +75,7 @@ func (c *call) flag(key string, byDefault bool) (bool, error) {
 	return false, badQuery(key, "neither true nor false")
 }
 
-// seconds is a duration in seconds. given is false where there is none.
+// seconds returns a duration in seconds. given is false if there is none.
 func (c *call) seconds(key string) (d time.Duration, given bool, err error) {
 	text, given, err := c.value(key)
 	if err != nil || !given {

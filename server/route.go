@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net/http"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -8,19 +9,27 @@ import (
 	"talaria/api"
 )
 
-// route is one endpoint: what answers it, and what the API's description says of it.
+// route is one endpoint: what answers it, and its part of the API's description.
 type route struct {
 	method string
 	path   string // with {name}; {path} takes the rest of the path, slashes included
 	handle func(*call) error
 	open   bool      // needs no token
 	socket bool      // a WebSocket
-	right  api.Right // that a link or a session token needs; "": the owner's token only
-	large  bool      // the answer may hold all output of a session
+	right  api.Right // that a link or a session token needs; "": owners' tokens only
+	large  bool      // the answer may contain all output of a session
+	front  *front    // nil: our own API
 	doc    doc
 }
 
-// pattern is the path as gin has it.
+// front is how clients of another protocol authenticate and are answered.
+type front struct {
+	scheme string                     // what they write for Bearer; they may also send ?token= with every method
+	open   func(r *http.Request) bool // whether a request needs no token
+	refuse func(http.ResponseWriter, *api.Error)
+}
+
+// pattern returns the path in gin's form.
 func (r route) pattern() string {
 	segments := strings.Split(r.path, "/")
 	for i, segment := range segments {
@@ -36,16 +45,24 @@ func (r route) pattern() string {
 	return strings.Join(segments, "/")
 }
 
-// handler is the route with its gate, its query values and its errors.
+// handler returns the route with its gate, its query values and its errors.
 func (s *Server) handler(r route) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		setLabel(c, r.path)
 		one := &call{Context: c, leave: func() {}}
 		defer func() { one.leave() }() // after the answer: it ends the request's context
 		if err := s.serve(r, one); err != nil {
-			s.fail(c, err)
+			s.failAs(c, err, r.refuse())
 		}
 	}
+}
+
+// refuse returns what answers with an error.
+func (r route) refuse() func(http.ResponseWriter, *api.Error) {
+	if r.front != nil {
+		return r.front.refuse
+	}
+	return writeProblem
 }
 
 func (s *Server) serve(r route, c *call) error {
@@ -53,7 +70,8 @@ func (s *Server) serve(r route, c *call) error {
 	if c.query, err = parseQuery(c.Request.URL.RawQuery); err != nil {
 		return err
 	}
-	if r.open {
+	c.front = r.front
+	if r.open || r.front != nil && r.front.open(c.Request) {
 		return r.handle(c)
 	}
 	revocations := s.revocations.Load()
@@ -68,7 +86,7 @@ func (s *Server) serve(r route, c *call) error {
 	if err := s.callers.enter(c); err != nil {
 		return err
 	}
-	if s.revocations.Load() != revocations && !s.good(c.ctx(), c.cred) { // came too late to be ended with the others
+	if s.revocations.Load() != revocations && !s.good(c.ctx(), c.cred) { // it came too late to be ended with the others
 		return api.Errorf(api.CodeUnauthorized, "the token was revoked")
 	}
 	trustBody(c.Request)

@@ -36,6 +36,11 @@ func (s *Server) routes() []route {
 		get("/v1/stats", s.getStats, doc{
 			id: "getStats", summary: "The server in figures (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
 
+		get("/v1/tokens", s.listOwnedTokens, doc{
+			id: "listOwnedTokens", summary: "Your tokens, those for one session included", answers: answers{200: jsonOf[ownedTokenList]()}}),
+		del("/v1/tokens/{token}", s.deleteOwnedToken, doc{
+			id: "deleteOwnedToken", summary: "Revoke one of your tokens", answers: answers{204: nothing}}),
+
 		get("/v1/tools/execute_code", s.getExecuteCode, doc{
 			id: "describeExecuteCode", summary: "The tool execute_code, as a client describes it to its language model",
 			query: "dialect session", answers: answers{200: jsonOf[struct{}]()}}),
@@ -89,12 +94,24 @@ func (s *Server) routes() []route {
 		get(one+"/tool_calls", with(s.listToolCalls), doc{
 			id: "listToolCalls", summary: "The audit of tool calls, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.ToolCallRecord]]()}}).needs(api.RightRun),
+		get(one+"/approvals", with(s.listApprovals), doc{
+			id: "listApprovals", summary: "Questions to people and their answers, newest first; with state=pending, those that are open",
+			query: "approvals.state limit cursor", answers: answers{200: jsonOf[api.Page[api.Approval]]()}}).needs(api.RightRun),
+		post(one+"/approvals/{approval_id}", with(s.postApproval), doc{
+			id: "decideApproval", summary: "Decide on an approval; the first answer wins", body: jsonOf[api.ApprovalAnswer](),
+			answers: answers{200: jsonOf[struct{}]()}}).needs(api.RightRun),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
 			id: "getExecution", summary: "One execution, or its events", query: "after format log_id Last-Event-ID",
 			answers: answers{200: streamed[api.Execution]()}}).readable().bulky(),
+		get(one+"/executions/{eid}/render", with(s.getRendering), doc{
+			id: "renderExecution", summary: "An execution as messages of a chat", query: "target",
+			answers: answers{200: jsonOf[api.Rendering]()}}).readable().bulky(),
+		get(one+"/executions/{eid}/render/{sha256}", with(s.getRenderedFile), doc{
+			id: "getRenderedFile", summary: "The bytes of a file that a rendering refers to",
+			answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable().bulky(),
 		get(one+"/events", with(s.getEvents), doc{
 			id: "getEvents", summary: "The log from a position, then live", query: "after follow log_id Last-Event-ID",
 			answers: answers{200: events()}}).readable(),

@@ -10,11 +10,11 @@ import (
 	"talaria/api"
 )
 
-// frameRules are the policies of the frames that show what a cell made, beside those that all have in common. %s is the
-// hash of the frame's own script.
+// frameRules are the policies of the frames that show what a cell produced, in addition to the rules that all have in
+// common. %s is the hash of the frame's own script.
 //
-//   - static: nothing runs but that script.
-//   - live: scripts of the output run. It is used only when a person asks for it, since WebRTC is not held by a policy.
+//   - static: nothing runs except that script.
+//   - live: scripts of the output run. It is used only when a person asks for it, since policies do not restrict WebRTC.
 //   - data: that script, and the chart library that it loads; the output is data for it.
 var frameRules = map[string]string{
 	"static": "script-src '%s'",
@@ -22,7 +22,7 @@ var frameRules = map[string]string{
 	"data":   "script-src '%s' 'strict-dynamic'",
 }
 
-// commonRules hold every frame in an origin of its own, also when it is opened by itself, and away from the network.
+// commonRules keep every frame in an origin of its own, also when it is opened by itself, and away from the network.
 const commonRules = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; " +
 	"media-src data: blob:; font-src data:; connect-src 'none'; frame-src 'none'; form-action 'none'; base-uri 'none'; " +
 	"frame-ancestors 'self'; "
@@ -32,7 +32,7 @@ func framePolicy(name string, html []byte) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("the frame %s has no policy", name)
 	}
-	if name == "live" { // a hash would turn 'unsafe-inline' off
+	if name == "live" { // a hash would disable 'unsafe-inline'
 		return commonRules + rule, nil
 	}
 	_, script, found := bytes.Cut(html, []byte("<script>"))

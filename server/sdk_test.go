@@ -24,3 +24,15 @@ func TestServerServesItsClientLibrariesWithoutAToken(t *testing.T) {
 		t.Errorf("/sdk/nothing.js: %d", got.status)
 	}
 }
+
+// TestPagesOfAnyOriginMayImportTheClientLibrary holds for /sdk/ alone: module scripts are requested with CORS.
+func TestPagesOfAnyOriginMayImportTheClientLibrary(t *testing.T) {
+	h := start(t)
+	foreign := map[string]string{"Origin": "https://elsewhere.example"}
+	for path, want := range map[string]string{"/sdk/" + sdk.Module: "*", "/v1/sessions": "", "/": ""} {
+		got := h.do(request{method: "GET", path: path, header: foreign})
+		if got.status != 200 || got.header.Get("Access-Control-Allow-Origin") != want || got.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %d, for origin %q", path, got.status, got.header.Get("Access-Control-Allow-Origin"))
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,9 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"talaria/api"
+	"talaria/server/jupyter"
+	"talaria/server/mcp"
 	"talaria/session"
 )
 
@@ -40,6 +44,12 @@ type Tokens interface {
 	LoginOwner(ctx context.Context, login string) (owner string, first bool, ok bool)
 	// Logout ends a login.
 	Logout(ctx context.Context, login string) error
+	// OwnedTokens lists the owner's tokens that have not expired, those for one session included.
+	OwnedTokens(ctx context.Context, owner string) ([]api.OwnedToken, error)
+	// RevokeOwned revokes the owner's token with that id; found is false if the owner has no such token.
+	RevokeOwned(ctx context.Context, owner, id string) (found bool, err error)
+	// NoteUses records when tokens, and logins by what their cookies hold, were last used.
+	NoteUses(ctx context.Context, uses map[string]time.Time) error
 	// Revocations is a number that changes whenever a token or a login ends before its time.
 	Revocations(ctx context.Context) (int64, error)
 }
@@ -52,6 +62,8 @@ type Config struct {
 	Version  string
 	Log      *slog.Logger
 	Registry *prometheus.Registry // nil: one of its own
+	MCP      string               // which tools /mcp offers, such as [mcp.ToolsAll], which "" means
+	Jupyter  bool                 // serve clients of Jupyter below [jupyter.Prefix]
 
 	// Connections bounds those on which no authenticated request is under way; 0: 256.
 	Connections int
@@ -67,6 +79,7 @@ type Config struct {
 type Server struct {
 	sessions      *session.Manager
 	tokens        Tokens
+	uses          tokenUses
 	origins       map[string]bool
 	log           *slog.Logger
 	version       string
@@ -74,6 +87,8 @@ type Server struct {
 	web           *http.Server
 	metrics       *metrics
 	page          *page
+	mcp           *mcp.Handler     // nil: off
+	jupyter       *jupyter.Handler // nil: off
 	openapi       []byte
 	sockets       connTracker
 	callers       *callers
@@ -115,7 +130,11 @@ func New(cfg Config) (*Server, error) {
 		draining:      make(chan struct{}),
 	}
 	s.metrics = newMetrics(cfg.Registry, cfg.Sessions)
-	routes := s.routes()
+	s.mcp = s.newMCP(cmp.Or(cfg.MCP, mcp.ToolsAll))
+	if cfg.Jupyter {
+		s.jupyter = s.newJupyter()
+	}
+	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes())
 	if s.openapi, err = describe(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}
@@ -133,6 +152,7 @@ func (s *Server) Serve(listener net.Listener) error {
 	watching, stop := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchRevocations(watching) })
+	watch.Go(func() { s.recordUses(watching) })
 	defer watch.Wait()
 	defer stop()
 	return s.web.Serve(newLobby(listener, s.connections, s.stall))

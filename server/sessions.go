@@ -48,7 +48,9 @@ func (s *Server) ensureSession(c *call) error {
 	if given && !slices.Contains([]api.IfExists{api.IfExistsKeep, api.IfExistsApply}, api.IfExists(policy)) {
 		return badQuery("if_exists", "neither keep nor apply")
 	}
-	found, created, err := s.sessions.Ensure(c.command(), c.owner, id, req, api.IfExists(policy))
+	ctx, cancel := s.untilDrain(c.ctx())
+	defer cancel()
+	found, created, err := s.sessions.Ensure(ctx, c.owner, id, req, api.IfExists(policy))
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,9 @@ func (s *Server) patchSession(c *call, sess *session.Session) error {
 	if err := readJSON(c, &patch, true); err != nil {
 		return err
 	}
-	if err := sess.Update(c.command(), patch); err != nil {
+	ctx, cancel := s.untilDrain(c.ctx())
+	defer cancel()
+	if err := sess.Update(ctx, patch); err != nil {
 		return err
 	}
 	return s.getSession(c, sess)

@@ -7,7 +7,7 @@ import (
 	"talaria/session"
 )
 
-// visited is the session that a visitor may read, "" for an owner.
+// visited returns the session that a visitor may read, "" for an owner.
 func (c *call) visited() string {
 	if c.visit == nil {
 		return ""
@@ -15,7 +15,7 @@ func (c *call) visited() string {
 	return c.visit.Session
 }
 
-// attach tells that somebody is there who can answer input().
+// attach reports that a client is present that can answer input().
 func (c *call) attach(sess *session.Session) (detach func()) {
 	if c.visit != nil && !c.visit.May(api.RightRun) {
 		return func() {}
@@ -23,12 +23,12 @@ func (c *call) attach(sess *session.Session) (detach func()) {
 	return sess.Attach()
 }
 
-// about tells whether the request is about a session: the page of one, or something of one.
+// about reports whether the request is about a session: its page, or something of it.
 func (c *call) about(id string) bool {
 	return c.param("id") == id || c.Request.URL.Path == "/" && c.query.Get("session") == id
 }
 
-// host holds a visitor to what the link or the token allows in one session.
+// host restricts a visitor to what the link or the token allows in one session.
 func (c *call) host(r route) error {
 	if id := c.param("id"); id != "" && id != c.visit.Session {
 		return api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
@@ -36,7 +36,7 @@ func (c *call) host(r route) error {
 	return permit(c.visit, r.right)
 }
 
-// permit refuses a visitor who lacks a right; "" is the owner's alone.
+// permit refuses a visitor who lacks a right; "" is for owners only.
 func permit(v *session.Visit, right api.Right) error {
 	switch {
 	case right != "" && v.May(right):
@@ -53,7 +53,8 @@ func errReadOnly() *api.Error {
 	return api.Errorf(api.CodeReadOnly, "this link is read-only; to change something, ask the person who shared it for a token")
 }
 
-// info is the session as the caller may see it: a visitor is not shown what its owner noted, nor folders of the host.
+// info returns the session as the caller may see it: a visitor sees neither its owner's notes, nor folders of the
+// host.
 func (c *call) info(sess *session.Session) api.Session {
 	info := sess.Info(c.command())
 	if c.visit != nil {

@@ -33,9 +33,11 @@ func TestASharesTokenOnlyReads(t *testing.T) {
 	h.want(h.do(request{method: "PUT", path: "/v1/sessions/s/files/f.txt", body: "x", header: map[string]string{"Content-Type": "text/plain"}}), 201, "")
 	readable := map[string]bool{
 		"GET /v1/sessions/{id}": true, "GET /v1/sessions/{id}/executions": true, "GET /v1/sessions/{id}/executions/{eid}": true,
+		"GET /v1/sessions/{id}/executions/{eid}/render": true, "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": true,
 		"GET /v1/sessions/{id}/events": true, "GET /v1/sessions/{id}/ws": true, "GET /v1/sessions/{id}/files": true,
 		"GET /v1/sessions/{id}/files/{path}": true, "GET /v1/sessions/{id}/artifacts": true, "GET /v1/artifacts/{sha256}": true,
 		"GET /v1/sessions/{id}/notebook": true, "GET /v1/sessions/{id}/document": true,
+		"POST /mcp": true, "DELETE /mcp": true, // each tool checks more
 	}
 	open := map[string]bool{
 		"GET /": true, "POST /login": true, "POST /logout": true, "GET /healthz": true, "GET /readyz": true, "GET /static/{path}": true, "GET /sdk/{path}": true, "GET /sandbox/{frame}": true,

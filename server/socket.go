@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,37 +23,28 @@ const (
 	readTimeout = 5 * time.Minute
 	// backlog is how many frames of a client wait while one is carried out.
 	backlog = 8
-	// rest is how much of an oversized frame is read away, so that its sender sees the close frame.
-	rest = 64 << 20
+	// partSize is how many bytes a message may have before a client that asks for parts gets it in parts of so many.
+	partSize = 256 << 10
 )
 
 // socket is one client on one session's log. Three goroutines serve it: read takes frames in, work carries them out
 // in order, with a few more for questions to the kernel, and write alone sends.
 type socket struct {
-	srv     *Server
-	sess    *session.Session
-	conn    *websocket.Conn
-	wire    *wire
+	srv  *Server
+	sess *session.Session
+	*peer
 	reader  *session.Reader
 	usage   bool
+	parts   bool // large messages come in parts
+	owner   string
 	visit   *session.Visit // nil for an owner
 	tools   *toolOutbox
-	intake  intake
 	revoked context.Context // ends when the credential is revoked
 	frames  chan frame      // closed by read
 	replies chan []byte     // from work
 	over    chan struct{}
 	readEnd chan struct{}
 	readErr error // valid once readEnd is closed
-
-	mu      sync.Mutex // guards closing, and the order of read deadlines
-	closing bool
-}
-
-type frame struct {
-	kind    int // websocket.TextMessage or websocket.BinaryMessage
-	data    []byte
-	release func() // to be called when data is not needed any more
 }
 
 // serveSocket is GET /v1/sessions/{id}/ws. Token and Origin were checked by the gate.
@@ -69,25 +61,30 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	conn, wire, leave, err := s.upgrade(c, api.Subprotocol)
-	if conn == nil {
+	parts, err := c.flag("parts", false)
+	if err != nil {
+		return err
+	}
+	peer, leave, err := s.upgrade(c, api.Subprotocol)
+	if peer == nil {
 		return err
 	}
 	defer leave()
 	detach := c.attach(sess)
 	defer detach()
+	defer c.attachApprover(sess)()
 	info := c.info(sess)
 	reader := follow(sess, after, given, view, info.LastSeq)
 	k := &socket{
 		srv:     s,
 		sess:    sess,
-		conn:    conn,
-		wire:    wire,
+		peer:    peer,
 		reader:  reader,
 		usage:   usage,
+		parts:   parts,
+		owner:   c.owner,
 		visit:   c.visit,
 		tools:   newToolOutbox(),
-		intake:  c.caller.intake,
 		revoked: c.ctx(),
 		frames:  make(chan frame, backlog),
 		replies: make(chan []byte),
@@ -112,14 +109,14 @@ func follow(sess *session.Session, after int64, given, view bool, last int64) *s
 	return sess.Follow(last)
 }
 
-// upgrade makes a request a WebSocket. Without a connection the answer is the error, or was given already; else leave is
-// to be called when the connection has ended.
-func (s *Server) upgrade(c *call, subprotocols ...string) (conn *websocket.Conn, w *wire, leave func(), err error) {
+// upgrade makes a request a WebSocket. Without a peer the answer is the error, or was given already; else leave is to be
+// called when the connection has ended.
+func (s *Server) upgrade(c *call, subprotocols ...string) (p *peer, leave func(), err error) {
 	if !websocket.IsWebSocketUpgrade(c.Request) {
-		return nil, nil, nil, api.Errorf(api.CodeInvalidRequest, "this is a WebSocket: the request must be an upgrade")
+		return nil, nil, api.Errorf(api.CodeInvalidRequest, "this path serves a WebSocket; send an upgrade request")
 	}
 	if !s.sockets.enter() {
-		return nil, nil, nil, api.Errorf(api.CodeShuttingDown, "the server is shutting down")
+		return nil, nil, api.Errorf(api.CodeShuttingDown, "the server is shutting down")
 	}
 	hijacker := &wireHijacker{ResponseWriter: c.Writer}
 	upgrader := websocket.Upgrader{
@@ -131,12 +128,13 @@ func (s *Server) upgrade(c *call, subprotocols ...string) (conn *websocket.Conn,
 			writeProblem(c.Writer, api.Errorf(api.CodeInvalidRequest, "the WebSocket handshake failed: %v", reason))
 		},
 	}
-	if conn, err = upgrader.Upgrade(hijacker, c.Request, nil); err != nil {
+	conn, err := upgrader.Upgrade(hijacker, c.Request, nil)
+	if err != nil {
 		s.sockets.leave()
-		return nil, nil, nil, nil // answered by Error
+		return nil, nil, nil // answered by Error
 	}
 	s.metrics.sockets.Inc()
-	return conn, hijacker.wire, func() {
+	return newPeer(conn, hijacker.wire, c.caller.intake), func() {
 		s.metrics.sockets.Dec()
 		s.sockets.leave()
 	}, nil
@@ -165,63 +163,13 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 func (k *socket) read(ctx context.Context) {
 	defer close(k.readEnd)
 	defer close(k.frames)
-	k.conn.SetReadLimit(api.MaxBody)
-	k.conn.SetPongHandler(func(string) error { return k.heard(readTimeout) })
 	for {
 		var f frame
-		if f, k.readErr = readFrame(ctx, k.conn, k.intake, k.heard); k.readErr != nil {
+		if f, k.readErr = k.peer.read(ctx); k.readErr != nil {
 			return
 		}
 		k.frames <- f
 	}
-}
-
-// readFrame reads the next frame. heard moves the read deadline.
-func readFrame(ctx context.Context, conn *websocket.Conn, from intake, heard func(time.Duration) error) (f frame, err error) {
-	if err := heard(readTimeout); err != nil {
-		return f, err
-	}
-	kind, r, err := conn.NextReader()
-	if err != nil {
-		return f, err
-	}
-	data, release, err := from.read(ctx, progress{r, heard})
-	if err != nil {
-		release()
-		return f, err
-	}
-	return frame{kind, data, release}, nil
-}
-
-// progress is a frame that has begun: it has to go on.
-type progress struct {
-	io.Reader
-	heard func(time.Duration) error
-}
-
-// Read implements [io.Reader].
-func (p progress) Read(b []byte) (int, error) {
-	if err := p.heard(stall); err != nil {
-		return 0, err
-	}
-	return p.Reader.Read(b)
-}
-
-// heard moves the read deadline, but not once the socket is being closed, which has one of its own.
-func (k *socket) heard(silence time.Duration) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.closing {
-		return nil
-	}
-	return k.conn.SetReadDeadline(time.Now().Add(silence))
-}
-
-func (k *socket) endReading() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closing = true
-	_ = k.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // fails only when the connection is gone
 }
 
 // work carries out frames, one after another but for questions, also those that came before the client went away.
@@ -398,11 +346,6 @@ func (k *socket) watchLag(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-func (k *socket) sayClose(f closeReason) {
-	message := websocket.FormatCloseMessage(f.code, f.text)
-	_ = k.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // a try
-}
-
 // close says farewell, gives the peer a moment to answer, and closes the connection. Reading ends with it.
 func (k *socket) close(f closeReason) {
 	if f != gone {
@@ -411,9 +354,7 @@ func (k *socket) close(f closeReason) {
 	k.endReading()
 	select {
 	case <-k.readEnd:
-		if errors.Is(k.readErr, websocket.ErrReadLimit) { // the peer sees our close frame only when it may send on
-			_, _ = io.Copy(io.Discard, io.LimitReader(k.wire, rest))
-		}
+		k.discardRest(k.readErr)
 	case <-time.After(closeTimeout): // a frame is being carried out and another one waits
 	}
 	_ = k.conn.Close() // nothing to do about a connection that does not close
@@ -456,4 +397,17 @@ func (k *socket) sendJSON(v any) error {
 	return k.send(data)
 }
 
-func (k *socket) send(data []byte) error { return k.conn.WriteMessage(websocket.TextMessage, data) }
+func (k *socket) send(data []byte) error {
+	if !k.parts || len(data) <= partSize {
+		return k.conn.WriteMessage(websocket.TextMessage, data)
+	}
+	if err := k.sendJSON(api.PartsFrame{Type: "parts", Bytes: len(data)}); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(data, partSize) {
+		if err := k.conn.WriteMessage(websocket.BinaryMessage, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}

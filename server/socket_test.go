@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,7 +20,7 @@ func TestFramesAreAnswered(t *testing.T) {
 	for _, test := range []struct {
 		frame string
 		id    any
-		code  string // of the problem; "" where it goes well
+		code  string // of the problem; "" if it succeeds
 		says  string // part of the problem's detail
 	}{
 		{`{"type":"ping","id":"p"}`, "p", "", ""},
@@ -61,6 +62,10 @@ func TestFramesAreAnswered(t *testing.T) {
 		{`{"type":"tool_result","id":"l"}`, "l", "invalid_request", "call_id"},
 		{`{"type":"tool_result","id":"l","call_id":"c"}`, "l", "invalid_request", "result"},
 		{`{"type":"tool_result","id":"l","call_id":"c","result":1}`, "l", "no_call_pending", ""},
+		{`{"type":"approve","id":"l","decision":"once"}`, "l", "invalid_request", "approval_id"},
+		{`{"type":"approve","id":"l","approval_id":"a"}`, "l", "invalid_request", "decision"},
+		{`{"type":"approve","id":"l","approval_id":"a","decision":"yes"}`, "l", "invalid_request", "decision"},
+		{`{"type":"approve","id":"l","approval_id":"a","decision":"once"}`, "l", "no_approval_pending", ""},
 		{`{"type":"checkpoint","id":"l"}`, "l", "not_implemented", ""},
 		{`{"type":"rollback","id":"l"}`, "l", "not_implemented", ""},
 		{`{"type":"reset","id":"z","keep_files":true}`, "z", "", ""},
@@ -190,7 +195,7 @@ func TestLiveReaderThatLagsIsCutOffAndResumes(t *testing.T) {
 	h.session("s")
 	slow := h.attach("/v1/sessions/s/ws?after=0")
 	last := int64(0)
-	for range 2 { // the second cell comes to a reader that is live
+	for range 2 { // the reader of the second cell is live
 		h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"x"}`}), 200, "")
 		finished := slow.until(typed("execution_finished"))
 		last = int64(finished["seq"].(float64))
@@ -249,12 +254,53 @@ func TestViewLacksWhatALaterRunOfTheCellReplaced(t *testing.T) {
 	}
 }
 
+func TestLargeMessagesComeInPartsForAClientThatAsks(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: fmt.Sprintf(`{"code":"%0600000d"}`, 0)}), 200, "")
+	last := decode[api.Session](t, h.do(request{method: "GET", path: "/v1/sessions/s"}).body).LastSeq
+	whole, parts := h.attach("/v1/sessions/s/ws?after=0"), h.attach("/v1/sessions/s/ws?after=0&parts=1")
+	read := func(c *client, kind int) []byte {
+		t.Helper()
+		got, data, err := c.conn.ReadMessage()
+		if err != nil || got != kind {
+			t.Fatalf("a message of kind %d, want %d, and error %v", got, kind, err)
+		}
+		return data
+	}
+	large := 0
+	for seq := int64(0); seq < last; {
+		want, got := read(whole, websocket.TextMessage), read(parts, websocket.TextMessage)
+		if len(want) > 256<<10 {
+			large++
+			frame := decode[api.PartsFrame](t, got)
+			if frame.Type != "parts" || frame.Bytes != len(want) {
+				t.Fatalf("a message of %d bytes is announced as %s", len(want), got)
+			}
+			for got = nil; len(got) < frame.Bytes; {
+				part := read(parts, websocket.BinaryMessage)
+				if len(part) > 256<<10 {
+					t.Errorf("a part has %d bytes", len(part))
+				}
+				got = append(got, part...)
+			}
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%.200s, want %.200s", got, want)
+		}
+		seq = decode[struct{ Seq int64 }](t, got).Seq
+	}
+	if large == 0 {
+		t.Error("no message is large")
+	}
+}
+
 func TestReplayGoesAtTheClientsPace(t *testing.T) {
 	h := start(t)
 	h.session("s")
 	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"big 400"}`}), 200, "")
 	total := decode[api.Session](t, h.do(request{method: "GET", path: "/v1/sessions/s"}).body).LastSeq
-	slow := h.attach("/v1/sessions/s/ws?after=0") // nothing is read while another one reads all
+	slow := h.attach("/v1/sessions/s/ws?after=0") // nothing is read here while the other client reads everything
 	fast := h.attach("/v1/sessions/s/ws?after=0")
 	for range total {
 		fast.next()

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// keepAlive is the time between comments of an event stream, which keep proxies from closing it.
+	// keepAlive is the interval between comments of an event stream, which keep proxies from closing it.
 	keepAlive = 15 * time.Second
-	// closeTimeout is how long the last bytes of a stream or socket that ends may take.
+	// closeTimeout is how long the last bytes of an ending stream or socket may take.
 	closeTimeout = time.Second
 	// pieceBytes is how much of a stream is written at once.
 	pieceBytes = 64 << 10
-	// prefetch is how many events are fetched before they can be written, and aheadBytes how much of the log.
+	// prefetch is how many events are fetched before they can be written, and aheadBytes how many bytes of the log.
 	prefetch   = 64
 	aheadBytes = 1 << 20
 )
 
 // stream answers with events until they end, ctx ends, the client goes away or lagged is closed. A stream that ends
-// before its time is broken off, so that a client can tell.
+// early is broken off, so that a client can tell.
 func (s *Server) stream(ctx context.Context, c *call, f format, events iter.Seq2[api.Event, error],
 	lagged <-chan struct{}) error {
 	h := c.Writer.Header()
@@ -101,7 +101,7 @@ func (f *feed) hand(ctx context.Context, event api.Event) error {
 	}
 }
 
-// took tells that an event has come out of events.
+// took reports that an event was taken out of events.
 func (f *feed) took(event api.Event) {
 	f.waiting.Add(-logBytes(event))
 	select {
@@ -110,13 +110,13 @@ func (f *feed) took(event api.Event) {
 	}
 }
 
-// drain takes what is left, until the goroutine has ended. The context of fetch must have ended.
+// drain takes the remaining events, until the goroutine has ended. The context of fetch must have ended.
 func (f *feed) drain() {
 	for range f.events {
 	}
 }
 
-// logBytes is the size of an event that was read from the log. One that is live is in memory for all readers.
+// logBytes returns the size of an event that was read from the log. A live event is in memory for all readers.
 func logBytes(event api.Event) int64 {
 	raw, _ := event.Body.(api.RawEvent)
 	return int64(len(raw.JSON))
@@ -154,10 +154,10 @@ func pump(ctx context.Context, events iter.Seq2[api.Event, error], out *streamWr
 	}
 }
 
-// errWrite tells that the client takes no more.
+// errWrite reports that the client accepts no more.
 var errWrite = errors.New("write to the client")
 
-// streamWriter writes events in one format; what is written goes out with flush.
+// streamWriter writes events in one format; flush sends what was written.
 type streamWriter struct {
 	format  format
 	buf     *bufio.Writer
@@ -168,7 +168,7 @@ func newStreamWriter(w http.ResponseWriter, f format) *streamWriter {
 	return &streamWriter{format: f, buf: bufio.NewWriterSize(w, pieceBytes), control: http.NewResponseController(w)}
 }
 
-// watch cuts the client off when it lags, and soon after ctx ends. The function returned ends the watch.
+// watch cuts the client off when it lags, and soon after ctx ends. The returned function ends the watch.
 func (o *streamWriter) watch(ctx context.Context, lagged <-chan struct{}) (stop func()) {
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -184,7 +184,7 @@ func (o *streamWriter) watch(ctx context.Context, lagged <-chan struct{}) (stop 
 	return func() { close(over); <-done }
 }
 
-// bound makes all writes end at t, including one that waits; the zero time removes the bound.
+// bound makes all writes end at t, including one in progress; the zero time removes the bound.
 func (o *streamWriter) bound(t time.Time) {
 	_ = o.control.SetWriteDeadline(t) // fails only when the connection is gone
 }
@@ -232,7 +232,7 @@ func wrapWrite(err error) error {
 	return fmt.Errorf("%w: %w", errWrite, err)
 }
 
-// eventJSON is the one line of an event, the same for every client.
+// eventJSON returns an event as one line, the same for every client.
 func eventJSON(event api.Event) ([]byte, error) {
 	if raw, ok := event.Body.(api.RawEvent); ok {
 		return raw.JSON, nil

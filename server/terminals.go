@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -16,7 +15,7 @@ import (
 	"talaria/session"
 )
 
-// terminalClosed is the farewell of a terminal that somebody has closed.
+// terminalClosed is the close reason for a terminal that somebody has closed.
 var terminalClosed = closeReason{websocket.CloseNormalClosure, "terminal_closed"}
 
 func (s *Server) createTerminal(c *call, sess *session.Session) error {
@@ -65,42 +64,34 @@ func (s *Server) serveTerminal(c *call, sess *session.Session) error {
 	if err := sess.HasTerminal(c.ctx(), id); err != nil {
 		return err
 	}
-	conn, wire, leave, err := s.upgrade(c, api.Subprotocol)
-	if conn == nil {
+	peer, leave, err := s.upgrade(c, api.Subprotocol)
+	if peer == nil {
 		return err
 	}
 	defer leave()
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
-	t := &terminalSocket{srv: s, sess: sess, id: id, conn: conn, wire: wire, intake: c.caller.intake, position: after}
+	t := &terminalSocket{srv: s, sess: sess, id: id, peer: peer, position: after}
 	t.run(ctx, cancel)
 	return nil
 }
 
-// terminalSocket is one client on one terminal: read types what it sends, write shows what comes.
+// terminalSocket is one client on one terminal: read types what it sends, write sends the output.
 type terminalSocket struct {
-	srv      *Server
-	sess     *session.Session
-	id       string
-	conn     *websocket.Conn
-	wire     *wire
-	intake   intake
+	srv  *Server
+	sess *session.Session
+	id   string
+	*peer
 	position int64 // offset of the next byte to send
 
 	readErr error // valid once read has returned
 
 	sending sync.Mutex // serialises frames
-
-	mu      sync.Mutex // guards closing, and the order of read deadlines
-	closing bool
 }
 
-// run serves the socket until either side ends it; nothing of it is left then.
+// run serves the socket until either side ends it; then nothing of it is left.
 func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
-	unblock := context.AfterFunc(ctx, func() { // a write that waits does not hold up the end
-		_ = t.wire.SetWriteDeadline(time.Now().Add(closeTimeout))
-	})
-	defer unblock()
+	defer context.AfterFunc(ctx, t.unblock)() // a write in progress does not delay the end
 	var others sync.WaitGroup
 	others.Go(func() {
 		defer cancel()
@@ -111,24 +102,19 @@ func (t *terminalSocket) run(ctx context.Context, cancel context.CancelFunc) {
 		t.ping(ctx)
 	})
 	if f := t.write(ctx); f != gone {
-		message := websocket.FormatCloseMessage(f.code, f.text)
-		_ = t.conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // a try
+		t.sayClose(f)
 	}
 	t.endReading()
 	cancel()
 	others.Wait()
-	if errors.Is(t.readErr, websocket.ErrReadLimit) { // the peer sees our close frame only when it may send on
-		_, _ = io.Copy(io.Discard, io.LimitReader(t.wire, rest))
-	}
-	_ = t.conn.Close() // nothing to do about a connection that does not close
+	t.discardRest(t.readErr)
+	_ = t.conn.Close() // nothing can be done about a connection that does not close
 }
 
-// read carries frames out until the connection ends, or ctx while one waits for the shell.
+// read carries out frames until the connection ends, or ctx ends while a frame waits for the shell.
 func (t *terminalSocket) read(ctx context.Context) {
-	t.conn.SetReadLimit(api.MaxBody)
-	t.conn.SetPongHandler(func(string) error { return t.heard(readTimeout) })
 	for {
-		f, err := readFrame(ctx, t.conn, t.intake, t.heard)
+		f, err := t.peer.read(ctx)
 		if err != nil {
 			t.readErr = err
 			return
@@ -145,23 +131,6 @@ func (t *terminalSocket) read(ctx context.Context) {
 	}
 }
 
-// heard moves the read deadline, but not once the socket is being closed, which has one of its own.
-func (t *terminalSocket) heard(silence time.Duration) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closing {
-		return nil
-	}
-	return t.conn.SetReadDeadline(time.Now().Add(silence))
-}
-
-func (t *terminalSocket) endReading() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closing = true
-	_ = t.conn.SetReadDeadline(time.Now().Add(closeTimeout)) // fails only when the connection is gone
-}
-
 // obey carries out a text frame.
 func (t *terminalSocket) obey(ctx context.Context, data []byte) error {
 	var frame api.TerminalResize
@@ -174,7 +143,7 @@ func (t *terminalSocket) obey(ctx context.Context, data []byte) error {
 	return t.sess.ResizeTerminal(ctx, t.id, frame.Rows, frame.Cols)
 }
 
-// refuse tells the client what was not done. For a terminal that has gone that is the writer's to tell.
+// refuse tells the client what was not done. If the terminal is gone, the writer reports that.
 func (t *terminalSocket) refuse(ctx context.Context, err error) error {
 	problem := t.srv.problem(ctx, err, "a frame of a terminal")
 	if problem.Code == api.CodeTerminalNotFound {
@@ -183,7 +152,7 @@ func (t *terminalSocket) refuse(ctx context.Context, err error) error {
 	return t.sendJSON(api.TerminalError{Type: "error", Error: problem})
 }
 
-// write shows what comes until the shell ends, the client goes or the server is shutting down.
+// write sends output until the shell ends, the client goes away or the server shuts down.
 func (t *terminalSocket) write(ctx context.Context) closeReason {
 	if err := t.sendOffset(t.position); err != nil {
 		return gone
@@ -231,7 +200,7 @@ func (t *terminalSocket) ending(ctx context.Context, err error) closeReason {
 	return broken
 }
 
-// ping finds out whether the client is still there, which says nothing while its shell does not.
+// ping finds out whether the client is still there, as it sends nothing while its user does not type.
 func (t *terminalSocket) ping(ctx context.Context) {
 	every := time.NewTicker(pingEvery)
 	defer every.Stop()

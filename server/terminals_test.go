@@ -61,7 +61,7 @@ func (v *viewer) read() error {
 	return err
 }
 
-// until reads to a condition.
+// until reads until a condition is met.
 func (v *viewer) until(done func() bool) {
 	v.Helper()
 	for !done() {
@@ -76,7 +76,7 @@ func (v *viewer) untilShown(text string) {
 	v.until(func() bool { return strings.Contains(v.shown, text) })
 }
 
-// closes reads to the close frame.
+// closes reads up to the close frame.
 func (v *viewer) closes(code int, text string) {
 	v.Helper()
 	for {
@@ -115,7 +115,7 @@ func TestATerminalIsSharedAndResumed(t *testing.T) {
 		v.closes(websocket.CloseNormalClosure, "exit")
 	}
 	first.expect(`{"type":"offset","offset":0}`, `{"type":"exit","code":3}`)
-	h.want(h.do(request{path: path + "/ws"}), 400, "invalid_request") // it is there still
+	h.want(h.do(request{path: path + "/ws"}), 400, "invalid_request") // it still exists
 	if got := decode[map[string][]api.Terminal](t, h.do(request{path: terminals}).body)["items"]; len(got) != 1 {
 		t.Errorf("terminals %v", got)
 	}

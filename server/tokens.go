@@ -11,6 +11,33 @@ type sessionTokenList struct {
 	Items []api.SessionToken `json:"items"`
 }
 
+type ownedTokenList struct {
+	Items []api.OwnedToken `json:"items"`
+}
+
+func (s *Server) listOwnedTokens(c *call) error {
+	s.writeUses(c.ctx())
+	tokens, err := s.tokens.OwnedTokens(c.ctx(), c.owner)
+	if err != nil {
+		return err
+	}
+	return c.answer(http.StatusOK, ownedTokenList{tokens})
+}
+
+func (s *Server) deleteOwnedToken(c *call) error {
+	id := c.param("token")
+	found, err := s.tokens.RevokeOwned(c.command(), c.owner, id)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return api.Errorf(api.CodeNotFound, "you have no token with the id %.80q; GET /v1/tokens lists yours", id)
+	}
+	c.Status(http.StatusNoContent) // before the recheck, which may end this request
+	s.recheck(c.command())
+	return nil
+}
+
 func (s *Server) createToken(c *call, sess *session.Session) error {
 	var req api.SessionTokenRequest
 	if err := readJSON(c, &req, true); err != nil {
@@ -24,6 +51,7 @@ func (s *Server) createToken(c *call, sess *session.Session) error {
 }
 
 func (s *Server) listTokens(c *call, sess *session.Session) error {
+	s.writeUses(c.ctx())
 	tokens, err := sess.Tokens(c.ctx())
 	if err != nil {
 		return err

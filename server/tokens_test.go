@@ -22,9 +22,11 @@ func (h *harness) sessionToken(id, body string) api.SessionToken {
 // rightOf is the right that each route needs which a session token may use.
 var rightOf = map[string]api.Right{
 	"GET /v1/sessions/{id}": "read", "GET /v1/sessions/{id}/executions": "read", "GET /v1/sessions/{id}/executions/{eid}": "read",
+	"GET /v1/sessions/{id}/executions/{eid}/render": "read", "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": "read",
 	"GET /v1/sessions/{id}/events": "read", "GET /v1/sessions/{id}/ws": "read", "GET /v1/sessions/{id}/files": "read",
 	"GET /v1/sessions/{id}/files/{path}": "read", "GET /v1/sessions/{id}/artifacts": "read", "GET /v1/artifacts/{sha256}": "read",
 	"GET /v1/sessions/{id}/notebook": "read", "GET /v1/sessions/{id}/document": "read",
+	"POST /mcp": "read", "DELETE /mcp": "read", // each tool checks more
 
 	"POST /v1/sessions/{id}/executions": "run", "POST /v1/sessions/{id}/interrupt": "run", "POST /v1/sessions/{id}/input": "run",
 	"POST /v1/sessions/{id}/reset": "run", "POST /v1/sessions/{id}/keep": "run", "POST /v1/sessions/{id}/packages": "run",
@@ -34,6 +36,7 @@ var rightOf = map[string]api.Right{
 	"DELETE /v1/sessions/{id}/files/{path}": "write", "POST /v1/sessions/{id}/notebook": "write", "PUT /v1/sessions/{id}/document": "write",
 
 	"POST /v1/sessions/{id}/executions/{eid}/tool_results": "run", "GET /v1/sessions/{id}/tools": "run", "GET /v1/sessions/{id}/tool_calls": "run",
+	"GET /v1/sessions/{id}/approvals": "run", "POST /v1/sessions/{id}/approvals/{approval_id}": "run",
 	"POST /v1/sessions/{id}/terminals": "terminal", "GET /v1/sessions/{id}/terminals": "terminal",
 	"DELETE /v1/sessions/{id}/terminals/{tid}": "terminal", "GET /v1/sessions/{id}/terminals/{tid}/ws": "terminal",
 }
@@ -53,7 +56,7 @@ func TestASessionTokenMayDoWhatItsRightsSay(t *testing.T) {
 			}
 			method, path, _ := strings.Cut(route, " ")
 			fill := func(id string) string {
-				path := strings.NewReplacer("{id}", id, "{eid}", "e", "{sha256}", strings.Repeat("0", 64), "{tid}", "t", "{share}", "x",
+				path := strings.NewReplacer("{id}", id, "{eid}", "e", "{sha256}", strings.Repeat("0", 64), "{tid}", "t", "{approval_id}", "a", "{share}", "x",
 					"{token}", "x", "{path}", "f.txt").Replace(path)
 				return strings.Replace(path, "/events", "/events?follow=false", 1)
 			}
@@ -175,4 +178,34 @@ func TestPutTakesAnExistingSessionAsItIsOrAppliesTheBody(t *testing.T) {
 	h.want(h.do(request{method: "PUT", path: one + "?if_exists=apply", body: `{"env":{"A":"b"}}`}), 409, api.CodeSessionConflict)
 	h.want(h.do(request{method: "PUT", path: one + "?if_exists=replace"}), 400, api.CodeInvalidRequest)
 	h.want(h.do(request{method: "PUT", path: "/v1/sessions/fresh?if_exists=keep", body: body}), 201, "")
+}
+
+func TestAnOwnerListsAndRevokesOwnTokensOnly(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	list := string(h.do(request{method: "GET", path: "/v1/tokens"}).body)
+	if !strings.Contains(list, "id-of-"+firstToken) || strings.Contains(list, secondToken) {
+		t.Errorf("the list is %s", list)
+	}
+	h.want(h.do(request{method: "DELETE", path: "/v1/tokens/id-of-" + secondToken}), 404, api.CodeNotFound)
+	if mine := decode[struct{ Items []api.OwnedToken }](t, []byte(list)).Items; len(mine) != 1 || mine[0].LastUsedAt == nil {
+		t.Errorf("the list without the use that asked for it: %s", list)
+	}
+	visitor := h.sessionToken("s", `{"rights":["read","run","write","terminal"]}`).Token
+	h.want(h.do(request{method: "GET", path: "/v1/tokens", token: visitor}), 403, api.CodeForbidden)
+	h.want(h.do(request{method: "DELETE", path: "/v1/tokens/id-of-" + firstToken, token: visitor}), 403, api.CodeForbidden)
+
+	conn, _, err := h.dial("/v1/sessions/s/ws?token="+firstToken, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.want(h.do(request{method: "DELETE", path: "/v1/tokens/id-of-" + firstToken}), 204, "")
+	for err == nil {
+		_, _, err = conn.ReadMessage()
+	}
+	var closed *websocket.CloseError
+	if !errors.As(err, &closed) || closed.Code != websocket.ClosePolicyViolation || closed.Text != "token_revoked" {
+		t.Errorf("the socket ended with %v, want 1008 token_revoked", err)
+	}
+	h.want(h.do(request{method: "GET", path: "/v1/tokens"}), 401, api.CodeUnauthorized)
 }

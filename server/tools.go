@@ -113,7 +113,7 @@ type toolList struct {
 }
 
 func (s *Server) listTools(c *call, sess *session.Session) error {
-	return c.answer(http.StatusOK, toolList{sess.Tools()})
+	return c.answer(http.StatusOK, toolList{sess.Tools(c.ctx())})
 }
 
 func (s *Server) listToolCalls(c *call, sess *session.Session) error {

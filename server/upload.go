@@ -26,7 +26,7 @@ func (s *Server) putFile(c *call, sess *session.Session) error {
 	return c.answer(http.StatusOK, file)
 }
 
-// postFiles stores the files of a form, each under its file name, which may hold folders.
+// postFiles stores the files of a form, each under its file name, which may contain folders.
 func (s *Server) postFiles(c *call, sess *session.Session) error {
 	form, err := c.Request.MultipartReader()
 	if err != nil {
@@ -65,7 +65,7 @@ func putPart(c *call, sess *session.Session, part *multipart.Part) (api.File, er
 	return file, body.blame(err)
 }
 
-// upload remembers that reading failed, which is the client's doing and not the server's.
+// upload remembers that reading failed, which is the client's fault and not the server's.
 type upload struct {
 	from   io.Reader
 	failed error
@@ -79,7 +79,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// blame is err, put on the client where its body broke off.
+// blame returns err, attributed to the client if its body broke off.
 func (u *upload) blame(err error) error {
 	if err != nil && u.failed != nil {
 		return bodyError(u.failed)

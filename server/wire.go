@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// heldBytes is how much a wire keeps back at the most, about.
+// heldBytes is about how much a wire holds back at most.
 const heldBytes = 64 << 10
 
-// wire is a connection that sends what is written between hold and release at once, so that many small frames cost one
-// system call.
+// wire is a connection that sends everything written between hold and release at once, so that many small frames cost
+// one system call.
 type wire struct {
 	net.Conn
 
-	mu   sync.Mutex // guards what follows, and the order of write deadlines; not held while writing
+	mu   sync.Mutex // guards the fields below, and the order of write deadlines; not held while writing
 	held bool
 	kept []byte
 	dead bool
@@ -33,7 +33,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// hold keeps back what is written from now on, until release. One goroutine at a time holds.
+// hold holds back everything written from now on, until release. Only one goroutine may hold at a time.
 func (w *wire) hold() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *wire) full() bool {
 	return len(w.kept) >= heldBytes
 }
 
-// release writes what was kept back, also what others write meanwhile.
+// release writes what was held back, including what others write meanwhile.
 func (w *wire) release() error {
 	for {
 		w.mu.Lock()
@@ -67,7 +67,7 @@ func (w *wire) release() error {
 	}
 }
 
-// SetWriteDeadline makes all writes end at t, including one that waits. The zero time removes the bound.
+// SetWriteDeadline makes all writes end at t, including one in progress. The zero time removes the bound.
 func (w *wire) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +77,7 @@ func (w *wire) SetWriteDeadline(t time.Time) error {
 	return w.Conn.SetWriteDeadline(t)
 }
 
-// cut fails all writes from now on, including one that waits.
+// cut fails all writes from now on, including one in progress.
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *wire) cut() {
 	_ = w.Conn.SetWriteDeadline(time.Unix(1, 0)) // fails only when there is nothing left to cut
 }
 
-// wireHijacker hands out its connection as a wire.
+// wireHijacker returns its connection as a wire.
 type wireHijacker struct {
 	http.ResponseWriter
 	wire *wire

@@ -43,7 +43,7 @@ func (m *Manager) OpenArtifact(ctx context.Context, owner, sha256 string) (*os.F
 	return m.openRef(mediaType, sha256, err)
 }
 
-// openRef opens what a reference was found to, or not: err is the look-up's.
+// openRef opens the bytes of a reference that was looked up; err is the look-up's.
 func (m *Manager) openRef(mediaType, sha256 string, err error) (*os.File, string, error) {
 	missing := api.Errorf(api.CodeArtifactNotFound, "none of your sessions refers to the artifact %.80q", sha256)
 	if errors.Is(err, store.ErrNotFound) {
@@ -91,7 +91,7 @@ func (m *Manager) sweepArtifacts(ctx context.Context) {
 }
 
 func (m *Manager) sweepOnce(ctx context.Context) error {
-	before := time.Now().Add(-time.Hour) // by then a commit has recorded what was put
+	before := time.Now().Add(-time.Hour) // by then a commit has recorded everything that was put
 	list, err := m.cfg.Store.AllDigests(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"talaria/api"
 )
 
-// BenchmarkCell is one small cell after another, from the submission to the end, over a fake kernel.
+// BenchmarkCell measures one small cell after another, from the submission to the end, over a fake kernel.
 func BenchmarkCell(b *testing.B) {
 	r := scripted(b, nil)
 	s := r.session(api.SessionRequest{})

@@ -2,8 +2,8 @@ package session
 
 import "talaria/api"
 
-// CheckLimits checks an operator's limits against the least values that the API takes, and against the ceilings. Of the
-// limits, 0 for ArtifactBytes means the default; of the ceilings, 0 means none.
+// CheckLimits checks an operator's limits against the least values that the API accepts, and against the ceilings. In
+// the limits, 0 for ArtifactBytes means the default; in the ceilings, 0 means none.
 func CheckLimits(defaults, ceilings api.Limits) error {
 	artifacts := &defaults.ArtifactBytes
 	if defaults.ArtifactBytes == 0 {

@@ -11,7 +11,7 @@ import (
 // errNoRoom means that limits.artifact_bytes leaves no room for an artifact.
 var errNoRoom = errors.New("limits.artifact_bytes leaves no room")
 
-// artifactDefault returns limits.artifact_bytes where nobody asks for another value.
+// artifactDefault returns limits.artifact_bytes for sessions that ask for no other value.
 func (m *Manager) artifactDefault(l api.Limits) int64 {
 	if d := m.cfg.Defaults.ArtifactBytes; d > 0 {
 		return d
@@ -23,7 +23,7 @@ func (m *Manager) artifactDefault(l api.Limits) int64 {
 	return n
 }
 
-// DefaultLimits are the limits of a session that asks for none.
+// DefaultLimits returns the limits of a session that asks for none.
 func (m *Manager) DefaultLimits() api.Limits { return m.complete(m.cfg.Defaults) }
 
 // complete fills in limits that an earlier version did not store.
@@ -48,9 +48,9 @@ func (s *Session) keeps(logBytes, artifactBytes int64) {
 	s.artifactBytes += artifactBytes
 }
 
-// makeRoom makes room for an artifact of n bytes of disk space: old versions of files, which no file has any more, are
-// dropped, the oldest first. It takes the room until the change that refers to the artifact is committed. It fails with
-// [errNoRoom]. On the session's goroutine.
+// makeRoom makes room for an artifact of n bytes of disk space: it drops old versions of files, the oldest first. It
+// reserves the room until the change that refers to the artifact is committed. It fails with [errNoRoom]. On the
+// session's goroutine.
 func (s *Session) makeRoom(ctx context.Context, n int64) error {
 	s.mu.Lock()
 	excess := s.artifactBytes + s.pendingArtifacts + n - s.limits.ArtifactBytes
@@ -72,7 +72,7 @@ func (s *Session) makeRoom(ctx context.Context, n int64) error {
 	return nil
 }
 
-// dropOldVersions drops as many of the oldest as take that much disk space, and returns how much they took.
+// dropOldVersions drops as many of the oldest versions as take that much disk space, and returns how much they took.
 func (s *Session) dropOldVersions(ctx context.Context, excess int64) (freed int64, err error) {
 	var digests []string
 	err = s.m.cfg.Store.OldVersions(ctx, s.n, func(r store.Ref) bool {
@@ -96,7 +96,7 @@ func (m *Manager) removeUnused(ctx context.Context, digests []string) {
 	for _, d := range digests {
 		err := m.cfg.Artifacts.DeleteUnless(d, func() (bool, error) { return m.cfg.Store.Referenced(ctx, d) })
 		if err != nil {
-			m.cfg.Log.Warn("remove an artifact that nobody refers to", "error", err)
+			m.cfg.Log.Warn("remove an unreferenced artifact", "error", err)
 		}
 	}
 }
@@ -112,8 +112,8 @@ type kept struct {
 	artifactBytes int64 // disk space
 }
 
-// trimLog shortens the log to limits.log_bytes, and a sixteenth less so that there is some room again: its oldest
-// finished executions lose their events. When all but the newest have lost them, the oldest go as a whole. On the
+// trimLog shortens the log to limits.log_bytes less a sixteenth, so that there is some room again: its oldest finished
+// executions lose their events. When all but the newest have lost them, the oldest are removed as a whole. On the
 // session's goroutine.
 func (s *Session) trimLog(ctx context.Context) error {
 	first, excess := s.logExcess()

@@ -13,7 +13,7 @@ import (
 	"talaria/session"
 )
 
-// stderrOf is what the execution has on stderr.
+// stderrOf returns the execution's stderr.
 func stderrOf(e api.Execution) string {
 	var text strings.Builder
 	for _, o := range e.Outputs {
@@ -24,7 +24,7 @@ func stderrOf(e api.Execution) string {
 	return text.String()
 }
 
-// displaysOf counts the execution's displays that came whole, and those with their text alone.
+// displaysOf counts the execution's displays that are whole, and those with only their text.
 func displaysOf(e api.Execution) (whole, text int) {
 	for _, o := range e.Outputs {
 		switch {
@@ -94,7 +94,7 @@ func TestDisplaysCountOnUnderTheNextServer(t *testing.T) {
 		whole, text = displaysOf(e)
 		return whole, text, stderrOf(e)
 	}
-	for _, first := range []string{"shows 5 1000", "shows 15 1000"} { // below the limit at the restart, and past it
+	for _, first := range []string{"shows 5 1000", "shows 15 1000"} { // below the limit at the restart, and beyond it
 		whole, text, told := counts(t, false, first)
 		whole2, text2, told2 := counts(t, true, first)
 		if whole != whole2 || text != text2 || told != told2 {
@@ -252,7 +252,7 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 			t.Fatalf("an execution lost its outputs at once: %+v", e)
 		}
 	}
-	execute(t, s, "print last") // and what was before it is trimmed
+	execute(t, s, "print last") // and everything before it is trimmed
 	first := s.FirstSeq()
 	if u := usage(t, s); first == 1 || u.LogBytes > limit+130_000 {
 		t.Errorf("first_seq is %d, usage.log_bytes %d", first, u.LogBytes)

@@ -14,31 +14,32 @@ var builtinTools = func() map[string]*tool {
 	for _, t := range []api.Tool{
 		{
 			Name:        "read_file",
-			Description: "Read lines of a text file of the workspace; the first line is 1. Returns {content, total_lines}.",
+			Description: "Read lines of a text file; the first line is 1. Returns {content, total_lines}.",
 			ReadOnly:    true,
 			Parameters: api.Raw(`{"type":"object","properties":{"path":{"type":"string"},` +
 				`"offset":{"type":"integer","default":1},"limit":{"type":"integer","default":500}},"required":["path"]}`),
 		}, {
 			Name:        "write_file",
-			Description: "Write a text file of the workspace as a whole, with the folders that it needs. Returns {path, bytes}.",
+			Description: "Write a text file as a whole, with the folders that it needs. Returns {path, bytes}.",
 			Parameters: api.Raw(`{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},` +
 				`"required":["path","content"]}`),
 		}, {
 			Name: "search_files",
-			Description: "Search the workspace for lines that match a regular expression (target \"content\"), or for files whose name " +
+			Description: "Search the workspace, or a mount with path, for lines that match a regular expression (target \"content\"), or for files whose name " +
 				"matches a pattern (target \"files\"). Returns {matches or files, total}.",
 			ReadOnly: true,
 			Parameters: api.Raw(`{"type":"object","properties":{"pattern":{"type":"string"},` +
 				`"target":{"type":"string","enum":["content","files"],"default":"content"},"path":{"type":"string","default":"."},` +
 				`"file_glob":{"type":["string","null"]},"limit":{"type":"integer","default":50},"offset":{"type":"integer","default":0},` +
-				`"output_mode":{"type":"string","default":"content"},"context":{"type":"integer","default":0}},"required":["pattern"]}`),
+				`"output_mode":{"type":"string","default":"content"},"context":{"type":"integer","default":0},` +
+				`"order":{"type":"string","default":"discovery"}},"required":["pattern"]}`),
 		}, {
 			Name: "patch",
-			Description: "Replace a text that stands in a file of the workspace once, or everywhere with replace_all. Mode \"replace\" is the " +
-				"only one so far. Returns {diff, files}.",
+			Description: "Mode \"replace\" replaces a text that stands in a file of the workspace once, or everywhere with replace_all. Mode " +
+				"\"patch\" applies a patch in the V4A format to several files, or to none if it does not fit. Returns {diff, files}.",
 			Parameters: api.Raw(`{"type":"object","properties":{"path":{"type":["string","null"]},"old_string":{"type":["string","null"]},` +
 				`"new_string":{"type":["string","null"]},"replace_all":{"type":"boolean","default":false},` +
-				`"mode":{"type":"string","default":"replace"},"patch":{"type":["string","null"]}}}`),
+				`"mode":{"type":"string","enum":["replace","patch"],"default":"replace"},"patch":{"type":["string","null"]}}}`),
 		}, {
 			Name: "terminal",
 			Description: "Run a command in the session's shell, which keeps its working directory and variables. timeout is in seconds. " +
@@ -49,14 +50,14 @@ var builtinTools = func() map[string]*tool {
 	} {
 		checked, err := newTool(t)
 		if err != nil {
-			panic(err) // a mistake above
+			panic(err) // the table above is wrong
 		}
 		tools[t.Name] = checked
 	}
 	return tools
 }()
 
-// BuiltinTools lists the built-in tools, as a session has them that does not choose.
+// BuiltinTools lists the built-in tools that a session has by default.
 func BuiltinTools() (list []api.ToolInfo) {
 	for _, name := range slices.Sorted(maps.Keys(builtinTools)) {
 		list = append(list, api.ToolInfo{Tool: builtinTools[name].Tool, Provider: api.ProviderBuiltin, Available: true})

@@ -16,19 +16,19 @@ const (
 	maxArtifacts = 1000
 	// maxListed bounds the JSON of that list.
 	maxListed = 6 << 20
-	// listedCost is what a file takes in it beside its path.
+	// listedCost is the size of a listed file besides its path.
 	listedCost = 512
 	// maxInlined bounds the bytes of files that travel in the events of one execution.
 	maxInlined = 16 << 20
 	// maxPath is the longest path that can be opened.
 	maxPath = 4095
-	// A collection of more files or bytes than these takes a while, so what came before it is logged first.
+	// A collection of more files or bytes than these takes a while, so everything before it is logged first.
 	quickFiles = 64
 	quickBytes = 1 << 20
 )
 
-// errCollectionStopped tells that an interrupt or a delete does not wait for files to be copied.
-var errCollectionStopped = errors.New("the files were not copied: the copying was interrupted")
+// errCollectionStopped means that an interrupt or a delete does not wait for files to be copied.
+var errCollectionStopped = errors.New("the files were not copied: the copy was interrupted")
 
 // collector keeps the files that one execution created or changed, within the session's limits.
 type collector struct {
@@ -40,13 +40,13 @@ type collector struct {
 	toRead    int64 // bytes that may still be read: holes take no space, but time
 	toInline  int64
 	listed    int // bytes of the list
-	unlisted  int // files that are not in it
-	omitted   int // files in it whose bytes are not kept
+	unlisted  int // files that are not listed
+	omitted   int // listed files whose bytes are not kept
 	failed    int // files that could not be read
 	firstFail error
 }
 
-// collect makes the change that records what an execution did to the workspace: artifact events and the new snapshot.
+// collect returns the change that records what an execution did to the workspace: artifact events and the new snapshot.
 // Its notices go to the execution's stderr. It comes before the end of the output.
 func (t *translation) collect(r *run) change {
 	s := t.s
@@ -100,7 +100,7 @@ func (t *translation) collect(r *run) change {
 	return out
 }
 
-// collecting is a context for copying files: an interrupt and a delete end it.
+// collecting returns a context for copying files: an interrupt and a delete end it.
 func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -117,7 +117,7 @@ func (s *Session) collecting(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// endCollecting has files that are being copied given up. The caller holds s.mu.
+// endCollecting gives up copying files. The caller holds s.mu.
 func (s *Session) endCollecting() {
 	if s.stopCopying != nil {
 		s.stopCopying(errCollectionStopped)
@@ -154,7 +154,7 @@ func (c *collector) add(ctx context.Context, ch workspace.Change) {
 	c.drafts = append(c.drafts, draft{executionID: c.r.row.ID, body: event})
 }
 
-// keep stores the bytes of a changed file, or says that there is no room for them.
+// keep stores the bytes of a changed file, or reports that there is no room for them.
 func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.ArtifactEvent, error) {
 	event := api.ArtifactEvent{Artifact: api.Artifact{Path: ch.Path, Change: api.Change(ch.Kind)}}
 	if ch.Kind == workspace.Deleted {

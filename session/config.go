@@ -24,14 +24,15 @@ type Host interface {
 	Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error)
 	Ack(key record.Key, kseq uint64)
 	Stop(ctx context.Context, key record.Key, reason string) error
-	// Attach takes up a kernel that an earlier server started; Kernels lists all that are known.
+	// Attach adopts a kernel that an earlier server started; Kernels lists all known ones.
 	Attach(ctx context.Context, key record.Key) (command.Attachment, error)
 	Kernels(ctx context.Context) ([]record.Key, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }
 
-// Readier is implemented by hosts that may be unable to start kernels for a while. Ready is nil, or why that is.
+// Readier is implemented by hosts that may be unable to start kernels for a while. Ready returns nil, or why that is
+// so.
 type Readier interface{ Ready() error }
 
 // Config is what a [Manager] needs. Everything is required but what says otherwise, and Redact.
@@ -52,9 +53,12 @@ type Config struct {
 	TZ           string               // of kernels
 	BootID       string               // of the machine
 
-	Defaults    api.Limits // where ArtifactBytes is 0, it is twice DiskBytes
+	Defaults    api.Limits // if ArtifactBytes is 0, it is twice DiskBytes
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
+	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
+	ApprovalTimeout time.Duration
+
 	DiskReserve int64 // of the state disk, that new work may not take; 0: a twentieth, 64 MiB to 1 GiB
 	MaxSessions int64 // with a kernel, all owners together; 0: no limit
 	// OwnerSessions and OwnerKernels bound what one owner has; 0: no limit.
@@ -64,6 +68,7 @@ type Config struct {
 	RedactKnown                 bool                           // secrets that are recognised by their form, too
 	Network                     NetworkBounds                  // optional: no session may have one
 	Packages                    Packages                       // optional: as if Off said so
+	Remote                      RemoteTools                    // optional
 	MountRoots                  []MountRoot                    // whose folders sessions may mount; optional
 	Pool                        func(context.Context) api.Pool // counts ready kernels; optional
 }

@@ -23,9 +23,9 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	return s, err
 }
 
-// Ensure returns the owner's session with that id, and creates it if it does not exist. The policy says what becomes of a
-// session that exists; with "", a field of the request that differs from the session is a conflict. The caller releases
-// the session.
+// Ensure returns the owner's session with that id, and creates it if it does not exist. The policy says what happens
+// to an existing session; with "", a field of the request that differs from the session is a conflict. The caller
+// releases the session.
 func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
 		return nil, false, invalidID("the session's id", id)
@@ -54,14 +54,14 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 		if !errors.Is(err, ErrDeleted) {
 			return nil, false, err
 		}
-		s, err = m.make(ctx, owner, &id, set)
+		s, err = m.make(context.WithoutCancel(ctx), owner, &id, set)
 		if !errors.Is(err, store.ErrExists) {
 			return s, err == nil, err
 		}
 	}
 }
 
-// accept has an existing session answer a PUT, as the policy says.
+// accept makes an existing session answer a PUT, as the policy says.
 func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settings, policy api.IfExists) error {
 	switch policy {
 	case api.IfExistsKeep:
@@ -80,13 +80,13 @@ func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settin
 func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
 	fixed := req
 	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
-	fixed.Guard, fixed.Budgets = nil, nil
+	fixed.Guard, fixed.Approvals, fixed.Budgets = nil, nil, nil
 	if field := s.conflictingField(fixed, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
 	}
 	return s.Update(ctx, api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard, Budgets: req.Budgets,
+		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets,
 	})
 }
 
@@ -119,7 +119,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		Packages: set.packages, BuiltinTools: set.builtin, Guard: set.guard, Budgets: set.budgets,
+		Packages: set.packages, BuiltinTools: set.builtin, Tools: set.tools, MCPServers: set.servers, Guard: set.guard, Approvals: set.approvals, Budgets: set.budgets,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}
@@ -164,7 +164,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	return s, nil
 }
 
-// number gives a new session its number and, where sessions have user ids of their own, the lowest free one.
+// number gives a new session its number and, if sessions have user ids of their own, the lowest free one.
 func (m *Manager) number() (n int64, uid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Manager) freeUID(uid int) {
 	delete(m.uids, uid)
 }
 
-// room refuses a session when max-sessions of them have a kernel.
+// room refuses a session when max-sessions of them already have a kernel.
 func (m *Manager) room(ctx context.Context) error {
 	if m.cfg.MaxSessions == 0 {
 		return nil
@@ -210,7 +210,7 @@ func (m *Manager) allocate(row store.Session) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard(), m.cfg.Disk.Delete(ctx, row.ID))
 	}
-	s.retain() // for whoever creates it
+	s.retain() // for the caller that creates it
 	return s, nil
 }
 

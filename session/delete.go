@@ -66,7 +66,7 @@ func (s *Session) removeFiles(ctx context.Context) error {
 	defer s.known.scanning.Unlock()
 	err := errors.Join(s.dir.Discard(), s.packages.dir.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
 	if err == nil {
-		s.m.freeUID(s.uid) // or its next owner would have these files
+		s.m.freeUID(s.uid) // otherwise the id's next owner would have these files
 	}
 	return err
 }

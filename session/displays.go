@@ -21,17 +21,17 @@ const (
 )
 
 // displays counts what an execution shows: displays, their updates, and clears. Within limits.display_bytes all of it
-// goes to the log. Past that a display keeps its text/plain, until these take another limits.output_bytes; what follows
-// is dropped. Sizes are those of the events as JSON, each with eventCost at least.
+// goes to the log. Beyond that a display keeps its text/plain, until these take another limits.output_bytes; the rest
+// is dropped. Sizes are those of the events as JSON, each at least eventCost.
 type displays struct {
 	Used    int64 `json:"used,omitzero"`    // of limits.display_bytes
-	Text    int64 `json:"text,omitzero"`    // of limits.output_bytes, once the former are used up
+	Text    int64 `json:"text,omitzero"`    // of limits.output_bytes, once display_bytes are used up
 	Over    bool  `json:"over,omitzero"`    // they are
 	Dropped int64 `json:"dropped,omitzero"` // displays
 	Lacking int64 `json:"lacking,omitzero"` // bytes that the log does not have
 }
 
-// fits takes n bytes of limits.display_bytes, where so many are left.
+// fits takes n bytes of limits.display_bytes, if that many are left.
 func (d *displays) fits(n, limit int64) bool {
 	n = max(n, eventCost)
 	if d.Over || d.Used+n > limit {
@@ -42,7 +42,7 @@ func (d *displays) fits(n, limit int64) bool {
 	return true
 }
 
-// fitsText takes n bytes of those that are left for text when limits.display_bytes are used up.
+// fitsText takes n of the bytes that are left for text once limits.display_bytes are used up.
 func (d *displays) fitsText(n, limit int64) bool {
 	n = max(n, eventCost)
 	if d.Text+n > limit {
@@ -129,7 +129,7 @@ func (t *translation) showClear(run *run, b record.Clear) {
 	t.c.drafts = append(t.c.drafts, drafts...)
 }
 
-// rawSize is about what a bundle takes as JSON.
+// rawSize returns about what a bundle takes as JSON.
 func rawSize(bundles ...map[string]json.RawMessage) (n int64) {
 	for _, bundle := range bundles {
 		for name, value := range bundle {
@@ -139,7 +139,7 @@ func rawSize(bundles ...map[string]json.RawMessage) (n int64) {
 	return n
 }
 
-// rawDisplay is the event of a display, whatever its size.
+// rawDisplay returns the event of a display, whatever its size.
 func rawDisplay(b record.Display) api.EventBody {
 	data := make(api.MIMEBundle, len(b.Data))
 	for mime, v := range b.Data {
@@ -178,8 +178,8 @@ func metadata(m map[string]json.RawMessage) map[string]api.Raw {
 	return out
 }
 
-// bundle is the data and metadata for an event. Values that are too large together become artifacts, the largest
-// first, and a notice in text/plain names them. hold keeps the artifacts.
+// bundle returns the data and metadata for an event. Values that are too large together become artifacts, the largest
+// first, and a notice in text/plain names them. hold protects the artifacts.
 func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMessage, hold *artifacts.Hold) (
 	out api.MIMEBundle, about map[string]api.Raw, refs []ref) {
 	out = make(api.MIMEBundle, len(data))
@@ -203,7 +203,7 @@ func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMess
 	return out, about, refs
 }
 
-// keepLarge makes an artifact of a value that is too large to show, and returns the notice that takes its place.
+// keepLarge makes an artifact of a value that is too large to show, and returns the notice that replaces it.
 func (s *Session) keepLarge(ctx context.Context, mime string, value api.Raw, hold *artifacts.Hold, refs *[]ref) string {
 	content := decoded(mime, value)
 	blob, err := artifacts.Blob{}, s.m.spare()
@@ -222,7 +222,7 @@ func (s *Session) keepLarge(ctx context.Context, mime string, value api.Raw, hol
 	return fmt.Sprintf("[%s of %d bytes is too large to show; it is the artifact %s]", mime, blob.Size, api.ArtifactURL(blob.SHA256))
 }
 
-// withNotice is a text/plain with a notice below it.
+// withNotice returns a text/plain with a notice below it.
 func withNotice(plain api.Raw, notice string) api.Raw {
 	var text string
 	if plain != nil && jsonv2.Unmarshal(plain, &text) == nil && text != "" {

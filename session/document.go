@@ -116,7 +116,8 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 	return doc, nil
 }
 
-// saveDocument writes the revision after doc.Revision, what also does, and the event that tells of it.
+// saveDocument writes the revision after doc.Revision, makes the other change, and appends the event that announces
+// it.
 func (s *Session) saveDocument(ctx context.Context, doc api.Document, also func(*store.Tx) error) error {
 	c := s.touched()
 	c.before = func(tx *store.Tx) error {

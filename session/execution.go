@@ -18,7 +18,7 @@ type outcome struct {
 	usage  api.ExecutionUsage
 }
 
-// ended makes the change that ends an execution which ran: its last output, its artifacts, which collect made a change
+// ended returns the change that ends an execution that ran: its last output, its artifacts, which collect made a change
 // of, and its end.
 func (t *translation) ended(r *run, o outcome, artifacts change) change {
 	var c change
@@ -30,10 +30,11 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 	return c
 }
 
-// ended makes the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
+// ended returns the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
 // wait for the execution.
 func (s *Session) ended(r *run, o outcome) change {
 	c := s.endTools(r, o)
+	c.add(s.withdraw(r.row.ID))
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now
@@ -59,11 +60,11 @@ func (s *Session) ended(r *run, o outcome) change {
 		s.spent = s.spent.Plus(spent)
 		s.used(now)
 	})
-	c.published = then(c.published, func() { close(r.done) }) // who waits for it finds its events in the log
+	c.published = then(c.published, func() { close(r.done) }) // a client that waits for it finds its events in the log
 	return c
 }
 
-// rowBytes is about what the end of an execution adds to its row.
+// rowBytes returns about what the end of an execution adds to its row.
 func rowBytes(r store.Execution) int64 {
 	n := int64(len(r.Text))
 	if r.Error != nil {
@@ -100,16 +101,16 @@ func (s *Session) Execution(ctx context.Context, id string) (api.Execution, erro
 	return s.completed(ctx, row)
 }
 
-// Executions lists the session's executions in full, newest first: it gives one after another to take, up to a page of
-// them, and returns the cursor of the next page, "" where there is none. An execution that take has no room for, as it
-// reports, begins the next page.
+// Executions lists the session's executions in full, newest first: it passes one after another to take, up to a page
+// of them, and returns the cursor of the next page, or "" if there is none. An execution that take has no room for, as
+// it reports, begins the next page.
 func (s *Session) Executions(ctx context.Context, q api.PageQuery, take func(api.Execution) (bool, error)) (next string, err error) {
 	before, limit, err := position(q)
 	if err != nil {
 		return "", err
 	}
 	for taken := 0; ; taken++ {
-		// One by one: the code of a page of executions may be more than fits into memory.
+		// One by one: the code of a page of executions may not fit into memory.
 		rows, err := s.m.cfg.Store.Executions(ctx, s.n, before, 1)
 		if err != nil {
 			return "", s.readError(ctx, err)
@@ -131,7 +132,7 @@ func (s *Session) Executions(ctx context.Context, q api.PageQuery, take func(api
 	}
 }
 
-// completed is the row with its outputs and, while it runs, the text so far.
+// completed returns the row with its outputs and, while it runs, the text so far.
 func (s *Session) completed(ctx context.Context, row store.Execution) (api.Execution, error) {
 	e := s.execution(row)
 	if !row.Status.Final() {
@@ -165,7 +166,7 @@ func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Executi
 		return !e.OutputsOmitted
 	})
 	e.Outputs = fold.List()
-	if e.StartedAt != nil && !begun { // the log does not reach back so far
+	if e.StartedAt != nil && !begun { // the log no longer reaches back that far
 		e.OutputsOmitted = true
 	}
 	return e, err

@@ -8,3 +8,6 @@ func (m *Manager) UnloadUnused() {
 
 // Loaded counts the sessions that are in memory.
 func (m *Manager) Loaded() int { return len(m.all()) }
+
+// HoldDeadline stops the time of a call until resume is called.
+func (s *Session) HoldDeadline(callID string) (resume func()) { return s.holdDeadline(callID) }

@@ -15,10 +15,10 @@ import (
 	"talaria/session"
 )
 
-// faultyHost fails where it is told to, each time once.
+// faultyHost fails where it is told to, once each time.
 type faultyHost struct {
 	session.Host
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	next, do error
 	onNext   chan struct{} // closed when next has been set
 }
@@ -67,7 +67,7 @@ func (h *faultyHost) Do(ctx context.Context, key record.Key, c command.Command) 
 	return h.Host.Do(ctx, key, c)
 }
 
-// faulty is a session whose host can be made to fail.
+// faulty returns a session whose host can be made to fail.
 func faulty(t *testing.T, cell func(*kerneltest.Cell)) (*session.Session, *faultyHost) {
 	host := &faultyHost{onNext: make(chan struct{})}
 	r := newRig(t, cell, func(cfg *session.Config) {
@@ -173,7 +173,7 @@ func TestCreateEndsWhenTheServerDoes(t *testing.T) {
 		r.leave()
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("Create hangs after the server has ended")
 		}
 		r.open()

@@ -16,9 +16,9 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// mediaType is what the name says, else what the first bytes say.
+// mediaType returns the type by the name, or else by the first bytes.
 func mediaType(name string, f io.ReaderAt) string {
-	switch path.Ext(name) { // what systems disagree on, or do not know
+	switch path.Ext(name) { // types on which systems disagree, or which they do not know
 	case ".csv":
 		return "text/csv; charset=utf-8"
 	case ".md":
@@ -40,7 +40,7 @@ func mediaType(name string, f io.ReaderAt) string {
 	return mimetype.Detect(head[:n]).String()
 }
 
-// fileError is err of the workspace as clients see it.
+// fileError returns an error of the workspace as clients see it.
 func fileError(err error, name string) error {
 	switch {
 	case err == nil:
@@ -64,8 +64,8 @@ func fileError(err error, name string) error {
 	return err
 }
 
-// ListFiles lists a folder of the workspace, one level, by name. "" is the workspace itself. truncated tells that there
-// are more files than can be listed.
+// ListFiles lists a folder of the workspace, one level, by name. "" is the workspace itself. truncated reports that
+// there are more files than can be listed.
 func (s *Session) ListFiles(_ context.Context, folder string) (list []api.File, truncated bool, err error) {
 	entries, err := s.dir.List(folder)
 	truncated = errors.Is(err, workspace.ErrTruncated)
@@ -92,7 +92,7 @@ func file(e workspace.Entry, f io.ReaderAt) api.File {
 	return out
 }
 
-// emptyReader is a file that is not looked into.
+// emptyReader stands for a file whose content is not examined.
 type emptyReader struct{}
 
 func (emptyReader) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
@@ -106,7 +106,7 @@ func (s *Session) OpenFile(_ context.Context, name string) (*os.File, api.File, 
 	return f, file(e, f), nil
 }
 
-// PutFile writes a file of the workspace in one step; a reader that fails leaves the old one. It counts as use.
+// PutFile writes a file of the workspace atomically; if the reader fails, the old file stays. It counts as use.
 func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (created bool, f api.File, err error) {
 	if err := s.m.spare(); err != nil {
 		return false, f, err
@@ -122,7 +122,7 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 	if old, err := s.dir.Stat(name); err == nil && old.Kind == workspace.File {
 		if s.dir.Held() == kernel.DiskWatched {
 			room = max(0, quota-used+min(used, old.Size))
-		} // else both have to fit until the new one is whole
+		} // otherwise both have to fit until the new one is complete
 	} else if most := (kernel.Limits{DiskBytes: quota}).Inodes(); inodes >= most {
 		return false, f, api.Errorf(api.CodeDiskLimit,
 			"the workspace has %d files, and its limits.disk_bytes allows %d; delete files or raise the limit", inodes, most)
@@ -138,7 +138,7 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 	return created, file(e, nil), s.filesChanged(ctx)
 }
 
-// DeleteFile removes a file, a link itself, or a folder with all that is in it.
+// DeleteFile removes a file, a link itself, or a folder with everything in it.
 func (s *Session) DeleteFile(ctx context.Context, name string) error {
 	if err := s.dir.Remove(ctx, name); err != nil {
 		return fileError(err, name)
@@ -146,7 +146,7 @@ func (s *Session) DeleteFile(ctx context.Context, name string) error {
 	return s.filesChanged(ctx)
 }
 
-// RenameFile gives a file or folder another path, where nothing may be yet.
+// RenameFile moves a file or folder to another path, which must not exist yet.
 func (s *Session) RenameFile(ctx context.Context, from, to string) (api.File, error) {
 	e, err := s.dir.Rename(from, to)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 const (
 	guardHistory   = 64 // executions that a failure is compared with
-	guardTold      = 2  // from which failure on the client is told
-	guardRefused   = 5  // which one is refused in a session that blocks
+	guardTold      = 2  // the failure from which on the client is told
+	guardRefused   = 5  // the one that is refused in a session that blocks
 	guardErrorSize = 64 << 10
 )
 
@@ -26,7 +26,7 @@ type guardState struct {
 	recent []signature // of the last executions, oldest first
 }
 
-// signature names what ran and how it failed: a digest of the code, and one of the error or "" where it was a success. ""
+// signature names what ran and how it failed: a digest of the code, and one of the error or "" if it succeeded. ""
 // stands for an execution that did not run to an end, such as an interrupted one.
 type signature string
 
@@ -67,7 +67,8 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// noise matches what differs between two runs that fail alike: colours, addresses, times, temporary names, line numbers.
+// noise matches what differs between two runs that fail alike: colours, addresses, times, temporary names, line
+// numbers.
 var noise = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]` +
 	`|0x[0-9A-Fa-f]+` +
 	`|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?` +
@@ -76,7 +77,7 @@ var noise = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]` +
 	`|/tmp/tmp\w+` +
 	`|\bline \d+`)
 
-// withoutNoise is the text of an error without what differs by chance.
+// withoutNoise returns the text of an error without what differs by chance.
 func withoutNoise(text string) string {
 	return strings.Join(strings.Fields(noise.ReplaceAllString(text, "~")), " ")
 }
@@ -94,7 +95,7 @@ func repeats(recent []signature, s signature) (count int64) {
 	return count
 }
 
-// observe notes how an execution ended, and returns what its client is to be told about a failure that repeats itself, or
+// observe notes how an execution ended, and returns what to tell its client about a failure that repeats itself, or
 // nil. The caller is the session's goroutine.
 func (s *Session) observe(ctx context.Context, signed signature) *api.Guard {
 	recent, mode := s.recentSignatures(ctx)
@@ -124,7 +125,7 @@ func guardHint(mode api.GuardMode, count int64) string {
 	return hint
 }
 
-// recentSignatures are those of the session's last executions, read from the store for the first time.
+// recentSignatures returns the signatures of the session's last executions, read from the store the first time.
 func (s *Session) recentSignatures(ctx context.Context) ([]signature, api.GuardMode) {
 	s.mu.Lock()
 	recent, mode, loaded := s.guard.recent, s.guard.mode, s.guard.loaded
@@ -148,7 +149,7 @@ func (s *Session) recentSignatures(ctx context.Context) ([]signature, api.GuardM
 	return s.guard.recent, mode
 }
 
-// refuseRepeated is an error where the session refuses code that failed too often in the same way.
+// refuseRepeated returns an error if the session refuses code that failed too often in the same way.
 func (s *Session) refuseRepeated(ctx context.Context, code string, force bool) error {
 	recent, mode := s.recentSignatures(ctx)
 	if mode != api.GuardBlock || force {
@@ -168,7 +169,7 @@ func (s *Session) refuseRepeated(ctx context.Context, code string, force bool) e
 	return nil
 }
 
-// forgetFailures makes the change after which no failure so far counts as repeated: a reset is a fresh start.
+// forgetFailures returns the change after which no failure so far counts as repeated: a reset is a fresh start.
 func (s *Session) forgetFailures() change {
 	return change{
 		also: func(tx *store.Tx) error { return tx.ForgetSignatures(s.n) },

@@ -9,7 +9,7 @@ import (
 	"talaria/session"
 )
 
-// failing is a kernel whose cells fail with what they say: "a KeyError 'x'" raises one, "ok" does not.
+// failing returns a kernel whose cells fail as they say: "a KeyError 'x'" raises one, "ok" does not.
 func failing(t *testing.T, evalue func(code string) string) *rig {
 	return newRig(t, func(c *kerneltest.Cell) {
 		if text := evalue(c.Code); text != "" {
@@ -110,7 +110,7 @@ func TestAGuardThatBlocksRefusesTheFifth(t *testing.T) {
 	}
 	counts(t, s, "b")
 
-	r.leave() // a restarted server knows it still
+	r.leave() // a restarted server still knows it
 	r.open()
 	s, err := r.Get("ann", s.Info(t.Context()).ID)
 	if err != nil {

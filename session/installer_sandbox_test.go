@@ -27,10 +27,10 @@ import (
 	"talaria/session/index/indextest"
 )
 
-// installerVariable is where the installer's program lies for this binary when a test runs it again.
+// installerVariable holds the path of the installer's program for this binary when a test runs it again.
 const installerVariable = "SESSION_TEST_INSTALLER"
 
-// sandboxed runs the installer in a kernel of its own, as sessions have it, with no way out but to the index.
+// sandboxed runs the installer in a kernel of its own, as sessions do, with egress only to the index.
 type sandboxed struct {
 	*testing.T
 	dir   string
@@ -132,7 +132,7 @@ func (s *sandboxed) run(spec kernel.Spec, code string) (out, failure string) {
 	}
 }
 
-// install carries an order out in a stage beside the packages of session, and puts the layer in force.
+// install carries out an order in a stage next to the packages of session, and puts the layer in force.
 func (s *sandboxed) install(session kernel.Spec, packages string, o order) (out, failure string) {
 	s.Helper()
 	token, release := s.index.Admit()

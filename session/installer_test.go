@@ -21,7 +21,7 @@ import (
 	"talaria/session/index/indextest"
 )
 
-// order is what an installer is told.
+// order is the installer's input.
 type order struct {
 	Index        string   `json:"index"`
 	Remove       bool     `json:"remove"`
@@ -33,8 +33,8 @@ type order struct {
 	Quiet        bool     `json:"quiet"`
 }
 
-// installers run the installer's program as it is, but in no sandbox: on a Python of this machine, with the layers and the
-// stage in a temporary directory, and an index of ours on loopback.
+// installers run the installer's program unmodified, but without a sandbox: on a Python of this machine, with the
+// layers and the stage in a temporary directory, and an index of ours on loopback.
 type installers struct {
 	*testing.T
 	python  string
@@ -82,7 +82,7 @@ func newInstallers(t *testing.T, python string, from *indextest.Index, changes .
 	return i
 }
 
-// run carries an order out and puts the layer in force that it made, if it made one.
+// run carries out an order and puts the resulting layer, if there is one, in force.
 func (i *installers) run(o order) (out, failure string) {
 	i.Helper()
 	token, release := i.index.Admit()
@@ -148,7 +148,7 @@ func (i *installers) ok(o order) (out string) {
 	return out
 }
 
-// fails checks that an order fails with a last line that says these things, and that no layer comes of it.
+// fails checks that an order fails with a last line that contains these texts, and that no layer results.
 func (i *installers) fails(o order, want ...string) (out string) {
 	i.Helper()
 	before := i.layers
@@ -173,7 +173,7 @@ func (i *installers) site() string {
 	return found[0]
 }
 
-// prints checks what a program prints that has the layer as kernels have it.
+// prints checks the output of a program that has the layer as kernels have it.
 func (i *installers) prints(code, want string) {
 	i.Helper()
 	cmd := exec.CommandContext(i.Context(), i.python, "-c", code)
@@ -186,8 +186,8 @@ func (i *installers) prints(code, want string) {
 
 const system = "/usr/bin/python3"
 
-// eachPip runs a test with the system's Python, which Debian keeps others from installing into, and with the Python of the
-// path where that is another one.
+// eachPip runs a test with the system's Python, which Debian keeps others from installing into, and with the Python on
+// the PATH if that is another one.
 func eachPip(t *testing.T, test func(t *testing.T, python string)) {
 	if out, err := exec.Command(system, "-c", "import pip").CombinedOutput(); err != nil {
 		t.Skipf("SKIP: %s has no pip (apt-get install python3-pip): %s", system, out)

@@ -10,7 +10,7 @@ import (
 	"talaria/session/index/indextest"
 )
 
-// uvWords says what uv says, and installs with pip. It leaves a process behind that holds its output.
+// uvWords prints what uv prints, and installs with pip. It leaves a process behind that holds its output.
 const uvWords = `#!/bin/sh
 echo "$@" >> "$(dirname "$0")/asked"
 case "$*" in
@@ -23,7 +23,7 @@ while [ "$1" != -- ]; do [ "$1" = --prefix ] && prefix=$2; shift; done
 exec /usr/bin/python3 -I -m pip -q install --no-deps --ignore-installed --prefix "$prefix" "$@"
 `
 
-// withUv puts a program before all others on the path that answers as uv.
+// withUv puts a program that answers as uv first on the PATH.
 func (i *installers) withUv(script string) (asked string) {
 	i.Helper()
 	dir := i.TempDir()

@@ -17,10 +17,9 @@ const answerTime = host.AnswerTime + 15*time.Millisecond
 // maxAsked bounds the code that a question may hold, in bytes.
 const maxAsked = 1 << 20
 
-// Complete returns completions of the name at a place in code. Like all questions about names it never starts a kernel, writes
-// nothing, and does not count as use. Without a kernel it fails with no_kernel, and with
-// kernel_busy if no answer comes in time. ctx
-// bounds the wait.
+// Complete returns completions of the name at a position in code. Like all questions about names it never starts a
+// kernel, writes nothing, and does not count as use. Without a kernel it fails with no_kernel, and with kernel_busy if
+// no answer comes in time. ctx bounds the wait.
 func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
 	q, err := about(command.QueryComplete, req.Code, req.CursorPos)
 	if err != nil {
@@ -30,7 +29,7 @@ func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.C
 	return answer.Completion, err
 }
 
-// Inspect describes the name at a place in code.
+// Inspect describes the name at a position in code.
 func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.InspectReply, error) {
 	q, err := about(command.QueryInspect, req.Code, req.CursorPos)
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Session) Ping(ctx context.Context) (*api.PingReply, error) {
 	return &api.PingReply{LatencyMS: float64(time.Since(began).Microseconds()) / 1000}, nil
 }
 
-// about is a query about a place in code: its end, if none is given or it lies behind that.
+// about returns a query about a position in code, by default and at most its end.
 func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, error) {
 	switch {
 	case code == nil:

@@ -35,7 +35,7 @@ var (
 type draft struct {
 	executionID string
 	body        api.EventBody
-	encoded     []byte // the body as JSON, where that is known already
+	encoded     []byte // the body as JSON, if it is already known
 	refs        []ref  // blobs that the event's text names
 }
 
@@ -59,8 +59,8 @@ type change struct {
 	also   func(*store.Tx) error // optional; after them
 	// rowBytes is the size that the change adds to the session's executions; it counts towards limits.log_bytes.
 	rowBytes int64
-	drops    []string // digests of artifacts that the session keeps no longer
-	// progress is written last. The place of the log's end in it is the journal's to set.
+	drops    []string // digests of artifacts that the session no longer keeps
+	// progress is written last. The journal sets the position of the log's end in it.
 	progress store.Progress
 	// done runs after the commit and before readers see the events. Changes of one session run it in the order of their
 	// commits; those of other sessions do not wait for it. Optional.
@@ -82,14 +82,14 @@ type ref struct {
 	bytes                   int64
 }
 
-// journal is the log of one session. The store's writer assigns seq; readers see committed events only.
+// journal is the log of one session. The store's writer assigns seq; readers see only committed events.
 type journal struct {
 	tail int64 // last seq given; only the store's writer touches it, and the next
-	next int64 // last seq of the change that is being written
+	next int64 // last seq of the change being written
 
 	published store.Sequence // publishes changes in the order of their commits
 
-	mu      sync.Mutex // guards what is below
+	mu      sync.Mutex // guards the fields below
 	last    int64      // last seq committed
 	written int64      // bytes committed since this program started
 	ring    []entry    // the newest events, without gaps, up to last
@@ -111,7 +111,7 @@ func newJournal(last int64) *journal {
 }
 
 // commit writes the change and returns when it is committed and published. Changes of one session take effect in the
-// order of their commits. ctx bounds the waiting only.
+// order of their commits. ctx bounds only the wait.
 func (s *Session) commit(ctx context.Context, c change) error {
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
@@ -181,7 +181,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 	})
 }
 
-// place returns the first and last position in the log of the change that is being written. Only a change's also calls it.
+// place returns the first and last position in the log of the change being written. Only a change's also may call it.
 func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.
@@ -213,7 +213,7 @@ func (s *Session) prepare(ctx context.Context, d *draft, hold *artifacts.Hold) (
 	return r, nil
 }
 
-// insert writes the rows behind tail, and returns the disk space of the artifacts that the session did not keep before.
+// insert writes the rows after tail, and returns the disk space of the artifacts that the session did not keep before.
 func insert(tx *store.Tx, session, tail int64, rows []row) (kept int64, err error) {
 	for i := range rows {
 		r := &rows[i]

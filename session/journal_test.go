@@ -53,7 +53,7 @@ func TestTheSeamFromHistoryToLiveHasNeitherGapNorDuplicate(t *testing.T) {
 	readers.Wait()
 }
 
-// TestNoReaderSeesAnEventBeforeItIsCommitted asks the database, on another connection, for each event as it comes.
+// TestNoReaderSeesAnEventBeforeItIsCommitted asks the database, on another connection, for each event as it arrives.
 func TestNoReaderSeesAnEventBeforeItIsCommitted(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
@@ -88,7 +88,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 	s := r.session(api.SessionRequest{})
 	execute(t, s, "print x")
 	finished := until(t, s, 0, "execution_finished")
-	until(t, s, int64(len(finished)), "session_state") // idle: now nothing more comes
+	until(t, s, int64(len(finished)), "session_state") // idle: nothing more will come
 	reader := s.Follow(s.LastSeq() - 1)
 	var seen int64
 	var ended error
@@ -96,7 +96,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 		if ended = err; err != nil {
 			break
 		}
-		if seen == 0 { // it is live, and takes nothing more while 30 MB are logged
+		if seen == 0 { // the reader is live, and takes nothing more while 30 MB are logged
 			execute(t, s, "megabytes 30")
 			<-reader.Lagged()
 		}

@@ -14,7 +14,7 @@ import (
 	"talaria/store"
 )
 
-// The reasons for which a kernel is ended from here; all others are the operating system's.
+// The reasons for which the server ends a kernel; all others come from the operating system.
 const (
 	reasonReset     = "reset"
 	reasonIdle      = "idle_timeout"
@@ -23,7 +23,7 @@ const (
 	reasonHostCrash = "host_crash"
 	reasonStart     = "start_failed"
 	reasonLost      = "records_lost"  // the kernel's records cannot be read
-	reasonRefused   = "not_executing" // it does not take a cell
+	reasonRefused   = "not_executing" // it does not accept a cell
 )
 
 // kernelState describes the current kernel, or the last one. Guarded by Session.mu.
@@ -34,7 +34,7 @@ type kernelState struct {
 	kernelStarted  *int64 // milliseconds since the Unix epoch; nil before the first kernel answers
 	restartReason  string // why the next kernel starts; "" for the first one
 	layers         []string
-	engine         string // "" when not known
+	engine         string // "" if not known
 	tier           string // of new kernels, before the first one
 	tmpBytes       int64  // its limit of temporary files
 	executionCount int64
@@ -74,7 +74,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		if err := tx.BeginGeneration(s.n, generation); err != nil {
 			return err
 		}
-		return tx.KernelGone(s.n, "restart") // until it is known better
+		return tx.KernelGone(s.n, "restart") // until more is known
 	}
 	c.done = func() {
 		s.mu.Lock()
@@ -179,7 +179,7 @@ func startError(err error) string {
 	return "no kernel could be started; the cause is in the server's log"
 }
 
-// died makes the change that records why the next kernel is started.
+// died returns the change that records why the next kernel is started.
 func (s *Session) died(restartReason string) change {
 	return change{
 		also: func(tx *store.Tx) error { return tx.KernelGone(s.n, restartReason) },
@@ -191,8 +191,8 @@ func (s *Session) died(restartReason string) change {
 	}
 }
 
-// pump hands the kernel's records after a number to the session's goroutine until the last one, which is always that the
-// kernel died. Where the records cannot be read, it ends the kernel and makes the last one.
+// pump passes the kernel's records after a number to the session's goroutine until the last one, which always says
+// that the kernel died. If the records cannot be read, it ends the kernel and makes up the last one.
 func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
 	for died := false; !died; {
 		batch, err := s.m.cfg.Host.Next(ctx, key, after)
@@ -200,7 +200,7 @@ func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
 		case ctx.Err() != nil || errors.Is(err, command.ErrHostClosed):
 			return
 		case err != nil:
-			s.log.Error("the kernel's records cannot be read; it is ended", "error", err)
+			s.log.Error("the kernel's records cannot be read; stopping it", "error", err)
 			s.giveUp(ctx, key, reasonLost)
 			s.m.cfg.Host.Ack(key, math.MaxUint64)
 			batch = []record.Record{{Key: key, KSeq: after + 1, Body: record.Died{
@@ -218,7 +218,7 @@ func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
 	}
 }
 
-// stop ends the kernel, takes its last records, and returns when no process of it is left. On the session's
+// stop ends the kernel, takes its last records, and returns when none of its processes is left. On the session's
 // goroutine.
 func (s *Session) stop(ctx context.Context, reason string) error {
 	if !s.running {
@@ -230,7 +230,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 	s.mu.Unlock()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
-	for gone := false; s.running || !gone; { // the record of the death may come before the sandbox is closed
+	for gone := false; s.running || !gone; { // the record of the death may arrive before the sandbox is closed
 		select {
 		case batch := <-s.records:
 			s.take(ctx, batch)
@@ -269,7 +269,9 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 				return err
 			}
 		}
-		if err := s.commit(own, s.forgetFailures()); err != nil {
+		fresh := s.forgetFailures()
+		fresh.add(s.forgetApprovals())
+		if err := s.commit(own, fresh); err != nil {
 			return err
 		}
 		if err := s.startKernel(own); err != nil {

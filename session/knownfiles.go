@@ -10,10 +10,11 @@ import (
 	"talaria/store"
 )
 
-// knownFiles is the workspace as the log knows it: a cell's artifacts are what differs from it at the end of the cell.
+// knownFiles is the workspace as the log knows it: a cell's artifacts are the differences from it at the end of the
+// cell.
 //
-// Scans of the workspace take as long as it has files, so none runs under mu. The session's goroutine scans when a cell
-// ends; a client that changes files scans under scanning, and drops its result when the goroutine set a snapshot
+// Scans of the workspace take longer the more files it has, so none runs under mu. The session's goroutine scans when
+// a cell ends; a client that changes files scans under scanning, and drops its result if the goroutine set a snapshot
 // meanwhile or gave a cell to the kernel. Lock scanning before mu, and mu before Session.mu.
 type knownFiles struct {
 	scan      func(ctx context.Context, known workspace.Snapshot) (workspace.Snapshot, []workspace.Change, error)
@@ -113,7 +114,7 @@ func (s *Session) isExecuting() bool {
 	return s.current != nil
 }
 
-// saveSnapshot makes the change that writes a snapshot, unless a newer one is written first.
+// saveSnapshot returns the change that writes a snapshot, unless a newer one is written first.
 func (s *Session) saveSnapshot(ctx context.Context, snapshot workspace.Snapshot, version uint64) change {
 	encoded, err := snapshot.MarshalBinary()
 	if err != nil {

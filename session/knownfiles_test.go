@@ -8,7 +8,7 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// names are the files of a snapshot.
+// names returns the files of a snapshot.
 func names(s workspace.Snapshot) (list []string) {
 	for _, f := range s.Files {
 		list = append(list, f.Path)
@@ -20,7 +20,7 @@ func snapshotOf(name string) workspace.Snapshot {
 	return workspace.Snapshot{Files: []workspace.FileState{{Path: name}}}
 }
 
-// scanned has a scan that reports when it begins, and ends when it is given what it found.
+// scanned returns files with a scan that reports when it begins, and ends when it is given its result.
 func scanned() (k *knownFiles, begun chan struct{}, found chan workspace.Snapshot) {
 	begun, found = make(chan struct{}, 8), make(chan workspace.Snapshot)
 	return &knownFiles{
@@ -54,7 +54,7 @@ func TestACellEndsWhileTheFilesOfAClientAreScanned(t *testing.T) {
 	k.get() // as the end of a cell does: neither waits for the scan
 	k.set(snapshotOf("of the cell"))
 	found <- snapshotOf("outdated")
-	<-begun // again, since the snapshot that it was compared with is replaced
+	<-begun // again, since the snapshot that it was compared with was replaced
 	if s, _ := k.get(); names(s)[0] != "of the cell" {
 		t.Errorf("an outdated scan replaced the snapshot: %v", names(s))
 	}
@@ -91,7 +91,7 @@ func TestOneScanCoversTheChangesBeforeIt(t *testing.T) {
 	found <- snapshotOf("of the first")
 	<-first
 	<-begun
-	found <- snapshotOf("of all") // a sixth scan would wait here for ever
+	found <- snapshotOf("of all") // a sixth scan would wait here forever
 	commits := 0
 	for _, committed := range later {
 		if <-committed != nil {

@@ -25,7 +25,7 @@ type loop struct {
 
 	running  bool              // there is a kernel
 	replayTo uint64            // records up to this one existed when this server started
-	drafted  store.StateReason // the state, with all changes that are on their way to the log
+	drafted  store.StateReason // the state, including all changes that are on their way to the log
 	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
 	pendingArtifacts int64
 }
@@ -63,7 +63,7 @@ func (s *Session) live(ctx context.Context) {
 	}
 }
 
-// work does what the session's goroutine was asked for, and what follows from it.
+// work does what the session's goroutine was asked to do, and what follows from it.
 func (s *Session) work(ctx context.Context, do func(context.Context)) {
 	if !s.retain() {
 		return
@@ -76,7 +76,7 @@ func (s *Session) work(ctx context.Context, do func(context.Context)) {
 	}
 }
 
-// startSoon has the session's goroutine start the first kernel. If the server ends first, the next server starts it.
+// startSoon makes the session's goroutine start the first kernel. If the server ends first, the next server starts it.
 func (s *Session) startSoon() {
 	select {
 	case s.commands <- s.firstKernel:
@@ -123,10 +123,22 @@ func (s *Session) dispatch(ctx context.Context) {
 			return
 		}
 		r := s.queue[0]
+		switch {
+		case r.approval == cellAsked:
+			s.mu.Unlock()
+			return
+		case r.approval == cellUnchecked && s.approvals.mode != api.ApprovalsOff:
+			s.mu.Unlock()
+			s.askCell(ctx, r)
+			continue
+		}
 		s.queue = s.queue[1:]
 		s.current = r
+		denied := r.cancel == reasonDenied
 		s.mu.Unlock()
-		if !s.hand(ctx, r) {
+		if denied {
+			s.endDenied(ctx, r)
+		} else if !s.hand(ctx, r) {
 			return
 		}
 	}
@@ -175,11 +187,11 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	return false
 }
 
-// give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts it where
-// that was asked for meanwhile.
+// give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts the
+// execution if that was requested meanwhile.
 func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Execution) {
 	err := command.Tell(ctx, s.m.cfg.Host, key, e)
-	dead := errors.Is(err, command.ErrNoKernel) // its last record comes, and the next kernel gets this execution
+	dead := errors.Is(err, command.ErrNoKernel) // its last record will come, and the next kernel gets this execution
 	s.mu.Lock()
 	if s.current != r || !r.giving || s.key() != key { // the last record was taken, or the execution has ended
 		s.mu.Unlock()
@@ -194,8 +206,8 @@ func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Ex
 	switch {
 	case dead, ctx.Err() != nil:
 	case err != nil:
-		// Whether it got the cell is not known. Its last record ends the execution.
-		s.log.Error("the kernel takes no cell; it is ended", "error", err)
+		// It is not known whether it got the cell. Its last record ends the execution.
+		s.log.Error("the kernel does not accept a cell; stopping it", "error", err)
 		s.giveUp(ctx, key, reasonRefused)
 	case interrupt:
 		err := insist(ctx, func() error {
@@ -244,9 +256,9 @@ func (s *Session) settle(ctx context.Context, c change) {
 // retryPause separates two attempts to commit, or to ask a host that does not respond.
 const retryPause = time.Second
 
-// mustCommit commits what has happened already. While the disk is full or fails it tries again, so that nothing is
-// lost: the kernel's output waits meanwhile, and the operator is told. It reports whether the change is committed; where
-// it is not, the server ends, and the next one gets the records again.
+// mustCommit commits what has already happened. While the disk is full or fails it keeps trying, so that nothing is
+// lost: the kernel's output waits meanwhile, and the operator is told. It reports whether the change is committed; if
+// it is not, the server is ending, and the next one gets the records again.
 func (s *Session) mustCommit(ctx context.Context, c change) bool {
 	for {
 		err := s.commit(context.WithoutCancel(ctx), c)
@@ -256,7 +268,7 @@ func (s *Session) mustCommit(ctx context.Context, c change) bool {
 		case errors.Is(err, store.ErrClosed):
 			return false
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists):
-			s.log.Error("the log cannot be written, and never will be", "error", err)
+			s.log.Error("the log cannot be written; giving up", "error", err)
 			return true
 		}
 		s.log.Error("the log cannot be written; trying again", "error", err)
@@ -301,7 +313,7 @@ func (c *change) state(s *Session, state api.SessionState, reason string) {
 	})
 }
 
-// cancelQueue makes the change that cancels all queued executions, since the kernel ended.
+// cancelQueue returns the change that cancels all queued executions, since the kernel ended.
 func (s *Session) cancelQueue(reason string) change {
 	s.mu.Lock()
 	waiting := s.queue

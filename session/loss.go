@@ -10,7 +10,7 @@ import (
 	"talaria/store"
 )
 
-// loss is the end of a kernel that had run cells: what became of the variables of the session.
+// loss is the end of a kernel that had run cells: what happened to the variables of the session.
 type loss struct {
 	reason string
 	at     time.Time
@@ -49,7 +49,7 @@ func (l *loss) String() string {
 	return fmt.Sprintf("variables from before %s are gone: %s", l.at.Format("2006-01-02 15:04:05 UTC"), l.cause())
 }
 
-// notice is the line at the head of the text of the next cell, "" if a user wanted the loss.
+// notice returns the line at the head of the text of the next cell, "" if a user wanted the loss.
 func (l *loss) notice() string {
 	if l == nil || l.reason == reasonReset {
 		return ""

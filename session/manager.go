@@ -29,13 +29,13 @@ type Manager struct {
 	loading   singleflight.Group
 	owners    *owners
 	reserve   reserve
-	crashed   bool     // the server before did not end in order
+	crashed   bool     // the previous server did not end cleanly
 	mended    sync.Map // after a crash: the ids of sessions whose unfinished uploads were removed
 	closeOnce sync.Once
 	closeErr  error
 
-	mu       sync.Mutex          // guards what is below
-	sessions map[string]*Session // by server-made id, those that are loaded
+	mu       sync.Mutex          // guards the fields below
+	sessions map[string]*Session // the loaded ones, by server-made id
 	lastN    int64               // the number of the newest session
 	uids     map[int]bool        // in use
 }
@@ -73,12 +73,12 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close leaves the kernels and all that waits to the next server, and marks the state as left in order. It is
+// Close leaves the kernels and everything that waits to the next server, and marks the state as left cleanly. It is
 // idempotent, and does nothing after Shutdown.
 func (m *Manager) Close(ctx context.Context) error { return m.end(ctx, (*Session).detach) }
 
-// Shutdown ends every kernel, writes what became of it, and marks the state as left in order. It is idempotent, and
-// does nothing after Close.
+// Shutdown ends every kernel, records its end, and marks the state as left cleanly. It is idempotent, and does nothing
+// after Close.
 func (m *Manager) Shutdown(ctx context.Context) error { return m.end(ctx, (*Session).shutdown) }
 
 func (m *Manager) end(ctx context.Context, each func(*Session, context.Context) error) error {
@@ -126,8 +126,8 @@ func (m *Manager) hostReady() error {
 	return nil
 }
 
-// environment returns the environment of that name. If it is no longer configured, the result has nothing but its name:
-// its sessions work, except for what needs a new kernel.
+// environment returns the environment of that name. If it is no longer configured, the result has only its name: its
+// sessions work, except for what needs a new kernel.
 func (m *Manager) environment(name string) kernel.Environment {
 	for _, e := range m.cfg.Environments {
 		if e.Name == name {
@@ -215,7 +215,7 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 		for i, row := range rows {
 			numbers[i] = row.N
 			s := m.known(row.ID)
-			if s == nil || !s.retain() { // the row is all there is to say
+			if s == nil || !s.retain() { // the row is all there is
 				items[i] = m.sessionOf(row).summary()
 				continue
 			}

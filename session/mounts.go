@@ -22,7 +22,7 @@ const (
 
 const maxMounts = 32
 
-// mountTops are the folders inside that mounts may take or lie in: what a sandbox needs is in none of them.
+// mountTops are the folders inside that mounts may replace or lie in: a sandbox needs nothing in them.
 var mountTops = []string{"/mnt", "/data"}
 
 // MountRoot is a directory whose folders sessions may mount.
@@ -31,8 +31,8 @@ type MountRoot struct {
 	Path string // without links
 }
 
-// checkMounts validates what a session asks to see of the host. That the sources are there is checked for a new session
-// only, see findMounts.
+// checkMounts validates what a session asks to see of the host. Whether the sources exist is checked only for a new
+// session, see findMounts.
 func (m *Manager) checkMounts(mounts []api.Mount) error {
 	if len(mounts) > 0 && m.cfg.NoMounts != "" {
 		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", m.cfg.NoMounts)

@@ -12,10 +12,10 @@ import (
 
 // NetworkBounds are what an operator lets sessions reach.
 type NetworkBounds struct {
-	MaxMode        api.NetworkMode // the most that a session may ask for; "" is none
-	Allowed        []string        // what may be listed in mode allow; with MaxMode full beside all that is public
+	MaxMode        api.NetworkMode // the most that a session may ask for; "" means none
+	Allowed        []string        // what may be listed in mode allow; with MaxMode full in addition to the public network
 	HostPorts      []int           // of this machine, which may be listed as host:PORT
-	NameServer     string          // HOST:PORT; "": as this machine looks names up
+	NameServer     string          // HOST:PORT; "": as this machine resolves names
 	MaxConnections int             // of a session at a time; 0: the host's default
 	MaxBytes       int64           // in both directions over the life of a kernel; 0: any number
 }
@@ -60,7 +60,7 @@ func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
 	return nil
 }
 
-// permitNetwork refuses what is past the operator's bounds.
+// permitNetwork refuses what exceeds the operator's bounds.
 func (m *Manager) permitNetwork(n api.Network) error {
 	if n.Mode == api.NetworkNone {
 		return nil

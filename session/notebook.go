@@ -14,7 +14,7 @@ import (
 	"talaria/store"
 )
 
-// notebook is an .ipynb of nbformat 4. Cells are kept as they came.
+// notebook is an .ipynb of nbformat 4. Its cells are kept unchanged.
 type notebook struct {
 	Cells         []api.Raw `json:"cells"`
 	Metadata      api.Raw   `json:"metadata"`
@@ -48,11 +48,11 @@ type cellOrigin struct {
 	Status      api.ExecutionStatus `json:"status"`
 }
 
-// Notebook is the session as an .ipynb: the cells of its document, each with the outputs of its last execution, then
-// each execution that the document does not know and that was not silent. Without a document that was saved these are
+// Notebook writes the session as an .ipynb: the cells of its document, each with the outputs of its last execution,
+// then each execution that the document does not contain and that was not silent. Without a saved document these are
 // all executions after the imported notebook, which comes first.
 //
-// It is written to w cell by cell, since all of them may be more than fits into memory.
+// It is written to w cell by cell, since all of them may not fit into memory.
 func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	imported, hides, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var came []api.Raw // the imported cells, as they are kept
+	var came []api.Raw // the imported cells, unchanged
 	if imported != nil {
 		if err := jsonv2.Unmarshal(imported, &nb); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (b *notebookWriter) end(nb notebook) error {
 	return err
 }
 
-// ran is the execution with the outputs that a notebook has room for.
+// ran returns the execution with the outputs that a notebook has room for.
 func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, error) {
 	e, err := b.s.Execution(ctx, id)
 	if err == nil && e.OutputsOmitted {
@@ -174,8 +174,8 @@ func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, err
 	return e, err
 }
 
-// add appends a cell: with what its last execution made, or as it was imported, or new. One that is not arranged in the
-// document has the code of its execution.
+// add appends a cell: with the outputs of its last execution, as it was imported, or new. A cell that is not arranged
+// in the document has the code of its execution.
 func (b *notebookWriter) add(ctx context.Context, cell api.DocumentCell, arranged bool) error {
 	id, ran := b.last[cell.ID]
 	var file any
@@ -220,7 +220,8 @@ func idOf(cell api.Raw) (string, error) {
 	return fields.ID, err
 }
 
-// withSource is an imported cell as the document has it now. One that became another kind loses what the old one had.
+// withSource returns an imported cell as the document has it now. A cell that became another kind loses the fields of
+// the old one.
 func withSource(came api.Raw, cell api.DocumentCell) (api.Raw, error) {
 	var fields map[string]api.Raw
 	if err := jsonv2.Unmarshal(came, &fields); err != nil {
@@ -253,7 +254,7 @@ func cellID(id string, taken map[string]bool) string {
 		}
 		return '-'
 	}, id)
-	if mapped != "" && strings.ContainsRune("-_", rune(mapped[0])) { // an id of ours begins otherwise
+	if mapped != "" && strings.ContainsRune("-_", rune(mapped[0])) { // our own ids begin differently
 		mapped = "c" + mapped
 	}
 	mapped = mapped[:min(len(mapped), 64)]
@@ -264,7 +265,7 @@ func cellID(id string, taken map[string]bool) string {
 	return mapped
 }
 
-// withCellID gives an imported cell an id that is allowed.
+// withCellID gives an imported cell a valid id.
 func withCellID(cell api.Raw, taken map[string]bool) (api.Raw, error) {
 	var fields map[string]api.Raw
 	if err := jsonv2.Unmarshal(cell, &fields); err != nil {
@@ -278,7 +279,7 @@ func withCellID(cell api.Raw, taken map[string]bool) (api.Raw, error) {
 	return api.Marshal(fields)
 }
 
-// ImportNotebook makes the notebook what the session shows in place of its cells so far. It runs nothing.
+// ImportNotebook makes the session show the notebook in place of its cells so far. It runs nothing.
 func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	if err := s.m.spare(); err != nil {
 		return err
@@ -296,7 +297,7 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	ids := map[string]bool{}
 	for i, cell := range nb.Cells {
 		err := checkCell(cell)
-		if err == nil { // the document and later exports call it the same
+		if err == nil { // the document and later exports use the same id
 			nb.Cells[i], err = withCellID(cell, ids)
 		}
 		if err != nil {
@@ -321,7 +322,7 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 		}
 		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: s.journal.lastSeq(), Cells: cells}
 		err = s.saveDocument(ctx, doc, func(tx *store.Tx) error { return tx.PutNotebook(s.n, kept) })
-		if !errors.Is(err, store.ErrNotFound) { // else somebody saved it in between
+		if !errors.Is(err, store.ErrNotFound) { // otherwise somebody saved it in between
 			return err
 		}
 	}

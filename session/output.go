@@ -20,8 +20,8 @@ import (
 // pieceBytes is the largest text of one stream event.
 const pieceBytes = 64 << 10
 
-// output is what one execution prints: it caps each stream in the log, keeps the whole of a capped one in a spool, and
-// writes the text for models. Only text may be called from other goroutines than the session's own.
+// output is what one execution prints: it caps each stream in the log, keeps all of a capped one in a spool, and
+// writes the text for models. Only text may be called from goroutines other than the session's own.
 type output struct {
 	outputHome
 	id     string
@@ -41,7 +41,7 @@ type output struct {
 	truncated  int64
 }
 
-// outputHome is what the output of an execution needs of its session.
+// outputHome is what the output of an execution needs from its session.
 type outputHome struct {
 	session   string // its id; spools are named after it
 	artifacts *artifacts.Store
@@ -50,15 +50,15 @@ type outputHome struct {
 	makeRoom  func(ctx context.Context, diskBytes int64) error // for an artifact; fails with errNoRoom
 }
 
-// stream is one stream of an execution. Its head goes to the log as it comes, 40 % of the limit; what follows waits in
-// the spool, since only the end shows whether it is too much.
+// stream is one stream of an execution. Its head goes to the log as it arrives, up to 40 % of the limit; the rest
+// waits in the spool, since only the end shows whether it is too much.
 type stream struct {
 	name    string
 	head    []string // what the log has, until there is a spool, which begins with it
 	logged  int64
 	total   int64
 	spool   *artifacts.Writer
-	dropped int64 // past the disk limit, in no spool
+	dropped int64 // beyond the disk limit, in no spool
 	failed  error // of the spool
 }
 
@@ -79,7 +79,7 @@ func (s *Session) newOutput(id string, limits api.Limits) *output {
 	return newOutput(home, id, limits, s.redact)
 }
 
-// add takes printed text and returns the part that goes to the log now.
+// add adds printed text and returns the part that goes to the log now.
 func (o *output) add(name, text string) []draft {
 	o.write(name == "stderr", text)
 	st := o.stream(name)
@@ -88,7 +88,7 @@ func (o *output) add(name, text string) []draft {
 	if st.spool == nil && st.failed == nil {
 		o.events++
 		room := o.limit*2/5 - st.logged
-		if o.events*eventCost > o.displayLimit { // very many very short ones
+		if o.events*eventCost > o.displayLimit { // a great many very short ones
 			room = 0
 		}
 		if int64(len(text)) > room {
@@ -109,7 +109,7 @@ func (o *output) add(name, text string) []draft {
 	return []draft{{executionID: o.id, body: api.Stream{Name: name, Text: now}}}
 }
 
-// hold writes what the log does not take now to the spool; the first time, also everything before it.
+// hold writes text that the log does not take now to the spool; the first time, also everything before it.
 func (o *output) hold(st *stream, now, rest string) {
 	if st.spool == nil && st.failed == nil {
 		st.spool, st.failed = o.artifacts.Create(o.spoolName(st.name))
@@ -160,7 +160,7 @@ func (o *output) overflowing() bool {
 	return false
 }
 
-// last takes a result or an error, which comes after all that was printed.
+// last adds a result or an error, which comes after everything that was printed.
 func (o *output) last(d draft) []draft {
 	if !o.overflowing() {
 		return []draft{d}
@@ -320,8 +320,8 @@ func (o *output) tellLoss(notice string) {
 
 // result adds a result's text/plain.
 func (o *output) result(data api.MIMEBundle) {
-	var text string
-	if raw, ok := data["text/plain"]; !ok || json.Unmarshal(raw, &text) != nil {
+	text, ok := plainText(data)
+	if !ok {
 		return
 	}
 	o.mu.Lock()
@@ -329,13 +329,21 @@ func (o *output) result(data api.MIMEBundle) {
 	o.transcript.Line(text)
 }
 
+func plainText(data api.MIMEBundle) (text string, ok bool) {
+	raw, ok := data["text/plain"]
+	return text, ok && json.Unmarshal(raw, &text) == nil
+}
+
 // traceback adds an exception.
 func (o *output) traceback(e api.ErrorOutput) {
-	text := strings.TrimRight(strings.Join(e.Traceback, "\n"), "\n")
-	if text == "" {
-		text = e.Ename + ": " + e.Evalue
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.transcript.Line(text)
+	o.transcript.Line(tracebackText(e))
+}
+
+func tracebackText(e api.ErrorOutput) string {
+	if text := strings.TrimRight(strings.Join(e.Traceback, "\n"), "\n"); text != "" {
+		return text
+	}
+	return e.Ename + ": " + e.Evalue
 }

@@ -12,8 +12,8 @@ import (
 	"talaria/session/transcript"
 )
 
-// savedOutput is what the output of a running execution holds and the log does not. It is committed with the cursor, so
-// that a server that takes over the session continues exactly there.
+// savedOutput is the part of a running execution's output that the log does not have. It is committed with the cursor,
+// so that a server that takes over the session continues exactly there.
 type savedOutput struct {
 	Streams    map[string]savedStream `json:"streams"`
 	Deferred   []savedDraft           `json:"deferred,omitzero"`
@@ -21,7 +21,7 @@ type savedOutput struct {
 	Shown      displays               `json:"shown,omitzero"`
 }
 
-// savedStream is a stream that overflowed. What lies behind Spooled in its spool comes again with the next records.
+// savedStream is a stream that overflowed. Bytes after Spooled in its spool come again with the next records.
 type savedStream struct {
 	Total   int64  `json:"total"`
 	Spooled int64  `json:"spooled"`
@@ -41,7 +41,7 @@ type savedRef struct {
 	Bytes     int64  `json:"bytes,omitzero"`
 }
 
-// save returns what has to be kept beside the log, or nil if the log has everything.
+// save returns what has to be kept in addition to the log, or nil if the log has everything.
 func (o *output) save() ([]byte, error) {
 	if !o.overflowing() && !o.shown.Over {
 		return nil, nil
@@ -74,8 +74,8 @@ func (o *output) save() ([]byte, error) {
 	return api.Marshal(saved)
 }
 
-// restoreOutput rebuilds the output of an execution that ran under an earlier server, from its events and from what was
-// saved. It also finds the question that is open.
+// restoreOutput rebuilds the output of an execution that ran under an earlier server, from its events and from what
+// was saved. It also finds the open question.
 func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
 	o := r.out
 	o.number = r.row.N
@@ -148,7 +148,7 @@ func (o *output) reopen(ctx context.Context, name string, saved map[string]saved
 	case !overflowed && errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil && was.Failed == "":
-		o.log.Error("reopen a spool of output; what it held is lost", "stream", name, "error", err)
+		o.log.Error("reopen an output spool; its contents are lost", "stream", name, "error", err)
 		was.Failed, was.Dropped = err.Error(), was.Dropped+was.Spooled
 	}
 	st := o.stream(name)
@@ -178,7 +178,8 @@ func (o *output) takeUp(r *run, saved []savedDraft) error {
 	return nil
 }
 
-// saved returns what the session's running execution has to keep beside the log, or nil. On the session's goroutine.
+// saved returns what the session's running execution has to keep in addition to the log, or nil. On the session's
+// goroutine.
 func (s *Session) saved() ([]byte, error) {
 	s.mu.Lock()
 	r := s.current

@@ -14,7 +14,7 @@ const (
 
 // owners counts what each owner has. It is safe for concurrent use.
 type owners struct {
-	mu   sync.Mutex // guards what is below
+	mu   sync.Mutex // guards the fields below
 	uses map[string]*ownerUse
 }
 

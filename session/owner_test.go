@@ -8,6 +8,7 @@ import (
 	"talaria/session"
 )
 
+// TestAnOwnerHasSoManySessionsAndKernels is row K05: at the limit a request is refused, and no kernel makes room for another.
 func TestAnOwnerHasSoManySessionsAndKernels(t *testing.T) {
 	r := scripted(t, func(c *session.Config) { c.OwnerSessions, c.OwnerKernels = 3, 2 })
 	create := func(owner, id string) error {

@@ -110,7 +110,7 @@ func (s *Session) beginInstall(key record.Key, executionID, ask string, change r
 		defer close(i.done)
 		defer cancel(nil)
 		if before != nil {
-			<-before.done // nobody waits for it any more
+			<-before.done // nobody waits for it now
 		}
 		s.installFor(ctx, i, executionID)
 	}()
@@ -133,7 +133,7 @@ func (s *Session) endInstall(cause error) {
 
 // installFor installs, writes down how that ended, and answers the kernel.
 func (s *Session) installFor(ctx context.Context, i *installation, executionID string) {
-	changed, err := s.install(ctx, i)
+	changed, err := s.install(ctx, i, executionID)
 	result := command.InstallResult{Packages: changed}
 	if err != nil {
 		result.Error = s.installError(ctx, err)
@@ -142,12 +142,12 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 		Requirements: append([]string{}, i.change.Requirements...), OK: err == nil,
 	}}}})
 	if written != nil {
-		s.log.Error("write down an installation", "error", written)
+		s.log.Error("record an installation", "error", written)
 	}
 	answer := command.AnswerInstall{RequestID: i.ask, Result: result}
 	err = insist(ctx, func() error { return command.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, i.key, answer) })
 	if err != nil {
-		s.log.Debug("answer an installation", "error", err) // nobody waits for it any more
+		s.log.Debug("answer an installation", "error", err) // nobody waits for it now
 	}
 }
 
@@ -166,8 +166,9 @@ func (s *Session) installError(ctx context.Context, err error) string {
 	return "the installer could not be started; the cause is in the server's log"
 }
 
-// install has an installer make the session's next layer, and puts it in force. On an error nothing has changed.
-func (s *Session) install(ctx context.Context, i *installation) ([]command.Package, error) {
+// install has an installer make the session's next layer, if a person approves that where one has to, and puts it in
+// force. On an error nothing has changed.
+func (s *Session) install(ctx context.Context, i *installation, executionID string) ([]command.Package, error) {
 	asked := i.change
 	if err := s.m.spare(); err != nil {
 		return nil, err
@@ -176,6 +177,9 @@ func (s *Session) install(ctx context.Context, i *installation) ([]command.Packa
 		return nil, err
 	}
 	if err := checkRequirements("this", asked.Requirements); err != nil {
+		return nil, err
+	}
+	if err := s.approveInstall(ctx, executionID, asked); err != nil {
 		return nil, err
 	}
 	from, err := s.m.cfg.Packages.Index(ctx)

@@ -26,7 +26,7 @@ func (f fakeIndex) Admit() (string, func()) {
 
 var asked = regexp.MustCompile(`\\"requirements\\":\[\\"([^\\]*)\\"`)
 
-// packaged is a rig whose kernels install what their cells name, and whose installers do as the requirement says.
+// packaged returns a rig whose kernels install what their cells name, and whose installers do as the requirement says.
 func packaged(t *testing.T, tweak func(*session.Config)) (*rig, fakeIndex) {
 	t.Helper()
 	var r *rig
@@ -70,7 +70,7 @@ func packaged(t *testing.T, tweak func(*session.Config)) (*rig, fakeIndex) {
 	return r, index
 }
 
-// install is what an installer does for a requirement.
+// install does what an installer does for a requirement.
 func install(c *kerneltest.Cell, requirement string, stage func(...string) string) {
 	c.Print("looking for " + requirement + "\n")
 	name, version, _ := strings.Cut(requirement, "==")
@@ -101,7 +101,7 @@ func install(c *kerneltest.Cell, requirement string, stage func(...string) strin
 	}
 }
 
-// layer is what is in force, by the names of its files; nil for nothing.
+// layer returns the files of the layer in force, by name; nil if there is none.
 func (r *rig) layer(t *testing.T) (names []string) {
 	t.Helper()
 	places, err := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "packages", "current", "lib", "*", "site-packages", "*"))
@@ -114,7 +114,7 @@ func (r *rig) layer(t *testing.T) (names []string) {
 	return names
 }
 
-// tidy checks that nothing of an installation is left but its layer.
+// tidy checks that nothing of an installation is left except its layer.
 func (r *rig) tidy(t *testing.T, index fakeIndex) {
 	t.Helper()
 	if stages, _ := filepath.Glob(filepath.Join(r.dir, "sessions", "*", "stage")); len(stages) > 0 {
@@ -177,7 +177,7 @@ func TestWhatAnInstallerPrintsIsBoundedAndSaidSo(t *testing.T) {
 	}
 }
 
-// What is asked from inside has gone through no check of ours.
+// A request from inside has passed no check of ours.
 func TestWhatIsNoRequirementIsRefused(t *testing.T) {
 	r, _ := packaged(t, nil)
 	s := r.session(api.SessionRequest{})
@@ -205,7 +205,7 @@ func TestWhatIsNoRequirementIsRefused(t *testing.T) {
 	}
 }
 
-// However its asker goes, an installation ends with it.
+// However its asker ends, an installation ends with it.
 func TestAnInstallationEndsWithItsAsker(t *testing.T) {
 	for name, end := range map[string]func(*rig, *session.Session) error{
 		"interrupted": func(_ *rig, s *session.Session) error { return s.Interrupt(context.Background(), "") },
@@ -241,7 +241,7 @@ func TestAnInstallationEndsWithItsAsker(t *testing.T) {
 	}
 }
 
-// The next server tells whoever waits that nothing came of it, and ends the installer of the last one.
+// The next server tells the asker that nothing came of it, and ends the previous server's installer.
 func TestAnInstallationDoesNotOutliveItsServer(t *testing.T) {
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {

@@ -21,16 +21,26 @@ type run struct {
 	row    store.Execution
 	done   chan struct{} // closed once it has ended and final is set
 	final  api.Execution // without outputs
-	out    *output       // what it printed; the session goroutine's, but for text
+	out    *output       // its output; used by the session's goroutine only, except for text
 	given  bool          // guarded by Session.mu: the host has it, or is being given it
-	giving bool          // guarded by Session.mu: the host has not said yet that it has it
-	// interrupt is set where it is to be interrupted as soon as the host has it. Guarded by Session.mu.
+	giving bool          // guarded by Session.mu: the host has not yet confirmed that it has it
+	// interrupt says that it is to be interrupted as soon as the host has it. Guarded by Session.mu.
 	interrupt bool
-	cancel    string // guarded by Session.mu: end it before it starts, for this reason
+	cancel    string       // guarded by Session.mu: end it before it starts, for this reason
+	approval  cellApproval // guarded by Session.mu
 	failure   *api.ErrorOutput
 	toolCalls atomic.Int64       // that were handed over
 	rejected  []api.RejectedTool // of those in the request; immutable once it is queued
 }
+
+// cellApproval says whether a queued cell may be given to a kernel.
+type cellApproval int
+
+const (
+	cellUnchecked cellApproval = iota // whether somebody has to approve it is not known yet
+	cellAsked                         // it waits for the answer
+	cellApproved                      // it may start, unless it is to be cancelled
+)
 
 // queueState is the queue of executions. Guarded by Session.mu.
 type queueState struct {
@@ -41,8 +51,8 @@ type queueState struct {
 	queuedBytes int64           // code of the executions that have not ended
 }
 
-// Submit queues a cell and returns its execution's id. The same id with the same code again returns the first one and
-// runs nothing. ctx bounds the waiting, not the execution.
+// Submit queues a cell and returns its execution's id. Submitting the same id with the same code again returns the
+// first one and runs nothing. ctx bounds the wait, not the execution.
 func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDefault bool) (string, error) {
 	r, err := s.newRun(req, stdinDefault)
 	if err != nil {
@@ -80,7 +90,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	return r.row.ID, err
 }
 
-// queued makes the change that puts an execution into the queue.
+// queued returns the change that puts an execution into the queue.
 func (s *Session) queued(r *run) change {
 	now := time.Now().UnixMilli()
 	r.row.CreatedAt = now
@@ -154,7 +164,7 @@ func set[T any](into *T, given *T) {
 	}
 }
 
-// isKnown reports whether the session has this execution already; with other code that is a conflict.
+// isKnown reports whether the session already has this execution; with other code that is a conflict.
 func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error) {
 	if s.isGone() {
 		return false, ErrDeleted
@@ -172,7 +182,7 @@ func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error
 	return true, nil
 }
 
-// reserve takes a place in the queue for so much code.
+// reserve reserves a place in the queue for that much code.
 func (s *Session) reserve(bytes int64) error {
 	if err := s.takeQueued(bytes); err != nil {
 		return err
@@ -206,7 +216,7 @@ func (s *Session) reservePlace() error {
 
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 
-// wakeUp has the session's goroutine look at the queue.
+// wakeUp makes the session's goroutine look at the queue.
 func (s *Session) wakeUp() {
 	s.begin()
 	select {
@@ -249,6 +259,9 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 	}
 	if err := s.cancelRuns(ctx, waiting, "interrupted", api.VariablesKept); err != nil {
 		return err
+	}
+	if len(waiting) > 0 {
+		s.wakeUp() // the one at the head may have waited for an approval
 	}
 	return s.touch(ctx)
 }

@@ -18,8 +18,8 @@ import (
 type Reader struct {
 	s      *Session
 	after  int64
-	read   atomic.Int64 // bytes of the journal behind this reader, once live
-	live   bool         // guarded by journal.mu: it has come to the end of the log
+	read   atomic.Int64 // bytes of the journal after this reader, once live
+	live   bool         // guarded by journal.mu: it has reached the end of the log
 	lagged chan struct{}
 	once   sync.Once
 	view   *view // nil: the whole log
@@ -30,7 +30,7 @@ func (s *Session) Follow(after int64) *Reader {
 	return &Reader{s: s, after: after, lagged: make(chan struct{})}
 }
 
-// Lagged is closed when the reader had been live and has fallen more than 8 MiB behind.
+// Lagged is closed when the reader has been live and has fallen more than 8 MiB behind.
 func (r *Reader) Lagged() <-chan struct{} { return r.lagged }
 
 func (r *Reader) lag() { r.once.Do(func() { close(r.lagged) }) }
@@ -122,7 +122,7 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	if len(batch) > 0 && batch[0].seq() > r.after+1 {
 		return nil, nil, r.s.expired()
 	}
-	if len(batch) == 0 { // though there was more: it was taken away with the session
+	if len(batch) == 0 { // although there was more: it was deleted with the session
 		return nil, nil, r.s.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
 	}
 	j.mu.Lock()
@@ -165,8 +165,8 @@ func (s *Session) readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read events: %w", err)
 }
 
-// entries are rows of the database. Bodies that are blobs are read one by one when they are needed, since a batch of
-// them may be far more than fits into memory.
+// entries returns rows of the database as entries. Bodies that are blobs are read one by one when needed, since a
+// batch of them may be far more than fits into memory.
 func entries(rows []store.Event) []entry {
 	list := make([]entry, len(rows))
 	for i, row := range rows {

@@ -153,7 +153,7 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 			return err
 		}
 		if keep < row.LastSeq {
-			m.cfg.Log.Warn("a power failure took the end of a log", "session", row.ID, "events", row.LastSeq-keep)
+			m.cfg.Log.Warn("a power failure lost the end of a log", "session", row.ID, "events", row.LastSeq-keep)
 		}
 	}
 	return nil
@@ -166,20 +166,24 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	if row.State != api.StateDead && row.State != api.StateHibernated {
 		a, err = s.m.cfg.Host.Attach(ctx, record.Key{Session: row.ID, Generation: row.Generation})
 		if err != nil && !errors.Is(err, command.ErrNoKernel) {
-			s.log.Error("a kernel cannot be attached to; it counts as dead", "error", err)
+			s.log.Error("cannot attach to a kernel; it is treated as dead", "error", err)
 		}
 		alive = err == nil
 	}
 	current, err := s.requeue(ctx, row, open, a.Given)
 	if err == nil {
+		s.expectApprovers()
 		err = s.recoverCalls(ctx, a.Asks)
+	}
+	if err == nil {
+		err = s.recoverApprovals(ctx)
 	}
 	switch {
 	case err != nil:
 		return alive, err
 	case alive:
 		return true, s.resume(ctx, row, a)
-	case row.State == api.StateStarting && current == nil: // no kernel came of it, so that nothing is lost
+	case row.State == api.StateStarting && current == nil: // it produced no kernel, so nothing is lost
 		s.mu.Lock()
 		s.restartReason = ""
 		s.mu.Unlock()
@@ -264,7 +268,8 @@ func (s *Session) crashed(ctx context.Context, row store.Session) error {
 	return nil
 }
 
-// leftSpools ends the spools of executions that have ended: kept where the log names the artifact, else dropped.
+// leftSpools ends the spools of executions that have ended: it keeps them if the log names the artifact, and otherwise
+// drops them.
 func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][]store.Execution) error {
 	names, err := m.cfg.Artifacts.Spools()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"talaria/kernel"
 )
 
-// settings is a checked request, with the operator's defaults where nothing was asked.
+// settings is a checked request, with the operator's defaults for what it does not ask for.
 type settings struct {
 	name        string
 	environment kernel.Environment
@@ -24,8 +24,11 @@ type settings struct {
 	network     api.Network
 	packages    []string
 	guard       api.GuardMode
+	approvals   api.ApprovalMode
 	budgets     api.Budgets
 	builtin     api.Raw // as it was given
+	tools       []api.Tool
+	servers     []string
 }
 
 const (
@@ -33,7 +36,7 @@ const (
 	maxMetadata = 64 << 10
 	maxIdleS    = 10 * 365 * 24 * 3600
 	minMemory   = 64 << 20
-	// maxVariables is what fits beside a program's arguments.
+	// maxVariables is what fits next to a program's arguments.
 	maxVariables = 1 << 20
 )
 
@@ -45,7 +48,7 @@ func notImplemented(what string) error {
 	return api.Errorf(api.CodeNotImplemented, "%s is not implemented yet; leave it out", what)
 }
 
-// check validates all of a request, whether or not the session is there already.
+// check validates a whole request, whether or not the session already exists.
 func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	s := settings{
 		environment: m.cfg.Environments[0],
@@ -54,6 +57,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		idleMS:      m.cfg.IdleTimeout.Milliseconds(),
 		network:     api.Network{Mode: api.NetworkNone},
 		guard:       api.GuardWarn,
+		approvals:   api.ApprovalsOff,
 		env:         map[string]string{},
 		secrets:     map[string]string{},
 		metadata:    map[string]string{},
@@ -92,7 +96,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	}
 	patch := api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard, Budgets: req.Budgets,
+		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets,
 	}
 	if err := m.checkPatch(patch, &s); err != nil {
 		return s, err
@@ -112,9 +116,18 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		}
 		s.packages = *req.Packages
 	}
-	switch {
-	case req.Tools != nil && len(*req.Tools) > 0:
-		return s, notImplemented("tools")
+	s.tools, s.servers = []api.Tool{}, []string{}
+	if req.Tools != nil {
+		if err := m.checkWebhooks(*req.Tools); err != nil {
+			return s, err
+		}
+		s.tools = append(s.tools, *req.Tools...)
+	}
+	if req.MCPServers != nil {
+		if err := m.checkServers(*req.MCPServers); err != nil {
+			return s, err
+		}
+		s.servers = append(s.servers, *req.MCPServers...)
 	}
 	if _, err := checkBuiltin(req.BuiltinTools); err != nil {
 		return s, err
@@ -189,6 +202,11 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 			return invalid("guard must be %q, %q or %q", api.GuardOff, api.GuardWarn, api.GuardBlock)
 		}
 	}
+	if p.Approvals != nil {
+		if s.approvals = *p.Approvals; !slices.Contains(api.ApprovalModes, s.approvals) {
+			return invalid("approvals must be %q, %q or %q", api.ApprovalsOff, api.ApprovalsDestructive, api.ApprovalsAll)
+		}
+	}
 	if err := checkBudgets(p.Budgets, &s.budgets); err != nil {
 		return err
 	}
@@ -210,7 +228,7 @@ func (m *Manager) checkLimits(r api.LimitsRequest, l *api.Limits) error {
 	return boundLimits(r, l, m.cfg.Ceilings)
 }
 
-// boundLimits puts the limits that were asked for into l, unless one is below the least value or above its ceiling.
+// boundLimits puts the requested limits into l, unless one is below the least value or above its ceiling.
 func boundLimits(r api.LimitsRequest, l *api.Limits, c api.Limits) error {
 	return firstError(
 		limit("memory_bytes", r.MemoryBytes, &l.MemoryBytes, minMemory, c.MemoryBytes),
@@ -250,7 +268,7 @@ func limit[T int64 | float64](name string, asked *T, into *T, least, most T) err
 	return nil
 }
 
-// checkTime takes 0 as no limit, which is above any ceiling.
+// checkTime treats 0 as no limit, which is above any ceiling.
 func checkTime[T int64 | float64](field string, asked, into *T, most T) error {
 	if asked == nil {
 		return nil
@@ -265,8 +283,8 @@ func checkTime[T int64 | float64](field string, asked, into *T, most T) error {
 	return nil
 }
 
-// conflictingField names the first field that was asked for and is otherwise in the session, or "". asked is the checked
-// form of req. Name and metadata never contradict.
+// conflictingField names the first requested field that has a different value in the session, or returns "". asked is
+// the checked form of req. Name and metadata never conflict.
 func (s *Session) conflictingField(req api.SessionRequest, asked settings) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,6 +301,8 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "idle_timeout_s"
 	case req.Guard != nil && asked.guard != s.guard.mode:
 		return "guard"
+	case req.Approvals != nil && asked.approvals != s.approvals.mode:
+		return "approvals"
 	case req.Budgets != nil && !s.hasBudgets(req.Budgets):
 		return "budgets"
 	case req.Network != nil && !sameNetwork(asked.network, s.network):
@@ -291,6 +311,10 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "mounts"
 	case req.BuiltinTools != nil && !sameBuiltin(req.BuiltinTools, s.tools.builtin):
 		return "builtin_tools"
+	case req.Tools != nil && !sameHooks(asked.tools, s.hooks):
+		return "tools"
+	case req.MCPServers != nil && !slices.Equal(asked.servers, s.servers):
+		return "mcp_servers"
 	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
 		return "packages"
 	}

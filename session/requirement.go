@@ -8,8 +8,8 @@ import (
 	"talaria/kernel/record"
 )
 
-// requirementPattern is what packages can be asked for: a name with extras, versions and a marker, as PEP 508 has it,
-// less its direct references. What pip and shells take for something else is not in it.
+// requirementPattern matches the packages that can be asked for: a name with extras, versions and a marker, as in PEP
+// 508, without its direct references. It excludes anything that pip and shells take for something else.
 var requirementPattern = regexp.MustCompile(
 	`^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*(?:\[[A-Za-z0-9._, -]*\])?\s*(?:\(?[<>=!~][<>=!~A-Za-z0-9.*+_, -]*\)?)?\s*(?:;[A-Za-z0-9_.<>=!~'"() ,+*-]*)?$`)
 
@@ -27,7 +27,7 @@ func checkRequirements(field string, requirements []string) error {
 	return nil
 }
 
-// installCode is the cell that installs requirements, all of which are checked.
+// installCode returns the cell that installs requirements, all of which are checked.
 func installCode(requirements []string) string {
 	var b strings.Builder
 	b.WriteString("%pip install")
@@ -41,7 +41,7 @@ func installCode(requirements []string) string {
 	return b.String()
 }
 
-// InstallRequest is the execution that installs packages.
+// InstallRequest returns the execution that installs packages.
 func (m *Manager) InstallRequest(r api.PackagesRequest) (api.ExecutionRequest, error) {
 	if err := m.installs(); err != nil {
 		return api.ExecutionRequest{}, err
@@ -56,7 +56,7 @@ func (m *Manager) InstallRequest(r api.PackagesRequest) (api.ExecutionRequest, e
 	return api.ExecutionRequest{ID: r.ID, Code: &code, TimeoutS: r.TimeoutS}, nil
 }
 
-// installs is nil where sessions can install packages.
+// installs returns nil if sessions can install packages.
 func (m *Manager) installs() error {
 	if why := m.cfg.Packages.Off; why != "" {
 		return api.Errorf(api.CodeForbidden, "packages cannot be installed in sessions of this server: %s", why)

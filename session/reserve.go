@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// The reserve where none is configured is a twentieth of the disk, within these bounds.
+	// The reserve, if none is configured, is a twentieth of the disk, within these bounds.
 	leastReserve = 64 << 20
 	mostReserve  = 1 << 30
-	// A disk is looked at as often as one that fills at fillRate needs, within these bounds.
-	fillRate  = 2 << 30 // bytes a second
+	// A disk is checked as often as one that fills at fillRate needs, within these bounds.
+	fillRate  = 2 << 30 // bytes per second
 	leastLook = 50 * time.Millisecond
 	mostLook  = time.Second
 	// The reserve counts as restored when a fifth more than it is free, but at most this much more.
 	reserveBack = 256 << 20
 )
 
-// reserve is the part of the state disk that new work may not take. Below it, sessions, executions, uploads and
-// installations are refused, artifacts are not kept, and workspaces that the operating system holds are frozen; what
-// exists can be read, what runs can write its log, and deletes give space back. The disk's ballast makes room for that when
-// other programs fill the disk.
+// reserve is the part of the state disk that new work may not use. Below it, sessions, executions, uploads and
+// installations are refused, artifacts are not kept, and workspaces whose limits the operating system enforces are
+// frozen; what exists can be read, what runs can write its log, and deletes give space back. The disk's ballast makes
+// room for that when other programs fill the disk.
 type reserve struct {
 	low atomic.Bool
 }
@@ -36,14 +36,14 @@ func (m *Manager) watchReserve(ctx context.Context) {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			m.freeze(false) // the next server looks for itself
+			m.freeze(false) // the next server checks for itself
 			return
 		}
 		look.Reset(m.lookAtReserve())
 	}
 }
 
-// lookAtReserve compares the free space with the reserve, and says when to look again.
+// lookAtReserve compares the free space with the reserve, and returns when to look again.
 func (m *Manager) lookAtReserve() time.Duration {
 	free, size, err := m.cfg.Disk.Room()
 	if err != nil {
@@ -69,7 +69,7 @@ func (m *Manager) lookAtReserve() time.Duration {
 	}
 	if m.reserve.low.Load() {
 		if err := m.cfg.Disk.SpendBallast(m.pending()); err != nil {
-			m.cfg.Log.Warn("make room on the state disk", "error", err)
+			m.cfg.Log.Warn("free space on the state disk", "error", err)
 		}
 	}
 	return wait
@@ -83,7 +83,7 @@ func (m *Manager) reserveOf(size int64) int64 {
 	return min(max(size/20, leastReserve), mostReserve)
 }
 
-// setBallast takes up a part of the reserve.
+// setBallast occupies a part of the reserve.
 func (m *Manager) setBallast() {
 	_, size, err := m.cfg.Disk.Room()
 	if err == nil {
@@ -146,7 +146,7 @@ func (m *Manager) withKernels() (list []*Session) {
 	for _, s := range m.all() {
 		s.mu.Lock()
 		if hasKernel(s.state) || s.frozen {
-			s.uses++ // it does not leave
+			s.uses++ // it is not unloaded
 			list = append(list, s)
 		}
 		s.mu.Unlock()

@@ -84,20 +84,20 @@ func (r *rig) close() {
 	r.host = nil
 }
 
-// crash ends the server and its host as kill -9 would: nothing more is written, and the kernels go.
+// crash ends the server and its host as kill -9 would: nothing more is written, and the kernels end.
 func (r *rig) crash() {
 	r.kill()
 	r.host.Close(context.Background())
 	r.host = nil
 }
 
-// kill ends the server as kill -9 would: nothing more is written, and the kernels go on.
+// kill ends the server as kill -9 would: nothing more is written, and the kernels continue.
 func (r *rig) kill() {
 	r.db.Close()
 	r.Manager.Close(context.Background())
 }
 
-// leave ends the server in order; the kernels go on.
+// leave ends the server cleanly; the kernels continue.
 func (r *rig) leave() {
 	if err := errors.Join(r.Manager.Close(context.Background()), r.db.Close()); err != nil {
 		r.t.Error(err)
@@ -140,7 +140,7 @@ func execute(t *testing.T, s *session.Session, code string, more ...func(*api.Ex
 	return wait(t, s, submit(t, s, code, more...))
 }
 
-// until reads events after a position until one of that type came, and returns all of them.
+// until reads events after a position until one of that type arrives, and returns all of them.
 func until(t *testing.T, s *session.Session, after int64, typ string) []api.Event {
 	t.Helper()
 	var list []api.Event
@@ -175,7 +175,7 @@ func waitFor(t *testing.T, s *session.Session, id, typ string) {
 	t.Fatalf("execution %s has no %s", id, typ)
 }
 
-// now reads the log to its present end.
+// now reads the log to its current end.
 func now(t *testing.T, s *session.Session) []api.Event {
 	t.Helper()
 	var list []api.Event
@@ -200,7 +200,7 @@ func now(t *testing.T, s *session.Session) []api.Event {
 	return list
 }
 
-// shape is the log in short: a type each, with the word that matters.
+// shape returns the log in short: one type each, with the word that matters.
 func shape(events []api.Event) string {
 	var words []string
 	for _, e := range events {
@@ -237,9 +237,9 @@ func wantShape(t *testing.T, s *session.Session, want string) {
 	}
 }
 
-// script runs the little language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N,
-// ask, write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, shows N SIZE, clears N, files N,
-// folders N, sparse FILE SIZE, noise FILE SIZE, one a line.
+// script runs the small language of these tests: print TEXT, err TEXT, result TEXT, fail, sleep, hang, exit N, ask,
+// write FILE TEXT, remove FILE, as ID TEXT, display N, flood N, megabytes N, shows N SIZE, clears N, files N, folders
+// N, sparse FILE SIZE, noise FILE SIZE, one per line.
 func script(dir func() string) func(*kerneltest.Cell) {
 	return func(c *kerneltest.Cell) {
 		for line := range strings.Lines(c.Code) {
@@ -343,7 +343,7 @@ func script(dir func() string) func(*kerneltest.Cell) {
 	}
 }
 
-// scripted is a rig whose cells are scripts that see the workspace of its only session.
+// scripted returns a rig whose cells are scripts that see the workspace of its only session.
 func scripted(t testing.TB, tweak func(*session.Config)) *rig {
 	var r *rig
 	r = newRig(t, script(func() string {
@@ -381,7 +381,7 @@ type cell = kerneltest.Cell
 
 func ptr[T any](v T) *T { return &v }
 
-// executions are the session's, newest first.
+// executions returns the session's executions, newest first.
 func executions(t *testing.T, s *session.Session) (list []api.Execution) {
 	t.Helper()
 	for q := (api.PageQuery{Limit: 1000}); ; {
@@ -399,15 +399,15 @@ func executions(t *testing.T, s *session.Session) (list []api.Execution) {
 	}
 }
 
-// exported is the session's notebook file.
+// exported returns the session's notebook file.
 func exported(t *testing.T, s *session.Session) ([]byte, error) {
 	var out bytes.Buffer
 	err := s.Notebook(t.Context(), &out)
 	return out.Bytes(), err
 }
 
-// textAfterLoss returns the text of a kernel's first cell without the line on how the last kernel ended. The text is as it
-// was if that line is missing or names another cause.
+// textAfterLoss returns the text of a kernel's first cell without the line on how the last kernel ended. It returns
+// the text unchanged if that line is missing or names another cause.
 func textAfterLoss(e api.Execution, cause string) string {
 	notice, text, _ := strings.Cut(e.Text, "\n")
 	if !strings.HasPrefix(notice, "[Variables from before ") || !strings.HasSuffix(notice, " are gone: "+cause+"; files are kept]") {

@@ -42,6 +42,8 @@ type Session struct {
 	variables map[string]string
 	secrets   map[string]string
 	mounts    []api.Mount
+	hooks     []api.Tool // web hooks
+	servers   []string   // the MCP servers whose tools cells may call
 	createdAt int64
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
@@ -66,6 +68,7 @@ type Session struct {
 	useState               // reaper.go
 	spending               // spending.go
 	guard       guardState // guard.go
+	approvals   approvals  // approvals.go
 	diskBytes   int64
 	pending     *api.PendingInput
 	gone        bool                    // being deleted, or deleted
@@ -92,7 +95,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	if m.crashed {
 		if _, mended := m.mended.LoadOrStore(r.ID, true); !mended {
 			if err := dir.RemoveUploads(ctx); err != nil {
-				m.cfg.Log.Warn("unfinished uploads are left in a workspace", "session", r.ID, "error", err)
+				m.cfg.Log.Warn("unfinished uploads remain in a workspace", "session", r.ID, "error", err)
 			}
 		}
 	}
@@ -103,7 +106,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	var snapshot workspace.Snapshot
 	if b, err := m.cfg.Store.Snapshot(ctx, r.N); err == nil && b != nil {
 		if err := snapshot.UnmarshalBinary(b); err != nil {
-			m.cfg.Log.Warn("the snapshot of a workspace cannot be read; all of its files count as new", "session", r.ID)
+			m.cfg.Log.Warn("the snapshot of a workspace cannot be read; all of its files are treated as new", "session", r.ID)
 		}
 	}
 	s := m.sessionOf(r)
@@ -117,6 +120,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
 	})
 	s.log = m.cfg.Log.With("session", r.ID)
+	s.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
 	return s, nil
@@ -126,7 +130,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 func (m *Manager) sessionOf(r store.Session) *Session {
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: m.environment(r.Environment),
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, createdAt: r.CreatedAt,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers, createdAt: r.CreatedAt,
 		journal: newJournal(r.LastSeq), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
@@ -138,6 +142,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		queueState: queueState{runs: map[string]*run{}},
 		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
 		guard:      guardState{mode: r.Guard},
+		approvals:  newApprovals(r.Approvals),
 		spending:   spending{budgets: r.Budgets, spent: r.Spent},
 		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
@@ -148,7 +153,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 // Info returns the session as clients see it. ctx bounds the reading of its usage.
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
-	if info.State != api.StateDead && info.State != api.StateHibernated {
+	if info.State == api.StateIdle || info.State == api.StateBusy { // the host would answer for a kernel that starts when it has
 		key := record.Key{Session: s.id, Generation: info.Kernel.Generation}
 		if u, err := command.Ask(ctx, s.m.cfg.Host, key, command.ReadUsage{}); err == nil {
 			info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
@@ -173,7 +178,8 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode,
+		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode, Approvals: s.approvals.mode,
+		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
@@ -239,7 +245,7 @@ func kernelLimits(l api.Limits) kernel.Limits {
 // touch records that the session was used, which postpones its reaping.
 func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touched()) }
 
-// touched makes the change that touch commits.
+// touched returns the change that touch commits.
 func (s *Session) touched() change {
 	now := time.Now().UnixMilli()
 	return change{
@@ -287,3 +293,6 @@ func (m *Manager) tierOf(handle []byte) string {
 	}
 	return cmp.Or(h.Backend, m.cfg.Tier)
 }
+
+// Redacted returns a text without the secrets that are removed from what models read.
+func (s *Session) Redacted(text string) string { return s.redact.Text(text) }

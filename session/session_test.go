@@ -188,6 +188,7 @@ func TestAKernelThatDiesIdleIsReportedAtOnce(t *testing.T) {
 	}
 }
 
+// TestATimeOutInterruptsFirstAndThenKills is row P44.
 func TestATimeOutInterruptsFirstAndThenKills(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
@@ -241,6 +242,7 @@ func TestResetGivesAFreshKernelAndKeepsFilesOnlyIfAsked(t *testing.T) {
 	}
 }
 
+// TestAnIdleKernelIsReapedAndABusyOneNever is row K06.
 func TestAnIdleKernelIsReapedAndABusyOneNever(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{IdleTimeoutS: ptr(0.15)})
@@ -337,6 +339,7 @@ func TestUploadsPastTheQuotaAreRefused(t *testing.T) {
 	}
 }
 
+// TestOutputPastItsLimitKeepsHeadAndTailAndTheWholeAsAnArtifact is row P32.
 func TestOutputPastItsLimitKeepsHeadAndTailAndTheWholeAsAnArtifact(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{OutputBytes: ptr(int64(10_000))}})
@@ -496,7 +499,7 @@ func TestPutIsGetOrMake(t *testing.T) {
 	}
 }
 
-// Who begins to read when the session is on its way out is told so, though the log is no longer where it was.
+// A reader that begins while the session is being removed is told so, though the log is no longer where it was.
 func TestAReaderThatComesTooLateIsTold(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{ID: ptr("x")})

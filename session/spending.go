@@ -8,13 +8,13 @@ import (
 	"talaria/store"
 )
 
-// spending is what the session may spend in all, and what it has spent. Guarded by Session.mu.
+// spending is what the session may spend in total, and what it has spent. Guarded by Session.mu.
 type spending struct {
 	budgets api.Budgets
 	spent   store.Spent
 }
 
-// checkBudgets validates the budgets that were asked for, and puts them into b.
+// checkBudgets validates the requested budgets, and puts them into b.
 func checkBudgets(r *api.BudgetsRequest, b *api.Budgets) error {
 	if r == nil {
 		return nil
@@ -40,7 +40,7 @@ func budget[T int64 | float64](name string, asked *T, into **T) error {
 	return nil
 }
 
-// hasBudgets reports whether the session has the budgets that are asked for. The caller holds mu.
+// hasBudgets reports whether the session has the requested budgets. The caller holds mu.
 func (s *Session) hasBudgets(r *api.BudgetsRequest) bool {
 	asked := s.budgets
 	return checkBudgets(r, &asked) == nil && reflect.DeepEqual(asked, s.budgets)

@@ -13,10 +13,7 @@ import (
 func (m *Manager) Stats(ctx context.Context) api.Stats {
 	st := api.Stats{
 		Version: m.cfg.Version, StartedAt: m.startedAt, Isolation: api.Isolation{Tier: m.cfg.Tier, Layers: []string{}},
-		Environments: []api.EnvironmentInfo{},
-	}
-	for _, e := range m.cfg.Environments {
-		st.Environments = append(st.Environments, api.EnvironmentInfo{Name: e.Name, Python: e.Version, Engine: e.Engine})
+		Environments: m.Environments(),
 	}
 	st.Sessions = map[api.SessionState]int64{}
 	if counts, err := m.cfg.Store.SessionStates(ctx); err == nil {
@@ -74,4 +71,13 @@ func (m *Manager) infos(ctx context.Context) []api.Session {
 	}
 	wg.Wait()
 	return infos
+}
+
+// Environments are the configured Pythons, the default first.
+func (m *Manager) Environments() []api.EnvironmentInfo {
+	list := []api.EnvironmentInfo{}
+	for _, e := range m.cfg.Environments {
+		list = append(list, api.EnvironmentInfo{Name: e.Name, Python: e.Version, Engine: e.Engine})
+	}
+	return list
 }

@@ -60,7 +60,7 @@ func TestASessionGoesOnUnderTheNextServer(t *testing.T) {
 	}
 }
 
-// sameEvents checks that the log begins with what it was.
+// sameEvents checks that the log begins with the earlier events.
 func sameEvents(t *testing.T, before, after []api.Event) {
 	t.Helper()
 	for i, e := range before {
@@ -74,7 +74,7 @@ func sameEvents(t *testing.T, before, after []api.Event) {
 
 func allowStdin(r *api.ExecutionRequest) { r.AllowStdin = ptr(true) }
 
-// However often the server is killed while a cell prints, the log ends up with what it would have had.
+// However often the server is killed while a cell prints, the log ends up with what it would have had without that.
 func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
 	const cell = "flood 3000\nerr half\nresult 4\nflood 3000\nerr end"
 	for name, limit := range map[string]int64{"all of it": 8 << 20, "capped": 20_000} {
@@ -118,7 +118,7 @@ func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
 	}
 }
 
-// What came on stderr when stdout was past its limit is in the text once, whoever was the server meanwhile.
+// Text that came on stderr after stdout exceeded its limit is in the text once, whichever server was running.
 func TestTheTextOfACappedCellIsTheSameUnderTheNextServer(t *testing.T) {
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +182,8 @@ func TestAKernelThatDiesWithoutAServerIsTold(t *testing.T) {
 	}
 }
 
-// What was queued and given to no kernel runs under the next server, also where no kernel came of the start.
+// An execution that was queued and given to no kernel runs under the next server, even if the start produced no
+// kernel.
 func TestTheQueueOutlivesTheServer(t *testing.T) {
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +271,7 @@ func TestAShutdownDuringTheSearchForChangedFilesLeavesThemToTheNextServer(t *tes
 	}
 }
 
-// whenListed watches a folder; the function it returns waits until a program starts to list it.
+// whenListed watches a folder; the function that it returns waits until a program starts to list it.
 func whenListed(t *testing.T, pattern string) func() {
 	t.Helper()
 	folders, err := filepath.Glob(pattern)

@@ -7,7 +7,7 @@ import (
 	"talaria/kernel/command"
 )
 
-// What a question about a table may ask for.
+// The bounds of a question about a table.
 const (
 	tableRows     = 500 // of one page
 	tableDefault  = 50
@@ -17,7 +17,7 @@ const (
 	tableFilter   = 200 // bytes
 )
 
-// Table is rows of a table that was shown, from the object itself. It is a question as [Session.Complete] is.
+// Table returns rows of a table that was shown, from the object itself. It is a question like [Session.Complete].
 func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.TableReply, err error) {
 	q, err := tableQuery(req)
 	if err != nil {

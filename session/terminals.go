@@ -19,7 +19,7 @@ const (
 	terminalAnswer = 30 * time.Second
 	// typingBytes is how much is typed at once.
 	typingBytes = 64 << 10
-	// typingCounts is how often typing is written down as use of the session, at most.
+	// typingCounts is how often, at most, typing is recorded as use of the session.
 	typingCounts = time.Second
 	// lostShell is the exit code of a shell that was killed with its kernel.
 	lostShell = 128 + 9
@@ -79,7 +79,7 @@ func terminalSize(rows, cols int64) (size command.TerminalSize, err error) {
 	return command.TerminalSize{Rows: uint16(rows), Cols: uint16(cols)}, nil
 }
 
-// Terminals lists the shells of the present kernel, those included that have ended.
+// Terminals lists the shells of the current kernel, including those that have ended.
 func (s *Session) Terminals(ctx context.Context) ([]api.Terminal, error) {
 	s.mu.Lock()
 	key := s.key()
@@ -95,7 +95,7 @@ func (s *Session) Terminals(ctx context.Context) ([]api.Terminal, error) {
 	return list, nil
 }
 
-// HasTerminal is nil for a terminal of the present kernel.
+// HasTerminal returns nil for a terminal of the current kernel.
 func (s *Session) HasTerminal(ctx context.Context, id string) error {
 	list, err := s.Terminals(ctx)
 	if err != nil {
@@ -133,8 +133,8 @@ func (s *Session) ReadTerminal(ctx context.Context, id string, after int64) (com
 	}
 }
 
-// WriteTerminal types, which counts as use of the session. It waits while the shell reads nothing, until ctx ends. Input
-// that others type at the same time may come in between.
+// WriteTerminal types, which counts as use of the session. It waits while the shell reads nothing, until ctx ends.
+// Input that others type at the same time may be interleaved.
 func (s *Session) WriteTerminal(ctx context.Context, id string, data []byte) error {
 	key, number, err := s.terminal(id)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Session) WriteTerminal(ctx context.Context, id string, data []byte) err
 	return s.typed(context.WithoutCancel(ctx))
 }
 
-// typed counts typing as use at once, and writes that down now and then.
+// typed counts typing as use at once, and records it now and then.
 func (s *Session) typed(ctx context.Context) error {
 	now := time.Now()
 	s.mu.Lock()
@@ -168,7 +168,7 @@ func (s *Session) typed(ctx context.Context) error {
 	return s.touch(ctx)
 }
 
-// typeSome does not end with ctx: it would not be known how much was typed.
+// typeSome does not end with ctx: then it would not be known how much was typed.
 func (s *Session) typeSome(ctx context.Context, key record.Key, number string, data []byte) (int, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminalAnswer)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"talaria/session"
 )
 
-// olderHost is a host that does not know of terminals.
+// olderHost is a host that does not know terminals.
 type olderHost struct{ session.Host }
 
 func (h olderHost) Do(ctx context.Context, key record.Key, c command.Command) (any, error) {
@@ -43,7 +43,7 @@ func TestAKernelOfAnOlderHostHasNoTerminals(t *testing.T) {
 	}
 }
 
-// shown reads a terminal from its beginning until wanted has come, or to the end where that is "".
+// shown reads a terminal from its beginning until wanted has come, or to the end if wanted is "".
 func shown(t *testing.T, s *session.Session, id, wanted string) (all string, last command.TerminalOutput) {
 	t.Helper()
 	for !last.Ended && (wanted == "" || !strings.Contains(all, wanted)) {

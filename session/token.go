@@ -113,7 +113,8 @@ func (s *Session) Tokens(ctx context.Context) ([]api.SessionToken, error) {
 	}
 	list := make([]api.SessionToken, len(rows))
 	for i, row := range rows {
-		list[i] = api.SessionToken{ID: row.ID, Rights: rightsOf(row.Rights), CreatedAt: api.Millis(row.CreatedAt), ExpiresAt: api.Millis(row.EndsAt)}
+		list[i] = api.SessionToken{ID: row.ID, Rights: rightsOf(row.Rights), CreatedAt: api.Millis(row.CreatedAt), ExpiresAt: api.Millis(row.EndsAt),
+			LastUsedAt: row.UsedAt}
 	}
 	return list, nil
 }

@@ -22,11 +22,11 @@ const (
 	// auditedArguments is the longest JSON of arguments that the audit holds; the log has longer ones.
 	auditedArguments = 4 << 10
 	maxToolMessage   = 64 << 10
-	// pendingPause is how long further calls of an execution are waited for before its client is told of them all.
+	// pendingPause is how long to wait for further calls of an execution before telling its client of them all.
 	pendingPause = 5 * time.Millisecond
 )
 
-// The codes of failures that are the session's own. Some have exceptions of their own inside.
+// The codes of the session's own failures. Some have exceptions of their own inside.
 const (
 	codeUnavailable  = "unavailable"
 	codeToolTimeout  = "timeout"
@@ -37,9 +37,10 @@ const (
 	codeInterrupted  = "interrupted"
 	codeUnknown      = "unknown"
 	codeToolError    = "tool_error"
+	codeDenied       = "denied"
 )
 
-// toolCall is a call that a kernel waits for, or that runs in it.
+// toolCall is a call that a kernel waits for, or that runs inside the kernel.
 type toolCall struct {
 	key       record.Key
 	id        string
@@ -49,14 +50,18 @@ type toolCall struct {
 	kind      api.ToolProvider
 	arguments json.RawMessage
 	began     time.Time
+	awaits    bool // of an earlier server: no person had approved it
 
 	// Guarded by tools.mu.
 	provider *provider // nil for a built-in tool
-	handed   bool      // the provider has it, or has to come back for it
+	handed   bool      // the provider has it, or must come back for it
+	missing  bool      // the provider came back, so far without the tool
 	deadline time.Time
 	timer    *time.Timer
-	answered bool           // the kernel has its answer, or is being given it
-	failure  *api.ToolError // that answer, where it is no result
+	holds    int            // people who are asked during the call: its time stands still
+	left     time.Duration  // of that time
+	answered bool           // the kernel has its answer, or is about to get it
+	failure  *api.ToolError // the answer, if it is not a result
 	ended    bool
 }
 
@@ -73,95 +78,8 @@ func (c *toolCall) request() api.ToolRequest {
 	}
 }
 
-// toolWork is what is to be done once tools.mu is free.
-type toolWork struct {
-	again   []*toolCall // to be handed to their clients
-	cancels []toolCancel
-	answers []toolAnswer
-}
-
-type toolCancel struct {
-	client ToolClient
-	frame  api.ToolCancel
-}
-
-type toolAnswer struct {
-	key    record.Key
-	answer command.AnswerTool
-}
-
-// fail answers a call with a failure, unless it is answered. tools.mu is held.
-func (w *toolWork) fail(c *toolCall, failure *api.ToolError) {
-	if c.answered {
-		return
-	}
-	c.answered, c.failure = true, failure
-	c.stopTimer()
-	w.answers = append(w.answers, toolAnswer{c.key, command.AnswerTool{RequestID: c.id, Error: failureOf(failure)}})
-}
-
-// cancel tells the client of a call that nobody waits for it any more. tools.mu is held.
-func (w *toolWork) cancel(c *toolCall, reason string) {
-	if c.handed && c.provider != nil && c.provider.client != nil {
-		w.cancels = append(w.cancels, toolCancel{c.provider.client, api.ToolCancel{Type: "tool_cancel", CallID: c.id, Reason: reason}})
-	}
-}
-
-func failureOf(e *api.ToolError) *command.ToolFailure {
-	return &command.ToolFailure{Code: e.Code, Message: e.Message}
-}
-
-// carryOut does what was left to do. tools.mu is not held.
-func (s *Session) carryOut(w toolWork) {
-	ts := s.tools
-	ts.mu.Lock()
-	type request struct {
-		client ToolClient
-		frame  api.ToolRequest
-	}
-	var requests []request
-	for _, c := range w.again {
-		if c.provider != nil && c.provider.client != nil && !c.answered && !c.ended {
-			requests = append(requests, request{c.provider.client, c.request()})
-		}
-	}
-	ts.mu.Unlock()
-	for _, r := range requests {
-		r.client.Request(r.frame)
-	}
-	for _, c := range w.cancels {
-		c.client.Cancel(c.frame)
-	}
-	for _, a := range w.answers {
-		s.answerSoon(a.key, a.answer)
-	}
-}
-
-// answerSoon answers a call in the background, however long the host takes.
-func (s *Session) answerSoon(key record.Key, answer command.AnswerTool) {
-	s.toolTask(func(ctx context.Context) {
-		if err := s.answerCall(ctx, key, answer); err != nil {
-			s.log.Debug("answer a tool call", "error", err) // nobody waits for it any more
-		}
-	})
-}
-
-// toolTask runs f in the background, until the session ends.
-func (s *Session) toolTask(f func(context.Context)) {
-	ts := s.tools
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if !ts.closed {
-		ts.tasks.Go(func() { f(ts.ctx) })
-	}
-}
-
-func (s *Session) answerCall(ctx context.Context, key record.Key, answer command.AnswerTool) error {
-	return insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
-}
-
-// called takes a call that a cell makes: it is refused, or becomes an event and a row of the audit, and is handed over
-// once those are committed. On the session's goroutine.
+// called handles a call from a cell. The call is refused, or becomes an event and a row of the audit, and is handed to its
+// provider once those are committed. On the session's goroutine.
 func (t *translation) called(run *run, r record.Record, id string, call record.ToolCall) {
 	s := t.s
 	refuse := func(code, format string, args ...any) {
@@ -175,14 +93,16 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	ts := s.tools
 	ts.mu.Lock()
 	open := ts.calls[id] != nil
-	c.provider, c.tool = ts.find(call.Tool, r.ExecutionID)
+	if c.provider, c.tool = ts.find(call.Tool, r.ExecutionID); c.provider == nil {
+		c.provider, c.tool = ts.unlisted(call.Tool)
+	}
 	gone := c.provider != nil && c.provider.client == nil && c.provider.execution == ""
 	ts.mu.Unlock()
 	s.mu.Lock()
 	limit, budget := s.limits.ToolCalls, s.left().ToolCalls
 	s.mu.Unlock()
 	switch {
-	case open: // a kernel that is not ours any more; the first call of that id goes on
+	case open: // from a kernel that is no longer ours; the first call with that id goes on
 		return
 	case c.provider != nil:
 		c.kind = c.provider.kind
@@ -197,11 +117,11 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 		return
 	}
 	if run.toolCalls.Load() >= limit {
-		refuse(codeToolLimit, "this cell has made %d tool calls, which is limits.tool_calls; raise the limit, or call less", limit)
+		refuse(codeToolLimit, "this cell has reached limits.tool_calls (%d); raise the limit, or make fewer calls", limit)
 		return
 	}
-	if budget != nil && run.toolCalls.Load() >= budget.Left { // those of this cell count as spent when it ends
-		refuse(codeToolLimit, "the session has made all of its %d tool calls, which is budgets.tool_calls", budget.Limit)
+	if budget != nil && run.toolCalls.Load() >= budget.Left { // calls of this cell count as spent when it ends
+		refuse(codeToolLimit, "the session has used up its budget of %d tool calls (budgets.tool_calls)", budget.Limit)
 		return
 	}
 	if len(call.Arguments) > api.MaxToolArguments {
@@ -232,30 +152,34 @@ func toolNames(list []api.ToolInfo) string {
 	return transcript.Cut(strings.Join(names, ", "), 2000)
 }
 
-// accept writes a call down, and hands it over when that is committed.
+// accept records a call, and hands it over once the record is committed and, if the call needs approval, a person has
+// approved it.
 func (t *translation) accept(run *run, c *toolCall) {
 	s := t.s
 	run.toolCalls.Add(1)
 	c.deadline = time.Now().Add(c.timeout())
+	proposal, ask := s.asksCall(c)
 	ts := s.tools
 	ts.mu.Lock()
 	ts.calls[c.id] = c
 	row := store.ToolCall{
 		Session: s.n, CallID: c.id, Execution: c.execution, Tool: c.name, Provider: c.kind, Deadline: c.deadline.UnixMilli(),
-		CreatedAt: c.began.UnixMilli(), Arguments: s.audited(c.arguments),
+		CreatedAt: c.began.UnixMilli(), Arguments: s.audited(c.arguments), AwaitsApproval: ask,
 	}
 	if c.provider != nil {
 		row.ClientID, row.Idempotent = c.provider.clientID, c.tool.Idempotent
-		if c.kind == api.ProviderExecution || row.ClientID != "" && row.Idempotent {
+		if ask || c.kind == api.ProviderExecution || row.ClientID != "" && row.Idempotent {
 			row.Payload = api.Raw(c.arguments)
 		}
 	}
 	ts.mu.Unlock()
 	t.log(c.execution, api.ToolCalled{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
-	t.c.add(change{
-		also: func(tx *store.Tx) error { return tx.InsertToolCall(row) },
-		done: func() { s.handOver(c) },
-	})
+	t.c.add(change{also: func(tx *store.Tx) error { return tx.InsertToolCall(row) }})
+	if ask {
+		t.c.add(s.propose(t.ctx, proposal))
+		return
+	}
+	t.c.add(change{done: func() { s.handOver(c) }})
 }
 
 func (c *toolCall) timeout() time.Duration {
@@ -265,26 +189,26 @@ func (c *toolCall) timeout() time.Duration {
 	return c.tool.timeout()
 }
 
-// audited is the arguments as the audit holds them: without secrets, or nil where they are long.
+// audited returns the arguments as the audit holds them: without secrets, or nil if they are too long.
 func (s *Session) audited(arguments json.RawMessage) api.Raw {
 	if len(arguments) > auditedArguments {
 		return nil
 	}
 	clean := api.Raw(s.redact.Text(string(arguments)))
-	if !clean.IsValid() { // a secret lay across the parts of the JSON
+	if !clean.IsValid() { // a secret spanned several parts of the JSON
 		return nil
 	}
 	return clean
 }
 
-// handOver hands a call to its provider, or has it wait until the provider has fewer.
+// handOver hands a call to its provider, or queues it until the provider has fewer.
 func (s *Session) handOver(c *toolCall) {
 	ts := s.tools
 	ts.mu.Lock()
 	var work toolWork
 	if c.kind == api.ProviderBuiltin {
 		c.answered = true
-		work.answers = []toolAnswer{{c.key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments}}}
+		work.answers = []toolAnswer{s.carriedOutInside(c)}
 	} else if ts.handed < maxHanded {
 		s.start(c, &work)
 	} else {
@@ -292,6 +216,15 @@ func (s *Session) handOver(c *toolCall) {
 	}
 	ts.mu.Unlock()
 	s.carryOut(work)
+}
+
+// carriedOutInside answers the call of a built-in tool: the runner carries it out, in the workspace and the mounts.
+func (s *Session) carriedOutInside(c *toolCall) toolAnswer {
+	mounts := make([]string, len(s.mounts))
+	for i, m := range s.mounts {
+		mounts[i] = m.Target
+	}
+	return toolAnswer{c.key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments, Mounts: mounts}}
 }
 
 // start hands a call to its provider, unless it was answered meanwhile. tools.mu is held.
@@ -315,7 +248,30 @@ func (ts *tools) signal() {
 	ts.changed = make(chan struct{})
 }
 
-// expire ends a call that took too long.
+// holdDeadline stops the time of a call until resume is called: its provider asks a person, who may take long.
+func (s *Session) holdDeadline(callID string) (resume func()) {
+	ts := s.tools
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	c := ts.calls[callID]
+	if c == nil || c.timer == nil {
+		return func() {}
+	}
+	if c.holds++; c.holds == 1 {
+		c.timer.Stop()
+		c.left = time.Until(c.deadline)
+	}
+	return func() {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		if c.holds--; c.holds == 0 && !c.answered && !c.ended {
+			c.deadline = time.Now().Add(c.left)
+			c.timer.Reset(c.left)
+		}
+	}
+}
+
+// expire ends a call that has taken too long.
 func (s *Session) expire(c *toolCall) {
 	ts := s.tools
 	ts.mu.Lock()
@@ -329,7 +285,7 @@ func (s *Session) expire(c *toolCall) {
 	s.carryOut(work)
 }
 
-// callClosed takes that a kernel waits for a call no longer. On the session's goroutine.
+// callClosed handles a call that a kernel no longer waits for. On the session's goroutine.
 func (t *translation) callClosed(id, how string) {
 	ts := t.s.tools
 	ts.mu.Lock()
@@ -349,7 +305,7 @@ func (t *translation) callClosed(id, how string) {
 	t.c.add(t.s.endCall(c, failure, how))
 }
 
-// toolEnded takes how a built-in tool ended.
+// toolEnded handles the end of a built-in tool.
 func (t *translation) toolEnded(b record.ToolEnded) {
 	ts := t.s.tools
 	ts.mu.Lock()
@@ -365,7 +321,7 @@ func (t *translation) toolEnded(b record.ToolEnded) {
 	t.c.add(t.s.endCall(c, failure, ""))
 }
 
-// endCall makes the change that ends a call. how is why nobody waits for it, where its provider does not know.
+// endCall returns the change that ends a call. how says why nobody waits for it, if its provider does not know.
 func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) change {
 	ts := s.tools
 	ts.mu.Lock()
@@ -390,16 +346,18 @@ func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) chang
 	}
 	ts.mu.Unlock()
 	s.carryOut(work)
+	end := s.withdraw(c.id)
 	duration := max(time.Since(c.began).Milliseconds(), 0)
-	return change{
+	end.add(change{
 		drafts: []draft{{executionID: c.execution, body: api.ToolReturned{
 			CallID: c.id, OK: failure == nil, Error: failure, DurationMS: duration,
 		}}},
 		also: func(tx *store.Tx) error { return tx.EndToolCall(s.n, c.id, duration, failure) },
-	}
+	})
+	return end
 }
 
-// endTools makes the change that ends what is left of an execution's calls, and forgets the tools of its own client.
+// endTools returns the change that ends the remaining calls of an execution, and forgets the tools of its own client.
 func (s *Session) endTools(r *run, o outcome) (c change) {
 	ts := s.tools
 	ts.mu.Lock()
@@ -431,7 +389,7 @@ func (s *Session) endTools(r *run, o outcome) (c change) {
 }
 
 func noCallPending() error {
-	return api.Errorf(api.CodeNoCallPending, "no call with this call_id waits for your answer; it was answered, or nobody waits for it any more")
+	return api.Errorf(api.CodeNoCallPending, "no call with this call_id is waiting for your answer; it has been answered or cancelled")
 }
 
 // AnswerTool answers a call that a connected client was asked to carry out. The first answer wins; a later one is
@@ -440,8 +398,8 @@ func (s *Session) AnswerTool(client ToolClient, r api.ToolResult) error {
 	return s.answerTool(r, func(p *provider) bool { return p.client != nil && p.client == client })
 }
 
-// AnswerPending answers calls of an execution whose client gave it its tools. The error is that of the first result that
-// cannot be taken; the others are taken all the same.
+// AnswerPending answers calls of an execution whose client gave it its tools. The error is for the first result that is not
+// accepted; the others are accepted all the same.
 func (s *Session) AnswerPending(executionID string, results []api.ToolResult) error {
 	var first error
 	for _, r := range results {
@@ -488,7 +446,7 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 		return noCallPending()
 	case ts.ctx.Err() != nil:
 		return s.ending()
-	case err != nil: // the kernel did not get it, and is not to wait for ever
+	case err != nil: // the kernel has not received it, and must not wait forever
 		s.log.Error("answer a tool call", "error", err)
 		s.answerSoon(key, command.AnswerTool{RequestID: r.CallID, Error: &command.ToolFailure{
 			Code: codeToolError, Message: "the answer could not be passed on to the cell",
@@ -498,7 +456,7 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 	return nil
 }
 
-// TellProgress passes on what the client that carries a call out tells meanwhile.
+// TellProgress passes on progress that the client carrying out a call reports.
 func (s *Session) TellProgress(ctx context.Context, client ToolClient, p api.ToolProgress) error {
 	ts := s.tools
 	ts.mu.Lock()

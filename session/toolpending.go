@@ -11,14 +11,14 @@ import (
 	"talaria/store"
 )
 
-// provideFor registers the tools that came with an execution's request. Those that cannot be taken are on the run.
+// provideFor registers the tools that came with an execution's request. The run lists the rejected ones.
 func (s *Session) provideFor(r *run) {
 	if len(r.row.Tools) == 0 {
 		return
 	}
 	p := &provider{kind: api.ProviderExecution, execution: r.row.ID, tools: map[string]*tool{}}
 	for _, t := range r.row.Tools {
-		one, err := newTool(t)
+		one, err := newClientTool(t)
 		if err != nil {
 			r.rejected = append(r.rejected, api.RejectedTool{Name: t.Name, Reason: err.Error()})
 			continue
@@ -95,7 +95,7 @@ func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, e
 	}
 }
 
-// ToolCalls is a page of the audit of tool calls, newest first.
+// ToolCalls returns a page of the audit of tool calls, newest first.
 func (s *Session) ToolCalls(ctx context.Context, q api.PageQuery) (api.Page[api.ToolCallRecord], error) {
 	return page(q, func(before int64, limit int) ([]api.ToolCallRecord, []int64, error) {
 		rows, err := s.m.cfg.Store.ToolCalls(ctx, s.n, before, limit)
@@ -117,9 +117,9 @@ func (s *Session) ToolCalls(ctx context.Context, q api.PageQuery) (api.Page[api.
 	})
 }
 
-// recoverCalls takes over the calls that an earlier server left open: those of which the kernel has the answer end with
-// its next records, those that may be carried out again wait for their client, and the others have no provider any more.
-// Executions were queued again before.
+// recoverCalls takes over the calls that an earlier server left open: calls whose answer the kernel has end with its next
+// records, calls that may be carried out again wait for their client, and the others have lost their provider. The
+// executions have been queued again before.
 func (s *Session) recoverCalls(ctx context.Context, asks []command.OpenAsk) error {
 	rows, err := s.m.cfg.Store.OpenToolCalls(ctx, s.n)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Session) recoverCalls(ctx context.Context, asks []command.OpenAsk) erro
 	return nil
 }
 
-// recoverCall takes over one call. asked tells that the kernel waits for its answer. tools.mu is held.
+// recoverCall takes over one call. asked reports that the kernel waits for its answer. tools.mu is held.
 func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, work *toolWork) {
 	ts := s.tools
 	c := &toolCall{
@@ -158,29 +158,43 @@ func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, wo
 	if !asked {
 		return
 	}
+	c.provider = s.providerAgain(c, row)
 	switch {
-	case c.kind == api.ProviderBuiltin: // it does not run: that would have been the answer
-		c.answered = true
-		work.answers = append(work.answers, toolAnswer{key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments}})
+	case row.AwaitsApproval && (c.provider != nil || c.kind == api.ProviderBuiltin):
+		c.awaits = true // recoverApprovals takes its question over
 		return
-	case c.kind == api.ProviderExecution:
-		i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.execution == c.execution })
-		if i >= 0 {
-			c.provider = ts.providers[i]
-		}
-	case row.ClientID != "" && row.Idempotent:
-		c.provider = s.expected(row.ClientID)
-	}
-	if c.provider == nil {
+	case c.kind == api.ProviderBuiltin: // it is not running: it would have answered
+		c.answered = true
+		work.answers = append(work.answers, s.carriedOutInside(c))
+		return
+	case c.provider == nil:
 		work.fail(c, goneFailure(c.name))
 		return
 	}
 	ts.handed++
 	c.handed = true
 	c.timer = time.AfterFunc(time.Until(c.deadline), func() { s.expire(c) })
+	if c.provider.lasting {
+		work.again = append(work.again, c)
+	}
 }
 
-// expected is a client that may come back after the server did. tools.mu is held.
+// providerAgain returns the provider that may carry out a call of the last server, or nil. tools.mu is held.
+func (s *Session) providerAgain(c *toolCall, row store.ToolCall) *provider {
+	ts := s.tools
+	switch {
+	case c.kind == api.ProviderExecution:
+		i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.execution == c.execution })
+		if i >= 0 {
+			return ts.providers[i]
+		}
+	case row.ClientID != "" && row.Idempotent:
+		return s.expected(row.ClientID)
+	}
+	return nil
+}
+
+// expected returns a provider for a client that may come back now that the server has. tools.mu is held.
 func (s *Session) expected(clientID string) *provider {
 	ts := s.tools
 	for _, p := range ts.providers {

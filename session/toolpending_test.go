@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/session"
@@ -75,8 +76,37 @@ func TestAnExecutionWaitsForTheClientThatGaveItItsTools(t *testing.T) {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	h.once(t)
-	if list := s.Tools(); len(list) != 5 {
+	if list := s.Tools(t.Context()); len(list) != 5 {
 		t.Errorf("the tools outlive their execution: %+v", list)
+	}
+}
+
+func TestTheTimeOfACallStandsStillWhileAPersonIsAsked(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		if a, _ := c.Call("asking", "{}"); a.Error != nil {
+			c.Print(a.Error.Code)
+		} else {
+			c.Print("answered")
+		}
+	})
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "asking", TimeoutS: 1})
+	for _, want := range []string{"answered", "timeout"} {
+		id := submit(t, s, "")
+		call := next(t, client.requests)
+		resume, again := s.HoldDeadline(call.CallID), s.HoldDeadline(call.CallID)
+		time.Sleep(time.Until(call.Deadline.Time) + 50*time.Millisecond) // the deadline passes while two people are asked
+		resume()
+		again()
+		if want == "answered" {
+			if err := s.AnswerTool(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+				t.Error(err)
+			}
+		}
+		if e := wait(t, s, id); e.Text != want {
+			t.Errorf("%q, want %q", e.Text, want)
+		}
 	}
 }
 
@@ -96,7 +126,19 @@ func TestACallThatTakesTooLongEnds(t *testing.T) {
 	}
 }
 
-// TestBuiltinToolsRunInsideAndCount is row P01: a cell sees the enabled tools only, in the order of their names.
+// TestASessionThatChoosesNoToolsHasNone is row P03, which asks for all tools instead: that would give a shell to a session
+// for which somebody chose none. docs/tools.md says so.
+func TestASessionThatChoosesNoToolsHasNone(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		a, _ := c.Call("terminal", `{"command":"id"}`)
+		c.Print(fmt.Sprint(len(c.Tools()), " ", a.Error.Code))
+	})
+	if e := execute(t, r.session(api.SessionRequest{BuiltinTools: api.Raw(`[]`)}), ""); e.Text != "0 unavailable" {
+		t.Errorf("the cell has %s", e.Text)
+	}
+}
+
+// TestBuiltinToolsRunInsideAndCount holds row P01: a cell sees the enabled tools only, in the order of their names.
 func TestBuiltinToolsRunInsideAndCount(t *testing.T) {
 	r, _ := toolRig(t, func(c *toolCell) {
 		for _, spec := range c.Tools() {
@@ -122,7 +164,7 @@ func TestBuiltinToolsRunInsideAndCount(t *testing.T) {
 	}
 }
 
-// TestTheAuditHasEachCall is row P17.
+// TestTheAuditHasEachCall holds row P17.
 func TestTheAuditHasEachCall(t *testing.T) {
 	r, _ := toolRig(t, func(c *toolCell) {
 		c.Call("echo", `{"key":"hunter2hunter2"}`)
@@ -174,9 +216,9 @@ func TestABadToolIsRejectedAlone(t *testing.T) {
 	reply, err := s.ProvideTools(newToolClient(), api.ToolsRequest{Tools: []api.Tool{
 		{Name: "good"}, {Name: "__import__"}, {Name: "lambda"}, {Name: "retry"}, {Name: "a b"}, {Name: ""}, {Name: "ünicode"}, {Name: "good"},
 		{Name: "schema", Parameters: api.Raw(`{"type":"objekt"}`)}, {Name: "outside", Parameters: api.Raw(`{"$ref":"file:///etc/passwd"}`)},
-		{Name: "approved", RequiresApproval: true}, {Name: "patient", TimeoutS: -1},
+		{Name: "patient", TimeoutS: -1},
 	}})
-	if err != nil || fmt.Sprint(reply.Accepted) != "[good]" || len(reply.Rejected) != 11 {
+	if err != nil || fmt.Sprint(reply.Accepted) != "[good]" || len(reply.Rejected) != 10 {
 		t.Errorf("%+v (%v)", reply, err)
 	}
 }

@@ -22,7 +22,7 @@ type toolHost struct {
 	mu       sync.Mutex // guards what follows
 	more     *sync.Cond
 	kernels  map[record.Key]*toolKernel
-	answered map[string]int // answers that calls got, by id
+	answered map[string]int // answers to calls, by id
 	progress []string
 }
 
@@ -236,7 +236,7 @@ func next[T any](t *testing.T, from chan T) T {
 	select {
 	case v := <-from:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing came")
 	}
 	panic("unreachable")

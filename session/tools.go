@@ -30,13 +30,13 @@ const (
 
 // ToolClient is a connected client that provides tools. Its methods must not wait.
 type ToolClient interface {
-	// Request hands a call over, which is to be answered by [Session.AnswerTool].
+	// Request hands over a call. The client answers it with [Session.AnswerTool].
 	Request(api.ToolRequest)
-	// Cancel tells that nobody waits for a call any more.
+	// Cancel tells the client that nobody waits for a call any more.
 	Cancel(api.ToolCancel)
 }
 
-// tools are those that cells of a session may call, by provider, and the calls that are open.
+// tools holds the tools that the cells of a session may call, by provider, and the open calls.
 type tools struct {
 	builtin []string // immutable
 
@@ -45,12 +45,12 @@ type tools struct {
 	calls     map[string]*toolCall // open, by call_id
 	known     map[string]bool      // names that were provided once; at most maxKnown
 	handed    int                  // calls that a provider has
-	waiting   []*toolCall          // for fewer of those
+	waiting   []*toolCall          // until fewer are handed out
 	changed   chan struct{}        // closed and replaced when calls of an execution's own client change
 
 	closed bool
 
-	ctx    context.Context // of what is told to kernels; ends with the session
+	ctx    context.Context // of messages to kernels; ends with the session
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 }
@@ -61,7 +61,7 @@ func newTools(builtin []string) *tools {
 	return ts
 }
 
-// close stops what runs on behalf of calls. What is open is the next server's.
+// close stops the background work of calls. The next server takes over the open ones.
 func (ts *tools) close() {
 	ts.cancel()
 	ts.mu.Lock()
@@ -78,19 +78,23 @@ func (ts *tools) close() {
 	ts.tasks.Wait()
 }
 
-// inUse reports whether somebody provides tools, or may come back to do so, or a call is open.
+// inUse reports whether a client provides tools or may come back to do so, or a call is open.
 func (ts *tools) inUse() bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	return len(ts.providers) > 0 || len(ts.calls) > 0
+	return len(ts.calls) > 0 || slices.ContainsFunc(ts.providers, func(p *provider) bool { return !p.lasting })
 }
 
-// provider is one connected client, or one that may come back, or the client of an execution.
+// provider is one connected client, or one that may come back, or the client of an execution, or the session's web hooks, or
+// one of its MCP servers.
 type provider struct {
 	kind      api.ToolProvider
-	client    ToolClient // nil: it is gone, or answers by HTTP
+	client    ToolClient // nil if it is gone, or answers by HTTP
 	clientID  string     // "": it cannot come back
 	execution string     // the id of the one whose client it is
+	lasting   bool       // it is there as long as the session
+	server    string     // the name of the MCP server that it is
+	listed    bool       // the server has been asked for its tools
 	tools     map[string]*tool
 	bytes     int
 	forget    *time.Timer // runs while the client is gone
@@ -107,16 +111,13 @@ func (t *tool) timeout() time.Duration {
 	return time.Duration(cmp.Or(t.TimeoutS, api.ToolTimeoutS) * float64(time.Second))
 }
 
-// newTool checks a tool.
+// newTool validates a tool.
 func newTool(t api.Tool) (*tool, error) {
 	if err := checkToolName(t.Name); err != nil {
 		return nil, err
 	}
 	if !(t.TimeoutS >= 0 && t.TimeoutS <= maxToolTimeout) {
 		return nil, fmt.Errorf("timeout_s must be between 0 (%d s) and %d", api.ToolTimeoutS, maxToolTimeout)
-	}
-	if t.RequiresApproval { // to call it without asking would be worse
-		return nil, fmt.Errorf("requires_approval: this version of the server cannot ask for an approval")
 	}
 	checked := &tool{Tool: t, bytes: len(t.Name) + len(t.Description) + len(t.Parameters)}
 	if t.Parameters == nil || t.Parameters.Kind() == 'n' {
@@ -134,7 +135,15 @@ func newTool(t api.Tool) (*tool, error) {
 	return checked, nil
 }
 
-// moduleNames are those that hermes_tools has itself.
+// newClientTool validates a tool that a client carries out itself.
+func newClientTool(t api.Tool) (*tool, error) {
+	if t.URL != "" {
+		return nil, fmt.Errorf("it has a url, and web hooks are given in the body of the request that creates the session")
+	}
+	return newTool(t)
+}
+
+// moduleNames are the names that hermes_tools itself defines.
 var moduleNames = strings.Fields("aio servers search_tools json_parse shell_quote retry " +
 	"ToolError ToolUnavailable ToolTimeout ToolLimit ProviderGone ApprovalDenied")
 
@@ -176,7 +185,7 @@ func (s *Session) ProvideTools(client ToolClient, req api.ToolsRequest) (api.Too
 	}
 	checked := map[string]*tool{}
 	for _, t := range req.Tools {
-		one, err := newTool(t)
+		one, err := newClientTool(t)
 		if _, twice := checked[t.Name]; err == nil && twice {
 			err = fmt.Errorf("its name is given twice")
 		}
@@ -186,14 +195,15 @@ func (s *Session) ProvideTools(client ToolClient, req api.ToolsRequest) (api.Too
 		}
 		checked[t.Name] = one
 	}
-	after := s.tools.provide(client, req, checked, &reply)
+	after := s.provide(client, req, checked, &reply)
 	slices.Sort(reply.Accepted)
 	s.carryOut(after)
 	return reply, nil
 }
 
-// provide registers checked tools, and returns what is to be done once the lock is free.
-func (ts *tools) provide(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
+// provide registers validated tools, and returns the work to do once the lock is free.
+func (s *Session) provide(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
+	ts := s.tools
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var work toolWork
@@ -201,7 +211,7 @@ func (ts *tools) provide(client ToolClient, req api.ToolsRequest, checked map[st
 	if p == nil {
 		p = &provider{kind: api.ProviderClient, client: client}
 		if req.ClientID != nil {
-			work = ts.takeOver(p, *req.ClientID)
+			work = s.succeed(p, *req.ClientID)
 		}
 		ts.providers = append(ts.providers, p)
 	}
@@ -228,10 +238,11 @@ func (ts *tools) provide(client ToolClient, req api.ToolsRequest, checked map[st
 		ts.know(name)
 		reply.Accepted = append(reply.Accepted, name)
 	}
+	ts.requestMissing(p, &work)
 	return work
 }
 
-// know remembers a name, so that cells learn that its tool is gone and not that there never was one. mu is held.
+// know remembers a name, so that cells learn that its tool is gone, not that it never existed. mu is held.
 func (ts *tools) know(name string) {
 	if len(ts.known) < maxKnown {
 		ts.known[name] = true
@@ -249,7 +260,7 @@ func (ts *tools) gone(list []api.ToolInfo) []string {
 	return slices.Sorted(maps.Keys(missing))
 }
 
-// of returns the provider that a connected client is, or nil. mu is held.
+// of returns the provider for a connected client, or nil. mu is held.
 func (ts *tools) of(client ToolClient) *provider {
 	for _, p := range ts.providers {
 		if p.client != nil && p.client == client {
@@ -259,8 +270,9 @@ func (ts *tools) of(client ToolClient) *provider {
 	return nil
 }
 
-// takeOver makes p the successor of the client with that id. mu is held.
-func (ts *tools) takeOver(p *provider, clientID string) (work toolWork) {
+// succeed makes p the successor of the client with that id. tools.mu is held.
+func (s *Session) succeed(p *provider, clientID string) (work toolWork) {
+	ts := s.tools
 	i := slices.IndexFunc(ts.providers, func(old *provider) bool { return old.clientID == clientID && clientID != "" })
 	if i < 0 {
 		return work
@@ -278,18 +290,29 @@ func (ts *tools) takeOver(p *provider, clientID string) (work toolWork) {
 			work.fail(c, goneFailure(c.name))
 			continue
 		}
-		c.provider = p
-		if c.handed && !c.answered {
-			work.again = append(work.again, c)
-		}
+		c.provider, c.missing = p, c.handed
 	}
+	p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
 	return work
 }
 
-// size is how many tools the providers have, with how many bytes. mu is held.
+// requestMissing requests the calls again that p took over, as far as it provides their tools by now: a program that has
+// just started may provide one after the other. mu is held.
+func (ts *tools) requestMissing(p *provider, work *toolWork) {
+	for _, c := range ts.calls {
+		if c.provider == p && c.missing && p.tools[c.name] != nil {
+			c.missing = false
+			work.again = append(work.again, c)
+		}
+	}
+}
+
+// size counts the tools that clients provide, and their bytes. mu is held.
 func (ts *tools) size() (count, size int) {
 	for _, p := range ts.providers {
-		count, size = count+len(p.tools), size+p.bytes
+		if !p.lasting {
+			count, size = count+len(p.tools), size+p.bytes
+		}
 	}
 	return count, size
 }
@@ -305,6 +328,9 @@ func (s *Session) WithdrawTools(client ToolClient) {
 		return
 	}
 	p.client = nil
+	if p.forget != nil {
+		p.forget.Stop()
+	}
 	if p.clientID != "" {
 		p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
 	}
@@ -316,16 +342,19 @@ func (s *Session) WithdrawTools(client ToolClient) {
 	s.carryOut(work)
 }
 
-// forgetProvider ends the calls of a client that did not come back.
+// forgetProvider ends the calls of a client that has not come back, or has come back without their tools.
 func (s *Session) forgetProvider(p *provider) {
 	ts := s.tools
 	ts.mu.Lock()
-	if p.client != nil || !slices.Contains(ts.providers, p) {
+	if !slices.Contains(ts.providers, p) {
 		ts.mu.Unlock()
 		return
 	}
-	ts.remove(p)
-	work := ts.abandon(p, func(*toolCall) bool { return true })
+	back := p.client != nil
+	if !back {
+		ts.remove(p)
+	}
+	work := ts.abandon(p, func(c *toolCall) bool { return !back || c.missing })
 	ts.mu.Unlock()
 	s.carryOut(work)
 }
@@ -338,7 +367,7 @@ func (ts *tools) remove(p *provider) {
 	ts.providers = slices.DeleteFunc(ts.providers, func(one *provider) bool { return one == p })
 }
 
-// abandon ends calls of a provider that is gone. mu is held.
+// abandon ends the calls of a provider that is gone. mu is held.
 func (ts *tools) abandon(p *provider, which func(*toolCall) bool) (work toolWork) {
 	for _, c := range ts.calls {
 		if c.provider == p && which(c) {
@@ -384,7 +413,7 @@ func (ts *tools) list(execution string) []api.ToolInfo {
 	for _, p := range ts.providers {
 		for name := range p.tools {
 			if p, t := ts.find(name, execution); p != nil {
-				all[name] = api.ToolInfo{Tool: t.Tool, Provider: p.kind, Available: p.client != nil || p.execution != ""}
+				all[name] = api.ToolInfo{Tool: t.Tool, Provider: p.kind, Server: p.server, Available: p.client != nil || p.execution != ""}
 			}
 		}
 	}
@@ -395,8 +424,10 @@ func (ts *tools) list(execution string) []api.ToolInfo {
 	return list
 }
 
-// Tools lists the tools that cells see, by name, and in the execution that runs those of its own client.
-func (s *Session) Tools() []api.ToolInfo {
+// Tools lists the tools that cells see, by name, and in the execution that runs those of its own client. It asks MCP servers
+// for theirs, which ctx bounds.
+func (s *Session) Tools(ctx context.Context) []api.ToolInfo {
+	s.refreshServers(ctx)
 	s.mu.Lock()
 	running := ""
 	if s.current != nil {
@@ -406,13 +437,15 @@ func (s *Session) Tools() []api.ToolInfo {
 	return s.tools.list(running)
 }
 
-// tellTools answers what tools there are.
+// tellTools answers a kernel's question about the available tools.
 func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, ask string) {
+	s.refreshServers(ctx)
 	answer := command.AnswerTools{RequestID: ask, Tools: []command.ToolSpec{}}
 	list := s.tools.list(executionID)
 	for _, t := range list {
 		answer.Tools = append(answer.Tools, command.ToolSpec{
-			Name: t.Name, Description: t.Description, Parameters: json.RawMessage(t.Parameters), Builtin: t.Provider == api.ProviderBuiltin,
+			Name: t.Name, Description: t.Description, Server: t.Server, Parameters: json.RawMessage(t.Parameters),
+			Builtin: t.Provider == api.ProviderBuiltin,
 		})
 	}
 	for _, name := range s.tools.gone(list) {
@@ -420,17 +453,17 @@ func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, as
 	}
 	err := insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
 	if err != nil {
-		s.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it any more
+		s.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it now
 	}
 }
 
-// sameBuiltin reports whether a checked field names these tools.
+// sameBuiltin reports whether a validated field names these tools.
 func sameBuiltin(field api.Raw, names []string) bool {
 	asked, err := checkBuiltin(field)
 	return err == nil && slices.Equal(asked, names)
 }
 
-// checkBuiltin reads the field builtin_tools.
+// checkBuiltin validates the field builtin_tools.
 func checkBuiltin(field api.Raw) (names []string, err error) {
 	var all bool
 	switch {

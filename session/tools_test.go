@@ -10,7 +10,7 @@ import (
 	"talaria/api"
 )
 
-// TestEachOfManyCallsGetsItsOwnAnswer is row P19.
+// TestEachOfManyCallsGetsItsOwnAnswer holds row P19.
 func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 	r, _ := toolRig(t, func(c *toolCell) {
 		var threads sync.WaitGroup
@@ -57,10 +57,8 @@ func TestAtMost64CallsAreHandedOverAtOnce(t *testing.T) {
 	for range 64 {
 		held = append(held, next(t, client.requests))
 	}
-	for n, calls := 0, now(t, s); n < 100; calls = now(t, s) { // all were taken
-		if n = strings.Count(shape(calls), "tool_call"); n < 100 {
-			until(t, s, s.LastSeq(), "tool_call")
-		}
+	for seq := s.LastSeq(); strings.Count(shape(now(t, s)), "tool_call") < 100; seq = s.LastSeq() { // until all were taken
+		until(t, s, seq, "tool_call")
 	}
 	if len(client.requests) > 0 {
 		t.Error("a 65th call was handed over")
@@ -79,7 +77,7 @@ func TestAtMost64CallsAreHandedOverAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedCallsAreFreeAndTheLimitIsNamed is rows P13 and P14.
+// TestRefusedCallsAreFreeAndTheLimitIsNamed holds rows P13 and P14.
 func TestRefusedCallsAreFreeAndTheLimitIsNamed(t *testing.T) {
 	r, _ := toolRig(t, func(c *toolCell) {
 		for _, call := range []string{"nothing", "echo", "echo", "echo"} {
@@ -103,7 +101,7 @@ func TestRefusedCallsAreFreeAndTheLimitIsNamed(t *testing.T) {
 	e := execute(t, s, "")
 	close(client.requests)
 	want := "unavailable: there is no tool nothing now; there are: echo\n{\"limit\":5}\n{\"limit\":5}\n" +
-		"limit: this cell has made 2 tool calls, which is limits.tool_calls; raise the limit, or call less\nlimit\n"
+		"limit: this cell has reached limits.tool_calls (2); raise the limit, or make fewer calls\nlimit\n"
 	if e.Text != want || e.ToolCalls != 2 {
 		t.Errorf("%d calls\n%s\nwant\n%s", e.ToolCalls, e.Text, want)
 	}
@@ -254,6 +252,40 @@ func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 	}
 }
 
+// TestASuccessorGetsTheCallsOfEachToolOnceItProvidesIt has a program start again that registers one tool after the other.
+func TestASuccessorGetsTheCallsOfEachToolOnceItProvidesIt(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) {
+		a, _ := c.Call("second", `{"n":1}`)
+		c.Print(string(a.Result))
+	})
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	second := api.Tool{Name: "second", Idempotent: true}
+	provide(t, s, client, "me", second)
+	id := submit(t, s, "")
+	first := next(t, client.requests)
+	s.WithdrawTools(client)
+	back := newToolClient()
+	provide(t, s, back, "me", api.Tool{Name: "first"})
+	if len(back.requests) > 0 {
+		t.Errorf("the successor is asked for a tool that it does not provide: %+v", <-back.requests)
+	}
+	provide(t, s, back, "me", api.Tool{Name: "first"}, second)
+	provide(t, s, back, "me", second)
+	if again := next(t, back.requests); again.CallID != first.CallID {
+		t.Errorf("the successor got the call %s, want %s", again.CallID, first.CallID)
+	}
+	if len(back.requests) > 0 {
+		t.Errorf("the successor got a call twice: %+v", <-back.requests)
+	}
+	if err := s.AnswerTool(back, api.ToolResult{CallID: first.CallID, Result: first.Arguments}); err != nil {
+		t.Error(err)
+	}
+	if e := wait(t, s, id); e.Text != `{"n":1}` {
+		t.Errorf("the cell got %s", e.Text)
+	}
+}
+
 func TestABudgetOfToolCallsIsOfAllCells(t *testing.T) {
 	r, _ := toolRig(t, func(c *toolCell) {
 		for range 2 {
@@ -274,7 +306,7 @@ func TestABudgetOfToolCallsIsOfAllCells(t *testing.T) {
 	if e := execute(t, s, "one"); e.ToolCalls != 2 || e.Text != "" {
 		t.Errorf("the first cell made %d calls: %s", e.ToolCalls, e.Text)
 	}
-	want := "limit: the session has made all of its 3 tool calls, which is budgets.tool_calls\n"
+	want := "limit: the session has used up its budget of 3 tool calls (budgets.tool_calls)\n"
 	if e := execute(t, s, "two"); e.ToolCalls != 1 || e.Text != want {
 		t.Errorf("the second cell made %d calls: %s", e.ToolCalls, e.Text)
 	}

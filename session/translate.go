@@ -29,17 +29,20 @@ func (s *Session) take(ctx context.Context, batch []record.Record) {
 		if r.Key != key {
 			continue
 		}
-		t.kseq = r.KSeq
+		t.kseq, t.flushed = r.KSeq, false
 		if t.record(r); t.failed {
 			return
 		}
 	}
-	if t.flush(); !t.failed {
-		s.m.cfg.Host.Ack(key, batch[len(batch)-1].KSeq)
+	if !t.flushed {
+		t.flush()
+	}
+	if t.kseq > 0 && !t.failed { // a batch of an earlier kernel has nothing to acknowledge
+		s.m.cfg.Host.Ack(key, t.kseq)
 	}
 }
 
-// translation makes one change of many records. What ends an execution is committed at once, since the next one may
+// translation turns many records into one change. The end of an execution is committed at once, since the next one may
 // start then.
 type translation struct {
 	s    *Session
@@ -48,29 +51,35 @@ type translation struct {
 	kseq uint64
 	// count and late are the session's execution count and late bytes after the records so far.
 	count, late int64
-	failed      bool            // the store takes nothing any more
+	over        bool            // this change ends the execution, so no server needs its output to go on
+	flushed     bool            // nothing came after the last commit
+	failed      bool            // the store accepts nothing more
 	hold        *artifacts.Hold // of what the change refers to
 }
 
-// translation begins one where the session stands. On the session's goroutine.
+// translation returns a translation that begins where the session stands. On the session's goroutine.
 func (s *Session) translation(ctx context.Context) *translation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &translation{s: s, ctx: ctx, count: s.executionCount, late: s.lateBytes, hold: s.m.cfg.Artifacts.Hold()}
+	return &translation{s: s, ctx: ctx, count: s.executionCount, late: s.lateBytes, hold: s.m.cfg.Artifacts.Hold(), flushed: true}
 }
 
-// flushBefore commits what the records before the present one made.
+// flushBefore commits the changes of the records before the current one.
 func (t *translation) flushBefore() {
 	t.kseq--
 	t.flush()
 	t.kseq++
+	t.flushed = false
 }
 
 func (t *translation) flush() {
 	kseq, count, late, s := t.kseq, t.count, t.late, t.s
-	saved, err := s.saved()
-	if err != nil {
-		s.log.Error("keep what is printed for a server that comes later", "error", err)
+	var saved []byte
+	if !t.over {
+		var err error
+		if saved, err = s.saved(); err != nil {
+			s.log.Error("save the output so far for the next server", "error", err)
+		}
 	}
 	t.c.add(change{
 		progress: store.Progress{Cursor: &store.Cursor{KSeq: kseq, ExecutionCount: count, LateBytes: late, Output: saved}},
@@ -83,14 +92,14 @@ func (t *translation) flush() {
 	t.failed = !s.mustCommit(t.ctx, t.c)
 	t.hold.Release()
 	s.pendingArtifacts = 0
-	t.c = change{}
+	t.c, t.over, t.flushed = change{}, false, true
 }
 
 func (t *translation) log(executionID string, body api.EventBody) {
 	t.c.drafts = append(t.c.drafts, draft{executionID: executionID, body: body})
 }
 
-// running is the run that the record belongs to, nil for what comes after an execution's end.
+// running returns the run that the record belongs to, or nil if its execution has ended.
 func (t *translation) running(r record.Record) *run {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -106,7 +115,7 @@ func (t *translation) record(r record.Record) {
 		t.died(run, died)
 		return
 	}
-	switch b := r.Body.(type) { // which may come from outside of a cell
+	switch b := r.Body.(type) { // may come from outside a cell
 	case record.Asked:
 		t.asked(run, r, b)
 		return
@@ -168,7 +177,7 @@ func (t *translation) startedRun(run *run, r record.Record) {
 	}})
 }
 
-// asked takes what code inside asks for. run is nil if that is not a part of the cell that runs.
+// asked handles a request from code inside. run is nil if the request does not come from the running cell.
 func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 	switch body := asked.Body.(type) {
 	case record.InputRequest:
@@ -180,13 +189,13 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 	case record.ToolCall:
 		t.called(run, r, asked.ID, body)
 	case record.PackageChange:
-		if r.KSeq > t.s.replayTo { // what was asked of the server before is answered already
+		if r.KSeq > t.s.replayTo { // the server before has answered what came earlier
 			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
 		}
 	}
 }
 
-// askClosed takes that nobody inside waits for an answer any longer.
+// askClosed handles a request that nobody inside waits for any longer.
 func (t *translation) askClosed(run *run, r record.Record, closed record.AskClosed) {
 	switch closed.Kind {
 	case record.AskInput:
@@ -215,7 +224,7 @@ func (t *translation) input(r record.Record, id string, b record.InputRequest) {
 		}
 		if !errors.Is(err, command.ErrUnresponsive) {
 			return
-		} // else it is asked: somebody may come who answers
+		} // otherwise it is asked: somebody who answers may still attach
 	}
 	t.log(r.ExecutionID, api.InputRequested{RequestID: id, Prompt: b.Prompt, Password: b.Password})
 	t.c.add(change{done: func() {
@@ -232,7 +241,7 @@ var statuses = map[record.Status]api.ExecutionStatus{
 	record.TimedOut: api.StatusTimeout, record.Interrupted: api.StatusInterrupted,
 }
 
-// finished ends the execution, and with stop_on_error what waits behind it when it failed.
+// finished ends the execution. If it failed, stop_on_error also cancels the executions that wait behind it.
 func (t *translation) finished(run *run, b record.Finished) {
 	s := t.s
 	o := outcome{status: statuses[b.Status], state: api.VariablesKept, usage: executionUsage(b.Usage)}
@@ -246,13 +255,7 @@ func (t *translation) finished(run *run, b record.Finished) {
 	}
 	t.c.add(t.ended(run, o, artifacts))
 	if o.status != api.StatusOK && run.row.StopOnError {
-		s.mu.Lock()
-		waiting := s.queue
-		s.queue = nil
-		s.mu.Unlock()
-		for _, w := range waiting {
-			t.c.add(s.ended(w, outcome{status: api.StatusCancelled, reason: "stop_on_error", state: api.VariablesKept}))
-		}
+		t.c.add(s.stopQueue())
 	}
 	s.mu.Lock()
 	idle := len(s.queue)+s.reserved == 0
@@ -261,20 +264,33 @@ func (t *translation) finished(run *run, b record.Finished) {
 		t.c.state(s, api.StateIdle, "")
 	}
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock() }})
+	t.over = true
 	t.flush()
 }
 
-// died ends the kernel's executions and tells why it is gone, unless it was ended on purpose.
+// stopQueue returns the change that cancels the executions that wait behind a failed cell.
+func (s *Session) stopQueue() (c change) {
+	s.mu.Lock()
+	waiting := s.queue
+	s.queue = nil
+	s.mu.Unlock()
+	for _, w := range waiting {
+		c.add(s.ended(w, outcome{status: api.StatusCancelled, reason: "stop_on_error", state: api.VariablesKept}))
+	}
+	return c
+}
+
+// died ends the kernel's executions and reports why the kernel is gone, unless it was ended on purpose.
 func (t *translation) died(run *run, b record.Died) {
 	s := t.s
 	s.running = false
 	s.cancelInstall("")
-	if run == nil { // it was given, but never reported as started
+	if run == nil { // it was given to the kernel, which never reported its start
 		s.mu.Lock()
 		switch c := s.current; {
 		case c == nil:
 		case !c.given, c.giving && !slices.Contains([]string{reasonHostCrash, reasonLost}, b.Reason):
-			s.putBack(c) // the kernel did not take it: else its start would have been told before its death
+			s.putBack(c) // the kernel did not take it: its start would have been reported before its death
 		default:
 			run = c
 		}
@@ -298,7 +314,7 @@ func (t *translation) died(run *run, b record.Died) {
 		t.c.add(t.ended(run, o, artifacts))
 		t.c.add(s.cancelQueue(b.Reason))
 	} else if slices.Contains([]string{reasonReset, reasonDeleted, reasonShutdown, reasonHostCrash}, b.Reason) {
-		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel, and not told so
+		t.c.add(s.cancelQueue(b.Reason)) // the host may have given the next one to the kernel without reporting it
 	}
 	restart, state := "died", b.Reason
 	switch b.Reason {
@@ -314,6 +330,7 @@ func (t *translation) died(run *run, b record.Died) {
 	t.c.add(s.died(restart))
 	t.c.state(s, api.StateDead, state)
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
+	t.over = true
 	t.flush()
 }
 
@@ -339,7 +356,7 @@ func limitOf(hit *record.LimitHit) *api.Limit {
 	return &api.Limit{Name: hit.Name, Value: hit.Value, Used: hit.Used}
 }
 
-// deathError tells the cell's user what became of the kernel.
+// deathError describes to the cell's user what happened to the kernel.
 func deathError(b record.Died, run *run) api.ErrorOutput {
 	e := api.ErrorOutput{Ename: "KernelDied"}
 	const after = "its variables are lost; the files in the workspace are kept, and the next cell starts a new kernel"
@@ -361,7 +378,7 @@ func deathError(b record.Died, run *run) api.ErrorOutput {
 	return e
 }
 
-// cutJSON is a text whose JSON is bounded, with a note where that is not all of it.
+// cutJSON bounds the JSON of a text. A note says what was cut.
 func cutJSON(text string) string {
 	if len(text) <= maxErrorJSON/6 {
 		return text
@@ -370,14 +387,14 @@ func cutJSON(text string) string {
 	if encoded <= maxErrorJSON {
 		return text
 	}
-	kept := transcript.Cut(text, int(int64(len(text))*maxErrorJSON/int64(encoded))) // near enough where escapes are spread evenly
+	kept := transcript.Cut(text, int(int64(len(text))*maxErrorJSON/int64(encoded))) // close enough if escapes are spread evenly
 	if len(api.Text(kept)) > 2*maxErrorJSON {
 		kept = transcript.Cut(text, maxErrorJSON/6)
 	}
 	return kept + fmt.Sprintf(" [%d bytes were left out]", len(text)-len(kept))
 }
 
-// lateOutput takes what comes after its execution's end: the log only, up to a limit for each generation.
+// lateOutput handles output that arrives after its execution's end: it goes to the log only, up to a limit for each generation.
 func (t *translation) lateOutput(r record.Record) {
 	s := t.s
 	s.mu.Lock()
@@ -393,7 +410,7 @@ func (t *translation) lateOutput(r record.Record) {
 		t.late += max(int64(len(b.Text)), eventCost)
 		d.body = api.Stream{Name: b.Name, Text: b.Text}
 	case record.Display:
-		if t.late += max(rawSize(b.Data, b.Metadata), eventCost); t.late <= limit { // else it makes no artifact
+		if t.late += max(rawSize(b.Data, b.Metadata), eventCost); t.late <= limit { // beyond it there is no artifact
 			d = s.display(t.ctx, r.ExecutionID, b, t.hold)
 		}
 	case record.Clear:
@@ -443,11 +460,11 @@ func largest(data api.MIMEBundle) string {
 	return name
 }
 
-// decoded is the bytes that a value of a bundle stands for.
+// decoded returns the bytes that a value of a bundle stands for.
 func decoded(mime string, value api.Raw) []byte {
 	var text string
 	if jsonv2.Unmarshal(value, &text) != nil {
-		return value // JSON that is no string
+		return value // JSON other than a string
 	}
 	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" || mime == "application/pdf" {
 		if b, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(text, "\n", "")); err == nil {

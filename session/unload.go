@@ -11,7 +11,7 @@ import (
 // unloadEvery is how often unused sessions are looked for. A session is unloaded when it is found unused twice in a row.
 const unloadEvery = 30 * time.Second
 
-// residence says who needs the session in memory. Guarded by Session.mu.
+// residence records who needs the session in memory. Guarded by Session.mu.
 //
 // A session is loaded when somebody asks for it, and unloaded when nobody has used it for a while and it has no kernel
 // and no work. The database has all that is needed to load it again: while a use lasts, or a write of the session is on
@@ -34,7 +34,7 @@ func (s *Session) retain() bool {
 	return true
 }
 
-// Release says that the caller no longer uses the session, which it got from [Manager.Create], [Manager.Ensure] or
+// Release declares that the caller no longer uses the session, which it got from [Manager.Create], [Manager.Ensure] or
 // [Manager.Get]. It is called once for each of those.
 func (s *Session) Release() {
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *Session) unload() {
 	close(s.unloaded)
 }
 
-// load returns the one Session of that number, which the caller releases. It is [ErrDeleted] where the database has none.
+// load returns the only Session with that number; the caller releases it. It fails with [ErrDeleted] if the database has none.
 // Loading a session does not delay others.
 func (m *Manager) load(ctx context.Context, n int64, id string) (*Session, error) {
 	for {

@@ -128,7 +128,7 @@ func TestAListLoadsNoSession(t *testing.T) {
 	}
 }
 
-// watched is a context that tells when somebody begins to wait for its end.
+// watched is a context that signals when somebody begins to wait for its end.
 type watched struct {
 	context.Context
 	once  sync.Once
@@ -217,7 +217,7 @@ func TestUnloadingRacesWithUse(t *testing.T) {
 					t.Error(err)
 				}
 				if round%2 == 0 {
-					s.Release() // its end is for the next one to see
+					s.Release() // the next user sees its end
 					continue
 				}
 				if e, err := s.Wait(t.Context(), id); err != nil || !e.Status.Final() {

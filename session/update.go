@@ -12,15 +12,18 @@ import (
 	"talaria/store"
 )
 
-// Update changes what the patch names. When one part cannot be had without a fresh kernel nothing changes, and the
-// error is needs_reset.
+// Update changes what the patch names. If any part needs a fresh kernel, nothing changes and the error is needs_reset. If a
+// person has to approve that the network opens, Update waits for the answer; the end of ctx withdraws the question.
 func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
-	return s.do(ctx, func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
+	if err := s.approveNetwork(ctx, p.Network); err != nil {
+		return err
+	}
+	return s.do(context.WithoutCancel(ctx), func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
 }
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, budgets: s.budgets}
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, approvals: s.approvals.mode, budgets: s.budgets}
 	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
@@ -38,7 +41,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	}
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
-		wanted.TmpBytes = tmpBytes // is for a kernel's life
+		wanted.TmpBytes = tmpBytes // lasts as long as a kernel
 		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeLimits{Limits: wanted})
 		switch {
 		case err == nil:
@@ -65,7 +68,9 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	now := time.Now().UnixMilli()
 	return s.commit(ctx, change{
 		also: func(tx *store.Tx) error {
-			if err := tx.UpdateSettings(s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.budgets); err != nil {
+			err := tx.UpdateSettings(
+				s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.approvals, set.budgets)
+			if err != nil {
 				return err
 			}
 			return tx.UpdateLayers(s.n, layers)
@@ -75,14 +80,14 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
-			s.network, s.guard.mode, s.budgets = set.network, set.guard, set.budgets
+			s.network, s.guard.mode, s.approvals.mode, s.budgets = set.network, set.guard, set.approvals, set.budgets
 			s.layers = layers
 			s.armReaper()
 		},
 	})
 }
 
-// limitDisk changes what the workspace may take, where something else than the kernel's host holds it.
+// limitDisk changes the limit of the workspace if something other than the kernel's host enforces it.
 func (s *Session) limitDisk(bytes int64) error {
 	err := s.dir.SetLimit(bytes)
 	if errors.Is(err, disk.ErrCapacity) {

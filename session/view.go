@@ -14,14 +14,14 @@ type view struct {
 	replaced string // ids of those executions, as a JSON list; "" until it is read
 }
 
-// View makes a reader of the view of the log from one position to another, and of all that follows.
+// View returns a reader of the view of the log from one position to another, and of all events that follow.
 func (s *Session) View(after, through int64) *Reader {
 	r := s.Follow(after)
 	r.view = &view{through: through}
 	return r
 }
 
-// nextOfView returns what follows in the view, which the reader has not read to its end.
+// nextOfView returns the next events of a view that the reader has not finished.
 func (r *Reader) nextOfView(ctx context.Context) ([]entry, error) {
 	if r.view.replaced == "" {
 		var err error

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// checkpointEvery is after how many writes the log of SQLite is moved into the database.
+	// checkpointEvery is after how many writes SQLite's log is moved into the database.
 	checkpointEvery = 500
 	// maxLogPages is how long that log may get, in pages, before writers wait for it to be moved.
 	maxLogPages = 64 << 20 / 4096
 )
 
-// checkpointer moves SQLite's write-ahead log into the database beside the writer, since that waits for the disk, which
-// nobody who commits has to. Only when the writer is faster for long does it have to do it itself.
+// checkpointer moves SQLite's write-ahead log into the database concurrently with the writer, since that waits for the
+// disk and a commit need not. The writer has to move it itself only if it is faster for a long time.
 type checkpointer struct {
 	db    *sql.DB
 	log   *slog.Logger
 	pages atomic.Int64  // in the log, when last looked at
-	wake  chan struct{} // has room for one
+	wake  chan struct{} // has room for one value
 	ended chan struct{}
 }
 

@@ -9,7 +9,7 @@ import (
 	"talaria/api"
 )
 
-// Document is the session's document as it was saved; its Revision is 0 where none was.
+// Document returns the session's document as it was saved; its Revision is 0 if none was.
 func (s *Store) Document(ctx context.Context, n int64) (api.Document, error) {
 	var d api.Document
 	err := s.ro.QueryRowContext(ctx, `SELECT revision, title, through, cells FROM documents WHERE session = ?`, n).Scan(
@@ -23,7 +23,8 @@ func (s *Store) Document(ctx context.Context, n int64) (api.Document, error) {
 	return d, nil
 }
 
-// PutDocument saves the document as the revision after d.Revision. [ErrNotFound] where the saved one has another.
+// PutDocument saves the document as the revision after d.Revision. It returns [ErrNotFound] if the saved one has
+// another revision.
 func (t *Tx) PutDocument(n int64, d api.Document) error {
 	if d.Revision != 0 {
 		return t.one(`UPDATE documents SET revision = revision + 1, title = ?, through = ?, cells = ?

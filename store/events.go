@@ -36,8 +36,8 @@ func (s *Store) Events(ctx context.Context, session, after int64, limit int) ([]
 const outputTypes = `'stream', 'display_data', 'execute_result', 'error', 'clear_output', 'input_request', 'input_closed'`
 
 // ViewEvents reads the session's log after a position and up to another one, in order, up to limit events. The ended
-// executions of a JSON list come without their outputs; what they showed after their end is there, and so is the last
-// event. No execution_finished has its text.
+// executions in a JSON list come without their outputs, except for the last event and for what they showed after their
+// end. No execution_finished has its text.
 func (s *Store) ViewEvents(ctx context.Context, session, after, through int64, replaced string, limit int) ([]Event, error) {
 	return s.eventsWith(ctx, `CASE type WHEN 'execution_finished' THEN json_remove(CAST(body AS TEXT), '$.execution.text') ELSE body END`,
 		`WHERE session = ?1 AND seq > ?2 AND seq <= ?3
@@ -46,8 +46,8 @@ func (s *Store) ViewEvents(ctx context.Context, session, after, through int64, r
 		ORDER BY seq LIMIT ?5`, session, after, through, replaced, limit)
 }
 
-// ExecutionEvents reads the events of one execution after a position, in order, up to limit events and one: from its
-// queueing to its end.
+// ExecutionEvents reads the events of one execution after a position, from its queueing to its end, in order, up to
+// limit events plus one.
 func (s *Store) ExecutionEvents(ctx context.Context, session int64, execution string, after int64, limit int) ([]Event, error) {
 	var queued, started, finished sql.NullInt64
 	err := s.ro.QueryRowContext(ctx, `SELECT queued_seq, started_seq, finished_seq FROM executions
@@ -206,7 +206,7 @@ func (t *Tx) InsertRef(session int64, r Ref) (isNew bool, err error) {
 }
 
 // DropRef records that the session no longer refers to the digest, and returns the disk space that it counted for: 0
-// where it did not refer to it.
+// if it did not refer to it.
 func (t *Tx) DropRef(session int64, digest, kind string) (bytes int64, err error) {
 	row, err := t.row(`DELETE FROM refs WHERE digest = ? AND session = ? AND kind = ? RETURNING bytes`, digest, session, kind)
 	if err != nil {
@@ -219,7 +219,7 @@ func (t *Tx) DropRef(session int64, digest, kind string) (bytes int64, err error
 }
 
 // OldVersions lists the session's public references that are not the newest version of a file, oldest first. found
-// returns false where that is enough.
+// returns false when it has enough.
 func (s *Store) OldVersions(ctx context.Context, session int64, found func(Ref) bool) error {
 	rows, err := s.ro.QueryContext(ctx, `SELECT r.digest, r.bytes, r.seq FROM refs r
 		WHERE r.session = ? AND r.kind = ? AND NOT EXISTS (
@@ -248,12 +248,12 @@ func (s *Store) Referenced(ctx context.Context, digest string) (yes bool, err er
 	return yes, err
 }
 
-// SessionDigests lists what the session refers to.
+// SessionDigests lists the digests that the session refers to.
 func (s *Store) SessionDigests(ctx context.Context, session int64) ([]string, error) {
 	return s.texts(ctx, `SELECT DISTINCT digest FROM refs WHERE session = ?`, session)
 }
 
-// PublicRef is the media type under which one of the owner's sessions refers to the digest.
+// PublicRef returns the media type under which one of the owner's sessions refers to the digest.
 func (s *Store) PublicRef(ctx context.Context, owner, digest string) (mediaType string, err error) {
 	rows, err := s.ro.QueryContext(ctx, `SELECT r.media_type FROM refs r JOIN sessions s ON s.n = r.session
 		WHERE r.digest = ? AND r.kind = ? AND s.owner = ? ORDER BY r.session DESC LIMIT 1`, digest, RefPublic, owner)

@@ -28,7 +28,7 @@ type Execution struct {
 	Error          *api.ErrorOutput
 	Artifacts      []api.Artifact
 	Usage          api.ExecutionUsage
-	Signature      string // written and not read, but for Signatures
+	Signature      string // written and not read, except by Signatures
 	Guard          *api.Guard
 	TruncatedBytes int64
 	Tools          []api.Tool // that came with its request
@@ -57,7 +57,8 @@ func scanExecution(scan func(...any) error) (Execution, error) {
 	return e, err
 }
 
-// InsertExecution adds the execution and returns its number; [ErrExists] where the session has one of that id.
+// InsertExecution adds the execution and returns its number; it returns [ErrExists] if the session has one with that
+// id.
 func (t *Tx) InsertExecution(e Execution) (int64, error) {
 	var tools any // null for most
 	if len(e.Tools) > 0 {
@@ -100,7 +101,7 @@ func (t *Tx) FinishExecution(e Execution) error {
 		e.TruncatedBytes, e.ToolCalls, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
 }
 
-// nullableJSON is the JSON of a value, or NULL for nil.
+// nullableJSON returns a value as JSON, or NULL for nil.
 func nullableJSON[T any](value *T) (sql.Null[string], error) {
 	if value == nil {
 		return sql.Null[string]{}, nil
@@ -117,12 +118,12 @@ func (s *Store) Signatures(ctx context.Context, session int64, most int) ([]stri
 	return list, err
 }
 
-// ForgetSignatures has the session's executions so far count as no failures.
+// ForgetSignatures makes the session's executions so far no longer count as failures.
 func (t *Tx) ForgetSignatures(session int64) error {
 	return t.exec(`UPDATE executions SET signature = '' WHERE session = ? AND signature <> ''`, session)
 }
 
-// Execution is the session's execution of that id.
+// Execution returns the session's execution with that id.
 func (s *Store) Execution(ctx context.Context, session int64, id string) (Execution, error) {
 	return scanExecution(s.ro.QueryRowContext(ctx,
 		`SELECT `+executionColumns+` FROM executions WHERE session = ? AND id = ?`, session, id).Scan)

@@ -33,7 +33,7 @@ func (c *jsonColumn[T]) Scan(src any) error {
 	return fmt.Errorf("a JSON column holds %T", src)
 }
 
-// rawColumn is a column of JSON that is kept as it came; NULL reads as nil.
+// rawColumn is a column of JSON that is kept as received; NULL reads as nil.
 type rawColumn struct{ v *api.Raw }
 
 // Scan implements [database/sql.Scanner].

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxLogins is how many logins of one token there may be; the oldest ends for a new one.
+// maxLogins is how many logins of one token may exist; a new one ends the oldest.
 const maxLogins = 1000
 
 // Login makes a login of a token, and returns what its cookie holds; the database keeps a hash. [ErrNotFound] for a

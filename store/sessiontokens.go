@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"talaria/api"
 )
 
 // SessionToken is a token for one session; the database keeps only a hash of the token itself.
@@ -17,6 +19,7 @@ type SessionToken struct {
 	Rights    string // separated by commas
 	CreatedAt int64
 	EndsAt    int64
+	UsedAt    *api.Time // nil before the first use
 }
 
 // InsertSessionToken makes token good for the session until it expires, and drops expired tokens of the session.
@@ -44,7 +47,7 @@ func (s *Store) RevokeSessionToken(ctx context.Context, id string) error {
 	}})
 }
 
-const selectSessionTokens = `SELECT sh.id, s.owner, s.client_id, sh.rights, sh.created_at, sh.ends_at
+const selectSessionTokens = `SELECT sh.id, s.owner, s.client_id, sh.rights, sh.created_at, sh.ends_at, ifnull(sh.last_used_at, 0)
 	FROM shares sh JOIN sessions s ON s.n = sh.session WHERE sh.rights != '' AND sh.ends_at > ? `
 
 // SessionTokens are the session's tokens that have not expired, newest first.
@@ -67,9 +70,11 @@ func scanSessionTokens(rows *sql.Rows, err error) ([]SessionToken, error) {
 	var list []SessionToken
 	for rows.Next() {
 		var one SessionToken
-		if err := rows.Scan(&one.ID, &one.Owner, &one.Session, &one.Rights, &one.CreatedAt, &one.EndsAt); err != nil {
+		var used int64
+		if err := rows.Scan(&one.ID, &one.Owner, &one.Session, &one.Rights, &one.CreatedAt, &one.EndsAt, &used); err != nil {
 			return nil, fmt.Errorf("read session tokens: %w", err)
 		}
+		one.UsedAt = usedAt(used)
 		list = append(list, one)
 	}
 	return list, rows.Err()

@@ -14,19 +14,19 @@ type Share struct {
 	CreatedAt int64
 }
 
-// InsertShare makes token good for reading the session.
+// InsertShare makes token valid for reading the session.
 func (t *Tx) InsertShare(n int64, token string, share Share) error {
 	hash := sha256.Sum256([]byte(token))
 	return t.exec(`INSERT INTO shares (hash, id, session, created_at) VALUES (?, ?, ?, ?)`,
 		hash[:], share.ID, n, share.CreatedAt)
 }
 
-// DeleteShare makes the share's token good for nothing. [ErrNotFound] where the session has no such share.
+// DeleteShare revokes the share's token. It returns [ErrNotFound] if the session has no such share.
 func (t *Tx) DeleteShare(n int64, id string) error {
 	return t.one(`DELETE FROM shares WHERE session = ? AND id = ? AND rights = ''`, n, id)
 }
 
-// Shares are the session's, newest first.
+// Shares lists the session's shares, newest first.
 func (s *Store) Shares(ctx context.Context, n int64) ([]Share, error) {
 	rows, err := s.ro.QueryContext(ctx, `SELECT id, created_at FROM shares WHERE session = ? AND rights = '' ORDER BY created_at DESC, id DESC`, n)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Shares(ctx context.Context, n int64) ([]Share, error) {
 	return list, rows.Err()
 }
 
-// SessionRef is the media type of a digest that the session refers to. [ErrNotFound] where it does not.
+// SessionRef returns the media type of a digest that the session refers to. It returns [ErrNotFound] if it does not.
 func (s *Store) SessionRef(ctx context.Context, n int64, digest string) (mediaType string, err error) {
 	err = s.ro.QueryRowContext(ctx, `SELECT media_type FROM refs WHERE digest = ? AND session = ? AND kind = ?`,
 		digest, n, RefPublic).Scan(&mediaType)

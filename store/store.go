@@ -25,7 +25,7 @@ import (
 	"talaria/migrations"
 )
 
-// ErrLocked tells that another server has the state directory.
+// ErrLocked means that another server is using the state directory.
 var ErrLocked = errors.New("another server is using this state directory")
 
 // ErrNotFound means that the row does not exist.
@@ -108,7 +108,7 @@ func open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// touch makes the file with a private mode before SQLite would make it with a common one.
+// touch creates the file with a private mode before SQLite would create it with a common one.
 func touch(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -41,7 +41,7 @@ func sample(n int64, owner, clientID string) store.Session {
 		N: n, ID: owner + "/" + clientID, Owner: owner, ClientID: clientID, Name: "a name", Environment: "default",
 		Isolation: "default", UID: 7, Limits: api.Limits{MemoryBytes: 1, CPUs: 0.5}, IdleTimeoutMS: 5,
 		Env: map[string]string{"A": "1"}, Secrets: map[string]string{}, Metadata: map[string]string{"chat": "42"},
-		Packages: []string{"requests>=2"}, BuiltinTools: api.Raw(`["terminal"]`), Mounts: []api.Mount{{Source: "/srv/in", Target: "/data", Mode: "ro"}},
+		Packages: []string{"requests>=2"}, BuiltinTools: api.Raw(`["terminal"]`), Tools: []api.Tool{{Name: "weather", URL: "https://hooks.example.com/w"}}, MCPServers: []string{"tickets"}, Mounts: []api.Mount{{Source: "/srv/in", Target: "/data", Mode: "ro"}},
 		State: api.StateIdle, Generation: 1, Layers: []string{"x"}, LogID: "l", FirstSeq: 1, CreatedAt: 10, LastActiveAt: 11,
 	}
 }

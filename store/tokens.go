@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"talaria/api"
 )
 
 // PutToken makes token valid for owner. first marks the owner that runs the server.
@@ -26,6 +28,7 @@ type Token struct {
 	Owner     string
 	First     bool // it belongs to the owner that runs the server
 	CreatedAt int64
+	UsedAt    *api.Time // nil before the first use
 }
 
 // tokenID is the id of the token with that hash.
@@ -39,7 +42,7 @@ func TokenID(token string) string {
 
 // ListTokens returns all tokens, by owner, the oldest first.
 func (s *Store) ListTokens(ctx context.Context) ([]Token, error) {
-	rows, err := s.ro.QueryContext(ctx, `SELECT hash, owner, first, created_at FROM tokens ORDER BY owner, created_at, hash`)
+	rows, err := s.ro.QueryContext(ctx, `SELECT hash, owner, first, created_at, ifnull(last_used_at, 0) FROM tokens ORDER BY owner, created_at, hash`)
 	if err != nil {
 		return nil, fmt.Errorf("read tokens: %w", err)
 	}
@@ -48,10 +51,11 @@ func (s *Store) ListTokens(ctx context.Context) ([]Token, error) {
 	for rows.Next() {
 		var one Token
 		var hash []byte
-		if err := rows.Scan(&hash, &one.Owner, &one.First, &one.CreatedAt); err != nil {
+		var used int64
+		if err := rows.Scan(&hash, &one.Owner, &one.First, &one.CreatedAt, &used); err != nil {
 			return nil, fmt.Errorf("read tokens: %w", err)
 		}
-		one.ID = tokenID(hash)
+		one.ID, one.UsedAt = tokenID(hash), usedAt(used)
 		list = append(list, one)
 	}
 	return list, rows.Err()

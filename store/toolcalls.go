@@ -22,22 +22,24 @@ type ToolCall struct {
 	Arguments  api.Raw // redacted; nil where it is long
 	Payload    api.Raw // the arguments while the call is open and may be handed over again, else nil
 	CreatedAt  int64
-	DurationMS *int64 // nil while the call is open
-	Error      *api.ToolError
+	// AwaitsApproval is set until a person has approved the call.
+	AwaitsApproval bool
+	DurationMS     *int64 // nil while the call is open
+	Error          *api.ToolError
 }
 
 // keptToolCalls is how many calls the audit of one session holds.
 const keptToolCalls = 10_000
 
 const toolCallColumns = `n, session, call_id, execution, tool, provider, client_id, idempotent, deadline, arguments, payload,
-	created_at, duration_ms, error`
+	created_at, duration_ms, error, awaits_approval`
 
 // InsertToolCall adds a call that is open. No other open call of the session has its id.
 func (t *Tx) InsertToolCall(c ToolCall) error {
 	return t.exec(`INSERT INTO tool_calls (session, call_id, execution, tool, provider, client_id, idempotent, deadline,
-			arguments, payload, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			arguments, payload, created_at, awaits_approval) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		c.Session, c.CallID, c.Execution, c.Tool, c.Provider, c.ClientID, c.Idempotent, c.Deadline,
-		nullJSON(c.Arguments), nullJSON(c.Payload), c.CreatedAt)
+		nullJSON(c.Arguments), nullJSON(c.Payload), c.CreatedAt, c.AwaitsApproval)
 }
 
 func nullJSON(raw api.Raw) sql.NullString {
@@ -56,6 +58,12 @@ func (t *Tx) EndToolCall(session int64, callID string, durationMS int64, failure
 	}
 	return t.exec(`UPDATE tool_calls SET duration_ms = ?, error = ?, payload = NULL
 		WHERE session = ? AND call_id = ? AND duration_ms IS NULL`, durationMS, text, session, callID)
+}
+
+// ApproveToolCall lets a call be handed over, and writes the deadline that it has from now on.
+func (t *Tx) ApproveToolCall(session int64, callID string, deadline int64) error {
+	return t.exec(`UPDATE tool_calls SET awaits_approval = 0, deadline = ? WHERE session = ? AND call_id = ? AND duration_ms IS NULL`,
+		deadline, session, callID)
 }
 
 // TrimToolCalls drops the oldest calls of the session's audit that are more than it holds.
@@ -90,7 +98,7 @@ func (s *Store) toolCalls(ctx context.Context, rest string, args ...any) ([]Tool
 	for rows.Next() {
 		var c ToolCall
 		if err := rows.Scan(&c.N, &c.Session, &c.CallID, &c.Execution, &c.Tool, &c.Provider, &c.ClientID, &c.Idempotent, &c.Deadline,
-			rawColumn{&c.Arguments}, rawColumn{&c.Payload}, &c.CreatedAt, &c.DurationMS, asJSON(&c.Error)); err != nil {
+			rawColumn{&c.Arguments}, rawColumn{&c.Payload}, &c.CreatedAt, &c.DurationMS, asJSON(&c.Error), &c.AwaitsApproval); err != nil {
 			return nil, fmt.Errorf("read tool calls: %w", err)
 		}
 		list = append(list, c)

@@ -140,6 +140,7 @@ func (t *Tx) EmptySession(session int64) (more bool, err error) {
 		`DELETE FROM artifacts WHERE session = ?1 AND seq IN (SELECT seq FROM artifacts WHERE session = ?1 LIMIT ?2)`,
 		`DELETE FROM refs WHERE session = ?1 AND digest IN (SELECT digest FROM refs WHERE session = ?1 LIMIT ?2)`,
 		`DELETE FROM tool_calls WHERE session = ?1 AND n IN (SELECT n FROM tool_calls WHERE session = ?1 LIMIT ?2)`,
+		`DELETE FROM approvals WHERE session = ?1 AND n IN (SELECT n FROM approvals WHERE session = ?1 LIMIT ?2)`,
 		`DELETE FROM executions WHERE session = ?1 AND n IN (SELECT n FROM executions WHERE session = ?1 LIMIT ?2)`,
 	} {
 		res, err := t.result(query, session, trimEvents)

@@ -15,6 +15,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/disk"
 	"talaria/kernel/python"
+	"talaria/server/mcp"
 	"talaria/session"
 )
 
@@ -79,6 +80,7 @@ func (c config) choices() map[string]struct {
 		"log_level":     {c.LogLevel, []string{"debug", "info", "warn", "error"}},
 		"log_format":    {c.LogFormat, []string{logText, logJSON}},
 		"cookie_secure": {c.CookieSecure, []string{cookieAuto, cookieAlways}},
+		"mcp":           {c.MCP, []string{mcp.ToolsAll, mcp.ToolsBasic, mcp.ToolsOff}},
 		"disk":          {c.Disk, modes},
 		"engine":        {c.Engine, []string{python.EngineAuto, python.EngineIPython, python.EngineStdlib}},
 	}
@@ -172,7 +174,9 @@ func (c config) patterns() ([]*regexp.Regexp, error) {
 // nothing.
 func (c config) checkMachine() error {
 	found := []error{c.checkZone(), c.checkStateDir(), checkToken(c.Token)}
-	_, err := c.mountRoots()
+	remote, err := c.remoteTools(slog.New(slog.DiscardHandler))
+	found = append(found, err, closeRemote(remote))
+	_, err = c.mountRoots()
 	return errors.Join(append(found, err)...)
 }
 

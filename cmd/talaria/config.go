@@ -10,6 +10,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/disk"
 	"talaria/kernel/python"
+	"talaria/server/mcp"
 	"talaria/session"
 )
 
@@ -27,6 +28,10 @@ type config struct {
 	OwnerRequests int    `config:"owner_requests"` // that one owner may have under way, sockets and streams included
 
 	ClientTimeout time.Duration `config:"client_timeout"` // without a byte taken or sent
+
+	MCP string `config:"mcp"` // the tools that /mcp offers: mcp.ToolsAll, mcp.ToolsBasic or mcp.ToolsOff
+
+	Jupyter bool `config:"jupyter"` // serve clients of Jupyter
 
 	Python       string        `config:"python"` // of the default environment; "": found
 	Engine       string        `config:"engine"` // of all environments that do not name one
@@ -51,6 +56,8 @@ type config struct {
 	MountRoots     []string      `config:"mount_roots"` // directories whose folders sessions may mount
 	Network        network       `config:"network"`
 	Packages       packages      `config:"packages"`
+	Webhooks       webhooks      `config:"webhooks"`
+	MCPServers     []mcpServer   `config:"mcp_servers"`
 	Disk           string        `config:"disk"`     // what holds workspaces to limits.disk_bytes
 	Tier           string        `config:"tier"`     // of isolation; "": the best that works
 	MinTier        string        `config:"min_tier"` // the least that is allowed then
@@ -99,6 +106,15 @@ func (c config) environments() []environment {
 	return all
 }
 
+// pythons are the environments as package python takes them.
+func (c config) pythons(trialsDir string) []python.EnvironmentConfig {
+	var list []python.EnvironmentConfig
+	for _, w := range c.environments() {
+		list = append(list, python.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine, Trials: trialsDir})
+	}
+	return list
+}
+
 // limits has the names of the wire, so that an operator learns them once.
 type limits struct {
 	MemoryBytes       int64   `config:"memory_bytes"`
@@ -121,6 +137,8 @@ func defaults() config {
 		LogLevel:       "info",
 		LogFormat:      logText,
 		CookieSecure:   cookieAuto,
+		MCP:            mcp.ToolsAll,
+		Jupyter:        true,
 		OwnerRequests:  1000,
 		ClientTimeout:  time.Minute,
 		TZ:             "UTC",

@@ -32,7 +32,7 @@ func connect(cmd *cobra.Command) (*connection, error) {
 	dir := stateDir(cmd)
 	address, err := given(flagOf(cmd, "server"), "TALARIA_URL", filepath.Join(dir, "url"))
 	if err != nil {
-		return nil, unknown("no running server found", err, "start one with talaria serve, or pass --server")
+		return nil, unknown("no running server found", err, "start one with "+program+" serve, or pass --server")
 	}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usagef("the server's address must be a URL such as http://127.0.0.1:8765, not %q", address)

@@ -13,23 +13,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/python"
 	"talaria/kernel/sandbox"
+	"talaria/server/jupyter"
+	"talaria/server/mcp"
 )
 
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what this machine can do, and say how to fix what it cannot",
-		Long: `Check what this machine can do, and say how to fix what it cannot.
+		Short: "Check what this machine supports, and say how to fix what is missing",
+		Long: `Check what this machine supports, and say how to fix what is missing.
 
 Each line begins with ok, !! (works, but see the advice below it) or -- (missing).
 
-With --battery it also starts a server on a temporary directory and tries to break out of its sessions, in half a minute.
+With --battery it also starts a server in a temporary directory and tries to break out of its sessions, which takes
+about half a minute.
 
-Exit status: 0 when talaria serve can run here, though maybe without some limits; 1 when it cannot, or when the battery
-breaks a limit that should hold.`,
+Exit status: 0 if talaria serve can run here, possibly without some limits; 1 if it cannot, or if the battery breaks a
+limit that should hold.`,
 		Example: `  talaria doctor
   talaria doctor --json | jq '.findings[] | select(.mark != "ok")'
   talaria doctor --battery`,
@@ -73,11 +77,12 @@ breaks a limit that should hold.`,
 // examine looks at the state directory, the Pythons and the isolation, and leaves nothing behind. fit reports whether
 // a server can run.
 func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool) {
-	findings = []kernel.Finding{stateFinding(c.StateDir)}
+	findings = []kernel.Finding{stateFinding(c.StateDir), mcpFinding(c), jupyterFinding(c)}
 	fit = findings[0].OK
 	var found []kernel.Environment
-	for _, w := range c.environments() {
-		env, looked, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
+	discovered := python.DiscoverEnvironments(ctx, c.pythons(""))
+	for i, w := range c.environments() {
+		env, looked, err := discovered[i].Environment, discovered[i].Findings, discovered[i].Err
 		for _, f := range looked {
 			other := strings.HasPrefix(f.Name, "python ") && !strings.Contains(f.Detail, env.Python+" ")
 			if err == nil && other {
@@ -155,9 +160,36 @@ func survivalFinding() kernel.Finding {
 	line, err := os.ReadFile("/proc/1/cmdline")
 	args := strings.Split(string(line), "\x00")
 	if err == nil && len(args) > 1 && filepath.Base(args[0]) == "talaria" && args[1] == "serve" {
-		f.OK, f.Detail = false, "talaria serve is pid 1 here: when it ends, everything in the container does"
-		f.Remedy = "make talaria host --supervise the container's entry point"
+		f.OK, f.Detail = false, "talaria serve is process 1 here; when it ends, the whole container ends"
+		f.Remedy = "use " + program + " host --supervise as the container's entry point"
 	}
+	return f
+}
+
+// mcpFinding has the lines for the configuration of a client of the Model Context Protocol.
+func mcpFinding(c config) kernel.Finding {
+	f := kernel.Finding{Name: "MCP clients", OK: true}
+	if c.MCP == mcp.ToolsOff {
+		f.Detail = "switched off by mcp: off"
+		return f
+	}
+	type launch struct {
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+	}
+	own := launch{"talaria", []string{"mcp"}}
+	if path, err := os.Executable(); err == nil {
+		own.Command = path
+	}
+	if c.StateDir != defaultStateDir() {
+		own.Args = append(own.Args, "--state-dir", c.StateDir)
+	}
+	line, err := api.Marshal(map[string]map[string]launch{"mcpServers": {"talaria": own}})
+	if err != nil {
+		f.OK, f.Detail = false, err.Error()
+		return f
+	}
+	f.Detail = "put this into a client's configuration: " + string(line)
 	return f
 }
 
@@ -241,4 +273,15 @@ func printFindings(w io.Writer, findings []kernel.Finding) {
 			fmt.Fprintf(w, "    %-*s  do: %s\n", width, "", f.Remedy)
 		}
 	}
+}
+
+// jupyterFinding has the setting for a client of Jupyter.
+func jupyterFinding(c config) kernel.Finding {
+	f := kernel.Finding{Name: "Jupyter clients", OK: true}
+	if !c.Jupyter {
+		f.Detail = "switched off by jupyter: false"
+		return f
+	}
+	f.Detail = "give a client this base URL, and a token: http://" + reachable(c.Addr) + jupyter.Prefix
+	return f
 }

@@ -19,7 +19,7 @@ import (
 const (
 	trialStart   = 30 * time.Second // how long a server may take to be ready
 	trialEnd     = 20 * time.Second // how long it may take to end, and its host after it
-	trialWorkers = 4                // checks at a time
+	trialWorkers = 8                // checks at a time
 )
 
 // runBattery runs the quick checks against a server of its own, which leaves nothing behind, and prints how they ended.
@@ -186,7 +186,7 @@ func (t *trial) stop() error {
 	select {
 	case <-t.ended:
 	case <-late.C:
-		err = errors.Join(errors.New("the server that was tried does not end; it is killed"), t.cmd.Process.Kill())
+		err = errors.Join(errors.New("the trial server did not exit and was killed"), t.cmd.Process.Kill())
 		<-t.ended
 	}
 	// The server has ended its host, unless there was no time for it.

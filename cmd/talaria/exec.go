@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,11 +30,11 @@ func execCommand() *cobra.Command {
 		Short: "Run a cell and stream its output",
 		Long: `Run a cell and stream its output.
 
-Without --session the cell runs in a session of its own, which is deleted afterwards. With --session it runs in the
-session with that id, which is created if it does not exist, and stays. Ctrl-C interrupts the cell.
+Without --session the cell runs in a temporary session, which is deleted afterwards. With --session it runs in the
+session with that id, which is created if it does not exist and kept. Ctrl-C interrupts the cell.
 
-Exit status: 0 ok, 1 the cell raised or was cancelled, 2 wrong usage, 3 no server answers, 124 the cell ran past its
-timeout, 130 it was interrupted, 137 its kernel died. A cell that calls sys.exit(N) exits with N.`,
+Exit status: 0 success, 1 the cell raised an exception or was cancelled, 2 wrong usage, 3 no server answers, 124 the
+cell timed out, 130 it was interrupted, 137 its kernel died. A cell that calls sys.exit(N) exits with N.`,
 		Example: `  talaria exec -c 'print(6 * 7)'
   talaria exec --session work analysis.py
   talaria exec --package rich --memory 4GiB report.py
@@ -64,12 +65,32 @@ timeout, 130 it was interrupted, 137 its kernel died. A cell that calls sys.exit
 	f.StringVarP(&e.code, "code", "c", "", "the cell's source")
 	f.StringVarP(&e.session, "session", "s", "", "session to run in")
 	f.StringVar(&e.artifacts, "artifacts", "", "folder to write changed files and images to")
-	f.Float64Var(&e.timeout, "timeout", 0, "timeout in seconds (default: the session's)")
-	f.BoolVar(&e.json, "json", false, "print the events as they come, one a line")
-	f.BoolVar(&e.raw, "raw", false, "pass control sequences of the cell on to a terminal; only for cells that you trust")
+	f.Var((*secondsFlag)(&e.timeout), "timeout", "timeout in seconds, or with a unit such as 5m (default: the session's)")
+	f.BoolVar(&e.json, "json", false, "print events as they arrive, one per line")
+	f.BoolVar(&e.raw, "raw", false, "pass control sequences from the cell to the terminal; only for cells that you trust")
 	addSessionFlags(f)
 	addConnection(cmd)
 	return cmd
+}
+
+// secondsFlag is the value of a flag that takes a time: a number of seconds, or one with a unit.
+type secondsFlag float64
+
+func (s *secondsFlag) String() string { return strconv.FormatFloat(float64(*s), 'g', -1, 64) }
+
+// Type implements pflag.Value: help shows it as the name of the value.
+func (*secondsFlag) Type() string { return "seconds" }
+
+func (s *secondsFlag) Set(text string) error {
+	x, err := strconv.ParseFloat(text, 64)
+	if d, unitErr := time.ParseDuration(text); err != nil && unitErr == nil {
+		x, err = d.Seconds(), nil
+	}
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return errors.New("must be a number of seconds, or a time with a unit such as 90s or 5m")
+	}
+	*s = secondsFlag(x)
+	return nil
 }
 
 // execution is one run of the command.
@@ -108,7 +129,7 @@ func (e *execution) source(cmd *cobra.Command, args []string) (string, error) {
 		return e.code, nil
 	case len(args) == 0 || args[0] == "-":
 		if isTerminal(cmd.InOrStdin()) {
-			fmt.Fprintln(cmd.ErrOrStderr(), "reading the cell from the terminal; Ctrl-D ends it, and talaria repl is interactive")
+			fmt.Fprintf(cmd.ErrOrStderr(), "reading the cell from the terminal; Ctrl-D ends it, and %s repl is interactive\n", program)
 		}
 		b, err := io.ReadAll(cmd.InOrStdin())
 		return string(b), err
@@ -333,7 +354,8 @@ func (e *execution) status(done *api.Execution) error {
 		return nil
 	case api.StatusTimeout:
 		after := (time.Duration(done.Usage.DurationMS) * time.Millisecond).Round(100 * time.Millisecond)
-		return e.exit(exitTimeout, fmt.Sprintf("timeout after %v; variables %s", after, done.State))
+		return e.exit(exitTimeout, fmt.Sprintf("timeout: the cell was stopped after %v; variables %s; "+
+			"allow longer with exec --timeout SECONDS, or raise the session's limit execution_timeout_s", after, done.State))
 	case api.StatusInterrupted:
 		return e.exit(exitInterrupted, fmt.Sprintf("interrupted; variables %s", done.State))
 	case api.StatusDied:

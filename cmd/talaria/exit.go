@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -86,7 +87,7 @@ func reached(address string, err error) error {
 	case errors.As(err, &authority):
 		return unreachableError{fmt.Sprintf("cannot reach %s (its certificate is not trusted: %v)", address, authority), err}
 	case errors.As(err, &network), errors.As(err, &call), errors.Is(err, syscall.ECONNREFUSED):
-		return unreachableError{fmt.Sprintf("cannot reach %s (%s): is talaria serve running there?", address, shortly(err)), err}
+		return unreachableError{fmt.Sprintf("cannot reach %s (%s): is %s serve running there?", address, shortly(err), filepath.Base(program)), err}
 	}
 	return err
 }

@@ -118,7 +118,7 @@ func putFile(cmd *cobra.Command, c *connection, args []string) error {
 		}
 	}
 	if name == "" {
-		return usagef("name the file in the session: talaria files put %s - PATH", args[0])
+		return usagef("name the file in the session: %s files put %s - PATH", program, args[0])
 	}
 	f, created, err := c.PutFile(cmd.Context(), args[0], name, from)
 	if err != nil {

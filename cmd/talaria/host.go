@@ -33,14 +33,16 @@ const hostStart = time.Minute
 func hostCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host [-- SERVE-FLAG…]",
-		Short: "Run the kernels of a server, and outlive it",
-		Long: `Run the kernels of a server, and outlive it.
+		Short: "Run the kernels of a server, so that they survive its restarts",
+		Long: `Run the kernels of a server, so that they survive its restarts.
 
-talaria serve starts a host when none answers, so that this command is for service managers and containers. A host
-ends when it is told (talaria host stop, SIGTERM), or when no server has come for --orphan-ttl; its kernels end with it.
+talaria serve starts a host itself if none is running, so you need this command only for service managers and
+containers. A host exits on SIGTERM, on talaria host stop, or when no server has connected for --orphan-ttl; its
+kernels exit with it.
 
-With --supervise it runs talaria serve instead, starts it again whenever it ends, and collects orphans: the entry point
-of a container, where the server's host then outlives it. What follows -- goes to serve.`,
+With --supervise, the command runs the server instead: it restarts the server whenever it exits, and reaps orphaned
+processes. Use it as the entry point of a container, so that kernels survive a crash of the server. Arguments after --
+are passed to serve.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := load(cmd)
 			if err != nil {
@@ -58,9 +60,9 @@ of a container, where the server's host then outlives it. What follows -- goes t
 	}
 	f := cmd.Flags()
 	addHostFlags(f)
-	f.String("python", "", "interpreter to try a sandbox with (default: the best that is found)")
+	f.String("python", "", "interpreter to test a sandbox with (default: the best one found)")
 	addLogFlags(f)
-	f.Bool("supervise", false, "run talaria serve, and start it again when it ends")
+	f.Bool("supervise", false, "run the server, and restart it whenever it exits")
 	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
 	_ = f.MarkHidden("ready-fd")
 	cmd.AddCommand(hostListCommand(), hostStopCommand())
@@ -70,9 +72,9 @@ of a container, where the server's host then outlives it. What follows -- goes t
 // addHostFlags adds what serve hands on to the host that it starts.
 func addHostFlags(f *pflag.FlagSet) {
 	d := defaults()
-	f.Int("pool", d.Pool, "ready kernels to keep for each environment; 0 keeps none")
+	f.Int("pool", d.Pool, "idle kernels to keep ready for each environment; 0: none")
 	f.Duration("orphan-ttl", d.OrphanTTL, "exit when no server connects for this long")
-	f.Duration("interrupt-grace", d.InterruptGrace, "time from the interrupt of a timeout to the kill")
+	f.Duration("interrupt-grace", d.InterruptGrace, "time between the interrupt at a timeout and the kill")
 	f.String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
 	f.String("min-tier", d.MinTier, "minimum acceptable tier of isolation, namespace or landlock")
 	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
@@ -99,7 +101,7 @@ func listHosts(cmd *cobra.Command) (config, []link.HostInfo, error) {
 func hostStopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
-		Short: "End the hosts of a state directory and all of their kernels",
+		Short: "Stop the hosts of a state directory and all of their kernels",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, list, err := listHosts(cmd)
@@ -209,7 +211,7 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 		return err
 	}
 	if backend.Name() != tiers[0] {
-		log.Warn("sessions are isolated less than they could be; talaria doctor says how to do better", "tier", backend.Name())
+		log.Warn("isolation is weaker than it could be; "+program+" doctor says why and how to fix it", "tier", backend.Name())
 	}
 	kernels := host.NewHost(host.HostConfig{
 		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: poolSize(c.Pool),

@@ -83,7 +83,7 @@ func configFile(cmd *cobra.Command) string {
 }
 
 // listKeys says where to find the key that was meant.
-const listKeys = "; talaria config lists the keys"
+func listKeys() string { return "; " + program + " config lists the keys" }
 
 // configReader puts a configuration together and remembers where each value comes from.
 type configReader struct {
@@ -156,7 +156,7 @@ func (r *configReader) decodeSection(v reflect.Value, node *yaml.Node, key strin
 		field, ok := fields[spelled]
 		switch {
 		case !ok:
-			return r.wrong(name, "unknown key %q%s", join(key, name.Value), suggestion(spelled, fields, listKeys))
+			return r.wrong(name, "unknown key %q%s", join(key, name.Value), suggestion(spelled, fields, listKeys()))
 		case seen[spelled]:
 			return r.wrong(name, "%q is given twice", join(key, spelled))
 		case spelled != name.Value:
@@ -232,7 +232,7 @@ func (r *configReader) find(key string) (reflect.Value, error) {
 		fields := fieldsOf(v)
 		field, ok := fields[name]
 		if !ok {
-			return v, fmt.Errorf("unknown key %q%s", key, suggestion(name, fields, listKeys))
+			return v, fmt.Errorf("unknown key %q%s", key, suggestion(name, fields, listKeys()))
 		}
 		v = field
 	}

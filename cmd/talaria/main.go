@@ -6,13 +6,20 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"syscall"
 
 	"github.com/spf13/cobra"
 )
 
+// program is what the user typed to start it, such as bin/talaria, for commands that a message suggests.
+var program = "talaria"
+
 func main() {
+	program = startedAs(os.Args[0])
 	stop, err := profile()
 	if err == nil {
 		err = command().ExecuteContext(untilSignal())
@@ -25,6 +32,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "talaria:", message)
 	}
 	os.Exit(statusOf(err))
+}
+
+// startedAs is how to start the program again: as it was, or by its name alone if that finds it.
+func startedAs(arg string) string {
+	name := filepath.Base(arg)
+	if found, err := exec.LookPath(name); err == nil && found == arg {
+		return name
+	}
+	return arg
 }
 
 // signalled is the cause of a context that a signal ended.
@@ -53,9 +69,10 @@ const (
 
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use:     "talaria",
-		Short:   "Live, isolated Python sessions for chat UIs, notebooks, bots and agents",
-		Version: fullVersion(),
+		Use:         "talaria",
+		Short:       "Live, isolated Python sessions for chat UIs, notebooks, bots and agents",
+		Version:     fullVersion(),
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: program},
 		Example: `  talaria serve
   talaria exec -c 'print(6 * 7)'
   talaria repl --session work`,
@@ -78,22 +95,34 @@ func command() *cobra.Command {
 	}
 	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
 	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
-	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), versionCommand())
+	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), versionCommand())
 	root.SetHelpCommandGroupID(groupServer)
 	root.SetCompletionCommandGroupID(groupServer)
+	nameInHelp(root)
 	return root
 }
+
+// nameInHelp has the help of all commands call the program by the name that it was started by.
+func nameInHelp(cmd *cobra.Command) {
+	cmd.Example = ownCommand.ReplaceAllLiteralString(cmd.Example, program+" ")
+	cmd.Long = ownCommand.ReplaceAllLiteralString(cmd.Long, program+" ")
+	for _, sub := range cmd.Commands() {
+		nameInHelp(sub)
+	}
+}
+
+var ownCommand = regexp.MustCompile(`\btalaria `)
 
 // nextStep is what talaria alone says.
 func nextStep(cmd *cobra.Command, _ []string) error {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "talaria %s: %s\n\n", fullVersion(), cmd.Short)
 	if c, err := connect(cmd); err == nil && c.Healthy(cmd.Context()) == nil {
-		fmt.Fprintf(out, "A server is running at %s.\n  talaria open                    open the notebook page\n"+
-			"  talaria exec -c 'print(6 * 7)'  run a cell\n", c.url)
+		fmt.Fprintf(out, "A server is running at %s.\n  %[2]s open                    open the notebook page\n"+
+			"  %[2]s exec -c 'print(6 * 7)'  run a cell\n", c.url, program)
 	} else {
-		fmt.Fprintln(out, "No server is running. Start one:\n  talaria serve")
+		fmt.Fprintf(out, "No server is running. Start one:\n  %s serve\n", program)
 	}
-	_, err := fmt.Fprintln(out, "\ntalaria --help lists all commands.")
+	_, err := fmt.Fprintf(out, "\n%s --help lists all commands.\n", program)
 	return err
 }

@@ -28,7 +28,7 @@ func (c config) mountRoots() ([]session.MountRoot, error) {
 		}
 		if path == "/" || overlap(path, state) || overlap(path, "/proc") || overlap(path, "/sys") || overlap(path, "/dev") {
 			return nil, c.wrong("mount_roots", "has %s, which holds or lies in the state directory or a directory of the system; "+
-				"name a directory made for the purpose", name)
+				"name a directory created for the purpose", name)
 		}
 		roots = append(roots, session.MountRoot{Name: name, Path: path})
 	}

@@ -26,9 +26,10 @@ func replCommand() *cobra.Command {
 		Use: "repl", Short: "Run Python interactively in a session", Args: arguments(0, 0),
 		Long: `Run Python interactively in a session.
 
-Without --session the session is a new one, which is deleted at the end. With --session it is the one with that id, which
-is created if it does not exist, and stays. Tab completes, the up arrow brings back earlier lines, Ctrl-C interrupts the
-cell that runs or drops what was typed, Ctrl-D ends. Pictures are drawn in kitty, Ghostty, WezTerm and iTerm2.`,
+Without --session the command creates a new session and deletes it on exit. With --session it uses the session with that
+id, creates it if it does not exist, and keeps it. Tab completes names, the up arrow recalls earlier lines, Ctrl-C
+interrupts the running cell or clears the current input, and Ctrl-D exits. Images are drawn in kitty, Ghostty, WezTerm
+and iTerm2.`,
 		Example: `  talaria repl
   talaria repl --session work
   talaria repl --package requests --allow api.example.org:443`,
@@ -43,7 +44,7 @@ cell that runs or drops what was typed, Ctrl-D ends. Pictures are drawn in kitty
 
 func attachCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "attach SESSION", Short: "Show a session's log, follow what runs, and go on interactively", Args: arguments(1, 1),
+		Use: "attach SESSION", Short: "Show a session's log, follow the running cell, and continue interactively", Args: arguments(1, 1),
 		Example: `  talaria attach work`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return startRepl(cmd, args[0], true) },
 	}
@@ -65,7 +66,7 @@ type repl struct {
 
 func startRepl(cmd *cobra.Command, session string, attach bool) error {
 	if !isTerminal(cmd.InOrStdin()) || !isTerminal(cmd.OutOrStdout()) {
-		return usagef("%s needs a terminal; talaria exec reads cells from files and pipes", cmd.CommandPath())
+		return usagef("%s needs a terminal; %s exec reads cells from files and pipes", cmd.CommandPath(), program)
 	}
 	c, err := connect(cmd)
 	if err != nil {

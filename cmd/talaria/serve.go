@@ -64,14 +64,14 @@ func serveCommand() *cobra.Command {
 func addServeFlags(f *pflag.FlagSet) {
 	d := defaults()
 	f.String("addr", d.Addr, "HOST:PORT to listen on")
-	f.StringSlice("origins", nil, "further origins of pages that may use the API, such as https://chat.example.org")
+	f.StringSlice("origins", nil, "additional origins whose pages may use the API, such as https://chat.example.org")
 	f.String("python", "", "interpreter of the default environment (default: auto-detected)")
-	f.String("engine", d.Engine, "what executes cells: ipython, stdlib, or auto: ipython where the environment has it")
+	f.String("engine", d.Engine, "engine that runs cells: ipython, stdlib, or auto (ipython if the environment has it)")
 	f.Duration("idle-timeout", d.IdleTimeout, "stop idle kernels after this long; 0: never")
 	addHostFlags(f)
-	f.Int64("disk-reserve", 0, "bytes of the state disk that new work may not take; 0: a twentieth, 64 MiB to 1 GiB")
-	f.Int64("max-sessions", 0, "how many sessions may have a kernel; 0: no limit")
-	f.String("disk", d.Disk, "what holds workspaces to their limit: auto, quota, image or watched")
+	f.Int64("disk-reserve", 0, "bytes of the state disk to keep free; 0: a twentieth of it, between 64 MiB and 1 GiB")
+	f.Int64("max-sessions", 0, "maximum number of sessions with a kernel; 0: no limit")
+	f.String("disk", d.Disk, "how the limit of workspaces is enforced: auto, quota, image or watched")
 	f.String("tz", d.TZ, "time zone of kernels")
 	addLogFlags(f)
 }
@@ -102,7 +102,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return lockedBy(c.StateDir, err)
 	}
 	defer closing(&err, db.Close)
-	environments, err := discover(ctx, c, log)
+	environments, err := discover(ctx, c, filepath.Join(c.StateDir, "pythons"), log)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,12 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	defer closing(&err, workspaces.Close)
 	packages := &packageIndex{c: c, env: environments[0], log: log}
 	defer closing(&err, packages.close)
-	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), log)
+	remote, err := c.remoteTools(log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, func() error { return closeRemote(remote) })
+	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), remote, log)
 	if err != nil {
 		return err
 	}
@@ -141,8 +146,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	srv, err := server.New(server.Config{
-		Sessions: sessions, Tokens: db, Origins: c.Origins, Version: release, Log: log,
+		Sessions: sessions, Tokens: servedTokens{db, c.StateDir}, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
+		MCP: c.MCP, Jupyter: c.Jupyter,
 	})
 	if err != nil {
 		return err
@@ -151,7 +157,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	base := "http://" + reachable(listener.Addr())
+	base := "http://" + reachable(listener.Addr().String())
 	if err := writePrivate(filepath.Join(c.StateDir, "url"), base); err != nil {
 		return err
 	}
@@ -165,7 +171,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 // announce says that the server runs and where. The token is printed on a terminal only: elsewhere it would stay in a log.
 func announce(log *slog.Logger, stdout io.Writer, c config, env kernel.Environment, tier, base, token string) {
 	if tier != tiers[0] {
-		log.Warn("isolation is weaker than it could be; talaria doctor says why, and what to do", "tier", tier)
+		log.Warn("isolation is weaker than it could be; "+program+" doctor says why and how to fix it", "tier", tier)
 	}
 	if c.LogFormat == logJSON {
 		log.Info("ready", "version", fullVersion(), "python", env.Version, "isolation", tier, "url", base)
@@ -177,7 +183,7 @@ func announce(log *slog.Logger, stdout io.Writer, c config, env kernel.Environme
 		return
 	}
 	fmt.Fprintf(stdout, "open %s/\n", base)
-	fmt.Fprintln(stdout, "the page asks for a token: talaria token show prints the first owner's")
+	fmt.Fprintf(stdout, "the page asks for a token: %s token show prints the first owner's\n", program)
 }
 
 // lockedBy names the server that has the state directory, where that is why it cannot be opened.
@@ -217,10 +223,10 @@ func checkOnly(cmd *cobra.Command, c config) error {
 	if err := c.checkMachine(); err != nil {
 		return err
 	}
-	if _, err := discover(cmd.Context(), c, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := discover(cmd.Context(), c, "", slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; talaria doctor checks what isolation this machine can offer")
+	fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; "+program+" doctor checks what isolation this machine can offer")
 	return nil
 }
 
@@ -331,28 +337,30 @@ func writePrivate(path, text string) error {
 }
 
 // reachable is the address as a browser on this machine takes it.
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
+func reachable(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr.String()
+		return addr
 	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// discover finds the configured Pythons, the default one first.
-func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environment, error) {
+// discover finds the configured Pythons, the default one first. It remembers successful trials in trialsDir, if given.
+func discover(ctx context.Context, c config, trialsDir string, log *slog.Logger) ([]kernel.Environment, error) {
 	var found []kernel.Environment
-	for _, w := range c.environments() {
-		e, findings, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: w.Name, Python: w.Python, Engine: w.Engine})
-		if err != nil {
-			return nil, err
+	discovered := python.DiscoverEnvironments(ctx, c.pythons(trialsDir))
+	for i, w := range c.environments() {
+		d := discovered[i]
+		if d.Err != nil {
+			return nil, d.Err
 		}
-		if engine := findings[len(findings)-1]; !engine.OK {
-			log.Warn("an environment does without IPython", "environment", w.Name, "why", engine.Detail, "do", engine.Remedy)
+		if engine := d.Findings[len(d.Findings)-1]; !engine.OK {
+			log.Warn("an environment runs without IPython", "environment", w.Name, "why", engine.Detail, "do", engine.Remedy)
 		}
+		e := d.Environment
 		e.Preload = w.Preload
 		found = append(found, e)
 	}
@@ -360,7 +368,7 @@ func discover(ctx context.Context, c config, log *slog.Logger) ([]kernel.Environ
 }
 
 func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store, tier string,
-	environments []kernel.Environment, packages session.Packages, log *slog.Logger) (*session.Manager, error) {
+	environments []kernel.Environment, packages session.Packages, remote session.RemoteTools, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
 		return nil, err
@@ -393,8 +401,8 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
 		Redact: redact, RedactKnown: c.RedactKnown,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
-		Packages: packages,
-		Pool:     func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
+		Packages: packages, Remote: remote,
+		Pool: func(ctx context.Context) api.Pool { return poolOf(ctx, hosts, log) },
 	})
 }
 

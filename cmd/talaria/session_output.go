@@ -17,7 +17,7 @@ import (
 
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "logs SESSION", Short: "Print a session's cells with their output", Args: arguments(1, 1),
+		Use: "logs SESSION", Short: "Print a session's cells and their output", Args: arguments(1, 1),
 		Example: `  talaria logs work
   talaria logs work --follow
   talaria logs work --json | jq .type`,
@@ -39,7 +39,7 @@ func logsCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolP("follow", "f", false, "go on with what happens, until Ctrl-C")
+	cmd.Flags().BoolP("follow", "f", false, "follow new events until Ctrl-C")
 	cmd.Flags().Int64("after", 0, "start after the event with this number")
 	addJSON(cmd)
 	addConnection(cmd)
@@ -52,7 +52,7 @@ type viewer struct {
 }
 
 func newViewer(cmd *cobra.Command, c *connection) *viewer {
-	v := &viewer{execution{client: c.Client, json: asJSON(cmd), pictures: "talaria export saves it"}}
+	v := &viewer{execution{client: c.Client, json: asJSON(cmd), pictures: program + " export saves it"}}
 	v.out, v.err = v.screen(cmd.OutOrStdout()), v.screen(cmd.OutOrStdout())
 	return v
 }

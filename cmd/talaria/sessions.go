@@ -38,11 +38,11 @@ func sessionsCommand() *cobra.Command {
 		sessionAction("rm", "delete", "Delete sessions with their files and history", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			return "deleted", c.DeleteSession(cmd.Context(), id)
 		}),
-		sessionAction("reset", "restart", "Restart the Python of sessions; files and history stay", func(cmd *cobra.Command, c *connection, id string) (string, error) {
+		sessionAction("reset", "restart", "Restart Python in sessions; files and history are kept", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			s, err := c.ResetSession(cmd.Context(), id, api.ResetRequest{})
 			return fmt.Sprintf("reset: kernel %d runs, variables are gone, files and history are kept", s.Kernel.Generation), err
 		}),
-		sessionAction("interrupt", "stop", "Interrupt what runs in sessions", func(cmd *cobra.Command, c *connection, id string) (string, error) {
+		sessionAction("interrupt", "stop", "Interrupt the running cells of sessions", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			return "interrupted; variables are kept", c.Interrupt(cmd.Context(), id, "")
 		}))
 	return cmd
@@ -58,7 +58,7 @@ func listSessions(cmd *cobra.Command, c *connection, _ []string) error {
 	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), all)
 	case len(all) == 0:
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "no sessions; talaria sessions new NAME creates one")
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "no sessions; %s sessions new NAME creates one\n", program)
 		return err
 	}
 	return printSessions(cmd.OutOrStdout(), all)

@@ -103,6 +103,23 @@ func shown(key string, v reflect.Value) any {
 			list = append(list, map[string]any{"name": e.Name, "python": e.Python, "engine": e.Engine, "preload": e.Preload})
 		}
 		return list
+	case []mcpServer:
+		list := []map[string]any{}
+		for _, s := range value {
+			shown := map[string]any{"name": s.Name}
+			for key, set := range map[string]string{"command": s.Command, "env_file": s.EnvFile, "url": s.URL, "headers_file": s.HeadersFile} {
+				if set != "" {
+					shown[key] = set
+				}
+			}
+			if len(s.Args) > 0 {
+				shown["args"] = s.Args
+			}
+			list = append(list, shown)
+		}
+		return list
+	case []int:
+		return append([]int{}, value...)
 	default:
 		return value
 	}

@@ -122,9 +122,9 @@ func (s *supervisor) reap() {
 		case pid == s.pid:
 			s.pid = 0
 			if status.Signaled() {
-				s.log.Warn("the server ended; it is started again", "signal", status.Signal())
+				s.log.Warn("the server exited; restarting it", "signal", status.Signal())
 			} else {
-				s.log.Warn("the server ended; it is started again", "exit", status.ExitStatus())
+				s.log.Warn("the server exited; restarting it", "exit", status.ExitStatus())
 			}
 		}
 	}

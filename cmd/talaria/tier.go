@@ -18,8 +18,8 @@ import (
 // tiers are the tiers of isolation, the best first.
 var tiers = []string{namespace.Tier, landlock.Tier}
 
-// errNoIsolation tells that no tier that the operator allows works on this machine.
-var errNoIsolation = errors.New("this machine cannot isolate sessions; see above, and talaria doctor")
+// errNoIsolation means that no tier that the operator allows works on this machine.
+var errNoIsolation = errors.New("this machine cannot isolate sessions; the reasons are above")
 
 // allows reports whether a tier is at least the configured minimum.
 func (c config) allows(tier string) bool {
@@ -73,7 +73,7 @@ func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (
 			return nil, found, err
 		}
 	}
-	return nil, found, errNoIsolation
+	return nil, found, fmt.Errorf("%w, and %s doctor explains them", errNoIsolation, program)
 }
 
 // tierFinding says which tier sessions have, and why it is not a better one.

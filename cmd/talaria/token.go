@@ -24,8 +24,8 @@ func tokenCommand() *cobra.Command {
 		Use: "token", Short: "Create, list and revoke tokens", Args: arguments(0, 0),
 		Long: `Create, list and revoke tokens.
 
-A token of an owner gives access to all of the owner's sessions. It is created in the state directory, whether or not the
-server runs. A token for one session is created by the server, has chosen rights, and expires.`,
+An owner's token gives access to all of the owner's sessions. It is created in the state directory, whether or not the
+server is running. A session token gives chosen rights to one session, and expires; the server creates it.`,
 		Example: `  TOKEN=$(talaria token create --owner alice)
   talaria token create --session work --rights run,write --expires 8h
   talaria token list
@@ -35,7 +35,7 @@ server runs. A token for one session is created by the server, has chosen rights
 	cmd.PersistentFlags().Bool("json", false, "print JSON")
 	create := &cobra.Command{
 		Use: "create (--owner NAME | --session ID)", Short: "Create a token and print it", Args: arguments(0, 0),
-		Long: `Create a token. Standard output has the token alone; what it is for goes to standard error.
+		Long: `Create a token. The token alone is printed to standard output; a description goes to standard error.
 
 Rights of a token for a session: read (always), run, write, terminal.`,
 		RunE: createToken,
@@ -51,11 +51,11 @@ Rights of a token for a session: read (always), run, write, terminal.`,
 	}
 	revoke := &cobra.Command{
 		Use: "revoke [ID...]", Aliases: []string{"rm"}, Short: "Revoke tokens; their logins, sockets and streams end",
-		Long: `Revoke the tokens with the given ids, which talaria token list shows, or all tokens of --owner. Their logins end too, and
-so do the sockets and streams of a running server, within a second. Sessions stay.`,
+		Long: `Revoke the tokens with the given ids, which talaria token list shows, or all tokens of --owner. Logins made with them end,
+and a running server closes their sockets and streams within a second. Sessions are kept.`,
 		RunE: tokens(revokeTokens),
 	}
-	revoke.Flags().String("owner", "", "revoke all tokens of this owner, but those for one session")
+	revoke.Flags().String("owner", "", "revoke all tokens of this owner, except session tokens")
 	show := &cobra.Command{
 		Use: "show", Short: "Print the first owner's token, from the state directory", Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "token") },
@@ -118,7 +118,7 @@ func createToken(cmd *cobra.Command, args []string) error {
 	owner, session := flagOf(cmd, "owner"), flagOf(cmd, "session")
 	switch {
 	case (owner == "") == (session == ""):
-		return usagef("name either --owner or --session; see %s --help", cmd.CommandPath())
+		return usagef("give either --owner or --session; see %s --help", cmd.CommandPath())
 	case session != "":
 		return withServer(createSessionToken)(cmd, args)
 	case cmd.Flags().Changed("rights") || cmd.Flags().Changed("expires"):
@@ -173,12 +173,13 @@ func joinRights(rights []api.Right) string {
 
 // listedToken is a token in the list: of an owner, or for one session.
 type listedToken struct {
-	ID        string    `json:"id"`
-	Owner     string    `json:"owner"`
-	Session   string    `json:"session,omitzero"`
-	Rights    []string  `json:"rights,omitzero"`
-	CreatedAt api.Time  `json:"created_at"`
-	ExpiresAt *api.Time `json:"expires_at,omitzero"`
+	ID         string    `json:"id"`
+	Owner      string    `json:"owner"`
+	Session    string    `json:"session,omitzero"`
+	Rights     []string  `json:"rights,omitzero"`
+	CreatedAt  api.Time  `json:"created_at"`
+	ExpiresAt  *api.Time `json:"expires_at,omitzero"`
+	LastUsedAt *api.Time `json:"last_used_at,omitzero"`
 }
 
 // allTokens are the tokens of all owners, then those for one session.
@@ -193,12 +194,12 @@ func (r *tokenRun) allTokens(ctx context.Context) ([]listedToken, error) {
 	}
 	all := []listedToken{}
 	for _, t := range owners {
-		all = append(all, listedToken{ID: t.ID, Owner: t.Owner, CreatedAt: api.Millis(t.CreatedAt)})
+		all = append(all, listedToken{ID: t.ID, Owner: t.Owner, CreatedAt: api.Millis(t.CreatedAt), LastUsedAt: t.UsedAt})
 	}
 	for _, t := range sessions {
 		ends := api.Millis(t.EndsAt)
 		all = append(all, listedToken{ID: t.ID, Owner: t.Owner, Session: t.Session, Rights: strings.Split(t.Rights, ","),
-			CreatedAt: api.Millis(t.CreatedAt), ExpiresAt: &ends})
+			CreatedAt: api.Millis(t.CreatedAt), ExpiresAt: &ends, LastUsedAt: t.UsedAt})
 	}
 	return all, nil
 }
@@ -211,13 +212,17 @@ func listTokens(ctx context.Context, r *tokenRun) error {
 	if asJSON(r.cmd) {
 		return printJSON(r.out, all)
 	}
-	w := newTable(r.out, "ID", "OWNER", "SESSION", "RIGHTS", "CREATED", "EXPIRES")
+	w := newTable(r.out, "ID", "OWNER", "SESSION", "RIGHTS", "CREATED", "EXPIRES", "LAST USED")
 	for _, t := range all {
 		session, rights, ends := "all", "all", "never"
 		if t.Session != "" {
 			session, rights, ends = t.Session, strings.Join(t.Rights, ","), t.ExpiresAt.Format(time.RFC3339)
 		}
-		w.row(t.ID, t.Owner, session, rights, t.CreatedAt.Format(time.RFC3339), ends)
+		used := "never"
+		if t.LastUsedAt != nil {
+			used = t.LastUsedAt.Format(time.RFC3339)
+		}
+		w.row(t.ID, t.Owner, session, rights, t.CreatedAt.Format(time.RFC3339), ends, used)
 	}
 	return w.flush()
 }
@@ -225,7 +230,7 @@ func listTokens(ctx context.Context, r *tokenRun) error {
 func revokeTokens(ctx context.Context, r *tokenRun) error {
 	owner := flagOf(r.cmd, "owner")
 	if (owner == "") == (len(r.args) == 0) {
-		return usagef("give either the ids of tokens, which talaria token list shows, or --owner")
+		return usagef("give either the ids of tokens, which %s token list shows, or --owner", program)
 	}
 	all, err := r.allTokens(ctx)
 	if err != nil {
@@ -233,7 +238,7 @@ func revokeTokens(ctx context.Context, r *tokenRun) error {
 	}
 	for _, id := range r.args {
 		if !slices.ContainsFunc(all, func(t listedToken) bool { return t.ID == id }) {
-			return fmt.Errorf("no token has the id %q; talaria token list shows them", id)
+			return fmt.Errorf("no token has the id %q; %s token list shows them", id, program)
 		}
 	}
 	all = slices.DeleteFunc(all, func(t listedToken) bool {
@@ -265,19 +270,42 @@ func (r *tokenRun) revoke(ctx context.Context, t listedToken) error {
 	if !asJSON(r.cmd) {
 		fmt.Fprintf(r.out, "revoked %s of %s\n", t.ID, t.Owner)
 	}
-	path := filepath.Join(r.dir, "token")
+	forgot, err := forgetKept(r.dir, t.ID)
+	if forgot {
+		fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the token that the server keeps; its next start creates another, unless TALARIA_TOKEN presets one")
+	}
+	return err
+}
+
+// forgetKept deletes the file with the first owner's token if it has that id, so that the next start creates another.
+func forgetKept(dir, id string) (forgot bool, err error) {
+	path := filepath.Join(dir, "token")
 	kept, err := given("", "", path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
-	case store.TokenID(kept) != t.ID:
-		return nil
+		return false, err
+	case store.TokenID(kept) != id:
+		return false, nil
 	}
 	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("forget the first owner's token: %w", err)
+		return false, fmt.Errorf("forget the first owner's token: %w", err)
 	}
-	fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the token that the server keeps; its next start creates another, unless TALARIA_TOKEN presets one")
-	return nil
+	return true, nil
+}
+
+// servedTokens are the tokens of a running server, which keeps the first owner's in a file of its state directory.
+type servedTokens struct {
+	*store.Store
+	dir string
+}
+
+// RevokeOwned revokes an owner's token for good: the next start does not bring it back from the file.
+func (t servedTokens) RevokeOwned(ctx context.Context, owner, id string) (found bool, err error) {
+	if found, err = t.Store.RevokeOwned(ctx, owner, id); err != nil || !found {
+		return found, err
+	}
+	_, err = forgetKept(t.dir, id)
+	return true, err
 }

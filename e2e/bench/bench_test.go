@@ -13,7 +13,7 @@ import (
 )
 
 // quickRows leaves out the rows that differ from another one in what they configure only.
-const quickRows = "^(create|chart|warm|together|lines|first-byte|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|kill|abusers)$"
+const quickRows = "^(create|chart|warm|together|lines|first-byte|steady|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|tool-call|tool-builtin|kill|abusers)$"
 
 // talariaBinary is the program under test: the one that TALARIA_BIN names, or one that is built.
 func talariaBinary(t *testing.T) string {
@@ -129,7 +129,7 @@ func TestWithoutJupyterItsColumnIsEmptyAndSaysHowToInstallIt(t *testing.T) {
 
 func TestAServerThatDoesNotStartIsToldWithWhatItPrinted(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "talaria")
-	script := "#!/bin/sh\necho the disk is full >&2\nexit 3\n"
+	script := "#!/bin/sh\n(sleep 0.1; echo the disk is full >&2) &\nexit 3\n" // its last words may be read after its end
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (m message) encode(asBinary bool) ([]byte, error) {
 	return frame, nil
 }
 
-var errFrame = errors.New("the server sent what is no message")
+var errFrame = errors.New("the server sent an invalid message")
 
 func decodeMessage(frame []byte, isBinary bool) (message, error) {
 	if !isBinary {

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +37,12 @@ func fromNothing(f flavour, code string, want kind) func(context.Context, *trial
 // inOneSession takes all samples in one session that answers already.
 func inOneSession(ctx context.Context, t *trial, a attachment,
 	sample func(context.Context, session, conn) ([]float64, error)) error {
-	s, err := t.use(ctx, flavour{})
+	return inOneSessionOf(ctx, t, flavour{}, a, sample)
+}
+
+func inOneSessionOf(ctx context.Context, t *trial, f flavour, a attachment,
+	sample func(context.Context, session, conn) ([]float64, error)) error {
+	s, err := t.use(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -44,9 +52,9 @@ func inOneSession(ctx context.Context, t *trial, a attachment,
 }
 
 // warm measures a small cell to its end, when the next one could be sent.
-func warm(a attachment) func(context.Context, *trial) error {
+func warm(f flavour, a attachment) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
-		return inOneSession(ctx, t, a, func(ctx context.Context, _ session, c conn) ([]float64, error) {
+		return inOneSessionOf(ctx, t, f, a, func(ctx context.Context, _ session, c conn) ([]float64, error) {
 			begin := time.Now()
 			text, err := value(ctx, c, "1 + 1")
 			took := time.Since(begin)
@@ -114,6 +122,35 @@ func firstByte(ctx context.Context, t *trial) error {
 	return inOneSession(ctx, t, attachment{}, func(ctx context.Context, _ session, c conn) ([]float64, error) {
 		at, err := timed(ctx, c, "import time\nprint('x', end='')\ntime.sleep(0.4)", kindText, time.Now())
 		return []float64{ms(at)}, err
+	})
+}
+
+// steadyLines measures how long lines take that are printed at a low rate. Each has the time at which it was printed: the cell and
+// this program read the same clock.
+func steadyLines(ctx context.Context, t *trial) error {
+	return inOneSession(ctx, t, attachment{}, func(ctx context.Context, _ session, c conn) ([]float64, error) {
+		const lines = 100
+		var took []float64
+		var failed error
+		err := cell(ctx, c, fmt.Sprintf("import time\nfor _ in range(%d): print(time.time_ns(), flush=True); time.sleep(0.02)", lines), func(o output) {
+			now := time.Now()
+			if o.kind != kindText {
+				return
+			}
+			for _, line := range strings.Fields(o.text) {
+				printed, err := strconv.ParseInt(line, 10, 64)
+				failed = cmp.Or(failed, err)
+				took = append(took, ms(now.Sub(time.Unix(0, printed))))
+			}
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return nil, err
+		}
+		if len(took) != lines {
+			return nil, fmt.Errorf("%d of %d lines came", len(took), lines)
+		}
+		slices.Sort(took)
+		return []float64{took[lines/2], took[lines*95/100]}, nil
 	})
 }
 

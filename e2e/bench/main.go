@@ -47,6 +47,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := os.Chmod(temp, 0o755); err != nil { // for servers of another user
 		return err
 	}
+	if o.before != "" {
+		return o.compare(ctx, temp, stdout, stderr)
+	}
 	chosen := o.rows()
 	r := newReport(chosen)
 	r.Date, r.Commit = time.Now().UTC().Format("2006-01-02 15:04 UTC"), commit(ctx)

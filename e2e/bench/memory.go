@@ -48,7 +48,7 @@ func watchPeak(all []process) (*resident, error) {
 	r := &resident{all: all, before: map[int]int64{}}
 	for _, p := range all {
 		if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.pid), []byte("5"), 0); err != nil {
-			return nil, fmt.Errorf("start the peak of process %v anew: %w", p, err)
+			return nil, fmt.Errorf("reset the peak memory of process %v: %w", p, err)
 		}
 		n, err := kilobytes(fmt.Sprintf("/proc/%d/status", p.pid), "VmRSS")
 		if err != nil {

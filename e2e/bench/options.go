@@ -24,6 +24,8 @@ type options struct {
 	user    string
 	json    string
 	doc     string
+	before  string // a commit, or a report of one; "" compares nothing
+	rounds  int
 	total   time.Duration
 }
 
@@ -41,12 +43,17 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.user, "user", "", "run the servers as this user (takes root)")
 	f.StringVar(&o.json, "json", "", "write all samples to this file")
 	f.StringVar(&o.doc, "doc", "", "write the table into this document, between its marks")
+	f.StringVar(&o.before, "before", "", "compare with the build of this commit, or of the commit of this file of -json, in turns")
+	f.IntVar(&o.rounds, "rounds", 3, "with -before: how often to measure each build")
 	f.DurationVar(&o.total, "timeout", time.Hour, "end after this long")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if f.NArg() > 0 {
-		return o, fmt.Errorf("%q is no flag; see -help", f.Arg(0))
+		return o, fmt.Errorf("%q is not a flag; see -help", f.Arg(0))
+	}
+	if o.rounds < 1 {
+		return o, fmt.Errorf("-rounds %d: at least 1", o.rounds)
 	}
 	o.drivers = strings.Split(*drivers, ",")
 	o.pick, err = regexp.Compile(*pick)

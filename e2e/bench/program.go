@@ -21,12 +21,14 @@ import (
 const (
 	startTime = time.Minute      // how long a server may take to be ready
 	endTime   = 20 * time.Second // how long it may take to end
+	drainTime = 5 * time.Second  // how long its last words are waited for, where a child of it still holds its output open
 )
 
 // program is a server's process. Its methods are safe for concurrent use.
 type program struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once it has ended
+	silent chan struct{} // closed once all that it printed has been read, and nobody can print more
 	logged atomic.Int64  // bytes that it printed
 
 	mu   sync.Mutex // guards last
@@ -63,7 +65,7 @@ func launch(ctx context.Context, c command) (*program, string, error) {
 		read.Close()
 		return nil, "", fmt.Errorf("start %s: %w", c.args[0], err)
 	}
-	p := &program{cmd: cmd, exited: make(chan struct{})}
+	p := &program{cmd: cmd, exited: make(chan struct{}), silent: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
 		_ = cmd.Wait() // its status is in ProcessState
@@ -76,6 +78,7 @@ func launch(ctx context.Context, c command) (*program, string, error) {
 	case url := <-where:
 		return p, url, nil
 	case <-p.exited:
+		p.drain()
 		err = fmt.Errorf("%s ended before it was ready (%v)", c.args[0], cmd.ProcessState)
 	case <-ctx.Done():
 		p.kill()
@@ -86,6 +89,7 @@ func launch(ctx context.Context, c command) (*program, string, error) {
 
 // listen reads what is printed until nobody can print any more.
 func (p *program) listen(read *os.File, ready func(string) (string, bool), where chan<- string) {
+	defer close(p.silent)
 	defer read.Close()
 	output := io.TeeReader(read, (*counter)(&p.logged))
 	lines := bufio.NewScanner(output)
@@ -99,6 +103,14 @@ func (p *program) listen(read *os.File, ready func(string) (string, bool), where
 		}
 	}
 	_, _ = io.Copy(io.Discard, output) // after a line that is too long
+}
+
+// drain waits until the last words of a process that has ended are read.
+func (p *program) drain() {
+	select {
+	case <-p.silent:
+	case <-time.After(drainTime):
+	}
 }
 
 // counter counts what is written to it.

@@ -45,12 +45,12 @@ var rows = []row{
 	{
 		id: "warm", n: 300, few: 20, warmUp: 20,
 		metrics: []metric{{what: "warm `1+1` over WebSocket, to the end of the cell", unit: "ms", p50: 0.5, p95: 1}},
-		measure: warm(attachment{}),
+		measure: warm(flavour{}, attachment{}),
 	},
 	{
 		id: "warm-quickack", n: 300, few: 20, warmUp: 20,
 		metrics: []metric{{what: "the same, Jupyter's client with an immediate ACK", unit: "ms"}},
-		measure: warm(attachment{quickACK: true}),
+		measure: warm(flavour{}, attachment{quickACK: true}),
 	},
 	{
 		id: "together", n: 10, few: 1,
@@ -72,6 +72,14 @@ var rows = []row{
 		id: "first-byte", n: 20, few: 2, warmUp: 2,
 		metrics: []metric{{what: "`print` without flush → first byte", unit: "ms", p50: 5}},
 		measure: firstByte,
+	},
+	{
+		id: "steady", n: 5, few: 1,
+		metrics: []metric{
+			{what: "50 lines a second: printed → received, the median of 100 lines", unit: "ms", p50: 3},
+			{what: "50 lines a second: printed → received, the 95th of 100 lines", unit: "ms", p50: 10},
+		},
+		measure: steadyLines,
 	},
 	{
 		id: "interrupt", n: 20, few: 2, warmUp: 2,
@@ -142,6 +150,31 @@ var rows = []row{
 			{what: "`print('x')` inside the runner, over compiling and executing it", unit: "µs", p50: 60},
 		},
 		measure: runnerCosts,
+	},
+	{
+		id: "jupyter-create", n: 30, few: 2, warmUp: 3, only: talariaName,
+		metrics: []metric{{what: "the same by a client of Jupyter: create kernel → result of `1+1`, with the three libraries", unit: "ms"}},
+		measure: fromNothing(flavour{jupyter: true}, libraries, kindResult),
+	},
+	{
+		id: "jupyter-warm", n: 300, few: 20, warmUp: 20, only: talariaName,
+		metrics: []metric{{what: "warm `1+1` by a client of Jupyter", unit: "ms"}},
+		measure: warm(flavour{jupyter: true}, attachment{}),
+	},
+	{
+		id: "tool-call", n: 300, few: 20, warmUp: 20, only: talariaName,
+		metrics: []metric{{what: "call of a tool whose provider on a WebSocket answers at once", unit: "ms", p50: 1}},
+		measure: toolCall("echo(n=1)"),
+	},
+	{
+		id: "tool-builtin", n: 300, few: 20, warmUp: 20, only: talariaName,
+		metrics: []metric{{what: "`read_file` of one line", unit: "ms"}},
+		measure: toolCall("read_file(path='small.txt')"),
+	},
+	{
+		id: "tool-threads", n: 5, few: 1, only: talariaName,
+		metrics: []metric{{what: "10 threads, each with 100 calls of a tool that takes 20 ms", unit: "ms", p50: 4000, p95: 4000}},
+		measure: toolCall("threads()"),
 	},
 	{
 		id: "kill", n: 5, few: 2,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ func (d *talaria) start(ctx context.Context, f flavour) (server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &talariaServer{driver: d, root: root, flavour: f, as: d.as, token: client.NewID()}
+	s := &talariaServer{driver: d, root: root, flavour: f, as: d.as, token: client.NewID(), jupyter: &http.Client{Transport: &http.Transport{}}}
 	if f.ordinary && s.as.credential == nil && os.Getuid() == 0 {
 		if s.as, err = lookUp(ordinaryUser); err != nil {
 			return nil, err
@@ -79,6 +80,7 @@ type talariaServer struct {
 	program                *program
 	url                    string         // of the present start
 	client                 *client.Client // of the present start
+	jupyter                *http.Client   // of clients of Jupyter
 }
 
 // restart starts the server on its state directory, and returns when sessions can be made.
@@ -163,6 +165,9 @@ func (s *talariaServer) settle(ctx context.Context) error {
 }
 
 func (s *talariaServer) create(ctx context.Context) (session, error) {
+	if s.flavour.jupyter {
+		return (&jupyterServer{url: s.url + "/jupyter", token: s.token, http: s.jupyter}).create(ctx)
+	}
 	made, err := s.client.CreateSession(ctx, api.SessionRequest{})
 	return &talariaSession{s, made.ID}, err
 }

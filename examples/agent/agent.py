@@ -1,5 +1,7 @@
 """An agent that answers a question with Python: a language model, and a session that it runs code in.
 
+The code can call the functions in TOOLS, which run here: a loop over a thousand texts is one cell for the model.
+
     python3 agent.py "How many primes are there below a million?"
 
 It needs TALARIA_URL and TALARIA_TOKEN, and OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL of an endpoint with
@@ -19,7 +21,9 @@ TOOL = {
     "function": {
         "name": "run_python",
         "description": "Run Python. Variables, imports and files persist between calls. What is printed and the value "
-        "of the last expression are returned; figures of matplotlib are returned as images. There is no network.",
+        "of the last expression are returned; figures of matplotlib are returned as images. There is no network. "
+        "`from hermes_tools import ask_model`: ask_model(prompt) asks a language model one question, such as to "
+        "classify or to summarise a text, and returns its answer; call it from threads for many texts.",
         "parameters": {
             "type": "object",
             "properties": {"code": {"type": "string", "description": "Python code"}},
@@ -30,19 +34,30 @@ TOOL = {
 MOST_STEPS = 20
 
 
-def complete(messages):
-    """The next message of the model."""
+def complete(messages, tools):
+    """Returns the model's next message."""
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": messages}
+    if tools:
+        body["tools"] = tools
     request = urllib.request.Request(
         os.environ["OPENAI_BASE_URL"].rstrip("/") + "/chat/completions",
-        json.dumps({"model": os.environ["OPENAI_MODEL"], "messages": messages, "tools": [TOOL]}).encode(),
+        json.dumps(body).encode(),
         {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=300) as response:
         return json.load(response)["choices"][0]["message"]
 
 
+def ask_model(prompt: str) -> str:
+    """Asks a language model one question and returns its answer."""
+    return complete([{"role": "user", "content": prompt}], [])["content"]
+
+
+TOOLS = [ask_model]
+
+
 def run_python(session, call):
-    """Runs what the model asked for. Returns the messages that answer the call."""
+    """Runs the code that the model sent. Returns the messages that answer the call."""
     try:
         code = json.loads(call["function"]["arguments"])["code"]
     except (ValueError, KeyError):
@@ -50,17 +65,17 @@ def run_python(session, call):
         return [{"role": "tool", "tool_call_id": call["id"], "content": answer}]
     print(code, end="\n\n", file=sys.stderr)
     # The id makes a repeated request run the code once.
-    execution = session.run(code, id=call["id"])
+    execution = session.run(code, id=call["id"], tools=TOOLS)
     text = execution.text or "(no output)"
     if execution.state == "lost":
-        text += "\nAll variables are gone; files are kept."
+        text += "\nAll variables are lost; files are kept."
     print(text, end="\n\n", file=sys.stderr)
     messages = [{"role": "tool", "tool_call_id": call["id"], "content": text}]
     images = [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png).decode()}}
         for png in execution.pngs
     ]
-    if images:  # a tool's result may hold text only, so a message of its own follows
+    if images:  # the result of a tool holds only text, so the images follow in another message
         images.insert(0, {"type": "text", "text": "The figures of run_python:"})
         messages.append({"role": "user", "content": images})
     return messages
@@ -70,7 +85,7 @@ def answer(session, question):
     """Lets the model run code until it answers."""
     messages = [{"role": "user", "content": question}]
     for _ in range(MOST_STEPS):
-        message = complete(messages)
+        message = complete(messages, [TOOL])
         messages.append(message)
         calls = message.get("tool_calls") or []
         if not calls:

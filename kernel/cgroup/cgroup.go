@@ -21,7 +21,7 @@ import (
 // parentGroup holds the groups of all instances.
 const parentGroup = "talaria"
 
-// The controllers that sandboxes are put under. The accounting of CPU time is one of its own in version 1.
+// The controllers that sandboxes are put under. In version 1, CPU time is accounted for by a controller of its own.
 const (
 	Memory  = "memory"
 	PIDs    = "pids"
@@ -29,32 +29,33 @@ const (
 	cpuacct = "cpuacct"
 )
 
-// ErrNotHeld tells that no control group bounds or accounts for what was asked.
+// ErrNotHeld reports that no control group bounds or accounts for the resource in question.
 var ErrNotHeld = errors.New("no control group for it")
 
-// Hierarchy is one way to bound and account for the processes in a directory of control groups: version 1 or 2.
+// Hierarchy is one way to bound and account for the processes in a directory of control groups: version 1 or version
+// 2.
 type Hierarchy interface {
-	// version is for people: "cgroup v1".
+	// version is the name shown to people: "cgroup v1".
 	Version() string
-	// base is the directory of this process's own group that sandboxes' groups are made below.
+	// base is the directory of this process's own group; the groups of sandboxes are made below it.
 	Base() string
-	// controllers that it has.
+	// controllers lists the controllers of this hierarchy.
 	Controllers() []string
 	// prepare makes the controllers usable in the groups below dir.
 	prepare(dir string) error
 
 	setMemory(dir string, bytes int64) error
 	setCPUs(dir string, cpus float64) error
-	memory(dir string) (used, peak int64, err error)
-	// peak is memory's alone, which takes a fraction of the time; 0 if the kernel keeps none.
-	peak(dir string) (int64, error)
-	cpu(dir string) (time.Duration, error)
-	resetPeak(dir string) error
-	ooms(dir string) (OOMCount, error)
+	memory(c *controls) (used, peak int64, err error)
+	// peak returns the peak of memory only, which is much quicker to read; 0 if the kernel keeps none.
+	peak(c *controls) (int64, error)
+	cpu(c *controls) (time.Duration, error)
+	resetPeak(c *controls) error
+	ooms(c *controls) (OOMCount, error)
 }
 
-// OOMCount is what happened in a group: how many processes were killed for want of memory, how often its own limit
-// was hit, and, where the kernel does not count that, whether its use has come up to the limit.
+// OOMCount counts what happened in a group: how many processes were killed for lack of memory, how often the group hit
+// its own limit, and, if the kernel does not count that, whether its use has reached the limit.
 type OOMCount struct {
 	Kills, Hits int64
 	Full        bool
@@ -66,7 +67,7 @@ type Groups struct {
 	Hierarchies []Hierarchy
 	Unusable    []Unusable
 
-	mu   sync.Mutex // guards used, and is held while groups and so their parents are made and removed
+	mu   sync.Mutex // guards used, and is held while groups, and with them their parents, are made and removed
 	used map[string]bool
 }
 
@@ -82,11 +83,12 @@ type Unusable struct {
 	Err error
 }
 
-// Group is one sandbox's directory in each hierarchy. A group without hierarchies bounds nothing.
+// Group is one sandbox's directory in each hierarchy. A group with no hierarchies bounds nothing.
 type Group struct {
 	owner *Groups
 	id    string
 	byDir map[string]Hierarchy
+	files map[string]*controls // by directory
 	order []string
 	held  map[string]string // directory by controller
 }
@@ -100,7 +102,7 @@ func Find(root, instance string) (*Groups, error) {
 	}
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) {
-		return g, nil // a kernel without them
+		return g, nil // a kernel without control groups
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find control groups: %w", err)
@@ -139,7 +141,7 @@ func Find(root, instance string) (*Groups, error) {
 	return g, nil
 }
 
-// recognise is the hierarchy of a directory that a program of an instance may have made, or nil.
+// recognise returns the hierarchy of a directory that a program of the instance may have made, or nil.
 func recognise(dir, instance string) Hierarchy {
 	parent := filepath.Dir(dir)
 	if dir != filepath.Clean(dir) || filepath.Base(parent) != instance ||
@@ -164,18 +166,18 @@ func wanted(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !slices.Contains(all, n) })
 }
 
-// Create makes a sandbox's directories.
+// Create makes the directories of a sandbox.
 func (g *Groups) Create(id string) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.used[id] = true
-	made := &Group{owner: g, id: id, byDir: make(map[string]Hierarchy), held: make(map[string]string)}
+	made := &Group{owner: g, id: id, byDir: make(map[string]Hierarchy), files: make(map[string]*controls), held: make(map[string]string)}
 	for _, h := range g.Hierarchies {
 		dir := filepath.Join(h.Base(), parentGroup, g.instance, id)
 		if err := g.makeDir(h, dir); err != nil {
 			return nil, errors.Join(fmt.Errorf("make control group: %w", err), made.removeLocked())
 		}
-		made.byDir[dir] = h
+		made.byDir[dir], made.files[dir] = h, &controls{dir: dir}
 		made.order = append(made.order, dir)
 		for _, c := range h.Controllers() {
 			made.held[c] = dir
@@ -201,7 +203,7 @@ func (g *Groups) makeDir(h Hierarchy, dir string) error {
 // Dirs lists the directories of the group, one for each hierarchy.
 func (g *Group) Dirs() []string { return slices.Clone(g.order) }
 
-// Add moves a process in.
+// Add moves a process into the group.
 func (g *Group) Add(pid int) error {
 	for _, dir := range g.order {
 		if err := writeControl(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -211,7 +213,7 @@ func (g *Group) Add(pid int) error {
 	return nil
 }
 
-// Holder is the hierarchy and directory that bounds something.
+// Holder returns the hierarchy and directory through which a controller bounds the group.
 func (g *Group) Holder(controller string) (Hierarchy, string) {
 	dir := g.held[controller]
 	return g.byDir[dir], dir
@@ -220,7 +222,7 @@ func (g *Group) Holder(controller string) (Hierarchy, string) {
 // Holds reports whether a controller bounds and accounts for the group.
 func (g *Group) Holds(controller string) bool { return g.held[controller] != "" }
 
-// Limit bounds what it can; a limit of 0 takes the bound away.
+// Limit applies the limits that the group's controllers can enforce; a limit of 0 removes the bound.
 func (g *Group) Limit(l kernel.Limits) error {
 	if h, dir := g.Holder(Memory); h != nil {
 		if err := h.setMemory(dir, l.MemoryBytes); err != nil {
@@ -230,7 +232,7 @@ func (g *Group) Limit(l kernel.Limits) error {
 	if h, dir := g.Holder(PIDs); h != nil {
 		limit := "max"
 		if l.PIDs > 0 {
-			limit = strconv.FormatInt(l.PIDs+1, 10) // and pid 1
+			limit = strconv.FormatInt(l.PIDs+1, 10) // plus pid 1
 		}
 		if err := writeControl(dir, "pids.max", limit); err != nil {
 			return fmt.Errorf("limit processes: %w", err)
@@ -244,57 +246,57 @@ func (g *Group) Limit(l kernel.Limits) error {
 	return nil
 }
 
-// Memory returns the memory in use now, and the most since ResetPeak, in bytes; ErrNotHeld without the controller.
+// Memory returns the memory in use now, and the most since ResetPeak, in bytes; or ErrNotHeld without the controller.
 func (g *Group) Memory() (used, peak int64, err error) {
 	h, dir := g.Holder(Memory)
 	if h == nil {
 		return 0, 0, ErrNotHeld
 	}
-	return h.memory(dir)
+	return h.memory(g.files[dir])
 }
 
-// Peak returns the most memory that was in use, or the memory in use if the kernel keeps no peak.
+// Peak returns the peak of the memory in use, or the memory in use now if the kernel keeps no peak.
 func (g *Group) Peak() (int64, error) {
 	h, dir := g.Holder(Memory)
 	if h == nil {
 		return 0, ErrNotHeld
 	}
-	peak, err := h.peak(dir)
+	peak, err := h.peak(g.files[dir])
 	if err == nil && peak == 0 {
-		peak, _, err = h.memory(dir)
+		peak, _, err = h.memory(g.files[dir])
 	}
 	return peak, err
 }
 
-// CPU is the CPU time that the group has taken so far, or ErrNotHeld.
+// CPU returns the CPU time that the group has used so far, or ErrNotHeld.
 func (g *Group) CPU() (time.Duration, error) {
 	for _, controller := range []string{cpuacct, CPU} {
 		if h, dir := g.Holder(controller); h != nil {
-			return h.cpu(dir)
+			return h.cpu(g.files[dir])
 		}
 	}
 	return 0, ErrNotHeld
 }
 
-// ResetPeak lets the peak of memory begin again, or is ErrNotHeld.
+// ResetPeak restarts the measurement of peak memory, or returns ErrNotHeld.
 func (g *Group) ResetPeak() error {
 	h, dir := g.Holder(Memory)
 	if h == nil {
 		return ErrNotHeld
 	}
-	return h.resetPeak(dir)
+	return h.resetPeak(g.files[dir])
 }
 
-// OOMs counts what happened in the group for want of memory, or is ErrNotHeld.
+// OOMs counts what happened in the group for lack of memory, or returns ErrNotHeld.
 func (g *Group) OOMs() (OOMCount, error) {
 	h, dir := g.Holder(Memory)
 	if h == nil {
 		return OOMCount{}, ErrNotHeld
 	}
-	return h.ooms(dir)
+	return h.ooms(g.files[dir])
 }
 
-// PIDs are the processes in the group.
+// PIDs lists the processes in the group.
 func (g *Group) PIDs() ([]int, error) {
 	if len(g.order) == 0 {
 		return nil, ErrNotHeld
@@ -302,9 +304,10 @@ func (g *Group) PIDs() ([]int, error) {
 	return groupPIDs(g.order[0])
 }
 
-// Remove takes the directories away once their processes are dead, and those above that it leaves empty.
+// Remove removes the directories once their processes are dead, and the parents that are empty then.
 func (g *Group) Remove() error {
-	// A dead process may be a member for a moment longer. It leaves all hierarchies at once, and version 2 tells.
+	// A dead process may stay a member for a moment longer. It leaves all hierarchies at once, and version 2 reports
+	// it.
 	for _, dir := range g.order {
 		if _, ok := g.byDir[dir].(unified); ok {
 			if err := waitEmpty(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -319,10 +322,13 @@ func (g *Group) Remove() error {
 
 func (g *Group) removeLocked() error {
 	delete(g.owner.used, g.id)
+	for _, files := range g.files {
+		files.close()
+	}
 	var errs []error
 	for _, dir := range g.order {
 		errs = append(errs, removeGroup(dir))
-		for range 2 { // the instance's and the common one, unless others use them
+		for range 2 { // the instance's directory and the common one, unless others use them
 			dir = filepath.Dir(dir)
 			_ = unix.Rmdir(dir)
 		}

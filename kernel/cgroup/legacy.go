@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuPeriod is the time in microseconds in which a CPU limit is counted.
+// cpuPeriod is the period, in microseconds, to which a CPU limit applies.
 const cpuPeriod = 100_000
 
-// fullMargin is how far from its limit a group may stay when the next allocation does not fit.
+// fullMargin is how far below its limit a group may stay when the next allocation does not fit.
 const fullMargin = 4 << 20
 
 // legacy is a version 1 hierarchy.
@@ -30,13 +30,13 @@ func (l legacy) Base() string          { return l.dir }
 func (l legacy) Controllers() []string { return l.names }
 func (legacy) prepare(string) error    { return nil }
 
-// SocketShare is the part of the memory limit that the buffers of internet sockets may take beside it, one in so many: this
-// version counts them apart, and only once they have a limit.
+// SocketShare is the divisor of the memory limit that gives what the buffers of internet sockets may use on top of it:
+// version 1 counts them separately, and only once they have a limit.
 const SocketShare = 4
 
 const socketLimit = "memory.kmem.tcp.limit_in_bytes"
 
-// HoldsSockets reports whether a group is of this version, and its kernel counts sockets.
+// HoldsSockets reports whether a group is of version 1 and its kernel counts sockets.
 func HoldsSockets(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, socketLimit))
 	return err == nil
@@ -48,7 +48,7 @@ func (l legacy) setMemory(dir string, bytes int64) error {
 	}
 	sockets := bytes / SocketShare
 	if bytes <= 0 {
-		sockets = math.MaxInt64 &^ 0xfff // no limit, and counted nevertheless
+		sockets = math.MaxInt64 &^ 0xfff // no limit, but counted all the same
 	}
 	err := writeControl(dir, socketLimit, strconv.FormatInt(sockets, 10))
 	switch {
@@ -68,7 +68,8 @@ func (legacy) setMemoryOfProcesses(dir string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	// With swap counted in, its limit is never below the one without, also in between. Not every kernel counts it.
+	// The limit that includes swap must never be below the one without, not even in between. Not every kernel counts
+	// swap.
 	files := []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes"}
 	if bytes < 0 || bytes > old {
 		files[0], files[1] = files[1], files[0]
@@ -91,7 +92,7 @@ func (legacy) setMemoryOfProcesses(dir string, bytes int64) error {
 func (legacy) setCPUs(dir string, cpus float64) error {
 	quota := int64(-1)
 	if cpus > 0 {
-		quota = max(1000, int64(cpus*cpuPeriod)) // what the kernel takes at least
+		quota = max(1000, int64(cpus*cpuPeriod)) // the least that the kernel accepts
 	}
 	if err := writeControl(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err != nil {
 		return err
@@ -99,7 +100,8 @@ func (legacy) setCPUs(dir string, cpus float64) error {
 	return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10))
 }
 
-func (legacy) memory(dir string) (used, peak int64, err error) {
+func (l legacy) memory(c *controls) (used, peak int64, err error) {
+	dir := c.dir
 	usage, err := readNumber(dir, "memory.usage_in_bytes")
 	if err != nil {
 		return 0, 0, err
@@ -112,21 +114,21 @@ func (legacy) memory(dir string) (used, peak int64, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, err
 	}
-	peak, err = readNumber(dir, "memory.max_usage_in_bytes")
+	peak, err = l.peak(c)
 	return max(0, usage-stat["total_inactive_file"]) + sockets, peak, err
 }
 
-func (legacy) peak(dir string) (int64, error) { return readNumber(dir, "memory.max_usage_in_bytes") }
+func (legacy) peak(c *controls) (int64, error) { return c.number("memory.max_usage_in_bytes") }
 
-func (legacy) cpu(dir string) (time.Duration, error) {
-	nanoseconds, err := readNumber(dir, "cpuacct.usage")
+func (legacy) cpu(c *controls) (time.Duration, error) {
+	nanoseconds, err := c.number("cpuacct.usage")
 	return time.Duration(nanoseconds), err
 }
 
-func (legacy) resetPeak(dir string) error { return writeControl(dir, "memory.max_usage_in_bytes", "0") }
+func (legacy) resetPeak(c *controls) error { return c.write("memory.max_usage_in_bytes", "0") }
 
-func (legacy) ooms(dir string) (OOMCount, error) {
-	control, err := ReadKeyed(dir, "memory.oom_control")
+func (l legacy) ooms(c *controls) (OOMCount, error) {
+	control, err := c.keyed("memory.oom_control")
 	if err != nil {
 		return OOMCount{}, err
 	}
@@ -134,10 +136,10 @@ func (legacy) ooms(dir string) (OOMCount, error) {
 		return OOMCount{}, nil
 	}
 	// memory.failcnt stays 0 on Linux 6.18 and others.
-	limit, err := readNumber(dir, "memory.limit_in_bytes")
+	limit, err := c.number("memory.limit_in_bytes")
 	if err != nil {
 		return OOMCount{}, err
 	}
-	peak, err := readNumber(dir, "memory.max_usage_in_bytes")
+	peak, err := l.peak(c)
 	return OOMCount{Kills: control["oom_kill"], Full: peak >= limit-fullMargin}, err
 }

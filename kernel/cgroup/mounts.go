@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// cgroupMount is where a hierarchy of control groups can be seen.
+// cgroupMount is a place where a hierarchy of control groups is mounted.
 type cgroupMount struct {
 	v2      bool
 	root    string // the group that is mounted, as in /proc/self/cgroup
@@ -20,9 +20,9 @@ func (m cgroupMount) has(controllers []string) bool {
 	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(m.options, c) })
 }
 
-// dir is the directory of a group.
+// dir returns the directory of a group.
 func (m cgroupMount) dir(group string) (string, bool) {
-	// A group outside of this cgroup namespace is shown with "..".
+	// A group outside this cgroup namespace is shown with "..".
 	if !below(group, m.root) || strings.Contains(group, "/..") {
 		return "", false
 	}

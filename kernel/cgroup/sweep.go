@@ -61,7 +61,7 @@ func (g *Groups) Sweep(ctx context.Context, instance string, named []string) err
 }
 
 // killAll kills the processes in a group and waits for their end. Groups of this instance hold nothing but what
-// sandboxes run, so that their members may be killed without knowing them.
+// sandboxes run, so their members may be killed without knowing which they are.
 func (g *Group) killAll(ctx context.Context) error {
 	for _, dir := range g.order {
 		for {

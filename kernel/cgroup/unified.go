@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownLeaf is where this process moves itself when its group is to give controllers to groups below it: a group
-// cannot do that while processes are in it.
+// ownLeaf is the group that this process moves into when its own group is to give controllers to groups below it: a
+// group cannot do that while it has processes.
 const ownLeaf = "talaria.host"
 
-// unified is the version 2 hierarchy. It may have no controllers, next to version 1, and can still kill.
+// unified is the version 2 hierarchy. Next to version 1 it may have no controllers, but it can still kill.
 type unified struct {
 	dir   string
 	names []string
@@ -52,7 +52,7 @@ func (u unified) prepare(dir string) error {
 	return nil
 }
 
-// moveOut moves this process from the base into a leaf, if it is alone there: others are not ours to move.
+// moveOut moves this process from the base into a leaf if it is alone there: other processes are not ours to move.
 func (u unified) moveOut() error {
 	pids, err := groupPIDs(u.dir)
 	if err != nil {
@@ -71,8 +71,8 @@ func (u unified) moveOut() error {
 func (unified) setMemory(dir string, bytes int64) error {
 	limit := "max"
 	if bytes > 0 {
-		// The kernel would kill to get below a limit.
-		used, _, err := unified{}.memory(dir)
+		// Given a limit below the current use, the kernel would kill to get below it.
+		used, err := inUse(dir)
 		if err != nil {
 			return err
 		}
@@ -98,42 +98,53 @@ func (unified) setCPUs(dir string, cpus float64) error {
 	return writeControl(dir, "cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod))
 }
 
-func (unified) memory(dir string) (used, peak int64, err error) {
-	usage, err := readNumber(dir, "memory.current")
-	if err != nil {
+func (u unified) memory(c *controls) (used, peak int64, err error) {
+	if used, err = inUse(c.dir); err != nil {
 		return 0, 0, err
 	}
-	stat, err := ReadKeyed(dir, "memory.stat")
-	if err != nil {
-		return 0, 0, err
-	}
-	peak, _ = readNumber(dir, "memory.peak") // Linux 5.19
-	return max(0, usage-stat["inactive_file"]), peak, nil
+	peak, err = u.peak(c)
+	return used, peak, err
 }
 
-// peak is 0 before Linux 5.19.
-func (unified) peak(dir string) (int64, error) {
-	peak, err := readNumber(dir, "memory.peak")
+// inUse returns the memory in use, without what the system can take back at once.
+func inUse(dir string) (int64, error) {
+	usage, err := readNumber(dir, "memory.current")
+	if err != nil {
+		return 0, err
+	}
+	stat, err := ReadKeyed(dir, "memory.stat")
+	return max(0, usage-stat["inactive_file"]), err
+}
+
+// peak returns 0 before Linux 5.19.
+func (unified) peak(c *controls) (int64, error) {
+	peak, err := c.number("memory.peak")
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	return peak, err
 }
 
-func (unified) cpu(dir string) (time.Duration, error) {
-	stat, err := ReadKeyed(dir, "cpu.stat")
+func (unified) cpu(c *controls) (time.Duration, error) {
+	stat, err := c.keyed("cpu.stat")
 	return time.Duration(stat["usage_usec"]) * time.Microsecond, err
 }
 
-// resetPeak cannot: the kernel resets the peak for one open file only.
-func (unified) resetPeak(string) error { return errors.ErrUnsupported }
+// resetPeak needs Linux 6.12, which resets the peak for the open file that is written to: the one that peak reads.
+func (unified) resetPeak(c *controls) error {
+	err := c.write("memory.peak", "reset")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.EINVAL) { // an older kernel
+		return errors.ErrUnsupported
+	}
+	return err
+}
 
-func (unified) ooms(dir string) (OOMCount, error) {
-	events, err := ReadKeyed(dir, "memory.events")
+func (unified) ooms(c *controls) (OOMCount, error) {
+	events, err := c.keyed("memory.events")
 	return OOMCount{Kills: events["oom_kill"], Hits: events["oom"]}, err
 }
 
-// waitEmpty waits until the last process has left a group, which may be a moment after its death.
+// waitEmpty waits until the last process has left a group, which may happen a moment after its death.
 func waitEmpty(dir string) error {
 	events, err := os.Open(filepath.Join(dir, "cgroup.events"))
 	if err != nil {

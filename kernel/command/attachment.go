@@ -8,23 +8,23 @@ import (
 	"talaria/kernel/record"
 )
 
-// KernelInfo is what is known of a kernel once it can execute.
+// KernelInfo is what is known about a kernel once it can execute.
 type KernelInfo struct {
 	Layers  []string
 	Handle  kernel.Handle
 	Started time.Time
-	Engine  string // that executes its cells
+	Engine  string // that executes the kernel's cells
 }
 
-// Attachment is what a consumer that comes later must know of a kernel.
+// Attachment is what a consumer that attaches later must know about a kernel.
 type Attachment struct {
 	Info KernelInfo
 	// Last is the number of the newest record so far.
 	Last uint64
-	// Given is the id of the last execution that the kernel was given, or "". What was given is never given again;
-	// it runs, or its Finished record is among the records up to Last.
+	// Given is the id of the last execution that the kernel was given, or "". It must not be given again: it is
+	// running, or its Finished record is among the records up to Last.
 	Given string
-	// Asks are open. Their records are among those up to Last.
+	// Asks are the open asks. Their records are among those up to Last.
 	Asks []OpenAsk
 }
 
@@ -34,8 +34,8 @@ type OpenAsk struct {
 	ID   string
 }
 
-// sentAttachment is how an Attachment crosses the connection between a server and a host: versions up to 3 of the host
-// protocol know no asks but the installation, by its id.
+// sentAttachment is the form in which an Attachment crosses the connection between a server and a host. Versions up to
+// 3 of the host protocol know only one kind of ask, the installation, by its id.
 type sentAttachment struct {
 	plainAttachment
 	Installing string

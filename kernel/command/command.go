@@ -1,4 +1,4 @@
-// Package command is what a kernel can be asked to do, what it replies, and the errors of that.
+// Package command defines what a kernel can be asked to do, its replies, and their errors.
 package command
 
 import (
@@ -15,30 +15,31 @@ import (
 	"talaria/kernel/record"
 )
 
-// Command is something that a living kernel can be asked to do. Commands are plain data: a command and its reply can be
-// encoded as JSON, and so cross the connection between a server and a host. A host carries one out.
+// Command is something that a living kernel can be asked to do. Commands are plain data: a command and its reply can
+// be encoded as JSON, and so can cross the connection between a server and a host. A host carries them out.
 type Command interface {
 	Spec() Spec
 }
 
 // Spec describes a kind of command.
 type Spec struct {
-	// Name is its name in messages between a server and a host. A name is never reused for something else.
+	// Name is the command's name in messages between a server and a host. A name is never reused for something else.
 	Name string
 	// Since is the first version of the host protocol that has the command.
 	Since int
-	// Once forbids sending the command again after a connection broke before the reply: doing it twice does harm.
+	// Once forbids sending the command again after the connection broke before the reply, because doing it twice does
+	// harm.
 	Once bool
-	// Repeated is the error of a command that is sent again although it was carried out the first time. It counts as
-	// success then.
+	// Repeated is the error for a command that is sent again although it was carried out the first time. It then
+	// counts as success.
 	Repeated error
-	// Inline commands are carried out in the order in which they come. They must not wait for anything slow.
+	// Inline commands are carried out in the order in which they arrive. They must not wait for anything slow.
 	Inline bool
-	// Waits tells that a reply may take as long as the caller has patience.
+	// Waits says that the reply may take as long as the caller is willing to wait.
 	Waits bool
 }
 
-// Asking is a command that is answered with an R. The method reply only names the type.
+// Asking is a command whose reply is an R. The method reply only names the type.
 type Asking[R any] interface {
 	Command
 	reply() R
@@ -46,9 +47,9 @@ type Asking[R any] interface {
 
 // Doer carries commands out. A host is one.
 type Doer interface {
-	// Do gives a command to the kernel of a key. It returns the reply, which is nil where the command has none. It is
-	// ErrNoKernel for a key that is not known. ctx bounds the wait; a command that was given may be carried out all the
-	// same.
+	// Do gives a command to the kernel with that key. It returns the reply, which is nil if the command has none, or
+	// ErrNoKernel if the key is not known. ctx bounds the wait; once given, a command may be carried out even if ctx
+	// ends.
 	Do(ctx context.Context, key record.Key, c Command) (reply any, err error)
 }
 
@@ -68,9 +69,10 @@ func Tell(ctx context.Context, d Doer, key record.Key, c Command) error {
 	return err
 }
 
-// Execution is the command that gives the kernel a cell; the record Started follows before anything that the cell does. It
-// is ErrNoKernel, ErrKernelBusy while a cell runs, or ErrRepeated when this kernel was given this id before. It does not
-// wait for the kernel. While a host does not respond the cell waits: to give the kernel up would lose its variables.
+// Execution gives the kernel a cell; the record Started follows before anything that the cell does. It fails with
+// ErrNoKernel, with ErrKernelBusy while a cell runs, or with ErrRepeated if this kernel was given this id before. It
+// does not wait for the kernel. While a host does not respond, the cell waits: giving the kernel up would lose its
+// variables.
 type Execution struct {
 	ID         string
 	Code       string
@@ -78,45 +80,48 @@ type Execution struct {
 	Silent     bool
 	AllowStdin bool
 	Timeout    time.Duration // 0: none
-	CPUTime    time.Duration // that it may take, whole seconds; 0: any
+	CPUTime    time.Duration // of CPU that it may use, in whole seconds; 0: any
 }
 
 // Commands without a reply.
 type (
-	// Interrupt raises KeyboardInterrupt in that execution, and closes the question it waits on. It does nothing when
-	// that execution is not running.
+	// Interrupt raises KeyboardInterrupt in that execution, and closes the question it is waiting on. It does nothing
+	// if that execution is not running.
 	Interrupt struct {
 		ExecutionID string `json:"id"`
 	}
-	// AnswerInput answers the open question of that id, else it is ErrNoInputPending.
+	// AnswerInput answers the open question with that id. It fails with ErrNoInputPending if that question is not
+	// open.
 	AnswerInput struct {
 		RequestID string `json:"request_id"`
 		Value     string `json:"value,omitempty"`
 	}
-	// RefuseInput tells the cell that nobody can answer: input() raises there. No AskClosed record follows.
+	// RefuseInput tells the cell that nobody can answer: input() raises an exception there. No AskClosed record
+	// follows.
 	RefuseInput struct {
 		RequestID string `json:"id"`
 	}
-	// InstallOutput shows whoever waits for an installation what its installer printed. It is ErrNoInstallPending where
-	// that request is not open. It does not wait for the kernel: on any other error that does not read, and the text is
-	// lost. Where the connection to the host breaks meanwhile, it may be shown twice.
+	// InstallOutput shows the installer's output to the code that waits for an installation. It fails with
+	// ErrNoInstallPending if that request is not open. It does not wait for the kernel: any other error means that the
+	// kernel is not reading, and the text is lost. If the connection to the host breaks meanwhile, the text may be
+	// shown twice.
 	InstallOutput struct {
 		RequestID string `json:"request_id"`
 		Text      string `json:"value,omitempty"`
 	}
-	// AnswerInstall answers the request of that id, else it is ErrNoInstallPending. On any other error the request is
-	// closed as well, although its asker may not learn of it.
+	// AnswerInstall answers the request with that id. It fails with ErrNoInstallPending if that request is not open.
+	// On any other error the request is closed as well, although the code that asked may not learn of it.
 	AnswerInstall struct {
 		RequestID string        `json:"request_id"`
 		Result    InstallResult `json:"result"`
 	}
-	// ResizeTerminal changes the size, and tells what runs on the terminal.
+	// ResizeTerminal changes the size of a terminal, and notifies the programs that run on it.
 	ResizeTerminal struct {
 		ID   string       `json:"id"`
 		Size TerminalSize `json:"size,omitzero"`
 	}
-	// CloseTerminal ends a terminal's shell, waits for that, and forgets the terminal. Where ctx ends the wait, the shell
-	// is ended all the same.
+	// CloseTerminal ends a terminal's shell, waits for that, and forgets the terminal. The shell ends even if ctx ends
+	// the wait.
 	CloseTerminal struct {
 		ID string `json:"id"`
 	}
@@ -124,32 +129,33 @@ type (
 
 // Commands with a reply.
 type (
-	// ReadUsage asks what the kernel's sandbox takes now.
+	// ReadUsage asks what the kernel's sandbox uses now.
 	ReadUsage struct{}
-	// ChangeLimits changes the limits of a living kernel. The reply is the layers that are in force then. The error wraps
-	// ErrNeedsReset where only a fresh kernel can have them.
+	// ChangeLimits changes the limits of a living kernel. The reply lists the layers then in force. The error wraps
+	// ErrNeedsReset if only a fresh kernel can have the limits.
 	ChangeLimits struct{ kernel.Limits }
-	// ChangeNetwork changes what a living kernel may reach, for open connections too. The reply is the layers that are in
-	// force then. The error wraps ErrNeedsReset where only a fresh kernel can reach it.
+	// ChangeNetwork changes what a living kernel may reach, for open connections too. The reply lists the layers then
+	// in force. The error wraps ErrNeedsReset if only a fresh kernel can have that network.
 	ChangeNetwork struct{ kernel.Network }
-	// Ping asks the interpreter for a sign of life, also while a cell runs in it. It is ErrKernelBusy where none came in the
-	// time that a [Query] has.
+	// Ping asks the interpreter for a sign of life, also while a cell runs in it. It fails with ErrKernelBusy if none
+	// came within the time that a [Query] has.
 	Ping struct{}
-	// OpenTerminal starts a shell inside the kernel's sandbox, on a terminal of its own. The reply is its id. Where there
-	// are MaxTerminals, the oldest one whose shell has ended is forgotten; ErrTooManyTerminals where all run.
+	// OpenTerminal starts a shell inside the kernel's sandbox, on a terminal of its own. The reply is its id. If there
+	// are already MaxTerminals, the oldest one whose shell has ended is forgotten; if all of their shells run, it
+	// fails with ErrTooManyTerminals.
 	OpenTerminal struct {
 		Size TerminalSize `json:"size,omitzero"`
 	}
-	// ListTerminals asks for the ids of the kernel's terminals, those included whose shell has ended.
+	// ListTerminals asks for the ids of the kernel's terminals, including those whose shell has ended.
 	ListTerminals struct{}
-	// ReadTerminal waits for output behind an offset, the first byte's being 0. Where output is kept no longer, the reply
-	// begins later; an offset beyond the end is the end.
+	// ReadTerminal waits for output after an offset; the first byte has offset 0. If that output is no longer kept,
+	// the reply begins later; an offset past the end counts as the end.
 	ReadTerminal struct {
 		ID    string `json:"id"`
 		After int64  `json:"after,omitzero"`
 	}
-	// WriteTerminal types as much of Data as the terminal takes within a second. The reply is how many bytes that was.
-	// What is typed when the shell has ended goes nowhere.
+	// WriteTerminal types as much of Data as the terminal accepts within a second. The reply is that number of bytes.
+	// What is typed after the shell has ended is discarded.
 	WriteTerminal struct {
 		ID   string `json:"id"`
 		Data []byte `json:"data,omitempty"`
@@ -164,10 +170,10 @@ type TerminalOutput struct {
 	Offset int64 // of the first byte of Data, counted from the terminal's beginning
 	Data   []byte
 	Ended  bool // nothing comes after Data
-	Code   int  // of the shell, where Ended: its exit status, or 128 and the signal
+	Code   int  // the shell's, if Ended: its exit status, or 128 plus the signal
 }
 
-// Versions of the host protocol, in which commands came.
+// Versions of the host protocol that introduced commands.
 const (
 	withQueries  = 2 // and terminals
 	withInstalls = 3
@@ -263,7 +269,7 @@ var commands = byName(
 	told[ResizeTerminal](), told[CloseTerminal](),
 )
 
-// codec decodes a command of one kind, and its reply.
+// codec decodes a command of one kind and its reply.
 type codec struct {
 	name    string
 	command func([]byte) (Command, error)
@@ -281,7 +287,7 @@ func byName(all ...codec) map[string]codec {
 	return m
 }
 
-// told is a kind of command without a reply.
+// told returns the codec of a kind of command without a reply.
 func told[C Command]() codec {
 	var zero C
 	return codec{
@@ -291,7 +297,7 @@ func told[C Command]() codec {
 	}
 }
 
-// asked is a kind of command with a reply.
+// asked returns the codec of a kind of command with a reply.
 func asked[C Asking[R], R any](zero C) codec {
 	return codec{
 		name:    zero.Spec().Name,
@@ -307,18 +313,18 @@ func decodeInto[T any](b []byte) (v T, err error) {
 	return v, err
 }
 
-// ErrUnresponsive tells that the process that runs the kernel does not respond now. What was asked may be carried out when
-// it does again. Clients of the server see it as it is.
+// ErrUnresponsive reports that the process that runs the kernel does not respond at the moment. It may still carry the
+// command out when it responds again. Clients of the server see this error as it is.
 var ErrUnresponsive error = api.Errorf(api.CodeNotReady,
 	"the process that runs this kernel (talaria host) does not respond; nothing is lost: try again in a few seconds")
 
 // Names lists the names of all commands.
 func Names() []string { return slices.Sorted(maps.Keys(commands)) }
 
-// ErrUnknown tells that this program has no command of that name.
+// ErrUnknown reports that this program has no command of that name.
 var ErrUnknown = errors.New("the host does not know this command")
 
-// Decode decodes a command of that name.
+// Decode decodes the command of that name.
 func Decode(name string, encoded []byte) (Command, error) {
 	known, ok := commands[name]
 	if !ok {
@@ -331,7 +337,7 @@ func Decode(name string, encoded []byte) (Command, error) {
 	return c, nil
 }
 
-// DecodeReply decodes the reply to a command of that name.
+// DecodeReply decodes the reply to the command of that name.
 func DecodeReply(name string, encoded []byte) (any, error) {
 	reply, err := commands[name].reply(encoded)
 	if err != nil {
@@ -340,19 +346,19 @@ func DecodeReply(name string, encoded []byte) (any, error) {
 	return reply, nil
 }
 
-// What terminals may take.
+// Bounds of what terminals may use.
 const (
-	MaxTerminals  = 8       // of one kernel whose shells run
-	TerminalBytes = 1 << 20 // of output that is kept of each
+	MaxTerminals  = 8       // of one kernel, whose shells run
+	TerminalBytes = 1 << 20 // of output kept for each
 )
 
 // InstallResult is how a change of packages ended.
 type InstallResult struct {
-	Error    string    `json:"error,omitzero"` // for its user, in one or more lines; "" is that it is done
-	Packages []Package `json:"packages"`       // that are new or changed, or gone
+	Error    string    `json:"error,omitzero"` // for its user, in one or more lines; "" if it succeeded
+	Packages []Package `json:"packages"`       // that are new, changed or removed
 }
 
-// Package is one distribution. A Version of "" is that it is gone.
+// Package is one distribution. If it was removed, Version is "".
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`

@@ -8,13 +8,14 @@ import (
 	"talaria/kernel"
 )
 
-// NamedError is an error that callers of a host branch on, with the name that stands for it in messages.
+// NamedError is an error that callers of a host branch on, with the name that represents it in messages.
 type NamedError struct {
 	Name string
 	Err  error
 }
 
-// Errors are all that callers of a host branch on. An error that wraps several has the name of the first.
+// Errors lists all errors that callers of a host branch on. An error that wraps several is sent under the name of the
+// first.
 var Errors = []NamedError{
 	{"no_kernel", ErrNoKernel},
 	{"unresponsive", ErrUnresponsive},
@@ -33,7 +34,7 @@ var Errors = []NamedError{
 	{"cancelled", context.Canceled},
 }
 
-// What callers of a host branch on.
+// The errors that callers of a host branch on.
 var (
 	ErrNoKernel     = errors.New("no kernel")
 	ErrKernelExists = errors.New("the kernel exists already")
@@ -42,16 +43,16 @@ var (
 	ErrHostClosed   = errors.New("the host is closed")
 )
 
-// ErrNoInputPending tells that no question with that id is open.
+// ErrNoInputPending reports that no question with that id is open.
 var ErrNoInputPending = errors.New("no input is pending")
 
-// ErrNoInstallPending tells that no change of packages with that request id is open.
+// ErrNoInstallPending reports that no change of packages with that request id is open.
 var ErrNoInstallPending = errors.New("no installation is pending")
 
-// ErrTooOld tells that the host which owns the kernel is of an earlier version and cannot do this.
+// ErrTooOld reports that the host that owns the kernel has an earlier version and cannot do this.
 var ErrTooOld = errors.New("the kernel's host is of an earlier version")
 
-// What callers of terminals branch on.
+// The errors that callers of terminals branch on.
 var (
 	ErrNoTerminal       = errors.New("no such terminal")
 	ErrTooManyTerminals = fmt.Errorf("a session may have %d terminals", MaxTerminals)

@@ -4,7 +4,7 @@ import (
 	"talaria/api"
 )
 
-// QueryKind is what a query asks.
+// QueryKind names what a query asks.
 type QueryKind string
 
 // The kinds of queries.
@@ -17,9 +17,9 @@ const (
 	QueryPing       QueryKind = "ping" // of the command [Ping]
 )
 
-// Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell runs.
-// It is answered with an [Answer], or with ErrKernelBusy where none came within AnswerTime. What a kernel answers is only
-// as true as its user wants it to be, but within its bounds. Cursor is a place in Code, in code points.
+// Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell
+// runs. The reply is an [Answer], or ErrKernelBusy if none came within AnswerTime. An answer is only as true as the
+// kernel's user wants it to be, but it keeps within its bounds. Cursor is a position in Code, in code points.
 type Query struct {
 	Kind   QueryKind   `json:"kind"`
 	Code   string      `json:"code,omitzero"`
@@ -28,7 +28,7 @@ type Query struct {
 	Table  *TableQuery `json:"table,omitzero"`
 }
 
-// TableQuery asks for rows of a table in an order. Table is the table_id that was shown with it.
+// TableQuery asks for rows of a table in a given order. Table is the table_id that was shown with the table.
 type TableQuery struct {
 	Table  string          `json:"table"`
 	Filter string          `json:"filter"`
@@ -40,22 +40,22 @@ type TableQuery struct {
 // TableState says whether there is a page.
 type TableState string
 
-// The words of TableState.
+// The values of TableState.
 const (
 	TableOK         TableState = "ok"
-	TableGone       TableState = "gone"    // the object does not exist any more, or never did
+	TableGone       TableState = "gone"    // the object no longer exists, or never did
 	TableChanged    TableState = "changed" // it has other rows or columns
 	TableUnsortable TableState = "unsortable"
 )
 
-// TablePage is a page, if State is TableOK. Reason says why a table cannot be sorted so.
+// TablePage is a page of a table, if State is TableOK. Reason says why the table cannot be sorted this way.
 type TablePage struct {
 	State  TableState     `json:"state"`
 	Reason string         `json:"reason,omitzero"`
 	Page   api.TableReply `json:"page,omitzero"`
 }
 
-// Answer is that to a query: the field of its kind is set.
+// Answer is the answer to a query: the field of its kind is set.
 type Answer struct {
 	Completion   *api.CompleteReply   `json:"completion,omitzero"`
 	Inspection   *api.InspectReply    `json:"inspection,omitzero"`
@@ -68,7 +68,7 @@ type Answer struct {
 // Pong is the answer to a [Ping].
 type Pong struct{}
 
-// Kind is the kind of query that it answers.
+// Kind returns the kind of query that the answer belongs to.
 func (a Answer) Kind() QueryKind {
 	switch {
 	case a.Completion != nil:

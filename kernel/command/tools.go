@@ -8,27 +8,28 @@ import (
 // MaxToolResult bounds the result of a call, in bytes of JSON.
 const MaxToolResult = 16 << 20
 
-// ErrNoCallPending tells that no ask about tools with that request id is open.
+// ErrNoCallPending reports that no ask about tools with that request id is open.
 var ErrNoCallPending = errors.New("no tool call is pending")
 
-// Commands that answer what code inside asks about tools. All are ErrNoCallPending where that request is not open, and
-// what asked stays open where its answer cannot be sent.
+// The commands that answer what code inside asks about tools. All fail with ErrNoCallPending if that request is not
+// open, and leave the ask open if the answer cannot be sent.
 type (
 	// AnswerTools tells a cell which tools it may call.
 	AnswerTools struct {
 		RequestID string     `json:"request_id"`
 		Tools     []ToolSpec `json:"tools"`
 	}
-	// AnswerTool answers a call, with one of: a result; a failure; or Run, which has the runner carry a built-in tool out
-	// itself. A record ToolEnded tells how that ended.
+	// AnswerTool answers a call with one of: a result; a failure; or Run, which makes the runner carry a built-in tool
+	// out itself, with Result as its arguments. A ToolEnded record reports how that ended.
 	AnswerTool struct {
 		RequestID string          `json:"request_id"`
 		Result    json.RawMessage `json:"result,omitempty"`
 		Run       bool            `json:"run,omitempty"`
+		Mounts    []string        `json:"mounts,omitempty"` // with Run: the mounts, which the tool may use besides the workspace
 		Error     *ToolFailure    `json:"error,omitempty"`
 	}
-	// ToolProgress tells the cell how a call goes on. Where the connection to the host breaks meanwhile, it may be
-	// told twice.
+	// ToolProgress reports the progress of a call to the cell. If the connection to the host breaks meanwhile, it may
+	// be reported twice.
 	ToolProgress struct {
 		RequestID string `json:"request_id"`
 		Message   string `json:"message,omitempty"`
@@ -42,11 +43,11 @@ type ToolSpec struct {
 	Server      string          `json:"server,omitempty"`     // the MCP server that provides it, or ""
 	Parameters  json.RawMessage `json:"parameters,omitempty"` // JSON Schema of an object
 	Builtin     bool            `json:"builtin,omitzero"`     // the runner can carry it out
-	Gone        bool            `json:"gone,omitzero"`        // it was registered before: calling it is ToolUnavailable
+	Gone        bool            `json:"gone,omitzero"`        // it was registered before: a call fails with ToolUnavailable
 }
 
-// ToolFailure is why a call failed. The runner raises the exception that its code stands for: unavailable, timeout, limit,
-// provider_gone and denied have one of their own, all others are a ToolError.
+// ToolFailure says why a call failed. The runner raises the exception that belongs to its code: unavailable, timeout,
+// limit, provider_gone and denied each have their own, and every other code raises a ToolError.
 type ToolFailure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

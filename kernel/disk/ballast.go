@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ballastName is the ballast in the directory of all sessions: a file that takes up disk space until the server needs
-// it. Another program may fill the disk to its last byte before the server can act; the ballast then makes room for what
-// images have yet to write back and for the database.
+// ballastName is the name of the ballast in the directory of all sessions: a file that occupies disk space until the
+// server needs it. Another program may fill the disk to its last byte before the server can act; the ballast then
+// makes room for what images have yet to write back and for the database.
 const ballastName = ".ballast"
 
 const (
-	// diskIsFull is how much is left of a disk that counts as full. With more left, whoever fills the disk would not fail, and
-	// take the ballast too.
+	// diskIsFull is how much may be left on a disk that counts as full. With more left, the program that fills the
+	// disk would not fail, and would take the ballast too.
 	diskIsFull = 1 << 20
 	// ballastStep is how much of the ballast is given back at a time, on top of what is needed.
 	ballastStep = 16 << 20
 )
 
-// SetBallast takes up this many bytes of the disk, or Config.MaxBallast if that is less. After an error nothing is taken.
+// SetBallast reserves this many bytes of the disk, or Config.MaxBallast if that is less. After an error nothing is
+// reserved.
 func (s *Store) SetBallast(bytes int64) error {
 	bytes = min(bytes, s.cfg.MaxBallast)
 	if bytes <= 0 {
@@ -34,15 +35,15 @@ func (s *Store) SetBallast(bytes int64) error {
 		return fmt.Errorf("make the ballast: %w", err)
 	}
 	defer f.Close()
-	if err := unix.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil { // not every file system can
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, bytes); err != nil { // not every file system supports it
 		return errors.Join(fmt.Errorf("make the ballast: %w", err), ReleaseBallast(s.cfg.Root))
 	}
 	s.ballast.Store(bytes)
 	return nil
 }
 
-// SpendBallast gives a part of the ballast back to the disk if that is full, and was at the last call: need bytes, and
-// some more. It is not safe for concurrent use.
+// SpendBallast gives part of the ballast back to the disk if the disk is full and was full at the last call: need
+// bytes, and some more. It is not safe for concurrent use.
 func (s *Store) SpendBallast(need int64) error {
 	ballast := s.ballast.Load()
 	if ballast == 0 {
@@ -51,7 +52,7 @@ func (s *Store) SpendBallast(need int64) error {
 	free, _, err := s.Room()
 	wasFull := s.wasFull
 	s.wasFull = err == nil && free-ballast <= diskIsFull
-	if !s.wasFull || !wasFull { // the program that fills the disk may not have failed yet
+	if !s.wasFull || !wasFull { // the program that is filling the disk may not have failed yet
 		return err
 	}
 	ballast = max(0, ballast-need-ballastStep)
@@ -62,7 +63,8 @@ func (s *Store) SpendBallast(need int64) error {
 	return nil
 }
 
-// ReleaseBallast gives the ballast of an earlier server back to the disk that root is on. No server runs there.
+// ReleaseBallast gives the ballast of an earlier server back to the disk that root is on. No server may be running
+// there.
 func ReleaseBallast(root string) error {
 	if err := os.Remove(filepath.Join(root, ballastName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("release the ballast: %w", err)

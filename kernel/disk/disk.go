@@ -1,11 +1,11 @@
-// Package disk makes the workspaces of sessions, and has the operating system hold them to their bytes and inodes where
-// it can: with a project quota of the file system, or with a file system of each workspace's own in an image file.
-// Elsewhere a workspace is a plain directory, and package kernel measures its contents.
+// Package disk makes the workspaces of sessions, and makes the operating system hold them to their bytes and inodes
+// where it can: with a project quota of the file system, or with a separate file system for each workspace in an image
+// file. Otherwise a workspace is a plain directory, and package kernel measures its contents.
 //
-// An image is never mounted at any path. Each process that uses it has a detached mount of it, open as a descriptor, and
-// each sandbox has one at /workspace. The last one of them takes the file system, its loop device and the lock on the
-// image away with it, whatever ends its process. So nothing can be left behind, and after a crash or a reboot the image
-// is attached again when it is used.
+// An image is never mounted at any path. Each process that uses it has a detached mount of it, open as a descriptor,
+// and each sandbox has one at /workspace. When the last of them closes, the file system, its loop device and the lock
+// on the image go away with it, however its process ended. So nothing can be left behind, and after a crash or a
+// reboot the image is attached again when it is used.
 package disk
 
 import (
@@ -25,10 +25,10 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// Mode is the operator's choice of what holds workspaces.
+// Mode is the operator's choice of what holds workspaces to their limits.
 type Mode string
 
-// The modes. Auto takes the best that the machine has.
+// The modes. Auto uses the best that the machine offers.
 const (
 	Auto    Mode = "auto"
 	Quota   Mode = "quota"
@@ -36,26 +36,27 @@ const (
 	Watched Mode = "watched"
 )
 
-// Modes are all of them.
+// Modes lists all modes.
 var Modes = []Mode{Auto, Quota, Image, Watched}
 
-// ErrCapacity tells that an image cannot hold a limit, whatever is done.
+// ErrCapacity reports that an image can never hold that much.
 var ErrCapacity = errors.New("the image of the workspace is too small for that limit")
 
-// errNoMounts is why there are no images in some tiers.
+// errNoMounts is why some tiers have no images.
 var errNoMounts = errors.New("an image takes a tier of isolation with mounts of its own, namespace")
 
-// imageName is the image of a workspace in its session's directory, in the place of the workspace's folder.
+// imageName is the name of a workspace's image in its session's directory, where it replaces the workspace's folder.
 const imageName = "workspace.ext4"
 
 // Config says where a store keeps workspaces. Root is required.
 type Config struct {
 	Root string // the directory of all sessions
 	Mode Mode   // default Auto
-	// LimitBytes is the limit of sessions that ask for none: images for it are kept ready, as many as Ready says.
+	// LimitBytes is the limit of sessions that ask for none. The store keeps images of that size ready, as many as
+	// Ready says.
 	LimitBytes int64
 	Ready      int
-	// NoMounts tells that sandboxes have no mounts of their own, so that they cannot have an image.
+	// NoMounts says that sandboxes have no mounts of their own, so that they cannot use images.
 	NoMounts bool
 	// MaxBytes is how far the limit of a workspace can be raised later.
 	MaxBytes int64
@@ -67,17 +68,17 @@ type Config struct {
 // Store makes and opens the workspaces of one server. It is safe for concurrent use.
 type Store struct {
 	cfg   Config
-	hold  kernel.DiskEnforcement // of new workspaces
-	ready *ready                 // nil where there are no images
+	hold  kernel.DiskEnforcement // for new workspaces
+	ready *ready                 // nil if there are no images
 
-	ballast atomic.Int64 // bytes that it takes
+	ballast atomic.Int64 // bytes that it occupies
 	wasFull bool         // at the last SpendBallast
 
 	leaving sync.WaitGroup // discarded workspaces that are still mounted
 }
 
-// Open finds out by trying what can hold workspaces, and begins to keep images ready where that is images. It is an error
-// where the configured mode cannot be had. Close ends it.
+// Open finds out by trying what can hold workspaces, and begins to keep images ready if images can. It fails if the
+// configured mode is not available. Close ends it.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -102,17 +103,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 	}
 	if s.hold == kernel.DiskWatched && len(causes) > 0 {
-		cfg.Log.Warn("workspaces are watched, and not held to their limits", "cause", errors.Join(causes...))
+		cfg.Log.Warn("workspaces are only watched; their limits are not enforced exactly", "cause", errors.Join(causes...))
 	}
 	if s.hold != kernel.DiskImage {
-		_ = os.Remove(s.readyDir()) // where trying left it
+		_ = os.Remove(s.readyDir()) // where the trial left it
 	} else {
 		s.ready = keepReady(s.readyDir(), cfg)
 	}
 	return s, nil
 }
 
-// candidates are what to try, the best first.
+// candidates lists what to try, the best first.
 func (c Config) candidates() []kernel.DiskEnforcement {
 	switch {
 	case c.Mode == Quota:
@@ -135,7 +136,7 @@ func (s *Store) try(ctx context.Context, hold kernel.DiskEnforcement) error {
 	return tryImage(ctx, s.readyDir(), s.cfg)
 }
 
-// asUser is what to say first of what only root can have.
+// asUser returns the words that blame the lack of root, if this process is not root.
 func asUser() string {
 	if os.Geteuid() != 0 {
 		return ", which takes root"
@@ -145,11 +146,11 @@ func asUser() string {
 
 func (s *Store) readyDir() string { return filepath.Join(s.cfg.Root, ".images") }
 
-// Hold is what holds new workspaces.
+// Hold says what holds new workspaces to their limits.
 func (s *Store) Hold() kernel.DiskEnforcement { return s.hold }
 
-// Close lets go of the images that are kept ready, and waits until nothing is left of discarded workspaces. All others stay
-// usable. It is idempotent.
+// Close lets go of the images that are kept ready, and waits until nothing is left of discarded workspaces. All other
+// workspaces stay usable. It is idempotent.
 func (s *Store) Close() error {
 	s.leaving.Wait()
 	if s.ready == nil {
@@ -158,9 +159,9 @@ func (s *Store) Close() error {
 	return s.ready.close()
 }
 
-// Create makes the directory of a session with its workspace, which belongs to uid and may take so many bytes. ctx bounds
-// the making. Where the image or quota of one workspace cannot be made, it is a plain directory in mode Auto. After an
-// error nothing is left.
+// Create makes the directory of a session with its workspace, which belongs to uid and is limited to bytes. ctx bounds
+// it. In mode Auto, a workspace whose image or quota cannot be made becomes a plain directory. After an error nothing
+// is left.
 func (s *Store) Create(ctx context.Context, name string, uid int, bytes int64) (*Workspace, error) {
 	dir, err := workspace.Create(s.cfg.Root, name, uid)
 	if err != nil {
@@ -177,11 +178,11 @@ func (s *Store) Create(ctx context.Context, name string, uid int, bytes int64) (
 	if s.cfg.Mode != Auto || ctx.Err() != nil {
 		return nil, errors.Join(err, dir.Close(), workspace.Delete(context.WithoutCancel(ctx), s.cfg.Root, name))
 	}
-	s.cfg.Log.Warn("a workspace is watched, and not held to its limit", "error", err)
+	s.cfg.Log.Warn("a workspace is only watched; its limit is not enforced exactly", "error", err)
 	return &Workspace{Dir: dir}, nil
 }
 
-// holdTo takes dir over, unless there is an error.
+// holdTo takes ownership of dir, unless it returns an error.
 func (s *Store) holdTo(ctx context.Context, dir *workspace.Dir, name string, uid int, bytes int64) (*Workspace, error) {
 	if s.hold == kernel.DiskQuota {
 		project, err := newProject(s.workspace(name), bytes)
@@ -197,15 +198,15 @@ func (s *Store) holdTo(ctx context.Context, dir *workspace.Dir, name string, uid
 	if err := made.moveTo(s.image(name), uid); err != nil {
 		return nil, errors.Join(err, made.discard())
 	}
-	// What is not there cannot be mistaken for the workspace.
+	// A folder that does not exist cannot be mistaken for the workspace.
 	if err := os.Remove(s.workspace(name)); err != nil {
 		return nil, errors.Join(err, made.discard())
 	}
-	_ = dir.Close() // it is not there any more
+	_ = dir.Close() // it does not exist any more
 	return s.imageWorkspace(made), nil
 }
 
-// Load is the workspace of a session as it was made. It takes nothing of the machine until it is used.
+// Load returns the existing workspace of a session. It uses nothing of the machine until it is first used.
 func (s *Store) Load(name string, uid int, bytes int64) (*Workspace, error) {
 	info, err := os.Lstat(s.image(name))
 	if err == nil && info.Mode().IsRegular() {
@@ -225,7 +226,8 @@ func (s *Store) Load(name string, uid int, bytes int64) (*Workspace, error) {
 	return w, nil
 }
 
-// Delete removes the directory of a session with all that is in it. Its workspace is discarded already. ctx bounds it.
+// Delete removes the directory of a session with everything in it. Its workspace must have been discarded. ctx bounds
+// it.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	return workspace.Delete(ctx, s.cfg.Root, name)
 }
@@ -236,7 +238,7 @@ func (s *Store) workspace(name string) string {
 
 func (s *Store) image(name string) string { return filepath.Join(s.cfg.Root, name, imageName) }
 
-// Workspace is one session's, with what holds it. It is safe for concurrent use.
+// Workspace is the workspace of one session, with whatever holds it to its limit. It is safe for concurrent use.
 type Workspace struct {
 	*workspace.Dir
 	store   *Store // of an image
@@ -249,11 +251,11 @@ func (s *Store) imageWorkspace(i *image) *Workspace {
 	return &Workspace{store: s, Dir: workspace.Lazy(i.path, i.open), hold: kernel.DiskImage, image: i}
 }
 
-// Held is what holds the workspace to its limit.
+// Held says what holds the workspace to its limit.
 func (w *Workspace) Held() kernel.DiskEnforcement { return w.hold }
 
-// SetLimit changes how much the workspace may take, at once. Where it takes more already, nothing can be added. It is
-// ErrCapacity where the limit is more than an image can ever hold.
+// SetLimit changes at once how much the workspace may use. If it already uses more, nothing can be added. It returns
+// ErrCapacity if the limit is more than an image can ever hold.
 func (w *Workspace) SetLimit(bytes int64) error {
 	switch w.hold {
 	case kernel.DiskImage:
@@ -264,8 +266,8 @@ func (w *Workspace) SetLimit(bytes int64) error {
 	return nil
 }
 
-// Usage is what the workspace takes. Where it is held that is the operating system's account, which has files that are
-// deleted and still open in it.
+// Usage returns what the workspace uses. If the operating system enforces the limit, these are its figures, which
+// include deleted files that are still open.
 func (w *Workspace) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 	if w.hold == kernel.DiskWatched {
 		return w.Dir.Usage(ctx)
@@ -287,7 +289,7 @@ func (w *Workspace) Close() error {
 	return err
 }
 
-// Discard is Close for a workspace that is about to be deleted. No process uses it any more.
+// Discard is Close for a workspace that is about to be deleted. No process may be using it any more.
 func (w *Workspace) Discard() error {
 	if w.image != nil {
 		w.discardImage()
@@ -300,8 +302,8 @@ func (w *Workspace) Discard() error {
 	return err
 }
 
-// discardImage unmounts in the background, since that takes some ten milliseconds; what is still to be written to the disk
-// never is.
+// discardImage unmounts in the background, since that takes some ten milliseconds; data not yet written to the disk
+// never will be.
 func (w *Workspace) discardImage() {
 	var root *os.File
 	var release func()
@@ -309,7 +311,7 @@ func (w *Workspace) discardImage() {
 	if w.Dir.IsOpen() {
 		root, release, err = w.Dir.Hold()
 	}
-	err = errors.Join(err, w.Dir.Close()) // with release, where it is held
+	err = errors.Join(err, w.Dir.Close()) // with release, if it is held
 	w.store.leaving.Go(func() {
 		if root != nil {
 			err = errors.Join(err, shutDown(root))
@@ -321,7 +323,7 @@ func (w *Workspace) discardImage() {
 	})
 }
 
-// lock waits for the lock of a file that the loop device of an image holds as long as it is there.
+// lock waits for the lock of a file that an image's loop device holds as long as it exists.
 func lock(fd int, how int) error {
 	for {
 		if err := unix.Flock(fd, how); err != unix.EINTR {

@@ -154,7 +154,7 @@ func TestTheLeastAndTheMostThatALimitCanBe(t *testing.T) {
 	if got := onDisk(t, filepath.Join(dir, "most", "workspace.ext4")); got > 8*mib {
 		t.Errorf("an empty image takes %d", got)
 	}
-	// A limit for which the number of files does not divide well.
+	// A limit whose number of files does not divide evenly.
 	space, err = create(t, s, "odd", 33*mib+4096).Space()
 	if err != nil || space.Free != 33*mib+4096 || space.FreeInodes > 33*mib/4096+1 || space.FreeInodes < 33*mib/4096*97/100 {
 		t.Errorf("of 33 MiB there is %+v (%v)", space, err)
@@ -187,7 +187,7 @@ func TestALimitChangesAtOnceBothWays(t *testing.T) {
 	}
 }
 
-// A server that is killed closes what it has open, and no more: so does this test.
+// A server that is killed closes the files it has open and does nothing more. So does this test.
 func TestTheNextServerFindsAnImageAsItIsLeftWhetherItIsInUseOrNot(t *testing.T) {
 	s, dir := images(t, 8*mib)
 	w := create(t, s, "s", 8*mib)
@@ -198,7 +198,7 @@ func TestTheNextServerFindsAnImageAsItIsLeftWhetherItIsInUseOrNot(t *testing.T) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernels, err := disk.Clone(root) // what a sandbox has
+	kernels, err := disk.Clone(root) // as a sandbox has them
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestTheNextServerFindsAnImageAsItIsLeftWhetherItIsInUseOrNot(t *testing.T) 
 		if err != nil || e.Size != mib {
 			t.Errorf("in use %v: what was there is %+v (%v)", inUse, e, err)
 		}
-		if inUse { // one file system: what one mount has the others see
+		if inUse { // it is one file system: the mounts see each other's changes
 			var st unix.Stat_t
 			if err := unix.Fstatat(int(kernels.Fd()), "newtrue", &st, 0); err != nil || st.Uid != uid {
 				t.Errorf("the sandbox sees %+v (%v)", st, err)

@@ -9,8 +9,8 @@ import (
 	"talaria/kernel"
 )
 
-// Room is what the file system of the store's directory may still take once the ballast is spent, and its size, in
-// bytes.
+// Room returns what the file system of the store's directory can still take once the ballast is spent, and its size,
+// in bytes.
 func (s *Store) Room() (free, size int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.cfg.Root, &st); err != nil {
@@ -19,10 +19,10 @@ func (s *Store) Room() (free, size int64, err error) {
 	return int64(st.Bavail)*st.Bsize + s.ballast.Load(), int64(st.Blocks) * st.Bsize, nil
 }
 
-// Freeze has a workspace in an image take nothing more until it is thawed, whatever its limit: writes that need space
-// fail with ENOSPC, while the image could not get it from the disk and would be damaged. It reports false, and changes
-// nothing, for a workspace that is not in an image: its writes fail by themselves. A program that opens the image after a
-// crash of this one finds it thawed.
+// Freeze makes a workspace in an image refuse new data until it is thawed, whatever its limit: writes that need space
+// fail with ENOSPC. Otherwise the image could not get the space from the disk and would be damaged. For a workspace
+// that is not in an image, it reports false and changes nothing: its writes fail by themselves. A program that opens
+// the image after a crash of this one finds it thawed.
 func (w *Workspace) Freeze() (bool, error) {
 	if w.hold != kernel.DiskImage {
 		return false, nil
@@ -38,8 +38,8 @@ func (w *Workspace) Thaw() error {
 	return w.image.setFrozen(false)
 }
 
-// Pending is what was written into the workspace and takes no space on the disk of the store yet: an image grows when
-// its file system writes back, seconds later. It is 0 for a workspace that is not in an open image.
+// Pending is the size of what was written into the workspace but uses no space on the store's disk yet: an image grows
+// when its file system writes back, seconds later. It is 0 for a workspace that is not in an open image.
 func (w *Workspace) Pending() int64 {
 	if w.hold != kernel.DiskImage {
 		return 0
@@ -61,7 +61,7 @@ func (i *image) file() string {
 	return i.path
 }
 
-// available is how many bytes the file system lets be used. The caller holds mu.
+// available returns how many bytes the file system may hand out. The caller holds mu.
 func (i *image) available() int64 {
 	if i.frozen {
 		return 0
@@ -82,7 +82,7 @@ func (i *image) setFrozen(frozen bool) error {
 }
 
 // healthy reports whether the file system of an image that nobody has used yet can be written to: a full disk may have
-// taken that from it.
+// made it read-only.
 func (i *image) healthy() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,4 +90,4 @@ func (i *image) healthy() bool {
 	return i.first != nil && unix.Fstatfs(int(i.first.Fd()), &st) == nil && st.Flags&unix.ST_RDONLY == 0
 }
 
-var errReadOnly = errors.New("a ready image has become read-only; another one is made")
+var errReadOnly = errors.New("a ready image has become read-only; creating another one")

@@ -6,21 +6,21 @@ const (
 	blockBytes = 4096
 	groupBytes = 32768 * blockBytes // of an ext4 block group
 	inodeBytes = 256
-	// A group's table of inodes is whole blocks.
+	// A group's inode table consists of whole blocks.
 	inodeStep    = blockBytes / inodeBytes
 	journalBytes = 8 << 20
-	groupMeta    = 4 * blockBytes // bitmaps, and its part of the descriptors
-	slackBytes   = 32 << 20       // that the file system keeps for itself, at least
-	lostInodes   = 11             // that the file system has for itself
+	groupMeta    = 4 * blockBytes // bitmaps, and its part of the group descriptors
+	slackBytes   = 32 << 20       // that the file system reserves for itself, at least
+	lostInodes   = 11             // that the file system uses for itself
 )
 
-// geometry is the size of an image that can have a limit from bytes to most, and its inodes: as many as a limit of bytes
-// allows, or a few less. It is a sparse file: only written blocks take room.
+// geometry returns the size of an image whose limit can be anything from bytes to most, and its number of inodes: as
+// many as a limit of bytes allows, or a few less. It is a sparse file: only written blocks occupy space.
 func geometry(bytes, most int64) (size, inodes int64) {
 	inodes = kernel.Limits{DiskBytes: bytes}.Inodes()
 	least := groupsFor(bytes, inodes)
 	wanted := max(least, min(groupsFor(max(bytes, most), inodes), inodes/inodeStep))
-	// Each group has the same number of inodes, so that not every number of groups gives every number of inodes.
+	// Each group has the same number of inodes, so a given number of groups cannot give every number of inodes.
 	groups, best := int64(0), int64(0)
 	for n := wanted; n >= max(least, wanted/2) && best < inodes; n-- {
 		if total := inodes / n / inodeStep * inodeStep * n; total > best {

@@ -16,16 +16,16 @@ import (
 
 // image is a file with the file system of a workspace, whose root is the workspace.
 type image struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	path  string
 	uid   int
 	limit int64 // bytes
-	// frozen tells that nothing more may be written, whatever the limit.
+	// frozen says that nothing more may be written, whatever the limit.
 	frozen bool
 	first  *os.File
 }
 
-// makeImage makes an image that is mounted and nobody's. After an error nothing is left.
+// makeImage makes an image that is mounted and belongs to no session. After an error nothing is left.
 func makeImage(ctx context.Context, path string, bytes, most int64) (_ *image, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -53,7 +53,7 @@ func makeImage(ctx context.Context, path string, bytes, most int64) (_ *image, e
 	return i, nil
 }
 
-// format makes the file system: nothing is written ahead that can be written when it is needed.
+// format makes the file system. It writes nothing that can be written later, when it is needed.
 func format(ctx context.Context, path string, inodes int64) error {
 	program, err := formatter()
 	if err != nil {
@@ -70,7 +70,7 @@ func format(ctx context.Context, path string, inodes int64) error {
 	return nil
 }
 
-// errNoFormatter tells that e2fsprogs is not installed.
+// errNoFormatter reports that e2fsprogs is not installed.
 var errNoFormatter = errors.New("there is no mkfs.ext4")
 
 func formatter() (string, error) {
@@ -98,7 +98,7 @@ func (i *image) prepare() error {
 	return setAvailable(i.first, i.limit)
 }
 
-// moveTo makes it the image of a session.
+// moveTo makes the image that of a session.
 func (i *image) moveTo(path string, uid int) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,7 +112,7 @@ func (i *image) moveTo(path string, uid int) error {
 	return nil
 }
 
-// open gives a mount of the image.
+// open returns a mount of the image.
 func (i *image) open() (*os.File, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -124,20 +124,20 @@ func (i *image) open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A power failure may have taken the first change of the owner.
+	// A power failure may have lost the first change of the owner.
 	if err := errors.Join(own(f, i.uid), setAvailable(f, i.available())); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// mount attaches the image where it is not attached, and mounts it.
+// mount attaches the image if it is not attached, and mounts it.
 func (i *image) mount() (*os.File, error) {
 	device, err := attach(i.path)
 	if err != nil {
 		return nil, fmt.Errorf("attach image: %w", err)
 	}
-	defer device.Close() // the mount keeps it
+	defer device.Close() // the mount keeps it open
 	f, err := mount(device.Name())
 	if err != nil {
 		return nil, fmt.Errorf("mount image: %w", err)
@@ -145,7 +145,7 @@ func (i *image) mount() (*os.File, error) {
 	return f, nil
 }
 
-// setLimit sets the limit in bytes, of the image that is mounted and of later mounts.
+// setLimit sets the limit in bytes, for the mounted image and for later mounts.
 func (i *image) setLimit(bytes int64) error {
 	info, err := os.Stat(i.path)
 	if err != nil {
@@ -161,7 +161,7 @@ func (i *image) setLimit(bytes int64) error {
 		return err
 	}
 	if bytes > capacity-slackBytes/2 {
-		return fmt.Errorf("%w: %d bytes, it was made for at most %d", ErrCapacity, bytes, min(capacity, info.Size())-slackBytes/2)
+		return fmt.Errorf("%w: %d bytes, it was created for at most %d", ErrCapacity, bytes, min(capacity, info.Size())-slackBytes/2)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -174,7 +174,7 @@ func (i *image) setLimit(bytes int64) error {
 	return nil
 }
 
-// shutDown has the file system write nothing any more, if it is mounted.
+// shutDown makes the file system stop writing, if it is mounted.
 func (i *image) shutDown() error {
 	f, err := i.open()
 	if err != nil {
@@ -196,7 +196,7 @@ func (i *image) close() error {
 	return f.Close()
 }
 
-// discard removes an image that is in the store's hands.
+// discard removes an image that the store owns.
 func (i *image) discard() error {
 	return errors.Join(i.shutDown(), i.close(), os.Remove(i.path))
 }

@@ -12,7 +12,7 @@ import (
 
 const loopControl = "/dev/loop-control"
 
-// maxLoopTries bounds how often a loop device may be another's before it is ours.
+// maxLoopTries bounds how often another process may take a loop device before we get one.
 const maxLoopTries = 100
 
 var errLoopsTaken = errors.New("each loop device that was free was taken by another at once")
@@ -20,16 +20,17 @@ var errLoopsTaken = errors.New("each loop device that was free was taken by anot
 // configuring keeps this process from competing with itself for loop devices.
 var configuring sync.Mutex
 
-// attach gives the loop device of an image, open: the one that it has, or a new one. The device goes with its last use.
+// attach returns the loop device of an image, open: the existing one, or a new one. The device goes away with its last
+// user.
 //
-// Two file systems at work in one image would ruin it. So the open file that a device works on holds a lock on the image,
-// which nothing but the end of the device gives up.
+// Two file systems at work in one image would ruin it. So the open file that a device works on holds a lock on the
+// image, which only the end of the device releases.
 func attach(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // the device has it
+	defer file.Close() // the device keeps it open
 	err = lock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == nil {
 		return newLoop(file)
@@ -40,14 +41,14 @@ func attach(path string) (*os.File, error) {
 	if device, err := findLoop(file); device != nil || err != nil {
 		return device, err
 	}
-	// Its device comes or goes at this moment.
+	// Its device is being attached or detached at this moment.
 	if err := lock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		return nil, os.NewSyscallError("flock", err)
 	}
 	return newLoop(file)
 }
 
-// newLoop makes a file, which is locked, a block device.
+// newLoop makes a block device of a locked file.
 func newLoop(file *os.File) (*os.File, error) {
 	control, err := os.OpenFile(loopControl, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +66,7 @@ func newLoop(file *os.File) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Written past the page cache of the image, or every page would be in memory twice.
+		// The device writes past the page cache of the image; otherwise every page would be in memory twice.
 		config := unix.LoopConfig{Fd: uint32(file.Fd()), Size: blockBytes}
 		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
 		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
@@ -80,7 +81,7 @@ func newLoop(file *os.File) (*os.File, error) {
 	return nil, errLoopsTaken
 }
 
-// findLoop is the device of an image, or nil.
+// findLoop returns the device of an image, or nil.
 func findLoop(file *os.File) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -94,7 +95,7 @@ func findLoop(file *os.File) (*os.File, error) {
 		path := "/dev/" + filepath.Base(filepath.Dir(dir))
 		device, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			continue // it goes at this moment, or is not for us
+			continue // it is going away at this moment, or we may not open it
 		}
 		if info, err := unix.IoctlLoopGetStatus64(int(device.Fd())); err == nil && info.Device == st.Dev && info.Inode == st.Ino {
 			return device, nil

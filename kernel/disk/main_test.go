@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain fails the run when an image of it stays attached.
+// TestMain fails the run if one of its images stays attached.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "talaria-disk-")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// attached are the images below a directory that loop devices work on.
+// attached lists the images below a directory that loop devices work on.
 func attached(dir string) []string {
 	var found []string
 	entries, _ := os.ReadDir("/sys/block")

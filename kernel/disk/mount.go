@@ -12,20 +12,21 @@ import (
 
 const (
 	loopMajor = 7
-	// extShutdown is EXT4_IOC_SHUTDOWN, and extNoFlush what has it write nothing: fs/ext4/ext4.h.
+	// extShutdown is EXT4_IOC_SHUTDOWN, and extNoFlush makes it write nothing: fs/ext4/ext4.h.
 	extShutdown = 0x8004587d
 	extNoFlush  = 2
 )
 
-// mount makes a detached mount of the ext4 file system on a device. All mounts of a device are of one file system. The
-// file is its root, open with O_PATH; the mount goes with it, but for those who hold something open in it.
+// mount makes a detached mount of the ext4 file system on a device. All mounts of a device share one file system. The
+// file is the root of the mount, open with O_PATH; the mount ends when it is closed, except for processes that hold
+// something open in it.
 func mount(device string) (*os.File, error) {
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("fsopen", err)
 	}
 	defer unix.Close(fs)
-	// Room that is freed goes back to the disk; tables are not zeroed, since what was never written reads as zeros.
+	// Freed space goes back to the disk. Tables are not zeroed, since a block that was never written reads as zeros.
 	err = errors.Join(
 		unix.FsconfigSetString(fs, "source", device),
 		unix.FsconfigSetFlag(fs, "discard"),
@@ -46,7 +47,7 @@ func mount(device string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), device), nil
 }
 
-// complaints are what the kernel says of a mount that failed.
+// complaints returns what the kernel says about a mount that failed.
 func complaints(fs int) string {
 	text := ""
 	var line [256]byte
@@ -60,8 +61,8 @@ func complaints(fs int) string {
 	return text
 }
 
-// Clone makes a further mount of an image's file system, for a sandbox: workspace is a mount of it that is the caller's.
-// It may have come from another process.
+// Clone makes another mount of an image's file system, for a sandbox. workspace is a mount of it that belongs to the
+// caller; it may have come from another process.
 func Clone(workspace *os.File) (*os.File, error) {
 	device, err := deviceOf(workspace)
 	if err != nil {
@@ -82,7 +83,7 @@ func Clone(workspace *os.File) (*os.File, error) {
 	return f, nil
 }
 
-// deviceOf is the name of the loop device that a file is on.
+// deviceOf returns the name of the loop device that a file is on.
 func deviceOf(f *os.File) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -91,12 +92,12 @@ func deviceOf(f *os.File) (string, error) {
 	if unix.Major(st.Dev) != loopMajor {
 		return "", fmt.Errorf("the workspace is not in an image: its device is %d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 	}
-	// Several partitions of one device would shift its number; then there is no such file.
+	// Partitions of the device would shift its number; then no such file exists.
 	return "loop" + strconv.Itoa(int(unix.Minor(st.Dev))), nil
 }
 
-// setAvailable has the file system that f is the root of refuse to everybody more than so many bytes in all: it keeps the
-// rest back, which it does for its own needs otherwise.
+// setAvailable limits the file system whose root is f to so many bytes in all, for everybody: it keeps the rest back,
+// with the mechanism that normally reserves space for its own needs.
 func setAvailable(f *os.File, bytes int64) error {
 	capacity, err := capacityOf(f)
 	if err != nil {
@@ -114,7 +115,7 @@ func setAvailable(f *os.File, bytes int64) error {
 	return nil
 }
 
-// capacityOf is what files could take if nothing was kept back.
+// capacityOf returns what files could use if nothing was kept back.
 func capacityOf(f *os.File) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
@@ -136,7 +137,7 @@ func own(f *os.File, uid int) error {
 	return nil
 }
 
-// reopen opens a folder that is open with O_PATH.
+// reopen opens a folder for reading that is open with O_PATH.
 func reopen(f *os.File) (*os.File, error) {
 	fd, err := unix.Openat(int(f.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

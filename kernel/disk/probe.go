@@ -13,7 +13,7 @@ import (
 	"talaria/kernel"
 )
 
-// errNotHeld tells that an image took more than its limit.
+// errNotHeld reports that an image took more than its limit.
 var errNotHeld = errors.New("an image took more than its limit")
 
 // tryQuota makes a folder a project with a quota, and removes it.
@@ -66,7 +66,7 @@ func tryImage(ctx context.Context, dir string, cfg Config) (err error) {
 	return nil
 }
 
-// Probe says what could hold workspaces below dir, and what will in that mode. It leaves nothing behind.
+// Probe reports what could hold workspaces below dir, and what will in that mode. It leaves nothing behind.
 func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []kernel.Finding, ok bool) {
 	if os.Geteuid() != 0 {
 		f := kernel.Finding{Name: "limit of the disk", OK: mode == Auto || mode == Watched,

@@ -25,7 +25,7 @@ const (
 	projectEnforced  = 1 << 5
 	bothLimits       = 5
 	quotaBlock       = 1024
-	firstProject     = 1 << 30 // ours are in a range where nobody numbers by hand
+	firstProject     = 1 << 30 // our numbers are in a range that nobody assigns by hand
 	maxProjectTries  = 16
 	stateBufferBytes = 256
 )
@@ -49,13 +49,13 @@ var (
 	errProjectsTaken = errors.New("each project that was tried is in use")
 )
 
-// project is the number under which a file system counts what lies in a workspace.
+// project is the number under which a file system counts the contents of a workspace.
 type project struct {
 	path string // of the workspace
 	id   uint32
 }
 
-// newProject makes an empty folder, and all that will be in it, a project of its own.
+// newProject makes an empty folder, and everything that will be in it, a project of its own.
 func newProject(path string, bytes int64) (*project, error) {
 	for range maxProjectTries {
 		var random [4]byte
@@ -78,7 +78,7 @@ func newProject(path string, bytes int64) (*project, error) {
 	return nil, errProjectsTaken
 }
 
-// projectOf returns the project of a workspace, or nil if it is not ours or the file system has no quotas.
+// projectOf returns the project of a workspace, or nil if the project is not ours or the file system has no quotas.
 func projectOf(path string) (*project, error) {
 	var attr fsxattr
 	err := onFolder(path, func(fd int) error {
@@ -108,7 +108,7 @@ func (p *project) assign() error {
 	return nil
 }
 
-// used reports whether something counts for the project, or it has a limit.
+// used reports whether anything counts for the project, or it has a limit.
 func (p *project) used() (bool, error) {
 	var q quotaBlockInfo
 	err := p.quotactl(getQuota, &q)
@@ -118,7 +118,8 @@ func (p *project) used() (bool, error) {
 	return q != quotaBlockInfo{valid: q.valid, blockTime: q.blockTime, inodeTime: q.inodeTime}, err
 }
 
-// setLimit sets the limits that go with so many bytes; 0 is none. The workspace's own folder is not to count.
+// setLimit sets the limits of the project for that many bytes; 0 means none. The workspace's own folder does not
+// count.
 func (p *project) setLimit(bytes int64) error {
 	q := quotaBlockInfo{valid: bothLimits}
 	if bytes > 0 {
@@ -139,7 +140,7 @@ func (p *project) quotactl(command int, q *quotaBlockInfo) error {
 	return onFolder(p.path, func(fd int) error { return quotactl(fd, command, p.id, unsafe.Pointer(q)) })
 }
 
-// enforced reports as an error that no project is held to its quota where fd is.
+// enforced returns an error if projects are not held to their quotas where fd is.
 func enforced(fd int) error {
 	var state [stateBufferBytes]byte
 	if err := quotactl(fd, getState, 0, unsafe.Pointer(&state)); err != nil {
@@ -173,7 +174,7 @@ func ioctl(fd, request int, attr *fsxattr) error {
 	return nil
 }
 
-// onFolder opens a folder that user code has no part in the path of.
+// onFolder opens a folder whose path user code cannot change.
 func onFolder(path string, do func(fd int) error) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

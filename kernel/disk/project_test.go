@@ -13,7 +13,7 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// quotas is a store with project quotas below TMPDIR, or the test is skipped where that file system has none.
+// quotas returns a store with project quotas below TMPDIR, or skips the test if that file system has none.
 func quotas(t *testing.T) (*disk.Store, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func quotas(t *testing.T) (*disk.Store, string) {
 	return s, dir
 }
 
-// fill has the session's user write so many MiB, and then make files until that fails.
+// fill makes the session's user write so many MiB, and then create files until that fails.
 func fill(t *testing.T, dir string, mebibytes string) (free bool) {
 	t.Helper()
 	cmd := exec.Command("dd", "if=/dev/zero", "of=fill", "bs=1M", "count="+mebibytes)

@@ -13,10 +13,13 @@ import (
 
 const (
 	firstPause = time.Second // after an image that could not be made, and
-	lastPause  = time.Minute // what this grows to
+	lastPause  = time.Minute // the longest it grows to
+
+	// takenPause leaves the machine to the session that took an image, before the next one is made.
+	takenPause = 100 * time.Millisecond
 )
 
-// ready keeps images for the usual limit ready, since making one takes about ten milliseconds.
+// ready keeps images with the usual limit ready, since making one takes about ten milliseconds.
 type ready struct {
 	dir    string
 	cfg    Config
@@ -25,7 +28,7 @@ type ready struct {
 	ended  chan struct{}
 	taken  chan struct{} // has room for one
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	images []*image
 }
 
@@ -36,7 +39,7 @@ func keepReady(dir string, cfg Config) *ready {
 	return r
 }
 
-// take is an image of that limit, made now where none is ready.
+// take returns an image with that limit. It makes one if none is ready.
 func (r *ready) take(ctx context.Context, bytes int64) (*image, error) {
 	if bytes == r.cfg.LimitBytes {
 		r.mu.Lock()
@@ -66,7 +69,7 @@ func newImage(ctx context.Context, dir string, bytes, most int64) (*image, error
 	return makeImage(ctx, filepath.Join(dir, rand.Text()+".ext4"), bytes, most)
 }
 
-// tend keeps the number up until ctx ends.
+// tend keeps the number of ready images up until ctx ends.
 func (r *ready) tend(ctx context.Context) {
 	defer close(r.ended)
 	pause := firstPause
@@ -74,6 +77,7 @@ func (r *ready) tend(ctx context.Context) {
 		if !r.missing() {
 			select {
 			case <-r.taken:
+				sleep(ctx, takenPause)
 			case <-ctx.Done():
 			}
 			continue
@@ -87,13 +91,18 @@ func (r *ready) tend(ctx context.Context) {
 		if ctx.Err() == nil {
 			r.log.Error("make an image for a workspace", "error", err, "next_try_in", pause)
 		}
-		wait := time.NewTimer(pause)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		sleep(ctx, pause)
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// sleep returns after that time, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

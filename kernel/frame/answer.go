@@ -11,7 +11,7 @@ import (
 	"talaria/kernel/command"
 )
 
-// Bounds of what the answer to a query may hold. What is more is left out.
+// Bounds of what the answer to a query may hold. Anything beyond them is left out.
 const (
 	maxMatches     = 1000
 	maxMatchBytes  = 256 << 10 // of all matches
@@ -34,7 +34,7 @@ type QueryAnswer struct {
 
 func (QueryAnswer) frame() {}
 
-// answerOf decodes the rest of a frame of one of the types that answer queries; nil is that it is none.
+// answerOf decodes the rest of a frame that answers a query; it returns nil for any other type.
 func answerOf(kind string, f *fields) Frame {
 	var a command.Answer
 	switch kind {
@@ -68,7 +68,7 @@ func answerOf(kind string, f *fields) Frame {
 
 func isIndent(s string) bool { return len(s) <= maxIndent && strings.Trim(s, " \t") == "" }
 
-// shown is a bundle without what is too long.
+// shown returns a bundle without the values that are too long.
 func (f *fields) shown(name string) api.MIMEBundle {
 	shown := api.MIMEBundle{}
 	for mime, value := range f.bundle(name) {
@@ -79,7 +79,7 @@ func (f *fields) shown(name string) api.MIMEBundle {
 	return shown
 }
 
-// count is a whole number from 0 on that JSON carries everywhere.
+// count returns a whole number from 0 up that JSON carries everywhere.
 func (f *fields) count(name string) int64 {
 	v, ok := f.take(name)
 	if !ok {
@@ -129,7 +129,7 @@ func (f *fields) optionalShort(name string) string {
 	return f.short(name)
 }
 
-// shape is nil where there is none.
+// shape returns nil if there is none.
 func (f *fields) shape(name string) []int64 {
 	if _, ok := f.take(name); !ok {
 		return nil

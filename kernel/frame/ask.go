@@ -8,9 +8,9 @@ import (
 	"talaria/kernel/record"
 )
 
-const maxPrompt = 64 << 10 // bytes; what is longer is cut
+const maxPrompt = 64 << 10 // bytes; a longer prompt is cut
 
-// The frames about asks. An askEndFrame withdraws one.
+// The frames about asks. An askEndFrame withdraws an ask.
 type (
 	Ask struct {
 		ID   string // of the execution, or ""
@@ -27,15 +27,15 @@ type (
 		Type  string `json:"type"`
 		Ask   string `json:"ask"`
 		Body  any    `json:"body,omitzero"`
-		Error string `json:"error,omitzero"` // "" with a body
-		Code  string `json:"code,omitzero"`  // what kind of error, where code inside may branch on it
+		Error string `json:"error,omitzero"` // "" if there is a body
+		Code  string `json:"code,omitzero"`  // the kind of error, if code inside may branch on it
 	}
 )
 
 func (Ask) frame()    {}
 func (AskEnd) frame() {}
 
-// askBodies decode the body of an ask frame of each kind, and bound it.
+// askBodies has, for each kind, the function that decodes and bounds the body of an ask frame.
 var askBodies = map[record.AskKind]func(body *fields) record.AskBody{
 	record.AskInput: decodeInput, record.AskInstall: decodeInstall, record.AskTools: decodeTools, record.AskTool: decodeTool,
 }
@@ -60,7 +60,7 @@ func decodeAsk(f *fields) Ask {
 	return a
 }
 
-// InputAnswer is the body of the answer.
+// InputAnswer is the body of the answer to an input ask.
 type InputAnswer struct {
 	Value string `json:"value"`
 }
@@ -69,12 +69,12 @@ func decodeInput(f *fields) record.AskBody {
 	return record.InputRequest{Prompt: Truncate(f.text("prompt"), maxPrompt), Password: f.flag("password")}
 }
 
-// installAnswer is the body of the answer.
+// installAnswer is the body of the answer to an install ask.
 type installAnswer struct {
 	Packages []command.Package `json:"packages"`
 }
 
-// ForInstall is the answer that tells how a change of packages ended.
+// ForInstall returns the answer that reports how a change of packages ended.
 func ForInstall(r command.InstallResult) AskAnswer {
 	if r.Error != "" {
 		return AskAnswer{Error: r.Error}
@@ -90,7 +90,7 @@ func decodeInstall(f *fields) record.AskBody {
 	}
 }
 
-// requirements is an array of texts, not empty.
+// requirements returns an array of texts that is not empty.
 func (f *fields) requirements(name string) (list []string) {
 	f.each(name, func(value jsontext.Value) {
 		text := f.unquote(name, value, nil)

@@ -6,8 +6,8 @@ import (
 	"talaria/kernel/record"
 )
 
-// errorFrames is the optional array of the frames of a traceback that has that many lines. A frame whose lines were cut
-// off, or which comes after maxErrFrames others, is left out.
+// errorFrames returns the optional array of frames of a traceback with that many lines. It leaves out a frame whose
+// lines were cut off, and all frames after the first maxErrFrames.
 func (f *fields) errorFrames(name string, lines int) []record.ErrorFrame {
 	if _, ok := f.take(name); !ok {
 		return nil

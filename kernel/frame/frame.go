@@ -1,5 +1,5 @@
-// Package frame is the frames between a host and the runner in a sandbox. What the runner sends is hostile until decoded:
-// decoding is strict, and every size is bounded.
+// Package frame defines the frames between a host and the runner in a sandbox. Everything the runner sends is hostile
+// until decoded: decoding is strict, and every size is bounded.
 package frame
 
 import (
@@ -22,24 +22,25 @@ import (
 // Bounds of what a frame from inside may hold.
 const (
 	maxFrame     = 33 << 20 // bytes of one line: the runner shows displays of up to 32 MiB
-	maxText      = 4 << 20  // of one stream frame, encoded; the runner makes pieces of 64 Ki characters
+	maxText      = 4 << 20  // of one stream frame, encoded; the runner sends pieces of 64 Ki characters
 	maxDepth     = 200      // levels of nesting
-	maxMembers   = 1 << 20  // members of all its objects, since checking them for repeats takes memory
+	maxMembers   = 1 << 20  // members of all its objects, since checking them for duplicates takes memory
 	maxMIMETypes = 64       // in one bundle
 	maxNameLen   = 256      // bytes of an id, a display id, a MIME type or a metadata name
-	maxEname     = 1 << 10  // what is longer is cut, here and below
+	maxEname     = 1 << 10  // longer texts are cut, here and below
 	maxEvalue    = 4 << 20
 	maxTraceback = 4 << 20 // bytes of all lines, each with lineCost
-	lineCost     = 160     // bytes that a line takes beside its text
+	lineCost     = 160     // bytes that a line takes besides its text
 	maxHint      = 4 << 10
 	maxPathLen   = 4 << 10 // of a file in a traceback
 	maxErrFrames = 256     // of one exception
 )
 
-// Frame is what the runner says: one of the structs below, valid UTF-8 throughout.
+// Frame is a frame that the runner sends: one of the structs below, valid UTF-8 throughout.
 type Frame interface{ frame() }
 
-// The frames of the runner. A Mark is the number of the mark that the runner wrote to both pipes before the frame; 0 is none.
+// The frames of the runner. A Mark is the number of the mark that the runner wrote to both pipes before the frame; 0
+// means none.
 type (
 	Ready  struct{ Mark string }
 	Stream struct {
@@ -84,8 +85,8 @@ var (
 	mimePattern = regexp.MustCompile(`^[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+( *;[ -~]*)?$`)
 )
 
-// Decode decodes one line of the control stream, strictly: an unknown type or field, a missing field or one of
-// a wrong type or size is an error. Invalid UTF-8 and unpaired surrogates become U+FFFD. It changes line.
+// Decode decodes one line of the control stream, strictly: an unknown type or field, a missing field, or one of the
+// wrong type or size is an error. Invalid UTF-8 and unpaired surrogates become U+FFFD. It modifies line.
 func Decode(line []byte) (Frame, error) {
 	if f, ok := decodeStream(line); ok {
 		return f, nil
@@ -98,7 +99,7 @@ func decodeAnyFrame(line []byte) (Frame, error) {
 		return nil, errors.New("nested too deep or too many members")
 	}
 	replaceSurrogates(line)
-	if !utf8.Valid(line) { // which is far quicker than replacing
+	if !utf8.Valid(line) { // checking is far quicker than replacing
 		line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
 	}
 	if len(line) > maxFrame {
@@ -150,7 +151,7 @@ func decodeAnyFrame(line []byte) (Frame, error) {
 	return out, f.check()
 }
 
-// replaceSurrogates makes each escape of an unpaired surrogate \ufffd, in place.
+// replaceSurrogates replaces each escape of an unpaired surrogate by \ufffd, in place.
 func replaceSurrogates(line []byte) {
 	for at := 0; ; {
 		i := bytes.IndexByte(line[at:], '\\')
@@ -173,7 +174,7 @@ func replaceSurrogates(line []byte) {
 	}
 }
 
-// surrogate is the surrogate that b begins with as an escape, or 0.
+// surrogate returns the surrogate whose escape b begins with, or 0.
 func surrogate(b []byte) uint64 {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' || b[2]|0x20 != 'd' {
 		return 0
@@ -185,7 +186,7 @@ func surrogate(b []byte) uint64 {
 	return r
 }
 
-// fields are the members of a frame. The first thing that is wrong with them is kept.
+// fields are the members of a frame. It keeps the first fault found in them.
 type fields struct {
 	list []field
 	err  error
@@ -205,7 +206,7 @@ func splitFields(line []byte) (*fields, error) {
 	return f, err
 }
 
-// eachMember calls do for each member of the one object that src is. The values alias src.
+// eachMember calls do for each member of the one object in src. The values alias src.
 func eachMember(src []byte, most int, do func(name string, value jsontext.Value)) error {
 	d := jsontext.NewDecoder(bytes.NewBuffer(src))
 	token, err := d.ReadToken()
@@ -246,7 +247,7 @@ func (f *fields) fail(name, problem string) {
 	}
 }
 
-// check is what went wrong, a field that nobody asked for included.
+// check returns what went wrong; a field that nobody asked for is an error, too.
 func (f *fields) check() error {
 	for _, field := range f.list {
 		if !field.used {
@@ -256,7 +257,7 @@ func (f *fields) check() error {
 	return f.err
 }
 
-// take is the value of that name; it is absent where it is null.
+// take returns the value of that name; null counts as absent.
 func (f *fields) take(name string) (jsontext.Value, bool) {
 	for i := range f.list {
 		if f.list[i].name == name {
@@ -276,7 +277,7 @@ func (f *fields) bytes(name string) []byte {
 	return f.unquote(name, v, make([]byte, 0, len(v)))
 }
 
-// piece is bytes of a text of at most maxText, in a buffer of record.TakeBuffer.
+// piece returns the bytes of a text of at most maxText, in a buffer of record.TakeBuffer.
 func (f *fields) piece(name string) []byte {
 	v, ok := f.take(name)
 	switch {
@@ -290,7 +291,7 @@ func (f *fields) piece(name string) []byte {
 	return f.unquote(name, v, slices.Grow(record.TakeBuffer(), len(v)))
 }
 
-// unquote appends to b.
+// unquote appends the text to b.
 func (f *fields) unquote(name string, v jsontext.Value, b []byte) []byte {
 	if v.Kind() != '"' {
 		f.fail(name, "not a string")
@@ -305,7 +306,7 @@ func (f *fields) unquote(name string, v jsontext.Value, b []byte) []byte {
 
 func (f *fields) text(name string) string { return string(f.bytes(name)) }
 
-// name is a string of at most maxNameLen bytes.
+// name returns a string of at most maxNameLen bytes.
 func (f *fields) name(name string) string {
 	s := f.text(name)
 	if len(s) > maxNameLen {
@@ -347,7 +348,7 @@ func (f *fields) oneOf(name string, words ...string) string {
 	return ""
 }
 
-// flag is a boolean, false where it is absent.
+// flag returns a boolean, false if it is absent.
 func (f *fields) flag(name string) bool {
 	v, ok := f.take(name)
 	if !ok {
@@ -359,10 +360,10 @@ func (f *fields) flag(name string) bool {
 	return v.Kind() == 't'
 }
 
-// mark is the number of the mark in the pipes, 0 where there is none.
+// mark returns the number of the mark in the pipes, 0 if there is none.
 func (f *fields) mark() uint64 { return f.whole("mark") }
 
-// whole is a whole number that is not negative, 0 where it is absent.
+// whole returns a non-negative whole number, 0 if it is absent.
 func (f *fields) whole(name string) uint64 {
 	v, ok := f.take(name)
 	if !ok {
@@ -375,7 +376,7 @@ func (f *fields) whole(name string) uint64 {
 	return n
 }
 
-// object is a small object of any values, never nil. The values alias the line.
+// object returns a small object with arbitrary values, never nil. The values alias the line.
 func (f *fields) object(name string) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	v, ok := f.take(name)
@@ -395,7 +396,8 @@ func (f *fields) object(name string) map[string]json.RawMessage {
 	return members
 }
 
-// bundle is a bundle of MIME types. What is no MIME type, or no string where the type is not a JSON one, is left out.
+// bundle returns a bundle of MIME types. It leaves out members whose name is not a MIME type, or whose value is not a
+// string although the type is not a JSON one.
 func (f *fields) bundle(name string) map[string]json.RawMessage {
 	if _, ok := f.take(name); !ok {
 		f.fail(name, "missing")
@@ -416,7 +418,7 @@ func isJSONType(mime string) bool {
 	return base == "application/json" || strings.HasSuffix(base, "+json")
 }
 
-// lines is an array of strings, cut where all of it, lineCost included, would be more than size bytes.
+// lines returns an array of strings, cut so that all of it, lineCost included, is at most size bytes.
 func (f *fields) lines(name string, size int) []string {
 	lines, taken := []string{}, 0
 	f.each(name, func(value jsontext.Value) {
@@ -445,7 +447,8 @@ func (f *fields) each(name string, do func(jsontext.Value)) {
 	}
 }
 
-// elements hands on the values of an array until do has had enough, and reports whether it is one so far.
+// elements passes on the values of an array until do has had enough, and reports whether it is an array as far as it
+// was read.
 func elements(array jsontext.Value, do func(jsontext.Value) bool) bool {
 	if array.Kind() != '[' {
 		return false

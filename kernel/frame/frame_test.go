@@ -71,7 +71,7 @@ var frames = []struct {
 	{`{"type":"table_page","request_id":"7","state":"unsortable","reason":"why","offset":0,"total":0,"rows":[]}`,
 		QueryAnswer{RequestID: "7", Answer: command.Answer{Table: &command.TablePage{State: command.TableUnsortable, Reason: "why",
 			Page: api.TableReply{Rows: [][]api.Raw{}}}}}},
-	// What is no text arrives as U+FFFD.
+	// Bytes that are not text arrive as U+FFFD.
 	{"{\"type\":\"stream\",\"id\":\"e\",\"name\":\"stdout\",\"text\":\"a\xffb\xe2\x82\"}",
 		Stream{ID: "e", Name: "stdout", Text: []byte("a\ufffdb\ufffd")}},
 	{`{"type":"stream","id":"e","name":"stdout","text":"\ud83d\ude00 \ud83d \ude00 \ud83d\u0041 \\ud83d \ud83d"}`,
@@ -93,7 +93,7 @@ func TestFramesAreDecoded(t *testing.T) {
 	}
 }
 
-// bundle is a display frame with n MIME types.
+// bundle returns a display frame with n MIME types.
 func bundle(n int) string {
 	types := make([]string, n)
 	for i := range types {
@@ -279,7 +279,7 @@ func FuzzDecodeFrame(f *testing.F) {
 	})
 }
 
-// FuzzDecodeStream holds the short way for stream frames to the general one.
+// FuzzDecodeStream compares the short cut for stream frames with the general decoder.
 func FuzzDecodeStream(f *testing.F) {
 	for _, c := range frames {
 		f.Add([]byte(c.line))
@@ -318,7 +318,7 @@ func checkText(t *testing.T, all ...string) {
 	}
 }
 
-// checkBundle checks what everybody after the decoder relies on: that the values can be written again as they are.
+// checkBundle checks what everything after the decoder relies on: that the values can be written again unchanged.
 func checkBundle(t *testing.T, bundle map[string]json.RawMessage, most int) {
 	if bundle == nil || len(bundle) > most {
 		t.Fatalf("%d entries", len(bundle))

@@ -14,8 +14,9 @@ import (
 	"talaria/kernel/record"
 )
 
-// The frames between host and runner stand in kernel/runner/testdata as their sender writes them: host_*.json as it is written
-// here, runner_*.json as the tests of the runner write them (tests/test_frames.py). Each side reads those of the other.
+// The frames between host and runner are in kernel/runner/testdata as their sender writes them: host_*.json as this
+// package writes them, runner_*.json as the tests of the runner write them (tests/test_frames.py). Each side reads the
+// other's.
 const goldenDir = "../runner/testdata"
 
 var update = flag.Bool("update", false, "write the golden files of the frames that the host sends")
@@ -33,7 +34,7 @@ var hostFrames = map[string]any{
 		{Name: "gh__issues", Server: "gh"}, {Name: "terminal", Builtin: true}, {Name: "old", Gone: true},
 	}).Body},
 	"answer_tool":       AskAnswer{Type: "answer", Ask: "0a1b", Body: ForTool(command.AnswerTool{Result: json.RawMessage(`{"a":[1,"é"]}`)}).Body},
-	"answer_tool_run":   AskAnswer{Type: "answer", Ask: "0a1b", Body: ForTool(command.AnswerTool{Run: true}).Body},
+	"answer_tool_run":   AskAnswer{Type: "answer", Ask: "0a1b", Body: ForTool(command.AnswerTool{Run: true, Mounts: []string{"/data"}}).Body},
 	"answer_tool_error": AskAnswer{Type: "answer", Ask: "0a1b", Error: "it took too long", Code: "timeout"},
 	"complete":          ForQuery(command.Query{Kind: command.QueryComplete, Code: "valu", Cursor: 4}, "7"),
 	"inspect":           ForQuery(command.Query{Kind: command.QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),

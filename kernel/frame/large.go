@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// smallFrame is the longest line that is collected in memory.
+	// smallFrame is the length of the longest line that is collected in memory.
 	smallFrame = 1 << 20
-	// largeMemory bounds what longer lines of all kernels take in memory together, each with the record that is made of it:
-	// one of the longest at a time, or several that are shorter.
+	// largeMemory bounds what longer lines of all kernels use in memory together, each with the record that is made
+	// from it: one of the longest at a time, or several shorter ones.
 	largeMemory = 2 * maxFrame
 )
 
 // NewLargeBudget makes the budget of a host for lines longer than smallFrame.
 func NewLargeBudget() *semaphore.Weighted { return semaphore.NewWeighted(largeMemory) }
 
-// LongLine is a line that came in more than one read. Past smallFrame it goes to a file, so that one whose end is long in
-// coming takes no memory meanwhile, and it comes back into memory as a whole, when the budget of the host has room.
+// LongLine is a line that took more than one read. Past smallFrame it goes to a file, so that a line whose end is slow
+// to arrive uses no memory meanwhile. It comes back into memory as a whole when the budget of the host has room.
 type LongLine struct {
-	Dir    string // for the file; "" is that of temporary files
+	Dir    string // for the file; "" is the directory of temporary files
 	Budget *semaphore.Weighted
 
 	size   int
@@ -67,7 +67,7 @@ func (l *LongLine) spill() error {
 	return err
 }
 
-// whole is the line, valid until drop. It waits for the budget.
+// whole returns the line, which is valid until drop. It waits for the budget.
 func (l *LongLine) whole() ([]byte, error) {
 	if l.file == nil {
 		return l.memory, nil

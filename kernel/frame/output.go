@@ -11,8 +11,8 @@ import (
 	"talaria/kernel/record"
 )
 
-// decodeStream decodes a stream frame of the form that our runner writes, which is most of all bytes that come. For
-// any other line it is false; what it decodes is what decodeFrame would make of it.
+// decodeStream decodes a stream frame in the form that our runner writes, which makes up most of the bytes that
+// arrive. For any other line it returns false. What it decodes equals what decodeFrame would return.
 func decodeStream(line []byte) (f Stream, ok bool) {
 	b, ok := bytes.CutPrefix(line, []byte(`{"type":"stream","id":"`))
 	if !ok || len(b) > maxText || !utf8.Valid(b) {
@@ -45,7 +45,7 @@ func decodeStream(line []byte) (f Stream, ok bool) {
 	return f, true
 }
 
-// markAtEnd is the mark of a frame of which b stands behind its text.
+// markAtEnd returns the mark of a frame, where b is the part after its text.
 func markAtEnd(b []byte) (mark uint64, ok bool) {
 	digits, ok := bytes.CutPrefix(b, []byte(`,"mark":`))
 	if !ok {
@@ -64,8 +64,8 @@ func markAtEnd(b []byte) (mark uint64, ok bool) {
 	return mark, true
 }
 
-// unquoteText appends to dst the text that b, valid UTF-8, begins with up to its closing quote, and returns what
-// stands behind that. Each unpaired surrogate becomes U+FFFD. It is false for what is no JSON.
+// unquoteText appends to dst the text that b, valid UTF-8, begins with up to its closing quote, and returns the rest
+// of b. Each unpaired surrogate becomes U+FFFD. It returns false for invalid JSON.
 func unquoteText(dst, b []byte) (text, rest []byte, ok bool) {
 	for {
 		n := plainRun(b)
@@ -106,8 +106,8 @@ func unquoteText(dst, b []byte) (text, rest []byte, ok bool) {
 	}
 }
 
-// escapedRune is the rune that b begins with as \uXXXX, or as two of them, and how many bytes these take; 0 where
-// they are none.
+// escapedRune returns the rune that b begins with, written as one or two \uXXXX, and how many bytes it takes; 0 if b
+// does not begin with one.
 func escapedRune(b []byte) (r rune, size int) {
 	if len(b) < 6 {
 		return 0, 0
@@ -126,7 +126,7 @@ func escapedRune(b []byte) (r rune, size int) {
 	return utf8.RuneError, 6
 }
 
-// plainRun is how many bytes of b come before a quote, a backslash or a control character.
+// plainRun returns how many bytes of b come before a quote, a backslash or a control character.
 func plainRun(b []byte) int {
 	const (
 		ones = 0x0101010101010101
@@ -136,7 +136,7 @@ func plainRun(b []byte) int {
 	for ; n+8 <= len(b); n += 8 {
 		x := binary.LittleEndian.Uint64(b[n:])
 		quote, slash := x^ones*'"', x^ones*'\\'
-		// The lowest bit that is set is right, those above a match may not be.
+		// The lowest bit that is set is right; the bits above a match may not be.
 		found := ((x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & tops
 		if found != 0 {
 			return n + bits.TrailingZeros64(found)/8

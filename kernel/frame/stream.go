@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	idleBuffer  = 1 << 10  // what is kept to read into while a kernel says little
+	idleBuffer  = 1 << 10  // buffer for reading while a kernel says little
 	maxUnsent   = 2048     // frames that wait for a runner that does not read, and
-	maxBacklog  = 32 << 20 // bytes of them, if more than one
+	maxBacklog  = 32 << 20 // their bytes, if more than one frame waits
 	frameEnding = '\n'
 )
 
@@ -28,27 +28,27 @@ var (
 	errNotReading = errors.New("the kernel does not read its control stream")
 )
 
-// Reader cuts a control stream into lines. A line past maxFrame is passed over without being kept.
+// Reader splits a control stream into lines. It skips a line longer than maxFrame without keeping it.
 type Reader struct {
 	r      io.Reader
-	before func() // called before each read, which may take for ever, and before a large line is let go
+	before func() // called before each read, which may block forever, and before a large line is let go
 
 	idle   [idleBuffer]byte
-	busy   *[record.MaxText]byte // while idle is too small
-	unread []byte                // of what was read
+	busy   *[record.MaxText]byte // used while idle is too small
+	unread []byte                // of the bytes read
 	filled bool                  // the latest read filled its buffer
-	long   LongLine              // the beginning of a line that began in an earlier read
-	skip   error                 // why the line that is read is passed over
+	long   LongLine              // the beginning of a line that started in an earlier read
+	skip   error                 // why the line being read is skipped
 }
 
-// NewReader reads from r. It calls before ahead of each read, which may take for ever, and ahead of giving up a large line;
-// long is where large lines are collected.
+// NewReader reads from r. It calls before ahead of each read, which may block forever, and ahead of giving up a large
+// line; long is where large lines are collected.
 func NewReader(r io.Reader, before func(), long LongLine) *Reader {
 	return &Reader{r: r, before: before, long: long}
 }
 
-// Next is the next line without its end, valid until done is called. Once for each line that is passed over it is an
-// error that says why. A line without an end is none.
+// Next returns the next line without its newline, valid until Done is called. For each skipped line it returns, once,
+// an error that says why. A last line without a newline does not count.
 func (fr *Reader) Next() ([]byte, error) {
 	for {
 		part, rest, whole := bytes.Cut(fr.unread, []byte{frameEnding})
@@ -66,7 +66,7 @@ func (fr *Reader) Next() ([]byte, error) {
 	}
 }
 
-// collect takes a part of a line that came in several reads.
+// collect takes a part of a line that arrived in several reads.
 func (fr *Reader) collect(part []byte) {
 	if fr.skip != nil || len(part) == 0 {
 		return
@@ -81,7 +81,7 @@ func (fr *Reader) collect(part []byte) {
 	}
 }
 
-// collected is the line that collect was given.
+// collected returns the line that was passed to collect.
 func (fr *Reader) collected() ([]byte, error) {
 	if err := fr.skip; err != nil {
 		fr.skip = nil
@@ -95,7 +95,7 @@ func (fr *Reader) collected() ([]byte, error) {
 	return line, nil
 }
 
-// Done lets go of the line that next gave.
+// Done lets go of the line that Next returned.
 func (fr *Reader) Done() {
 	if fr.long.held > 0 {
 		fr.before()
@@ -103,7 +103,7 @@ func (fr *Reader) Done() {
 	fr.long.drop()
 }
 
-// fill reads on where all is handed out.
+// fill reads more once everything has been handed out.
 func (fr *Reader) fill() error {
 	fr.before()
 	buf := fr.idle[:]
@@ -124,7 +124,7 @@ func (fr *Reader) fill() error {
 	return err
 }
 
-// Close gives the buffers back. Lines are not valid any more.
+// Close gives the buffers back. Lines are no longer valid after it.
 func (fr *Reader) Close() {
 	fr.long.drop()
 	fr.giveBack()
@@ -138,16 +138,16 @@ func (fr *Reader) giveBack() {
 	}
 }
 
-// Writer sends frames from a goroutine of its own, so that a runner that does not read holds up nobody. The
-// goroutine is there only while there is something to send.
+// Writer sends frames from a goroutine of its own, so that a runner that does not read holds nobody up. The goroutine
+// exists only while there is something to send.
 type Writer struct {
 	w       io.Writer
 	senders sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	unsent  [][]byte
 	size    int // of unsent
-	writing int // bytes that a write has taken from there
+	writing int // bytes of unsent that a write is sending
 	sending bool
 	closed  bool
 }
@@ -187,7 +187,7 @@ type (
 	}
 )
 
-// Encode is a frame as it is written: between two newlines, so that half a line before it spoils nothing.
+// Encode returns a frame as it is written: between two newlines, so that half a line before it spoils nothing.
 func Encode(frame any) ([]byte, error) {
 	object, err := jsonv2.Marshal(frame, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -206,8 +206,8 @@ func (fw *Writer) Send(frame any) error {
 	return fw.Push(line)
 }
 
-// Push queues an encoded frame; it never blocks. It fails with errNotReading when too many are queued. After the end
-// of the stream a frame goes nowhere.
+// Push queues an encoded frame; it never blocks. It fails with errNotReading if too many are queued. After the end of
+// the stream a frame is discarded.
 func (fw *Writer) Push(line []byte) error {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -247,14 +247,14 @@ func (fw *Writer) sendAll() {
 	}
 }
 
-// Backlog is how many bytes the runner has not taken yet.
+// Backlog returns how many bytes the runner has not taken yet.
 func (fw *Writer) Backlog() int {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
 	return fw.size + fw.writing
 }
 
-// Close drops what is queued. wait returns when no write goes on; the stream is to be closed before.
+// Close drops what is queued. Wait returns when no write is under way; close the stream first.
 func (fw *Writer) Close() {
 	fw.mu.Lock()
 	defer fw.mu.Unlock()
@@ -265,7 +265,7 @@ func (fw *Writer) Close() {
 // Wait returns when no write is under way.
 func (fw *Writer) Wait() { fw.senders.Wait() }
 
-// ForQuery is the frame that puts a query to the runner.
+// ForQuery returns the frame that sends a query to the runner.
 func ForQuery(q command.Query, id string) any {
 	if t := q.Table; q.Kind == command.QueryTable && t != nil {
 		return tableOut{string(q.Kind), id, t.Table, t.Filter, t.Sort, t.Offset, t.Count}

@@ -9,7 +9,7 @@ import (
 	"talaria/kernel/command"
 )
 
-// tablePage decodes a page of a table: rows of equally many plain cells.
+// tablePage decodes a page of a table: rows of plain cells, all of the same length.
 func (f *fields) tablePage() *command.TablePage {
 	p := command.TablePage{State: command.TableState(f.oneOf("state", string(command.TableOK), string(command.TableGone), string(command.TableChanged), string(command.TableUnsortable)))}
 	p.Reason = f.optionalShort("reason")
@@ -34,7 +34,7 @@ func (f *fields) rows(name string) [][]api.Raw {
 	return rows
 }
 
-// cells is one row, if it is one.
+// cells returns one row, if it is a row.
 func cells(row jsontext.Value) (list []api.Raw, ok bool) {
 	list, plain := []api.Raw{}, true
 	array := elements(row, func(cell jsontext.Value) bool {

@@ -11,10 +11,10 @@ import (
 
 const (
 	maxToolCode    = 64       // bytes
-	maxToolMessage = 64 << 10 // bytes; what is longer is cut
+	maxToolMessage = 64 << 10 // bytes; a longer message is cut
 )
 
-// ToolEnd tells how a call ended that the runner was given to carry out.
+// ToolEnd reports how a call ended that the runner was told to carry out.
 type ToolEnd struct {
 	ID   string // of the execution
 	Body record.ToolEnded
@@ -30,15 +30,16 @@ type (
 	toolAnswer struct {
 		Result json.RawMessage `json:"result,omitempty"`
 		Run    bool            `json:"run,omitzero"`
+		Mounts []string        `json:"mounts,omitempty"`
 	}
 )
 
-// ForTools is the answer that lists the tools.
+// ForTools returns the answer that lists the tools.
 func ForTools(tools []command.ToolSpec) AskAnswer {
 	return AskAnswer{Body: toolsAnswer{append([]command.ToolSpec{}, tools...)}}
 }
 
-// ForTool is the answer to a call.
+// ForTool returns the answer to a call.
 func ForTool(c command.AnswerTool) AskAnswer {
 	switch {
 	case c.Error != nil:
@@ -48,7 +49,7 @@ func ForTool(c command.AnswerTool) AskAnswer {
 		}
 		return AskAnswer{Error: message, Code: c.Error.Code}
 	case c.Run:
-		return AskAnswer{Body: toolAnswer{Run: true, Result: c.Result}}
+		return AskAnswer{Body: toolAnswer{Run: true, Result: c.Result, Mounts: c.Mounts}}
 	case len(c.Result) == 0:
 		return AskAnswer{Body: toolAnswer{Result: json.RawMessage("null")}}
 	}

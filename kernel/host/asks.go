@@ -10,19 +10,19 @@ import (
 	"talaria/kernel/record"
 )
 
-// askRules hold what one kind of ask has to itself. All kinds open, end, stop clocks and survive their server in the same
-// way.
+// askRules are the rules that differ between kinds of asks. All kinds open, end, stop clocks and survive their server
+// in the same way.
 type askRules struct {
 	most       int                                  // how many may be open at a time
-	busy       string                               // tells the asker that so many are open
+	busy       string                               // tells the asker that too many are open
 	refuse     func(*interpreter, frame.Ask) string // why this one cannot be opened, or ""; called with mu held
 	ended      string                               // tells the asker that no answer will come; %s is why
-	stopsClock bool                                 // the time-out of a cell stands still while it waits
-	stays      bool                                 // it stays open when its answer cannot be sent: it will be answered again
-	notOpen    error                                // of an answer that no ask waits for
+	stopsClock bool                                 // the timeout of a cell stands still while it waits
+	stays      bool                                 // it stays open if its answer cannot be sent, and will be answered again
+	notOpen    error                                // the error for an answer that no ask waits for
 }
 
-// askKinds are all kinds of asks.
+// askKinds has the rules of every kind of ask.
 var askKinds = map[record.AskKind]*askRules{
 	record.AskInput: {
 		most: 1, busy: inputBusy, refuse: (*interpreter).refuseInput, ended: inputEnded,
@@ -47,23 +47,23 @@ const (
 	maxProgressText = 64 << 10 // bytes in one frame
 )
 
-// Codes of the errors that the host itself answers asks with.
+// The codes of errors with which the host itself answers asks.
 const (
-	codeBusy    = "limit"       // as many are open as may be
+	codeBusy    = "limit"       // as many are open as allowed
 	codeLate    = "late"        // the cell has ended
 	codeRefused = "unavailable" // by the rules of its kind
 	codeEnded   = "ended"       // with its execution: no answer will come
 )
 
-// How an ask was closed, in the words of [AskClosed].
+// How an ask was closed, in the terms of [AskClosed].
 const (
 	askAnswered    = "answered"
 	askInterrupted = "interrupted"
 	askTimedOut    = "timeout"
-	askRefused     = "" // not recorded: nobody outside was told of the ask
+	askRefused     = "" // not recorded: nobody outside has heard of the ask
 )
 
-// ask is an open one. It is under the lock of its interpreter.
+// ask is an open ask. It is guarded by the lock of its interpreter.
 type ask struct {
 	command.OpenAsk
 	execution string // that asked, or ""
@@ -96,7 +96,7 @@ func (k *interpreter) findAsk(id string) (found ask, open bool) {
 	return ask{}, false
 }
 
-// refusal tells why an ask cannot be opened, or "", and the code of that. The caller holds mu.
+// refusal says why an ask cannot be opened, with the code for that, or returns "". The caller holds mu.
 func (k *interpreter) refusal(f frame.Ask) (why, code string) {
 	rules, open := askKinds[f.Body.Kind()], 0
 	for _, a := range k.asks {
@@ -113,7 +113,7 @@ func (k *interpreter) refusal(f frame.Ask) (why, code string) {
 	return rules.refuse(k, f), codeRefused
 }
 
-// tellProgress shows the asker text that tells how an open ask goes on.
+// tellProgress shows the asker a text about the progress of an open ask.
 func (k *interpreter) tellProgress(kind record.AskKind, id, text string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +130,7 @@ func (k *interpreter) tellProgress(kind record.AskKind, id, text string) error {
 	return nil
 }
 
-// answerAsk gives an open ask its answer, and closes it.
+// answerAsk answers an open ask, and closes it.
 func (k *interpreter) answerAsk(kind record.AskKind, id, how string, answer frame.AskAnswer) error {
 	defer k.records.Flush()
 	k.mu.Lock()
@@ -147,7 +147,7 @@ func (k *interpreter) answerAsk(kind record.AskKind, id, how string, answer fram
 	return err
 }
 
-// openAskOf finds the open ask of that kind and id. The caller holds mu.
+// openAskOf finds the open ask with that kind and id. The caller holds mu.
 func (k *interpreter) openAskOf(kind record.AskKind, id string) (ask, error) {
 	a, open := k.findAsk(id)
 	switch {
@@ -159,7 +159,7 @@ func (k *interpreter) openAskOf(kind record.AskKind, id string) (ask, error) {
 	return a, nil
 }
 
-// withdrawAsk closes an ask whose asker does not wait any longer. The caller holds mu.
+// withdrawAsk closes an ask whose asker no longer waits. The caller holds mu.
 func (k *interpreter) withdrawAsk(f frame.AskEnd) error {
 	a, open := k.findAsk(f.Ask)
 	if !open {
@@ -172,7 +172,8 @@ func (k *interpreter) withdrawAsk(f frame.AskEnd) error {
 	return nil
 }
 
-// closeAsks closes the open asks of an execution; of all, and of no execution, if run is nil. The caller holds mu.
+// closeAsks closes the open asks of an execution; if run is nil, it closes all, including those of no execution. The
+// caller holds mu.
 func (k *interpreter) closeAsks(run *running, how string) {
 	for _, a := range slices.Clone(k.asks) {
 		if run == nil || a.execution == run.ID {
@@ -181,7 +182,7 @@ func (k *interpreter) closeAsks(run *running, how string) {
 	}
 }
 
-// closeAsk closes an ask that gets no answer, and tells the asker. The caller holds mu.
+// closeAsk closes an ask without an answer, and tells the asker. The caller holds mu.
 func (k *interpreter) closeAsk(a ask, how string) {
 	k.endAsk(a, how)
 	why := fmt.Sprintf(askKinds[a.Kind].ended, how)
@@ -190,7 +191,7 @@ func (k *interpreter) closeAsk(a ask, how string) {
 	}
 }
 
-// endAsk forgets an ask, and records that. The caller holds mu.
+// endAsk forgets an ask and records its end. The caller holds mu.
 func (k *interpreter) endAsk(a ask, how string) {
 	k.asks = slices.DeleteFunc(k.asks, func(other ask) bool { return other.ID == a.ID })
 	k.tellClock()
@@ -199,8 +200,8 @@ func (k *interpreter) endAsk(a ask, how string) {
 	}
 }
 
-// tellClock tells the clock of the execution that runs, if it has one, whether the execution waits for an answer from
-// outside. The caller holds mu.
+// tellClock tells the clock of the running execution, if it has one, whether the execution is waiting for an answer
+// from outside. The caller holds mu.
 func (k *interpreter) tellClock() {
 	if run := k.run; run != nil && run.clock != nil {
 		run.clock.wait(slices.ContainsFunc(k.asks, func(a ask) bool {

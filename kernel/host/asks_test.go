@@ -69,14 +69,14 @@ func TestAsksOfTwoKindsAreOpenAtOnce(t *testing.T) {
 	r.expect(slices.DeleteFunc(got, is[record.Stream]), "e1: install 2 answered", "e1: input q1 answered", "e1: finished ok")
 }
 
-// TestAllAsksOfACellAreClosedTogether holds the one way in which asks are closed without an answer.
+// TestAllAsksOfACellAreClosedTogether checks the one way in which asks are closed without an answer.
 func TestAllAsksOfACellAreClosedTogether(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		timeout time.Duration
 		do      func(r *rig, end chan struct{})
 		how     string
-		told    bool // somebody is still there to be told
+		told    bool // the asker is still there to be told
 	}{
 		{"interrupt", 0, func(r *rig, _ chan struct{}) { r.tell(command.Interrupt{ExecutionID: "e1"}) }, "interrupted", true},
 		{"time-out", 10 * time.Second, func(*rig, chan struct{}) { time.Sleep(host.MaxStandstill) }, "timeout", true},
@@ -229,7 +229,8 @@ func TestACellThatDoesNotWaitForAnswersMayNotAskForEver(t *testing.T) {
 	}
 }
 
-// TestAnAttachmentIsReadByServersAndHostsOfEarlierVersions holds what versions up to 3 of the host protocol say and read.
+// TestAnAttachmentIsReadByServersAndHostsOfEarlierVersions checks what versions up to 3 of the host protocol send and
+// accept.
 func TestAnAttachmentIsReadByServersAndHostsOfEarlierVersions(t *testing.T) {
 	var a command.Attachment
 	if err := json.Unmarshal([]byte(`{"Last":7,"Given":"e1","Installing":"q"}`), &a); err != nil {

@@ -15,7 +15,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// BenchmarkExecute is one small cell from Execute to its last record.
+// BenchmarkExecute measures one small cell from Execute to its last record.
 func BenchmarkExecute(b *testing.B) {
 	fake := kerneltest.NewFake(inCell(func(run *kerneltest.Runner, id string) {
 		run.Send(map[string]any{"type": "result", "id": id, "data": map[string]any{"text/plain": "2"}, "metadata": map[string]any{}})
@@ -23,7 +23,7 @@ func BenchmarkExecute(b *testing.B) {
 	benchmark(b, fake)
 }
 
-// BenchmarkRawOutput is 100 MB that are written to fd 1.
+// BenchmarkRawOutput measures 100 MB written to fd 1.
 func BenchmarkRawOutput(b *testing.B) {
 	const size = 100 << 20
 	b.SetBytes(size)
@@ -35,7 +35,7 @@ func BenchmarkRawOutput(b *testing.B) {
 	})))
 }
 
-// BenchmarkPrint is 100 MB that are printed at Python's level, in the pieces that the runner makes.
+// BenchmarkPrint measures 100 MB printed at Python's level, in the pieces that the runner sends.
 func BenchmarkPrint(b *testing.B) {
 	const size = 100 << 20
 	b.SetBytes(size)
@@ -79,7 +79,7 @@ func benchmark(b *testing.B, fake *kerneltest.Fake) {
 
 const kindFinished = 9
 
-// lastKind is the kind of the last of encoded records.
+// lastKind returns the kind of the last of the encoded records.
 func lastKind(encoded []byte) byte {
 	for {
 		size := 8 + binary.LittleEndian.Uint32(encoded)
@@ -90,7 +90,7 @@ func lastKind(encoded []byte) byte {
 	}
 }
 
-// BenchmarkIdleKernel tells what the memory of a kernel is that has run a cell and is idle, the fake's aside.
+// BenchmarkIdleKernel reports the memory of an idle kernel that has run a cell, not counting the fake.
 func BenchmarkIdleKernel(b *testing.B) {
 	const kernels = 1000
 	fake := kerneltest.NewFake(func(run *kerneltest.Runner) {
@@ -143,7 +143,7 @@ type memory struct {
 
 func inUse() memory {
 	runtime.GC()
-	runtime.GC() // pools are emptied by the second
+	runtime.GC() // the second collection empties pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return memory{m.HeapAlloc, m.StackInuse, runtime.NumGoroutine()}

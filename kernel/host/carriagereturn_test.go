@@ -13,8 +13,8 @@ import (
 	"talaria/kernel/kerneltest"
 )
 
-// printing runs a test with a function that prints pieces, all within one window behind a first one that comes by
-// itself, and returns what comes of them.
+// printing runs a test with a function that prints pieces, all within one window after a first piece that is sent by
+// itself, and returns the text that arrives.
 func printing(t *testing.T, test func(t *testing.T, print func(first string, pieces ...string) string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestStatesThatWereOverwrittenAsAWholeAreLeftOut(t *testing.T) {
 	cases := []struct{ first, printed, want string }{
 		{"\n", "\r 10%\r 20%\r100%", "\r100%"},
 		{"\n", "10%\r20%\r30%\r", "\r30%\r"},
-		{"x", "10%\r20%\r30%\r", "10%\r30%\r"}, // it stands behind the x
+		{"x", "10%\r20%\r30%\r", "10%\r30%\r"}, // the text is after the x
 		{"\n", "\r1000 left\r999 left\r10 left", "\r1000 left\r999 left\r10 left"},
 		{"\n", "\r1000 left\r999 left \r10 left  ", "\r10 left  "},
 		{"\n", "one\r\ntwo\r\n", "one\r\ntwo\r\n"},
@@ -53,13 +53,13 @@ func TestStatesThatWereOverwrittenAsAWholeAreLeftOut(t *testing.T) {
 		{"\n", "\ra long one\r\x1b[2Kshort\rs", "\r\x1b[2Kshort\rs"},
 		{"\n", "\r\x1b[Kabc\rabcd", "\r\x1b[Kabc\rabcd"}, // it erased what came before
 		{"\n", "\r\x1b[31mred\x1b[0m\rlonger", "\r\x1b[0mlonger"},
-		{"\n", "\r\x1b[31mred\rlonger", "\r\x1b[31mred\rlonger"}, // all that follows is red
+		{"\n", "\r\x1b[31mred\rlonger", "\r\x1b[31mred\rlonger"}, // everything after it is red
 		{"\n", "\rab\x1b[Acd\rabcdef", "\rab\x1b[Acd\rabcdef"},
 		{"\n", "\ra\tb\rabcdefghijklmnop", "\ra\tb\rabcdefghijklmnop"},
 		{"\n", "\rab\b\rabcdef", "\rab\b\rabcdef"},
 		{"\n", "\r漢字\rabcd", "\rabcd"},
 		{"\n", "\r漢字\rabc", "\r漢字\rabc"},
-		{"\n", "\rabcd\r漢字", "\rabcd\r漢字"}, // of four characters, where those count
+		{"\n", "\rabcd\r漢字", "\rabcd\r漢字"}, // of four characters, where characters count
 		{"\n", "\r 5%|▌   |\r10%|█   |", "\r10%|█   |"},
 		{"\n", "\re\u0301\rabc", "\re\u0301\rabc"},
 		{"\n", "\r👩\u200d🔬\rabcdefgh", "\r👩\u200d🔬\rabcdefgh"},
@@ -93,7 +93,7 @@ func TestProgressThatComesSlowlyComesAsItWasWritten(t *testing.T) {
 	})
 }
 
-// TestAProgressBarDoesNotFillTheLog prints a bar of tqdm's for a quarter of a minute of a clock that does not wait.
+// TestAProgressBarDoesNotFillTheLog prints a tqdm bar for a quarter of a minute of a fake clock.
 func TestAProgressBarDoesNotFillTheLog(t *testing.T) {
 	for _, perSecond := range []int{20, 1000} {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestWhatAFloodOfStatesShowsIsBounded(t *testing.T) {
 	})
 }
 
-// TestWhatIsLeftShowsTheSame prints random progress, and looks at it as a terminal and as a page do.
+// TestWhatIsLeftShowsTheSame prints random progress, and compares how a terminal and a page show it.
 func TestWhatIsLeftShowsTheSame(t *testing.T) {
 	parts := []string{"\r", "\r", "\r", "\n", "a", "bc", "10%", "    ", "█▌", "漢字", "😀", "\t", "\b", "é",
 		"\x1b[31m", "\x1b[0m", "\x1b[m", "\x1b[1;32mx\x1b[0m", "\x1b[K", "\x1b[2K", "\x1b[A", "\r\n", "longer text"}
@@ -170,7 +170,7 @@ func TestWhatIsLeftShowsTheSame(t *testing.T) {
 // cell is one column of a terminal.
 type cell struct{ text, colour string }
 
-// onTerminal is what a terminal of endless width shows in the end.
+// onTerminal returns what a terminal of infinite width shows in the end.
 func onTerminal(text string) string {
 	rows, row, column, colour := [][]cell{nil}, 0, 0, ""
 	put := func(c cell) {
@@ -223,7 +223,7 @@ func onTerminal(text string) string {
 	return fmt.Sprintf("%q at %d of %d, %q follows", trimmed(rows), column, row, colour)
 }
 
-// trimmed is rows without the blanks at their ends, which nobody sees.
+// trimmed returns the rows without the trailing blanks, which nobody sees.
 func trimmed(rows [][]cell) [][]cell {
 	for i, row := range rows {
 		for len(row) > 0 && row[len(row)-1].text == " " && row[len(row)-1].colour == "" {
@@ -234,7 +234,7 @@ func trimmed(rows [][]cell) [][]cell {
 	return rows
 }
 
-// onPage is what a page shows that knows no columns: behind a carriage return, characters replace characters.
+// onPage returns what a page shows, which knows no columns: after a carriage return, characters replace characters.
 func onPage(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(withoutEscapes(text), "\n") {

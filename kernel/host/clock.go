@@ -5,34 +5,34 @@ import (
 	"time"
 )
 
-// MaxStandstill bounds how long the clock of one execution stands still in all.
+// MaxStandstill bounds how long the clock of one execution stands still in total.
 const MaxStandstill = 24 * time.Hour
 
 const (
-	// leastTick is how soon a clock looks again at the earliest.
+	// leastTick is the shortest time until a clock looks again.
 	leastTick = 10 * time.Millisecond
-	// cpuRetry is how soon it looks again when the CPU time could not be read.
+	// cpuRetry is how soon it looks again if the CPU time could not be read.
 	cpuRetry = time.Second
 )
 
-// clock measures an execution against its time-out. It runs with the time of day. While the execution waits for an
-// answer from outside, it is charged only for the CPU time that its sandbox uses, so it stands still while nothing there
-// runs. It does so for MaxStandstill at most.
+// clock measures an execution against its timeout. It runs in real time. While the execution waits for an answer from
+// outside, it is charged only for the CPU time that its sandbox uses, so the clock stands still while nothing runs
+// there, for MaxStandstill at most.
 //
-// Nothing polls: the clock looks when it is told that the waiting begins or ends, and when what is left can have been
-// used up at the earliest. The caller of each method but look holds mu.
+// Nothing polls: the clock looks when it is told that waiting begins or ends, and at the earliest time at which the
+// rest of the timeout can have been used up. The caller of each method except look holds mu.
 type clock struct {
 	mu      sync.Locker                   // guards the fields below; it belongs to the owner
-	cpu     func() (time.Duration, error) // the CPU time of the sandbox so far; called without mu
+	cpu     func() (time.Duration, error) // returns the CPU time of the sandbox so far; called without mu
 	expired func()                        // called once, without mu
 
-	left     time.Duration // until the time-out
-	patience time.Duration // how long it may still stand still
+	left     time.Duration // until the timeout
+	patience time.Duration // how much longer it may stand still
 	waiting  bool          // the execution waits for an answer
 	standing bool          // only CPU time counts since the latest charge
-	charged  time.Time     // when that was
-	used     time.Duration // CPU time then; valid while standing
-	timer    *time.Timer   // to the next look
+	charged  time.Time     // time of that charge
+	used     time.Duration // CPU time at that charge; valid while standing
+	timer    *time.Timer   // for the next look
 	stopped  bool
 }
 
@@ -51,13 +51,13 @@ func (c *clock) wait(waiting bool) {
 	}
 }
 
-// stop ends the clock. A second call does nothing.
+// stop ends the clock. Calling it again does nothing.
 func (c *clock) stop() {
 	c.stopped = true
 	c.timer.Stop()
 }
 
-// stoodStill reports whether a clock that expired did so because it stood still for MaxStandstill.
+// stoodStill reports whether the clock expired because it stood still for MaxStandstill.
 func (c *clock) stoodStill() bool { return c.left > 0 }
 
 // look charges what was used since the latest charge, and sets the timer for the next look.
@@ -71,7 +71,8 @@ func (c *clock) look() {
 	}
 }
 
-// charge is look once the CPU time is read, or could not be. It reports whether the clock expires.
+// charge is the part of look after the CPU time was read, or could not be read. It reports whether the clock has
+// expired.
 func (c *clock) charge(cpu time.Duration, err error) (over bool) {
 	now := time.Now()
 	past := now.Sub(c.charged)
@@ -82,7 +83,7 @@ func (c *clock) charge(cpu time.Duration, err error) (over bool) {
 		used := min(past, max(0, cpu-c.used))
 		c.left -= used
 		c.patience -= past - used
-	case past < c.patience: // it is charged once the CPU time can be read
+	case past < c.patience: // it is charged once the CPU time can be read again
 		c.timer.Reset(cpuRetry)
 		return false
 	default:

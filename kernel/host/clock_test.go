@@ -30,7 +30,7 @@ func installing(c *kerneltest.Cell) {
 	}
 }
 
-// withCPU has sandboxes use that share of a CPU all the time.
+// withCPU makes sandboxes use that share of a CPU all the time.
 func withCPU(share float64) setting {
 	return func(_ *host.HostConfig, f *kerneltest.Fake) {
 		began := time.Now()
@@ -66,7 +66,7 @@ func TestTheClockOfAWaitingCellRunsWithTheCPU(t *testing.T) {
 				began := time.Now()
 				r.execute(command.Execution{ID: "e1", Timeout: timeout, AllowStdin: true})
 				r.until(is[record.Asked])
-				time.Sleep(c.atMost) // until reads for less
+				time.Sleep(c.atMost) // until it takes less
 				got := r.until(isEnd)
 				why := "the cell exceeded its timeout of 10 s"
 				if c.stoodStill {

@@ -8,11 +8,11 @@ import (
 	"talaria/kernel/record"
 )
 
-// leastCPUPause is how soon the CPU time of an execution is read again at the earliest.
+// leastCPUPause is the shortest time until the CPU time of an execution is read again.
 const leastCPUPause = 10 * time.Millisecond
 
-// watchCPU reads the CPU time of an execution when it can have reached its limit at the earliest, and interrupts it when
-// it has. What runs in the session beside the cell counts too. The caller holds mu.
+// watchCPU reads the CPU time of an execution at the earliest time at which it can have reached its limit, and
+// interrupts it if it has. Other processes of the session count too. The caller holds mu.
 func (k *interpreter) watchCPU(run *running, used time.Duration) {
 	cores := float64(runtime.NumCPU())
 	if k.limits.CPUs > 0 {

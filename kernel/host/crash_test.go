@@ -19,10 +19,10 @@ import (
 	"talaria/kernel/record"
 )
 
-// doomedDir names the variable that makes this test binary a host with its records in that directory.
+// doomedDir names the variable that turns this test binary into a host with its records in that directory.
 const doomedDir = "TALARIA_TEST_DOOMED_DIR"
 
-// doomedHost runs a cell that prints for ever, and tells the number of every record that it reads. It is killed.
+// doomedHost runs a cell that prints forever, and prints the number of every record that it reads. It gets killed.
 func doomedHost(dir string) {
 	h := host.NewHost(host.HostConfig{SpoolDir: dir, JoinWindow: -1, Backend: kerneltest.NewFake(kerneltest.Cells(
 		func(c *kerneltest.Cell) {

@@ -5,14 +5,14 @@ import (
 	"talaria/kernel/record"
 )
 
-// How little room there is where something could not be written: for whole blocks, and for the largest piece that ext4
-// takes in one, 8 MiB, and what belongs to it.
+// How little space is left when something could not be written: for whole blocks, and for the largest piece that ext4
+// allocates at once, 8 MiB, and its metadata.
 const (
 	fullBytes       = 64 << 10
 	almostFullBytes = 16 << 20
 )
 
-// fullDisk looks whether the workspace is past its limit.
+// fullDisk checks whether the workspace is past its limit.
 func (w *watcher) fullDisk() *record.LimitHit {
 	if w == nil {
 		return nil
@@ -23,7 +23,7 @@ func (w *watcher) fullDisk() *record.LimitHit {
 	return w.full
 }
 
-// usedDisk is what the workspace takes, in bytes. Where nobody looks all the time, it looks now.
+// usedDisk returns what the workspace uses, in bytes. If nobody measures it regularly, it measures now.
 func (w *watcher) usedDisk() int64 {
 	if w == nil {
 		return 0
@@ -34,13 +34,14 @@ func (w *watcher) usedDisk() int64 {
 	return w.used.Load()
 }
 
-// holdsDisk reports whether the operating system holds the workspace to its limit.
+// holdsDisk reports whether the operating system enforces the limit of the workspace.
 func (w *watcher) holdsDisk() bool { return w != nil && w.hold != kernel.DiskWatched }
 
-// diskHasRoom reports whether the file system of the workspace has room left.
+// diskHasRoom reports whether the file system of the workspace has space left.
 func (w *watcher) diskHasRoom() bool { return w != nil && w.dir.Free() > 0 }
 
-// refused is the limit behind ENOSPC, or nil: where a large piece was refused, the workspace has room for smaller ones.
+// refused returns the limit behind ENOSPC, or nil: even if a large piece was refused, the workspace has room for
+// smaller ones.
 func (w *watcher) refused(limits kernel.Limits) *record.LimitHit {
 	if hit := w.fullDisk(); hit != nil || !w.holdsDisk() {
 		return hit
@@ -49,7 +50,7 @@ func (w *watcher) refused(limits kernel.Limits) *record.LimitHit {
 	if !ok {
 		return nil
 	}
-	if free, err := meter.TmpFree(); err != nil || free < fullBytes { // then it was there
+	if free, err := meter.TmpFree(); err != nil || free < fullBytes { // then that is where the space ran out
 		return nil
 	}
 	space, err := w.dir.Space()
@@ -60,7 +61,7 @@ func (w *watcher) refused(limits kernel.Limits) *record.LimitHit {
 	return &record.LimitHit{Name: "disk_bytes", Value: limits.DiskBytes, Used: bytes}
 }
 
-// measureHeld is measure where the operating system holds the workspace.
+// measureHeld is measure for a workspace whose limit the operating system enforces.
 func (w *watcher) measureHeld(limits kernel.Limits) (bytes, inodes int64, hit *record.LimitHit, err error) {
 	space, err := w.dir.Space()
 	if err != nil {
@@ -77,8 +78,8 @@ func (w *watcher) measureHeld(limits kernel.Limits) (bytes, inodes int64, hit *r
 	return bytes, inodes, hit, nil
 }
 
-// lookAtHeldDisk finds out what the workspace takes, and whether it is full: that ends nothing, since nothing more can be
-// written. The caller holds looking.
+// lookAtHeldDisk measures what the workspace uses, and whether it is full. A full one ends nothing, since nothing more
+// can be written. The caller holds looking.
 func (w *watcher) lookAtHeldDisk(limits kernel.Limits) {
 	bytes, _, hit, err := w.measureHeld(limits)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 var errUnexpected = errors.New("not expected now")
 
-// readControl handles what the runner says until the stream ends. While too many records wait it does not read.
+// readControl handles the runner's frames until the stream ends. It does not read while too many records wait.
 func (k *interpreter) readControl() {
 	defer close(k.controlEnded)
 	reader := frame.NewReader(k.process.Control(), k.records.Flush, frame.LongLine{Dir: k.spoolDir, Budget: k.large})
@@ -51,7 +51,8 @@ func (k *interpreter) handleLine(line []byte) {
 	}
 }
 
-// dropUnread drops a frame that cannot be read, and tells the cell that runs, once, since it may have meant something.
+// dropUnread drops a frame that cannot be read, and tells the running cell once, since the frame may have had a
+// meaning.
 func (k *interpreter) dropUnread(why error) {
 	k.drop(why)
 	defer k.records.Flush()
@@ -63,7 +64,7 @@ func (k *interpreter) dropUnread(why error) {
 	}
 }
 
-// drop counts a frame that is passed over. Only the first is logged: a runner may send any number of them.
+// drop counts a dropped frame. Only the first is logged: a runner may send any number of them.
 func (k *interpreter) drop(why error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,7 +133,7 @@ func (k *interpreter) becomeReady(f frame.Ready) error {
 	return nil
 }
 
-// done ends the execution that runs. A kernel that is being killed cannot finish any more: what the record says of
+// done ends the running execution. A kernel that is being killed cannot finish any more: what the record says about
 // the variables would not be true.
 func (k *interpreter) done(f frame.Done) error {
 	k.mu.Lock()
@@ -163,7 +164,7 @@ func (k *interpreter) done(f frame.Done) error {
 	return nil
 }
 
-// status is how the execution ended, given the runner's word on it and what the host asked for.
+// status returns how the execution ended, given what the runner says and what the host asked for.
 func (r *running) status(f frame.Done) record.Status {
 	switch {
 	case !f.Failed && r.raised == nil:
@@ -176,11 +177,11 @@ func (r *running) status(f frame.Done) record.Status {
 	return record.Errored
 }
 
-// runs reports whether that execution runs. The caller holds mu.
+// runs reports whether that execution is running. The caller holds mu.
 func (k *interpreter) runs(id string) bool { return k.run != nil && k.run.ID == id }
 
-// owner is the execution that output of that id belongs to: that one when this kernel ran it, else the one that
-// runs, else the last. The caller holds mu.
+// owner returns the execution that output with that id belongs to: that one if this kernel ran it, else the running
+// one, else the last. The caller holds mu.
 func (k *interpreter) owner(id string) string {
 	if id != k.lastID && id != k.reserved && k.given.has(id) {
 		return id
@@ -188,8 +189,8 @@ func (k *interpreter) owner(id string) string {
 	return k.lastID
 }
 
-// atMark emits what a frame says between what the pipes held before its mark and what they held behind it. The
-// caller holds mu.
+// atMark emits the content of a frame after the text that the pipes had before its mark, and before the text after it.
+// The caller holds mu.
 func (k *interpreter) atMark(mark uint64, emit func()) {
 	if mark == 0 {
 		emit()
@@ -209,7 +210,7 @@ func (k *interpreter) atMark(mark uint64, emit func()) {
 	}
 }
 
-// settle reads what the pipes hold now and lets all of it out, as letOut does. The caller holds mu.
+// settle reads what is in the pipes now and emits all of it, with letOut. The caller holds mu.
 func (k *interpreter) settle(letOut func(*tap)) {
 	for _, t := range k.taps {
 		t.drain()

@@ -18,7 +18,7 @@ func (h *Host) Do(ctx context.Context, key record.Key, c command.Command) (reply
 	return k.do(ctx, c)
 }
 
-// do carries a command out. Every command has one line here.
+// do carries out a command. Every command has one line here.
 func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err error) {
 	switch c := c.(type) {
 	case command.Execution:

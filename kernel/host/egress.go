@@ -24,7 +24,7 @@ func policyOf(n kernel.Network) (network.Policy, error) {
 	return network.Policy{Mode: network.Mode(n.Mode), Rules: rules, Hosts: hosts}, err
 }
 
-// resolverOf looks names up at the session's own name server. It is nil where the session has none.
+// resolverOf returns a resolver that uses the session's own name server. It is nil if the session has none.
 func resolverOf(n kernel.Network) *net.Resolver {
 	if n.NameServer == "" {
 		return nil
@@ -35,7 +35,7 @@ func resolverOf(n kernel.Network) *net.Resolver {
 	}}
 }
 
-// connect gives a sealed sandbox its way out, if it is to have one, and returns the variables that the runner needs.
+// connect gives a sealed sandbox its egress, if it is to have one, and returns the variables that the runner needs.
 func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env map[string]string, err error) {
 	if !wantsNetwork(wanted) {
 		return nil, nil
@@ -61,7 +61,7 @@ func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env m
 	if exit.Device != nil {
 		err = way.AttachDevice(exit.Device)
 	} else {
-		how = "through proxies, held outside of the sandbox, since no device can be made (" + exit.Why + ")"
+		how = "through proxies, held outside of the sandbox, since no device can be created (" + exit.Why + ")"
 		err = way.AttachProxies(exit.HTTP, exit.SOCKS)
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env m
 	return exit.Env, nil
 }
 
-// changeNetwork is in force when it returns, for open connections too.
+// changeNetwork changes what may be reached. The change is in force when it returns, for open connections too.
 func (k *interpreter) changeNetwork(ctx context.Context, wanted kernel.Network) ([]string, error) {
 	if k.usable() == nil {
 		return nil, command.ErrNoKernel
@@ -97,7 +97,7 @@ func (k *interpreter) changeNetwork(ctx context.Context, wanted kernel.Network) 
 		if err != nil {
 			return nil, err
 		}
-		if len(env) > 0 { // which the programs that run do not have
+		if len(env) > 0 { // the programs already running do not have them
 			k.disconnect()
 			return nil, fmt.Errorf("change network: %w", kernel.ErrNeedsReset)
 		}
@@ -110,7 +110,7 @@ func (k *interpreter) changeNetwork(ctx context.Context, wanted kernel.Network) 
 	return k.layers(), nil
 }
 
-// disconnect takes the way out away, if there is one.
+// disconnect removes the egress, if there is one.
 func (k *interpreter) disconnect() {
 	k.mu.Lock()
 	way := k.way
@@ -121,7 +121,7 @@ func (k *interpreter) disconnect() {
 	}
 }
 
-// layers are those of the sandbox, with what is let through.
+// layers lists the layers of the sandbox, and what its network lets through.
 func (k *interpreter) layers() []string {
 	layers := k.sandbox.Layers()
 	k.mu.Lock()
@@ -137,8 +137,8 @@ func (k *interpreter) layers() []string {
 	return layers
 }
 
-// ChangeNetwork changes what a living kernel may reach and returns the layers that are in force then. It wraps
-// ErrNeedsReset where only a fresh kernel can have it.
+// ChangeNetwork changes what a living kernel may reach and returns the layers then in force. The error wraps
+// ErrNeedsReset if only a fresh kernel can have that network.
 func (h *Host) ChangeNetwork(ctx context.Context, key record.Key, n kernel.Network) (layers []string, err error) {
 	k := h.kernel(key)
 	if k == nil {

@@ -15,28 +15,28 @@ import (
 const (
 	// measureTimeout bounds one reading of the usage, and
 	measureTimeout = 250 * time.Millisecond
-	// lastMeasureTimeout that at the end of a kernel.
+	// lastMeasureTimeout that of the last one, when a kernel ends.
 	lastMeasureTimeout = 20 * time.Millisecond
 )
 
-// running is the execution that runs. It is under the lock of its interpreter.
+// running is the running execution. It is guarded by the lock of its interpreter.
 type running struct {
 	command.Execution
 	started     time.Time
 	before      kernel.Usage
-	withdrawn   int                 // asks for input that got no answer, since nobody waited any longer
-	carried     map[string]struct{} // calls of tools that the runner carries out
-	resulted    bool                // its one result came
+	withdrawn   int                 // asks for input that got no answer because the cell stopped waiting
+	carried     map[string]struct{} // calls of tools that the runner is carrying out
+	resulted    bool                // its one result has come
 	raised      *record.ErrorInfo   // its one exception
 	interrupted bool                // on request
-	unreadTold  bool                // that something was left out
+	unreadTold  bool                // the cell was told that something was left out
 	timedOut    bool
 	limit       *record.LimitHit // for which it was interrupted
-	advice      string           // what its user can do about that
+	advice      string           // what its user can do about that limit
 
-	clock *clock      // nil without a time-out
-	cpu   *time.Timer // to the next look at the CPU time; nil without a limit
-	grace *time.Timer // from the time-out to the kill
+	clock *clock      // nil without a timeout
+	cpu   *time.Timer // for the next look at the CPU time; nil without a limit
+	grace *time.Timer // from the timeout to the kill
 }
 
 func (r *running) stopTimers() {
@@ -51,7 +51,7 @@ func (r *running) stopTimers() {
 	}
 }
 
-// usage is what the execution took until that time, given what the sandbox takes then.
+// usage returns what the execution used until that time, given what the sandbox uses then.
 func (r *running) usage(until time.Time, after kernel.Usage) record.ExecutionUsage {
 	return record.ExecutionUsage{
 		Duration:   until.Sub(r.started),
@@ -62,7 +62,7 @@ func (r *running) usage(until time.Time, after kernel.Usage) record.ExecutionUsa
 
 func peak(u kernel.Usage) int64 { return max(u.PeakMemoryBytes, u.MemoryBytes) }
 
-// measure is what the sandbox takes now, or zero where that cannot be told.
+// measure returns what the sandbox uses now, or zero if that cannot be told.
 func (k *interpreter) measure(timeout time.Duration) kernel.Usage {
 	usage, err := k.meter(timeout)
 	if err != nil {
@@ -71,7 +71,7 @@ func (k *interpreter) measure(timeout time.Duration) kernel.Usage {
 	return usage
 }
 
-// cpuUsed is the CPU time of everything in the sandbox so far.
+// cpuUsed returns the CPU time of everything in the sandbox so far.
 func (k *interpreter) cpuUsed() (time.Duration, error) {
 	usage, err := k.meter(measureTimeout)
 	return usage.CPU, err
@@ -121,12 +121,13 @@ func (k *interpreter) execute(e command.Execution) error {
 	if k.phase != serving || k.cause != nil {
 		return command.ErrNoKernel
 	}
-	k.settle((*tap).flush) // what is there by now is not of this execution
+	k.settle((*tap).flush) // what the pipes hold by now does not belong to this execution
 	if err := k.frames.Push(line); err != nil {
 		k.given.remove(e.ID)
 		return err
 	}
 	k.run = &running{Execution: e, started: time.Now(), before: before}
+	k.watch.hurry()
 	k.lastID = e.ID
 	if k.way != nil {
 		k.way.TellAgain()
@@ -174,14 +175,14 @@ func (k *interpreter) interrupt(id string) {
 	}
 }
 
-// interruptRun interrupts what runs, on request. The caller holds mu.
+// interruptRun interrupts the running execution, on request. The caller holds mu.
 func (k *interpreter) interruptRun() {
 	k.run.interrupted = true
 	k.sendInterrupt()
 	k.closeAsks(k.run, askInterrupted)
 }
 
-// sendInterrupt leaves it at the interrupts that wait when the runner does not read.
+// sendInterrupt sends no further interrupt if the runner does not read: those already queued are enough.
 func (k *interpreter) sendInterrupt() {
 	if err := k.frames.Send(frame.Interrupt{Type: "interrupt", ID: k.run.ID}); err != nil {
 		k.log.Debug("send interrupt", "error", err)
@@ -200,7 +201,7 @@ func (k *interpreter) startClock(run *running) *clock {
 	})
 }
 
-// timeOut interrupts what runs, and kills the kernel when that does not end it in time. The caller holds mu.
+// timeOut interrupts the running execution, and kills the kernel if that does not end it in time. The caller holds mu.
 func (k *interpreter) timeOut() {
 	run := k.run
 	run.timedOut = true
@@ -209,7 +210,7 @@ func (k *interpreter) timeOut() {
 	k.killAfterGrace(run, ending{reason: "timeout", timedOut: true})
 }
 
-// killAfterGrace kills the kernel when an interrupt has not ended the execution in time. The caller holds mu.
+// killAfterGrace kills the kernel if an interrupt has not ended the execution in time. The caller holds mu.
 func (k *interpreter) killAfterGrace(run *running, why ending) {
 	run.grace = time.AfterFunc(k.cfg.InterruptGrace, func() {
 		k.mu.Lock()

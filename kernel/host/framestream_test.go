@@ -17,6 +17,7 @@ import (
 	"talaria/kernel/record"
 )
 
+// TestHostileFramesAreDroppedAndTheCellGoesOn is row K09; the kernel survives as well.
 func TestHostileFramesAreDroppedAndTheCellGoesOn(t *testing.T) {
 	r := newRig(t, inCell(func(run *kerneltest.Runner, id string) {
 		if id == "e0" {
@@ -64,6 +65,7 @@ func TestOutputBelongsToTheCellThatItNames(t *testing.T) {
 		`e2: stdout "for never"`, "e2: clear false", `e2: stdout "for "`, "e2: clear false", "e2: finished ok")
 }
 
+// TestALineWithoutEndIsPassedOverWithoutBeingKept is row K09.
 func TestALineWithoutEndIsPassedOverWithoutBeingKept(t *testing.T) {
 	const size = 256 << 20
 	var peak uint64
@@ -112,8 +114,8 @@ func TestFramesWrittenJustBeforeDeathArrive(t *testing.T) {
 	}
 }
 
-// stalled is the interpreter of kernels that send a part of a large frame, and the rest when they may; the execution
-// "whole" may at once.
+// stalled is the interpreter of kernels that send part of a large frame, and the rest once they may; the execution
+// "whole" may send everything at once.
 func stalled(size int, sent func(), rest <-chan struct{}) kerneltest.Script {
 	return inCell(func(run *kerneltest.Runner, id string) {
 		run.Write([]byte(`{"type":"display","id":"` + id + `","metadata":{},"data":{"text/plain":"`))
@@ -165,7 +167,7 @@ func TestLargeFramesThatAreNotWholeTakeNoMemoryAndHoldUpNobody(t *testing.T) {
 	}
 }
 
-// heap is how much memory is in use.
+// heap returns how much memory is in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -1,5 +1,6 @@
-// Package host runs one live interpreter for each session and generation: it starts it in a sandbox, gives it cells, reads
-// what comes out, interrupts, kills and accounts for it. It knows no session: it deals in keys.
+// Package host runs one live interpreter for each session and generation: it starts it in a sandbox, gives it cells,
+// reads its output, interrupts it, kills it and accounts for its usage. It knows nothing of sessions: it works with
+// keys.
 package host
 
 import (
@@ -25,26 +26,26 @@ import (
 // ReasonShutdown is the reason of kernels that end with their host.
 const ReasonShutdown = "server_shutdown"
 
-// HostConfig says how a host runs its kernels. Zero fields have the default.
+// HostConfig says how a host runs its kernels. Zero fields have defaults.
 type HostConfig struct {
 	Backend        kernel.Backend
 	Log            *slog.Logger
-	InterruptGrace time.Duration // from a time-out's interrupt to the kill; 2 s
+	InterruptGrace time.Duration // from the interrupt at a timeout to the kill; 2 s
 	JoinWindow     time.Duration // in which adjacent text is joined; 50 ms, negative: none
 	StartTimeout   time.Duration // 60 s
 
-	// SpoolDir is the directory, of this host alone, with a folder of records for each key; it outlives the host.
-	// Without it records are kept in memory.
+	// SpoolDir is a directory, used by this host alone, with a folder of records for each key; it outlives the host.
+	// If it is empty, records are kept in memory.
 	SpoolDir string
-	// SpoolBytes are the bytes of records of one kernel that are not acknowledged at which nothing is read from the
-	// kernel any more, so that it waits; 256 MiB, in memory 8 MiB.
+	// SpoolBytes is how many bytes of one kernel's records may be unacknowledged before the host stops reading from
+	// the kernel, so that the kernel waits; 256 MiB, in memory 8 MiB.
 	SpoolBytes int64
-	// Pool is how many sandboxes are kept ready for each environment that is warm; 2, negative: none.
+	// Pool is how many sandboxes are kept ready for each warm environment; 2, negative: none.
 	Pool int
 }
 
-// Host runs kernels and keeps what they say as numbered records until these are acknowledged. Nothing that happens
-// inside a kernel can block it or its other kernels, and no method waits for a kernel's consumer. It is safe for
+// Host runs kernels and keeps their output as numbered records until these are acknowledged. Nothing that happens
+// inside a kernel can block the host or its other kernels, and no method waits for a kernel's consumer. It is safe for
 // concurrent use.
 type Host struct {
 	cfg   HostConfig
@@ -57,7 +58,7 @@ type Host struct {
 	onForget func()
 }
 
-// NewHost makes a host without kernels.
+// NewHost makes a host with no kernels.
 func NewHost(cfg HostConfig) *Host {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -89,9 +90,10 @@ func NewHost(cfg HostConfig) *Host {
 	}
 }
 
-// Start makes a sandbox, seals it and runs an interpreter in it; it returns when that can execute. On an error
-// nothing is left. ctx bounds the start, not the kernel's life. A key can be used once, until its Died record is
-// acknowledged: else it is ErrKernelExists. With a SpoolDir the session must be a plain word, as ids are.
+// Start makes a sandbox, seals it and runs an interpreter in it; it returns when the interpreter can execute. After an
+// error nothing is left. ctx bounds the start, not the kernel's life. A key can be used only once until its Died
+// record is acknowledged; otherwise Start returns ErrKernelExists. With a SpoolDir the session must be a plain word,
+// as ids are.
 func (h *Host) Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -112,9 +114,9 @@ func (h *Host) Start(ctx context.Context, key record.Key, env kernel.Environment
 	return info, nil
 }
 
-// Next waits for records numbered above after and returns those that are ready, in order, as many as Read gives. It
-// is io.EOF when after is the last one, which is a Died record, and ErrNoKernel for a key that is not known or was
-// forgotten. Records stay until Ack; what was acknowledged is left out. ctx bounds the wait.
+// Next waits for records with numbers above after and returns those that are ready, in order, as many as Read returns.
+// It returns io.EOF if after is the number of the last one, which is a Died record, and ErrNoKernel for a key that is
+// unknown or forgotten. Records stay until Ack; acknowledged ones are left out. ctx bounds the wait.
 func (h *Host) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	encoded, _, err := h.Read(ctx, key, after)
 	if err != nil {
@@ -123,14 +125,14 @@ func (h *Host) Next(ctx context.Context, key record.Key, after uint64) ([]record
 	return record.Decode(key, encoded)
 }
 
-// Read is Next with the records as Append encodes them, and the number of the last one. They take at most about
-// 1 MiB, if more than one. The bytes are the caller's.
+// Read is Next with the records as Append encodes them, and the number of the last one. They take at most about 1 MiB,
+// if more than one. The caller owns the bytes.
 func (h *Host) Read(ctx context.Context, key record.Key, after uint64) (encoded []byte, last uint64, err error) {
 	batch, err := h.read(ctx, key, after, false)
 	return batch.Bytes(), batch.Last(), err
 }
 
-// ReadBatch is Read for who passes the records on: a large record need not be in memory for that.
+// ReadBatch is Read for callers that pass the records on: that does not need a large record in memory.
 func (h *Host) ReadBatch(ctx context.Context, key record.Key, after uint64) (spool.Batch, error) {
 	return h.read(ctx, key, after, true)
 }
@@ -157,13 +159,13 @@ func (h *Host) Ack(key record.Key, kseq uint64) {
 	select {
 	case <-k.gone:
 		h.remove(k)
-	default: // it is forgotten when nothing of it is left
+	default: // it is forgotten once nothing of it is left
 	}
 }
 
-// Stop kills the kernel and returns when no process of it is left, or with an error when ctx ends first; the kill
-// goes on then. The record Died with that reason is the last one, unless the kernel died by itself before. It is
-// idempotent, and nil for a key that is not known.
+// Stop kills the kernel and returns when none of its processes is left, or with an error if ctx ends first; then the
+// kill goes on. The last record is Died with that reason, unless the kernel had already died by itself. Stop is
+// idempotent, and returns nil for an unknown key.
 func (h *Host) Stop(ctx context.Context, key record.Key, reason string) error {
 	k := h.kernel(key)
 	if k == nil {
@@ -178,9 +180,9 @@ func (h *Host) Stop(ctx context.Context, key record.Key, reason string) error {
 	}
 }
 
-// Attach tells what a new consumer of a kernel must know; of one that starts, when it can execute. It is ErrNoKernel
-// for a key that is not known, and for a kernel that fails to start. A kernel that has died is known until its last
-// record is acknowledged. ctx bounds the wait.
+// Attach returns what a new consumer of a kernel must know; for a kernel that is starting, it waits until that can
+// execute. It returns ErrNoKernel for an unknown key, and for a kernel that fails to start. A kernel that has died is
+// known until its last record is acknowledged. ctx bounds the wait.
 func (h *Host) Attach(ctx context.Context, key record.Key) (command.Attachment, error) {
 	k := h.kernel(key)
 	if k == nil {
@@ -201,31 +203,32 @@ func (h *Host) Attach(ctx context.Context, key record.Key) (command.Attachment, 
 	}
 }
 
-// OnForget has f called after each kernel that is forgotten. It is set once, before the first kernel; f must not block.
+// OnForget makes the host call f after each kernel that it forgets. It is called once, before the first kernel; f must
+// not block.
 func (h *Host) OnForget(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.onForget = f
 }
 
-// Kernels lists all keys that are known: of kernels that live, and of those whose last record is not acknowledged.
+// Kernels lists all known keys: of living kernels, and of those whose last record is not acknowledged.
 func (h *Host) Kernels(context.Context) ([]record.Key, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.kernels)), nil
 }
 
-// Warm has the libraries of these environments imported and keeps kernels of them ready, in the background. It lets
-// go of what it was told before.
+// Warm imports the libraries of these environments and keeps kernels of them ready, in the background. It replaces the
+// previous list.
 func (h *Host) Warm(envs []kernel.Environment) { h.pool.keep(envs) }
 
-// PoolStats tells how the pool of ready kernels does.
+// PoolStats reports on the pool of ready kernels.
 func (h *Host) PoolStats() PoolStats { return h.pool.stats() }
 
-// Running lists the kernels that live, starting ones included.
+// Running lists the living kernels, including those that are starting.
 func (h *Host) Running() []record.Key { return slices.Collect(maps.Keys(h.Handles())) }
 
-// Handles are the handles of the sandboxes of the kernels that live; that of a starting one may be zero.
+// Handles returns the sandbox handles of the living kernels; the handle of a starting one may be zero.
 func (h *Host) Handles() map[record.Key]kernel.Handle {
 	h.mu.Lock()
 	kernels := maps.Clone(h.kernels)
@@ -242,7 +245,8 @@ func (h *Host) Handles() map[record.Key]kernel.Handle {
 }
 
 // Close stops all kernels with ReasonShutdown and refuses new ones. It returns when no process is left, or with an
-// error when ctx ends first. Records can still be had and acknowledged afterwards; what is not stays in the SpoolDir.
+// error if ctx ends first. Records can still be read and acknowledged afterwards; unacknowledged ones stay in the
+// SpoolDir.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -271,7 +275,7 @@ func (h *Host) add(k *interpreter) error {
 	return nil
 }
 
-// remove forgets a kernel, of which nothing is left, and its records.
+// remove forgets a kernel that has ended completely, and its records.
 func (h *Host) remove(k *interpreter) {
 	if err := k.records.Discard(); err != nil {
 		k.log.Error("remove the records of a kernel", "error", err)
@@ -293,12 +297,12 @@ func (h *Host) kernel(key record.Key) *interpreter {
 	return h.kernels[key]
 }
 
-// Sweeper is implemented by backends that can find what sandboxes of a crashed program left on the machine.
+// Sweeper is implemented by backends that can find what the sandboxes of a crashed program left on the machine.
 type Sweeper interface {
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }
 
-// Sweep removes what the sandboxes of these handles, and others of this instance that are not in use, left behind.
+// Sweep removes what was left behind by the sandboxes of these handles, and by other unused ones of this instance.
 func (h *Host) Sweep(ctx context.Context, handles []kernel.Handle) error {
 	if s, ok := h.cfg.Backend.(Sweeper); ok {
 		return s.Sweep(ctx, handles)

@@ -104,7 +104,7 @@ func TestInterruptStatuses(t *testing.T) {
 
 func TestAnInterruptWhileTheCellIsHandedOverIsNotLost(t *testing.T) {
 	var r *rig
-	var before sync.Once // the first measurement is that before the cell
+	var before sync.Once // the first measurement is the one before the cell
 	r = newRig(t, kerneltest.Cells((*kerneltest.Cell).Sleep), func(_ *host.HostConfig, f *kerneltest.Fake) {
 		f.Usage = func() (kernel.Usage, error) {
 			before.Do(func() { _ = command.Tell(t.Context(), r.host, r.key, command.Interrupt{ExecutionID: "e1"}) })
@@ -375,7 +375,7 @@ func TestTheReasonOfADeathStandsAgainstALaterStop(t *testing.T) {
 		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) { c.Exit(9) }),
 			func(_ *host.HostConfig, f *kerneltest.Fake) { f.OnClose = func() { time.Sleep(time.Minute) } })
 		r.execute(command.Execution{ID: "e1"})
-		synctest.Wait() // it is dead, and its end not yet reported
+		synctest.Wait() // it is dead, and its end has not been reported yet
 		if err := r.host.Stop(t.Context(), r.key, "reset"); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	maxWithdrawn = 50 // asks of one cell, after which it may not ask for input: each makes events
+	maxWithdrawn = 50 // withdrawn asks after which a cell may not ask for input again: each makes events
 
 	inputRefused = "no client can answer input(): attach one to the session, or put the value into the code"
 	inputBusy    = "another input() of this cell is waiting; answer that one first"
@@ -15,7 +15,7 @@ const (
 	inputOften   = "this cell called input() %d times without waiting for an answer; ask in another cell"
 )
 
-// refuseInput tells why nobody can be asked. The caller holds mu.
+// refuseInput says why nobody can be asked, or returns "". The caller holds mu.
 func (k *interpreter) refuseInput(f frame.Ask) string {
 	switch {
 	case f.ID == "" || !k.run.AllowStdin:

@@ -8,13 +8,13 @@ import (
 	"talaria/kernel/record"
 )
 
-// A kernel may ask for installBurst installations at once, and for one more each installPause.
+// A kernel may ask for installBurst installations at once, and for one more every installPause.
 const (
 	installBurst = 50
 	installPause = time.Second
 )
 
-// noInstallsVariable tells the runner why packages cannot be installed. It takes it from the environment.
+// noInstallsVariable tells the runner why packages cannot be installed. The runner removes it from the environment.
 const noInstallsVariable = "TALARIA_INTERNAL_NO_INSTALLS"
 
 const (
@@ -27,7 +27,7 @@ const (
 		"all packages in one request"
 )
 
-// refuseInstall tells why packages cannot be changed now. The caller holds mu.
+// refuseInstall says why packages cannot be changed now, or returns "". The caller holds mu.
 func (k *interpreter) refuseInstall(f frame.Ask) string {
 	if k.noInstalls != "" {
 		return k.noInstalls
@@ -45,7 +45,7 @@ func (k *interpreter) refuseInstall(f frame.Ask) string {
 	return ""
 }
 
-// paceInstall reports whether the kernel may ask for an installation now, and counts it. The caller holds mu.
+// paceInstall reports whether the kernel may ask for an installation now, and counts the request. The caller holds mu.
 func (k *interpreter) paceInstall(now time.Time) bool {
 	if k.installsPaid.Before(now) {
 		k.installsPaid = now

@@ -18,7 +18,7 @@ import (
 
 const one = "00000000000000000000000000000001"
 
-// install is a cell that asks for a package and prints what comes of it.
+// install is a cell that asks for a package and prints the outcome.
 func install(c *kerneltest.Cell) {
 	switch output, failure, ok := c.Install("a>=1"); {
 	case !ok:
@@ -72,7 +72,7 @@ func TestInstall(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := r.until(isEnd)
-			if c.name == "interrupted" { // which of the two the cell notices first is open
+			if c.name == "interrupted" { // it is undefined which of the two the cell notices first
 				got = slices.DeleteFunc(got, is[record.Raised])
 				c.want = slices.Delete(c.want, 1, 2)
 				if got[1].Body.(record.Finished).Status != record.Interrupted {

@@ -27,22 +27,23 @@ import (
 )
 
 const (
-	// controlGrace is how long a process may outlive its control stream. One that dies closes it before its parent
-	// can tell how it died, which takes long on a busy machine; only user code that meddles lives on without.
+	// controlGrace is how long a process may outlive its control stream. A process that dies closes the stream before
+	// its parent can tell how it died, which may take long on a busy machine; only a process whose user code has
+	// meddled with the stream lives on without it.
 	controlGrace = 2 * time.Second
-	// closeGrace is how long the last record is kept back for the sandbox to close.
+	// closeGrace is how long the last record waits for the sandbox to close.
 	closeGrace = 50 * time.Millisecond
-	// drainGrace bounds the reading of what is left in the streams of a closed sandbox.
+	// drainGrace bounds how long the rest of a closed sandbox's streams is read.
 	drainGrace = time.Second
-	// maxStderr is how much of a failed start's stderr its error tells.
+	// maxStderr is how much of the stderr of a failed start goes into its error.
 	maxStderr = 2 << 10
 )
 
 // interpreter is one kernel from its start to its last record.
 //
-// Its goroutines: one reads the control stream, one for each pipe, and one waits for the end and cleans up. All that
-// they share is under mu. Locks are taken in the order mu, then that of records or frames. Records are added with mu
-// held and flushed without.
+// Its goroutines: one reads the control stream, one reads each pipe, and one waits for the end and cleans up.
+// Everything they share is guarded by mu. Locks are taken in the order mu, then that of records or frames. Records are
+// added with mu held and flushed without it.
 type interpreter struct {
 	key     record.Key
 	engine  string
@@ -50,53 +51,53 @@ type interpreter struct {
 	log     *slog.Logger
 	records *spool.Outbox
 	large   *semaphore.Weighted     // the host's budget for large frames
-	abort   context.CancelCauseFunc // ends the start
+	abort   context.CancelCauseFunc // aborts the start
 
 	sandbox  kernel.Sandbox    // set before the goroutines start
 	frames   *frame.Writer     // the same
-	watch    *watcher          // the same; nil where there is nothing to watch
-	taps     []*tap            // the same; what is in them is under mu
-	proxies  map[string]string // the same; variables for what runs inside
+	watch    *watcher          // the same; nil if there is nothing to watch
+	taps     []*tap            // the same; their contents are guarded by mu
+	proxies  map[string]string // the same; variables for programs that run inside
 	spoolDir string            // the same; "" without one
 
 	noInstalls string // the same; why packages cannot be installed, or ""
 	noTools    string // the same; why tools cannot be called, or ""
 
-	forgotten    func() // called at the end when forget is set
+	forgotten    func() // called at the end if forget is set
 	forget       atomic.Bool
 	neverStarted atomic.Bool
 	ready        chan struct{} // closed when the runner can execute
 	killed       chan struct{} // closed when cause is set
-	controlEnded chan struct{} // closed when the control stream is not read any more
+	controlEnded chan struct{} // closed when the control stream is no longer read
 	gone         chan struct{} // closed when nothing of the kernel is left
 	readers      sync.WaitGroup
 
-	wayChanging chan struct{} // holds one while what may be reached is changed
+	wayChanging chan struct{} // holds one value while the network is being changed
 
-	handing chan struct{} // holds one while an execution is handed over, its measurements included
+	handing chan struct{} // holds one value while an execution is handed over, including its measurements
 
-	mu           sync.Mutex // guards what follows; held for reads of pipes that cannot block, and no other I/O
+	mu           sync.Mutex // guards the fields below; held for reads of pipes that cannot block, and for no other I/O
 	phase        phase
 	started      time.Time
 	terminals    []*terminal
-	opening      int // terminals that are not among them yet
+	opening      int // terminals that are not among terminals yet
 	lastTerminal int
-	way          *network.Network // out of the sandbox; nil without
+	way          *network.Network // egress of the sandbox; nil without
 	wayMode      string
 	wayHow       string         // for people
 	process      kernel.Process // nil until launched
 	limits       kernel.Limits
-	cause        *ending // why we end it; nil when it ended by itself
+	cause        *ending // why we end it; nil if it ended by itself
 	marks        marks
-	dropped      uint64           // frames that were not valid here
-	given        recentIDs        // of the executions that were handed over, or are about to be
-	reserved     string           // the execution that is about to run
-	early        bool             // reserved was interrupted already
-	run          *running         // the execution that runs
-	lastID       string           // the execution that ran last, or runs
-	asks         []ask            // those that are open, in the order in which they were opened
-	installsPaid time.Time        // when the installations so far would be due at one each installPause
-	queries      map[string]query // those that wait, by request id
+	dropped      uint64           // frames that were not valid at this point
+	given        recentIDs        // ids of the executions that were handed over, or are about to be
+	reserved     string           // id of the execution that is about to run
+	early        bool             // the reserved execution has already been interrupted
+	run          *running         // the running execution
+	lastID       string           // id of the execution that runs, or ran last
+	asks         []ask            // the open asks, in the order in which they were opened
+	installsPaid time.Time        // when the installations so far would be due at a rate of one every installPause
+	queries      map[string]query // the waiting queries, by request id
 	posed        uint64           // queries so far
 }
 
@@ -105,7 +106,7 @@ type phase int
 const (
 	starting phase = iota // until the ready frame
 	serving
-	leaving // takes no executions any more
+	leaving // accepts no more executions
 	over    // the last record is out
 )
 
@@ -113,7 +114,7 @@ const (
 type ending struct {
 	reason   string
 	timedOut bool
-	limit    *record.LimitHit // that it has passed
+	limit    *record.LimitHit // that was passed
 }
 
 func newInterpreter(
@@ -164,7 +165,7 @@ func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment
 	}
 }
 
-// launch runs the process and the goroutines that serve it. The errors of a backend name the step.
+// launch runs the process and the goroutines that serve it. Errors of a backend name the step.
 func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
 	dir, err := spool.Folder(k.cfg.SpoolDir, k.key)
 	if err != nil {
@@ -172,7 +173,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 	}
 	k.spoolDir = dir
 	opened := make(chan error, 1)
-	go func() { // a fifth of a millisecond on a disk
+	go func() { // it takes a fifth of a millisecond on a disk
 		err := k.records.Open(dir)
 		if errors.Is(err, fs.ErrExist) {
 			err = fmt.Errorf("%w: %w", command.ErrKernelExists, err)
@@ -216,7 +217,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 // environment.
 const lossVariable = "TALARIA_INTERNAL_LOSS"
 
-// runnerEnv are the variables of the runner alone and those of all that runs inside.
+// runnerEnv returns the variables of the runner alone and those of all programs inside.
 func (k *interpreter) runnerEnv(loss string) map[string]string {
 	env := map[string]string{}
 	for name, value := range map[string]string{noInstallsVariable: k.noInstalls, lossVariable: loss} {
@@ -228,7 +229,7 @@ func (k *interpreter) runnerEnv(loss string) map[string]string {
 	return env
 }
 
-// seal gets a sandbox that is sealed for the session. One of the pool that is of no use is replaced by a new one.
+// seal returns a sandbox that is sealed for the session. It replaces an unusable one from the pool by a new one.
 func (k *interpreter) seal(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
 	if !spec.Strict {
 		if sandbox := p.take(env); sandbox != nil {
@@ -237,7 +238,7 @@ func (k *interpreter) seal(ctx context.Context, p *pool, env kernel.Environment,
 			if err == nil || ctx.Err() != nil {
 				return err
 			}
-			k.log.Warn("a sandbox of the pool could not be sealed, a new one is made", "error", err)
+			k.log.Warn("could not seal a sandbox of the pool; creating a new one", "error", err)
 			if err := sandbox.Close(); err != nil {
 				k.log.Error("close sandbox", "error", err)
 			}
@@ -283,7 +284,7 @@ func closeStreams(p kernel.Process) {
 	}
 }
 
-// readTap reads a pipe until nothing can come any more.
+// readTap reads a pipe until no more can come.
 func (k *interpreter) readTap(t *tap) {
 	for k.records.WaitRoom() && t.wait(&k.mu) {
 		k.records.Flush()
@@ -291,7 +292,7 @@ func (k *interpreter) readTap(t *tap) {
 	k.records.Flush()
 }
 
-// kill ends the kernel for that reason, unless it has ended or is being killed already. It does not wait.
+// kill ends the kernel for that reason, unless it has ended or is already being killed. It does not wait.
 func (k *interpreter) kill(why ending) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -314,7 +315,7 @@ func (k *interpreter) killLocked(why ending) {
 	k.abort(fmt.Errorf("stopped while it started: %s", why.reason))
 }
 
-// supervise waits for the end of the kernel, whatever ends it, and leaves nothing of it but its records.
+// supervise waits for the end of the kernel, whatever its cause, and leaves nothing but its records.
 func (k *interpreter) supervise() {
 	if k.watch != nil {
 		go k.watch.run()
@@ -345,7 +346,7 @@ func (k *interpreter) supervise() {
 	k.watch.wait()
 	k.forgetIfWanted()
 	close(k.gone)
-	k.forgetIfWanted() // where the last record was acknowledged in between
+	k.forgetIfWanted() // in case the last record was acknowledged in between
 }
 
 func (k *interpreter) forgetIfWanted() {
@@ -382,8 +383,8 @@ func (k *interpreter) leave() {
 	}
 }
 
-// awaitClosed waits for the sandbox to close and for all that was written inside to be read: with no process left,
-// every stream comes to its end. A sandbox that takes long is not waited for.
+// awaitClosed waits for the sandbox to close and for everything written inside to be read: with no process left, every
+// stream reaches its end. It does not wait for a sandbox that takes too long.
 func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool) {
 	grace := time.NewTimer(closeGrace)
 	defer grace.Stop()
@@ -407,7 +408,7 @@ func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool
 	return err, true
 }
 
-// finish emits the last records. full is the limit of the disk that ended the kernel, or nil.
+// finish emits the last records. full is the disk limit that ended the kernel, or nil.
 func (k *interpreter) finish(ended time.Time, after kernel.Usage, full *record.LimitHit) {
 	defer k.records.Flush()
 	k.mu.Lock()
@@ -449,7 +450,7 @@ func (k *interpreter) finish(ended time.Time, after kernel.Usage, full *record.L
 	k.log.Debug("kernel ended", "reason", died.Reason, "frames_dropped", k.dropped)
 }
 
-// exitReason is how a process ended, in the words of the wire.
+// exitReason says how a process ended, in the terms of the wire format.
 func exitReason(e kernel.Exit) string {
 	switch {
 	case e.Limit != "":
@@ -465,7 +466,7 @@ func exitReason(e kernel.Exit) string {
 	return fmt.Sprintf("exit:%d", e.Code)
 }
 
-// withStderr adds the end of what the runner wrote to stderr.
+// withStderr adds the end of the runner's stderr to the error.
 func (k *interpreter) withStderr(err error) error {
 	text := strings.TrimSpace(k.records.Tail("stderr", maxStderr))
 	if text == "" {
@@ -474,7 +475,7 @@ func (k *interpreter) withStderr(err error) error {
 	return fmt.Errorf("%w; its stderr ends with: %s", err, text)
 }
 
-// info is what is known of a kernel that became ready.
+// info returns what is known about a kernel that has become ready.
 func (k *interpreter) info() command.KernelInfo {
 	k.mu.Lock()
 	sandbox, started := k.sandbox, k.started
@@ -500,7 +501,7 @@ func (k *interpreter) attachment(ctx context.Context) (command.Attachment, error
 	return a, nil
 }
 
-// usable is the sandbox while the kernel lives, else nil.
+// usable returns the sandbox while the kernel lives, else nil.
 func (k *interpreter) usable() kernel.Sandbox {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -539,7 +540,7 @@ func (k *interpreter) changeLimits(ctx context.Context, limits kernel.Limits) ([
 	return k.layers(), nil
 }
 
-// usage is what the sandbox takes now.
+// usage returns what the sandbox uses now.
 func (k *interpreter) usage(ctx context.Context) (kernel.Usage, error) {
 	sandbox := k.usable()
 	if sandbox == nil {

@@ -15,11 +15,12 @@ import (
 
 const kept = "the variables are kept"
 
-// explainTime bounds what it takes to find out which limit is behind an exception.
+// explainTime bounds how long it takes to find out which limit caused an exception.
 const explainTime = 50 * time.Millisecond
 
-// explain names the limit that is behind an exception: it adds to the text what was used and that the state is kept, and
-// gives what made us interrupt the cell in place of KeyboardInterrupt. It is nil where no limit is known to be.
+// explain names the limit that caused an exception. It adds to the text how much was used and that the state is kept,
+// and it replaces KeyboardInterrupt by the reason for which we interrupted the cell. It returns nil if no limit is
+// known to be the cause.
 func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
 	k.mu.Lock()
 	if !k.runs(f.ID) || k.run.raised != nil {
@@ -54,7 +55,7 @@ func (k *interpreter) explain(f *frame.Error) *record.LimitHit {
 	return hit
 }
 
-// behind finds the limit that an exception tells of, as far as the operating system agrees, and what to do.
+// behind finds the limit that an exception points to, as far as the operating system agrees, and what to do about it.
 func (k *interpreter) behind(ctx context.Context, e *record.ErrorInfo, limits kernel.Limits) (hit *record.LimitHit, advice string) {
 	const delete = "delete files or raise the limit"
 	switch {
@@ -98,8 +99,8 @@ func (k *interpreter) behind(ctx context.Context, e *record.ErrorInfo, limits ke
 	return nil, ""
 }
 
-// endedByFullDisk is the limit of a kernel that wrote to a mapped file for which the workspace has no room, which the
-// operating system answers with SIGBUS; else nil.
+// endedByFullDisk returns the limit of a kernel that wrote to a mapped file for which the workspace has no space left,
+// which the operating system answers with SIGBUS; else nil.
 func (k *interpreter) endedByFullDisk() *record.LimitHit {
 	select {
 	case <-k.process.Done():
@@ -112,7 +113,7 @@ func (k *interpreter) endedByFullDisk() *record.LimitHit {
 	return k.watch.fullDisk()
 }
 
-// interruptName is the name of the exception that a cell gets when it is interrupted for the limit.
+// interruptName returns the name of the exception that a cell gets when it is interrupted for the limit.
 func interruptName(limit string) string {
 	switch limit {
 	case "memory_bytes":
@@ -123,7 +124,7 @@ func interruptName(limit string) string {
 	return "DiskLimit"
 }
 
-// addNote adds to what an exception says.
+// addNote appends a note to an exception's text.
 func addNote(e *record.ErrorInfo, note string) {
 	if e.Evalue != "" {
 		e.Evalue += ": "
@@ -132,7 +133,7 @@ func addNote(e *record.ErrorInfo, note string) {
 	e.Traceback = append(e.Traceback, note)
 }
 
-// renameError gives an exception another name and text; the traceback keeps where it happened.
+// renameError gives an exception another name and text; the traceback still says where it happened.
 func renameError(e *record.ErrorInfo, ename, evalue string) {
 	if n := len(e.Traceback); n > 0 && strings.HasPrefix(e.Traceback[n-1], e.Ename) {
 		e.Traceback = e.Traceback[:n-1]
@@ -141,7 +142,7 @@ func renameError(e *record.ErrorInfo, ename, evalue string) {
 	e.Traceback = append(e.Traceback, ename+": "+evalue)
 }
 
-// reached interrupts what runs, once, since it has reached a limit that nothing but the watcher holds.
+// reached interrupts the running execution, once, because it has reached a limit that only the watcher enforces.
 func (k *interpreter) reached(hit record.LimitHit, advice string) {
 	defer k.records.Flush()
 	k.mu.Lock()
@@ -154,7 +155,7 @@ func (k *interpreter) reached(hit record.LimitHit, advice string) {
 	k.closeAsks(k.run, askInterrupted)
 }
 
-// tellIdle is tell where no execution runs that would get an error.
+// tellIdle is tell, but only if no execution is running that would get an error.
 func (k *interpreter) tellIdle(line string) {
 	defer k.records.Flush()
 	k.mu.Lock()
@@ -164,7 +165,7 @@ func (k *interpreter) tellIdle(line string) {
 	}
 }
 
-// tell writes a line to the kernel's stderr for those who read it.
+// tell writes a line to the kernel's stderr for people who read it.
 func (k *interpreter) tell(line string) {
 	defer k.records.Flush()
 	k.mu.Lock()
@@ -179,8 +180,8 @@ func (k *interpreter) tellLocked(line string) {
 	}
 }
 
-// tellKills tells of processes that were killed for memory while the kernel itself lives. usage is at the end of an
-// execution; only one that came near to the limit is worth a look.
+// tellKills reports processes that were killed for memory while the kernel itself lives. usage is that at the end of
+// an execution; only one that came close to the limit is worth a look.
 func (k *interpreter) tellKills(usage kernel.Usage) {
 	counter, ok := k.sandbox.(kernel.OOMCounter)
 	limit := k.limitsNow().MemoryBytes
@@ -199,7 +200,7 @@ func (k *interpreter) limitsNow() kernel.Limits {
 	return k.limits
 }
 
-// busy reports whether an execution runs.
+// busy reports whether an execution is running.
 func (k *interpreter) busy() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,45 +18,53 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// How often a watcher looks: in time for what could reach the limit at the fastest rate, and not so often that the
+// How often a watcher looks: soon enough for what could reach the limit at the fastest rate, and not so often that
 // looking takes more than its share of the time.
 const (
 	minLookPause = 20 * time.Millisecond
 	maxLookPause = time.Second
-	maxIdlePause = 4 * time.Second // where nothing has run since the last look
-	lookShare    = 10              // one part in so many of a CPU's time, while something runs
-	nearShare    = 3               // and while more than half of the memory is taken
-	idleShare    = 50              // and while nothing runs
-	urgentShare  = 1               // and while a workspace that is full still grows, or memory rises towards its limit
+	maxIdlePause = 4 * time.Second // if nothing has run since the last look
+	lookShare    = 10              // 1/lookShare of a CPU's time, while something runs
+	nearShare    = 3               // while more than half of the memory is in use
+	idleShare    = 50              // while nothing runs
+	urgentShare  = 1               // while a workspace that is full still grows, or memory rises towards its limit
 
-	fastestWriting    = 2 << 30 // bytes a second
-	fastestMaking     = 1 << 18 // inodes a second
-	fastestAllocating = 4 << 30 // bytes a second
+	fastestWriting    = 2 << 30 // bytes per second
+	fastestMaking     = 1 << 18 // inodes per second
+	fastestAllocating = 4 << 30 // bytes per second
 )
 
-// unseenTime is how long code may run while folders of the workspace cannot be measured, before it is interrupted. It is
-// enough to delete them.
+// unseenTime is how long code may run while folders of the workspace cannot be measured, before it is interrupted. It
+// is long enough to delete them.
 const unseenTime = 5 * time.Second
 
-// diskSlackInodes is how many inodes beyond the limit a workspace may take before its kernel is killed, as
-// DiskSlackBytes is for bytes: files without content need no writing.
+// diskSlackInodes is how many inodes beyond the limit a workspace may use before its kernel is killed, as
+// DiskSlackBytes is for bytes: creating empty files needs no writing.
 const diskSlackInodes = 8192
+
+// A file system may need more blocks for files that do not change: for the tree of extents of a file whose blocks it has to
+// place far apart, which it does up to half a minute after the writing. metadataSlack is how much a full workspace may grow
+// for that, plus one metadataShare of what it has, before a cell is taken to be the cause.
+const (
+	metadataSlack = 64 << 10
+	metadataShare = 1024
+)
 
 // watchedKernel is the kernel as its watcher sees it. The methods are safe for concurrent use, and take the kernel's lock.
 type watchedKernel interface {
 	limitsNow() kernel.Limits
 	busy() bool
 	tell(line string)                           // shows a line to those who read the kernel's output
-	tellIdle(line string)                       // the same, unless a cell runs, which gets an error instead
+	tellIdle(line string)                       // the same, unless a cell is running, which gets an error instead
 	reached(hit record.LimitHit, advice string) // interrupts the running cell for the limit, once
 	kill(why ending)
 }
 
-// watcher holds a kernel to the limits that no one else holds it to, by looking: the bytes and inodes of the workspace,
-// and the memory of all processes together where no control group bounds it.
+// watcher holds a kernel to the limits that nothing else enforces, by looking: at the bytes and inodes of the
+// workspace, and at the memory of all processes together if no control group bounds it.
 //
-// A look takes looking first and then, through the kernel's methods, the kernel's own lock. So nobody who holds the kernel's
-// lock may call look, fullDisk, refused or begin. A nil watcher watches nothing.
+// A look takes looking first and then, through the kernel's methods, the kernel's own lock. So a goroutine that holds
+// the kernel's lock must not call look, fullDisk, refused or begin. A nil watcher watches nothing.
 type watcher struct {
 	kernel  watchedKernel
 	log     *slog.Logger
@@ -67,31 +75,31 @@ type watcher struct {
 		kernel.Watched
 	}
 	dir     *workspace.Dir
-	scratch *workspace.Dir  // counts as well; nil where temporary files have limits of their own
+	scratch *workspace.Dir  // counts as well; nil if temporary files have limits of their own
 	ctx     context.Context // ends with stop
 	cancel  context.CancelFunc
-	ended   chan struct{} // closed when it does not look any more
+	ended   chan struct{} // closed when it no longer looks
 	timer   *time.Timer
 	due     atomic.Int64 // when the timer fires, in nanoseconds since 1970
-	pause   atomic.Int64 // how soon a look would be due while something runs
+	pause   atomic.Int64 // how soon a look would be due if something runs
 	used    atomic.Int64 // bytes of the workspace, as last seen
 	isFull  atomic.Bool
-	cpu     time.Duration // before the last look; run's own
+	cpu     time.Duration // before the last look; used by run only
 
-	looking               sync.Mutex       // held for a look, and guards what follows
+	looking               sync.Mutex       // held for a look, and guards the fields below
 	full                  *record.LimitHit // while writing is stopped
-	bytes                 int64            // that the workspace had then
+	bytes                 int64            // that the workspace used then
 	inodes                int64
-	mostBytes, mostInodes int64     // the most that was seen since then
-	growing               bool      // the last look saw more than that
-	unseen                time.Time // since when code runs while folders cannot be measured, zero if they can
-	memory                int64     // as last looked at
+	mostBytes, mostInodes int64     // the most that was seen then, or when it last grew
+	growing               bool      // the last look saw more than that, by more than a file system needs for itself
+	unseen                time.Time // since when code has been running while folders cannot be measured; zero if they can
+	memory                int64     // at the last look
 	near                  bool      // it is more than half of the limit
-	rising                bool      // it is more than it was by a good part of what is left
-	over                  time.Time // since when memory is over its limit with nothing left to kill
+	rising                bool      // it has grown by a good part of what is left
+	over                  time.Time // since when memory has been over its limit with nothing left to kill
 }
 
-// newWatcher makes a watcher of a sandbox that wants one, or nil. dir stays the caller's.
+// newWatcher makes a watcher of a sandbox that needs one, or returns nil. The caller still owns dir.
 func newWatcher(
 	k watchedKernel, sandbox kernel.Sandbox, dir *os.File, hold kernel.DiskEnforcement, grace time.Duration, log *slog.Logger,
 ) (*watcher, error) {
@@ -111,7 +119,7 @@ func newWatcher(
 		return nil, errors.Join(err, own.Close())
 	}
 	if scratch != nil {
-		hold = kernel.DiskWatched // nothing else counts both
+		hold = kernel.DiskWatched // nothing else counts both together
 	}
 	w := &watcher{kernel: k, log: log, grace: grace, hold: hold, sandbox: watched, dir: own, scratch: scratch,
 		ended: make(chan struct{}), timer: time.NewTimer(maxLookPause)}
@@ -126,7 +134,7 @@ func (w *watcher) run() {
 	defer close(w.ended)
 	defer w.closeDirs()
 	defer w.timer.Stop()
-	if w.hold != kernel.DiskWatched && !w.sandbox.MemoryUnheld() { // nothing holds only as long as it looks
+	if w.hold != kernel.DiskWatched && !w.sandbox.MemoryUnheld() { // every limit is enforced without looking
 		<-w.ctx.Done()
 		return
 	}
@@ -139,22 +147,23 @@ func (w *watcher) run() {
 		}
 		if w.nothingRan() {
 			idle = min(2*idle, maxIdlePause)
-			w.next(idle)
+			w.nextIdle(idle)
 			continue
 		}
 		idle = maxLookPause
 		pause, share, took := w.timedLook()
 		pause = min(max(pause, minLookPause, share*took), maxLookPause)
 		w.pause.Store(int64(pause))
-		if !w.kernel.busy() {
-			pause = max(maxLookPause, idleShare*took)
+		if w.kernel.busy() {
+			w.next(pause)
+		} else {
+			w.nextIdle(max(maxLookPause, idleShare*took))
 		}
-		w.next(pause)
 	}
 }
 
-// timedLook looks, and returns how much CPU time that took. The time that passed would be wrong: on a busy machine, where
-// the watcher waits for a CPU, it would look less often just when it should not.
+// timedLook looks, and returns how much CPU time that took. Elapsed time would be wrong: on a busy machine, where the
+// watcher waits for a CPU, it would look less often just when it should not.
 func (w *watcher) timedLook() (pause, share, took time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -163,7 +172,7 @@ func (w *watcher) timedLook() (pause, share, took time.Duration) {
 	return pause, share, threadCPU() - before
 }
 
-// threadCPU is the CPU time of the calling thread.
+// threadCPU returns the CPU time of the calling thread.
 func threadCPU() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {
@@ -172,13 +181,34 @@ func threadCPU() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// next sets when it looks again.
+// next sets the time of the next look.
 func (w *watcher) next(pause time.Duration) {
 	w.due.Store(time.Now().Add(pause).UnixNano())
 	w.timer.Reset(pause)
 }
 
-// nothingRan reports whether a kernel that is idle was so since the last look, so that nothing can have been written.
+// nextIdle sets the time of the next look at a kernel that was idle. An execution that began meanwhile has found the
+// earlier time, and not this one.
+func (w *watcher) nextIdle(pause time.Duration) {
+	w.next(pause)
+	if w.kernel.busy() {
+		w.hurry()
+	}
+}
+
+// hurry brings the next look forward, since something runs now. The caller has made that visible in busy.
+func (w *watcher) hurry() {
+	if w == nil {
+		return
+	}
+	pause := time.Duration(w.pause.Load())
+	if time.Now().Add(pause).UnixNano() < w.due.Load() {
+		w.next(pause)
+	}
+}
+
+// nothingRan reports whether the kernel is idle and was idle since the last look, so that nothing can have been
+// written.
 func (w *watcher) nothingRan() bool {
 	cpu, err := w.sandbox.CPU(w.ctx)
 	same := err == nil && cpu == w.cpu
@@ -193,32 +223,26 @@ func (w *watcher) stop() {
 	}
 }
 
-// wait waits until it has ended after stop.
+// wait waits, after stop, until it has ended.
 func (w *watcher) wait() {
 	if w != nil {
 		<-w.ended
 	}
 }
 
-// begin is told that an execution begins. Where writing is stopped it looks first whether it may go on.
+// begin tells the watcher that an execution is about to begin: if writing is stopped, it looks whether it may go on.
 func (w *watcher) begin() {
-	if w == nil {
+	if w == nil || !w.isFull.Load() {
 		return
 	}
-	if w.isFull.Load() {
-		w.looking.Lock()
-		w.unseen = time.Time{}
-		w.looking.Unlock()
-		w.look()
-	}
-	pause := time.Duration(w.pause.Load())
-	if time.Now().Add(pause).UnixNano() < w.due.Load() {
-		w.next(pause)
-	}
+	w.looking.Lock()
+	w.unseen = time.Time{}
+	w.looking.Unlock()
+	w.look()
 }
 
-// look does what is to be done now, and returns how long it takes at least until a limit can be reached, and which part
-// of the time looking may take until then.
+// look does what has to be done now, and returns how long it takes at least until a limit can be reached, and what
+// share of the time looking may take until then.
 func (w *watcher) look() (pause, share time.Duration) {
 	if w == nil {
 		return maxLookPause, lookShare
@@ -244,7 +268,8 @@ func (w *watcher) look() (pause, share time.Duration) {
 	return pause, lookShare
 }
 
-// lookAtDisk stops writing when the workspace is full, and lets it go on when there is room. The caller holds looking.
+// lookAtDisk stops writing when the workspace is full, and allows it again when there is room. The caller holds
+// looking.
 func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 	bytes, inodes, unseen, hit, err := w.measure(limits)
 	if err != nil {
@@ -261,7 +286,8 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.unseen = time.Now()
 	}
 	overdue := unseen && time.Since(w.unseen) > unseenTime
-	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes || inodes > w.mostInodes || overdue)
+	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes+metadataSlack+w.mostBytes/metadataShare ||
+		inodes > w.mostInodes || overdue)
 	switch {
 	case hit == nil && w.full != nil:
 		if err := w.sandbox.StopWrites(w.ctx, false); err != nil {
@@ -275,10 +301,10 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.mostBytes, w.mostInodes = bytes, inodes
 		w.isFull.Store(true)
 		if err := w.sandbox.StopWrites(w.ctx, true); err != nil && w.ctx.Err() == nil {
-			w.log.Warn("stop a session that fills its workspace from writing", "error", err)
+			w.log.Warn("stop a session that fills its disk from writing", "error", err)
 		}
 		w.kernel.tellIdle(fmt.Sprintf("[%v: nothing more can be written; %s]", hit, kept))
-		return minLookPause // a cell that writes gets an error until then, which says where it was
+		return minLookPause // a cell that writes gets an error until then, which points at the line
 	case hit != nil && (bytes > w.bytes+kernel.DiskSlackBytes || inodes > w.inodes+diskSlackInodes ||
 		overdue && time.Since(w.unseen) > unseenTime+w.grace):
 		w.kernel.kill(ending{reason: kernel.LimitDisk, limit: hit})
@@ -286,8 +312,8 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.full = hit
 		if w.growing {
 			w.kernel.reached(*hit, "it was interrupted; delete files or raise the limit")
+			w.mostBytes, w.mostInodes = max(w.mostBytes, bytes), max(w.mostInodes, inodes)
 		}
-		w.mostBytes, w.mostInodes = max(w.mostBytes, bytes), max(w.mostInodes, inodes)
 	}
 	if limits.DiskBytes <= 0 {
 		return maxLookPause
@@ -295,14 +321,15 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 	return min(reach(limits.DiskBytes-bytes, fastestWriting), reach(limits.Inodes()-inodes, fastestMaking))
 }
 
-// reach is how long that much takes at that rate a second.
+// reach returns how long that much takes at that rate per second.
 func reach(room int64, rate int64) time.Duration {
 	seconds := float64(max(room, 0)) / float64(rate)
 	return time.Duration(min(seconds, maxLookPause.Seconds()) * float64(time.Second))
 }
 
-// measure is what the workspace takes, with files that are deleted and still open, and the limit that it is past. A
-// workspace that is too deep counts as past it, and so does one with folders that cannot be measured: unseen.
+// measure returns what the workspace uses, including deleted files that are still open, and the limit that it has
+// passed. A workspace that is too deep counts as past its limit, and so does one with folders that cannot be measured:
+// unseen.
 func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen bool, hit *record.LimitHit, err error) {
 	bytes, inodes, err = w.dir.Usage(w.ctx)
 	deep := errors.Is(err, workspace.ErrTruncated)
@@ -336,8 +363,8 @@ func (w *watcher) measure(limits kernel.Limits) (bytes, inodes int64, unseen boo
 	return bytes, inodes, unseen, hit, nil
 }
 
-// lookAtMemory kills what takes the most when all processes together take too much: a child, else it interrupts the
-// cell, else it ends the kernel. The caller holds looking.
+// lookAtMemory acts when all processes together use too much. It kills the largest child; if there is none, it
+// interrupts the cell; otherwise it ends the kernel. The caller holds looking.
 func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	usage, err := w.sandbox.Usage(w.ctx)
 	if err != nil {
@@ -353,7 +380,8 @@ func (w *watcher) lookAtMemory(limit int64) time.Duration {
 	hit := record.LimitHit{Name: "memory_bytes", Value: limit, Used: usage.MemoryBytes}
 	name, over, err := w.sandbox.KillLargest(w.ctx, limit)
 	switch {
-	case err == nil && !over: // what took it has ended meanwhile
+	case err == nil && !over: // the process that used it has ended meanwhile, or processes share it
+		w.over = time.Time{}
 	case err != nil:
 		w.log.Warn("kill a process for its memory", "error", err)
 	case name != "":
@@ -377,7 +405,7 @@ func (w *watcher) close() {
 	w.closeDirs()
 }
 
-// openScratch is the directory of a sandbox's temporary files, or nil.
+// openScratch opens the directory of a sandbox's temporary files, or returns nil.
 func openScratch(sandbox kernel.Sandbox) (*workspace.Dir, error) {
 	s, ok := sandbox.(kernel.Scratcher)
 	if !ok || s.Scratch() == "" {

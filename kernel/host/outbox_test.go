@@ -20,10 +20,10 @@ func TestTextIsHandedOutAtOnceAndJoinedUnderLoad(t *testing.T) {
 		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 			c.Print("first")
 			for range 3 {
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(9 * time.Millisecond)
 				c.Print(".")
 			}
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(103 * time.Millisecond)
 			c.Print("quiet")
 			c.Print("!")
 			c.PrintErr("err")
@@ -46,6 +46,36 @@ func TestTextIsHandedOutAtOnceAndJoinedUnderLoad(t *testing.T) {
 		at(130*time.Millisecond, `e1: stdout "!"`)
 		at(130*time.Millisecond, `e1: stderr "error"`)
 		at(130*time.Millisecond, `e1: stdout "end"`)
+		r.expect(r.untilFinished(), "e1: finished ok")
+	})
+}
+
+func TestTextThatComesApartIsNotJoinedUnlessItOverwritesItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			for _, text := range []string{"1\n", "2\n", "3", "\rA", "\rB"} {
+				c.Print(text)
+				time.Sleep(20 * time.Millisecond)
+			}
+			c.Print("\rC") // joined with those before
+			c.Print("!")
+			time.Sleep(10 * time.Millisecond)
+			c.Print("\n")
+		}))
+		began := time.Now()
+		r.execute(command.Execution{ID: "e1"})
+		r.until(is[record.Started])
+		for _, want := range []struct {
+			after time.Duration
+			line  string
+		}{
+			{0, `e1: stdout "1\n"`}, {20, `e1: stdout "2\n"`}, {40, `e1: stdout "3"`}, {90, `e1: stdout "\rB"`}, {110, `e1: stdout "\rC!\n"`},
+		} {
+			r.expect(r.until(is[record.Stream]), want.line)
+			if took := time.Since(began); took != want.after*time.Millisecond {
+				t.Errorf("%s came after %v, want %v", want.line, took, want.after*time.Millisecond)
+			}
+		}
 		r.expect(r.untilFinished(), "e1: finished ok")
 	})
 }
@@ -126,7 +156,7 @@ func TestReadersStopWhenTheConsumerLagsAndGoOnWithIt(t *testing.T) {
 				}
 			}), lagging)
 			r.execute(command.Execution{ID: "e1"})
-			synctest.Wait() // everything stands still
+			synctest.Wait() // nothing moves any more
 			if size := waiting(r); size < limit/2 || size > 2*limit {
 				t.Errorf("%d bytes are buffered", size)
 			}
@@ -148,7 +178,7 @@ func TestReadersStopWhenTheConsumerLagsAndGoOnWithIt(t *testing.T) {
 	})
 }
 
-// waiting is how many bytes of text the host holds, without acknowledging any.
+// waiting returns how many bytes of text the host holds, without acknowledging any.
 func waiting(r *rig) int {
 	size := 0
 	for after := uint64(0); ; {

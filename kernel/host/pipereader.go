@@ -15,13 +15,12 @@ import (
 )
 
 const (
-	maxHeld  = 1 << 20 // bytes behind a mark whose frame does not come
-	maxDrain = 1 << 20 // where a pipe does not tell how much it holds; the most that one can hold by default
+	maxHeld  = 1 << 20 // bytes after a mark whose frame has not come
+	maxDrain = 1 << 20 // for a pipe that does not tell how much it holds; the most that one can hold by default
 )
 
-// tap reads one of the pipes on fd 1 and 2. What stands in the pipe before a mark goes out before the frame of that
-// mark, what stands behind it is held back until then. Its methods are called with the lock of the interpreter held,
-// wait aside.
+// tap reads one of the pipes on fd 1 and 2. Bytes before a mark go out before the frame of that mark; bytes after it
+// are held back until then. The caller holds the interpreter's lock for every method except wait.
 type tap struct {
 	file  *os.File
 	conn  syscall.RawConn
@@ -29,7 +28,7 @@ type tap struct {
 	emit  func(text []byte)
 
 	text    textDecoder
-	held    []byte // from a mark that was not passed, or the first half of a mark
+	held    []byte // from a mark that has not been passed, or the first half of a mark
 	waiting uint64 // the mark that held waits for, or 0
 	seen    uint64 // the highest mark that was read
 	ended   bool
@@ -43,8 +42,8 @@ func newTap(file *os.File, m *marks, emit func(text []byte)) (*tap, error) {
 	return &tap{file: file, conn: conn, marks: m, emit: emit}, nil
 }
 
-// wait reads once as soon as something is there, with lock held for the reading only. It is false when nothing can
-// come any more.
+// wait reads once, as soon as there is something to read, with lock held only while reading. It returns false when no
+// more can come.
 func (t *tap) wait(lock sync.Locker) bool {
 	more := true
 	err := t.conn.Read(func(fd uintptr) bool {
@@ -57,7 +56,7 @@ func (t *tap) wait(lock sync.Locker) bool {
 	return err == nil && more
 }
 
-// drain reads what is in the pipe now. A writer that goes on does not prolong it.
+// drain reads what is in the pipe now. A writer that keeps writing does not prolong it.
 func (t *tap) drain() {
 	if t.ended {
 		return
@@ -78,7 +77,7 @@ func (t *tap) drain() {
 	})
 }
 
-// read reads at most size bytes and is 0 when there is nothing now or ever.
+// read reads at most size bytes and returns 0 if there is nothing now or ever.
 func (t *tap) read(fd uintptr, size int) int {
 	buf := record.TakeBlock()
 	defer record.RecycleBlock(buf)
@@ -98,7 +97,7 @@ func (t *tap) read(fd uintptr, size int) int {
 	}
 }
 
-// take handles bytes of the pipe, and keeps no reference to b.
+// take handles bytes of the pipe. It keeps no reference to b.
 func (t *tap) take(b []byte) {
 	switch {
 	case t.waiting > t.marks.passed:
@@ -113,14 +112,14 @@ func (t *tap) take(b []byte) {
 	}
 }
 
-// advance lets out what waits for marks that are passed by now.
+// advance lets out what waited for marks that are passed by now.
 func (t *tap) advance() {
 	if t.waiting <= t.marks.passed {
 		t.hold(t.scan(t.held, t.marks.passed))
 	}
 }
 
-// release lets out everything, marks aside.
+// release lets out everything, except for the marks.
 func (t *tap) release() {
 	if half := t.scan(t.held, math.MaxUint64); len(half) > 0 {
 		t.write(half)
@@ -128,7 +127,7 @@ func (t *tap) release() {
 	t.hold(nil)
 }
 
-// flush is release, with half a rune as U+FFFD.
+// flush is release that also lets out half a rune, as U+FFFD.
 func (t *tap) flush() {
 	t.release()
 	if b := t.text.flush(); len(b) > 0 {
@@ -144,8 +143,8 @@ func (t *tap) hold(b []byte) {
 	t.held = append(t.held[:0], b...)
 }
 
-// scan lets out b without its marks up to the first one above passed, and returns what is to be held: what stands
-// behind that one, or half a mark at the end.
+// scan lets out b without its marks up to the first one above passed, and returns what must be held: the bytes after
+// that mark, or half a mark at the end.
 func (t *tap) scan(b []byte, passed uint64) []byte {
 	t.waiting = 0
 	from := 0

@@ -13,7 +13,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// inCell makes a script of one cell out of what the runner does in it.
+// inCell makes a script with one cell from a function that acts as the runner in it.
 func inCell(do func(run *kerneltest.Runner, id string)) kerneltest.Script {
 	return func(run *kerneltest.Runner) {
 		run.Ready()
@@ -105,7 +105,7 @@ func TestAMarkInPiecesIsRemoved(t *testing.T) {
 		for i, piece := range []string{"before" + m[:1], m[1:5], m[5 : len(m)-2], m[len(m)-2:] + "after"} {
 			write(run.Stdout, piece)
 			if i < 3 {
-				<-gate // until the piece before was read
+				<-gate // until the previous piece has been read
 			}
 		}
 		write(run.Stderr, mark(1))
@@ -246,6 +246,7 @@ func TestLateOutputBelongsToTheLastCellAndAWriterWithoutEndEndsNone(t *testing.T
 	stop.Wait()
 }
 
+// TestWhatThePipesHoldWhenACellStartsIsNotOfThatCell is row K02.
 func TestWhatThePipesHoldWhenACellStartsIsNotOfThatCell(t *testing.T) {
 	gate := make(chan struct{})
 	r := newRig(t, func(run *kerneltest.Runner) {

@@ -14,49 +14,51 @@ import (
 
 const (
 	firstPoolPause = 100 * time.Millisecond // after something that failed, and
-	lastPoolPause  = time.Minute            // what this grows to
+	lastPoolPause  = time.Minute            // the longest pause
 	// maxPoolYield bounds how long a sandbox for the pool is put off while kernels start.
 	maxPoolYield = 50 * time.Millisecond
+	// takenPause leaves the machine to the first cell of the kernel that took a sandbox, before the next one is made.
+	takenPause = 100 * time.Millisecond
 )
 
-// PoolStats tells how the pool of ready sandboxes does.
+// PoolStats reports on the pool of ready sandboxes.
 type PoolStats struct {
 	Environments []EnvironmentPool
-	Hits, Misses int64 // starts that found one ready, and that did not though they could have used one
+	Hits, Misses int64 // starts that found one ready, and starts that could have used one but found none
 }
 
-// EnvironmentPool is the part of one environment.
+// EnvironmentPool is the part of the pool for one environment.
 type EnvironmentPool struct {
 	Name          string
-	Warm          bool // its libraries are imported, as far as the backend can do that
+	Warm          bool // its libraries are imported, as far as the backend supports that
 	Ready, Wanted int
 }
 
-// pool keeps parked sandboxes of the environments that are wanted warm. Each environment has a goroutine of its own
+// pool keeps parked sandboxes of the environments that are to be warm. Each environment has a goroutine of its own
 // that makes them one at a time. It is safe for concurrent use.
 type pool struct {
 	backend kernel.Backend
 	size    int // for each environment
 	log     *slog.Logger
-	ctx     context.Context // of all that goes on in the background
+	ctx     context.Context // of everything that runs in the background
 	cancel  context.CancelFunc
 	fillers sync.WaitGroup
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the fields below
 	shelves      []*shelf
 	hits, misses int64
-	starts       int           // kernels that start
-	quiet        chan struct{} // closed when starts gets 0; nil while nobody waits
+	starts       int           // kernels that are starting
+	quiet        chan struct{} // closed when starts becomes 0; nil while nobody waits
 	closed       bool
 }
 
-// shelf is the part of one environment. It is under the lock of the pool.
+// shelf is the part of the pool for one environment. It is guarded by the lock of the pool.
 type shelf struct {
 	env    kernel.Environment
 	cancel context.CancelFunc
 	warm   bool
 	ready  []kernel.Sandbox // the oldest first
-	taken  chan struct{}    // has room for one
+	taken  chan struct{}    // has room for one value
 }
 
 func newPool(backend kernel.Backend, size int, log *slog.Logger) *pool {
@@ -77,7 +79,7 @@ func (p *pool) keep(envs []kernel.Environment) {
 	}
 	for _, s := range p.shelves {
 		if !wanted(s) {
-			s.cancel() // its goroutine closes what is ready
+			s.cancel() // its goroutine closes the ready sandboxes
 		}
 	}
 	p.shelves = slices.DeleteFunc(p.shelves, func(s *shelf) bool { return !wanted(s) })
@@ -94,7 +96,7 @@ func (p *pool) keep(envs []kernel.Environment) {
 
 func sameEnvironment(a, b kernel.Environment) bool { return reflect.DeepEqual(a, b) }
 
-// shelf is that of the environment, or nil. The caller holds mu.
+// shelf returns the shelf of the environment, or nil. The caller holds mu.
 func (p *pool) shelf(env kernel.Environment) *shelf {
 	for _, s := range p.shelves {
 		if sameEnvironment(s.env, env) {
@@ -104,7 +106,7 @@ func (p *pool) shelf(env kernel.Environment) *shelf {
 	return nil
 }
 
-// take is a parked sandbox of that environment, or nil. The caller closes it.
+// take returns a parked sandbox of that environment, or nil. The caller closes it.
 func (p *pool) take(env kernel.Environment) kernel.Sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +127,7 @@ func (p *pool) take(env kernel.Environment) kernel.Sandbox {
 	return sandbox
 }
 
-// starting tells that a kernel starts, until done is called.
+// starting says that a kernel is starting, until done is called.
 func (p *pool) starting() (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +153,7 @@ func (p *pool) stats() PoolStats {
 	return stats
 }
 
-// close lets go of everything. It returns when nothing of the pool is left, or with an error when ctx ends first.
+// close lets go of everything. It returns when nothing of the pool is left, or with an error if ctx ends first.
 func (p *pool) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed, p.shelves = true, nil
@@ -193,10 +195,13 @@ func (p *pool) tend(ctx context.Context, s *shelf) {
 		case <-ctx.Done():
 			return
 		}
+		if !sleep(ctx, takenPause) {
+			return
+		}
 	}
 }
 
-// retry does it until that succeeds, with pauses that grow. It is false when ctx ends first.
+// retry calls do until it succeeds, with growing pauses. It returns false if ctx ends first.
 func retry(ctx context.Context, log *slog.Logger, what string, do func() error) bool {
 	for pause := firstPoolPause; ; pause = min(2*pause, lastPoolPause) {
 		err := do()
@@ -207,17 +212,25 @@ func retry(ctx context.Context, log *slog.Logger, what string, do func() error) 
 			return false
 		}
 		log.Error(what, "error", err, "next_try_in", pause)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, pause) {
 			return false
 		}
 	}
 }
 
-// yield leaves the machine to kernels that start, for a while. It is false when ctx ends.
+// sleep returns after that time, or false when ctx ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// yield leaves the machine to starting kernels for a while. It returns false if ctx ends.
 func (p *pool) yield(ctx context.Context) bool {
 	p.mu.Lock()
 	if p.starts == 0 {
@@ -254,7 +267,7 @@ func (p *pool) put(ctx context.Context, s *shelf) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.ready = append(s.ready, sandbox) // clear closes it where ctx has ended
+	s.ready = append(s.ready, sandbox) // clear closes it if ctx has ended
 	return nil
 }
 

@@ -17,14 +17,14 @@ import (
 	"talaria/kernel/record"
 )
 
-// warmer is a fake whose environments can be warmed. What it is asked is counted.
+// warmer is a fake whose environments can be warmed. It counts its calls.
 type warmer struct {
 	*kerneltest.Fake
 	warmErr   func(call int) error
 	createErr func(call int) error
-	seal      func(n int) error // n counts the sandboxes from 1
+	seal      func(n int) error // n is the number of the sandbox, from 1
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	warmed  []string
 	created int
 	fresh   int
@@ -82,7 +82,7 @@ func (s sealed) Seal(ctx context.Context, spec kernel.Spec) error {
 
 var pythonEnv = kernel.Environment{Name: "python", Python: "/usr/bin/python3", Preload: []string{"numpy"}}
 
-// pooled runs do in a bubble with a host whose backend is w, and checks that nothing is left of it.
+// pooled runs do in a bubble with a host whose backend is w, and checks that nothing of it is left.
 func pooled(t *testing.T, w *warmer, size int, do func(t *testing.T, h *host.Host)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,6 +132,7 @@ func TestStartsTakeReadySandboxesAndTheseAreReplaced(t *testing.T) {
 		if info := startOne(t, h, 2, pythonEnv, kernel.Spec{Hostname: "h"}); info.Handle.PID != 2 {
 			t.Errorf("sandbox %d is taken, not the oldest", info.Handle.PID)
 		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		expectPool(t, h, 1, 1, full)
 		startOne(t, h, 3, pythonEnv, kernel.Spec{Strict: true})
@@ -166,6 +167,25 @@ func TestWithoutAPoolAnEnvironmentIsStillWarmed(t *testing.T) {
 	})
 }
 
+func TestTheNextSandboxIsMadeAMomentAfterOneWasTaken(t *testing.T) {
+	w := &warmer{}
+	pooled(t, w, 0, func(t *testing.T, h *host.Host) {
+		h.Warm([]kernel.Environment{pythonEnv})
+		synctest.Wait()
+		startOne(t, h, 1, pythonEnv, kernel.Spec{})
+		time.Sleep(99 * time.Millisecond)
+		synctest.Wait()
+		if n := w.Open(); n != 2 {
+			t.Errorf("%d sandboxes while the first cell of the kernel may run, want 2", n)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if n := w.Open(); n != 3 {
+			t.Errorf("%d sandboxes after a moment, want 3", n)
+		}
+	})
+}
+
 func TestASandboxOfThePoolThatIsDeadIsReplacedByANewOne(t *testing.T) {
 	dead := errors.New("dead")
 	w := &warmer{seal: func(n int) error {
@@ -182,6 +202,7 @@ func TestASandboxOfThePoolThatIsDeadIsReplacedByANewOne(t *testing.T) {
 				t.Errorf("a dead sandbox runs a kernel")
 			}
 		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := w.Open(); n != 2+2 {
 			t.Errorf("%d sandboxes for 2 kernels and a pool of 2", n)
@@ -194,6 +215,7 @@ func TestASandboxOfThePoolThatIsDeadIsReplacedByANewOne(t *testing.T) {
 		if _, err := h.Start(t.Context(), record.Key{Session: "s"}, pythonEnv, kernel.Spec{}); !errors.Is(err, dead) {
 			t.Errorf("start: %v", err)
 		}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := always.made(); n != 2+1+1 {
 			t.Errorf("%d sandboxes are made for a pool of 2 and one start", n)

@@ -11,26 +11,26 @@ import (
 	"talaria/kernel/frame"
 )
 
-// AnswerTime is how long a kernel has for the answer to a query. What is left of the 200 ms that clients are promised
-// is for the way there and back.
+// AnswerTime is how long a kernel has to answer a query. The rest of the 200 ms that clients are promised is for the
+// way there and back.
 const AnswerTime = 180 * time.Millisecond
 
 const (
-	// maxQueries is how many queries of one kernel wait for an answer.
+	// maxQueries is how many queries of one kernel may wait for an answer.
 	maxQueries = 32
-	// maxQueued is how many bytes a runner that does not read may leave unread before it is asked no more: an
-	// interrupt must not have to wait behind questions.
+	// maxQueued is how many bytes a runner may leave unread before it is sent no more queries: an interrupt must not
+	// have to wait behind them.
 	maxQueued = 1 << 20
 )
 
-// query is one that waits.
+// query is a query that waits for its answer.
 type query struct {
 	kind     command.QueryKind
-	answered chan command.Answer // has room for one
+	answered chan command.Answer // has room for one value
 }
 
-// ask asks a kernel about its names, also while a cell runs in it. It is ErrNoKernel, or ErrKernelBusy where no answer
-// came within AnswerTime, or the kernel cannot answer yet.
+// ask asks a kernel about its names, also while a cell runs in it. It returns ErrNoKernel, or ErrKernelBusy if no
+// answer came within AnswerTime or the kernel cannot answer yet.
 func (k *interpreter) ask(ctx context.Context, q command.Query) (command.Answer, error) {
 	id, answered, err := k.pose(q)
 	if err != nil {
@@ -82,7 +82,7 @@ func (k *interpreter) withdraw(id string) {
 	delete(k.queries, id)
 }
 
-// answered takes what the runner says for an answer. The caller holds mu.
+// answered handles an answer of the runner. The caller holds mu.
 func (k *interpreter) answered(f frame.QueryAnswer) error {
 	asked, ok := k.queries[f.RequestID]
 	if !ok || asked.kind != f.Answer.Kind() {

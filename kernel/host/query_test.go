@@ -44,7 +44,7 @@ func TestQueriesAreAnsweredWhileACellRuns(t *testing.T) {
 	}
 }
 
-// ask asks until the kernel finds the time, which a machine with much to do may not give it.
+// ask asks until the kernel finds the time to answer, which it may not on a busy machine.
 func (r *rig) ask(q command.Query) (command.Answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -83,7 +83,7 @@ func TestAQueryOfADeadKernelFails(t *testing.T) {
 	}
 }
 
-// What a cell forges changes no other answer, and a real one comes through.
+// Answers that a cell forges change no other answer, and a real one gets through.
 func TestForgedAnswersAreDropped(t *testing.T) {
 	r := newRig(t, func(run *kerneltest.Runner) {
 		run.Ready()

@@ -2,15 +2,16 @@ package host
 
 import "hash/maphash"
 
-// maxRecentIDs bounds what a kernel remembers of the executions that it was given. A server repeats only what it handed
-// over last, and output of an execution further back counts as that of the one that runs.
+// maxRecentIDs bounds how many executions a kernel remembers. A server repeats only the one that it handed over last,
+// and output of an older execution counts as that of the running one.
 const maxRecentIDs = 1 << 16
 
-// recentIDs is a set of the ids that were added last, as hashes. Its zero value is empty. The caller synchronizes.
+// recentIDs is a set of the ids that were added last, stored as hashes. Its zero value is empty. The caller
+// synchronizes.
 type recentIDs struct {
 	known map[uint64]struct{}
 	order []uint64 // a ring once it is full
-	next  int      // the place of the next one
+	next  int      // index of the next one
 }
 
 var idSeed = maphash.MakeSeed()
@@ -30,7 +31,7 @@ func (r *recentIDs) add(id string) {
 	r.known[hash] = struct{}{}
 }
 
-// remove takes out the id that was added last.
+// remove removes the id that was added last.
 func (r *recentIDs) remove(id string) {
 	delete(r.known, maphash.String(idSeed, id))
 	r.next = (r.next + maxRecentIDs - 1) % maxRecentIDs

@@ -11,7 +11,7 @@ func TestAKernelRemembersOnlyTheLastExecutions(t *testing.T) {
 	const all = 3*maxRecentIDs + 5
 	for n := range all {
 		r.add(id(n))
-		if n%1000 == 0 { // one that could not be handed over is tried again
+		if n%1000 == 0 { // an execution that could not be handed over is tried again
 			r.remove(id(n))
 			if r.has(id(n)) {
 				t.Fatalf("%d is still there", n)

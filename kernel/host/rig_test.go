@@ -18,23 +18,23 @@ import (
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
-// rig is a host with one kernel of a fake backend, and what was read from it.
+// rig is a host with one kernel of a fake backend, and the records read from it.
 type rig struct {
 	*testing.T
 	host *host.Host
 	fake *kerneltest.Fake
 	key  record.Key
 	seen []record.Record // all that was read
-	used int             // how many of them until returned
+	used int             // how many of them until has returned
 }
 
 type setting func(*host.HostConfig, *kerneltest.Fake)
 
 func withPipes(_ *host.HostConfig, f *kerneltest.Fake) { f.Pipes = true }
 
-// newRig starts a kernel; at the end of the test it must be possible to leave nothing behind.
+// newRig starts a kernel; at the end of the test nothing of it may be left behind.
 func newRig(t *testing.T, script kerneltest.Script, settings ...setting) *rig {
 	t.Helper()
 	fake := kerneltest.NewFake(script)
@@ -64,7 +64,8 @@ func (r *rig) execute(e command.Execution) {
 	}
 }
 
-// until reads and acknowledges until a record satisfies last, and returns all from the previous call to that one.
+// until reads and acknowledges until a record satisfies last, and returns all records since the previous call up to
+// that one.
 func (r *rig) until(last func(record.Record) bool) []record.Record {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -89,7 +90,7 @@ func (r *rig) until(last func(record.Record) bool) []record.Record {
 	}
 }
 
-// is a record with a body of that type.
+// is reports whether a record has a body of that type.
 func is[T record.Body](rec record.Record) bool {
 	_, ok := rec.Body.(T)
 	return ok
@@ -98,7 +99,7 @@ func is[T record.Body](rec record.Record) bool {
 func (r *rig) untilFinished() []record.Record { r.Helper(); return r.until(is[record.Finished]) }
 func (r *rig) untilDied() []record.Record     { r.Helper(); return r.until(is[record.Died]) }
 
-// ends checks that nothing follows the last record and that the key is forgotten with its acknowledgement.
+// ends checks that nothing follows the last record and that acknowledging it makes the host forget the key.
 func (r *rig) ends() {
 	r.Helper()
 	_ = r.host.Stop(context.Background(), r.key, "checked")
@@ -110,7 +111,7 @@ func (r *rig) ends() {
 	}
 }
 
-// expect compares records with one line for each, as word makes them.
+// expect compares records, each as one line made by word.
 func (r *rig) expect(got []record.Record, want ...string) {
 	r.Helper()
 	if g, w := words(got), strings.Join(want, "\n"); g != w {

@@ -29,14 +29,15 @@ import (
 	"talaria/kernel/spool"
 )
 
-// spoolIn sets the directory of the records, and the bytes at which a kernel waits. A segment has a sixteenth of them.
+// spoolIn sets the directory of the records, and the number of bytes at which a kernel waits. A segment has a
+// sixteenth of that.
 func spoolIn(dir string, size int64) setting {
 	return func(cfg *host.HostConfig, _ *kerneltest.Fake) {
 		cfg.SpoolDir, cfg.SpoolBytes, cfg.JoinWindow = dir, size, -1
 	}
 }
 
-// segmentFiles are the files of the rig's kernel, in order.
+// segmentFiles lists the files of the rig's kernel, in order.
 func segmentFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "s.1", "*"))
@@ -60,7 +61,7 @@ func sizeOf(t *testing.T, files []string) int64 {
 	return size
 }
 
-// leftBy is a copy of what a host has on the disk at this moment, as its crash would leave it.
+// leftBy copies what a host has on the disk at this moment, as its crash would leave it.
 func leftBy(t *testing.T, dir string) string {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "left")
@@ -70,7 +71,7 @@ func leftBy(t *testing.T, dir string) string {
 	return left
 }
 
-// readDead reads all that a dead host left of the rig's kernel.
+// readDead reads everything that a dead host left of the rig's kernel.
 func readDead(t *testing.T, dir string, after uint64) (records []record.Record, d *spool.Dead, err error) {
 	t.Helper()
 	d, err = spool.OpenDead(dir, record.Key{Session: "s", Generation: 1})
@@ -99,7 +100,7 @@ func variedCell(c *kerneltest.Cell) {
 	c.Result(c.Code)
 }
 
-// lived is a directory with the records of a kernel that ran two cells, and these records.
+// lived returns a directory with the records of a kernel that ran two cells, and these records.
 func lived(t *testing.T, segmentBytes int64, die bool) (dir string, all []record.Record) {
 	t.Helper()
 	dir = t.TempDir()
@@ -147,7 +148,7 @@ func TestWhatADeadHostLeftIsReadAsItWas(t *testing.T) {
 	}
 }
 
-// ends are where the records of a file end; the first one is where they begin.
+// ends returns where the records of a file end; the first value is where they begin.
 func ends(t *testing.T, records []record.Record, b []byte) []int {
 	t.Helper()
 	ends := []int{len(b)}
@@ -196,7 +197,7 @@ func TestATornLastRecordIsDropped(t *testing.T) {
 	}
 }
 
-// sort is how many of the numbers are at most n.
+// sort returns how many of the numbers are at most n.
 func sort(numbers []int, n int) int {
 	i, _ := slices.BinarySearch(numbers, n+1)
 	return i
@@ -340,7 +341,7 @@ func TestRecordsAreReadAndAcknowledgedAtOnce(t *testing.T) {
 		}
 	})
 	stop, cancel := context.WithCancel(t.Context())
-	all.Go(func() { // a reader that is behind may miss what was acknowledged, and nothing else
+	all.Go(func() { // a reader that is behind may miss acknowledged records, and nothing else
 		for after := uint64(0); ; {
 			batch, err := r.host.Next(stop, r.key, after)
 			if err != nil {
@@ -378,7 +379,7 @@ func TestRecordsAreReadAndAcknowledgedAtOnce(t *testing.T) {
 	}
 }
 
-// heldUp is a logger, and the channel on which it tells that a spool takes nothing.
+// heldUp returns a logger, and the channel on which it reports that a spool accepts nothing.
 func heldUp() (*slog.Logger, chan string) {
 	told := make(chan string, 100)
 	return slog.New(slog.NewTextHandler(writerFunc(func(b []byte) {
@@ -392,7 +393,7 @@ type writerFunc func([]byte)
 
 func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
-// smallDisk is a file system with that many bytes.
+// smallDisk makes a file system with that many bytes.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -421,7 +422,7 @@ func TestAFullDiskSlowsTheKernelAndLosesNothing(t *testing.T) {
 			}
 		}), spoolIn(dir, 2*disk), func(cfg *host.HostConfig, _ *kerneltest.Fake) { cfg.Log = log })
 		r.execute(command.Execution{ID: "e1"})
-		time.Sleep(time.Minute) // the disk is tried again some times
+		time.Sleep(time.Minute) // the disk is tried several more times
 		synctest.Wait()
 		if n := printed.Load(); n < disk/2 || n > disk+disk/4 {
 			t.Errorf("the cell printed %d bytes on a disk of %d", n, disk)

@@ -4,12 +4,12 @@ import "bytes"
 
 const (
 	markByte   = 0x1e
-	markDigits = 18 // a mark with more is not ours
+	markDigits = 18 // a mark with more digits is not ours
 )
 
-// marks knows how the marks of one runner look that stand in its pipes.
+// marks recognises the marks of one runner in its pipes.
 type marks struct {
-	prefix []byte // "\x1e" HEX ":"; empty until the runner has said HEX
+	prefix []byte // "\x1e" HEX ":"; empty until the runner has sent HEX
 	passed uint64 // the highest mark whose frame was handled
 }
 
@@ -21,7 +21,7 @@ const (
 	wholeMark
 )
 
-// match tells whether b, which begins with markByte, begins with a mark, or is all of it the beginning of one.
+// match reports whether b, which begins with markByte, begins with a whole mark, or is the beginning of one.
 func (m *marks) match(b []byte) (found markMatch, number uint64, length int) {
 	if len(m.prefix) == 0 {
 		return noMark, 0, 0

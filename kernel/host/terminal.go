@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// terminalRead is how much one read of a terminal gives at most.
+	// terminalRead is the most that one read of a terminal returns.
 	terminalRead = 64 << 10
-	// drainBytes is more than the system holds of what a shell has written and nobody read.
+	// drainBytes is more than the system buffers of what a shell has written and nobody has read.
 	drainBytes = 256 << 10
-	// typingTime is how long one typing waits for a shell that reads nothing.
+	// typingTime is how long one write waits for a shell that reads nothing.
 	typingTime = time.Second
-	// hangUpGrace is how long a shell may take to end when its terminal has gone.
+	// hangUpGrace is how long a shell may take to end after its terminal was hung up.
 	hangUpGrace = time.Second
-	// maxRows, and columns.
+	// maxRows bounds rows, and columns too.
 	maxRows = 1000
 )
 
@@ -33,18 +33,18 @@ const (
 type terminal struct {
 	id      string
 	process kernel.Process
-	master  *os.File      // does not block, so that it can be closed while it is read
-	typing  chan struct{} // holds one while somebody types
-	done    chan struct{} // closed when the shell has ended and what it wrote is kept
+	master  *os.File      // non-blocking, so that it can be closed while it is read
+	typing  chan struct{} // holds one value while somebody types
+	done    chan struct{} // closed when the shell has ended and its output is kept
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	kept  []byte     // the last bytes of the output
-	end   int64      // offset behind them
+	end   int64      // offset after them
 	ended bool
 	more  chan struct{} // closed, and replaced, when there is more
 }
 
-// newTerminal takes over the process and the master. run must be called once.
+// newTerminal takes ownership of the process and the master. run must be called once.
 func newTerminal(id string, process kernel.Process, master *os.File) *terminal {
 	return &terminal{
 		id: id, process: process, master: master,
@@ -52,8 +52,8 @@ func newTerminal(id string, process kernel.Process, master *os.File) *terminal {
 	}
 }
 
-// run keeps what the terminal shows until the shell has ended. What that left running may hold the terminal; it is not
-// waited for.
+// run keeps the terminal's output until the shell has ended. Processes that the shell left running may hold the
+// terminal open; run does not wait for them.
 func (t *terminal) run() {
 	defer close(t.done)
 	read := make(chan struct{})
@@ -62,7 +62,7 @@ func (t *terminal) run() {
 		t.read()
 	}()
 	<-t.process.Done()
-	_ = t.master.SetReadDeadline(time.Unix(1, 0)) // fails where it is closed, which ends the reading too
+	_ = t.master.SetReadDeadline(time.Unix(1, 0)) // fails if it is closed, which ends the reading too
 	<-read
 	t.drain()
 	_ = t.master.Close()
@@ -72,7 +72,7 @@ func (t *terminal) run() {
 	close(t.more)
 }
 
-// read returns when nobody inside has the terminal open any more, or it is told to by a deadline or a Close.
+// read returns when nobody inside has the terminal open any more, or when a deadline or Close ends it.
 func (t *terminal) read() {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -84,7 +84,7 @@ func (t *terminal) read() {
 	}
 }
 
-// drain takes what has been written already: Linux brings that all forward before it says EAGAIN (n_tty_read).
+// drain takes what has already been written: Linux makes all of it available before it returns EAGAIN (n_tty_read).
 func (t *terminal) drain() {
 	conn, err := t.master.SyscallConn()
 	if err != nil {
@@ -110,15 +110,15 @@ func (t *terminal) add(data []byte) {
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, data...)
 	t.end += int64(len(data))
-	if len(t.kept) > command.TerminalBytes+command.TerminalBytes/4 { // so that not every byte is moved for every other
+	if len(t.kept) > command.TerminalBytes+command.TerminalBytes/4 { // so that bytes are not moved for each byte that arrives
 		t.kept = t.kept[:copy(t.kept, t.kept[len(t.kept)-command.TerminalBytes:])]
 	}
 	close(t.more)
 	t.more = make(chan struct{})
 }
 
-// next waits for output behind an offset; one that is kept no longer is that of the oldest that is, and one beyond the
-// end that of the end.
+// next waits for output after an offset. An offset that is no longer kept means the oldest one that is, and one beyond
+// the end means the end.
 func (t *terminal) next(ctx context.Context, after int64) (command.TerminalOutput, error) {
 	t.mu.Lock()
 	after = min(after, t.end)
@@ -136,7 +136,7 @@ func (t *terminal) next(ctx context.Context, after int64) (command.TerminalOutpu
 	}
 }
 
-// piece is what there is behind an offset up to the end; more is closed when that has changed.
+// piece returns the output from an offset to the end; more is closed when that has changed.
 func (t *terminal) piece(after int64) (out command.TerminalOutput, more <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,8 +161,8 @@ func exitCode(e kernel.Exit) int {
 	return e.Code
 }
 
-// typeIn types what the terminal takes within typingTime, and returns how much that was: all where the shell has ended.
-// One types at a time; ctx bounds the wait for that.
+// typeIn types what the terminal accepts within typingTime, and returns how much that was: everything if the shell has
+// ended. Only one caller types at a time; ctx bounds the wait for its turn.
 func (t *terminal) typeIn(ctx context.Context, data []byte) (n int, err error) {
 	select {
 	case t.typing <- struct{}{}:
@@ -170,7 +170,7 @@ func (t *terminal) typeIn(ctx context.Context, data []byte) (n int, err error) {
 		return 0, context.Cause(ctx)
 	}
 	defer func() { <-t.typing }()
-	_ = t.master.SetWriteDeadline(time.Now().Add(typingTime)) // fails where it is closed, as the next does then
+	_ = t.master.SetWriteDeadline(time.Now().Add(typingTime)) // fails if it is closed, and then so does the next call
 	switch n, err = t.master.Write(data); {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return n, nil
@@ -180,8 +180,8 @@ func (t *terminal) typeIn(ctx context.Context, data []byte) (n int, err error) {
 	return n, fmt.Errorf("type: %w", err)
 }
 
-// resize is os.ErrClosed for a closed one. It leaves the descriptor as it is, which pty.Setsize does not: that makes it a
-// blocking one.
+// resize returns os.ErrClosed for a closed terminal. It leaves the descriptor as it is; pty.Setsize would make it
+// blocking.
 func resize(master *os.File, size command.TerminalSize) error {
 	bounded := unix.Winsize{Row: min(max(size.Rows, 1), maxRows), Col: min(max(size.Cols, 1), maxRows)}
 	conn, err := master.SyscallConn()
@@ -195,8 +195,9 @@ func resize(master *os.File, size command.TerminalSize) error {
 	return failed
 }
 
-// hangUp takes the terminal away, for which the system sends SIGHUP to the shell and what is in its foreground, and kills
-// a shell that does not end by that. It returns when that has ended; ctx bounds the wait. It may be called often.
+// hangUp hangs the terminal up, so that the system sends SIGHUP to the shell and its foreground processes, and kills a
+// shell that this does not end. It returns when the shell has ended; ctx bounds the wait. It may be called more than
+// once.
 func (t *terminal) hangUp(ctx context.Context) error {
 	_ = t.master.Close()
 	grace := time.NewTimer(hangUpGrace)
@@ -206,7 +207,7 @@ func (t *terminal) hangUp(ctx context.Context) error {
 		case <-t.done:
 			return nil
 		case <-grace.C:
-			_ = t.process.Signal(syscall.SIGKILL) // fails where it has ended
+			_ = t.process.Signal(syscall.SIGKILL) // fails if it has ended
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -219,7 +220,7 @@ func (t *terminal) isOver() bool {
 	return t.ended
 }
 
-// makeTerminal makes a terminal of the sandbox, or of the host for one that has none.
+// makeTerminal makes a terminal of the sandbox, or of the host if the sandbox has none of its own.
 func makeTerminal(s kernel.Sandbox) (master, slave *os.File, err error) {
 	if maker, ok := s.(kernel.TerminalMaker); ok {
 		if master, slave, err = maker.MakeTerminal(); !errors.Is(err, errors.ErrUnsupported) {

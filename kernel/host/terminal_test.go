@@ -20,7 +20,7 @@ import (
 	"talaria/kernel/kerneltest"
 )
 
-// newTerminals is a rig whose sandboxes run that shell. No terminal may be open at the end.
+// newTerminals makes a rig whose sandboxes run that shell. No terminal may be open at the end.
 func newTerminals(t *testing.T, shell kerneltest.Shell) *rig {
 	t.Helper()
 	t.Cleanup(func() {
@@ -55,7 +55,7 @@ func (r *rig) write(id, text string) {
 	}
 }
 
-// shows reads from an offset until wanted has come, or to the end where that is "".
+// shows reads from an offset until wanted has come, or to the end if wanted is "".
 func (r *rig) shows(id string, after int64, wanted string) (shown string, last command.TerminalOutput) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -86,7 +86,7 @@ func TestATerminalShowsWhatIsTypedAndAnswered(t *testing.T) {
 		t.Errorf("from 8 on it shows %q", shown)
 	}
 	r.write(id, "exit 7\n")
-	for range 2 { // it can be read still, from everywhere
+	for range 2 { // it can still be read, from every offset
 		if _, last := r.shows(id, 16, ""); last.Code != 7 {
 			t.Errorf("it ended with %d", last.Code)
 		}
@@ -94,7 +94,7 @@ func TestATerminalShowsWhatIsTypedAndAnswered(t *testing.T) {
 	if _, last := r.shows(id, 1<<40, ""); last.Offset != int64(len("hello\r\n[hello]\r\nexit 7\r\n")) {
 		t.Errorf("behind its end it is at %d", last.Offset)
 	}
-	r.write(id, "lost\n") // goes nowhere
+	r.write(id, "lost\n") // this is discarded
 	if err := command.Tell(t.Context(), r.host, r.key, command.ResizeTerminal{ID: id, Size: command.TerminalSize{}}); err != nil {
 		t.Error(err)
 	}
@@ -135,7 +135,7 @@ func TestASizeReachesTheShell(t *testing.T) {
 	}
 }
 
-// What the shell left running holds the terminal; the last words are those of the shell all the same.
+// A process that the shell left running holds the terminal; the last output is still the shell's.
 func TestTheLastWordsOfAShellAreKept(t *testing.T) {
 	words := strings.Repeat("0123456789", 300)
 	var holders []*os.File

@@ -14,11 +14,10 @@ import (
 	"talaria/kernel/command"
 )
 
-// shells are tried in this order. They are no login shells: those would put a PATH of the system's in place of the
-// sandbox's.
+// shells are tried in this order. They are not login shells: those would replace the sandbox's PATH by the system's.
 var shells = []string{"/bin/bash", "/bin/sh"}
 
-// terminalIDs is the command [ListTerminals].
+// terminalIDs implements the command [ListTerminals].
 func (k *interpreter) terminalIDs() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -116,7 +115,8 @@ func (k *interpreter) openTerminal(ctx context.Context, size command.TerminalSiz
 	return id, nil
 }
 
-// admitTerminal makes room for one more and gives it an id. The caller counts opening down when it is open, or not.
+// admitTerminal makes room for another terminal and returns its id. The caller decrements opening once the terminal is
+// open or has failed to open.
 func (k *interpreter) admitTerminal() (id string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,12 +132,12 @@ func (k *interpreter) admitTerminal() (id string, err error) {
 	return strconv.Itoa(k.lastTerminal), nil
 }
 
-// forgetTerminal forgets one. The caller holds k.mu.
+// forgetTerminal forgets a terminal. The caller holds k.mu.
 func (k *interpreter) forgetTerminal(t *terminal) {
 	k.terminals = slices.DeleteFunc(k.terminals, func(other *terminal) bool { return other == t })
 }
 
-// startShell starts the first shell that there is on a new terminal.
+// startShell starts the first shell that exists on a new terminal.
 func (k *interpreter) startShell(ctx context.Context, s kernel.Sandbox, id string, size command.TerminalSize) (*terminal, error) {
 	master, slave, err := makeTerminal(s)
 	if err != nil {
@@ -162,7 +162,7 @@ func (k *interpreter) startShell(ctx context.Context, s kernel.Sandbox, id strin
 	return newTerminal(id, process, master), nil
 }
 
-// closeTerminals waits until nothing of them runs. The sandbox has been closed.
+// closeTerminals waits until no terminal's processes run. The sandbox has been closed.
 func (k *interpreter) closeTerminals() {
 	k.mu.Lock()
 	all := k.terminals

@@ -6,13 +6,13 @@ import (
 	"talaria/kernel/record"
 )
 
-// textDecoder makes valid UTF-8 of bytes that come in pieces. A rune that is split over pieces is kept until it is
+// textDecoder makes valid UTF-8 from bytes that come in pieces. A rune that is split across pieces is kept until it is
 // whole; each maximal invalid sequence becomes U+FFFD.
 type textDecoder struct {
 	split []byte // the beginning of a rune
 }
 
-// decode returns the text that is complete with b. It may alias b.
+// decode returns the text that b completes. It may alias b.
 func (d *textDecoder) decode(b []byte) []byte {
 	if len(d.split) > 0 {
 		b = append(d.split, b...)
@@ -32,7 +32,7 @@ func (d *textDecoder) flush() []byte {
 	return b
 }
 
-// splitRune is how many bytes at the end of b begin a rune that is not whole.
+// splitRune returns how many bytes at the end of b begin an incomplete rune.
 func splitRune(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {

@@ -14,7 +14,7 @@ const (
 	toolOutside = "tools can be called only while a cell runs"
 )
 
-// refuseTool tells why no tool can be called now. The caller holds mu.
+// refuseTool says why no tool can be called now, or returns "". The caller holds mu.
 func (k *interpreter) refuseTool(f frame.Ask) string {
 	switch {
 	case k.noTools != "":
@@ -25,7 +25,7 @@ func (k *interpreter) refuseTool(f frame.Ask) string {
 	return ""
 }
 
-// answerTool answers a call. One that the runner is to carry out ends with a frame.ToolEnd.
+// answerTool answers a call. A call that the runner is to carry out ends with a frame.ToolEnd.
 func (k *interpreter) answerTool(c command.AnswerTool) error {
 	if c.Run && c.Error == nil {
 		k.mu.Lock()
@@ -37,7 +37,7 @@ func (k *interpreter) answerTool(c command.AnswerTool) error {
 	return k.answerAsk(record.AskTool, c.RequestID, askAnswered, frame.ForTool(c))
 }
 
-// carriesOut notes that the runner is given that call.
+// carriesOut notes that the runner was given that call.
 func (r *running) carriesOut(call string) {
 	if r.carried == nil {
 		r.carried = map[string]struct{}{}

@@ -45,7 +45,7 @@ func TestACellListsToolsAndCallsThem(t *testing.T) {
 	}
 }
 
-// TestOnlyACallThatTheRunnerWasGivenEnds holds what a hostile runner says of calls against what it was given.
+// TestOnlyACallThatTheRunnerWasGivenEnds checks that a hostile runner can report only on calls that it was given.
 func TestOnlyACallThatTheRunnerWasGivenEnds(t *testing.T) {
 	r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
 		c.EndTool("c9", "", "")

@@ -11,7 +11,7 @@ import (
 	"talaria/kernel"
 )
 
-// call is a system call that is tried in a sandbox, with arguments as Python has them.
+// call is a system call to try in a sandbox, with its arguments in Python syntax.
 type call struct {
 	name      string
 	number    int
@@ -19,7 +19,7 @@ type call struct {
 	want      unix.Errno // 0: it succeeds
 }
 
-// Arguments are such that, where possible, the call fails otherwise than wanted, or succeeds, without a filter.
+// Where possible, the arguments are such that without a filter the call succeeds, or fails with a different error.
 var calls = []call{
 	{"ptrace of nobody", unix.SYS_PTRACE, "16, 999999, 0, 0", unix.EPERM},
 	{"ptrace by the parent", unix.SYS_PTRACE, "0, 0, 0, 0", unix.EPERM},
@@ -111,7 +111,7 @@ var calls = []call{
 	{"a call of some day", 100_000, "0", unix.ENOSYS},
 }
 
-// tryCalls is code that makes calls, and prints what is not as wanted.
+// tryCalls returns code that makes the calls, and prints the results that are not as wanted.
 func tryCalls(view View) string {
 	var code strings.Builder
 	code.WriteString(`
@@ -141,12 +141,12 @@ func callsAreFiltered(t *testing.T, r *rig) {
 	requireLayer(t, r, "system calls:")
 	s := r.sealed(t)
 	r.prints(t, s, tryCalls(r.view), "tried")
-	// It has a way into the sandbox of its own.
+	// The runner enters the sandbox in a way of its own.
 	runner(t, s).prints(tryCalls(r.view), "tried")
 	runner(t, r.sealed(t)).prints(tryCalls(r.view), "tried")
 }
 
-// requireLayer skips where the machine, and not the backend, lacks a layer.
+// requireLayer skips the test if the machine, and not the backend, lacks a layer.
 func requireLayer(t *testing.T, r *rig, prefix string) {
 	t.Helper()
 	for _, layer := range r.sealed(t).Layers() {
@@ -204,7 +204,7 @@ print("tried")
 	runner(t, r.sealed(t)).prints(code, "tried")
 }
 
-// ordinary is what programs do all day, and must not notice any layer of.
+// ordinary is what programs do all day; no layer may disturb it.
 const ordinary = `
 import asyncio, ctypes, fcntl, mmap, multiprocessing, os, pathlib, pty, resource, select, shutil, signal, socket, sqlite3
 import stat, subprocess, sys, tempfile, threading

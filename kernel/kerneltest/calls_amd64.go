@@ -14,8 +14,8 @@ var callsHere = []call{
 	{"query_module", unix.SYS_QUERY_MODULE, "0, 0, 0, 0, 0", unix.EPERM},
 }
 
-// foreign is code that makes calls in the way of other architectures, and prints the signals that end them: numbers of
-// 64 bits with pointers of 32, and the interrupt of 32 bits. A kernel without the latter has none to filter.
+// foreign is code that makes calls by the conventions of other architectures, and prints the signals that end them:
+// 64-bit numbers with 32-bit pointers, and the 32-bit interrupt. A kernel without the latter has nothing to filter.
 const foreign = `
 import ctypes, mmap, os, signal
 libc = ctypes.CDLL(None)

@@ -17,14 +17,14 @@ type Cell struct {
 	answers    chan Frame
 	questions  int
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	interrupted bool
 	failed      bool
 }
 
-// Cells is a script that is ready at once and calls run for each cell, in a goroutine of its own; the cell is done
-// when run returns. A cell that calls no Raise is ok. Queries get an answer that repeats their code; one about "hang"
-// gets none.
+// Cells returns a script that is ready at once and calls run for each cell, in a goroutine of its own; the cell is
+// done when run returns. A cell that never calls Raise is ok. The answer to a query repeats its code; a query about
+// "hang" gets none.
 func Cells(run func(c *Cell)) Script {
 	return func(r *Runner) {
 		r.Ready()
@@ -89,7 +89,7 @@ func answer(r *Runner, f Frame) {
 	case "table":
 		fields["type"], fields["state"], fields["offset"], fields["total"] = "table_page", "ok", f.Offset, 9
 		fields["rows"] = [][]any{{f.Offset, "a", nil}}
-		if f.Table != "t" { // the word is the state
+		if f.Table != "t" { // the word names the state
 			fields["state"], fields["reason"] = f.Table, "because"
 		}
 	}
@@ -127,7 +127,7 @@ func (c *Cell) Display(data map[string]any) {
 	c.Runner.Send(map[string]any{"type": "display", "id": c.ID, "data": data, "metadata": map[string]any{}})
 }
 
-// Update replaces what was shown under displayID, or with update false shows it the first time.
+// Update replaces what was shown under displayID; with update false it shows it for the first time.
 func (c *Cell) Update(displayID string, update bool, data map[string]any) {
 	c.Runner.Send(map[string]any{
 		"type": "display", "id": c.ID, "data": data, "metadata": map[string]any{},
@@ -140,14 +140,14 @@ func (c *Cell) Clear(wait bool) {
 	c.Runner.Send(map[string]any{"type": "clear", "id": c.ID, "wait": wait})
 }
 
-// Result is the value of the last expression, as plain text.
+// Result sends the value of the last expression, as plain text.
 func (c *Cell) Result(text string) {
 	c.Runner.Send(map[string]any{
 		"type": "result", "id": c.ID, "data": map[string]any{"text/plain": text}, "metadata": map[string]any{},
 	})
 }
 
-// Raise lets an exception reach the end of the cell.
+// Raise makes an exception reach the end of the cell.
 func (c *Cell) Raise(ename, evalue string) {
 	c.mu.Lock()
 	c.failed = true
@@ -167,13 +167,13 @@ func (c *Cell) Interrupted() {
 	}
 }
 
-// Sleep waits for an interrupt and raises KeyboardInterrupt, as a cell does that runs for ever.
+// Sleep waits for an interrupt and raises KeyboardInterrupt, like a cell that runs forever.
 func (c *Cell) Sleep() {
 	c.Interrupted()
 	c.Raise("KeyboardInterrupt", "")
 }
 
-// Input asks and waits. It is false when the question was refused or interrupted.
+// Input asks and waits. It returns false if the question was refused or interrupted.
 func (c *Cell) Input(prompt string) (string, bool) {
 	id := c.AskInput(prompt)
 	for {
@@ -198,8 +198,8 @@ func (c *Cell) AskInput(prompt string) (ask string) {
 	return ask
 }
 
-// Install asks for packages and waits. output is what their installer printed and failure what it ended with; ok is
-// false when the cell was interrupted.
+// Install asks for packages and waits. output is what their installer printed and failure is its error; ok is false if
+// the cell was interrupted.
 func (c *Cell) Install(requirements ...string) (output, failure string, ok bool) {
 	id := c.AskInstall(c.ID, requirements...)
 	for {
@@ -220,7 +220,7 @@ func (c *Cell) Install(requirements ...string) (output, failure string, ok bool)
 	}
 }
 
-// AskInstall asks for packages for an execution, or none, and returns the id of the ask.
+// AskInstall asks for packages on behalf of an execution, or of none, and returns the id of the ask.
 func (c *Cell) AskInstall(execution string, requirements ...string) (ask string) {
 	c.questions++
 	ask = fmt.Sprintf("%032x", c.questions)
@@ -228,7 +228,7 @@ func (c *Cell) AskInstall(execution string, requirements ...string) (ask string)
 	return ask
 }
 
-// AskTools asks which tools there are, and returns the id of the ask.
+// AskTools asks which tools exist, and returns the id of the ask.
 func (c *Cell) AskTools() (ask string) {
 	c.questions++
 	ask = fmt.Sprintf("t%d", c.questions)
@@ -236,7 +236,7 @@ func (c *Cell) AskTools() (ask string) {
 	return ask
 }
 
-// CallTool calls a tool and returns the id of the call. The answer comes from [Cell.Answer].
+// CallTool calls a tool and returns the id of the call. [Cell.Answer] returns the answer.
 func (c *Cell) CallTool(tool string, arguments map[string]any) (call string) {
 	c.questions++
 	call = fmt.Sprintf("c%d", c.questions)
@@ -244,7 +244,7 @@ func (c *Cell) CallTool(tool string, arguments map[string]any) (call string) {
 	return call
 }
 
-// EndTool tells how a call ended that the runner carried out itself. code is "" for one that succeeded.
+// EndTool reports how a call ended that the runner carried out itself. code is "" if it succeeded.
 func (c *Cell) EndTool(call, code, message string) {
 	c.Runner.Send(map[string]any{"type": "tool_end", "id": c.ID, "ask": call, "ok": code == "", "code": code, "message": message})
 }
@@ -260,7 +260,7 @@ func (c *Cell) ask(execution, ask, kind string, body map[string]any) {
 // Withdraw ends an ask without waiting for its answer.
 func (c *Cell) Withdraw(ask string) { c.Runner.Send(map[string]any{"type": "ask_end", "ask": ask}) }
 
-// Answer waits for the next frame that tells the progress of an ask, or answers it.
+// Answer waits for the next frame that reports the progress of an ask, or answers it.
 func (c *Cell) Answer() Frame {
 	select {
 	case f := <-c.answers:

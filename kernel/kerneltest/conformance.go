@@ -8,22 +8,22 @@ import (
 	"talaria/kernel"
 )
 
-// patience bounds what ought to happen at once, on a busy machine.
+// patience bounds things that should happen at once, on a busy machine.
 const patience = 60 * time.Second
 
-// View is how much of the machine those inside see.
+// View is how much of the machine the processes inside see.
 type View int
 
 const (
-	// OwnTree is a tree of files, processes, networks and names of the sandbox's own.
+	// OwnTree means that the sandbox has its own tree of files, its own processes, networks and names.
 	OwnTree View = iota
-	// OwnFiles is the machine's tree, of which files of the system can be read, and no more is to be opened: what is
-	// elsewhere can be seen to be there. There are no sockets, and no names that only this sandbox has.
+	// OwnFiles means the machine's tree. Files of the system can be read, and nothing else can be opened, although one
+	// can see that it exists. There are no sockets, and no names that only this sandbox has.
 	OwnFiles
 )
 
-// Conformance is what every isolation backend must pass, with real processes. newSpec gives a Spec with a workspace
-// and packages of its own, open for as long as the test runs, and no limits; the suite sets those.
+// Conformance is the suite that every isolation backend must pass, with real processes. newSpec returns a Spec with
+// its own workspace and packages, open for as long as the test runs, and no limits; the suite sets those.
 func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, view View,
 	newSpec func(*testing.T) kernel.Spec) {
 	before := takeInventory(t)
@@ -68,9 +68,10 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"a file has a size limit", fileSizeLimit},
 		{"temporary files have a size limit", tmpLimit},
 		{"limits can change or say that they cannot", limitsChange},
-		{"usage is that of what runs inside", usageIsReal},
+		{"usage covers what runs inside", usageIsReal},
 		{"writing can be stopped and go on", writingStops},
 		{"what is deleted and open is counted, and the largest process killed", watchedIsSeen},
+		{"pages that processes share count once", watchedSharesPages},
 		{"what is deleted and on its way or mapped is counted, and stays there", namelessIsSeen},
 
 		{"the runner answers on its control stream", runnerAnswers},
@@ -99,7 +100,7 @@ type rig struct {
 	handles []kernel.Handle
 }
 
-// create makes a parked sandbox that is closed with the test.
+// create makes a parked sandbox that is closed at the end of the test.
 func (r *rig) create(t *testing.T) kernel.Sandbox {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -117,7 +118,7 @@ func (r *rig) create(t *testing.T) kernel.Sandbox {
 	return s
 }
 
-// sealed makes a sealed sandbox that is closed with the test.
+// sealed makes a sealed sandbox that is closed at the end of the test.
 func (r *rig) sealed(t *testing.T, changes ...func(*kernel.Spec)) kernel.Sandbox {
 	t.Helper()
 	s, _ := r.sealedSpec(t, changes...)

@@ -1,5 +1,5 @@
-// Package kerneltest holds what tests of kernels need: a conformance suite that every backend passes, and a fake
-// backend whose interpreter is a Go function.
+// Package kerneltest holds what tests of kernels need: a conformance suite for every backend, and a fake backend whose
+// interpreter is a Go function.
 package kerneltest
 
 import (
@@ -16,50 +16,50 @@ import (
 	"talaria/kernel"
 )
 
-// Script is the interpreter of a fake: it speaks control frames through r, and when it returns, the process exits
+// Script is the interpreter of a fake: it exchanges control frames through r, and when it returns, the process exits
 // with status 0. It must return soon after r.Context is done.
 type Script func(r *Runner)
 
-// Fake is a backend without isolation, for tests. Its zero options make it work inside a testing/synctest bubble:
-// the control stream is in memory and there are no pipes on fd 1 and 2. Fields may be set until it is used; its
+// Fake is a backend without isolation, for tests. With zero options it works inside a testing/synctest bubble: the
+// control stream is in memory and there are no pipes on fd 1 and 2. Fields may be set before its first use; its
 // methods are safe for concurrent use.
 type Fake struct {
 	// Pipes gives the interpreter real pipes on fd 1 and 2, and a socket as its control stream.
 	Pipes bool
-	// CreateErr, SealErr and StartErr fail the step they are named for.
+	// CreateErr, SealErr and StartErr make the step that they are named after fail.
 	CreateErr, SealErr, StartErr error
-	// Usage is what its sandboxes report; nil reports zeros.
+	// Usage returns what its sandboxes report; nil reports zeros.
 	Usage func() (kernel.Usage, error)
 	// OnCreate is called by each Create with its context; it may block.
 	OnCreate func(context.Context)
 	// OnClose is called by a sandbox's first Close, when its processes are dead; it may block.
 	OnClose func()
-	// Shell is what its sandboxes run on terminals, in the place of every command; nil: it runs none.
+	// Shell is what its sandboxes run on terminals, instead of every command; with nil they run none.
 	Shell Shell
-	// LayerNames are the layers of its sandboxes once they are sealed.
+	// LayerNames are the layers that its sandboxes report once sealed.
 	LayerNames []string
 
 	script Script
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	specs []kernel.Spec
 	next  int
 	open  map[*fakeSandbox]struct{}
 }
 
-// NewFake makes a backend that runs script as each of its interpreters.
+// NewFake makes a backend that runs script as each interpreter.
 func NewFake(script Script) *Fake {
 	return &Fake{script: script, LayerNames: []string{"none (fake)"}, open: map[*fakeSandbox]struct{}{}}
 }
 
-// Specs are the specs of all sandboxes sealed so far.
+// Specs returns the specs of all sandboxes sealed so far.
 func (f *Fake) Specs() []kernel.Spec {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]kernel.Spec(nil), f.specs...)
 }
 
-// Open is how many sandboxes are not closed.
+// Open returns how many sandboxes are not closed.
 func (f *Fake) Open() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ type fakeSandbox struct {
 	handle kernel.Handle
 	closed func()
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	spec      *kernel.Spec
 	isClosed  bool
 	processes []*fakeProcess
@@ -236,7 +236,7 @@ func (s *fakeSandbox) close() {
 	delete(s.fake.open, s)
 }
 
-// fakeProcess is a script that runs.
+// fakeProcess is a running script.
 type fakeProcess struct {
 	control        io.ReadWriteCloser
 	stdout, stderr *os.File
@@ -294,7 +294,7 @@ func socketPair() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control"), nil
 }
 
-// end is the death of the process. The first one counts.
+// end ends the process. Only the first call counts.
 func (p *fakeProcess) end(exit kernel.Exit) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

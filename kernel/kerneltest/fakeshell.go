@@ -16,11 +16,11 @@ import (
 	"talaria/kernel"
 )
 
-// Shell is a command of a fake on the inner end of a terminal. What it returns is its exit status. It must return soon
-// after ctx is done, which is when it was killed, and reading fails then and when the terminal was hung up.
+// Shell is a command of a fake on the inner end of a terminal. It returns its exit status. It must return soon after
+// ctx is done, which means that it was killed. Reading fails then, and after the terminal was hung up.
 type Shell func(ctx context.Context, terminal *os.File) (status int)
 
-// Lines is a shell that answers each line with that line in brackets, until one is "exit STATUS".
+// Lines is a shell that answers each line with that line in brackets, until a line is "exit STATUS".
 func Lines(_ context.Context, terminal *os.File) int {
 	for lines := bufio.NewScanner(terminal); lines.Scan(); {
 		if word, status, _ := strings.Cut(lines.Text(), " "); word == "exit" {
@@ -34,7 +34,7 @@ func Lines(_ context.Context, terminal *os.File) int {
 	return 128 + int(syscall.SIGHUP)
 }
 
-// fakeShell is a shell that runs.
+// fakeShell is a running shell.
 type fakeShell struct {
 	terminal *os.File
 	cancel   context.CancelFunc
@@ -50,7 +50,7 @@ func startShell(run Shell, terminal *os.File) (*fakeShell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take a terminal: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // so that a Close ends reads
+	if err := unix.SetNonblock(fd, true); err != nil { // so that Close ends reads
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("take a terminal: %w", err)
 	}
@@ -67,7 +67,7 @@ func startShell(run Shell, terminal *os.File) (*fakeShell, error) {
 	return p, nil
 }
 
-// end is the death of the process. The first one counts.
+// end ends the process. Only the first call counts.
 func (p *fakeShell) end(exit kernel.Exit) {
 	p.ended.Do(func() {
 		p.exit = exit

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ownUser is for Python whether each session has a user of its own, which goes with root only.
+// ownUser returns, as a Python literal, whether each session has a user of its own, which takes root.
 func ownUser() string {
 	if os.Geteuid() == 0 {
 		return "True"
@@ -17,8 +17,8 @@ func ownUser() string {
 	return "False"
 }
 
-// filesAndSignalsAreApart is what two sandboxes that see the same machine must not do to each other, though each knows
-// exactly where the other is.
+// filesAndSignalsAreApart checks what two sandboxes that see the same machine must not be able to do to each other,
+// though each knows exactly where the other is.
 func filesAndSignalsAreApart(t *testing.T, r *rig) {
 	a, spec := r.sealedSpec(t)
 	b := r.sealed(t)
@@ -53,7 +53,7 @@ print(tried)
 `, pid, temporary, hostPath(t, spec.Workspace))
 	r.prints(t, b, attack, "{'PermissionError'}")
 	runner(t, b).prints(attack, "{'PermissionError'}")
-	// Nor by everything at once, which the kernel does not call an error where it reaches nobody.
+	// Nor with a signal to all processes, which the kernel does not report as an error if it reaches none.
 	r.prints(t, b, closed+"attempt(os.kill, -1, 9); print('alive')", "alive")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ print(tried)
 	}
 }
 
-// ordinaryFenced is what programs do all day and can do here as well.
+// ordinaryFenced is what programs do all day and can do in this tier as well.
 const ordinaryFenced = `
 import asyncio, ctypes, fcntl, mmap, os, pathlib, resource, select, shutil, signal, socket, sqlite3, subprocess, sys, tempfile, threading
 from concurrent.futures import ThreadPoolExecutor

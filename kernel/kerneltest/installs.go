@@ -11,7 +11,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// hosted is a kernel of a host, whose records are read in their order.
+// hosted is a kernel of a host, whose records are read in order.
 type hosted struct {
 	*testing.T
 	host *host.Host
@@ -20,7 +20,7 @@ type hosted struct {
 	used int
 }
 
-// until reads until a record satisfies last, and returns it with what was printed before it.
+// until reads until a record satisfies last, and returns it with the text printed before it.
 func (h *hosted) until(what string, last func(record.Record) bool) (record.Record, string) {
 	h.Helper()
 	ctx, cancel := context.WithTimeout(h.Context(), patience)
@@ -77,7 +77,7 @@ func (h *hosted) answer(asked record.Asked, result command.InstallResult) {
 	}
 }
 
-// asksForTwoThingsAtOnce has a thread of a cell install while the cell asks for input.
+// asksForTwoThingsAtOnce makes a thread of a cell install while the cell asks for input.
 func (h *hosted) asksForTwoThingsAtOnce(id string) {
 	h.Helper()
 	code := "import threading\nt = threading.Thread(target=get_ipython().run_line_magic, args=('pip', 'install newcomer'))\n" +
@@ -103,7 +103,7 @@ func (h *hosted) asksForTwoThingsAtOnce(id string) {
 	}
 }
 
-// installsThroughItsHost has a kernel ask its host for packages in all ways that there are.
+// installsThroughItsHost makes a kernel ask its host for packages in every possible way.
 func installsThroughItsHost(t *testing.T, r *rig) {
 	spec := r.newSpec(t)
 	host := host.NewHost(host.HostConfig{Backend: r.backend, Pool: -1})
@@ -129,7 +129,7 @@ func installsThroughItsHost(t *testing.T, r *rig) {
 
 	h.execute("e2", "!pip install newcomer\nprint(_exit_code)")
 	h.answer(h.asked("e2"), command.InstallResult{Error: "there is none"})
-	end, text := h.finished() // of its two streams one may come before the other
+	end, text := h.finished() // either of its two streams may come first
 	said := strings.Replace(text, "ERROR: there is none\n", "", 1)
 	if end.Status != record.OK || said == text || said != "Collecting newcomer\n1\n" {
 		t.Errorf("a command that fails: %+v, %q", end, text)

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// inventory is what this process has of the machine.
+// inventory is what this process has on the machine.
 type inventory struct {
-	mounts      map[string]bool // the points, but for those in other tests' own directories
+	mounts      map[string]bool // the mount points, except those in other tests' own directories
 	descriptors int
 }
 
@@ -38,7 +38,7 @@ func takeInventory(t *testing.T) inventory {
 	return now
 }
 
-// firstFolders is the part of path that ends with the folder right below dir, or path where it is not below.
+// firstFolders returns the part of path that ends with the folder right below dir, or path if it is not below dir.
 func firstFolders(path, dir string) string {
 	rest, ok := strings.CutPrefix(path, dir+"/")
 	if !ok {
@@ -48,7 +48,7 @@ func firstFolders(path, dir string) string {
 	return filepath.Join(dir, name)
 }
 
-// compare fails the test where there is more than before.
+// compare fails the test if there is more than before.
 func (before inventory) compare(t *testing.T) {
 	t.Helper()
 	now := takeInventory(t)
@@ -57,14 +57,14 @@ func (before inventory) compare(t *testing.T) {
 			t.Errorf("something is mounted at %s", point)
 		}
 	}
-	// The poller of the runtime and the like may have come, but no descriptors of sandboxes.
+	// The runtime's poller and the like may have been added, but no descriptors of sandboxes.
 	const incidental = 6
 	if now.descriptors > before.descriptors+incidental {
 		t.Errorf("%d descriptors are open, %d were before", now.descriptors, before.descriptors)
 	}
 }
 
-// nothingLeft fails the test where a process or control group of a closed sandbox is still there.
+// nothingLeft fails the test if a process or control group of a closed sandbox still exists.
 func (r *rig) nothingLeft(t *testing.T) {
 	t.Helper()
 	for _, handle := range r.handles {
@@ -88,7 +88,7 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// lines reads lines as they come, and fails the test when the stream ends first.
+// lines reads lines as they arrive, and fails the test if the stream ends first.
 type lines struct {
 	t       *testing.T
 	scanner *bufio.Scanner

@@ -12,7 +12,7 @@ import (
 	"talaria/kernel"
 )
 
-// closed is code to look at what is not to be opened.
+// closed is code that checks files that must not be openable.
 const closed = `
 import os
 def attempt(f, *arguments):
@@ -88,7 +88,7 @@ except OSError as e:
 			t.Errorf("%s: %+v", dir, res)
 		}
 	}
-	// Its files belong to the user, so that only the mount can forbid it.
+	// Its files belong to the user, so only the mount can forbid it.
 	r.prints(t, s, fmt.Sprintf(`
 import errno, os
 for change in (lambda: open("%[1]s/made", "w"), lambda: os.chmod("%[1]s", 0o777)):
@@ -103,7 +103,7 @@ func noNetwork(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	interfaces := "('lo',)"
 	if r.view == OwnFiles {
-		interfaces = "None" // there are more, which nothing inside can have a socket for
+		interfaces = "None" // there are others, for which nothing inside can have a socket
 	}
 	r.prints(t, s, `
 import socket
@@ -159,7 +159,7 @@ for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: os.mknod("/tm
 `, "{''} 1\nTrue 1")
 }
 
-// The runner may have another way into the sandbox than commands have.
+// The runner may enter the sandbox in another way than commands do.
 func runnerHasNoPrivileges(t *testing.T, r *rig) {
 	k := runner(t, r.sealed(t))
 	k.prints(`
@@ -179,8 +179,8 @@ for call in (lambda: os.setuid(0), lambda: os.chroot("/"), lambda: open("/proc/1
 `, "{''} 1\nTrue 1\n[-1, -1, -1, -1, -1]\n-1 -1")
 }
 
-// sets are the capability sets that are empty inside. An ordinary user cannot give up the bounding set of a user namespace
-// that is not the sandbox's own.
+// sets returns the capability sets that are empty inside. An ordinary user cannot drop the bounding set of a user
+// namespace other than the sandbox's own.
 func (r *rig) sets() string {
 	if r.view == OwnFiles && os.Geteuid() != 0 {
 		return `("Inh", "Prm", "Eff", "Amb")`
@@ -188,7 +188,7 @@ func (r *rig) sets() string {
 	return `("Inh", "Prm", "Eff", "Bnd", "Amb")`
 }
 
-// workspace is the path of a sandbox's workspace inside.
+// workspace returns the path of a sandbox's workspace inside.
 func (r *rig) workspace(t *testing.T, spec kernel.Spec) string {
 	if r.view == OwnFiles {
 		return hostPath(t, spec.Workspace)
@@ -196,7 +196,7 @@ func (r *rig) workspace(t *testing.T, spec kernel.Spec) string {
 	return "/workspace"
 }
 
-// needs skips where a tier has nothing of the kind.
+// needs skips the test if a tier has nothing of the kind.
 func (r *rig) needs(t *testing.T, view View, why string) {
 	t.Helper()
 	if r.view != view {
@@ -258,7 +258,7 @@ print({attempt(open, p) for p in (%q, %q, "/etc/shadow", "/etc/hosts")}, {attemp
 	for _, path := range hidden {
 		r.prints(t, s, fmt.Sprintf("import os; print(os.path.lexists(%q))", path), "False")
 	}
-	// What is needed of the interpreter may be there, and nothing next to it.
+	// The interpreter's own files may be there, and nothing next to them.
 	for _, dir := range []string{"/root", "/home", "/run", "/var", "/mnt"} {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
@@ -271,7 +271,7 @@ print({attempt(open, p) for p in (%q, %q, "/etc/shadow", "/etc/hosts")}, {attemp
 				continue
 			}
 			r.prints(t, s, fmt.Sprintf("import os; print(os.path.lexists(%q))", path), "False")
-			break // of many, one will do: each takes an interpreter
+			break // one of the many will do: each takes an interpreter
 		}
 	}
 }
@@ -288,7 +288,7 @@ print(len(points) > 0, {libc.umount2(point, 2) for point in points})
 `, "[-1, -1, -1, -1, -1]\n-1\nTrue {-1}")
 }
 
-// descriptors is code that lists what is open; the descriptor of the listing itself is gone by then.
+// descriptors is code that lists what is open; the descriptor used for listing is closed by then.
 const descriptors = `
 import os
 def target(fd):

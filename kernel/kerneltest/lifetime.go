@@ -159,7 +159,7 @@ os.close(release)
 os.read(read, 1)
 print("ended")
 `, "ended")
-	// Starting goes through the one that reaps.
+	// Processes are started by the one that also reaps.
 	if r.view == OwnFiles {
 		r.prints(t, s, "", "")
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.Handle().PID))

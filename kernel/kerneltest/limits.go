@@ -15,7 +15,7 @@ const mib = 1 << 20
 
 func limits(l kernel.Limits) func(*kernel.Spec) { return func(spec *kernel.Spec) { spec.Limits = l } }
 
-// hog takes memory until it cannot, and prints how many pieces of 8 MiB it has got.
+// hog allocates memory until it cannot, and prints how many pieces of 8 MiB it got.
 const hog = `
 pieces = []
 try:
@@ -44,7 +44,7 @@ func memoryLimit(t *testing.T, r *rig) {
 
 func forkBombIsHeld(t *testing.T, r *rig) {
 	const count = 40
-	// What is in other sandboxes does not count.
+	// Processes in other sandboxes do not count.
 	other := r.sealed(t, limits(kernel.Limits{PIDs: count}))
 	for range 5 {
 		start(t, other, kernel.Program{Args: []string{"/bin/sh", "-c", "sleep 1000 & sleep 1000 & wait"}})
@@ -73,7 +73,7 @@ signal.pause()
 	line := output(t, p).next()
 	for _, layer := range s.Layers() {
 		if strings.HasPrefix(layer, "processes: ") && strings.Contains(layer, "shared") {
-			// It was held, as the line shows, by what is said to be the bound.
+			// The limit was enforced, as the line shows, by the mechanism that the layers name.
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -81,7 +81,7 @@ signal.pause()
 		}
 	}
 	if line != strconv.Itoa(count) {
-		t.Errorf("%s processes were made, %d are allowed", line, count)
+		t.Errorf("%s processes were created, %d are allowed", line, count)
 	}
 	usage, err := s.Usage(t.Context())
 	if err != nil || usage.PIDs != count {
@@ -339,6 +339,27 @@ step("mapped")
 		}
 	}
 	wait(t, p)
+}
+
+// watchedSharesPages forks children that have 64 MiB in common with their parent.
+func watchedSharesPages(t *testing.T, r *rig) {
+	s, _ := r.sealedSpec(t)
+	w := watchedSandbox(t, s)
+	p := start(t, s, r.pythonCommand(`
+import os, time
+block = bytearray(64 << 20)
+for _ in range(4):
+    if os.fork() == 0: time.sleep(1000)
+print("up", flush=True)
+time.sleep(1000)
+`))
+	output(t, p).next()
+	if name, over, err := w.KillLargest(t.Context(), 200*mib); err != nil || over || name != "" {
+		t.Errorf("killed %q (%v) although all together have about 100 MiB", name, err)
+	}
+	if name, over, err := w.KillLargest(t.Context(), 48*mib); err != nil || !over || !strings.HasPrefix(name, "python") {
+		t.Errorf("killed %q (%v), although all together have more than 64 MiB", name, err)
+	}
 }
 
 func watchedIsSeen(t *testing.T, r *rig) {

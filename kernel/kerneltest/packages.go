@@ -11,7 +11,7 @@ import (
 	"talaria/kernel"
 )
 
-// addLayer makes a layer with these files of modules the present one of a session.
+// addLayer makes a layer with these module files the current layer of a session.
 func (r *rig) addLayer(t *testing.T, spec kernel.Spec, name string, files map[string]string) {
 	t.Helper()
 	packages := hostPath(t, spec.Packages)
@@ -44,7 +44,7 @@ func packagesAreFound(t *testing.T, r *rig) {
 		`capture_output=True, text=True).stdout)`, "1")
 	r.prints(t, s, "import newcomer; print(newcomer.V)", "1")
 
-	// A kernel that comes later finds it, whatever its file of paths does.
+	// A later kernel finds it, whatever its file of paths does.
 	s, _ = r.sealedSpec(t, func(spec *kernel.Spec) {
 		r.addLayer(t, *spec, "0001", map[string]string{
 			"newcomer.py": "V = 1\n", "a.pth": "import sys; sys.exit(1)\n", "b.pth": "inner\n", "inner/deep.py": "V = 2\n",
@@ -55,7 +55,7 @@ func packagesAreFound(t *testing.T, r *rig) {
 	k.prints(`import os; print(os.environ["PATH"].split(":")[1] == os.environ["TALARIA_PACKAGES"] + "/current/bin")`, "True")
 }
 
-// programsAskForPackages has the program pip ask in a cell and on its own, and answers in the host's place.
+// programsAskForPackages makes the program pip ask both in a cell and on its own, and answers in place of the host.
 func programsAskForPackages(t *testing.T, r *rig) {
 	s := r.sealed(t)
 	k := runner(t, s)

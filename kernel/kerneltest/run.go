@@ -13,13 +13,13 @@ import (
 	"talaria/kernel"
 )
 
-// result is how a command ended and what it wrote.
+// result is the exit and the output of a command.
 type result struct {
 	stdout, stderr string
 	exit           kernel.Exit
 }
 
-// start runs a command, whose streams are closed with the test.
+// start runs a command, whose streams are closed at the end of the test.
 func start(t *testing.T, s kernel.Sandbox, cmd kernel.Program) kernel.Process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -38,7 +38,7 @@ func start(t *testing.T, s kernel.Sandbox, cmd kernel.Program) kernel.Process {
 	return p
 }
 
-// python runs code in an interpreter of its own, started as a command, to its end.
+// python runs code to its end in an interpreter of its own, started as a command.
 func (r *rig) python(t *testing.T, s kernel.Sandbox, code string) result {
 	t.Helper()
 	return finish(t, start(t, s, r.pythonCommand(code)))
@@ -82,7 +82,7 @@ func wait(t *testing.T, p kernel.Process) {
 	}
 }
 
-// output reads the lines of a process that goes on.
+// output reads the lines of a process that keeps running.
 func output(t *testing.T, p kernel.Process) lines {
 	t.Helper()
 	if err := p.Stdout().SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -100,7 +100,7 @@ func (r *rig) prints(t *testing.T, s kernel.Sandbox, code, want string) {
 	}
 }
 
-// hostPath is where a directory of a Spec lies.
+// hostPath returns the host's path of a directory of a Spec.
 func hostPath(t *testing.T, dir *os.File) string {
 	t.Helper()
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))

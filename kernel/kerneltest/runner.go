@@ -14,13 +14,13 @@ import (
 	"talaria/kernel/command"
 )
 
-// Mark is what a Runner says in its ready frame.
+// Mark is the HEX that a Runner sends in its ready frame.
 const Mark = "0123456789abcdef"
 
-// Runner is the inner side of a fake interpreter. A method that cannot go on since the process is dead ends the
-// calling goroutine, as death would. It is safe for concurrent use, but for Read.
+// Runner is the inner side of a fake interpreter. A method that cannot go on because the process is dead ends the
+// calling goroutine, as death would. It is safe for concurrent use, except for Read.
 type Runner struct {
-	// Stdout and Stderr are fd 1 and 2; what goes there is lost unless [Fake.Pipes] is set.
+	// Stdout and Stderr are fd 1 and 2; what is written to them is lost unless [Fake.Pipes] is set.
 	Stdout, Stderr io.Writer
 	// Spec is what the sandbox was sealed with.
 	Spec kernel.Spec
@@ -66,7 +66,7 @@ func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }
 // Context is done when the process is dead.
 func (r *Runner) Context() context.Context { return r.ctx }
 
-// Read waits for the next frame of the host. It is false when the host closed the stream.
+// Read waits for the next frame of the host. It returns false when the host has closed the stream.
 func (r *Runner) Read() (Frame, bool) {
 	for {
 		line, err := r.lines.ReadBytes('\n')
@@ -81,7 +81,7 @@ func (r *Runner) Read() (Frame, bool) {
 		}
 		var f Frame
 		if err := json.Unmarshal(line, &f); err != nil {
-			panic("the host sent what is no frame: " + err.Error())
+			panic("the host sent an invalid frame: " + err.Error())
 		}
 		return f, true
 	}
@@ -96,7 +96,7 @@ func (r *Runner) Send(frame any) {
 	r.Write(append(append([]byte{'\n'}, line...), '\n'))
 }
 
-// Write writes bytes to the control stream as they are.
+// Write writes bytes to the control stream unchanged.
 func (r *Runner) Write(b []byte) {
 	if r.ctx.Err() != nil {
 		runtime.Goexit()
@@ -128,7 +128,7 @@ func (r *Runner) Exit(exit kernel.Exit) {
 	runtime.Goexit()
 }
 
-// Linger makes the streams outlive the process until its sandbox is closed, as a grandchild does that holds them.
+// Linger makes the streams outlive the process until its sandbox is closed, like a grandchild that holds them.
 func (r *Runner) Linger() { r.lingers.Store(true) }
 
 // CloseControl closes the inner end of the control stream, as user code may.

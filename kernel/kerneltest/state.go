@@ -10,13 +10,15 @@ import (
 	"talaria/kernel"
 )
 
-// DirectoryVariable names the directory that state directories are made in; default: that of temporary files.
+// DirectoryVariable names the variable with the directory that state directories are made in; default: that of
+// temporary files.
 const DirectoryVariable = "KERNELTEST_DIRECTORY"
 
-// OrdinaryUID is the user that [Again] runs tests as.
+// OrdinaryUID is the user id that [Again] runs tests as.
 const OrdinaryUID = 1900099999
 
-// StateDir is an empty directory that other users can reach, unlike t.TempDir. It goes with the test.
+// StateDir makes an empty directory that other users can reach, unlike t.TempDir. It is removed at the end of the
+// test.
 func StateDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(os.Getenv(DirectoryVariable), "talaria-kernel-")
@@ -34,8 +36,8 @@ func StateDir(t testing.TB) string {
 	return dir
 }
 
-// NewSpec makes a session's directories below a directory of sessions, and opens them for as long as the test runs. The
-// session is uid's where the tests are root's.
+// NewSpec makes a session's directories below a directory of sessions, and opens them for as long as the test runs.
+// The session belongs to uid if the tests run as root.
 func NewSpec(t testing.TB, sessions string, uid int) kernel.Spec {
 	t.Helper()
 	session, err := os.MkdirTemp(sessions, "s-")
@@ -82,7 +84,8 @@ func OpenSpec(session string, uid int) (kernel.Spec, error) {
 	return spec, nil
 }
 
-// Again is a command that runs this binary once more, as the same or an ordinary user, with a directory to work in.
+// Again returns a command that runs this binary once more, as the same or an ordinary user, with a directory to work
+// in.
 func Again(t *testing.T, ordinary bool, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()

@@ -1,7 +1,7 @@
 // Package landlock is the tier that isolates without namespaces, for stock containers, which forbid them.
 //
-// A sandbox is held by Landlock (which files it reaches, no connections, no signals to others), by a filter of system
-// calls (no sockets but pairs), by resource limits and, where the host is root, by a user id of its own.
+// A sandbox is confined by Landlock (which files it reaches, no connections, no signals to others), by a filter of
+// system calls (no sockets except pairs), by resource limits and, if the host is root, by a user id of its own.
 package landlock
 
 import (
@@ -20,14 +20,14 @@ import (
 // Tier is the backend's name.
 const Tier = "landlock"
 
-// The versions of Landlock that a sandbox takes at least. With the first, signals have bounds; before the second, no file
+// The versions of Landlock that a sandbox needs at least. The first one bounds signals; before the second, no file
 // could move to another folder.
 const (
 	boundedSignals = 6
 	movingFiles    = 2
 )
 
-// sharedProcesses is the room for processes of others that a limit which they count for as well leaves.
+// sharedProcesses is the room left for the processes of others under a limit that counts them too.
 const sharedProcesses = 1024
 
 // New makes a backend of this tier, as [sandbox.New] does.
@@ -85,7 +85,7 @@ func (t *tier) Layers() []string {
 		"timers and queued signals: RLIMIT_SIGPENDING, 1024 for all sessions together")
 }
 
-// Processes counts what the user runs where it is everybody's: the limit is for all of that.
+// Processes counts what the user already runs if sessions share that user: the limit covers all of it.
 func (t *tier) Processes(pids int64) (int64, string) {
 	if t.root {
 		return pids, fmt.Sprintf("RLIMIT_NPROC, %d", pids)
@@ -100,7 +100,7 @@ func (*tier) Fence() string {
 
 func (*tier) Causes() []kernel.Finding { return nil }
 
-// Remedy knows the steps of talaria_init by their names.
+// Remedy knows the steps of talaria_init by name.
 func (*tier) Remedy(step string, err error) string {
 	switch {
 	case step == "outer fence" || step == "bound signals":

@@ -51,12 +51,12 @@ func TestTasksOfTheUserAreCounted(t *testing.T) {
 		defer sleeper.Wait()
 		defer sleeper.Process.Kill()
 	}
-	if now := landlock.UserTasks(); before < 2 || now < before+count-2 { // threads of this process may end
+	if now := landlock.UserTasks(); before < 2 || now < before+count-2 { // threads of this process may end meanwhile
 		t.Errorf("%d, and with %d more %d", before, count, now)
 	}
 }
 
-// What pid 1 cannot do itself any more, Close does by the session's user id.
+// Where root can tell by the session's user id, Close kills what pid 1 itself can no longer kill.
 func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("what an ordinary user runs is not to be told apart")
@@ -97,13 +97,13 @@ func TestWhatPid1LeavesBehindEndsWithCloseWhereRootCanTell(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	// The dying hold it for a moment; this waits until none does.
+	// Dying processes hold it for a moment; this waits until none does.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		t.Error(err)
 	}
 }
 
-// Its network namespace is the machine's, where nothing is to be made.
+// Its network namespace is the machine's, where nothing may be created.
 func TestThereIsNoWayOutToBeMade(t *testing.T) {
 	dir := kerneltest.StateDir(t)
 	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)

@@ -17,7 +17,7 @@ import (
 	"talaria/kernel/sandbox"
 )
 
-// sessionUID is a user id of these tests' own; each session has one of its own above it.
+// sessionUID is a user id reserved for these tests; each session has its own id above it.
 const sessionUID = 1900001000
 
 var sessions int
@@ -57,7 +57,7 @@ func environment(t *testing.T) kernel.Environment {
 func newSpec(t *testing.T, dir string) kernel.Spec {
 	sessions++
 	spec := kerneltest.NewSpec(t, filepath.Join(dir, "sessions"), sessionUID+sessions)
-	// As the server makes them: no mount stands between a session and its packages.
+	// As the server does it: no mount separates a session from its packages.
 	packages := fmt.Sprintf("/proc/self/fd/%d", spec.Packages.Fd())
 	if err := errors.Join(os.Chown(packages, os.Geteuid(), os.Getegid()), os.Chmod(packages, 0o755)); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	}
 }
 
-// Pid 1 handles calls of those inside, and is not to go on when nobody is left to make any.
+// Pid 1 handles calls of the processes inside, and must not go on when none is left to make any.
 func TestPid1RestsWhenItsCommandsHaveEnded(t *testing.T) {
 	dir := kerneltest.StateDir(t)
 	s, err := newBackend(t, dir).Create(t.Context(), environment(t), true)
@@ -123,7 +123,7 @@ func TestPid1RestsWhenItsCommandsHaveEnded(t *testing.T) {
 	}
 	run("touch x && chmod 600 x")
 	before := cpu()
-	run("sleep 1") // what a busy pid 1 would use all of
+	run("sleep 1") // enough time for a busy pid 1 to use all of it
 	if used := cpu() - before; used > 500*time.Millisecond {
 		t.Errorf("a second of sleep took %v of CPU time", used)
 	}

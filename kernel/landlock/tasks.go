@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// userTasks counts the processes and threads of this process's user, as RLIMIT_NPROC does: those that can be seen.
+// userTasks counts the processes and threads of this process's user, as RLIMIT_NPROC does, as far as they can be seen.
 func userTasks() int64 {
 	own := strconv.Itoa(os.Geteuid())
 	files, _ := filepath.Glob("/proc/[0-9]*/status") // the pattern is well-formed

@@ -74,7 +74,7 @@ func untilFinished(b *testing.B, c *link.Client, k record.Key, after uint64, ack
 	}
 }
 
-// BenchmarkExecute is a cell that does nothing: from the command to its last record, acknowledged.
+// BenchmarkExecute measures a cell that does nothing: from the command to its last record, acknowledged.
 func BenchmarkExecute(b *testing.B) {
 	_, c := benched(b)
 	k := started(b, c, "a")
@@ -87,7 +87,7 @@ func BenchmarkExecute(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog is a server that comes back to 64 MiB of output.
+// BenchmarkBacklog measures a server that comes back to 64 MiB of output.
 func BenchmarkBacklog(b *testing.B) {
 	_, c := benched(b)
 	k := started(b, c, "a")
@@ -104,7 +104,7 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// BenchmarkIdle tells what an idle kernel takes in the memory of host and server together, the fake included.
+// BenchmarkIdle reports what an idle kernel takes in the memory of host and server together, including the fake.
 func BenchmarkIdle(b *testing.B) {
 	_, c := benched(b)
 	taken := func() uint64 {

@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// errBroken tells that a connection ended before the reply to a request came.
+// errBroken reports that a connection ended before the reply to a request arrived.
 var errBroken = errors.New("the connection to the host broke")
 
 // caller is the server's end of a connection: it sends requests and matches their replies. run must be called once;
-// all else is safe for concurrent use.
+// everything else is safe for concurrent use.
 type caller struct {
 	*conn
-	records func([]byte) // takes the records that come, which are its own; nil: there are none
+	records func([]byte) // takes the records that arrive and owns them; nil: there are none
 	broken  chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	last    uint64
-	waiting map[uint64]chan reply // nil when the connection is broken
+	waiting map[uint64]chan reply // nil if the connection is broken
 }
 
 func newCaller(c *conn, records func([]byte)) *caller {
 	return &caller{conn: c, records: records, broken: make(chan struct{}), waiting: map[uint64]chan reply{}}
 }
 
-// run reads until the connection ends. Then all who wait get errBroken.
+// run reads until the connection ends. Then all waiting callers get errBroken.
 func (c *caller) run() error {
 	var err error
 	for err == nil {
@@ -72,8 +72,8 @@ func (c *caller) next() error {
 	return fmt.Errorf("a message of type %d where a reply was due", t)
 }
 
-// call sends a request and waits for the reply, whose body goes to out unless that is nil. ctx bounds the waiting.
-// An error of the host is a remoteError; where the connection ends first it is errBroken, and the host may have
+// call sends a request and waits for the reply, whose body goes to out unless that is nil. ctx bounds the wait. An
+// error of the host is a remoteError; if the connection ends first, the error is errBroken, and the host may have
 // obeyed.
 func (c *caller) call(ctx context.Context, op string, in, out any, files ...*os.File) error {
 	n, replied := c.expect()
@@ -107,7 +107,7 @@ func (c *caller) call(ctx context.Context, op string, in, out any, files ...*os.
 	}
 }
 
-// send writes a request. ctx bounds only the wait: a frame that a host does not take is never cut short.
+// send writes a request. ctx bounds only the wait: a frame that a host is slow to accept is never cut short.
 func (c *caller) send(ctx context.Context, request []byte, files ...*os.File) error {
 	if ctx.Done() == nil {
 		return c.write(frameRequest, request, files...)

@@ -29,12 +29,13 @@ type ClientConfig struct {
 	heartbeat heartbeat
 }
 
-// Client is all hosts of a directory as one [kernel.Host]: the newest of its build gets new kernels, older ones keep
-// theirs until these are forgotten, and what dead ones left is read from their spools and ends with a Died record, so
-// that its user sees no difference. What is said of the methods of [kernel.Host] holds for those here, and so does
-// this: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits while a broken
-// connection is made again. While a host does not respond, what it is asked fails with [kernel.ErrUnresponsive], but for
-// commands that wait. A directory has one Client at a time. It is safe for concurrent use.
+// Client presents all hosts of a directory as one [kernel.Host]. The newest host of its build gets new kernels; older
+// ones keep theirs until these are forgotten. What dead hosts left is read from their spools and ends with a Died
+// record, so that the user of the client sees no difference. The contracts of [kernel.Host]'s methods hold here, with
+// these additions: one goroutine at a time calls Next for a key, after Start or Attach of that key; a command waits
+// while a broken connection is re-established. While a host does not respond, requests to it fail with
+// [kernel.ErrUnresponsive], except for commands that wait. A directory has one Client at a time. It is safe for
+// concurrent use.
 type Client struct {
 	cfg      ClientConfig
 	log      *slog.Logger
@@ -43,13 +44,13 @@ type Client struct {
 	routines sync.WaitGroup
 	room     *largeRoom
 
-	mu           sync.Mutex                   // guards what follows
-	hosts        map[string]*remote           // those that live, by id
-	incompatible map[string]error             // those that live and cannot be spoken with, and why
-	dead         map[string]*deadHost         // those of which something is left
-	kernels      map[record.Key]*remoteKernel // those started or attached to here
+	mu           sync.Mutex                   // guards the fields below
+	hosts        map[string]*remote           // the living ones, by id
+	incompatible map[string]error             // the living ones that speak no common protocol, and why
+	dead         map[string]*deadHost         // the dead ones that have left something
+	kernels      map[record.Key]*remoteKernel // the kernels started or attached to here
 	current      *remote                      // it gets new kernels
-	search       *search                      // for another one, while that goes on
+	search       *search                      // for another host, while it is under way
 	envs         []kernel.Environment         // to be kept warm
 	conns        map[*conn]struct{}
 	closed       bool
@@ -62,8 +63,8 @@ type search struct {
 	err    error
 }
 
-// Open attaches to all hosts, takes up what dead ones left, and starts a host where none of this build takes new
-// kernels. ctx bounds the opening.
+// Open attaches to all hosts, adopts what dead ones left, and starts a host if none of this build accepts new kernels.
+// ctx bounds the opening.
 func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -89,7 +90,7 @@ func Open(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
-// Close lets go of the hosts, which go on with their kernels. It is idempotent.
+// Close lets go of the hosts, which keep running with their kernels. It is idempotent.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -102,7 +103,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// StopHosts tells every host to end, with its kernels, and returns when they have ended. ctx bounds the waiting.
+// StopHosts tells every host to end, with its kernels, and returns when they have ended. ctx bounds the wait.
 func (c *Client) StopHosts(ctx context.Context) error {
 	c.mu.Lock()
 	hosts := slices.Collect(maps.Values(c.hosts))
@@ -120,7 +121,7 @@ func (c *Client) StopHosts(ctx context.Context) error {
 	return nil
 }
 
-// Ready is nil, or why no kernel can be started now.
+// Ready returns nil, or why no kernel can be started now.
 func (c *Client) Ready() error {
 	c.mu.Lock()
 	r := c.current
@@ -135,7 +136,7 @@ func (c *Client) Ready() error {
 	return err
 }
 
-// Warm has these environments kept warm by the host that gets new kernels.
+// Warm makes the host that gets new kernels keep these environments warm.
 func (c *Client) Warm(envs []kernel.Environment) {
 	c.mu.Lock()
 	c.envs = slices.Clone(envs)
@@ -148,7 +149,7 @@ func (c *Client) Warm(envs []kernel.Environment) {
 
 func (c *Client) warm(ctx context.Context, r *remote, envs []kernel.Environment) {
 	if err := r.ask(ctx, opWarm, envs, nil); err != nil && c.ctx.Err() == nil {
-		c.log.Error("have environments kept warm", "host", r.id, "error", err)
+		c.log.Error("keep environments warm", "host", r.id, "error", err)
 	}
 }
 
@@ -164,7 +165,7 @@ func (c *Client) Sweep(ctx context.Context, handles []kernel.Handle) error {
 	return nil
 }
 
-// Kernels lists the keys of all hosts, living and dead, but not of those that cannot be spoken with.
+// Kernels lists the keys of all hosts, living and dead, except for hosts that speak no common protocol.
 func (c *Client) Kernels(ctx context.Context) ([]record.Key, error) {
 	all := map[record.Key]struct{}{}
 	for _, r := range c.living() {
@@ -186,7 +187,7 @@ func (c *Client) Kernels(ctx context.Context) ([]record.Key, error) {
 	return slices.Collect(maps.Keys(all)), nil
 }
 
-// Stats is what the living hosts tell of themselves, the newest first.
+// Stats returns what the living hosts report about themselves, the newest first.
 func (c *Client) Stats(ctx context.Context) ([]HostStats, error) {
 	var all []HostStats
 	for _, r := range c.living() {
@@ -201,7 +202,7 @@ func (c *Client) Stats(ctx context.Context) ([]HostStats, error) {
 	return all, nil
 }
 
-// living are the hosts that live, the newest first.
+// living lists the living hosts, the newest first.
 func (c *Client) living() []*remote {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +215,7 @@ func (c *Client) deadHosts() []*deadHost {
 	return slices.Collect(maps.Values(c.dead))
 }
 
-// place is the host for new kernels; where there is none it is started. ctx bounds the waiting for that.
+// place returns the host for new kernels, and starts one if there is none. ctx bounds the wait for that.
 func (c *Client) place(ctx context.Context) (*remote, error) {
 	c.mu.Lock()
 	if r := c.current; r != nil && r.takesKernels() {
@@ -239,7 +240,7 @@ func (c *Client) place(ctx context.Context) (*remote, error) {
 	}
 }
 
-// find looks for a host, makes one where there is none, and prepares it.
+// find looks for a host, makes one if there is none, and prepares it.
 func (c *Client) find(s *search) {
 	s.remote, s.err = c.findHost(c.ctx)
 	if s.err == nil {
@@ -276,7 +277,7 @@ func (c *Client) findHost(ctx context.Context) (*remote, error) {
 		"the newest folder there", c.cfg.Build, c.cfg.Dir)
 }
 
-// choose is the newest host of this build that takes kernels, or nil.
+// choose returns the newest host of this build that accepts kernels, or nil.
 func (c *Client) choose() *remote {
 	for _, r := range c.living() {
 		if r.build == c.cfg.Build && r.takesKernels() {
@@ -286,7 +287,7 @@ func (c *Client) choose() *remote {
 	return nil
 }
 
-// look takes up all folders that are not known yet.
+// look adopts all folders that are not known yet.
 func (c *Client) look(ctx context.Context) error {
 	all, err := scan(c.cfg.Dir)
 	if err != nil {
@@ -309,7 +310,7 @@ func (c *Client) look(ctx context.Context) error {
 	return nil
 }
 
-// connectHost connects to a host that lives. One that cannot be spoken with is left alone.
+// connectHost connects to a living host. A host that speaks no common protocol is left alone.
 func (c *Client) connectHost(ctx context.Context, f found) error {
 	r, err := c.connect(ctx, f)
 	if errors.Is(err, errBroken) {
@@ -338,7 +339,7 @@ func (c *Client) connectHost(ctx context.Context, f found) error {
 		c.log.Debug("a host is not ready", "host", f.id)
 	default:
 		c.incompatible[f.id] = fmt.Errorf("host %s (process %d) lives and cannot be reached; end that process: %w", f.id, f.info.PID, err)
-		c.log.Error("a host cannot be reached, nor can its kernels", "error", c.incompatible[f.id])
+		c.log.Error("a host and its kernels cannot be reached", "error", c.incompatible[f.id])
 	}
 	return nil
 }
@@ -356,7 +357,7 @@ func (c *Client) retireOthers(ctx context.Context, chosen *remote) {
 	}
 }
 
-// sweepDead has a living host remove what dead ones left on the machine.
+// sweepDead makes a living host remove what dead ones left on the machine.
 func (c *Client) sweepDead(ctx context.Context, living *remote) {
 	for _, d := range c.deadHosts() {
 		if d.isSwept() {
@@ -364,7 +365,7 @@ func (c *Client) sweepDead(ctx context.Context, living *remote) {
 		}
 		if err := living.ask(ctx, opSweep, sweepBody{Instance: d.instance, Handles: d.handles}, nil); err != nil {
 			if ctx.Err() == nil {
-				c.log.Error("remove what a dead host left", "host", d.id, "error", err)
+				c.log.Error("remove the remains of a dead host", "host", d.id, "error", err)
 			}
 			continue
 		}
@@ -372,7 +373,7 @@ func (c *Client) sweepDead(ctx context.Context, living *remote) {
 	}
 }
 
-// begin runs f on a goroutine that Close waits for. It is false when the client is closed.
+// begin runs f on a goroutine that Close waits for. It returns false if the client is closed.
 func (c *Client) begin(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -408,7 +409,7 @@ func (c *Client) dial(ctx context.Context, path string) (*conn, int, error) {
 	return made, pid, nil
 }
 
-// hangUp is the end of a connection that dial made.
+// hangUp ends a connection that dial made.
 func (c *Client) hangUp(made *conn) {
 	_ = made.Close()
 	c.mu.Lock()

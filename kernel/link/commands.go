@@ -11,12 +11,13 @@ import (
 	"talaria/kernel/record"
 )
 
-// commandTime bounds the wait for the reply to a command, but for those that wait as long as their caller does.
+// commandTime bounds the wait for the reply to a command, except for commands that wait as long as their caller does.
 const commandTime = 30 * time.Second
 
 var errNoReply = fmt.Errorf("the kernel's host did not reply within %v", commandTime)
 
-// Stop kills the kernel, as [kernel.Host.Stop] does, also one that was not attached to. That of a dead host is gone.
+// Stop kills the kernel, as [kernel.Host.Stop] does, also one that was not attached to. A kernel of a dead host is
+// already gone.
 func (c *Client) Stop(ctx context.Context, key record.Key, reason string) error {
 	if c.known(key) == nil {
 		if _, err := c.Attach(ctx, key); err != nil && !errors.Is(err, command.ErrNoKernel) {
@@ -53,8 +54,8 @@ func (c *Client) Stop(ctx context.Context, key record.Key, reason string) error 
 	return err
 }
 
-// Do implements [kernel.Doer]. Where the connection breaks and is made again, the command is sent again, unless it must
-// not be carried out twice. It is ErrTooOld where the kernel's host is of a version without the command, and
+// Do implements [kernel.Doer]. If the connection breaks and is re-established, the command is sent again, unless it
+// must not be carried out twice. The error is ErrTooOld if the version of the kernel's host lacks the command, and
 // ErrUnresponsive while the host does not respond, unless the command waits.
 func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (reply any, err error) {
 	spec := cmd.Spec()
@@ -79,7 +80,7 @@ func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (r
 	}
 	var encoded json.RawMessage
 	again, err := k.command(ctx, spec.Name, cmd, &encoded, spec.Once)
-	if again && spec.Repeated != nil && errors.Is(err, spec.Repeated) { // it came through when the connection broke
+	if again && spec.Repeated != nil && errors.Is(err, spec.Repeated) { // it got through before the connection broke
 		err = nil
 	}
 	if err != nil {
@@ -88,8 +89,9 @@ func (c *Client) Do(ctx context.Context, key record.Key, cmd command.Command) (r
 	return command.DecodeReply(spec.Name, encoded)
 }
 
-// command sends a request to the kernel. Where the connection breaks and is made again it is sent again, unless once, and
-// again is true: it may have been carried out already. It is ErrNoKernel where the kernel is gone.
+// command sends a request to the kernel. If the connection breaks and is re-established, the request is sent again,
+// unless once, and then again is true: it may have been carried out already. The error is ErrNoKernel if the kernel is
+// gone.
 func (k *remoteKernel) command(ctx context.Context, op string, in, out any, once bool) (again bool, err error) {
 	for range tries {
 		call, err := k.connection(ctx)
@@ -110,7 +112,7 @@ func (k *remoteKernel) command(ctx context.Context, op string, in, out any, once
 	return again, command.ErrNoKernel
 }
 
-// connection waits while the connection is made again. It is ErrNoKernel when that will not be.
+// connection waits while the connection is re-established. It returns ErrNoKernel if that will not happen.
 func (k *remoteKernel) connection(ctx context.Context) (*caller, error) {
 	for {
 		k.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"talaria/kernel/host"
 )
 
-// HostStats is what a living host tells of itself.
+// HostStats is what a living host reports about itself.
 type HostStats struct {
 	ID      string         `json:"id"`
 	Build   string         `json:"build"`
@@ -64,7 +64,7 @@ func (s *server) control(c *conn, hello request) {
 	}
 }
 
-// mismatch is the error of a server and a host that have no version in common.
+// mismatch is the error for a server and a host that have no version in common.
 func mismatch(host helloReply, server Versions) error {
 	return fmt.Errorf("%w: host %s (version %s) speaks %d to %d, the server %d to %d; "+
 		"run the server's version that started the host, or end the host and its kernels with \"talaria host stop\"",

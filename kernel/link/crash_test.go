@@ -26,7 +26,7 @@ import (
 )
 
 // runServer is a server in a process of its own. It writes each record of the kernel "a" to a journal before it
-// acknowledges it, goes on where the journal ends, and returns with the end of an execution.
+// acknowledges it, continues where the journal ends, and returns at the end of an execution.
 func runServer(dir, journal string) error {
 	ctx := context.Background()
 	c, err := link.Open(ctx, link.ClientConfig{Dir: dir, Build: build, Spawn: noSpawn})

@@ -18,7 +18,7 @@ import (
 	"talaria/kernel/spool"
 )
 
-// ReasonHostCrash is the reason of kernels whose host died before it could tell theirs.
+// ReasonHostCrash is the reason of kernels whose host died before it could report theirs.
 const ReasonHostCrash = "host_crash"
 
 // deadHost is what a dead host left. It is safe for concurrent use.
@@ -27,14 +27,14 @@ type deadHost struct {
 	id, path string
 	instance string
 	handles  []kernel.Handle // as far as they are known
-	held     bool            // something holds its lock still, so that nothing of it may be removed
+	held     bool            // something still holds its lock, so nothing of it may be removed
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	keys  map[record.Key]struct{}
-	swept bool // nothing of it is left on the machine but records
+	swept bool // nothing of it is left on the machine except records
 }
 
-// adoptDead takes up what a dead host left; r is nil when it was dead when it was found.
+// adoptDead adopts what a dead host left; r is nil if it was already dead when it was found.
 func (c *Client) adoptDead(f found, r *remote) *deadHost {
 	d := &deadHost{c: c, id: f.id, path: f.path, keys: map[record.Key]struct{}{}}
 	info := readInfo(f.path)
@@ -44,12 +44,12 @@ func (c *Client) adoptDead(f found, r *remote) *deadHost {
 	d.swept = info.Ended
 	dead, err := isDead(f.path)
 	d.held = err != nil || !dead
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) { // it ended in order and left nothing
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) { // it ended cleanly and left nothing
 		d.swept = true
 	}
 	keys, err := spool.Keys(d.spool())
 	if err != nil {
-		c.log.Error("look for what a dead host left", "host", d.id, "error", err)
+		c.log.Error("look for remains of a dead host", "host", d.id, "error", err)
 	}
 	for _, key := range keys {
 		d.keys[key] = struct{}{}
@@ -72,7 +72,7 @@ func (c *Client) adoptDead(f found, r *remote) *deadHost {
 	return d
 }
 
-// logEnd is the end of what a host said on stderr.
+// logEnd returns the end of a host's stderr.
 func logEnd(path string) string {
 	const size = 2 << 10
 	f, err := os.Open(filepath.Join(path, logName))
@@ -147,16 +147,16 @@ func (d *deadHost) tidy() {
 	}
 }
 
-// deadKernel is what a dead host left of a kernel: its last records, and a Died record, which is made up where the host
-// did not come to write it. It is safe for concurrent use.
+// deadKernel is what a dead host left of a kernel: its last records, and a Died record, which is made up if the host
+// did not get to write it. It is safe for concurrent use.
 type deadKernel struct {
 	host  *deadHost
 	key   record.Key
-	spool *spool.Dead // nil where there is none
+	spool *spool.Dead // nil if there is none
 
-	mu      sync.Mutex // guards what follows
-	running string     // the execution that runs after the records given so far
-	died    uint64     // the number of the last record, once it is known
+	mu      sync.Mutex // guards the fields below
+	running string     // the execution that was running after the records given so far
+	died    uint64     // the number of the last record, once known
 	closed  bool
 }
 
@@ -182,7 +182,7 @@ func (r *deadKernel) attachment() command.Attachment {
 	return command.Attachment{Last: r.spool.Last(), Given: r.spool.Given()}
 }
 
-// next is Next of a key that cannot say anything new.
+// next is Next for a key that can produce nothing new.
 func (r *deadKernel) next(after uint64) ([]record.Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func (r *deadKernel) ack(kseq uint64) bool {
 	return kseq >= last
 }
 
-// close ends the reading; with forget nothing stays.
+// close ends the reading; with forget nothing remains.
 func (r *deadKernel) close(forget bool) {
 	r.mu.Lock()
 	r.closed = true
@@ -239,7 +239,7 @@ func (r *deadKernel) close(forget bool) {
 	}
 }
 
-// runsAfter is the execution that runs after the records, where running ran before them.
+// runsAfter returns the execution that is running after the records, if running was the one before them.
 func runsAfter(running string, records []record.Record) string {
 	for _, r := range records {
 		switch r.Body.(type) {

@@ -9,13 +9,14 @@ import (
 // SpeakFrom makes a host speak other versions of the protocol.
 func (c *ServerConfig) SpeakFrom(lowest, highest int) { c.protocol = Versions{lowest, highest} }
 
-// Beat sets when a client asks its hosts whether they respond, and after how long one without a response is late.
+// Beat sets how often a client asks its hosts whether they respond, and after what time without a response a host is
+// late.
 func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat{every, late} }
 
-// Drain sets how long a host that ends waits for its servers.
+// Drain sets how long a host that is ending waits for its servers.
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 
-// Break breaks the connection of a kernel, and with control also that to its host.
+// Break breaks the connection of a kernel, and with control also the one to its host.
 func (c *Client) Break(key record.Key, control bool) {
 	k := c.known(key)
 	k.mu.Lock()

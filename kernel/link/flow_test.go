@@ -15,7 +15,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// A server that takes nothing is sent about the window, whatever waits for it, and goes on with what it takes.
+// A server that takes nothing is sent about one window, however much waits for it, and continues as it takes more.
 func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 	const mib = 40
 	fake := kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) {
@@ -89,7 +89,7 @@ func TestWhatAServerDoesNotTakeStaysWithTheHost(t *testing.T) {
 		if err := read(full, 20*time.Second); err != nil {
 			t.Fatalf("after %d bytes, of which %d are taken: %v", sent, taken, err)
 		}
-		// Only that nothing comes can show that nothing more is sent.
+		// That nothing more is sent shows only in nothing arriving.
 		never := func() bool { return false }
 		if err := read(never, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal(err)

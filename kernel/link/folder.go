@@ -23,7 +23,7 @@ const (
 	logName    = "log"
 )
 
-// Info is what a host says of itself in host.json. None of it decides whether the host lives.
+// Info is what a host says about itself in host.json. Nothing in it decides whether the host lives.
 type Info struct {
 	ID        string    `json:"id"`
 	Protocol  Versions  `json:"protocol"`
@@ -34,11 +34,11 @@ type Info struct {
 	StartTime uint64    `json:"start_time,omitzero"`
 	BootID    string    `json:"boot_id"`
 	StartedAt time.Time `json:"started_at"`
-	// Ended tells that the host ended in order: it left nothing on the machine but records.
+	// Ended says that the host ended cleanly: it left nothing on the machine except records.
 	Ended bool `json:"ended,omitzero"`
 }
 
-// Folder is the folder of a host that is about to run or runs. Its methods are safe for concurrent use.
+// Folder is the folder of a host that is running or about to run. Its methods are safe for concurrent use.
 type Folder struct {
 	ID   string
 	Path string
@@ -48,7 +48,8 @@ type Folder struct {
 }
 
 // NewFolder makes the folder of a new host below dir, which holds those of all hosts, and locks it. The host that is
-// made on it keeps its spool in Spool. [Serve] closes the folder; who does not come that far does it.
+// made on it keeps its spool in Spool. [Serve] closes the folder; a caller that does not get that far closes it
+// itself.
 func NewFolder(dir string) (*Folder, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -84,7 +85,7 @@ func (f *Folder) Spool() string { return filepath.Join(f.Path, spoolName) }
 // Log is where the host's stderr may go.
 func (f *Folder) Log() string { return filepath.Join(f.Path, logName) }
 
-// Close gives the lock up: from then on the host counts as dead. It is idempotent.
+// Close releases the lock: from then on the host counts as dead. It is idempotent.
 func (f *Folder) Close() error { return f.close() }
 
 // write writes host.json.
@@ -100,7 +101,7 @@ func (f *Folder) write(info Info) error {
 	return os.Rename(path+".new", path)
 }
 
-// alone runs do while no other process makes, looks at or removes hosts' folders in dir.
+// alone runs do while no other process creates, looks at or removes hosts' folders in dir.
 func alone(dir string, do func() error) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -122,8 +123,8 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-// isDead reports whether no process holds the lock in a host's folder. The caller is alone in the directory above,
-// or knows that the host has once held its lock.
+// isDead reports whether no process holds the lock in a host's folder. The caller is inside alone for the directory
+// above, or knows that the host once held its lock.
 func isDead(path string) (bool, error) {
 	lock, err := os.Open(filepath.Join(path, lockName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +134,7 @@ func isDead(path string) (bool, error) {
 		return false, err
 	}
 	defer lock.Close()
-	// Shared, so that those who look do not take each other for a host.
+	// Shared, so that processes that look do not take each other for a host.
 	err = flock(lock, unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
@@ -145,7 +146,7 @@ func isDead(path string) (bool, error) {
 type found struct {
 	id, path string
 	dead     bool
-	info     Info // zero where there is no readable host.json
+	info     Info // zero if there is no readable host.json
 }
 
 // scan lists the folders of hosts, the newest first.
@@ -175,7 +176,7 @@ func scan(dir string) ([]found, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for hosts: %w", err)
 	}
-	slices.Reverse(all) // the ids begin with the time
+	slices.Reverse(all) // ids begin with the time
 	return all, nil
 }
 

@@ -19,16 +19,16 @@ const (
 	frameRequest frameType = 1 + iota // JSON of a request
 	frameReply                        // JSON of a reply
 	frameRecords                      // whole encoded records
-	frameRead                         // u64: send the records above this number; once for each connection
-	frameTaken                        // u64: bytes of records that the server has taken since the last
+	frameRead                         // u64: send the records above this number; once per connection
+	frameTaken                        // u64: bytes of records that the server has taken since the last such frame
 	frameAck                          // u64: the number up to which records may be dropped
 )
 
 const (
 	frameHead  = 5        // length of the payload and type
 	maxFrame   = 64 << 20 // a record may carry a large display
-	maxFirst   = 1 << 20  // what is allocated before that much has come
-	readBuffer = 512      // large payloads do not pass through it, and most connections are idle
+	maxFirst   = 1 << 20  // allocated before that much has arrived
+	readBuffer = 512      // large payloads bypass it, and most connections are idle
 	maxFiles   = 2
 )
 
@@ -37,10 +37,10 @@ type conn struct {
 	unix *net.UnixConn
 	in   *bufio.Reader
 
-	opening bool       // descriptors are taken; only the reader's
-	files   []*os.File // that came; the reader's
+	opening bool       // descriptors are accepted; only the reader uses it
+	files   []*os.File // that arrived; only the reader uses it
 
-	room *largeRoom // for large frames of records, which whoever takes them gives back; nil: they need none
+	room *largeRoom // for large frames of records, given back by whoever takes the frame; nil: they need none
 
 	writing sync.Mutex // serialises writes
 	buffer  []byte     // of small frames
@@ -56,10 +56,10 @@ type reader func([]byte) (int, error)
 
 func (r reader) Read(b []byte) (int, error) { return r(b) }
 
-// Close ends reads and writes. It may be called often.
+// Close ends reads and writes. It may be called more than once.
 func (c *conn) Close() error { return c.unix.Close() }
 
-// write sends a frame with one system call, where the socket takes it at once. It keeps no reference to payload.
+// write sends a frame, with one system call if the socket accepts it at once. It keeps no reference to payload.
 func (c *conn) write(t frameType, payload []byte, files ...*os.File) error {
 	if len(payload) > maxFrame {
 		return fmt.Errorf("a message of %d bytes is too large, %d is the most", len(payload), maxFrame)
@@ -96,8 +96,8 @@ func (c *conn) write(t frameType, payload []byte, files ...*os.File) error {
 	return err
 }
 
-// writeFrom sends a frame of which the payload is that many bytes of from. On an error it closes the connection, since
-// half of the frame may be on its way.
+// writeFrom sends a frame whose payload is that many bytes of from. On an error it closes the connection, since half
+// of the frame may be on its way.
 func (c *conn) writeFrom(t frameType, size int, from io.Reader) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -117,7 +117,7 @@ func (c *conn) writeNumber(t frameType, n uint64) error {
 	return c.write(t, binary.LittleEndian.AppendUint64(nil, n))
 }
 
-// read waits for the next frame. The payload is the caller's.
+// read waits for the next frame. The caller owns the payload.
 func (c *conn) read() (frameType, []byte, error) {
 	head, err := c.in.Peek(frameHead)
 	if err != nil {
@@ -169,8 +169,8 @@ func number(payload []byte) (uint64, error) {
 	return binary.LittleEndian.Uint64(payload), nil
 }
 
-// receive reads from the socket. Descriptors that come later than in the first message are refused by the operating
-// system, since nobody asks for them.
+// receive reads from the socket. The operating system refuses descriptors that come later than in the first message,
+// since nobody asks for them.
 func (c *conn) receive(b []byte) (int, error) {
 	if !c.opening {
 		return c.unix.Read(b)
@@ -208,7 +208,7 @@ func (c *conn) takeFiles(oob []byte) error {
 	return nil
 }
 
-// closeFiles closes the descriptors that came.
+// closeFiles closes the descriptors that arrived.
 func (c *conn) closeFiles() {
 	for _, f := range c.files {
 		_ = f.Close()

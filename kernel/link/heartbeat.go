@@ -8,20 +8,20 @@ import (
 	"talaria/kernel/command"
 )
 
-// opBeat asks a host whether it responds. Hosts from before it do not know the request, and their error is a response.
+// opBeat asks a host whether it responds. Older hosts do not know the request; their error is a response.
 const opBeat = "beat"
 
-// heartbeat is when a client asks a host whether it responds.
+// heartbeat says how often a client asks a host whether it responds.
 type heartbeat struct {
 	every time.Duration // between a response and the next request
-	late  time.Duration // without a response for that long the host counts as unresponsive
+	late  time.Duration // time without a response after which the host counts as unresponsive
 }
 
-// usualHeartbeat notices a host that is stopped within 6 seconds.
+// usualHeartbeat notices a stopped host within 6 seconds.
 var usualHeartbeat = heartbeat{every: 2 * time.Second, late: 4 * time.Second}
 
 // watchHeartbeat keeps asking the host whether it responds, until the connection breaks. One request waits at a time,
-// so that a host that was stopped finds a single one when it goes on.
+// so a host that was stopped finds only one when it continues.
 func (r *remote) watchHeartbeat(control *caller) {
 	times := r.c.cfg.heartbeat
 	timer := time.NewTimer(times.every)
@@ -35,7 +35,7 @@ func (r *remote) watchHeartbeat(control *caller) {
 		responded := make(chan struct{})
 		go func() {
 			defer close(responded)
-			_ = control.call(context.Background(), opBeat, nil, nil) // until the connection breaks, if it must be
+			_ = control.call(context.Background(), opBeat, nil, nil) // until the connection breaks, if necessary
 		}()
 		timer.Reset(times.late)
 		select {
@@ -52,7 +52,7 @@ func (r *remote) watchHeartbeat(control *caller) {
 	}
 }
 
-// setUnresponsive fails what waits for the host and does not wait as long as it takes.
+// setUnresponsive fails the requests that wait for the host, except those that wait however long it takes.
 func (r *remote) setUnresponsive() {
 	r.mu.Lock()
 	cancel := r.unresponsive
@@ -61,7 +61,7 @@ func (r *remote) setUnresponsive() {
 	cancel(fmt.Errorf("%w (host %s)", command.ErrUnresponsive, r.id))
 }
 
-// setResponsive takes setUnresponsive back.
+// setResponsive undoes setUnresponsive.
 func (r *remote) setResponsive() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +74,8 @@ func (r *remote) setResponsive() {
 	r.responsive, r.unresponsive = context.WithCancelCause(context.Background())
 }
 
-// whileResponsive returns a context that ends with ctx, or with ErrUnresponsive once the host does not respond; the
-// error is that it does not already.
+// whileResponsive returns a context that ends with ctx, or with ErrUnresponsive once the host does not respond. It
+// returns an error if the host does not respond already.
 func (r *remote) whileResponsive(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	r.mu.Lock()
 	responsive := r.responsive

@@ -16,7 +16,7 @@ import (
 
 func quickly(cfg *link.ClientConfig) { cfg.Beat(10*time.Millisecond, 500*time.Millisecond) }
 
-// untilReady waits until the host for new kernels responds, or does not.
+// untilReady waits until the host for new kernels responds, or until it does not.
 func untilReady(t *testing.T, c *link.Client, ready bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); (c.Ready() == nil) != ready; time.Sleep(5 * time.Millisecond) {
@@ -36,11 +36,11 @@ func TestAHostThatIsStoppedIsNoticedAndGoesOn(t *testing.T) {
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket takes
+	large := "skip " + strings.Repeat(" ", 16<<20) // more than the socket holds
 	given := make(chan error, 1)
 	go func() { given <- command.Tell(t.Context(), c, r.key, command.Execution{ID: "e2", Code: large}) }()
 	var err error
-	for err == nil { // until it is stopped: the last one has been sent
+	for err == nil { // until the host is stopped: the last one has been sent
 		_, err = command.Ask(t.Context(), c, r.key, command.ReadUsage{})
 	}
 	var told *api.Error

@@ -10,12 +10,12 @@ import (
 	"talaria/kernel/spool"
 )
 
-// HostInfo is a host as its folder shows it.
+// HostInfo describes a host by what is in its folder.
 type HostInfo struct {
-	Info    // zero but for the ID where the host is not ready, or was never
+	Info    // zero except for the ID if the host is not, or never was, ready
 	Path    string
 	Alive   bool
-	Kernels []record.Key // that it runs, or of which it has records that nobody acknowledged
+	Kernels []record.Key // that it runs, or whose records nobody has acknowledged
 }
 
 // List lists the hosts whose folders are in dir, the newest first. It disturbs neither them nor their server.
@@ -36,7 +36,7 @@ func List(dir string) ([]HostInfo, error) {
 }
 
 // StopHosts tells all living hosts whose folders are in dir to end, with their kernels, whatever protocol they speak,
-// and returns when they have ended. It needs no server. ctx bounds the waiting.
+// and returns when they have ended. It needs no server. ctx bounds the wait.
 func StopHosts(ctx context.Context, dir string) error {
 	all, err := scan(dir)
 	if err != nil {
@@ -51,7 +51,7 @@ func StopHosts(ctx context.Context, dir string) error {
 		if err == nil {
 			continue
 		}
-		if dead, unknown := isDead(f.path); !dead || unknown != nil { // else it has ended meanwhile, as it was to
+		if dead, unknown := isDead(f.path); !dead || unknown != nil { // otherwise it has ended meanwhile, as it should
 			errs = append(errs, fmt.Errorf("stop host %s (process %d): %w", f.id, f.info.PID, err))
 		}
 	}
@@ -87,7 +87,7 @@ func stopHost(ctx context.Context, f found) error {
 		<-ended
 		return context.Cause(ctx)
 	}
-	if pid == os.Getpid() { // a host within this process: its lock is all that ends, before its connections
+	if pid == os.Getpid() { // a host within this process: the end of its lock, which comes before that of its connections, is its end
 		return nil
 	}
 	select {

@@ -10,7 +10,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// installers is a fake whose cells ask for a package and print what comes of it.
+// installers is a fake whose cells ask for a package and print the outcome.
 func installers() *kerneltest.Fake {
 	return kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) {
 		output, failure, _ := c.Install("a")

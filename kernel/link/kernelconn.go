@@ -17,35 +17,35 @@ import (
 	"talaria/kernel/spool"
 )
 
-// readPause is between two attempts to read records that the disk does not give.
+// readPause is the time between two attempts to read records that the disk fails to deliver.
 const readPause = time.Second
 
-// kernelConn is the connection of one kernel, on the host's side. Its reader obeys commands in their order; what takes
-// long, and the flow of records, have goroutines of their own.
+// kernelConn is the host's side of the connection of one kernel. Its reader obeys commands in order; anything slow,
+// and the flow of records, has a goroutine of its own.
 type kernelConn struct {
 	*conn
 	s      *server
 	key    record.Key
-	ctx    context.Context // ends when the connection ends or another took over
+	ctx    context.Context // ends when the connection ends or another one takes over
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing that came on it is obeyed any more
+	done   chan struct{} // closed when nothing that came on it will be obeyed any more
 	others sync.WaitGroup
 
 	ended atomic.Bool // the kernel has died
 
-	reading bool   // the flow has begun; the reader's
-	acked   uint64 // the reader's
+	reading bool   // the flow has begun; only the reader uses it
+	acked   uint64 // only the reader uses it
 
 	start struct { // of a kernel that this connection starts
 		cancel context.CancelFunc
 		done   chan struct{}
-		ok     bool // it lives; valid when done is closed, and so is
-		told   bool // that the server was told so
+		ok     bool // it lives; valid once done is closed, as is told
+		told   bool // the server was told that it lives
 	}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	taken  uint64
-	credit chan struct{} // has room for one: taken has grown
+	credit chan struct{} // has room for one value: taken has grown
 }
 
 func (s *server) newKernelConn(c *conn, key record.Key) *kernelConn {
@@ -54,8 +54,8 @@ func (s *server) newKernelConn(c *conn, key record.Key) *kernelConn {
 	return k
 }
 
-// cut ends the connection for another one: it takes nothing more, obeys what has come, and then nothing of it is obeyed
-// any more.
+// cut ends the connection in favour of another one: it accepts nothing more, obeys what has arrived, and after that
+// nothing of it is obeyed.
 func (k *kernelConn) cut() {
 	k.cancel()
 	_ = k.unix.SetWriteDeadline(time.Unix(1, 0)) // nobody waits for its answers
@@ -63,7 +63,7 @@ func (k *kernelConn) cut() {
 	<-k.done
 }
 
-// finish ends what came on the connection.
+// finish completes the work that came on the connection.
 func (k *kernelConn) finish() {
 	k.cancel()
 	k.others.Wait()
@@ -87,7 +87,7 @@ func (k *kernelConn) serve() {
 	}
 	k.finish()
 	if k.ended.Load() {
-		// Its server has gone after the last record. Nothing of it is left once Stop has returned.
+		// Its server left after the last record. Nothing of the kernel remains once Stop has returned.
 		_ = k.s.host.Stop(k.s.ctx, k.key, host.ReasonShutdown)
 		k.s.host.Ack(k.key, k.acked)
 		gone, cancel := context.WithCancel(k.s.ctx)
@@ -101,7 +101,7 @@ func (k *kernelConn) serve() {
 // forget ends the kernel and drops all its records.
 func (k *kernelConn) forget() {
 	if err := k.s.host.Stop(k.s.ctx, k.key, "start"); err != nil {
-		k.s.log.Error("stop a kernel whose start was given up", "session", k.key.Session, "error", err)
+		k.s.log.Error("stop a kernel whose start was abandoned", "session", k.key.Session, "error", err)
 	}
 	k.s.host.Ack(k.key, math.MaxUint64)
 	k.s.drop(k)
@@ -172,7 +172,7 @@ func (k *kernelConn) push(after uint64) {
 	}
 }
 
-// send sends records, of which large ones come from the disk piece by piece.
+// send sends records; it streams large ones from the disk piece by piece.
 func (k *kernelConn) send(batch spool.Batch) error {
 	defer batch.Close()
 	if b := batch.Bytes(); b != nil {
@@ -181,7 +181,7 @@ func (k *kernelConn) send(batch spool.Batch) error {
 	return k.writeFrom(frameRecords, batch.Len(), batch.Reader())
 }
 
-// giveUp closes the connection when the kernel's records cannot be read. The server tries again soon enough.
+// giveUp closes the connection because the kernel's records cannot be read. The server tries again soon enough.
 func (k *kernelConn) giveUp(err error) {
 	if k.ctx.Err() != nil {
 		return
@@ -213,8 +213,8 @@ func (k *kernelConn) waitCredit(sent uint64) bool {
 	}
 }
 
-// obey carries a request out. Commands that are inline are carried out here, in their order; the others, and requests
-// about the kernel itself, may take long and answer later.
+// obey carries out a request. Inline commands are carried out here, in order; the others, and requests about the
+// kernel itself, may take long and are answered later.
 func (k *kernelConn) obey(r request) error {
 	switch r.Op {
 	case opStop, opAbort:
@@ -238,7 +238,7 @@ func (k *kernelConn) obey(r request) error {
 	return nil
 }
 
-// end stops the kernel, or gives up its start.
+// end stops the kernel, or aborts its start.
 func (k *kernelConn) end(r request) error {
 	ctx, cancel := r.context(k.ctx)
 	defer cancel()

@@ -37,7 +37,7 @@ func TestLargeRecordsComeAsOthersAreAcknowledged(t *testing.T) {
 		t.Fatalf("%d bytes, %v", got, err)
 	}
 	b.execute("e1", "show 24")
-	// Only that nothing comes can show that nothing more is taken into memory.
+	// That nothing more is taken into memory shows only in nothing arriving.
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, _, err := b.untilShown(short); !errors.Is(err, context.DeadlineExceeded) {

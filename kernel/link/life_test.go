@@ -119,7 +119,7 @@ func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 	if n := len(old.host.Running()); n != 1 {
 		t.Errorf("%d kernels run on the other host", n)
 	}
-	if err := link.StopHosts(t.Context(), dir); err != nil { // is understood by all versions
+	if err := link.StopHosts(t.Context(), dir); err != nil { // all versions understand it
 		t.Fatal(err)
 	}
 	old.wait(t)
@@ -143,7 +143,7 @@ func TestAHostOfTheFirstProtocolRunsKernelsButIsNotAskedAboutNames(t *testing.T)
 	}
 }
 
-// ask asks until the kernel finds the time.
+// ask asks until the kernel finds the time to answer.
 func ask(t *testing.T, c *link.Client, key record.Key) (command.Answer, error) {
 	for {
 		answer, err := command.Ask(t.Context(), c, key, command.Query{Kind: command.QueryComplete, Code: "name", Cursor: 4})

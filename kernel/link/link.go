@@ -1,19 +1,19 @@
 // Package link is the socket between a server and the hosts that own its kernels. [Serve] offers a [kernel.Host] to
-// servers; a [Client] is all hosts of a state directory, living and dead, as one host that its user cannot tell from
-// a [kernel.Host] of its own.
+// servers. A [Client] presents all hosts of a state directory, living and dead, as one host; its user cannot tell it
+// from a [kernel.Host] of its own.
 //
 // A host has a folder of its own, named by its id, a UUIDv7:
 //
-//	lock       held with flock for the host's life: who can share it knows that the host is dead
-//	host.json  what it is, written when it is ready; for information, never for deciding whether it lives
+//	lock       held with flock for the host's life: a process that can share it knows that the host is dead
+//	host.json  what the host is, written when it is ready; for information, never for deciding whether it lives
 //	socket     where servers connect
-//	spool/     what its kernels said and nobody has acknowledged
-//	log        what it says on stderr, where its starter wants that
+//	spool/     records of its kernels that nobody has acknowledged
+//	log        the host's stderr, if its starter wants that
 //
 // A connection carries frames: a length, a type, and a payload. The first frame of the server is a request that makes
 // it a control connection ("hello") or the connection of one kernel ("start", "attach"). Requests have numbers, which
 // their replies repeat. On the connection of a kernel "read" begins the flow of its records, which are passed on
-// encoded; "taken" gives the host leave to send more, and "ack" says which records it may drop.
+// encoded; "taken" lets the host send more, and "ack" says which records it may drop.
 package link
 
 import (
@@ -23,7 +23,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// ErrTakenOver tells that another server has attached to the kernel.
+// ErrTakenOver reports that another server has attached to the kernel.
 var ErrTakenOver = errors.New("another server has taken the kernel over")
 
 var (
@@ -32,11 +32,11 @@ var (
 )
 
 const (
-	// window is how many bytes of records a host sends that the server has not taken, if more than one frame.
+	// window is how many bytes of records a host sends that the server has not yet taken, if more than one frame.
 	window = 4 << 20
-	// drainTime is how long a host that ends waits for its servers to acknowledge the last records.
+	// drainTime is how long a host that is ending waits for its servers to acknowledge the last records.
 	drainTime = 2 * time.Second
-	// helloTime bounds the first request of a connection and its reply, but for the starting of kernels.
+	// helloTime bounds the first request of a connection and its reply, except for starting a kernel.
 	helloTime = 10 * time.Second
 	// DefaultOrphanTTL is how long a host lives without a server.
 	DefaultOrphanTTL = 24 * time.Hour
@@ -48,14 +48,14 @@ type Versions struct {
 	Max int `json:"max"`
 }
 
-// supported are the versions that this program speaks. Version 1 has records in encoding 1; the
-// commands of later versions say so ([kernel.Spec]); versions 3 and 5 have further kinds of records.
+// supported are the versions that this program speaks. Version 1 has records in encoding 1; the commands of later
+// versions name theirs ([kernel.Spec]); versions 3 and 5 have further kinds of records.
 var supported = Versions{Min: 1, Max: 5}
 
-// A new encoding of records takes a new version of the protocol: this fails to compile then.
+// A new encoding of records requires a new version of the protocol: this line then fails to compile.
 var _ = [1]struct{}{}[record.Encoding-1]
 
-// common is the highest version in both, or 0.
+// common returns the highest version in both, or 0.
 func (s Versions) common(other Versions) int {
 	if v := min(s.Max, other.Max); v >= max(s.Min, other.Min) {
 		return v

@@ -22,7 +22,7 @@ import (
 	"talaria/kernel/spool"
 )
 
-// kernels is what users of kernels need of both.
+// kernels has the methods that users of kernels need from both.
 type kernels interface {
 	Start(ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error)
 	Attach(ctx context.Context, key record.Key) (command.Attachment, error)
@@ -128,7 +128,7 @@ func TestAClientIsLikeAHost(t *testing.T) {
 	}
 }
 
-// sealed is a fake whose sandboxes show what they are sealed with.
+// sealed is a fake whose sandboxes show what they were sealed with.
 type sealed struct {
 	*kerneltest.Fake
 	seal func(kernel.Spec)
@@ -176,7 +176,7 @@ func TestDirectoriesTravelAsDescriptors(t *testing.T) {
 		*to = os.NewFile(uintptr(fd), path)
 		defer (*to).Close()
 	}
-	// A message that does not fit into the socket's buffer brings its descriptors too.
+	// A message that does not fit into the socket's buffer still delivers its descriptors.
 	spec.Env = map[string]string{"LARGE": strings.Repeat("x", 1<<20)}
 	if _, err := c.Start(t.Context(), key("a"), kernel.Environment{}, spec); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func TestAFailedStartTellsWhy(t *testing.T) {
 	fake.SealErr = errors.New("step pivot_root: operation not permitted")
 	serveOn(t, dir, fake)
 	c := open(t, dir, noSpawn)
-	for range 2 { // the first one leaves nothing
+	for range 2 { // the first call leaves nothing
 		_, err := c.Start(t.Context(), key("a"), kernel.Environment{}, kernel.Spec{})
 		if err == nil || !strings.Contains(err.Error(), "pivot_root: operation not permitted") {
 			t.Errorf("error %v", err)
@@ -366,7 +366,7 @@ func TestNextGoesBackWhereItIsAsked(t *testing.T) {
 	}
 }
 
-// Encoded for a web page, such a cell would be six times as long, and too long for a frame.
+// With HTML escapes such a cell would be six times as long, and too long for a frame.
 func TestTheLargestCellFitsInAFrame(t *testing.T) {
 	dir := t.TempDir()
 	serveOn(t, dir, kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) { c.Print(strconv.Itoa(len(c.Code))) })))

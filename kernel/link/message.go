@@ -13,7 +13,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// The requests that are no commands of a kernel. The first three open a connection.
+// The requests that are not commands of a kernel. The first three open a connection.
 const (
 	opHello  = "hello"
 	opStart  = "start"
@@ -23,10 +23,10 @@ const (
 	opWarm    = "warm"
 	opSweep   = "sweep"
 	opRetire  = "retire"
-	opStop    = "stop" // of the host on a control connection, of the kernel on its own
+	opStop    = "stop" // stops the host on a control connection, and the kernel on its own connection
 	opStats   = "stats"
 
-	opAbort = "abort" // a start: nothing of it stays
+	opAbort = "abort" // aborts a start: nothing of it remains
 )
 
 type request struct {
@@ -72,7 +72,7 @@ type (
 	attachBody struct {
 		Protocol int        `json:"protocol"`
 		Key      record.Key `json:"key"`
-		// Lease is that of an earlier connection which broke: the attachment fails when another came in between.
+		// Lease is that of an earlier connection that broke: the attachment fails if another one came in between.
 		Lease uint64 `json:"lease,omitzero"`
 	}
 	attachReply struct {
@@ -80,7 +80,7 @@ type (
 		Attachment command.Attachment `json:"attachment"`
 	}
 	sweepBody struct {
-		Instance string          `json:"instance,omitempty"` // of a dead host; "" is the host's own
+		Instance string          `json:"instance,omitempty"` // of a dead host; "" means the host itself
 		Handles  []kernel.Handle `json:"handles"`
 	}
 	reasonBody struct {
@@ -88,7 +88,7 @@ type (
 	}
 )
 
-// remoteError is an error of the other side. It wraps what callers branch on.
+// remoteError is an error of the other side. It wraps the errors that callers branch on.
 type remoteError struct {
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message"`
@@ -135,7 +135,7 @@ func newRequest(ctx context.Context, n uint64, op string, body any) ([]byte, err
 	return encode(r)
 }
 
-// encode encodes as JSON without the escapes that HTML needs: a cell full of them would not fit in a frame.
+// encode encodes as JSON without HTML escapes: a cell full of them would not fit in a frame.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -144,7 +144,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// context is what bounds a request.
+// context returns the context that bounds a request.
 func (r request) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.TimeoutMS <= 0 {
 		return ctx, func() {}

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process watches the process on the other end of a socket, only to learn early that it has ended.
+// process watches the process at the other end of a socket, only to learn early that it has ended.
 type process struct {
-	gone   chan struct{} // closed when it has ended, with all its descriptors closed
+	gone   chan struct{} // closed when it has ended and all of its descriptors are closed
 	file   *os.File
 	waiter sync.WaitGroup
 }
 
-// watch begins to watch. Where that is not possible, gone is never closed.
+// watch starts watching. If that is not possible, gone is never closed.
 func watch(pid int) *process {
 	p := &process{gone: make(chan struct{})}
 	if pid <= 0 || pid == os.Getpid() {

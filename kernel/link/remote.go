@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	tries     = 5                     // to connect again to a host that lives
-	tryPause  = 10 * time.Millisecond // after the first; it doubles
-	judgeTime = 3 * time.Second       // how long those of its kernels wait until a host is known to live or not
+	tries     = 5                     // to reconnect to a living host
+	tryPause  = 10 * time.Millisecond // after the first try; it doubles
+	judgeTime = 3 * time.Second       // how long connections of its kernels wait until it is known whether a host lives
 )
 
-// remote is a living host, as its client sees it.
+// remote is a living host as its client sees it.
 type remote struct {
 	c        *Client
 	found    found
@@ -25,15 +25,15 @@ type remote struct {
 	build    string
 	protocol int // agreed on
 	retired  atomic.Bool
-	gone     chan struct{} // closed when the host is dead; valid then is
+	gone     chan struct{} // closed when the host is dead; from then on left is valid
 	left     *deadHost
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	control *caller
 	process *process
 	changed chan struct{} // closed when control changes
-	// responsive ends with the cause ErrUnresponsive, by a call of unresponsive, and is replaced when the host responds
-	// again.
+	// responsive ends with the cause ErrUnresponsive when unresponsive is called, and is replaced when the host
+	// responds again.
 	responsive   context.Context
 	unresponsive context.CancelCauseFunc
 }
@@ -73,7 +73,8 @@ func (r *remote) hello(ctx context.Context) (control *caller, process *process, 
 
 func (r *remote) takesKernels() bool { return !r.retired.Load() && !isClosed(r.gone) }
 
-// run keeps the control connection until the host is dead or the client closed. Its end is how a death is noticed.
+// run keeps the control connection until the host is dead or the client is closed. The end of that connection is how a
+// death is noticed.
 func (r *remote) run() {
 	control, process := r.control, r.process
 	for control != nil {
@@ -98,7 +99,7 @@ func (r *remote) run() {
 		close(r.changed)
 		r.changed = make(chan struct{})
 		r.mu.Unlock()
-		r.setResponsive() // it has just answered, or is dead, which callers learn otherwise
+		r.setResponsive() // it has just answered, or is dead, which callers learn in another way
 	}
 	if r.c.ctx.Err() == nil {
 		r.left = r.c.adoptDead(r.found, r)
@@ -107,7 +108,7 @@ func (r *remote) run() {
 	}
 }
 
-// again connects again to a host that lives; nil is that it is dead, or as good as that.
+// again reconnects to a living host; it returns nil if the host is dead, or as good as dead.
 func (r *remote) again(was *process) (*caller, *process) {
 	pause := tryPause
 	for try := range tries {
@@ -117,12 +118,12 @@ func (r *remote) again(was *process) (*caller, *process) {
 		if control, process, _, err := r.hello(r.c.ctx); err == nil {
 			return control, process
 		} else if try == tries-1 {
-			r.c.log.Error("a host lives and does not answer; its kernels count as dead", "host", r.id, "error", err)
+			r.c.log.Error("a running host does not answer; its kernels are treated as dead", "host", r.id, "error", err)
 			return nil, nil
 		}
 		wait := time.NewTimer(pause)
 		select {
-		case <-was.gone: // with its lock
+		case <-was.gone: // its lock too
 		case <-wait.C:
 		case <-r.c.ctx.Done():
 		}
@@ -135,8 +136,8 @@ func (r *remote) again(was *process) (*caller, *process) {
 	return nil, nil
 }
 
-// ask sends a request on the control connection. Where that breaks it is sent once more, on the next one; errBroken
-// is that the host is dead. It does not wait for a host that does not respond.
+// ask sends a request on the control connection. If that breaks, it sends it once more, on the next one; errBroken
+// means that the host is dead. It does not wait for a host that does not respond.
 func (r *remote) ask(ctx context.Context, op string, in, out any) error {
 	ctx, done, err := r.whileResponsive(ctx)
 	if err != nil {
@@ -166,7 +167,7 @@ func (r *remote) ask(ctx context.Context, op string, in, out any) error {
 	return errBroken
 }
 
-// waitDead waits until the host is known to be dead, but not long: it may live.
+// waitDead waits until the host is known to be dead, but not long: it may be alive.
 func (r *remote) waitDead(ctx context.Context, long time.Duration) (dead bool) {
 	wait := time.NewTimer(long)
 	defer wait.Stop()
@@ -180,7 +181,7 @@ func (r *remote) waitDead(ctx context.Context, long time.Duration) (dead bool) {
 	return false
 }
 
-// hostDied follows the death of a host.
+// hostDied does what is needed after the death of a host.
 func (c *Client) hostDied(r *remote) {
 	c.mu.Lock()
 	delete(c.hosts, r.id)

@@ -16,47 +16,47 @@ import (
 	"talaria/kernel/record"
 )
 
-// abortTime bounds the ending of a kernel whose start was given up.
+// abortTime bounds how long it takes to end a kernel whose start was given up.
 const abortTime = 30 * time.Second
 
-// joinBytes is how many bytes of records that wait are decoded together.
+// joinBytes is how many bytes of waiting records are decoded together.
 const joinBytes = 1 << 20
 
-// remoteKernel is a kernel as its client sees it: behind a connection, behind one that is made again, in the spool of a
-// dead host, or given up.
+// remoteKernel is a kernel as its client sees it: behind a connection, behind one that is being re-established, in the
+// spool of a dead host, or given up.
 type remoteKernel struct {
 	c      *Client
 	key    record.Key
-	host   *remote       // nil where it was dead from the start
+	host   *remote       // nil if it was dead from the start
 	handle kernel.Handle // guarded by the client's mu
 
 	began chan struct{} // closed when the start or attachment has succeeded or failed
 
-	mu      sync.Mutex  // guards what follows
+	mu      sync.Mutex  // guards the fields below
 	call    *caller     // nil unless connected
-	left    *deadKernel // once its host is dead
-	err     error       // once it is given up
+	left    *deadKernel // set once its host is dead
+	err     error       // set once it is given up
 	changed chan struct{}
 
 	lease   uint64
-	asked   bool     // on this connection, for records
+	asked   bool     // records were asked for on this connection
 	inbox   [][]byte // encoded records
 	held    []largeFrame
-	after   uint64 // the number of the last record that Next gave
-	taken   uint64 // bytes that Next took and the host was not told of
-	running string // the execution that runs after that record
-	died    uint64 // the number of the Died record, once Next gave it
-	stopped bool   // the host has said that nothing of it is left
+	after   uint64 // the number of the last record that Next returned
+	taken   uint64 // bytes that Next took and the host has not been told of
+	running string // the execution that is running after that record
+	died    uint64 // the number of the Died record, once Next returned it
+	stopped bool   // the host has reported that nothing of it is left
 	acked   uint64
-	stops   int  // how many calls of Stop wait for that
-	over    bool // nothing more is to come; the last of them ends what goes on with it here
+	stops   int  // how many calls of Stop wait for that report
+	over    bool // nothing more will come; the last Stop ends its goroutines here
 }
 
 func (c *Client) newKernel(key record.Key, host *remote) *remoteKernel {
 	return &remoteKernel{c: c, key: key, host: host, began: make(chan struct{}), changed: make(chan struct{})}
 }
 
-// start starts the kernel on its host. After an error nothing of it is left there.
+// start starts the kernel on its host. After an error nothing of it remains there.
 func (k *remoteKernel) start(
 	ctx context.Context, env kernel.Environment, spec kernel.Spec,
 ) (info command.KernelInfo, err error) {
@@ -81,7 +81,7 @@ func (k *remoteKernel) start(
 		if errors.Is(err, command.ErrUnresponsive) && k.c.begin(func() { k.abort(call) }) {
 			return info, err
 		}
-		if ctx.Err() != nil { // whatever becomes of it, nothing stays
+		if ctx.Err() != nil { // whatever its outcome, nothing remains
 			abort, cancel := context.WithTimeout(k.c.ctx, abortTime)
 			defer cancel()
 			_ = call.call(abort, opAbort, nil, nil)
@@ -98,7 +98,7 @@ func (k *remoteKernel) start(
 	return out.Info, nil
 }
 
-// abort gives a start up that a host which does not respond finds when it goes on.
+// abort gives up a start; a host that does not respond finds the request when it continues.
 func (k *remoteKernel) abort(call *caller) {
 	_ = call.call(k.c.ctx, opAbort, nil, nil)
 	_ = call.Close()
@@ -119,8 +119,8 @@ func (k *remoteKernel) attach(ctx context.Context) (*caller, attachReply, error)
 	return call, out, err
 }
 
-// connected takes a connection into use, unless the kernel was given up meanwhile. What is acknowledged already may
-// have been lost with the connection before.
+// connected takes a connection into use, unless the kernel was given up meanwhile. Acknowledgements already sent may
+// have been lost with the previous connection.
 func (k *remoteKernel) connected(call *caller, lease uint64) (lives bool, acked uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -132,13 +132,13 @@ func (k *remoteKernel) connected(call *caller, lease uint64) (lives bool, acked 
 	return k.err == nil, k.acked
 }
 
-// notify wakes who waits for a change. The caller holds mu.
+// notify wakes the goroutines that wait for a change. The caller holds mu.
 func (k *remoteKernel) notify() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// giveUp ends all that goes on with the kernel here.
+// giveUp ends everything that this client does with the kernel.
 func (k *remoteKernel) giveUp(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,7 +157,8 @@ func (k *remoteKernel) giveUp(err error) {
 	k.notify()
 }
 
-// dropInbox drops what Next did not give, and waits for no acknowledgement of large frames any more. The caller holds mu.
+// dropInbox drops what Next has not returned, and stops waiting for acknowledgements of large frames. The caller holds
+// mu.
 func (k *remoteKernel) dropInbox() {
 	for _, encoded := range k.inbox {
 		if large(encoded) {
@@ -170,7 +171,7 @@ func (k *remoteKernel) dropInbox() {
 	k.inbox, k.held = nil, nil
 }
 
-// run reads the kernel's connection, and makes it again when it breaks.
+// run reads the kernel's connection, and re-establishes it when it breaks.
 func (k *remoteKernel) run(call *caller) {
 	for call != nil {
 		_ = call.run()
@@ -191,7 +192,7 @@ func (k *remoteKernel) run(call *caller) {
 	}
 }
 
-// again connects again to the kernel. It is nil when its host is dead, or it is given up.
+// again reconnects to the kernel. It returns nil if the kernel's host is dead, or the kernel was given up.
 func (k *remoteKernel) again() *caller {
 	pause := tryPause
 	for range tries {
@@ -224,7 +225,7 @@ func (k *remoteKernel) again() *caller {
 	case k.c.ctx.Err() != nil:
 		return nil
 	default:
-		k.c.log.Error("a host lives and does not give a kernel back; it counts as dead", "host", k.host.id,
+		k.c.log.Error("a running host does not return a kernel; the kernel is treated as dead", "host", k.host.id,
 			"session", k.key.Session)
 		left = &deadHost{c: k.c, id: k.host.id, path: k.host.path, held: true}
 	}
@@ -249,8 +250,8 @@ func (k *remoteKernel) receive(encoded []byte) {
 	k.notify()
 }
 
-// Next waits for records of the kernel, as [kernel.Host.Next] does. It is ErrTakenOver when another server has
-// attached to it.
+// Next waits for records of the kernel, as [kernel.Host.Next] does. It returns ErrTakenOver if another server has
+// attached to the kernel.
 func (c *Client) Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error) {
 	k := c.known(key)
 	if k == nil {
@@ -271,7 +272,7 @@ func (c *Client) Next(ctx context.Context, key record.Key, after uint64) ([]reco
 	}
 }
 
-// next gives the records that are there, or what to wait for.
+// next returns the records that are there, or what to wait for.
 func (k *remoteKernel) next(after uint64) ([]record.Record, <-chan struct{}, error) {
 	k.mu.Lock()
 	call, changed := k.call, k.changed
@@ -293,7 +294,7 @@ func (k *remoteKernel) next(after uint64) ([]record.Record, <-chan struct{}, err
 	case !k.asked:
 		k.asked, k.after = true, after
 		k.mu.Unlock()
-		_ = call.writeNumber(frameRead, after) // where that fails the connection is made again
+		_ = call.writeNumber(frameRead, after) // if it fails, the connection is re-established
 	case k.after != after:
 		k.mu.Unlock()
 		_ = call.Close() // the next connection begins there
@@ -311,8 +312,8 @@ func (k *remoteKernel) next(after uint64) ([]record.Record, <-chan struct{}, err
 	return nil, changed, nil
 }
 
-// take takes records that wait, and tells what to report as taken. A large frame is held, and reported when its records
-// are acknowledged. The caller holds mu.
+// take takes waiting records, and returns what to report as taken. It keeps hold of a large frame and reports it when
+// its records are acknowledged. The caller holds mu.
 func (k *remoteKernel) take() (encoded []byte, taken uint64) {
 	encoded, n := k.inbox[0], 1
 	for n < len(k.inbox) && len(encoded)+len(k.inbox[n]) <= joinBytes {
@@ -332,7 +333,7 @@ func (k *remoteKernel) take() (encoded []byte, taken uint64) {
 	return encoded, taken
 }
 
-// decode decodes what Next gives.
+// decode decodes what Next returns.
 func (k *remoteKernel) decode(encoded []byte) ([]record.Record, error) {
 	records, err := record.Decode(k.key, encoded)
 	if err != nil {
@@ -352,8 +353,8 @@ func (k *remoteKernel) decode(encoded []byte) ([]record.Record, error) {
 	return records, nil
 }
 
-// Ack tells the kernel's host that the records up to kseq are not needed any more. With the Died record nothing stays. It
-// does not wait for a host that does not respond.
+// Ack tells the kernel's host that the records up to kseq are no longer needed. With the Died record nothing of the
+// kernel remains. It does not wait for a host that does not respond.
 func (c *Client) Ack(key record.Key, kseq uint64) {
 	k := c.known(key)
 	if k == nil {
@@ -364,7 +365,8 @@ func (c *Client) Ack(key record.Key, kseq uint64) {
 	}
 }
 
-// writing reports whether something is on its way to the host, which takes as long as a stopped host reads nothing.
+// writing reports whether something is being written to the host, which blocks for as long as a stopped host does not
+// read.
 func (k *remoteKernel) writing() bool {
 	k.mu.Lock()
 	call := k.call
@@ -386,7 +388,8 @@ func (c *Client) ack(k *remoteKernel, kseq uint64) {
 		left.close(true)
 		return
 	}
-	// A death is told before the sandbox is closed where that takes time, and Stop waits for that on the connection.
+	// If closing the sandbox takes time, a death is reported before that, and Stop waits on the connection for the
+	// closing.
 	k.mu.Lock()
 	k.over = true
 	waited := k.stops > 0
@@ -396,13 +399,13 @@ func (c *Client) ack(k *remoteKernel, kseq uint64) {
 	}
 }
 
-// end forgets a kernel that nothing more is to come from.
+// end forgets a kernel from which nothing more will come.
 func (c *Client) end(k *remoteKernel) {
 	c.lose(k)
 	k.giveUp(command.ErrNoKernel)
 }
 
-// ack reports whether nothing is left to come from the kernel.
+// ack reports whether nothing more will come from the kernel.
 func (k *remoteKernel) ack(kseq uint64) (left *deadKernel, over bool) {
 	k.mu.Lock()
 	call, left := k.call, k.left
@@ -425,7 +428,7 @@ func (k *remoteKernel) ack(kseq uint64) (left *deadKernel, over bool) {
 	return nil, over
 }
 
-// release gives back the room of large frames whose records are acknowledged, and tells how large they were. The caller
+// release gives back the room of large frames whose records are acknowledged, and returns their total size. The caller
 // holds mu.
 func (k *remoteKernel) release(kseq uint64) (taken uint64) {
 	k.held = slices.DeleteFunc(k.held, func(frame largeFrame) bool {

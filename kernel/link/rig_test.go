@@ -26,11 +26,11 @@ import (
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 const build = "build-1"
 
-// cells is the interpreter of all fakes here. What it prints is numbered lines.
+// cells is the interpreter of all fakes here. It prints numbered lines.
 func cells(c *kerneltest.Cell) {
 	word, rest, _ := strings.Cut(c.Code, " ")
 	switch word {
@@ -63,7 +63,7 @@ func cells(c *kerneltest.Cell) {
 	}
 }
 
-// runHost is a host in a process of its own.
+// runHost runs a host in a process of its own.
 func runHost(dir string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
@@ -75,7 +75,7 @@ func runHost(dir string) error {
 		}
 	}
 	fake := kerneltest.NewFake(script)
-	fake.Pipes = true // an interpreter in memory leaves no time for sockets where there is one CPU
+	fake.Pipes = true // with one CPU, an interpreter in memory leaves no time for sockets
 	folder, err := link.NewFolder(dir)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func hostProcess(t *testing.T, dir string, env ...string) *process {
 	return p
 }
 
-// served is a host that is served by the process of the test.
+// served is a host that the test's own process serves.
 type served struct {
 	folder *link.Folder
 	host   *host.Host
@@ -242,7 +242,7 @@ func (r *reader) next() ([]record.Record, error) {
 	return batch, err
 }
 
-// until reads and acknowledges until a batch ends with such a record.
+// until reads and acknowledges until the last record of a batch satisfies last.
 func (r *reader) until(last func(record.Record) bool) record.Record {
 	r.Helper()
 	for {
@@ -280,7 +280,7 @@ func (r *reader) text() string {
 	return b.String()
 }
 
-// checkLines checks that text is the first lines that a cell prints, and counts them. The last one may be cut off.
+// checkLines checks that text is the first lines that a cell prints, and counts them. The last line may be cut off.
 func checkLines(t *testing.T, text string) (n int) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -311,7 +311,7 @@ func (r *reader) execute(id, code string) {
 	}
 }
 
-// exists reports whether there is such a file.
+// exists reports whether that file exists.
 func exists(path ...string) bool {
 	_, err := os.Stat(filepath.Join(path...))
 	return err == nil

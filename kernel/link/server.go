@@ -24,7 +24,7 @@ import (
 type ServerConfig struct {
 	Folder *Folder
 	Host   *host.Host
-	// Build is equal for hosts that can take each other's place; Version is for people. Instance names what the host
+	// Build is the same for hosts that can replace each other; Version is for people. Instance names what the host
 	// makes on the machine, for SweepDead after a crash; default: the folder's id.
 	Build, Version, Instance string
 	Tier                     string        // of isolation; for information
@@ -41,14 +41,14 @@ type ServerConfig struct {
 	drain    time.Duration
 }
 
-// The reasons for which a host ends by itself.
+// The reasons why a host ends by itself.
 var (
 	errOrphan  = errors.New("no server has been connected for too long")
 	errStopped = errors.New("a server or an operator stopped it")
 	errUnused  = errors.New("a newer host replaced it, and its last kernel has ended")
 )
 
-// closeTime bounds the ending of all kernels.
+// closeTime bounds how long ending all kernels may take.
 const closeTime = 30 * time.Second
 
 // server is a host that serves.
@@ -58,11 +58,11 @@ type server struct {
 	folder  *Folder
 	host    *host.Host
 	ctx     context.Context // of all connections
-	done    context.Context // ends with the reason when the host is to end
+	done    context.Context // ends, with the reason, when the host should end
 	end     context.CancelCauseFunc
 	serving sync.WaitGroup // the connections
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
 	controls int
 	orphan   *time.Timer
@@ -70,21 +70,21 @@ type server struct {
 	holders  map[record.Key]holder
 	starting int
 	attached int           // connections of kernels
-	quiet    chan struct{} // closed when attached is 0 and the host closing
+	quiet    chan struct{} // closed when attached is 0 and the host is closing
 	retired  bool
 	closing  bool
 }
 
-// holder is who has attached to a kernel, or had.
+// holder is the connection that has attached to a kernel, or last did.
 type holder struct {
 	lease uint64
 	conn  *kernelConn
 }
 
 // Serve offers the host to the servers of its state directory until ctx ends, a server tells it to end, none has been
-// connected for the TTL, or it is retired and its last kernel is forgotten. Then it stops all kernels, gives servers
-// that are attached a moment to acknowledge, and closes the folder, which it removes where nothing is left to read in
-// it. The error is nil in all these cases.
+// connected for the TTL, or it is retired and its last kernel is forgotten. Then it stops all kernels, gives attached
+// servers a moment to acknowledge, and closes the folder, which it removes if nothing is left to read in it. The error
+// is nil in all these cases.
 func Serve(ctx context.Context, cfg ServerConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -123,7 +123,7 @@ func Serve(ctx context.Context, cfg ServerConfig) error {
 		cfg.Ready()
 	}
 	<-s.done.Done()
-	s.log.Info("the host ends", "reason", context.Cause(s.done))
+	s.log.Info("the host is shutting down", "reason", context.Cause(s.done))
 
 	err = s.stopKernels()
 	if cfg.Release != nil {
@@ -157,7 +157,7 @@ func (s *server) open() (*net.UnixListener, Info, error) {
 	return listener, info, nil
 }
 
-// stopKernels stops all kernels and waits for those who read their records.
+// stopKernels stops all kernels and waits for the servers that read their records.
 func (s *server) stopKernels() error {
 	s.mu.Lock()
 	s.closing = true
@@ -172,12 +172,12 @@ func (s *server) stopKernels() error {
 	select {
 	case <-s.quiet:
 	case <-wait.C:
-		s.log.Info("records that no server acknowledged stay for the next one")
+		s.log.Info("unacknowledged records are kept for the next server")
 	}
 	return err
 }
 
-// leave gives the folder up, and removes it where nobody needs it.
+// leave gives the folder up, and removes it if nobody needs it.
 func (s *server) leave(info Info) error {
 	left, err := os.ReadDir(s.folder.Spool())
 	if err == nil && len(left) == 0 || errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +187,7 @@ func (s *server) leave(info Info) error {
 	return errors.Join(err, s.folder.write(info), os.Remove(filepath.Join(s.folder.Path, socketName)), s.folder.Close())
 }
 
-// startTime is when this process started, as field 22 of its stat has it, or 0.
+// startTime returns when this process started, as in field 22 of its stat, or 0.
 func startTime() uint64 {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -197,7 +197,7 @@ func startTime() uint64 {
 	if len(fields) < 20 {
 		return 0
 	}
-	n, _ := strconv.ParseUint(fields[19], 10, 64) // field 3 is the first behind the name
+	n, _ := strconv.ParseUint(fields[19], 10, 64) // field 3 is the first one after the name
 	return n
 }
 
@@ -208,7 +208,7 @@ func (s *server) accept(l *net.UnixListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many files are open; some are closed sooner or later
+		if err != nil { // too many files are open; some will be closed sooner or later
 			s.log.Error("accept a server's connection", "error", err)
 			pause := time.NewTimer(100 * time.Millisecond)
 			select {
@@ -226,7 +226,7 @@ func (s *server) accept(l *net.UnixListener) {
 	}
 }
 
-// add takes a connection in. It is false when the host has ended.
+// add registers a connection. It returns false if the host has ended.
 func (s *server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +297,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// check ends a host that is retired once nothing is left for it to do.
+// check ends a retired host once it has nothing left to do.
 func (s *server) check() {
 	s.mu.Lock()
 	unused := s.retired && s.starting == 0

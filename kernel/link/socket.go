@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes a socket. Its path may be longer than the 107 bytes that sockets allow, as one in a state directory may be,
-// since it is reached through the descriptor of the folder. Closing the listener leaves the socket where it is.
+// Listen makes a socket. Its path may be longer than the 107 bytes that sockets allow, as in a state directory with a
+// long path, since it is reached through the descriptor of the folder. Closing the listener leaves the socket where it
+// is.
 func Listen(path string) (*net.UnixListener, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -22,11 +23,11 @@ func Listen(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // its name is gone with dir
+	l.SetUnlinkOnClose(false) // dir, through which its name is reached, is closed
 	return l, nil
 }
 
-// dial connects to the socket in a host's folder and checks that the peer is of the same user. ctx bounds it.
+// dial connects to the socket in a host's folder and checks that the peer has the same user. ctx bounds it.
 func dial(ctx context.Context, folder string) (c *net.UnixConn, pid int, err error) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -50,7 +51,7 @@ func through(dir *os.File, name string) *net.UnixAddr {
 	return &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)}
 }
 
-// checkPeer refuses peers of another user, and tells the peer's pid, which is 0 where that cannot be seen from here.
+// checkPeer refuses peers of another user, and returns the peer's pid, which is 0 if it cannot be seen from here.
 func checkPeer(c *net.UnixConn) (pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

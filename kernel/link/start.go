@@ -13,7 +13,7 @@ import (
 	"talaria/kernel/spool"
 )
 
-// Start starts a kernel on the host for new kernels. When that host dies or ends meanwhile it is tried once more, on
+// Start starts a kernel on the host for new kernels. If that host dies or ends meanwhile, it tries once more, on
 // another one; no code of the session has run by then.
 func (c *Client) Start(
 	ctx context.Context, key record.Key, env kernel.Environment, spec kernel.Spec,
@@ -65,7 +65,7 @@ func (c *Client) startOnce(
 	return info, err
 }
 
-// lose forgets a kernel, unless another has its key.
+// lose forgets a kernel, unless another one has its key.
 func (c *Client) lose(k *remoteKernel) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *Client) lose(k *remoteKernel) {
 	}
 }
 
-// Attach takes up a kernel that an earlier server started, wherever it is. It is an error that says what to do where
-// that is a host which cannot be spoken with.
+// Attach adopts a kernel that an earlier server started, wherever it is. If its host speaks no common protocol, the
+// error says what to do.
 func (c *Client) Attach(ctx context.Context, key record.Key) (command.Attachment, error) {
 	for _, r := range c.living() {
 		a, err := c.attachOn(ctx, r, key)
@@ -99,7 +99,7 @@ func (c *Client) Attach(ctx context.Context, key record.Key) (command.Attachment
 	return command.Attachment{}, c.unreachable(key)
 }
 
-// unreachable is why a key is not known.
+// unreachable says why a key is not known.
 func (c *Client) unreachable(key record.Key) error {
 	c.mu.Lock()
 	incompatible := maps.Clone(c.incompatible)

@@ -7,7 +7,7 @@ import (
 	"talaria/kernel/command"
 )
 
-// start serves a connection that begins with the start of a kernel.
+// start serves a connection that begins by starting a kernel.
 func (s *server) start(c *conn, first request) {
 	var in startBody
 	err := first.decode(&in)
@@ -60,7 +60,7 @@ func (s *server) start(c *conn, first request) {
 	k.serve()
 }
 
-// begin takes the key for a start.
+// begin reserves the key for a start.
 func (s *server) begin(k *kernelConn) (had holder, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *server) begin(k *kernelConn) (had holder, err error) {
 	return had, nil
 }
 
-// begun ends what begin began.
+// begun completes what begin began.
 func (s *server) begun(k *kernelConn, had holder, ok bool) (lease uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ func (s *server) begun(k *kernelConn, had holder, ok bool) (lease uint64) {
 	return now.lease
 }
 
-// attach serves a connection that begins with taking over a kernel.
+// attach serves a connection that begins by taking over a kernel.
 func (s *server) attach(c *conn, first request) {
 	var in attachBody
 	err := first.decode(&in)
@@ -126,8 +126,8 @@ func (s *server) attach(c *conn, first request) {
 	k.serve()
 }
 
-// take makes k the connection of its kernel: it cuts the one before off and waits until nothing of it is obeyed. With
-// a lease it fails where another has come since that was given.
+// take makes k the connection of its kernel: it cuts the previous one off and waits until nothing of it is obeyed any
+// more. With a lease it fails if another connection has come since the lease was given.
 func (s *server) take(k *kernelConn, lease uint64) (uint64, error) {
 	s.mu.Lock()
 	old := s.holders[k.key]
@@ -146,7 +146,7 @@ func (s *server) take(k *kernelConn, lease uint64) (uint64, error) {
 	return lease, nil
 }
 
-// release is the end of a connection that begin or take let in.
+// release ends a connection that begin or take let in.
 func (s *server) release() {
 	s.mu.Lock()
 	s.count(-1)
@@ -154,7 +154,7 @@ func (s *server) release() {
 	s.check()
 }
 
-// drop forgets who held a key that is not known any more.
+// drop forgets who held a key that is no longer known.
 func (s *server) drop(k *kernelConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

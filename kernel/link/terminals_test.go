@@ -20,7 +20,7 @@ func shells() *kerneltest.Fake {
 	return fake
 }
 
-// shows reads a terminal from an offset until wanted has come, or to the end where that is "".
+// shows reads a terminal from an offset until wanted has come, or to the end if wanted is "".
 func shows(t *testing.T, c *link.Client, id string, after int64, wanted string) (all string, last command.TerminalOutput) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -1,4 +1,4 @@
-// Package machine reads what the machine as a whole has and has left.
+// Package machine reads the machine's total and free resources.
 package machine
 
 import (
@@ -22,7 +22,8 @@ type Figures struct {
 	DiskAvailable   int64
 }
 
-// Read asks the operating system for the current figures. A figure that it does not give is 0, and the error says why.
+// Read asks the operating system for the current figures. A figure that it does not report is 0, and the error says
+// why.
 func Read(ctx context.Context, dir string) (Figures, error) {
 	m := Figures{CPUs: runtime.NumCPU()}
 	memory, memoryErr := mem.VirtualMemoryWithContext(ctx)

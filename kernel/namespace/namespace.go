@@ -62,7 +62,7 @@ func (tier) Modes() seccomp.Filter { return seccomp.Filter{} }
 
 func (tier) Landlock(int) error { return nil }
 
-// Layers has the numbers of talaria_init, from seal.py and limits.py.
+// Layers repeats the numbers of talaria_init, from seal.py and limits.py.
 func (tier) Layers() []string {
 	return []string{
 		"namespaces: user (nested), mount, pid, network, ipc, uts, cgroup",
@@ -75,7 +75,7 @@ func (tier) Layers() []string {
 }
 
 func (tier) Processes(pids int64) (int64, string) {
-	return pids + 1, fmt.Sprintf("RLIMIT_NPROC, %d", pids) // and pid 1
+	return pids + 1, fmt.Sprintf("RLIMIT_NPROC, %d", pids) // plus pid 1
 }
 
 func (tier) Remedy(step string, err error) string {
@@ -134,8 +134,8 @@ func findCauses() []kernel.Finding {
 	return findings
 }
 
-// idMappings gives a sandbox's user namespace the ids of this one, whichever these are; an ordinary user can give
-// only its own.
+// idMappings maps the ids of this user namespace, whichever they are, into a sandbox's; an ordinary user can map only
+// its own.
 func idMappings(kind string) ([]syscall.SysProcIDMap, error) {
 	if os.Geteuid() != 0 {
 		own := os.Geteuid()

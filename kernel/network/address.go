@@ -2,10 +2,10 @@ package network
 
 import "net/netip"
 
-// reserved are the ranges that are not the public network: this host, private networks, metadata services of clouds,
-// translations that would lead to any of them, and all that is not unicast. Of IPv6 only 2000::/3 is assigned as global
-// unicast. Sources: the IANA registries of special-purpose IPv4 and IPv6 addresses and of the IPv6 address space. Azure's
-// host agent alone has an address that looks public, 168.63.129.16.
+// reserved are the ranges that are not part of the public network: this host, private networks, metadata services of
+// clouds, translations that would lead to any of them, and everything that is not unicast. In IPv6 only 2000::/3 is
+// assigned as global unicast. Sources: the IANA registries of special-purpose IPv4 and IPv6 addresses and of the IPv6
+// address space. Only Azure's host agent has an address that looks public, 168.63.129.16.
 var reserved = func() []netip.Prefix {
 	var all []netip.Prefix
 	for _, p := range []string{
@@ -19,7 +19,7 @@ var reserved = func() []netip.Prefix {
 	return all
 }()
 
-// isPublic reports whether an address is one of the public network. It must not be mapped.
+// isPublic reports whether an address belongs to the public network. It must not be an IPv4-mapped one.
 func isPublic(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" || addr.Is4In6() {
 		return false

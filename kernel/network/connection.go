@@ -9,22 +9,22 @@ import (
 	"sync"
 )
 
-// half is a connection of which each direction can be ended by itself.
+// half is a connection whose two directions can be ended separately.
 type half interface {
 	io.ReadWriteCloser
 	CloseWrite() error
 }
 
-// connection is one that a session has open.
+// connection is an open connection of a session.
 type connection struct {
 	n  *Network
 	to target
 
-	mu    sync.Mutex // guards what follows
-	outer half       // nil until it is connected
-	inner half       // nil until it is spliced
-	peer  netip.Addr // of outer; not valid where it is a socket without one, or where the name is permission enough
-	ended bool       // both are reset, and what comes later is too
+	mu    sync.Mutex // guards the fields below
+	outer half       // nil until connected
+	inner half       // nil until spliced
+	peer  netip.Addr // of outer; not valid if it is a socket without an address, or if the name is permission enough
+	ended bool       // both sides are reset, and one that comes later is reset too
 }
 
 // admit checks whether a session may have one more connection to a target, and connects to it.
@@ -61,14 +61,14 @@ func (n *Network) admit(ctx context.Context, t target) (*connection, error) {
 		return nil, errors.Join(errors.New("no TCP connection"), conn.Close())
 	}
 	ended := c.connected(outer)
-	if policy := n.policy(); ended || policy.permits(t) != "" || !c.reached(policy) { // it was changed, or closed, meanwhile
+	if policy := n.policy(); ended || policy.permits(t) != "" || !c.reached(policy) { // the policy was changed, or the network closed, meanwhile
 		c.drop()
 		return nil, errForbidden
 	}
 	return c, nil
 }
 
-// connected takes the connection to the target. It reports whether that has to end at once.
+// connected stores the connection to the target. It reports whether that has to end at once.
 func (c *connection) connected(outer half) (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *connection) connected(outer half) (ended bool) {
 	return c.ended
 }
 
-// spent reports whether no byte may go through any more.
+// spent reports whether the byte budget is used up.
 func (n *Network) spent() bool { return n.cfg.MaxBytes > 0 && n.bytes.Load() >= n.cfg.MaxBytes }
 
 func (n *Network) forget(c *connection) {
@@ -90,14 +90,14 @@ func (n *Network) forget(c *connection) {
 	n.mu.Unlock()
 }
 
-// reached reports whether a policy permits the address that a connection has come to.
+// reached reports whether a policy permits the address that the connection ended up at.
 func (c *connection) reached(p Policy) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.peer.IsValid() || p.address(c.peer, c.to.port, c.to.name != "")
 }
 
-// abort ends both sides at once, and tells both so with a reset.
+// abort ends both sides at once, with a reset to each.
 func (c *connection) abort() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *connection) abort() {
 	}
 }
 
-// drop is abort for a connection that is not spliced: nothing of it is left.
+// drop is abort for a connection that is not spliced: nothing of it remains.
 func (c *connection) drop() {
 	c.abort()
 	c.n.forget(c)
@@ -145,7 +145,7 @@ func (c *connection) splice(inner half) {
 
 var buffers = sync.Pool{New: func() any { return new([128 << 10]byte) }}
 
-// carry copies one direction. Its regular end is passed on; any other ends the connection.
+// carry copies one direction. It passes a regular end on; any other end ends the connection.
 func (c *connection) carry(to, from half) {
 	buffer := buffers.Get().(*[128 << 10]byte)
 	defer buffers.Put(buffer)

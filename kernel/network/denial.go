@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// Denial is something that a session wanted and was refused.
+// Denial is something that a session asked for and was refused.
 type Denial struct {
 	Target string // as the session asked for it: a name, name:port or address:port
 	What   string // "connection to", "lookup of", "packet to"
 	Why    string
 }
 
-// String is the denial in a sentence.
+// String returns the denial as a sentence.
 func (d Denial) String() string { return fmt.Sprintf("%s %s refused: %s", d.What, d.Target, d.Why) }
 
-// How often denials are told: each target once in a while, and not too many of them.
+// How often denials are reported: each target once in a while, and not too many in all.
 const (
 	denialPause  = 30 * time.Second
-	maxDenials   = 20 // told in each pause
+	maxDenials   = 20 // reported in each pause
 	notListed    = "not in this session's network.allow"
 	notPublic    = "it is not part of the public network, and this session's network.allow does not list it"
 	noNetworkNow = "this session has no network"
 )
 
-// denials tells what was refused, and keeps a session that is refused all the time from telling all the time.
+// denials reports what was refused, and keeps a session that is refused all the time from flooding the reports.
 type denials struct {
 	tell func(Denial)
 
 	mu    sync.Mutex
 	since time.Time
 	told  map[Denial]bool
-	left  int // not told
+	left  int // not reported
 }
 
 func (d *denials) add(denial Denial) {
@@ -41,14 +41,14 @@ func (d *denials) add(denial Denial) {
 	}
 }
 
-// again has everything told once more.
+// again makes every denial be reported once more.
 func (d *denials) again() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.since = time.Time{}
 }
 
-// first reports whether a denial is to be told.
+// first reports whether a denial is new and should be reported.
 func (d *denials) first(denial *Denial) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

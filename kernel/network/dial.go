@@ -15,10 +15,10 @@ import (
 // dialTime is how long a server may take to answer.
 const dialTime = 30 * time.Second
 
-// errForbidden is the refusal of an address that a permitted name led to.
+// errForbidden is the refusal of an address that a permitted name resolved to.
 var errForbidden = errors.New("forbidden address")
 
-// target is where a connection goes: a name, or an address where name is "".
+// target is where a connection goes: a name, or an address if name is "".
 type target struct {
 	name string
 	addr netip.Addr
@@ -46,8 +46,8 @@ func (p Policy) permits(t target) (why string) {
 	return notListed
 }
 
-// dial connects to a target that the policy permits. Each address that a name leads to is checked in the moment in which
-// it is connected to, so that no second answer of a name server can be another one.
+// dial connects to a target that the policy permits. It checks each address of a name at the moment at which it
+// connects to it, so that a name server cannot give a different answer the second time.
 func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
@@ -79,7 +79,7 @@ func (n *Network) dial(ctx context.Context, t target) (net.Conn, error) {
 	if host == "" {
 		host = t.addr.String()
 	} else {
-		host += "." // the name as it is, whatever domain this machine searches
+		host += "." // the name as it is, whatever search domain this machine has
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(t.port))))
 	if errors.Is(err, errForbidden) {
@@ -106,7 +106,7 @@ func dialLoopback(ctx context.Context, port uint16) (net.Conn, error) {
 	return nil, err
 }
 
-// ownAddresses are those of this host.
+// ownAddresses returns the addresses of this host.
 func ownAddresses() map[netip.Addr]bool {
 	own := map[netip.Addr]bool{}
 	addrs, _ := net.InterfaceAddrs() // without them the ranges are still checked

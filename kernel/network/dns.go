@@ -9,11 +9,11 @@ import (
 const (
 	dnsPort    = 53
 	maxDNS     = 512
-	dnsSeconds = 60 // that an answer may be kept; the address of a name does not change
+	dnsSeconds = 60 // how long an answer may be cached; the address of a name does not change
 )
 
-// answerDNS answers a question with the address that stands for a permitted name. Nothing is asked of anybody: what
-// the name leads to is looked up when it is dialled. It returns nil for what is no question.
+// answerDNS answers a question with the address that stands for a permitted name. It asks no other server: the name is
+// resolved when it is dialled. It returns nil for anything that is not a question.
 func (n *Network) answerDNS(query []byte) []byte {
 	var p dnsmessage.Parser
 	header, err := p.Start(query)
@@ -42,7 +42,7 @@ func (n *Network) answerDNS(query []byte) []byte {
 	if b.StartQuestions() != nil || b.Question(question) != nil || b.StartAnswers() != nil {
 		return nil
 	}
-	if permitted && question.Type == dnsmessage.TypeA { // and no other: for AAAA there is none
+	if permitted && question.Type == dnsmessage.TypeA { // and for no other type: AAAA has no answer
 		err = b.AResource(
 			dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: dnsSeconds},
 			dnsmessage.AResource{A: n.names.address(name).As4()})

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ParseHosts reads names with what stands for them, each of which is unix: and the absolute path of a socket of this
-// machine. The keys of the result are canonical names, its values paths.
+// ParseHosts parses the names that stand for sockets of this machine; each value is unix: followed by an absolute
+// path. The keys of the result are canonical names, its values paths.
 func ParseHosts(hosts map[string]string) (map[string]string, error) {
 	sockets := make(map[string]string, len(hosts))
 	for name, at := range hosts {
@@ -30,8 +30,8 @@ func (p Policy) hosts(name string) bool {
 	return ok
 }
 
-// dialSocket connects to a socket of this machine. The path of a socket has at most 107 bytes, which that of its folder
-// may exceed, so that it is reached through the descriptor of the folder.
+// dialSocket connects to a socket of this machine. The path of a socket has at most 107 bytes, and its folder's path
+// may be longer, so it is reached through the descriptor of the folder.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {

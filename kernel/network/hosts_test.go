@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// socketServer answers on a socket whose path is longer than those of sockets may be.
+// socketServer answers on a socket whose path is longer than socket paths may be.
 func socketServer(t *testing.T) (path string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -6,18 +6,19 @@ import (
 	"sync"
 )
 
-// Addresses inside. The synthetic range is set aside for benchmarks between machines, so that no real server has one.
+// Addresses inside. The synthetic range is reserved for benchmarks between machines, so no real server has one of its
+// addresses.
 var (
 	synthetic = netip.MustParsePrefix("198.18.0.0/15")
-	// Device and Gateway are the addresses of the two ends of a session's network device, DNS answers at Gateway.
+	// Device and Gateway are the addresses of the two ends of a session's network device. DNS answers at Gateway.
 	Device, Gateway   = netip.MustParseAddr("10.0.2.100"), netip.MustParseAddr("10.0.2.3")
 	Device6, Gateway6 = netip.MustParseAddr("fd74:616c::100"), netip.MustParseAddr("fd74:616c::3")
 )
 
-// maxNames bounds how many names a session may have looked up; then the oldest is forgotten.
+// maxNames bounds how many names of a session are remembered; beyond it the oldest is forgotten.
 const maxNames = 1 << 16
 
-// names gives each name that was looked up an address of its own, which no one else means by it.
+// names gives each name that was looked up an address of its own, which stands for nothing else.
 type names struct {
 	mu     sync.Mutex
 	byName map[string]netip.Addr
@@ -47,7 +48,7 @@ func (n *names) address(name string) netip.Addr {
 	return addr
 }
 
-// name is what an address stands for, or "".
+// name returns the name that an address stands for, or "".
 func (n *names) name(addr netip.Addr) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

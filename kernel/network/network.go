@@ -16,14 +16,14 @@ type Config struct {
 	MaxConnections int           // open at a time; 0: DefaultMaxConnections
 	MaxBytes       int64         // in both directions together, over the life of the network; 0: any number
 	Resolver       *net.Resolver // nil: this machine's
-	Denied         func(Denial)  // is told what was refused, at most some of it; must not block
+	Denied         func(Denial)  // is told what was refused, or some of it; must not block
 	Log            *slog.Logger
 }
 
-// DefaultMaxConnections is what a session may have open where nothing is configured.
+// DefaultMaxConnections is how many connections a session may have open if nothing is configured.
 const DefaultMaxConnections = 256
 
-// Network is the way out of one session. Its methods are safe for concurrent use.
+// Network is the egress of one session. Its methods are safe for concurrent use.
 type Network struct {
 	cfg     Config
 	rules   atomic.Pointer[Policy]
@@ -37,13 +37,13 @@ type Network struct {
 	mu     sync.Mutex
 	closed bool
 	open   map[*connection]struct{}
-	ends   []func() // of what was attached
+	ends   []func() // close what was attached
 }
 
-// ErrClosed is that a network was closed.
+// ErrClosed reports that a network was closed.
 var ErrClosed = errors.New("the network is closed")
 
-// New makes a network that nothing is attached to.
+// New makes a network with nothing attached to it.
 func New(cfg Config) *Network {
 	if cfg.MaxConnections <= 0 {
 		cfg.MaxConnections = DefaultMaxConnections
@@ -63,7 +63,7 @@ func New(cfg Config) *Network {
 	return n
 }
 
-// SetPolicy is in force for what is connected from now on, and ends open connections that it does not permit.
+// SetPolicy sets the policy for new connections, and ends open connections that it does not permit.
 func (n *Network) SetPolicy(p Policy) {
 	n.rules.Store(&p)
 	n.mu.Lock()
@@ -82,14 +82,14 @@ func (n *Network) SetPolicy(p Policy) {
 
 func (n *Network) policy() Policy { return *n.rules.Load() }
 
-// TellAgain has a refusal that was told before told once more. The kernel calls it for each cell, whose user reads what
-// was refused to that cell.
+// TellAgain makes refusals that were already reported be reported once more. The kernel calls it for each cell, so
+// that the user of a cell reads what that cell was refused.
 func (n *Network) TellAgain() { n.denials.again() }
 
-// Bytes is what has gone through in both directions.
+// Bytes returns how many bytes have passed in both directions.
 func (n *Network) Bytes() int64 { return n.bytes.Load() }
 
-// Close ends everything and waits until nothing runs. It is idempotent.
+// Close ends everything and waits until nothing is running. It is idempotent.
 func (n *Network) Close() {
 	n.mu.Lock()
 	ends := n.ends
@@ -122,7 +122,7 @@ func (n *Network) deny(what, target, why string) {
 	n.denials.add(Denial{Target: clip(target), What: what, Why: why})
 }
 
-// clip bounds what a session may have us tell.
+// clip bounds the text that a session can make us report.
 func clip(s string) string {
 	if len(s) > 300 {
 		return s[:300] + "…"
@@ -130,7 +130,7 @@ func clip(s string) string {
 	return s
 }
 
-// AttachDevice has a TCP/IP stack answer on a TUN device, of which file is one end. It owns file from now on.
+// AttachDevice makes a TCP/IP stack answer on a TUN device, whose one end is file. It owns file from now on.
 func (n *Network) AttachDevice(file *os.File) error {
 	s, err := newStack(n, file)
 	if err != nil {

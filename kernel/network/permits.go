@@ -8,11 +8,11 @@ import (
 // Bounds are what an operator permits sessions to reach.
 type Bounds struct {
 	MaxMode   Mode
-	Allowed   []string // entries as in [ParseRules]; where MaxMode is [Full] they add to the public network
+	Allowed   []string // entries as in [ParseRules]; if MaxMode is [Full], they are in addition to the public network
 	HostPorts []int    // ports of the server's own machine, which sessions list as host:PORT
 }
 
-// Check reports what is wrong with the bounds.
+// Check returns what is wrong with the bounds.
 func (b Bounds) Check() error {
 	rules, err := ParseRules(b.Allowed)
 	if err != nil {
@@ -31,7 +31,8 @@ func (b Bounds) Check() error {
 	return nil
 }
 
-// Refuses returns what of a session's network the bounds do not permit, or "". allow are the session's entries.
+// Refuses returns the part of a session's network that the bounds do not permit, or "". allow are the session's
+// entries.
 func (b Bounds) Refuses(mode Mode, allow []string) (refused string, err error) {
 	rank := map[Mode]int{"": 0, None: 0, Allow: 1, Full: 2}
 	if rank[mode] > rank[b.MaxMode] {

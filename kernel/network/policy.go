@@ -1,5 +1,5 @@
-// Package network lets a session reach what it was permitted to, and nothing else: a policy, and a TCP/IP stack outside of
-// the sandbox through which everything goes. It knows no session and no namespace.
+// Package network lets a session reach what it was permitted to, and nothing else. It consists of a policy and a
+// TCP/IP stack outside the sandbox through which all traffic passes. It knows nothing of sessions or namespaces.
 package network
 
 import (
@@ -21,18 +21,18 @@ const (
 	Full  Mode = "full"  // the public network, and what is listed
 )
 
-// Policy is what a session may reach. The zero value reaches nothing. It is not changed once made.
+// Policy is what a session may reach. The zero value reaches nothing. It is immutable.
 type Policy struct {
 	Mode  Mode
 	Rules []Rule
-	// Hosts are reached by exactly these names, at every port and in every mode but None: sockets of this machine, as
-	// [ParseHosts] gives them. Nobody looks such a name up.
+	// Hosts are reached by exactly these names, at every port and in every mode except None: they are sockets of this
+	// machine, as [ParseHosts] returns them. Such a name is never looked up.
 	Hosts map[string]string
 }
 
-// Rule lists one thing: a name, all names below one, or a range of addresses, at one port or at any.
+// Rule lists one thing: a name, all names below a name, or a range of addresses, at one port or at any.
 type Rule struct {
-	Name   string // lower case ASCII, without a dot at its end; "" for a range
+	Name   string // lower case ASCII, without a trailing dot; "" for a range
 	Below  bool   // the names below Name, not Name itself
 	Prefix netip.Prefix
 	Port   uint16 // 0: any
@@ -41,7 +41,8 @@ type Rule struct {
 // maxRules bounds a policy: each connection and each lookup looks at all rules.
 const maxRules = 1000
 
-// HostName in a rule is the server's own machine: host:5432 is port 5432 on its loopback interface. It is never looked up.
+// HostName in a rule is the server's own machine: host:5432 is port 5432 on its loopback interface. The name is never
+// looked up.
 const HostName = "host"
 
 // ParseRules reads entries such as example.org, example.org:443, *.example.org:443, 192.0.2.7:5432, [2001:db8::1]:443,
@@ -98,7 +99,7 @@ func ParseRule(entry string) (Rule, error) {
 	return r, nil
 }
 
-// splitPort cuts a port off an entry.
+// splitPort splits the port off an entry.
 func splitPort(entry string) (host string, port uint16, err error) {
 	host = entry
 	var text string
@@ -135,7 +136,7 @@ func unmapPrefix(p netip.Prefix) netip.Prefix {
 
 var profile = idna.New(idna.MapForLookup(), idna.StrictDomainName(false), idna.Transitional(false))
 
-// canonicalName is a name as rules have it, or "" where it is none.
+// canonicalName returns a name in the form that rules use, or "" if it is not a name.
 func canonicalName(name string) string {
 	name = strings.TrimSuffix(name, ".")
 	ascii, err := profile.ToASCII(name)
@@ -185,8 +186,8 @@ func (p Policy) name(name string, port uint16) bool {
 	return (p.Mode == Allow || p.Mode == Full) && (p.hosts(name) || p.lists(name, port))
 }
 
-// address reports whether the policy lets an address be dialled. named tells that a permitted name stands for it: then
-// it may be any that is public.
+// address reports whether the policy lets an address be dialled. named says that a permitted name stands for it: then
+// it may be any public address.
 func (p Policy) address(addr netip.Addr, port uint16, named bool) bool {
 	addr = addr.Unmap()
 	if p.Mode != Allow && p.Mode != Full {
@@ -195,7 +196,7 @@ func (p Policy) address(addr netip.Addr, port uint16, named bool) bool {
 	return p.listsAddress(addr, port) || (p.Mode == Full || named) && isPublic(addr)
 }
 
-// listsAddress reports whether a rule has the address itself, so that even this host may be reached at it.
+// listsAddress reports whether a rule lists the address itself, so that even this host may be reached at it.
 func (p Policy) listsAddress(addr netip.Addr, port uint16) bool {
 	for _, r := range p.Rules {
 		if r.Prefix.IsValid() && r.Prefix.Contains(addr) && (r.Port == 0 || r.Port == port) {
@@ -228,7 +229,7 @@ func (r Rule) hasName(name string) bool {
 // isHost reports whether the rule lists a port of the server's own machine.
 func (r Rule) isHost() bool { return r.Name == HostName && !r.Below }
 
-// Covers reports whether all that other lists is listed by r too.
+// Covers reports whether r lists everything that other lists.
 func (r Rule) Covers(other Rule) bool {
 	if r.Port != 0 && r.Port != other.Port {
 		return false
@@ -243,8 +244,8 @@ func (r Rule) Covers(other Rule) bool {
 	return r.hasName(other.Name)
 }
 
-// IsPublic reports whether all that the rule lists is part of the public network, as far as that can be told from it: a
-// name may still stand for an address that is not, which is refused when it is dialled.
+// IsPublic reports whether everything that the rule lists is part of the public network, as far as the rule can tell:
+// a name may still resolve to an address that is not, which is refused when it is dialled.
 func (r Rule) IsPublic() bool {
 	if !r.Prefix.IsValid() {
 		return !r.isHost()

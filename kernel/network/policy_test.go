@@ -34,7 +34,7 @@ func TestEntriesAreReadOrRefusedWithTheReason(t *testing.T) {
 		"host":                  "takes a port, such as host:5432",
 		"":                      "is not a host name",
 		"*":                     "is not a host name",
-		"*.org":                 "is not a host name", // all that is below a top level is no list
+		"*.org":                 "is not a host name", // everything below a top-level domain is not a list
 		"*.*.example.org":       "is not a host name",
 		"a..b":                  "is not a host name",
 		"http://example.org":    "port",

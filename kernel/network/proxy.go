@@ -15,18 +15,18 @@ import (
 	"time"
 )
 
-// greetTime is how long a program may take to say where it wants to go.
+// greetTime is how long a program may take to name its target.
 const greetTime = 10 * time.Second
 
-// AttachProxies has two listening sockets answer as an HTTP proxy (CONNECT, and plain requests) and as a SOCKS5 proxy.
-// It owns the files from now on.
+// AttachProxies makes two listening sockets answer as an HTTP proxy (CONNECT, and plain requests) and as a SOCKS5
+// proxy. It owns the files from now on.
 func (n *Network) AttachProxies(httpFile, socksFile *os.File) error {
 	for _, p := range []struct {
 		file  *os.File
 		serve func(net.Conn) error
 	}{{httpFile, n.serveHTTP}, {socksFile, n.serveSOCKS}} {
 		listener, err := net.FileListener(p.file)
-		_ = p.file.Close() // the listener has its own
+		_ = p.file.Close() // the listener has a copy of its own
 		if err != nil {
 			return fmt.Errorf("proxy: %w", err)
 		}
@@ -39,14 +39,14 @@ func (n *Network) AttachProxies(httpFile, socksFile *os.File) error {
 }
 
 func (n *Network) acceptAll(listener net.Listener, serve func(net.Conn) error) {
-	room := make(chan struct{}, 2*n.cfg.MaxConnections) // greetings included
+	room := make(chan struct{}, 2*n.cfg.MaxConnections) // including connections that are still in their greeting
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) || n.ctx.Err() != nil {
 				return
 			}
-			continue // the one that was to come is gone, or there are no descriptors: the next one may be had
+			continue // the pending connection is gone, or there are no descriptors: the next one may succeed
 		}
 		select {
 		case room <- struct{}{}:
@@ -66,7 +66,7 @@ func (n *Network) acceptAll(listener net.Listener, serve func(net.Conn) error) {
 	}
 }
 
-// buffered is a connection of which a reader may already have read some.
+// bufferedHalf is a connection from which a reader may already have read some bytes.
 type bufferedHalf struct {
 	*net.TCPConn
 	reader *bufio.Reader
@@ -74,7 +74,7 @@ type bufferedHalf struct {
 
 func (b bufferedHalf) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
-// hostTarget is what a program means by a host.
+// hostTarget returns the target that a program means by a host.
 func hostTarget(host string, port uint16) (target, bool) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return target{addr: addr.Unmap(), port: port}, addr.Zone() == ""
@@ -128,8 +128,8 @@ func (n *Network) serveHTTP(conn net.Conn) error {
 	return nil
 }
 
-// forward sends one plain request on and brings back what comes. The connection ends with it, so that no second request
-// goes where the first one went.
+// forward sends one plain request on and brings back the response. The connection ends with it, so that no second
+// request goes where the first one went.
 func (n *Network) forward(c *connection, conn net.Conn, request *http.Request) error {
 	for _, name := range []string{"Proxy-Connection", "Proxy-Authorization", "Connection", "Keep-Alive"} {
 		request.Header.Del(name)
@@ -142,13 +142,14 @@ func (n *Network) forward(c *connection, conn net.Conn, request *http.Request) e
 	return nil
 }
 
-// requestHalf is the inside of a connection that sends one request.
+// requestHalf is the inner side of a connection that sends one request.
 type requestHalf struct {
 	*net.TCPConn
 	request *io.PipeReader
 }
 
-// Read gives the request and then waits for the program to close: a server takes an end any earlier for the program's.
+// Read returns the request and then waits for the program to close: an earlier end would look to a server like the
+// program's own.
 func (h *requestHalf) Read(p []byte) (int, error) {
 	n, err := h.request.Read(p)
 	if errors.Is(err, io.EOF) {
@@ -161,7 +162,7 @@ func (h *requestHalf) Read(p []byte) (int, error) {
 
 func (h *requestHalf) Close() error { return errors.Join(h.request.Close(), h.TCPConn.Close()) }
 
-// Words of SOCKS5. Source: RFC 1928.
+// Codes of SOCKS5. Source: RFC 1928.
 const (
 	socksVersion   = 5
 	socksNoAuth    = 0

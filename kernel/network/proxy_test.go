@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// nameServer answers for a few names, from a socket of its own.
+// nameServer answers for a few names, on a socket of its own.
 func nameServer(t *testing.T, hosts func(name string) string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -69,12 +69,12 @@ func nameServer(t *testing.T, hosts func(name string) string) *net.Resolver {
 	}}
 }
 
-// fixed answers each name with one address.
+// fixed resolves each name to one address.
 func fixed(hosts map[string]string) func(string) string {
 	return func(name string) string { return hosts[name] }
 }
 
-// listening is a socket on loopback, as a file.
+// listening returns a listening socket on loopback, as a file.
 func listening(t *testing.T) (address string, f *os.File) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,7 +139,7 @@ func (p *proxied) through(t *testing.T, to string) (net.Conn, error) {
 	return conn, err
 }
 
-// client is a web client that uses the HTTP proxy for both kinds of addresses.
+// client returns a web client that uses the HTTP proxy for both kinds of addresses.
 func (p *proxied) client(t *testing.T, server *httptest.Server) *http.Client {
 	t.Helper()
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: p.http})}
@@ -160,7 +160,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// echo is a server that sends back what it gets, until that ends.
+// echo runs a server that sends back what it receives, until the connection ends.
 func echo(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -237,7 +237,7 @@ func TestThePortsOfTheHostAreReachedOnlyWhereTheyAreListed(t *testing.T) {
 	server := echo(t)
 	port := portOf(t, server)
 	entry := HostName + ":" + port
-	resolver := nameServer(t, func(string) string { return "127.0.0.1" }) // which is never asked for this name
+	resolver := nameServer(t, func(string) string { return "127.0.0.1" }) // it is never asked for this name
 	for _, c := range []struct {
 		mode    Mode
 		allow   []string
@@ -446,7 +446,7 @@ func TestWhatIsNoProxyRequestIsRefused(t *testing.T) {
 	}
 }
 
-// However the change falls into the dialling, nothing that the last policy forbids is open after it.
+// Wherever in a dial the change happens, no connection that the last policy forbids is open after it.
 func TestAPolicyThatChangesDuringADialLeavesNothingOpen(t *testing.T) {
 	p := proxy(t, Config{Policy: policy(t, Allow, "127.0.0.1")})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,8 +11,8 @@ import (
 // ErrNotPublic is the refusal of an address that is not part of the public network.
 var ErrNotPublic = errors.New("not part of the public network")
 
-// Public is what this machine's own programs may connect to where somebody else chose the address: the public network
-// without this machine, and what rules list. The zero value lists nothing more.
+// Public is what this machine's own programs may connect to when somebody else chose the address: the public network
+// without this machine, plus what rules list. The zero value lists nothing in addition.
 type Public struct {
 	Rules []Rule
 }
@@ -27,7 +27,7 @@ func (p Public) Lists(host string, port uint16) bool {
 	return name != "" && listed.lists(name, port)
 }
 
-// Control is that of a net.Dialer: an address is checked in the moment in which it is connected to.
+// Control is for a net.Dialer: it checks an address at the moment at which it is connected to.
 func (p Public) Control(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -36,7 +36,7 @@ func (p Public) Control(_, address string, _ syscall.RawConn) error {
 	return p.check(to.Addr().Unmap(), to.Port())
 }
 
-// CheckHost refuses a host as far as that can be done where another machine, such as a proxy, looks names up.
+// CheckHost refuses a host as far as possible when another machine, such as a proxy, resolves names.
 func (p Public) CheckHost(host string, port uint16) error {
 	if p.Lists(host, port) {
 		return nil
@@ -46,7 +46,7 @@ func (p Public) CheckHost(host string, port uint16) error {
 	}
 	name := canonicalName(host)
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	if name == "" || name == last || last[0] >= '0' && last[0] <= '9' { // of this site, or an address in disguise
+	if name == "" || name == last || last[0] >= '0' && last[0] <= '9' { // a name of this site, or an address in disguise
 		return fmt.Errorf("%q is %w", host, ErrNotPublic)
 	}
 	return nil

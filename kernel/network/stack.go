@@ -20,19 +20,20 @@ import (
 
 const (
 	nic = 1
-	// MTU of the device: large packets, since none of them ever comes to a wire.
+	// MTU of the device: packets are large, since none of them ever reaches a wire.
 	MTU = 65520
-	// maxHalfOpen is how many connections may be on their way at a time.
+	// maxHalfOpen is how many connections may be half-open at a time.
 	maxHalfOpen = 512
-	// keepIdle and keepInterval find out that the inside of a connection is gone.
+	// keepIdle and keepInterval detect that the inner side of a connection is gone.
 	keepIdle     = 60 * time.Second
 	keepInterval = 30 * time.Second
 	buffered     = 1 << 20 // bytes of a connection in each direction
-	// afterClose is how long the stack remembers a connection that both sides have closed: no packet comes late on a device.
+	// afterClose is how long the stack remembers a connection that both sides have closed: no packet arrives late on a
+	// device.
 	afterClose = time.Second
 )
 
-// netstack answers for the whole world on a session's device.
+// netstack answers for the whole internet on a session's device.
 type netstack struct {
 	n           *Network
 	file        *os.File
@@ -66,7 +67,7 @@ func newStack(n *Network, file *os.File) (*netstack, error) {
 	s.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(s, t.refuseUDP).HandlePacket)
 	for _, step := range []func() tcpip.Error{
 		func() tcpip.Error { return s.CreateNIC(nic, link) },
-		func() tcpip.Error { return s.SetPromiscuousMode(nic, true) }, // it is every address
+		func() tcpip.Error { return s.SetPromiscuousMode(nic, true) }, // it answers at every address
 		func() tcpip.Error { return s.SetSpoofing(nic, true) },
 	} {
 		if err := step(); err != nil {
@@ -82,18 +83,18 @@ func newStack(n *Network, file *os.File) (*netstack, error) {
 	return t, nil
 }
 
-// close ends every connection and waits until nothing runs.
+// close ends every connection and waits until nothing is running.
 func (t *netstack) close() {
 	for _, conn := range t.nameServers {
 		_ = conn.Close()
 	}
-	t.s.RemoveNIC(nic) // also stops the reading; an error means that there is none
+	t.s.RemoveNIC(nic) // also stops the reading; an error means that there is no such NIC
 	t.s.Close()
 	t.s.Wait()
 	_ = t.file.Close()
 }
 
-// accept is told of each new connection.
+// accept handles each new connection.
 func (t *netstack) accept(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	t.n.work.Go(func() {
@@ -122,7 +123,7 @@ type inside struct {
 
 func (i inside) Abort() { i.endpoint.Abort() }
 
-// watch has a connection end whose inside has gone without saying so.
+// watch ends a connection whose inner side has gone without closing it.
 func watch(endpoint tcpip.Endpoint) {
 	endpoint.SocketOptions().SetKeepAlive(true)
 	idle, interval := tcpip.KeepaliveIdleOption(keepIdle), tcpip.KeepaliveIntervalOption(keepInterval)
@@ -130,7 +131,7 @@ func watch(endpoint tcpip.Endpoint) {
 	_ = endpoint.SetSockOpt(&interval)
 }
 
-// refuseUDP is told of a packet to anything but the name server, and has the session told that nobody listens.
+// refuseUDP handles a packet to anything but the name server, and makes the session learn that nobody listens.
 func (t *netstack) refuseUDP(r *udp.ForwarderRequest) bool {
 	id := r.ID()
 	to := netip.AddrPortFrom(address(id.LocalAddress), id.LocalPort)
@@ -138,8 +139,8 @@ func (t *netstack) refuseUDP(r *udp.ForwarderRequest) bool {
 	return false
 }
 
-// listenDNS answers lookups at both addresses of the gateway. One socket serves all ports of the session, so however
-// many these are, they take no memory.
+// listenDNS answers lookups at both addresses of the gateway. One socket serves all ports of the session, so that any
+// number of them takes no memory.
 func (t *netstack) listenDNS() error {
 	for _, at := range []struct {
 		gateway  netip.Addr
@@ -169,12 +170,12 @@ func (t *netstack) serveDNS(conn *gonet.UDPConn) {
 			return
 		}
 		if answer := t.n.answerDNS(query[:got]); answer != nil {
-			_, _ = conn.WriteTo(answer, from) // who does not get it asks again
+			_, _ = conn.WriteTo(answer, from) // a program that does not get it asks again
 		}
 	}
 }
 
-// target is what a session means by an address.
+// target returns what a session means by an address.
 func (n *Network) target(addr netip.Addr, port uint16) target {
 	if name := n.names.name(addr); name != "" {
 		return target{name: name, port: port}

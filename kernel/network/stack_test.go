@@ -29,7 +29,7 @@ func device(t *testing.T, n *Network) *os.File {
 	return inside
 }
 
-// datagram is a UDP packet of a session.
+// datagram returns a UDP packet of a session.
 func datagram(from, to netip.AddrPort, payload []byte) []byte {
 	b := make([]byte, header.IPv4MinimumSize+header.UDPMinimumSize+len(payload))
 	source, target := tcpip.AddrFrom4(from.Addr().As4()), tcpip.AddrFrom4(to.Addr().As4())

@@ -13,29 +13,30 @@ import (
 	"time"
 )
 
-// clockTick is the unit of times in /proc/PID/stat, the same on every Linux of today.
+// clockTick is the unit of times in /proc/PID/stat, the same on every current Linux.
 const clockTick = 10 * time.Millisecond
 
 // exiting is PF_EXITING of Linux's include/linux/sched.h, in the flags of a process.
 const exiting = 0x4
 
-// Process is what /proc tells of a process.
+// Process is what /proc says about a process.
 type Process struct {
 	Name       string
 	State      byte
 	StartTime  uint64 // in clock ticks since boot
 	CPU        time.Duration
 	Reaped     time.Duration // CPU time of the children it waited for
+	Parent     int           // its pid, as seen by the reader
 	InsidePID  int
 	Threads    int64
 	Private    int64 // memory that is backed by no file, with the tables of its pages
-	Shared     int64 // pages of tmpfs and of memory in common that it has mapped
+	Shared     int64 // pages of tmpfs and shared memory that it has mapped
 	PeakMemory int64
-	Ending     bool // it exits, or was killed and has not had a CPU since: its memory is about to be free
+	Ending     bool // it is exiting, or was killed and has not had a CPU since: its memory is about to be freed
 	Status     map[string]string
 }
 
-// Read reads a process; an error that wraps fs.ErrNotExist tells that it is gone.
+// Read reads a process; an error that wraps fs.ErrNotExist means that the process is gone.
 func Read(pid int) (Process, error) {
 	p, err := ReadStat(pid)
 	if err != nil {
@@ -80,6 +81,7 @@ func ReadStat(pid int) (Process, error) {
 	}
 	return Process{
 		State:     fields[0][0],
+		Parent:    int(number(4)),
 		StartTime: number(22),
 		Ending:    number(9)&exiting != 0,
 		CPU:       time.Duration(number(14)+number(15)) * clockTick,
@@ -87,23 +89,23 @@ func ReadStat(pid int) (Process, error) {
 	}, nil
 }
 
-// Memory is what the process alone has mapped.
+// Memory returns what this process has mapped: its private memory and its shared pages.
 func (p Process) Memory() int64 { return p.Private + p.Shared }
 
-// pending reports whether a signal waits to be delivered, by a set of them in /proc/PID/status.
+// pending reports whether a signal is waiting to be delivered, according to a set of signals in /proc/PID/status.
 func (p Process) pending(set string, signal syscall.Signal) bool {
 	signals, _ := strconv.ParseUint(p.Status[set], 16, 64)
 	return signals&(1<<(signal-1)) != 0
 }
 
-// bytes is a field of /proc/PID/status that is given in kB.
+// bytes returns a field of /proc/PID/status that is given in kB.
 func (p Process) bytes(field string) int64 {
 	number, _, _ := strings.Cut(p.Status[field], " ")
 	n, _ := strconv.ParseInt(number, 10, 64)
 	return n << 10
 }
 
-// Gone makes an error of reading a process that ends just now one that wraps fs.ErrNotExist.
+// Gone turns the error of reading a process that is just ending into one that wraps fs.ErrNotExist.
 func Gone(err error) error {
 	if errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -111,7 +113,8 @@ func Gone(err error) error {
 	return err
 }
 
-// Descendants are the pids of a process and all below it. Below pid 1 of a sandbox that is the whole sandbox.
+// Descendants lists the pids of a process and of all its descendants. For pid 1 of a sandbox that is the whole
+// sandbox.
 func Descendants(pid int) []int {
 	found := []int{pid}
 	for i := 0; i < len(found); i++ {

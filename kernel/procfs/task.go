@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Task is a process by descriptor, which never means another process. Waiting for it blocks no thread.
+// Task is a process held by a descriptor, which never means another process. Waiting for it blocks no thread.
 type Task struct {
 	file *os.File
 	conn syscall.RawConn
@@ -34,7 +34,7 @@ func (t *Task) Kill() {
 	_ = t.conn.Control(func(fd uintptr) { _ = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) })
 }
 
-// Wait returns when the process is dead. Where that is pid 1 of a pid namespace, all others in there are gone too.
+// Wait returns when the process is dead. If it was pid 1 of a pid namespace, all others in it are gone too.
 func (t *Task) Wait() error {
 	err := t.conn.Read(func(fd uintptr) bool {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
@@ -47,7 +47,7 @@ func (t *Task) Wait() error {
 	return nil
 }
 
-// Close gives up the descriptor; a Wait that is under way fails.
+// Close closes the descriptor; a Wait in progress fails.
 func (t *Task) Close() { t.file.Close() }
 
 // WaitPidfd waits until a process is dead.

@@ -10,10 +10,10 @@ import (
 
 // The engines that execute cells.
 const (
-	EngineStdlib  = "stdlib"  // the runner's own, which needs nothing but the standard library
-	EngineIPython = "ipython" // IPython's shell, which the environment has to have
-	// EngineAuto is IPython where the environment has one that can be imported, else the standard library's. It is
-	// for configurations: an Environment has what was chosen.
+	EngineStdlib  = "stdlib"  // the runner's own, which needs only the standard library
+	EngineIPython = "ipython" // IPython's shell, which must be installed in the environment
+	// EngineAuto is IPython if the environment has one that can be imported, else the standard library's engine. It is
+	// for configurations only: an Environment has the one that was chosen.
 	EngineAuto = "auto"
 )
 
@@ -31,14 +31,15 @@ except Exception as e:
 sys.exit(wrong or 0)
 `
 
-// ValidEngine reports whether a configuration may name it.
+// ValidEngine reports whether a configuration may use that name.
 func ValidEngine(name string) bool {
 	return name == EngineStdlib || name == EngineIPython || name == EngineAuto
 }
 
-// chooseEngine is the engine of an environment that was found. With EngineAuto, or none, it falls back to the standard
-// library's, and the finding says why where there is an IPython. ctx bounds the try of an import.
-func chooseEngine(ctx context.Context, env kernel.Environment, wanted string) (string, kernel.Finding, error) {
+// chooseEngine returns the engine of a discovered environment. With EngineAuto or no engine, it falls back to the
+// standard library's, and if there is an IPython, the finding says why it was not chosen. ctx bounds the trial import,
+// which is left out if one is remembered.
+func chooseEngine(ctx context.Context, env kernel.Environment, wanted string, remembered trials) (string, kernel.Finding, error) {
 	finding := kernel.Finding{Name: "engine of " + env.Name, OK: true}
 	version := versionOf(env, "IPython")
 	err := errors.New("it is not installed")
@@ -47,7 +48,7 @@ func chooseEngine(ctx context.Context, env kernel.Environment, wanted string) (s
 		finding.Detail = "stdlib, as configured"
 		return EngineStdlib, finding, nil
 	case version != "":
-		_, err = runPython(ctx, env.Python, "-I", "-c", fmt.Sprintf(checkIPython, minIPython, minIPython))
+		err = tryIPython(ctx, env, remembered)
 	case wanted != EngineIPython:
 		finding.Detail = "stdlib, since there is no IPython"
 		return EngineStdlib, finding, nil
@@ -65,6 +66,22 @@ func chooseEngine(ctx context.Context, env kernel.Environment, wanted string) (s
 	}
 	finding.Detail = err.Error()
 	return "", finding, fmt.Errorf("environment %s, engine ipython: %w; %s", env.Name, err, finding.Remedy)
+}
+
+// tryIPython imports what a shell needs, unless that worked before in the same environment.
+func tryIPython(ctx context.Context, env kernel.Environment, remembered trials) error {
+	tried := "" // before the import, so that a change while it runs counts
+	if remembered.dir != "" {
+		tried = fingerprint(env)
+	}
+	if remembered.passed(env, tried) {
+		return nil
+	}
+	_, err := runPython(ctx, env.Python, "-I", "-c", fmt.Sprintf(checkIPython, minIPython, minIPython))
+	if err == nil {
+		remembered.pass(env, tried)
+	}
+	return err
 }
 
 func spaced(s string) string {

@@ -9,7 +9,8 @@ import (
 	"talaria/kernel/python"
 )
 
-// withIPython is a script that answers like an interpreter that has IPython, whose import ends as the command says.
+// withIPython returns a script that answers like an interpreter that has IPython; importing it ends as the command
+// says.
 func withIPython(t *testing.T, imports string) string {
 	t.Helper()
 	interpreter := fakePython(t, "3.12.1", "IPython")

@@ -1,4 +1,4 @@
-// Package python finds the Pythons that sessions run, and tells what they have.
+// Package python finds the Pythons that sessions run, and describes what they have.
 package python
 
 import (
@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"talaria/kernel"
@@ -22,13 +23,13 @@ import (
 // minPython is the oldest Python that the runner works with.
 var minPython = [2]int{3, 11}
 
-// discoveryTimeout bounds how long an interpreter may take to describe itself.
-const discoveryTimeout = 30 * time.Second
+// discoveryTimeout bounds how long one run of an interpreter may take while it is discovered.
+var discoveryTimeout = time.Minute
 
-// wantedModules make an environment better than another.
+// wantedModules make an environment preferable to another.
 var wantedModules = []string{"numpy", "pandas", "matplotlib"}
 
-// describe prints what [description] holds. It imports none of the modules that it looks for.
+// describe prints the fields of [description]. It imports none of the modules that it looks for.
 const describe = `
 import json, sys
 from importlib import metadata
@@ -45,15 +46,19 @@ print(json.dumps({
 }))
 `
 
-// oldPython is a statement that every Python understands, so that an old one says its version, not a syntax error.
+// oldPython is a statement that every Python understands, so that an old one reports its version, not a syntax error.
 const oldPython = "import sys; sys.stdout.write('%d.%d.%d' % sys.version_info[:3])"
 
-// EnvironmentConfig is an environment as configured. An empty Python means the best that is found, an empty Engine
+// EnvironmentConfig is an environment as configured. An empty Python means the best one found, an empty Engine means
 // EngineAuto.
 type EnvironmentConfig struct {
 	Name   string
 	Python string
 	Engine string
+
+	// Trials is a directory to remember successful imports of IPython in, so that the next discovery of the unchanged
+	// environment need not repeat them. Empty: each discovery imports it.
+	Trials string
 }
 
 type description struct {
@@ -66,9 +71,10 @@ type description struct {
 	FreeThreaded bool `json:"free_threaded"`
 }
 
-// DiscoverEnvironment finds the interpreter of an environment and what it has. Without a configured one it looks at
-// python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, and takes the one with most of numpy, pandas and
-// matplotlib, the first of equals, and an engine for it. The findings say what was looked at, also when there is an error. ctx bounds it.
+// DiscoverEnvironment finds the interpreter of an environment and what it has. If none is configured, it looks at
+// python3 on the PATH, /usr/bin/python3 and /usr/local/bin/python3, takes the one with the most of numpy, pandas and
+// matplotlib (the first, if equal), and chooses an engine for it. The findings say what was looked at, also if there
+// is an error. ctx bounds it.
 func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Environment, []kernel.Finding, error) {
 	candidates := []string{cfg.Python}
 	if cfg.Python == "" {
@@ -117,7 +123,7 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Env
 		return kernel.Environment{}, findings, fmt.Errorf("find Python: %w", errors.Join(errs...))
 	}
 	best.Name = cfg.Name
-	engine, finding, err := chooseEngine(ctx, best, cfg.Engine)
+	engine, finding, err := chooseEngine(ctx, best, cfg.Engine, trials{cfg.Trials})
 	findings = append(findings, finding)
 	if err != nil {
 		return kernel.Environment{}, findings, err
@@ -126,7 +132,7 @@ func DiscoverEnvironment(ctx context.Context, cfg EnvironmentConfig) (kernel.Env
 	return best, findings, nil
 }
 
-// distinct is the list without repeats, in its order.
+// distinct returns the list without duplicates, in its order.
 func distinct(list []string) []string {
 	var once []string
 	for _, s := range list {
@@ -149,7 +155,7 @@ func score(env kernel.Environment) int {
 	return count
 }
 
-// versionOf is the version of a module that the environment has, or "".
+// versionOf returns the version of a module that the environment has, or "".
 func versionOf(e kernel.Environment, module string) string {
 	for _, m := range e.Modules {
 		if name, version, _ := strings.Cut(m, " "); name == module {
@@ -178,12 +184,13 @@ func inspectPython(ctx context.Context, python string) (kernel.Environment, erro
 	if path, err = filepath.Abs(path); err != nil {
 		return kernel.Environment{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	defer cancel()
 	out, runErr := runPython(ctx, path, "-I", "-c", describe)
+	if errors.Is(runErr, errNoAnswer) {
+		return kernel.Environment{}, fmt.Errorf("%s %w; repair it, or configure the path of another interpreter", path, runErr)
+	}
 	var d description
 	if runErr != nil || json.Unmarshal(out, &d) != nil {
-		// Perhaps it is too old for that.
+		// Perhaps it is too old to describe itself.
 		version, err := runPython(ctx, path, "-c", oldPython)
 		var major, minor, patch int
 		if _, scanErr := fmt.Sscanf(string(version), "%d.%d.%d", &major, &minor, &patch); err != nil || scanErr != nil {
@@ -228,7 +235,7 @@ func tooOld(version [3]int) bool {
 	return slices.Compare(version[:2], minPython[:]) < 0
 }
 
-// prefixes are the directories outside /usr that an interpreter lies in, under each name that leads to them.
+// prefixes returns the directories outside /usr that an interpreter lies in, under each name that leads to them.
 func prefixes(d description) ([]string, error) {
 	real, err := filepath.EvalSymlinks(d.Executable)
 	if err != nil {
@@ -267,10 +274,17 @@ func belowAny(path string, dirs []string) bool {
 // maxLastLine is the longest line of an interpreter's standard error that is worth repeating.
 const maxLastLine = 200
 
+// errNoAnswer says that an interpreter hangs.
+var errNoAnswer = errors.New("does not answer")
+
 var errNotDescribed = errors.New("it does not describe itself as one")
 
-// runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH.
+// runPython runs an interpreter, which may be the script of a version manager that needs a home and a PATH. It fails with
+// errNoAnswer after discoveryTimeout.
 func runPython(ctx context.Context, args ...string) ([]byte, error) {
+	hung := fmt.Errorf("%w: it ran for %v without ending", errNoAnswer, discoveryTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, hung)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"LANG=C.UTF-8"}
@@ -281,8 +295,13 @@ func runPython(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what a script started, too
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
+		if context.Cause(ctx) == hung {
+			return nil, hung
+		}
 		last := strings.TrimSpace(stderr.String())
 		last = last[strings.LastIndexByte(last, '\n')+1:]
 		if last == "" || len(last) > maxLastLine { // it repeats the program that it was given

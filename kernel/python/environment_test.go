@@ -6,11 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"talaria/kernel/python"
 )
 
-// fakePython is a script that answers like an interpreter of a version.
+// fakePython returns a script that answers like an interpreter of that version.
 func fakePython(t *testing.T, version string, modules ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +42,7 @@ func TestDiscoveryTakesTheConfiguredInterpreter(t *testing.T) {
 	if len(env.Modules) != 1 || env.Modules[0] != "pandas 1.0" {
 		t.Errorf("modules %q", env.Modules)
 	}
-	// What a sandbox cannot see is not in its path.
+	// The path omits directories that a sandbox cannot see.
 	if len(env.Path) != 1 || len(env.Prefix) != 1 || env.Path[0] != env.Prefix[0] {
 		t.Errorf("path %q, prefix %q", env.Path, env.Prefix)
 	}
@@ -123,6 +124,29 @@ func TestDiscoveryRefusesWhatIsNoPython(t *testing.T) {
 			t.Errorf("%s was taken", path)
 		} else if !strings.Contains(err.Error(), path) {
 			t.Errorf("%q does not name %s", err, path)
+		}
+	}
+}
+
+// TestDiscoveryNamesWhatIsWrongWithAnInterpreter has one that hangs with a child that keeps its output open, one that
+// ends at once, and one that is another program.
+func TestDiscoveryNamesWhatIsWrongWithAnInterpreter(t *testing.T) {
+	python.SetDiscoveryTimeout(t, 300*time.Millisecond)
+	for script, says := range map[string]string{
+		"sleep 1000 & wait": "does not answer: it ran for 300ms",
+		"exit 7":            "exit status 7",
+		"echo hello":        "does not work as a Python",
+	} {
+		path := filepath.Join(t.TempDir(), "python3")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, findings, err := python.DiscoverEnvironment(t.Context(), python.EnvironmentConfig{Python: path})
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, which does not say %q", script, err, says)
+		}
+		if len(findings) != 1 || findings[0].OK || findings[0].Remedy == "" {
+			t.Errorf("%s: %+v", script, findings)
 		}
 	}
 }

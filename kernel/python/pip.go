@@ -9,21 +9,19 @@ import (
 	"talaria/kernel"
 )
 
-// ErrNoPip tells that an environment cannot install packages.
+// ErrNoPip reports that an environment cannot install packages.
 var ErrNoPip = errors.New("this environment has no pip; install it there (on Debian: apt-get install python3-pip)")
 
-// askPip prints the index that pip takes: of its configuration files, its variables, or its own.
+// askPip prints the index that pip uses: from its configuration files, its variables, or its default.
 const askPip = `
 from pip._internal.commands import create_command
 options, _ = create_command("download").parse_args([])
 print("" if options.no_index else options.index_url)
 `
 
-// PackageIndex is the address of the index that the environment's own pip takes packages from. It may hold credentials.
-// It is ErrNoPip without a pip. ctx bounds it.
+// PackageIndex returns the address of the index that the environment's own pip installs from. It may contain
+// credentials. It returns ErrNoPip without a pip. ctx bounds it.
 func PackageIndex(ctx context.Context, env kernel.Environment) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	defer cancel()
 	if _, err := runPython(ctx, env.Python, "-c", "import pip"); err != nil {
 		return "", ErrNoPip
 	}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Encoding is the version of the encoding of records. Who passes encoded records on agrees on it first.
+// Encoding is the version of the encoding of records. Both sides agree on it before they exchange encoded records.
 const Encoding = 1
 
-// MaxEncoded bounds one encoded record, in bytes. The frames that come out of a kernel keep far below it.
+// MaxEncoded bounds one encoded record, in bytes. The frames that come out of a kernel stay far below it.
 const MaxEncoded = 64<<20 - 1<<10
 
-// What [Decode] finds wrong.
+// The errors of [Decode].
 var (
 	ErrTornRecord    = errors.New("a record is cut off")
 	ErrCorruptRecord = errors.New("a record is corrupt")
@@ -34,18 +34,18 @@ var (
 //	execution id, as text
 //	body
 //
-// with little-endian integers. A text is its length as a uvarint and its bytes. The body of a Stream is the name as a
-// text, and the printed bytes as they are. That of a Display is flags, the display id as a text, and two bundles;
-// that of a Result is two bundles. A bundle is the number of its members as a uvarint, and for each its name and its
-// JSON as texts. All other bodies are JSON.
+// with little-endian integers. A text is encoded as its length, a uvarint, and its bytes. The body of a Stream is the
+// name as a text, and the printed bytes unchanged. The body of a Display is flags, the display id as a text, and two
+// bundles; the body of a Result is two bundles. A bundle is the number of its members as a uvarint, and then the name
+// and the JSON of each as texts. All other bodies are JSON.
 const (
 	Prefix      = 8               // length and check sum
 	recordFixed = 17              // number, time and kind
-	MinSize     = recordFixed + 1 // what length is at least
+	MinSize     = recordFixed + 1 // the least value of length
 )
 
 const (
-	KindSegment byte = iota // of the spool: not a record of a kernel
+	KindSegment byte = iota // used by the spool: not a record of a kernel
 	KindStarted
 	kindStream
 	kindDisplay
@@ -65,20 +65,20 @@ const (
 	kindToolEnded
 )
 
-// aliased is the size past which the value of a bundle is not copied when it is decoded.
+// aliased is the size from which a bundle's value is not copied when it is decoded.
 const aliased = 1 << 20
 
 const displayUpdate = 1 // flag of a Display
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Append appends r, without its key, to dst. A record that is larger than MaxEncoded is an error, and dst
-// is returned as it was.
+// Append appends r, without its key, to dst. It returns an error, and dst unchanged, for a record larger than
+// MaxEncoded.
 func Append(dst []byte, r Record) ([]byte, error) {
 	return AppendBody(dst, r.KSeq, r.Time, r.ExecutionID, r.Body)
 }
 
-// AppendBody is [Append] of a record by its parts.
+// AppendBody is [Append] for a record given by its parts.
 func AppendBody(dst []byte, kseq uint64, at time.Time, execution string, body Body) ([]byte, error) {
 	kind := kindOf(body)
 	b := Begin(dst, kseq, at, kind, execution)
@@ -99,7 +99,7 @@ func AppendBody(dst []byte, kseq uint64, at time.Time, execution string, body Bo
 		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
 	default:
 		if kind == KindSegment {
-			return dst, fmt.Errorf("encode record %d: %T is no kind of record", kseq, body)
+			return dst, fmt.Errorf("encode record %d: %T is not a kind of record", kseq, body)
 		}
 		object, err := json.Marshal(encodable(body))
 		if err != nil {
@@ -110,7 +110,7 @@ func AppendBody(dst []byte, kseq uint64, at time.Time, execution string, body Bo
 	return End(b, len(dst))
 }
 
-// AppendStream is AppendBody of a Stream whose text is b.
+// AppendStream is AppendBody for a Stream whose text is b.
 func AppendStream(dst []byte, kseq uint64, at time.Time, execution, name string, b []byte) ([]byte, error) {
 	r := Begin(dst, kseq, at, kindStream, execution)
 	r = append(appendText(r, name), b...)
@@ -149,7 +149,7 @@ func appendBundle(dst []byte, bundle map[string]json.RawMessage) []byte {
 	return dst
 }
 
-// bundleSize is at least what appendBundle takes, so that a large bundle is copied once.
+// bundleSize is at least what appendBundle writes, so that a large bundle is copied once.
 func bundleSize(bundle map[string]json.RawMessage) int {
 	size := binary.MaxVarintLen64
 	for name, value := range bundle {
@@ -204,7 +204,7 @@ func kindOf(body Body) byte {
 	return KindSegment
 }
 
-// The records about asks, as they are encoded: each kind of ask has kinds of records of its own.
+// The encoded forms of the records about asks: each kind of ask has its own kinds of records.
 type (
 	inputRecord struct {
 		RequestID string
@@ -222,7 +222,7 @@ type (
 	closedRecord struct{ RequestID, How string }
 )
 
-// encodable returns what body is encoded as.
+// encodable returns the value that is encoded for body.
 func encodable(body Body) any {
 	switch body := body.(type) {
 	case Asked:
@@ -242,9 +242,9 @@ func encodable(body Body) any {
 	return body
 }
 
-// Decode decodes whole encoded records of key that stand in a row and follow each other in number. What is
-// wrong is an error that wraps one of the above, beside the records before it. Values of bundles of more than 1 MiB
-// alias b, which is not to be changed; nothing else does.
+// Decode decodes whole encoded records of key that are consecutive in b and in number. If something is wrong, it
+// returns the records before it and an error that wraps one of the above. Values of bundles of more than 1 MiB alias
+// b, which must not be changed then; nothing else aliases it.
 func Decode(key Key, b []byte) ([]Record, error) {
 	var records []Record
 	for len(b) > 0 {
@@ -270,7 +270,7 @@ func Decode(key Key, b []byte) ([]Record, error) {
 	return records, nil
 }
 
-// Raw is a record whose body is not decoded. It aliases what it was cut from.
+// Raw is a record whose body is not decoded. It aliases the bytes that it was cut from.
 type Raw struct {
 	KSeq      uint64
 	nanos     int64
@@ -279,7 +279,7 @@ type Raw struct {
 	body      []byte
 }
 
-// Size is how many bytes the record that b begins with takes, or ErrTornRecord where b does not tell.
+// Size returns how many bytes the record at the beginning of b takes, or ErrTornRecord if b is too short to tell.
 func Size(b []byte) (int, error) {
 	if len(b) < Prefix {
 		return 0, ErrTornRecord
@@ -291,7 +291,7 @@ func Size(b []byte) (int, error) {
 	return Prefix + int(n), nil
 }
 
-// Cut cuts the first record off b and checks that it is as it was written.
+// Cut cuts the first record off b and checks that it is unchanged since it was written.
 func Cut(b []byte) (r Raw, rest []byte, err error) {
 	size, err := Size(b)
 	if err != nil {
@@ -315,7 +315,7 @@ func Cut(b []byte) (r Raw, rest []byte, err error) {
 	return r, b[size:], nil
 }
 
-// NumberOf is the number of the record that b begins with, which must have a whole head.
+// NumberOf returns the number of the record at the beginning of b, whose head must be complete.
 func NumberOf(b []byte) uint64 { return binary.LittleEndian.Uint64(b[Prefix:]) }
 
 func (r Raw) decode() (Body, error) {
@@ -384,7 +384,7 @@ func decodeClosed(kind AskKind, b []byte) (Body, error) {
 	return AskClosed{kind, closed.RequestID, closed.How}, err
 }
 
-// streamName spares the allocation of the two usual names.
+// streamName avoids allocating the two usual names.
 func streamName(b []byte) string {
 	switch string(b) {
 	case "stdout":
@@ -395,7 +395,7 @@ func streamName(b []byte) string {
 	return string(b)
 }
 
-// input is what is left of bytes that are read front to back; bad tells that they ended too early.
+// input is the unread rest of bytes that are read front to back; bad is set if they ended too early.
 type input struct {
 	b   []byte
 	bad bool

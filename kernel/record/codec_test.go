@@ -93,7 +93,7 @@ func TestRecordsAreDecodedAsTheyWereEncoded(t *testing.T) {
 	}
 }
 
-// TestTheEncodingIsThatOfVersion1 holds the bytes: another version of this program reads them.
+// TestTheEncodingIsThatOfVersion1 fixes the bytes: another version of this program reads them.
 func TestTheEncodingIsThatOfVersion1(t *testing.T) {
 	const want = "16000000" + "4627f80e" + "2800000000000000" + "15cd853dfe9c9717" + "01" + "026531" + "7b7d"
 	if got := hex.EncodeToString(encodeAll(t, sampleRecords(Key{})[:1])); got != want {
@@ -162,7 +162,7 @@ func flip(b []byte, at int) []byte {
 }
 
 func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
-	defer runtime.GC() // tests of memory begin with little
+	defer runtime.GC() // tests of memory need a small heap to start with
 	dst := []byte("before")
 	got, err := Append(dst, Record{Body: Stream{Name: "stdout", Text: strings.Repeat("x", MaxEncoded)}})
 	if err == nil || string(got) != "before" {
@@ -176,7 +176,7 @@ func FuzzDecodeRecords(f *testing.F) {
 		f.Add(encodeAll(f, []Record{r}))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// What a fuzzer makes of a body reaches the decoder of bodies only with the right check sum.
+		// The decoder of bodies sees the fuzzer's bodies only if the check sum is right.
 		if size, err := Size(b); err == nil && size <= len(b) {
 			b = append([]byte{}, b...)
 			if _, err := End(b[:size], 0); err != nil {

@@ -1,4 +1,4 @@
-// Package record is what happened to a kernel, in numbered records, and their binary encoding.
+// Package record describes what happened to a kernel, in numbered records, and their binary encoding.
 package record
 
 import (
@@ -10,13 +10,13 @@ import (
 	"talaria/kernel"
 )
 
-// Key names one interpreter: the session by its server-made id, and the generation.
+// Key names one interpreter by the session's server-made id and the generation.
 type Key struct {
 	Session    string
 	Generation int64
 }
 
-// Record is one thing that happened to a kernel. Records of a key are numbered from 1 without gaps; the number has
+// Record is one thing that happened to a kernel. The records of a key are numbered from 1 without gaps; the number has
 // nothing to do with the public seq.
 type Record struct {
 	Key         Key
@@ -34,7 +34,7 @@ type (
 	Started struct{}
 	// Stream: text on Name, "stdout" or "stderr".
 	Stream struct{ Name, Text string }
-	// Display: a value shown; with Update it replaces what DisplayID showed.
+	// Display: a value is shown; with Update it replaces what DisplayID showed.
 	Display struct {
 		Data      map[string]json.RawMessage
 		Metadata  map[string]json.RawMessage
@@ -46,38 +46,38 @@ type (
 		Data     map[string]json.RawMessage
 		Metadata map[string]json.RawMessage
 	}
-	// Raised: an exception reached the end of the cell. Limit is the limit that is behind it, if one is.
+	// Raised: an exception reached the end of the cell. Limit is the limit that caused it, if one did.
 	Raised struct {
 		Error ErrorInfo
 		Limit *LimitHit `json:",omitempty"`
 	}
 	// Clear: clear_output was called.
 	Clear struct{ Wait bool }
-	// Asked: code inside asks the outside for something, and waits. Code that is not a part of a cell, as in a terminal,
+	// Asked: code inside asks the outside for something, and waits. Code that is not part of a cell, as in a terminal,
 	// asks without an execution.
 	Asked struct {
 		ID   string
 		Body AskBody
 	}
-	// AskClosed: nobody waits for the answer any longer. How is "answered", "interrupted" or "timeout".
+	// AskClosed: nobody is waiting for the answer any longer. How is "answered", "interrupted" or "timeout".
 	AskClosed struct {
 		Kind AskKind
 		ID   string
 		How  string
 	}
-	// Finished: the execution is over, the interpreter is free. What it says of the variables is true.
+	// Finished: the execution is over, the interpreter is free. What the record says about the variables is true.
 	Finished struct {
 		Status Status
 		Error  *ErrorInfo
 		Usage  ExecutionUsage
 	}
-	// Died: the interpreter is gone, and its sandbox is closed. It is the last record of its key. Where an
-	// execution ran, ExecutionID names it and Usage is its own.
+	// Died: the interpreter is gone, and its sandbox is closed. It is the last record of its key. If an execution was
+	// running, ExecutionID names it and Usage is the execution's own.
 	Died struct {
-		Reason string // exit:N, signal:NAME, memory_limit, out_of_memory, or what Stop was given
+		Reason string // exit:N, signal:NAME, memory_limit, out_of_memory, or the reason given to Stop
 		Exit   kernel.Exit
 		Usage  ExecutionUsage
-		// TimedOut tells that the kernel was killed since the execution ignored its time-out.
+		// TimedOut says that the kernel was killed because the execution ignored its timeout.
 		TimedOut bool
 		Limit    *LimitHit
 	}
@@ -94,7 +94,7 @@ func (AskClosed) record() {}
 func (Finished) record()  {}
 func (Died) record()      {}
 
-// Status is how an execution ended while its interpreter lived.
+// Status says how an execution ended while its interpreter lived.
 type Status string
 
 // The statuses of [Finished].
@@ -120,12 +120,12 @@ type ErrorFrame struct {
 	Line     int64
 	Function string
 	User     bool   `json:",omitempty"` // the code is the user's, not a library's
-	Cell     string `json:",omitempty"` // the execution whose cell it is
+	Cell     string `json:",omitempty"` // the execution that the frame's cell belongs to
 	Start    int
 	End      int
 }
 
-// ExecutionUsage is what an execution took, measured outside the interpreter.
+// ExecutionUsage is what an execution used, measured outside the interpreter.
 type ExecutionUsage struct {
 	Duration   time.Duration
 	CPU        time.Duration
@@ -157,7 +157,7 @@ func (h LimitHit) String() string {
 	return fmt.Sprintf("%s is %d and %d were used", name, h.Value, h.Used)
 }
 
-// readable is a number of bytes in the unit that people think in.
+// readable returns a number of bytes in the unit that people use for it.
 func readable(bytes int64) string {
 	switch {
 	case bytes >= 1<<30 && bytes%(1<<30) == 0:
@@ -176,8 +176,8 @@ type AskKind string
 // The kinds of asks.
 const (
 	AskInput   AskKind = "input"   // a line of text: an [InputRequest]
-	AskInstall AskKind = "install" // other packages: a [PackageChange]
-	AskTools   AskKind = "tools"   // which tools there are: a [ToolsRequest]
+	AskInstall AskKind = "install" // to install or remove packages: a [PackageChange]
+	AskTools   AskKind = "tools"   // which tools exist: a [ToolsRequest]
 	AskTool    AskKind = "tool"    // the call of a tool: a [ToolCall]
 )
 
@@ -199,8 +199,8 @@ const (
 	MaxRequirementLen = 1 << 10 // bytes
 )
 
-// PackageChange is what is to become of a session's packages. The requirements are as their user wrote them: 1 to
-// MaxRequirements texts of up to MaxRequirementLen bytes, and nothing more is known of them.
+// PackageChange is a wanted change to a session's packages. The requirements are as their user wrote them: 1 to
+// MaxRequirements texts of up to MaxRequirementLen bytes. Nothing else about them has been checked.
 type PackageChange struct {
 	Remove       bool
 	Requirements []string

@@ -2,7 +2,7 @@ package record
 
 import "unicode/utf8"
 
-// ToValid is b if that is valid UTF-8, else a copy in which every invalid sequence is one U+FFFD.
+// ToValid returns b if it is valid UTF-8, else a copy in which every invalid sequence is one U+FFFD.
 func ToValid(b []byte) []byte {
 	if utf8.Valid(b) {
 		return b

@@ -15,7 +15,7 @@ type ToolsRequest struct{}
 func (ToolsRequest) Kind() AskKind { return AskTools }
 
 // ToolCall is the call of a tool. The id of its ask is the id of the call. Arguments is a JSON object of at most
-// MaxToolArguments bytes; nothing more is known of it, and Tool need not be the name of any tool.
+// MaxToolArguments bytes. Nothing else about it has been checked, and Tool may not be the name of any tool.
 type ToolCall struct {
 	Tool      string
 	Arguments json.RawMessage
@@ -24,8 +24,9 @@ type ToolCall struct {
 // Kind implements [AskBody].
 func (ToolCall) Kind() AskKind { return AskTool }
 
-// ToolEnded tells how a call ended that the runner itself carried out, as the runner tells it: hostile until checked
-// against the calls that were given to it. Without OK, Code and Message say why it failed.
+// ToolEnded reports how a call ended that the runner itself carried out. The report comes from the runner: it is
+// hostile until checked against the calls that the runner was given. If OK is false, Code and Message say why the call
+// failed.
 type ToolEnded struct {
 	CallID        string
 	OK            bool

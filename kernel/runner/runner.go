@@ -1,12 +1,12 @@
-// Package runner embeds the Python that runs inside a sandbox: talaria_init, which seals the sandbox and is its
-// pid 1, and talaria_runner, the interpreter that executes cells. It needs the standard library only. In programs is
-// what other processes of the session find in place of pip.
+// Package runner embeds the Python that runs inside a sandbox: talaria_init, which seals the sandbox and is its pid 1,
+// and talaria_runner, the interpreter that executes cells. It needs the standard library only. The folder programs
+// holds what other processes of the session find in place of pip.
 //
 // # Control frames
 //
 // The host and the runner talk over a stream of JSON objects. Each frame is one line; a writer puts a newline before
-// and after the object and a reader passes over empty lines, so that half a frame forged by user code spoils no
-// other. All frames from inside are untrusted. In testdata is an example of each frame, as its sender writes it.
+// and after the object and a reader skips empty lines, so that half a frame forged by user code spoils no other. All
+// frames from inside are untrusted. The folder testdata has an example of each frame, as its sender writes it.
 //
 // From the host:
 //
@@ -22,7 +22,7 @@
 //	{"type":"ping","request_id":QID}                     a sign of life, also while a cell runs
 //	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
-// From the runner (count is never sent back, times and exit codes are the operating system's to tell):
+// From the runner (count is never sent back; times and exit codes come from the operating system):
 //
 //	{"type":"ready","mark":HEX}                          once, when it can execute
 //	{"type":"stream","id":ID,"name":"stdout","text":TEXT,"mark":K}
@@ -42,8 +42,8 @@
 //	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}
 //	{"type":"table_page","request_id":QID,"state":"ok"|"gone"|"changed"|"unsortable","reason":TEXT,"offset":N,"total":N,"rows":[[CELL,…],…]}
 //
-// The last five answer what the host asks about names, also while a cell runs, and within 200 ms or not at all. Places
-// in code are counted in code points.
+// The last five answer the host's queries about names, also while a cell runs, and within 200 ms or not at all.
+// Positions in code are counted in code points.
 //
 // # Asks
 //
@@ -66,8 +66,8 @@
 // Python-level text travels in frames; C code and child processes write to the pipes on fd 1 and 2. Once a cell has
 // started a child or opened a C library, the runner puts "mark":K (K = 1, 2, …) into each stream, display and clear
 // frame, and before it sends that frame writes the bytes "\x1e" HEX ":" K "\x1e" to both pipes, HEX being the one of
-// the ready frame. What stands before the mark in a pipe was written before the frame, what stands after it came
-// after it: the host puts them in that order and removes the marks. A stream frame without text only carries its mark.
+// the ready frame. Bytes before the mark in a pipe were written before the frame, bytes after it came later: the host
+// puts them in that order and removes the marks. A stream frame without text only carries its mark.
 package runner
 
 import (
@@ -78,6 +78,6 @@ import (
 //go:embed talaria_init/*.py talaria_runner/*.py talaria_runner/*/*.py talaria_runner/*/*/*.py programs/bin/* programs/python/*/*.py
 var sources embed.FS
 
-// Sources is the tree of both packages, to be put on the module path of an interpreter, and of the programs, those in
-// programs/bin to be executable.
+// Sources returns the tree of both packages, to be put on the module path of an interpreter, and of the programs;
+// those in programs/bin must be executable.
 func Sources() fs.FS { return sources }

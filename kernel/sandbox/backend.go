@@ -1,10 +1,11 @@
 // Package sandbox is the engine that the tiers of isolation share: it makes sandboxes, seals them, holds them to their
-// limits and ends them. What a tier does in its own way is behind [Tier]; packages namespace and landlock are the two.
+// limits and ends them. What differs between tiers is behind [Tier]; packages namespace and landlock are the two
+// tiers.
 //
-// A sandbox begins as one Python process, pid 1, from package runner. It first isolates itself and waits (parked), then
-// takes what belongs to a session and gives up every privilege (sealed), and from then on starts processes on request.
-// This package talks to it over a socket of packets, puts it into a control group, and checks from outside what it
-// claims.
+// A sandbox begins as one Python process, pid 1, from package runner. It first isolates itself and waits (parked),
+// then takes what belongs to a session and gives up every privilege (sealed), and from then on starts processes on
+// request. This package talks to it over a packet socket, puts it into a control group, and checks its claims from
+// outside.
 package sandbox
 
 import (
@@ -26,7 +27,7 @@ import (
 )
 
 const (
-	defaultOwnUID     = 1899999999 // owns the sandboxes that the backend makes for itself
+	defaultOwnUID     = 1899999999 // owns the sandboxes that the backend makes for its own use
 	defaultRenewAfter = 200
 	defaultRenewEvery = 30 * time.Minute
 )
@@ -35,24 +36,24 @@ const (
 type Config struct {
 	Root   string // the directory of all sessions; each Spec's Workspace and Packages lie below it
 	LibDir string // where the embedded Python is written
-	// MountRoots are the directories that sessions may mount folders of, without links in their paths. Those that are not
-	// there are left out, and said so.
+	// MountRoots are the directories whose folders sessions may mount; their paths must be free of links. Missing ones
+	// are left out, with a log entry.
 	MountRoots []string
 	CacheDir   string // for caches that all sandboxes of an environment share, read-only; empty: none
-	// Instance names the control groups and working directories of this program, which it sweeps; no two programs on
-	// the same Root that run at the same time may have the same. Default: made from Root.
+	// Instance names the control groups and working directories of this program, which it sweeps; two programs that
+	// run at the same time on the same Root must not share it. Default: made from Root.
 	Instance string
-	// CgroupRoot is the path, as in /proc/self/cgroup, of the group below which all others are made; default: the
-	// one of this process in each hierarchy.
+	// CgroupRoot is the path, as in /proc/self/cgroup, of the group below which all others are made; default: this
+	// process's own group in each hierarchy.
 	CgroupRoot string
-	// RenewAfter is the number of sandboxes, and RenewEvery the time, after which a fork server is replaced: what is
-	// forked from the same one has the same hash seed and addresses. Defaults 200 and 30 minutes.
+	// RenewAfter is the number of sandboxes, and RenewEvery the time, after which a fork server is replaced: all forks
+	// of one server have the same hash seed and addresses. Defaults: 200 and 30 minutes.
 	RenewAfter int
 	RenewEvery time.Duration
-	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches, and the outer user namespaces
-	// of all sandboxes, as root; it must not be a session's. Default 1899999999.
+	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches and, as root, the outer user
+	// namespaces of all sandboxes; it must not be a session's. Default 1899999999.
 	OwnUID int
-	// Python is the interpreter that Probe tries; default: the first that is found.
+	// Python is the interpreter that Probe tries; default: the first one found.
 	Python string
 	Log    *slog.Logger
 }
@@ -64,15 +65,15 @@ type Backend struct {
 	groups      *cgroup.Groups
 	library     library
 	confinement confinement
-	owned       bool // user namespaces of sandboxes are cfg.OwnUID's
+	owned       bool // user namespaces of sandboxes belong to cfg.OwnUID
 
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	keeping sync.WaitGroup // what keeps environments warm
+	keeping sync.WaitGroup // the goroutines that keep environments warm
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	live   map[string]*Sandbox
-	own    map[string]bool // directories of sandboxes that are no session's
+	own    map[string]bool // directories of sandboxes that belong to no session
 	warm   map[string]*zygotes
 	closed bool
 }
@@ -135,7 +136,7 @@ func New(cfg Config, tier Tier) (*Backend, error) {
 		warm:        make(map[string]*zygotes),
 	}
 	b.cfg.MountRoots = existing(cfg.MountRoots, func(root string, err error) {
-		cfg.Log.Warn("nothing can be mounted from a directory that is not there", "root", root, "err", err)
+		cfg.Log.Warn("a mount root does not exist, so nothing can be mounted from it", "root", root, "err", err)
 	})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
@@ -144,11 +145,11 @@ func New(cfg Config, tier Tier) (*Backend, error) {
 	return b, nil
 }
 
-// Name is the name of the tier.
+// Name returns the name of the tier.
 func (b *Backend) Name() string { return b.tier.Name() }
 
 // Create makes a sandbox and returns when it is parked. One that is not fresh is forked from the environment's fork
-// server where there is one, see Warm; else an interpreter is started for it, which takes longer.
+// server if there is one, see Warm; otherwise an interpreter is started for it, which takes longer.
 func (b *Backend) Create(ctx context.Context, env kernel.Environment, fresh bool) (kernel.Sandbox, error) {
 	if !fresh {
 		if s := b.createForked(ctx, env); s != nil {
@@ -209,15 +210,15 @@ func (b *Backend) remember(s *Sandbox) {
 	b.live[s.id] = s
 }
 
-// forget drops a sandbox of which nothing is left.
+// forget drops a sandbox that has ended completely.
 func (b *Backend) forget(s *Sandbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.live, s.id)
 }
 
-// Close ends keepers and fork servers, and with them all sandboxes that were forked, and returns when none is left.
-// What was made is still to be closed by its owner. It is idempotent. A closed backend makes no further sandboxes.
+// Close ends keepers and fork servers, and with them all forked sandboxes, and returns when none is left. The owner of
+// each sandbox still has to close it. Close is idempotent. A closed backend makes no more sandboxes.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -227,7 +228,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// realDir makes a directory and gives its path without symbolic links.
+// realDir makes a directory and returns its path without symbolic links.
 func realDir(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		return "", fmt.Errorf("%q is not an absolute path", path)
@@ -238,7 +239,7 @@ func realDir(path string) (string, error) {
 	return filepath.EvalSymlinks(path)
 }
 
-// validInstance reports whether a control group can have this name.
+// validInstance reports whether a control group may have this name.
 func validInstance(name string) bool {
 	return name == filepath.Base(name) && !strings.HasPrefix(name, ".")
 }

@@ -51,7 +51,7 @@ func BenchmarkCreateForked(b *testing.B) {
 	benchmarkCreate(b, backend, env, false)
 }
 
-// benchmarkTake measures what is left to do for a session when a parked sandbox is there.
+// benchmarkTake measures the work left for a session when a parked sandbox is ready.
 func benchmarkTake(b *testing.B, fresh bool) {
 	dir := stateDir(b)
 	backend, env := warm(b, dir)
@@ -65,7 +65,7 @@ func benchmarkTake(b *testing.B, fresh bool) {
 	}()
 	var took times
 	for b.Loop() {
-		// Several at a time, so that what Create leaves to be done afterwards is done.
+		// Several at a time, so that work that Create postpones is done by then.
 		for len(parked) < 8 && len(took)%8 == 0 {
 			s, err := backend.Create(b.Context(), env, fresh)
 			if err != nil {
@@ -138,7 +138,7 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// rollup is a field of a process's memory, in kB.
+// rollup returns a field of a process's memory, in kB.
 func rollup(tb testing.TB, pid int, field string) int {
 	tb.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -177,7 +177,7 @@ func closeStreams(p kernel.Process) {
 	}
 }
 
-// BenchmarkUsage measures one look at what a session takes, idle and with twenty processes.
+// BenchmarkUsage measures reading a session's usage once, idle and with twenty processes.
 func BenchmarkUsage(b *testing.B) {
 	dir := stateDir(b)
 	backend, env := warm(b, dir)

@@ -18,15 +18,15 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// maxFontList bounds matplotlib's list of fonts; one of a few hundred fonts has 200 kB.
+// maxFontList bounds matplotlib's list of fonts; a list of a few hundred fonts has 200 kB.
 const maxFontList = 32 << 20
 
-// listFonts has matplotlib search for fonts, which takes a second, and keep what it found in the workspace.
+// listFonts makes matplotlib search for fonts, which takes a second, and keep the result in the workspace.
 const listFonts = "import matplotlib.font_manager"
 
-// Prepare does once what every sandbox of an environment profits from: it compiles the runner, and has matplotlib
-// list the machine's fonts, in a sandbox of its own, so that the first plot of a session need not. What was made
-// by an earlier server is used. Sandboxes made before Prepare returns work too. ctx bounds it.
+// Prepare does once what benefits every sandbox of an environment: it compiles the runner, and makes matplotlib list
+// the machine's fonts, in a sandbox of its own, so that the first plot of a session need not. It reuses what an
+// earlier server made. Sandboxes made before Prepare returns work too. ctx bounds it.
 func (b *Backend) Prepare(ctx context.Context, env kernel.Environment) error {
 	if err := b.prepare(ctx, env); err != nil {
 		return fmt.Errorf("prepare environment %s: %w", env.Name, err)
@@ -58,7 +58,7 @@ func (b *Backend) prepare(ctx context.Context, env kernel.Environment) error {
 	})
 }
 
-// cacheDir is the directory of an environment's caches, or "".
+// cacheDir returns the directory of an environment's caches, or "".
 func (b *Backend) cacheDir(env kernel.Environment) (string, error) {
 	if b.cfg.CacheDir == "" {
 		return "", nil
@@ -113,8 +113,8 @@ func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
 	return f(s, workspace)
 }
 
-// ownPrefix begins the names of the directories that sandboxes of the backend itself work in. The instance follows, and
-// a number.
+// ownPrefix starts the names of the directories that the backend's own sandboxes work in. The instance follows, and a
+// number.
 const ownPrefix = ".own-"
 
 func (b *Backend) makeOwnDir() (string, error) {
@@ -125,7 +125,7 @@ func (b *Backend) makeOwnDir() (string, error) {
 		return "", err
 	}
 	b.own[dir] = true
-	return dir, os.Chmod(dir, 0o711) // whoever works in it has to pass
+	return dir, os.Chmod(dir, 0o711) // the user that works in it has to pass through
 }
 
 func (b *Backend) removeOwnDir(dir string) error {
@@ -137,7 +137,7 @@ func (b *Backend) removeOwnDir(dir string) error {
 	return err
 }
 
-// sweepOwnDirs removes what an earlier program of an instance did not come to remove.
+// sweepOwnDirs removes the directories that an earlier program of an instance did not get to remove.
 func (b *Backend) sweepOwnDirs(instance string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +153,7 @@ func (b *Backend) sweepOwnDirs(instance string) error {
 	return errors.Join(errs...)
 }
 
-// run waits for a command, whose output says why when it fails.
+// run waits for a command, whose output goes into the error if it fails.
 func run(ctx context.Context, s *Sandbox, cmd kernel.Program) error {
 	p, err := s.Start(ctx, cmd)
 	if err != nil {
@@ -178,7 +178,8 @@ func run(ctx context.Context, s *Sandbox, cmd kernel.Program) error {
 	return nil
 }
 
-// copyFontLists takes what code in a sandbox wrote, so that it trusts neither names nor kinds nor content.
+// copyFontLists copies files that code in a sandbox wrote, so it trusts neither their names nor their kinds nor their
+// content.
 func copyFontLists(from, to string) error {
 	dir, err := os.OpenRoot(from)
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"talaria/kernel/seccomp"
 )
 
-// The versions of Landlock that sandboxes use. With the first one, no file could move to another folder; of those after
-// the last, they use what the last one has.
+// The versions of Landlock that sandboxes use. With the first one, no file could move to another folder; of later
+// versions, they use what the last one offers.
 const (
 	minLandlock = 2
 	maxLandlock = 7
 )
 
-// confinement names the layers in force here, beside the namespaces, that hold processes without privileges.
+// confinement names the layers in force here, besides the namespaces, that confine processes without privileges.
 type confinement struct {
 	calls   seccomp.Filter
-	limits  seccomp.Filter // beside it, for those whose resource limits are final
-	filters int            // that the server itself runs under, and so everything it starts
+	limits  seccomp.Filter // in addition, for processes whose resource limits are final
+	filters int            // that the server itself, and so everything it starts, runs under
 	request confinementRequest
-	fence   string // what Landlock is for
-	final   string // the filter of limits as pid 1 takes it, and
-	unheld  string // the one where no control group bounds memory
-	// landlock is the version, or 0 with the reason why sandboxes do without.
+	fence   string // what Landlock is used for
+	final   string // the filter of limits in the form that pid 1 takes, and
+	unheld  string // the one used if no control group bounds memory
+	// landlock is the version, or 0 with the reason why sandboxes do without it.
 	landlock   int
 	noLandlock error
 }
@@ -54,7 +54,7 @@ func findConfinement(tier Tier) (confinement, error) {
 	return c, nil
 }
 
-// missing says what a tier lacks that cannot do without these layers, or is nil.
+// missing returns what is missing for a tier that cannot do without these layers, or nil.
 func (c confinement) missing(tier Tier) error {
 	switch {
 	case tier.Contained():
@@ -78,7 +78,7 @@ func landlockVersion() (int, error) {
 	return min(int(version), maxLandlock), nil
 }
 
-// verify checks from outside that a process has a filter of its own. The other layer is not to be seen from there.
+// verify checks from outside that a process has a filter of its own. The other layer cannot be seen from there.
 func (c confinement) verify(p procfs.Process) error {
 	if c.calls.Rules() == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (c confinement) layers() []string {
 	return layers
 }
 
-// findings say which of the layers this machine has.
+// findings report which of the layers this machine has.
 func (c confinement) findings() []kernel.Finding {
 	filter := kernel.Finding{Name: "filter of system calls", OK: c.calls.Rules() > 0}
 	if filter.OK {

@@ -61,7 +61,7 @@ func TestAMissingLandlockHasARemedy(t *testing.T) {
 	}
 }
 
-// On this kernel, as on those that have less.
+// On this kernel, acting as kernels with older versions too.
 func TestSandboxesOfEachLandlock(t *testing.T) {
 	version := landlockVersion(t)
 	const moves = `

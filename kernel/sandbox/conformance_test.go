@@ -20,7 +20,7 @@ func TestConformanceOfForked(t *testing.T) {
 	kerneltest.Conformance(t, backend, env, kerneltest.OwnTree, func(t *testing.T) kernel.Spec { return newSpec(t, dir) })
 }
 
-// ordinaryTests are those that mean something else for an ordinary user.
+// ordinaryTests are the tests that mean something different for an ordinary user.
 const ordinaryTests = "^(TestConformance.*|.*Forked.*|.*ForkServer.*|TestKeeper.*|TestModules.*|TestCloseLeaves.*|" +
 	"TestSiblings.*|TestServerDeathEndsSandboxes|TestProbe.*|TestPrepare.*|TestSandboxesOfEachLandlock|TestSealingFailsAt.*)$"
 

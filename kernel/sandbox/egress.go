@@ -20,18 +20,18 @@ import (
 
 var _ kernel.Networker = (*Sandbox)(nil)
 
-// Where programs inside find the proxies, on the loopback of the sandbox, where there is no network device.
+// The addresses of the proxies for programs inside, on the loopback of the sandbox, if there is no network device.
 const (
 	proxyPort = 3128
 	socksPort = 1080
 )
 
-// runOutside starts what works in a sandbox's network namespace from outside of the sandbox: Go has threads, which may not
-// join a user namespace.
+// runOutside starts the code that works in a sandbox's network namespace from outside the sandbox: Go has threads, and
+// a process with threads may not join a user namespace.
 const runOutside = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
 	"from talaria_init.device import main\nmain(*sys.argv[1:])"
 
-// OpenEgress makes a network device inside, or proxies where the system has no devices. No process of the session has a
+// OpenEgress makes a network device inside, or proxies if the system has no devices. No process of the session has any
 // right over either. It is called once; what it made ends with the sandbox, or when its files are closed.
 func (s *Sandbox) OpenEgress(ctx context.Context) (kernel.Egress, error) {
 	exit, err := s.makeExit(ctx)
@@ -67,8 +67,8 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.Egress, err error) 
 	return exit, fmt.Errorf("its answer %q with %d descriptors is none", r.Op, len(files))
 }
 
-// outside runs a step of device.py in a process outside of the sandbox that joins its network namespace, and returns
-// what it says and the descriptors that it made. These are the caller's.
+// outside runs a step of device.py in a process outside the sandbox that joins its network namespace, and returns the
+// reply and the descriptors that the step made. The caller owns these.
 func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files []*os.File, err error) {
 	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", s.handle.PID))
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files [
 	}
 	defer namespace.Close()
 	select {
-	case <-s.reaped: // so that the pid may be another's
+	case <-s.reaped: // the pid may then belong to another process
 		return r, nil, s.lost()
 	default:
 	}
@@ -91,7 +91,7 @@ func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files [
 	cmd.Env = append(slices.Clone(pythonEnv), libraryVariable+"="+s.backend.library.dir)
 	cmd.Dir, cmd.Stderr = "/", &words
 	cmd.ExtraFiles = []*os.File{inside, namespace}
-	// No Pdeathsig: it comes when the thread ends that made the child, as those of [Backend.asOwner] do.
+	// No Pdeathsig: it is sent when the thread that made the child ends, as the threads of [Backend.asOwner] do.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return r, nil, err
@@ -116,7 +116,7 @@ func (s *Sandbox) outside(ctx context.Context, args ...string) (r reply, files [
 	return r, files, nil
 }
 
-// proxyVariables are what programs look at for proxies.
+// proxyVariables are the variables in which programs look for proxies.
 func proxyVariables(http, socks string) map[string]string {
 	env := map[string]string{}
 	for name, value := range map[string]string{

@@ -11,7 +11,7 @@ import (
 	"talaria/kernel/python"
 )
 
-// The sandbox has a /tmp of its own, and the interpreter is there all the same, with nothing next to it.
+// The sandbox has a /tmp of its own, and the interpreter is there nevertheless, with nothing next to it.
 func TestEnvironmentMayLieWhereASandboxHasItsOwn(t *testing.T) {
 	dir := stateDir(t)
 	if !strings.HasPrefix(dir, "/tmp/") {
@@ -56,7 +56,7 @@ open("/tmp/mine", "w")
 	}
 }
 
-// A virtual environment has no place for packages of a user, so that they are found in another way.
+// A virtual environment has no place for a user's packages, so they are found in another way.
 func TestAVirtualEnvironmentHasTheSessionsPackagesInAllItsProcesses(t *testing.T) {
 	dir := stateDir(t)
 	venv := filepath.Join(dir, "venv")

@@ -15,7 +15,7 @@ func SweepHandles(ctx context.Context, b *Backend, handles []kernel.Handle) erro
 	return b.sweepHandles(ctx, handles)
 }
 
-// PIDs are the processes of a sandbox on the host, pid 1 first.
+// PIDs lists the processes of a sandbox on the host, pid 1 first.
 func PIDs(s kernel.Sandbox) ([]int, error) {
 	pid1 := s.(*Sandbox).handle.PID
 	pids, err := s.(*Sandbox).pids()
@@ -31,7 +31,7 @@ func PIDs(s kernel.Sandbox) ([]int, error) {
 // Forked reports whether a fork server made the sandbox.
 func Forked(s kernel.Sandbox) bool { return s.(*Sandbox).cmd == nil }
 
-// Keepers are pid 1 of the keeper and the fork server of an environment that is warm.
+// Keepers returns pid 1 of the keeper and the fork server of a warm environment.
 func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
 	w, err := b.zygotesOf(env)
 	if err != nil {
@@ -48,7 +48,7 @@ func Keepers(b *Backend, env kernel.Environment) (keeper, server int) {
 	return keeper, server
 }
 
-// Pauses are how long is waited, one time after another, after lives of these lengths.
+// Pauses returns how long each wait is, one after another, after lives of these lengths.
 func Pauses(ctx context.Context, lived ...time.Duration) []time.Duration {
 	var p pause
 	var waited []time.Duration
@@ -60,24 +60,29 @@ func Pauses(ctx context.Context, lived ...time.Duration) []time.Duration {
 	return waited
 }
 
-// WithoutLandlock is what a backend says on a machine whose kernel answers with err.
+// WithoutLandlock returns what a backend reports on a machine whose kernel answers with err.
 func WithoutLandlock(err error) ([]string, []kernel.Finding) {
 	c := confinement{noLandlock: err}
 	return c.layers(), c.findings()
 }
 
-// UseLandlock has sandboxes use a version, or none with 0.
+// UseLandlock makes sandboxes use a version, or none if it is 0.
 func UseLandlock(b *Backend, version int) {
 	b.confinement.landlock, b.confinement.request.Landlock = version, version
 }
 
-// UseFilter has sandboxes use this program.
+// UseFilter makes sandboxes use this program.
 func UseFilter(b *Backend, program []byte) {
 	b.confinement.request.Calls = base64.StdEncoding.EncodeToString(program)
 }
 
-// VerifyProcess checks a process as those inside of a sandbox are.
+// VerifyProcess checks a process like those inside a sandbox.
 func (b *Backend) VerifyProcess(pid, uid int) error { return b.verifyProcess(pid, uid) }
 
-// UseOwner runs nothing as the owner of sandboxes' user namespaces, on a thread that ends with it.
+// UseOwner does nothing as the owner of sandboxes' user namespaces, on a thread that ends afterwards.
 func UseOwner(b *Backend) error { return b.asOwner(func(bool) error { return nil }) }
+
+// CompileLibrary compiles the embedded Python in a directory as a new process does.
+func CompileLibrary(ctx context.Context, dir string, env kernel.Environment) error {
+	return (&library{dir: dir}).compile(ctx, env)
+}

@@ -25,7 +25,7 @@ import (
 	"talaria/kernel/sandbox"
 )
 
-// interpreter is a runner to give cells to.
+// interpreter is a runner that is given cells.
 type interpreter struct {
 	t       *testing.T
 	sandbox kernel.Sandbox
@@ -71,7 +71,7 @@ func (k *interpreter) next() map[string]any {
 	return nil
 }
 
-// run runs a cell and returns what it printed, and the exception that it ended with.
+// run runs a cell and returns its output and the exception that ended it.
 func (k *interpreter) run(code string) string {
 	k.t.Helper()
 	cell, err := json.Marshal(map[string]any{
@@ -96,7 +96,7 @@ func (k *interpreter) run(code string) string {
 	}
 }
 
-// create makes a sandbox that is closed with the test, and is forked or not as wanted.
+// create makes a sandbox, forked or not as requested, that is closed at the end of the test.
 func create(t *testing.T, b *sandbox.Backend, env kernel.Environment, forked bool) kernel.Sandbox {
 	t.Helper()
 	s, err := b.Create(t.Context(), env, !forked)
@@ -114,7 +114,7 @@ func create(t *testing.T, b *sandbox.Backend, env kernel.Environment, forked boo
 	return s
 }
 
-// both are an interpreter that was forked and one that was not.
+// both returns an interpreter that was forked and one that was not.
 func both(t *testing.T, b *sandbox.Backend, env kernel.Environment, dir string,
 	changes ...func(*kernel.Spec)) (forked, cold *interpreter) {
 	t.Helper()
@@ -150,7 +150,7 @@ func TestForkedSandboxesHaveTheSameLayersAndLibrariesLoaded(t *testing.T) {
 	}
 }
 
-// surroundings is code that prints what user code can see, one thing a line, the same in each kernel.
+// surroundings is code that prints what user code can see, one thing per line, the same in each kernel.
 const surroundings = `
 import numpy, pandas, matplotlib, matplotlib.pyplot
 import atexit, builtins, gc, locale, logging, os, resource, signal, sys, threading, time, warnings
@@ -163,7 +163,7 @@ show("main", (sys.modules["__main__"].__dict__ is globals(), hasattr(sys.modules
 show("argv", (sys.argv, sys.orig_argv, sys.flags, sys.warnoptions, sys._xoptions, sys.executable, sys.prefix))
 show("path", sys.path)
 show("finders", sorted({getattr(f, "__name__", type(f).__name__) for f in sys.meta_path}))
-show("environ", sorted(os.environ.items()))
+show("environ", sorted((k, len(v) if k == "HERMES_RPC_TOKEN" else v) for k, v in os.environ.items()))
 show("cwd", (os.getcwd(), oct(os.umask(0o22))))
 show("ids", (os.getpid() == os.getpgrp() == os.getsid(0), os.getppid(), os.getresuid(), os.getresgid()))
 show("signals", sorted((s.name, str(getattr(signal.getsignal(s), "__name__", signal.getsignal(s)))) for s in
@@ -268,7 +268,7 @@ except ImportError:
 	}
 }
 
-// What a session brings wins over what was imported ahead, as it does in a fresh kernel.
+// A session's own files win over what was imported ahead, as in a fresh kernel.
 func TestForkedKernelsHeedPackagesFilesVariablesAndSmallLimits(t *testing.T) {
 	dir := stateDir(t)
 	b, env := warm(t, dir)
@@ -356,7 +356,7 @@ func TestForkedKernelsGoOnWithoutTheirForkServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	events.await(t, "the fork server ended")
-	// Whether there is a new one or not.
+	// Whether there is a new fork server or not.
 	s, err := b.Create(t.Context(), env, false)
 	if err != nil {
 		t.Fatal(err)
@@ -413,7 +413,7 @@ func TestCreateDoesWithoutAForkServerThatIsKilledMeanwhile(t *testing.T) {
 	}
 }
 
-// groupIsMade waits, when it is called, until a control group is made next to that of a sandbox, which Create does
+// groupIsMade returns a function that waits until a control group is made next to that of a sandbox, which Create does
 // once it has asked for a fork. Without control groups it does not wait.
 func groupIsMade(t *testing.T, s kernel.Sandbox) func() {
 	t.Helper()
@@ -551,7 +551,7 @@ func TestModulesThatCannotBePreloadedAreSkippedAndTold(t *testing.T) {
 		t.Errorf("%q\nnot\n%q", got, want)
 	}
 	k := interpret(t, create(t, b, env, true), newSpec(t, dir))
-	// The interpreter lies in /tmp, where the kernel has its own.
+	// The interpreter lies in /tmp, where the kernel has a /tmp of its own.
 	if got := k.run(`
 import os, sys
 print("good" in sys.modules, sys.prefix, os.listdir(os.path.dirname(sys.prefix)), os.access("/tmp", os.W_OK))
@@ -657,7 +657,7 @@ func TestIdleForkedKernelsTakeLittleMemory(t *testing.T) {
 	}
 	s := create(t, b, env, true)
 	interpret(t, s, newSpec(t, dir))
-	create(t, b, env, true) // what the fork server has written to since is that one's
+	create(t, b, env, true) // every write since then came from that fork server
 	pids, err := sandbox.PIDs(s)
 	if err != nil {
 		t.Fatal(err)

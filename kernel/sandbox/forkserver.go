@@ -21,11 +21,11 @@ import (
 const (
 	// importPatience is how long the import of one module may take.
 	importPatience = 2 * time.Minute
-	// forkPatience is how long a fork may take, with those that were asked for before it.
+	// forkPatience is how long a fork may take, including the forks requested before it.
 	forkPatience = 10 * time.Second
 )
 
-// forkServer is a process in a keeper that has imported an environment's libraries, and makes pid 1 of sandboxes. It
+// forkServer is a process in a keeper that has imported an environment's libraries, and forks pid 1 of sandboxes. It
 // is safe for concurrent use.
 type forkServer struct {
 	keeper  *Sandbox
@@ -36,7 +36,7 @@ type forkServer struct {
 	closed bool
 }
 
-// importError tells of a module that a fork server cannot have.
+// importError reports a module that a fork server cannot have.
 type importError struct {
 	module string
 	reason string
@@ -44,8 +44,9 @@ type importError struct {
 
 func (e *importError) Error() string { return fmt.Sprintf("import %s: %s", e.module, e.reason) }
 
-// startForkServer has a keeper start one, and returns when the modules are imported. skip is called for those that are not, and
-// why. When it ends while it imports a module, that is an importError.
+// startForkServer makes a keeper start a fork server, and returns when the modules are imported. It calls skip for
+// each module that was not imported, with the reason. If the fork server ends while it imports a module, the error is
+// an importError.
 func startForkServer(ctx context.Context, keeper *Sandbox, modules []string,
 	skip func(module, reason string)) (*forkServer, error) {
 	conn, inside, err := socketPair()
@@ -123,7 +124,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 		return nil, errors.Join(err, s.removeScratch())
 	}
 	s.stderr = f.keeper.stderr
-	// While it forks.
+	// While the fork is under way.
 	err = s.makeGroup()
 	if err == nil {
 		err = f.greeted(ctx, s)
@@ -154,7 +155,7 @@ func (f *forkServer) ask(inside *os.File) error {
 	return send(f.conn, request{Op: "fork"}, inside)
 }
 
-// greeted waits for the first words of pid 1, and finds out which process says them.
+// greeted waits for the first message of pid 1, and finds out which process sent it.
 func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
 	if err := s.conn.SetReadDeadline(time.Now().Add(forkPatience)); err != nil {
 		return err
@@ -189,8 +190,8 @@ func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
 	return nil
 }
 
-// verifyForked checks that a process is pid 1 of a namespace right below the keeper's, and gives the memory that it
-// comes with.
+// verifyForked checks that a process is pid 1 of a namespace right below the keeper's, and returns the memory that it
+// starts with.
 func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
 	keeper, err := procfs.Read(f.keeper.handle.PID)
 	if err != nil {
@@ -211,7 +212,7 @@ func (f *forkServer) verifyForked(pid int) (shared int64, err error) {
 	return p.Memory(), nil
 }
 
-// end lets the fork server finish what it was asked and waits until it is gone. What it made stays.
+// end lets the fork server finish its requests and waits until it is gone. Its sandboxes stay.
 func (f *forkServer) end() {
 	f.mu.Lock()
 	f.closed = true
@@ -220,7 +221,7 @@ func (f *forkServer) end() {
 	<-f.process.done
 }
 
-// serve starts a fork server inside of a keeper.
+// serve starts a fork server inside a keeper.
 func (s *Sandbox) serve(ctx context.Context, modules []string, channel *os.File) (*Process, error) {
 	p := &Process{sandbox: s, done: make(chan struct{})}
 	if !s.admit(p) {
@@ -233,7 +234,7 @@ func (s *Sandbox) serve(ctx context.Context, modules []string, channel *os.File)
 	return p, nil
 }
 
-// receiveHello reads the packet of a pid 1 that makes itself known. The kernel says who it is.
+// receiveHello reads the packet with which a pid 1 announces itself. The kernel says who sent it.
 func receiveHello(conn *net.UnixConn) (pid int, err error) {
 	packet := make([]byte, 512)
 	control := make([]byte, unix.CmsgSpace(unix.SizeofUcred))

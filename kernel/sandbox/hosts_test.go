@@ -29,7 +29,7 @@ print(get("http://index.test/a"), get("http://index.test:8080/b"), sep="\n")
 print(*(get(f"http://{other}/") in ("refused", "HTTP 403") for other in ("a.index.test", "other.test", "127.0.0.1:1")))
 `
 
-// A host of the network is a socket outside, and nothing else is reached by it, through a device and through proxies.
+// A host of the network is a socket outside. It is reached, and nothing else, through a device and through proxies.
 func TestHostsAreReachedFromForkedKernels(t *testing.T) {
 	dir := stateDir(t)
 	path := filepath.Join(dir, "index.sock")

@@ -69,7 +69,7 @@ func TestAnImageIsTheWorkspaceAndNothingElseIs(t *testing.T) {
 		t.Errorf("outside there is %+v (%v)", e, err)
 	}
 
-	// What is said to be an image has to be one.
+	// A workspace declared to be an image has to be one.
 	spec.Workspace = plain
 	other, err := b.Create(t.Context(), env, true)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"talaria/kernel/cgroup"
 )
 
-// Layers names the isolation in force. Limits that are not set are not named.
+// Layers names the isolation in force. It leaves out limits that are not set.
 func (s *Sandbox) Layers() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

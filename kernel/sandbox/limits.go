@@ -18,7 +18,7 @@ import (
 const (
 	minHeadroom = 16 << 20
 	maxHeadroom = 64 << 20
-	headroom    = 16 // one part in so many
+	headroom    = 16 // the share of the memory, as a divisor
 )
 
 func dataLimit(memory int64) int64 {
@@ -29,7 +29,8 @@ func dataLimit(memory int64) int64 {
 	return max(memory-room, memory/2)
 }
 
-// processLimits is what pid 1 sets for each process it starts. What no control group holds cannot be raised inside.
+// processLimits returns what pid 1 sets for each process it starts. Limits that no control group enforces cannot be
+// raised inside.
 func (s *Sandbox) processLimits(l kernel.Limits) processLimits {
 	limits := processLimits{
 		Data:     dataLimit(l.MemoryBytes),
@@ -57,8 +58,8 @@ func (s *Sandbox) stopped() bool {
 	return s.writesStopped
 }
 
-// ChangeLimits changes limits of all processes inside. It can lower everything but limits below the present use, and
-// raise only what a control group holds. The size of the tmpfs file systems is for good.
+// ChangeLimits changes the limits of all processes inside. It can lower everything except limits below the present
+// use, and raise only what a control group enforces. The size of the tmpfs file systems is fixed.
 func (s *Sandbox) ChangeLimits(ctx context.Context, limits kernel.Limits) error {
 	if err := s.changeLimits(ctx, limits); err != nil {
 		return fmt.Errorf("change limits: %w", err)
@@ -82,7 +83,7 @@ func (s *Sandbox) changeLimits(ctx context.Context, limits kernel.Limits) error 
 		}
 		return errors.Join(err, s.group.Limit(old))
 	}
-	// First for what starts from now on, then for what runs.
+	// First for processes that start from now on, then for running ones.
 	if _, err := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)}); err != nil {
 		return errors.Join(err, s.group.Limit(old))
 	}
@@ -111,7 +112,7 @@ func (s *Sandbox) unchangeable(old, wanted kernel.Limits) string {
 	return ""
 }
 
-// limitRunning changes the soft limits of all processes but pid 1.
+// limitRunning changes the soft limits of all processes except pid 1.
 func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 	soft := func(bytes int64) uint64 {
 		if bytes == 0 {
@@ -124,7 +125,7 @@ func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 		size = 0
 	}
 	wanted := map[int]uint64{unix.RLIMIT_DATA: soft(dataLimit(l.MemoryBytes)), unix.RLIMIT_FSIZE: size}
-	// A process that is made meanwhile may have the old ones, so look until there are no new ones.
+	// A process that is started meanwhile may have the old limits, so repeat until there are no new ones.
 	done := []int{s.handle.PID}
 	for {
 		pids, err := s.pids()
@@ -142,8 +143,8 @@ func (s *Sandbox) limitRunning(ctx context.Context, l kernel.Limits) error {
 	}
 }
 
-// limitProcesses sets soft limits. Root without all capabilities may do so for its own processes only: then pid 1 has a
-// process of the session's user do it.
+// limitProcesses sets soft limits. Root without all capabilities may do so only for its own processes: then pid 1
+// makes a process of the session's user do it.
 func (s *Sandbox) limitProcesses(ctx context.Context, pids []int, wanted map[int]uint64) error {
 	if s.asksPID1() {
 		body := softRequest{PIDs: pids, Data: int64(wanted[unix.RLIMIT_DATA]), FileSize: int64(wanted[unix.RLIMIT_FSIZE])}
@@ -162,7 +163,7 @@ func (s *Sandbox) limitProcesses(ctx context.Context, pids []int, wanted map[int
 	})
 }
 
-// asksPID1 reports whether this process may not look into those inside, which have another user.
+// asksPID1 reports whether this process may not look into the processes inside, because these have another user.
 func (s *Sandbox) asksPID1() bool { return !s.backend.tier.Contained() && os.Geteuid() == 0 }
 
 func setSoftLimit(pid, resource int, value uint64) error {

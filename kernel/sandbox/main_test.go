@@ -21,7 +21,7 @@ const (
 	pythonVariable = "SANDBOX_TEST_PYTHON"
 )
 
-// sessionUID is a user id of these tests' own.
+// sessionUID is a user id reserved for these tests.
 const sessionUID = 1900000100
 
 func TestMain(m *testing.M) {
@@ -74,7 +74,7 @@ func newBackend(t testing.TB, dir string, changes ...func(*sandbox.Config)) *san
 	return b
 }
 
-// warm is a backend whose environment is warm, with the libraries of it that are there.
+// warm returns a backend whose environment is warm, with those of its libraries that exist.
 func warm(t testing.TB, dir string, changes ...func(*sandbox.Config)) (*sandbox.Backend, kernel.Environment) {
 	t.Helper()
 	b := newBackend(t, dir, changes...)
@@ -95,7 +95,7 @@ func environment(t testing.TB) kernel.Environment {
 	return env
 }
 
-// stateDir is an empty directory that other users can reach, unlike t.TempDir.
+// stateDir makes an empty directory that other users can reach, unlike t.TempDir.
 func stateDir(t testing.TB) string { return kerneltest.StateDir(t) }
 
 // newSpec makes a session's directories below dir, and opens them for as long as the test runs.
@@ -105,7 +105,8 @@ func newSpec(t testing.TB, dir string) kernel.Spec {
 
 func openSpec(session string) (kernel.Spec, error) { return kerneltest.OpenSpec(session, sessionUID) }
 
-// again is a command that runs this binary once more, as the same or an ordinary user, with a directory to work in.
+// again returns a command that runs this binary once more, as the same or an ordinary user, with a directory to work
+// in.
 func again(t *testing.T, ordinary bool, dir string, args ...string) *exec.Cmd {
 	return kerneltest.Again(t, ordinary, dir, args...)
 }

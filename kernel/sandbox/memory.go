@@ -11,31 +11,42 @@ import (
 	"talaria/kernel/procfs"
 )
 
-// From these numbers on, descriptors and sockets of a sandbox count as memory, since they may be pipes and sockets with
-// data in them. A pipe has two descriptors, and room for two pages once its user has many.
+// From these numbers up, descriptors and sockets of a sandbox count as memory, since they may be pipes and sockets
+// with data in them. A pipe has two descriptors, and room for two pages once its user has many.
 const (
 	manyDescriptors = 256
-	manySockets     = 16 // in a network namespace: of TCP, whose buffers are the largest, they hold some 80 MiB by default
+	manySockets     = 16 // in a network namespace: TCP sockets, which have the largest buffers, hold some 80 MiB by default
 	descriptorBytes = 4 << 10
-	maxDescriptors  = 4096 // of a process, as talaria_init limits them
+	maxDescriptors  = 4096 // of a process, as limited by talaria_init
 )
 
-// tally adds up the memory of a sandbox where no control group does.
+// tally adds up the memory of a sandbox if no control group does.
 type tally struct {
-	private     int64 // of processes
+	private     int64 // of the processes
 	mapped      int64 // shared memory and files in memory, as far as processes map them
 	descriptors int64
 }
 
-// add adds a process, without what it has in common with a fork server.
+// add adds a process, without the memory that it shares with a fork server.
 func (t *tally) add(pid int, p procfs.Process, inherited int64) {
 	t.private += max(0, p.Private-inherited)
 	t.mapped += p.Shared
 	t.descriptors += descriptors(pid)
 }
 
-// total returns the memory that the sandbox takes: the processes', and the memory of files in /tmp, /dev/shm and the
-// home directory whether they are mapped or not, and of sockets and pipes.
+// addShare adds a process with its share of the pages that it has in common with others since a fork, and without memory that is its
+// parent's as well: that of a child between vfork and exec. It takes more time than add, which counts such pages for each process.
+func (t *tally) addShare(pid int, p procfs.Process, inherited int64) {
+	if procfs.SameMemory(pid, p.Parent) {
+		p.Private = 0
+	} else if share, err := procfs.PrivateShare(pid); err == nil {
+		p.Private = min(p.Private, share+inherited)
+	}
+	t.add(pid, p, inherited)
+}
+
+// total returns the memory that the sandbox uses: that of its processes, of the files in /tmp, /dev/shm and the home
+// directory whether they are mapped or not, and of sockets and pipes.
 func (s *Sandbox) total(t tally, pids []int) int64 {
 	total := t.private + max(t.mapped, s.filesInMemory())
 	many := t.descriptors >= manyDescriptors
@@ -48,7 +59,7 @@ func (s *Sandbox) total(t tally, pids []int) int64 {
 	return total
 }
 
-// socketsInUse counts the sockets of the sandbox's network namespace; 0 where it has none of its own.
+// socketsInUse counts the sockets of the sandbox's network namespace; 0 if it shares the host's.
 func (s *Sandbox) socketsInUse() int64 {
 	if !s.backend.tier.Contained() {
 		return 0
@@ -62,7 +73,8 @@ func (s *Sandbox) socketsInUse() int64 {
 	return n
 }
 
-// descriptors counts what a process has open. Before Linux 6.2, which does not tell, any number counts as many.
+// descriptors counts the open descriptors of a process. Before Linux 6.2, which does not tell, any number counts as
+// many.
 func descriptors(pid int) int64 {
 	var st unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/fd", pid), &st) != nil {
@@ -74,7 +86,7 @@ func descriptors(pid int) int64 {
 	return st.Size
 }
 
-// filesInMemory is what the files of the writable folders take that are kept in memory.
+// filesInMemory returns the size of the files that the writable folders keep in memory.
 func (s *Sandbox) filesInMemory() int64 {
 	if !s.backend.tier.Contained() {
 		return 0
@@ -89,7 +101,7 @@ func (s *Sandbox) filesInMemory() int64 {
 	return used
 }
 
-// socketMemory is what data in sockets takes. It is 0 where the system does not tell.
+// socketMemory returns the memory of data in sockets. It is 0 if the system does not tell.
 func (s *Sandbox) socketMemory(pids []int) int64 {
 	list, own, err := s.socketList(pids)
 	if err != nil {
@@ -103,7 +115,7 @@ func (s *Sandbox) socketMemory(pids []int) int64 {
 	return bytes
 }
 
-// socketList is where the sandbox's sockets are listed, and which of them are its own.
+// socketList returns the list of the sandbox's sockets, and a function that says which of them are its own.
 func (s *Sandbox) socketList(pids []int) (*socketList, func(listedSocket) bool, error) {
 	s.listing.Lock()
 	defer s.listing.Unlock()
@@ -122,7 +134,7 @@ func (s *Sandbox) socketList(pids []int) (*socketList, func(listedSocket) bool, 
 	switch {
 	case s.backend.tier.Contained():
 		return s.sockets, func(listedSocket) bool { return true }, nil
-	case os.Geteuid() == 0: // a user for each session
+	case os.Geteuid() == 0: // each session has its own user
 		s.mu.Lock()
 		uid := uint32(s.uid)
 		s.mu.Unlock()
@@ -139,7 +151,7 @@ func (s *Sandbox) socketList(pids []int) (*socketList, func(listedSocket) bool, 
 	return s.sockets, func(l listedSocket) bool { return inodes[l.inode] }, nil
 }
 
-// closeSocketList is for a sandbox that has ended.
+// closeSocketList closes the list of a sandbox that has ended.
 func (s *Sandbox) closeSocketList() {
 	s.listing.Lock()
 	defer s.listing.Unlock()
@@ -148,7 +160,7 @@ func (s *Sandbox) closeSocketList() {
 	}
 }
 
-// openSocketList asks the network namespace that the sandbox is in.
+// openSocketList opens the list for the network namespace that the sandbox is in.
 func (s *Sandbox) openSocketList() (*socketList, error) {
 	if !s.backend.tier.Contained() {
 		return openSocketList(unix.AF_UNIX)

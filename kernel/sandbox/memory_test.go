@@ -8,7 +8,7 @@ import (
 	"talaria/kernel"
 )
 
-// A process that gets round its own limit meets the group's, and its end says so.
+// A process that gets round its own limit hits the group's, and its exit says so.
 func TestGroupMemoryLimitIsNamed(t *testing.T) {
 	dir := stateDir(t)
 	b := newBackend(t, dir)
@@ -46,7 +46,7 @@ for i in range(0, len(pages), 4096):
 	if exit := run(unlimited); exit != (kernel.Exit{Signal: syscall.SIGKILL, Limit: "memory_limit"}) {
 		t.Errorf("%+v", exit)
 	}
-	// What was killed before is not blamed for a signal from inside.
+	// An earlier kill is not blamed for a signal from inside.
 	exit := run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
 	if exit != (kernel.Exit{Signal: syscall.SIGKILL}) {
 		t.Errorf("%+v", exit)

@@ -9,7 +9,7 @@ import (
 	"talaria/kernel"
 )
 
-// mount is a directory of the host as pid 1 binds it: beneath the root of that number.
+// mount is a directory of the host as pid 1 binds it: a path beneath the root with that number.
 type mount struct {
 	Root     int    `json:"root"`
 	Path     string `json:"path"`
@@ -19,7 +19,7 @@ type mount struct {
 	Inode    uint64 `json:"inode"`
 }
 
-// existing are those of the configured roots of mounts that are there, without links in their paths.
+// existing returns the configured mount roots that exist. Their paths have no links.
 func existing(roots []string, missing func(root string, err error)) []string {
 	var found []string
 	for _, root := range roots {
@@ -59,7 +59,7 @@ func (s *Sandbox) mounts(wanted []kernel.Mount) ([]mount, error) {
 	return mounts, nil
 }
 
-// writable are the targets that may be written to, never nil.
+// writable lists the writable targets, never nil.
 func writable(mounts []mount) []string {
 	targets := []string{}
 	for _, m := range mounts {
@@ -70,7 +70,7 @@ func writable(mounts []mount) []string {
 	return targets
 }
 
-// topOf is the folder of the root that a target lies in.
+// topOf returns the top-level folder of a target.
 func topOf(target string) string {
 	for path.Dir(target) != "/" {
 		target = path.Dir(target)

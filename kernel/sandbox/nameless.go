@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// largeFile is the size from which on a file is remembered, and maxLargeFiles how many are.
+	// largeFile is the size from which a file is remembered, and maxLargeFiles how many are.
 	largeFile     = 1 << 20
 	maxLargeFiles = 4096
 
-	maxNesting  = 8    // of sockets in sockets; the kernel allows 4
+	maxNesting  = 8    // of sockets inside sockets; the kernel allows 4
 	maxMessages = 1024 // of one socket; its buffer has room for fewer
-	maxRights   = 253  // descriptors in one message
+	maxRights   = 253  // descriptors per message
 )
 
-// largeFiles are the sizes of files that were open when last looked at, by inode. An ordinary user cannot ask for the
+// largeFiles has the sizes, by inode, of files that were open at the last look. An ordinary user cannot ask for the
 // size of a file that is only mapped. It is safe for concurrent use.
 type largeFiles struct {
 	mu    sync.Mutex // guards sizes
@@ -65,12 +65,12 @@ func (l *largeFiles) any() bool {
 	return len(l.sizes) > 0
 }
 
-// nameless adds up the files of a device that processes keep without a name.
+// nameless adds up the files on a device that processes keep without a name.
 type nameless struct {
 	device  uint64
 	large   *largeFiles
 	files   map[uint64]int64 // bytes by inode
-	sockets map[uint64]bool  // that were looked into, by inode
+	sockets map[uint64]bool  // already looked into, by inode
 }
 
 func (n *nameless) visit(st *unix.Stat_t) {
@@ -90,8 +90,9 @@ func (n *nameless) sum() (bytes, inodes int64) {
 	return bytes, int64(len(n.files))
 }
 
-// Unlinked is what regular files of that device take that have no name any more: those that are open inside, on their way
-// through a socket, or mapped. Of a file that was never seen open, an ordinary user counts what the mappings reach to.
+// Unlinked returns the size of the regular files on that device that have no name any more: those that are open
+// inside, in transit through a socket, or mapped. For a file that was never seen open, an ordinary user counts as far
+// as its mappings reach.
 func (s *Sandbox) Unlinked(ctx context.Context, device uint64) (bytes, inodes int64, err error) {
 	pids, err := s.pids()
 	if err != nil {
@@ -146,14 +147,14 @@ func (n *nameless) lookAtOpen(pid int) error {
 	return errors.Join(err, hidden)
 }
 
-// carriesDescriptors reports whether descriptors are in the buffer of a socket, or may be.
+// carriesDescriptors reports whether the buffer of a socket holds descriptors, or may hold some.
 func carriesDescriptors(pid int, name string) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, name))
 	_, count, ok := bytes.Cut(text, []byte("scm_fds:"))
 	return err != nil || ok && !bytes.HasPrefix(bytes.TrimSpace(count), []byte("0"))
 }
 
-// lookInto visits the files on their way through a socket of a process.
+// lookInto visits the files in transit through a socket of a process.
 func (n *nameless) lookInto(pid int, name string) error {
 	number, err := strconv.Atoi(name)
 	if err != nil {
@@ -176,7 +177,7 @@ func (n *nameless) lookInto(pid int, name string) error {
 	return nil
 }
 
-// peek visits what a socket would hand over, and leaves it there.
+// peek visits what a socket would deliver, and leaves it there.
 func (n *nameless) peek(socket, depth int) {
 	domain, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	if err != nil || domain != unix.AF_UNIX {
@@ -203,7 +204,7 @@ func (n *nameless) peek(socket, depth int) {
 	}
 }
 
-// lookAtReceived takes the descriptor over.
+// lookAtReceived takes ownership of the descriptor.
 func (n *nameless) lookAtReceived(fd, depth int) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
@@ -218,7 +219,7 @@ func (n *nameless) lookAtReceived(fd, depth int) {
 	}
 }
 
-// lookAtMapped adds the files without a name that a process has mapped.
+// lookAtMapped adds the nameless files that a process has mapped.
 func (n *nameless) lookAtMapped(pid int) error {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -245,7 +246,7 @@ func (n *nameless) lookAtMapped(pid int) error {
 // mapping is a line of /proc/PID/maps.
 type mapping struct {
 	name   string // in map_files
-	end    int64  // of the mapping, in the file
+	end    int64  // of the mapping, as an offset in the file
 	device uint64
 	inode  uint64
 }

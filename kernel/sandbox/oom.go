@@ -13,7 +13,7 @@ const (
 	outOfMemory = "out_of_memory"
 )
 
-// exit is how a process ended, with the limit that made it.
+// exit returns how a process ended, with the limit that caused it.
 func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	exit := kernel.Exit{Code: r.Code, Signal: syscall.Signal(r.Signal)}
 	if exit.Signal == syscall.SIGKILL && !p.killed.Load() {
@@ -22,7 +22,7 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	return exit
 }
 
-// limitReached names the limit that something inside was killed for since it was last looked at, or is "".
+// limitReached names the limit for which something inside has been killed since the last call, or returns "".
 func (s *Sandbox) limitReached() string {
 	now := s.countOOMs()
 	s.mu.Lock()
@@ -38,7 +38,7 @@ func (s *Sandbox) limitReached() string {
 	return outOfMemory
 }
 
-// countOOMs counts kills in the sandbox, or on the whole machine where no control group counts them.
+// countOOMs counts kills in the sandbox, or on the whole machine if no control group counts them.
 func (s *Sandbox) countOOMs() cgroup.OOMCount {
 	if count, err := s.group.OOMs(); err == nil {
 		return count

@@ -9,36 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel counts for a user counts for the makers of the user namespaces around it too, up to the machine's own.
-// If root makes those of sandboxes, their inotify instances and timers are missing to root; so another user does, where
-// root can do without the rights that their maker has.
+// What the kernel counts for a user, it also counts for the creators of the user namespaces around it, up to the
+// machine's own. If root created those of sandboxes, their inotify instances and timers would use up root's; so
+// another user creates them, if root can do without the rights that their creator has.
 
-// startOwned starts pid 1 in user namespaces that belong to cfg.OwnUID, or to root where that cannot be.
+// startOwned starts pid 1 in user namespaces that belong to cfg.OwnUID, or to root if that is not possible.
 func (b *Backend) startOwned(cmd *exec.Cmd) error {
 	return b.asOwner(func(owner bool) error {
 		if owner {
-			cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root again, of the namespace
+			cmd.SysProcAttr.Credential = &syscall.Credential{NoSetGroups: true} // root again, but of the namespace
 		}
 		return cmd.Start()
 	})
 }
 
-// asOwner does something on a thread that has the rights of the maker of sandboxes' user namespaces.
+// asOwner runs do on a thread that has the rights of the creator of sandboxes' user namespaces.
 func (b *Backend) asOwner(do func(owner bool) error) error {
 	if !b.owned {
 		return do(false)
 	}
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked: the thread has another user than the rest of the process from here on, and ends with this.
+		// Never unlocked: from here on the thread has another user than the rest of the process, and ends with this
+		// goroutine.
 		runtime.LockOSThread()
 		done <- do(becomeOwner(b.cfg.OwnUID) == nil)
 	}()
 	return <-done
 }
 
-// ownable reports whether another user than this process's may make the user namespaces of sandboxes: whether it is root
-// and has itself what it needs in them. It may lack the capability for limits, which is used in [Backend.asOwner].
+// ownable reports whether another user than this process's may create the user namespaces of sandboxes: whether this
+// process is root and itself has the rights that it needs in them. It may lack the capability for limits, which is
+// used in [Backend.asOwner].
 func ownable(tier Tier) bool {
 	if os.Geteuid() != 0 || !tier.Contained() {
 		return false
@@ -50,7 +52,7 @@ func ownable(tier Tier) bool {
 	return err == nil && sets[0].Effective&needed == needed
 }
 
-// becomeOwner changes the effective user of the thread, and keeps its capabilities.
+// becomeOwner changes the thread's effective user, and keeps its capabilities.
 func becomeOwner(uid int) error {
 	header, sets, err := capabilities()
 	if err != nil {
@@ -63,7 +65,7 @@ func becomeOwner(uid int) error {
 	return os.NewSyscallError("capset", unix.Capset(&header, &sets[0]))
 }
 
-// capabilities are those of the thread.
+// capabilities returns the thread's capabilities.
 func capabilities() (unix.CapUserHeader, [2]unix.CapUserData, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData

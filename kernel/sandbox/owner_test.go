@@ -11,7 +11,7 @@ import (
 	"talaria/kernel/sandbox"
 )
 
-// What the kernel counts for the owner of a user namespace would be missing to root.
+// What the kernel counts for the owner of a user namespace would otherwise use up root's.
 func TestUserNamespacesOfSandboxesAreNotRoots(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no other to be")
@@ -35,7 +35,7 @@ func TestUserNamespacesOfSandboxesAreNotRoots(t *testing.T) {
 	}
 }
 
-// A thread that made one child and was then the owner's ends, and must not take the child with it.
+// A thread that started a child and later acts as the owner ends after that, and must not take the child with it.
 func TestAWayOutIsMadeWhileSandboxesAre(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user has no other to be")

@@ -72,7 +72,7 @@ func findPython() (string, error) {
 	return "", errors.New("python3 not found")
 }
 
-// remedy says what an operator can do about an error of making a sandbox.
+// remedy says what an operator can do about an error in making a sandbox.
 func (b *Backend) remedy(err error) string {
 	step := ""
 	if inside := (*stepError)(nil); errors.As(err, &inside) {
@@ -92,7 +92,7 @@ func (b *Backend) remedy(err error) string {
 	return ""
 }
 
-// probeTun says whether network devices can be made, through which a session could get a network by permission.
+// probeTun reports whether network devices can be made, through which a permitted session gets its network.
 func probeTun() kernel.Finding {
 	const path = "/dev/net/tun"
 	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions can be given a network through devices"}
@@ -107,7 +107,7 @@ func probeTun() kernel.Finding {
 	return finding
 }
 
-// probeGroups says for each limit what would hold it.
+// probeGroups reports for each limit what would enforce it.
 func (b *Backend) probeGroups() []kernel.Finding {
 	var findings []kernel.Finding
 	for _, limit := range []struct{ controller, name, without string }{

@@ -65,7 +65,7 @@ func TestPrepareListsFontsForAllSessions(t *testing.T) {
 	if err := s.Seal(t.Context(), newSpec(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	// The list that matplotlib would search for is there, and it takes it without writing its own.
+	// The list that matplotlib would search for exists, and matplotlib uses it without writing its own.
 	p, err := s.Start(t.Context(), kernel.Program{Args: []string{env.Python, "-c", `
 import os
 import matplotlib.font_manager as fm

@@ -15,7 +15,7 @@ import (
 	"talaria/kernel"
 )
 
-// Sizes of the output pipes. Past 64 MiB of pipes in all, the system gives an ordinary user tiny ones.
+// Sizes of the output pipes. Beyond 64 MiB of pipes in total, the system gives an ordinary user tiny ones.
 const (
 	pipeBytes     = 256 << 10
 	pipeBytesRoot = 1 << 20
@@ -41,19 +41,19 @@ func (p *Process) Control() io.ReadWriteCloser {
 	return p.control
 }
 
-// Stdout is the read end of the pipe on fd 1.
+// Stdout returns the read end of the pipe on fd 1.
 func (p *Process) Stdout() *os.File { return p.stdout }
 
-// Stderr is the read end of the pipe on fd 2.
+// Stderr returns the read end of the pipe on fd 2.
 func (p *Process) Stderr() *os.File { return p.stderr }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit is how it ended; valid once Done is closed.
+// Exit returns how the process ended; it is valid once Done is closed.
 func (p *Process) Exit() kernel.Exit { return p.exit }
 
-// Signal asks pid 1 to send a signal. It is os.ErrProcessDone when the process has ended.
+// Signal asks pid 1 to send a signal. It returns os.ErrProcessDone if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	select {
 	case <-p.done:
@@ -79,7 +79,7 @@ func (p *Process) finish(exit kernel.Exit) {
 	close(p.done)
 }
 
-// Start runs a command, or the runner. When ctx ends first, what may have started is killed.
+// Start runs a command, or the runner. If ctx ends first, it kills what may have started.
 func (s *Sandbox) Start(ctx context.Context, cmd kernel.Program) (kernel.Process, error) {
 	p, err := s.start(ctx, cmd)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 	}
 	started, err := s.callAs(ctx, p.id, "start", body, inside...)
 	if err != nil {
-		// Packets keep their order, so that this comes after a start that is still under way.
+		// Packets stay in order, so this arrives after a start that is still under way.
 		_ = p.Signal(syscall.SIGKILL)
 		return nil, err
 	}
@@ -153,7 +153,8 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 	return p, nil
 }
 
-// admit gives a process that is about to start an id by which its end is reported. It is false when all has ended.
+// admit gives a process that is about to start an id by which its exit is reported. It returns false if everything has
+// ended.
 func (s *Sandbox) admit(p *Process) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +190,7 @@ func duplicate(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// outputPipe makes a pipe whose read end does not block and whose write end does.
+// outputPipe makes a pipe with a non-blocking read end and a blocking write end.
 func outputPipe() (read, write *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -209,7 +210,7 @@ func outputPipe() (read, write *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output"), nil
 }
 
-// controlPair makes the stream socket of the runner's frames. Go's end is read with read(2), which drops descriptors.
+// controlPair makes the stream socket for the runner's frames. Go's end is read with read(2), which drops descriptors.
 func controlPair() (net.Conn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

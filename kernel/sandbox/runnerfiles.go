@@ -18,18 +18,18 @@ import (
 	"talaria/kernel/runner"
 )
 
-// library is the embedded Python on disk, in a directory named by its content.
+// library is the embedded Python on disk, in a directory named after its content.
 type library struct {
 	dir string
 
-	mu       sync.Mutex // guards compiled, and held while compiling so that it is done once
+	mu       sync.Mutex // guards compiled, and is held while compiling so that it is done only once
 	compiled map[string]bool
 }
 
 // programs is the prefix of the names of executable files.
 const programs = "programs/bin/"
 
-// writeLibrary writes the embedded Python below parent unless it is there already, and returns its directory.
+// writeLibrary writes the embedded Python below parent unless it is already there, and returns its directory.
 func writeLibrary(parent string) (string, error) {
 	files, hash, err := sources()
 	if err != nil {
@@ -91,15 +91,27 @@ func writeSynced(path string, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// compile makes the byte code for an environment's interpreter, since nothing inside a sandbox can write it. It
-// runs no code but the standard library's, and does nothing the second time.
+// compile makes the byte code for an environment's interpreter, since nothing inside a sandbox can write it. It runs
+// only code of the standard library, and does nothing if this or an earlier process has done it since the machine's
+// boot and the interpreter is the same.
 func (l *library) compile(ctx context.Context, env kernel.Environment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.compiled[env.Python] {
 		return nil
 	}
-	// Unchecked: a directory named by its content does not change.
+	if l.compiled == nil {
+		l.compiled = make(map[string]bool)
+	}
+	mark, err := l.compiledMark(env)
+	if err != nil {
+		return fmt.Errorf("compile the runner with %s: %w", env.Python, err)
+	}
+	if _, err := os.Stat(mark); err == nil {
+		l.compiled[env.Python] = true
+		return nil
+	}
+	// Unchecked: a directory named after its content does not change.
 	cmd := exec.CommandContext(ctx, env.Python, "-I", "-S", "-m", "compileall", "-q", "-f",
 		"--invalidation-mode", "unchecked-hash", l.dir)
 	cmd.Env = pythonEnv
@@ -107,9 +119,25 @@ func (l *library) compile(ctx context.Context, env kernel.Environment) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the runner with %s: %w: %s", env.Python, err, bytes.TrimSpace(out))
 	}
-	if l.compiled == nil {
-		l.compiled = make(map[string]bool)
+	if err := os.WriteFile(mark, nil, 0o644); err != nil {
+		return fmt.Errorf("remember that the runner is compiled: %w", err)
 	}
 	l.compiled[env.Python] = true
 	return nil
+}
+
+// compiledMark names the file that says that an interpreter has compiled the library. Another boot or another
+// interpreter has another name: byte code is not synced to the disk, so a crash of the machine can damage it.
+func (l *library) compiledMark(env kernel.Environment) (string, error) {
+	boot, err := kernel.BootID()
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(env.Python)
+	if err != nil {
+		return "", err
+	}
+	key := fmt.Sprintf("%s %q %s %d %d", boot, env.Python, env.Version, info.Size(), info.ModTime().UnixNano())
+	sum := sha256.Sum256([]byte(key))
+	return filepath.Join(l.dir, ".compiled-"+hex.EncodeToString(sum[:8])), nil
 }

@@ -28,19 +28,19 @@ import (
 	"talaria/kernel/workspace"
 )
 
-// bootstrap starts pid 1, and in its children what each of them becomes, from an empty stack. Where the library is
-// comes in a variable, since arguments can be read inside.
+// bootstrap starts pid 1 and, in its children, each child's own role, from an empty stack. A variable says where the
+// library is, since arguments can be read inside.
 const (
 	bootstrap = "import os, sys; sys.path.insert(0, os.environ['" + libraryVariable + "'])\n" +
 		"from talaria_init.pid1 import main as step\nwhile True: step = step()"
 	libraryVariable = "TALARIA_LIBRARY"
 )
 
-// pythonEnv is all that interpreters get of us; what runs in a sandbox has an environment of its own. The arenas
-// can only be bounded from outside, and the runner is a fork of pid 1.
+// pythonEnv is all the environment that our interpreters get; programs in a sandbox have an environment of their own.
+// The arenas can be bounded only from outside, and the runner is a fork of pid 1.
 var pythonEnv = []string{"LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "MALLOC_ARENA_MAX=2"}
 
-// maxDiagnosis bounds how much of the standard error of pid 1 is kept.
+// maxDiagnosis bounds how much of pid 1's standard error is kept.
 const maxDiagnosis = 8 << 10
 
 // Sandbox is one set of namespaces with its pid 1. It is safe for concurrent use.
@@ -49,38 +49,38 @@ type Sandbox struct {
 	env     kernel.Environment
 	id      string
 	group   *cgroup.Group
-	cmd     *exec.Cmd // nil where a fork server made pid 1
+	cmd     *exec.Cmd // nil if a fork server made pid 1
 	task    *procfs.Task
 	conn    *net.UnixConn
 	stderr  *tail  // of pid 1, or of the keeper that it comes from
-	scratch string // the directory of its temporary files, where it has one
+	scratch string // the directory of its temporary files, if it has one
 	handle  kernel.Handle
 
-	reaped chan struct{} // closed when pid 1, and so every process inside, is gone
-	ended  chan struct{} // closed when in addition all that pid 1 said is handled
-	close  func() error  // once
+	reaped chan struct{} // closed when pid 1, and with it every process inside, is gone
+	ended  chan struct{} // closed when, in addition, every message of pid 1 has been handled
+	close  func() error  // runs once
 
 	large   largeFiles
-	listing sync.Mutex  // guards sockets, also while it is made
+	listing sync.Mutex  // guards sockets, and is held while it is made
 	sockets *socketList // nil until the sandbox has many descriptors
 
-	mu            sync.Mutex // guards what follows
+	mu            sync.Mutex // guards the fields below
 	closing       bool
 	sealing       bool // Seal was called
-	sealed        bool // and succeeded
-	nothingLeft   bool // pid 1 has ended all others
+	sealed        bool // and it succeeded
+	nothingLeft   bool // pid 1 has ended all other processes
 	uid           int  // on the host
 	limits        kernel.Limits
-	seen          []kernel.Mount // of the host
+	seen          []kernel.Mount // on the host
 	disk          kernel.DiskEnforcement
 	imageFiles    int64 // that the workspace's image has room for
 	writesStopped bool
 	processes     map[int64]*Process
 	calls         map[int64]chan reply
 	nextID        int64
-	ooms          cgroup.OOMCount // when last looked at
-	runner        int             // the pid inside of the last one that was started
-	shared        int64           // bytes that pid 1 has in common with the fork server that it comes from
+	ooms          cgroup.OOMCount // at the last look
+	runner        int             // the pid inside of the last runner that was started
+	shared        int64           // bytes that pid 1 shares with the fork server that it was forked from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
@@ -105,7 +105,7 @@ func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
 	return s, nil
 }
 
-// launch starts pid 1 and moves it into its control group, before it has done anything.
+// launch starts pid 1 and moves it into its control group, before pid 1 has done anything.
 func (s *Sandbox) launch() (err error) {
 	attributes, err := s.backend.tier.Attributes()
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Sandbox) launch() (err error) {
 		s.conn.Close()
 		return errors.Join(fmt.Errorf("start %s: %w", s.env.Python, err), s.group.Remove())
 	}
-	// It cannot be reaped yet, so the pid is its own.
+	// It cannot have been reaped yet, so the pid is its own.
 	s.handle.PID = s.cmd.Process.Pid
 	if s.task, err = procfs.OpenTask(s.handle.PID); err != nil {
 		s.conn.Close()
@@ -139,7 +139,7 @@ func (s *Sandbox) launch() (err error) {
 	return s.begin()
 }
 
-// begin puts a pid 1 that waits to be asked something into its control group, and listens to it.
+// begin puts a waiting pid 1 into its control group, and listens to it.
 func (s *Sandbox) begin() error {
 	self, err := procfs.ReadStat(s.handle.PID)
 	s.handle.StartTime = self.StartTime
@@ -163,7 +163,7 @@ func (s *Sandbox) makeGroup() (err error) {
 	return nil
 }
 
-// build has pid 1 make a tree and wait: as a whole sandbox with "park", as a keeper with "keep".
+// build makes pid 1 set up a tree and wait: as a whole sandbox with "park", as a keeper with "keep".
 func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 	_, err := s.call(ctx, op, parkRequest{
 		Sessions: s.backend.cfg.Root,
@@ -181,8 +181,8 @@ func (s *Sandbox) build(ctx context.Context, op, cache string) error {
 // Handle identifies pid 1 and names the control groups.
 func (s *Sandbox) Handle() kernel.Handle { return s.handle }
 
-// Seal makes the sandbox one session's. As root, Spec.UID must be a user id that is nobody else's; as an ordinary
-// user it must be 0 or that user's. After an error, or when ctx ends, the sandbox is good for Close only.
+// Seal makes the sandbox belong to one session. As root, Spec.UID must be a user id that nobody else has; as an
+// ordinary user it must be 0 or that user's. After an error, or if ctx ends, the sandbox can only be closed.
 func (s *Sandbox) Seal(ctx context.Context, spec kernel.Spec) error {
 	if err := s.seal(ctx, spec); err != nil {
 		s.kill()
@@ -267,7 +267,7 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	return nil
 }
 
-// userID is the id that a session has in the sandbox's outer user namespace, and the one that it has on the host.
+// userID returns the id that a session has in the sandbox's outer user namespace, and the one that it has on the host.
 func userID(uid int) (inner, outer int, err error) {
 	own := os.Geteuid()
 	switch {
@@ -281,8 +281,8 @@ func userID(uid int) (inner, outer int, err error) {
 	return uid, uid, nil
 }
 
-// beneathRoot says where a directory lies, in a form that pid 1 can check when it opens it itself: descriptors of
-// this mount namespace are of no use in its own.
+// beneathRoot describes where a directory lies, in a form that pid 1 can check when it opens it itself: descriptors of
+// this mount namespace are useless in its own.
 func (s *Sandbox) beneathRoot(dir *os.File) (directory, error) {
 	if dir == nil {
 		return directory{}, errors.New("not given")
@@ -302,7 +302,7 @@ func (s *Sandbox) beneathRoot(dir *os.File) (directory, error) {
 	return directory{Path: relative, Device: uint64(stat.Dev), Inode: stat.Ino}, nil
 }
 
-// mountedDirectory is how pid 1 knows a mount that it is given, and how many files it has room for.
+// mountedDirectory returns how pid 1 recognises a mount that it is given, and how many files it has room for.
 func mountedDirectory(mount *os.File) (directory, int64, error) {
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(mount.Fd()), &stat); err != nil {
@@ -316,7 +316,8 @@ func mountedDirectory(mount *os.File) (directory, int64, error) {
 	return directory{Device: uint64(stat.Dev), Inode: stat.Ino}, files, nil
 }
 
-// verify reads from outside that all inside have given everything up: pid 1, and the runner that it has ready.
+// verify checks from outside that all processes inside have given up everything: pid 1, and the runner that it keeps
+// ready.
 func (s *Sandbox) verify(uid int) error {
 	pids, err := s.pids()
 	if err != nil {
@@ -343,7 +344,7 @@ func (b *Backend) verifyProcess(pid, uid int) error {
 	}
 	sets := []string{"CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"}
 	if !b.tier.Contained() && os.Geteuid() != 0 {
-		sets = sets[:4] // only the privileged can take away what nobody gets without new privileges
+		sets = sets[:4] // only a privileged process can drop the bounding set, which gives nobody anything without new privileges
 	}
 	for _, set := range sets {
 		if strings.Trim(p.Status[set], "0") != "" {
@@ -380,19 +381,19 @@ func (s *Sandbox) destroy() error {
 	return nil
 }
 
-// kill ends pid 1, whose end the kernel makes that of all others inside, or which ends them when nobody talks to it any
-// more. It does not wait.
+// kill ends pid 1. With it the kernel ends all other processes inside, or pid 1 itself does when nobody talks to it
+// any more. It does not wait.
 func (s *Sandbox) kill() {
 	if s.backend.tier.Contained() {
 		s.task.Kill()
 	} else {
-		_ = s.conn.CloseWrite() // it may be closed
+		_ = s.conn.CloseWrite() // it may be closed already
 	}
 }
 
 func (s *Sandbox) wait() {
 	defer close(s.reaped)
-	// How pid 1 ends says nothing: it is killed, or it ends when its socket does.
+	// How pid 1 ends means nothing: it is killed, or it ends when its socket does.
 	_ = s.task.Wait()
 	if s.cmd != nil {
 		_ = s.cmd.Wait()
@@ -442,11 +443,11 @@ func (s *Sandbox) dispatch(r reply) {
 	case r.Op == "exited" && process != nil:
 		process.finish(s.exit(process, r))
 	case call != nil:
-		call <- r // has room for it
+		call <- r // it has room for the reply
 	}
 }
 
-// call asks pid 1 and waits for the answer.
+// call sends pid 1 a request and waits for the answer.
 func (s *Sandbox) call(ctx context.Context, op string, body any, files ...*os.File) (reply, error) {
 	s.mu.Lock()
 	s.nextID++
@@ -485,7 +486,7 @@ func (s *Sandbox) callAs(ctx context.Context, id int64, op string, body any, fil
 	}
 }
 
-// lost is the error of asking a pid 1 that is gone, with its last words.
+// lost returns the error for a request to a pid 1 that is gone, with its last words.
 func (s *Sandbox) lost() error {
 	s.mu.Lock()
 	closing := s.closing
@@ -500,7 +501,7 @@ func (s *Sandbox) lost() error {
 	return fmt.Errorf("the sandbox is gone%s: %w", words, fs.ErrClosed)
 }
 
-// tail keeps the last bytes that are written to it.
+// tail keeps the last bytes written to it.
 type tail struct {
 	mu   sync.Mutex // guards last
 	last []byte

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// makeScratch makes the directory for a sandbox's temporary files and home, or is "" where these are in a tmpfs. What
-// is in it will belong to the session's user; the directory itself does not.
+// makeScratch makes the directory for a sandbox's temporary files and home, or returns "" if these are in a tmpfs. Its
+// contents will belong to the session's user; the directory itself does not.
 func (b *Backend) makeScratch() (string, error) {
 	if b.tier.Contained() {
 		return "", nil
@@ -23,7 +23,7 @@ func (b *Backend) makeScratch() (string, error) {
 // Scratch implements [kernel.Scratcher].
 func (s *Sandbox) Scratch() string { return s.scratch }
 
-// giveScratch says where it is, as pid 1 can check it; nil where there is none.
+// giveScratch returns its location in a form that pid 1 can check; nil if there is none.
 func (s *Sandbox) giveScratch() (*directory, error) {
 	if s.scratch == "" {
 		return nil, nil
@@ -37,7 +37,7 @@ func (s *Sandbox) giveScratch() (*directory, error) {
 	return &dir, err
 }
 
-// removeScratch takes it away, with what user code has made of it.
+// removeScratch removes it, with everything that user code has put into it.
 func (s *Sandbox) removeScratch() error {
 	if s.scratch == "" {
 		return nil

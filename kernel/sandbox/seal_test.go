@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What was checked may have been swapped before pid 1 opens it.
+// A directory may have been swapped between the check and the moment when pid 1 opens it.
 func TestSealingOpensNoOtherDirectoryThanTheGivenOne(t *testing.T) {
 	dir := stateDir(t)
 	newBackend(t, dir)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What sock_diag(7) asks and answers, and golang.org/x/sys has no names for.
+// The parts of sock_diag(7)'s requests and answers for which golang.org/x/sys has no names.
 const (
 	unixShowMemoryAndUser = 0x20 | 0x40
 	unixMemory            = 5
@@ -23,7 +23,7 @@ const (
 	inetMessageSize = 72
 )
 
-// Places in the array of SK_MEMINFO.
+// Indexes into the array of SK_MEMINFO.
 const (
 	received = 0
 	sent     = 2
@@ -38,7 +38,7 @@ const (
 type socketList struct {
 	families []uint8
 	file     *os.File   // of a socket of NETLINK_SOCK_DIAG
-	mu       sync.Mutex // held for a listing, which is a request and its answers, and guards sequence
+	mu       sync.Mutex // held for a listing, which is a request and its answers; guards sequence
 	sequence uint32
 }
 
@@ -62,7 +62,7 @@ func (l *socketList) close() {
 	_ = l.file.Close()
 }
 
-// bytes is the memory of those sockets that are own. With an error it is a lower bound.
+// bytes returns the memory of the sockets for which own is true. With an error it is a lower bound.
 func (l *socketList) bytes(own func(listedSocket) bool) (sum int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

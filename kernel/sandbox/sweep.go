@@ -16,14 +16,15 @@ import (
 )
 
 // Sweep removes what an earlier program of this instance left behind: the sandboxes with these handles, every control
-// group of this instance that is not one of this backend's living sandboxes, and the directories that its probes and
-// preparations worked in. What other instances have on the same Root is left alone. A sandbox ends by itself when its
-// program does, so that most often only the groups are left. ctx bounds the waiting.
+// group of this instance that does not belong to one of this backend's living sandboxes, and the directories that its
+// probes and preparations worked in. It leaves alone what other instances have on the same Root. A sandbox ends by
+// itself when its program does, so most often only the groups are left. ctx bounds the wait.
 func (b *Backend) Sweep(ctx context.Context, handles []kernel.Handle) error {
 	return b.SweepInstance(ctx, b.cfg.Instance, handles)
 }
 
-// SweepInstance is Sweep for what a program of another instance left. The caller knows that it runs no longer.
+// SweepInstance is Sweep for what a program of another instance left. The caller knows that that program is no longer
+// running.
 func (b *Backend) SweepInstance(ctx context.Context, instance string, handles []kernel.Handle) error {
 	if !validInstance(instance) {
 		return fmt.Errorf("sweep: %q is not the name of an instance", instance)
@@ -66,8 +67,8 @@ func (b *Backend) owns(handle kernel.Handle) bool {
 	return false
 }
 
-// killLeftover kills pid 1 of a sandbox if the process is still the one of the handle. One that is not contained ends by
-// itself, with what it has started, since its program has.
+// killLeftover kills pid 1 of a sandbox if the process is still the one of the handle. A pid 1 that is not contained
+// ends by itself, with everything it has started, since its program has ended.
 func killLeftover(ctx context.Context, handle kernel.Handle, contained bool) (killed bool, err error) {
 	pidfd, err := unix.PidfdOpen(handle.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -77,7 +78,7 @@ func killLeftover(ctx context.Context, handle kernel.Handle, contained bool) (ki
 		return false, err
 	}
 	defer unix.Close(pidfd)
-	// The descriptor is opened first, so that the process cannot become another after this.
+	// The descriptor is opened first, so that the process cannot be replaced by another after this check.
 	found, err := procfs.ReadStat(handle.PID)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && found.StartTime != handle.StartTime {
 		return false, nil
@@ -95,7 +96,7 @@ func killLeftover(ctx context.Context, handle kernel.Handle, contained bool) (ki
 }
 
 // sweepGroups removes the groups of sandboxes that are not alive: those below this process's own groups, and those
-// that the handles name, since the earlier server may have been in others.
+// that the handles name, since the earlier server may have been in other groups.
 func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []kernel.Handle) error {
 	var named []string
 	for _, handle := range handles {
@@ -106,8 +107,8 @@ func (b *Backend) sweepGroups(ctx context.Context, instance string, handles []ke
 	return b.groups.Sweep(ctx, instance, named)
 }
 
-// endLeftovers kills what the user of a sandbox still runs whose pid 1 has ended without doing so. Only root can, whose
-// sessions have users of their own; an ordinary user's processes cannot be told apart.
+// endLeftovers kills the remaining processes of a sandbox's user when pid 1 has ended without doing so. Only root can,
+// as its sessions have users of their own; an ordinary user's processes cannot be told apart.
 func (s *Sandbox) endLeftovers() error {
 	s.mu.Lock()
 	uid, done := s.uid, s.nothingLeft

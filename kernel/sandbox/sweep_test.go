@@ -25,7 +25,7 @@ import (
 // serverRole makes this binary a server with one sandbox, which runs until it is killed.
 const serverRole = "server"
 
-// lockAndWait is what runs in the server's sandbox: it holds a lock, says so, and never ends.
+// lockAndWait runs in the server's sandbox: it takes a lock, says so, and never ends.
 const lockAndWait = `
 import fcntl, time
 lock = open("/workspace/lock", "w")
@@ -79,7 +79,7 @@ func runServer(ctx context.Context, dir string) error {
 	return errors.New("the sandbox ended by itself")
 }
 
-// startServer runs a server as another process, and returns it with the handle of its sandbox.
+// startServer runs a server as a separate process, and returns it with the handle of its sandbox.
 func startServer(t *testing.T, dir string) (server *os.Process, handle kernel.Handle) {
 	t.Helper()
 	cmd := again(t, false, dir)
@@ -103,7 +103,7 @@ func startServer(t *testing.T, dir string) (server *os.Process, handle kernel.Ha
 	return cmd.Process, handle
 }
 
-// openLock opens what the process in the server's sandbox holds.
+// openLock opens the lock that the process in the server's sandbox holds.
 func openLock(t *testing.T, dir string) int {
 	t.Helper()
 	lock, err := os.OpenFile(filepath.Join(dir, "own", "sessions", "one", "workspace", "lock"), os.O_RDWR, 0)
@@ -152,7 +152,7 @@ func TestSweepKillsALeftoverSandbox(t *testing.T) {
 	} {
 		other := handle
 		wrong(&other)
-		// Only the handles: what is in groups of this instance is killed whoever it is.
+		// Only the handles: anything in groups of this instance is killed, whatever it is.
 		if err := sandbox.SweepHandles(t.Context(), b, []kernel.Handle{other}); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func TestSweepRemovesGroupsThatHandlesNameElsewhere(t *testing.T) {
 func checkNoGroups(t *testing.T, handle kernel.Handle) {
 	t.Helper()
 	for _, dir := range handle.Cgroups {
-		for range 2 { // the sandbox's and the instance's
+		for range 2 { // the sandbox's group and the instance's
 			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s is left: %v", dir, err)
 			}

@@ -12,8 +12,8 @@ import (
 
 var _ kernel.TerminalMaker = (*Sandbox)(nil)
 
-// MakeTerminal makes a terminal of the sandbox's own file system of terminals. Nothing inside can have put anything else
-// in the place of its files: that directory is only the system's. A sandbox that shares the machine's has none.
+// MakeTerminal makes a terminal in the sandbox's own file system of terminals. Nothing inside can have replaced its
+// files: only the system writes to that directory. A sandbox that shares the machine's terminals has none of its own.
 func (s *Sandbox) MakeTerminal() (master, slave *os.File, err error) {
 	if !s.backend.tier.Contained() {
 		return nil, nil, errors.ErrUnsupported
@@ -24,7 +24,7 @@ func (s *Sandbox) MakeTerminal() (master, slave *os.File, err error) {
 		return nil, nil, fmt.Errorf("open a terminal of the sandbox: %w", err)
 	}
 	select {
-	case <-s.reaped: // so that the pid may be another's
+	case <-s.reaped: // the pid may then belong to another process
 		return nil, nil, errors.Join(s.lost(), unix.Close(fd))
 	default:
 	}

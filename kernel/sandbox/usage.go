@@ -19,10 +19,10 @@ var (
 	_ kernel.LimitChanger = (*Sandbox)(nil)
 )
 
-// Usage is what the sandbox takes, pid 1 included; Processes are all but pid 1, and PIDs counts their threads, as
-// the limit does. Without a control group the memory is the sum over the processes of what is backed by no file on a disk,
-// with files in memory and the data in sockets and pipes, and the peak that of the largest process; what pid 1 and the
-// runner have in common with a fork server is left out.
+// Usage returns what the sandbox uses, including pid 1; Processes lists all processes except pid 1, and PIDs counts
+// their threads, as the limit does. Without a control group, the memory is the sum over the processes of what no file
+// on a disk backs, plus files in memory and the data in sockets and pipes, and the peak is that of the largest
+// process; the memory that pid 1 and the runner share with a fork server is left out.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	return usage, nil
 }
 
-// Meter implements [kernel.Meter]: two files of the control group, or all of Usage where there is none.
+// Meter implements [kernel.Meter]: it reads two files of the control group, or all of Usage if there is none.
 func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
 	peak, memoryErr := s.group.Peak()
 	cpu, cpuErr := s.group.CPU()
@@ -94,7 +94,7 @@ func (s *Sandbox) Meter(ctx context.Context) (kernel.Usage, error) {
 	return kernel.Usage{PeakMemoryBytes: peak, CPU: cpu}, nil
 }
 
-// pids are the pids on the host of everything inside, pid 1 too.
+// pids returns the pids on the host of everything inside, including pid 1.
 func (s *Sandbox) pids() ([]int, error) {
 	pids, err := s.group.PIDs()
 	if errors.Is(err, cgroup.ErrNotHeld) {
@@ -103,8 +103,8 @@ func (s *Sandbox) pids() ([]int, error) {
 	return pids, err
 }
 
-// ResetPeak restarts the measurement of peak memory; errors.ErrUnsupported if the system cannot. What was killed
-// for memory before explains no later death.
+// ResetPeak restarts the measurement of peak memory; errors.ErrUnsupported if the system cannot. Kills for memory
+// before it explain no later death.
 func (s *Sandbox) ResetPeak() error {
 	ooms := s.countOOMs()
 	s.mu.Lock()

@@ -23,8 +23,8 @@ var (
 	_ kernel.TmpMeter   = (*Sandbox)(nil)
 )
 
-// StopWrites makes the soft limit of the size of files 0 for all processes inside and those that start later, or what
-// it was. Users cannot raise it where they cannot change their limits.
+// StopWrites sets the soft limit on file sizes to 0, or back to its old value, for all processes inside and those that
+// start later. Users who cannot change their limits cannot raise it.
 func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 	s.mu.Lock()
 	s.writesStopped = stop
@@ -41,7 +41,7 @@ func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 // writableFolders are the folders of a sandbox that are kept in memory.
 var writableFolders = []string{"/tmp", "/dev/shm", "/home/user"}
 
-// TmpFree is the least room that is left in one of /tmp, /dev/shm and the home directory. It takes a root host.
+// TmpFree returns the least free space of /tmp, /dev/shm and the home directory. It needs a host that is root.
 func (s *Sandbox) TmpFree() (int64, error) {
 	if !s.backend.tier.Contained() {
 		return 0, fmt.Errorf("they have no file systems of their own: %w", errors.ErrUnsupported)
@@ -57,7 +57,8 @@ func (s *Sandbox) TmpFree() (int64, error) {
 	return least, nil
 }
 
-// CPU is the control group's, or the sum over the processes that live and the children that they waited for.
+// CPU returns the control group's CPU time, or the sum over the living processes and the children that they waited
+// for.
 func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 	used, err := s.group.CPU()
 	if !errors.Is(err, cgroup.ErrNotHeld) {
@@ -79,8 +80,8 @@ func (s *Sandbox) CPU(context.Context) (time.Duration, error) {
 // MemoryUnheld reports whether no control group bounds the memory of all processes together.
 func (s *Sandbox) MemoryUnheld() bool { return !s.group.Holds(cgroup.Memory) }
 
-// openFiles visits what a process has open. One that has made itself unreadable has a folder that nobody but root can open;
-// the owner of its user namespace can duplicate its descriptors.
+// openFiles visits the open files of a process. If the process has made itself unreadable, only root can open its
+// folder of descriptors; the owner of its user namespace can duplicate them.
 func openFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if errors.Is(err, fs.ErrPermission) && duplicateFiles(pid, visit) == nil {
@@ -128,7 +129,7 @@ func duplicateFiles(pid int, visit func(name string, st *unix.Stat_t)) error {
 	return nil
 }
 
-// closeDuplicate does not wait for a socket, which lingers should its owner have closed it meanwhile.
+// closeDuplicate does not wait for a socket, which lingers if its owner has closed it meanwhile.
 func closeDuplicate(fd int, st *unix.Stat_t) {
 	if st.Mode&unix.S_IFMT == unix.S_IFSOCK {
 		go unix.Close(fd)
@@ -137,8 +138,9 @@ func closeDuplicate(fd int, st *unix.Stat_t) {
 	}
 }
 
-// KillLargest kills the process that takes the most memory, but for pid 1 and the runner, if all together still take more
-// than limit. Processes that are ending do not count: killing another one for their memory would be a mistake.
+// KillLargest kills the process that uses the most memory, except for pid 1 and the runner, if all together still use
+// more than limit. Processes that are ending do not count: killing another one for their memory would be a mistake. Nor do
+// pages count twice that processes share since a fork, as they do in Usage.
 func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over bool, err error) {
 	pids, err := s.pids()
 	if err != nil {
@@ -156,10 +158,10 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 			continue
 		}
 		if pid == s.handle.PID || p.InsidePID == runner {
-			t.add(pid, p, shared)
+			t.addShare(pid, p, shared)
 			continue
 		}
-		t.add(pid, p, 0)
+		t.addShare(pid, p, 0)
 		if victim == 0 || p.Memory() > largest.Memory() {
 			victim, largest = pid, p
 		}
@@ -173,7 +175,7 @@ func (s *Sandbox) KillLargest(_ context.Context, limit int64) (name string, over
 	return largest.Name, true, killProcess(victim, largest.StartTime)
 }
 
-// killProcess kills the process of that pid which started then, and no other.
+// killProcess kills the process with that pid if it has that start time, and no other.
 func killProcess(pid int, startTime uint64) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

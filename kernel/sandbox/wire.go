@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxReply is the largest packet that pid 1 sends.
+// maxReply is the size of the largest packet that pid 1 sends.
 const maxReply = 64 << 10
 
-// request is what pid 1 is asked. Body is one of the structs below, whose counterparts are in talaria_init.
+// request is a request to pid 1. Body is one of the structs below, whose counterparts are in talaria_init.
 type request struct {
 	Op   string `json:"op"`
 	ID   int64  `json:"id"`
@@ -29,7 +29,7 @@ type parkRequest struct {
 	Roots    []string `json:"roots"` // of mounts
 	Engine   string   `json:"engine"`
 	Tier     string   `json:"tier"`
-	Scratch  string   `json:"scratch"` // empty where there is a tmpfs
+	Scratch  string   `json:"scratch"` // empty if there is a tmpfs
 }
 
 type serveRequest struct {
@@ -40,7 +40,7 @@ type sealRequest struct {
 	UID         int                `json:"uid"`
 	Workspace   directory          `json:"workspace"`
 	Packages    directory          `json:"packages"`
-	Scratch     *directory         `json:"scratch"` // nil where there is a tmpfs
+	Scratch     *directory         `json:"scratch"` // nil if there is a tmpfs
 	Mounts      []mount            `json:"mounts"`
 	Hostname    string             `json:"hostname"`
 	Environment sealEnvironment    `json:"environment"`
@@ -48,12 +48,12 @@ type sealRequest struct {
 	Confinement confinementRequest `json:"confinement"`
 }
 
-// confinementRequest has programs in base64; a field is empty for a layer that is not wanted.
+// confinementRequest carries programs in base64; a field is empty for a layer that is not wanted.
 type confinementRequest struct {
 	Landlock int    `json:"landlock"`
 	Calls    string `json:"calls"`
 	Modes    string `json:"modes"` // the filter that hands changes of modes to pid 1
-	// Writable are the mounts that may be written to, beside what every sandbox has.
+	// Writable are the mounts that may be written to, in addition to those that every sandbox has.
 	Writable []string `json:"writable"`
 }
 
@@ -84,7 +84,7 @@ type startRequest struct {
 	Args        []string          `json:"args"`
 	Environment map[string]string `json:"environment"`
 	Directory   string            `json:"directory"`
-	Terminal    bool              `json:"terminal"` // the descriptors are of one
+	Terminal    bool              `json:"terminal"` // the descriptors are those of a terminal
 }
 
 type signalRequest struct {
@@ -92,7 +92,7 @@ type signalRequest struct {
 	Signal  int   `json:"signal"`
 }
 
-// softRequest sets the soft limits of processes, -1 for none.
+// softRequest sets the soft limits of processes, -1 meaning none.
 type softRequest struct {
 	PIDs     []int `json:"pids"`
 	Data     int64 `json:"data"`
@@ -108,8 +108,9 @@ type limitsRequest struct {
 	Limits processLimits `json:"limits"`
 }
 
-// reply is what pid 1 says: "done", "started" or "failed" to a request, "exited" by itself, "hello" first of all where
-// it was forked, and "ended" last of all where the host has stopped asking and nothing inside is left. A fork server says "importing" and "skipped" of each module, and "ready".
+// reply is a message from pid 1: "done", "started" or "failed" answers a request; "exited" comes unasked; "hello"
+// comes first of all, if it was forked; and "ended" last of all, when the host has stopped asking and nothing inside
+// is left. A fork server sends "importing" and "skipped" for each module, and "ready".
 type reply struct {
 	Op     string `json:"op"`
 	ID     int64  `json:"id"`
@@ -125,7 +126,7 @@ type reply struct {
 	Hidden int64  `json:"hidden"` // processes that cannot be looked into
 }
 
-// stepError is a failure inside, with the step of talaria_init and the error number where there is one.
+// stepError is a failure inside, with the step of talaria_init and the error number if there is one.
 type stepError struct {
 	message string
 	step    string
@@ -141,7 +142,7 @@ func (e *stepError) Unwrap() error {
 	return e.errno
 }
 
-// socketPair makes the host's end of the socket of packets and the one for pid 1.
+// socketPair makes the packet socket: the host's end and the one for pid 1.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -156,7 +157,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 	return host, inside, nil
 }
 
-// unixConn takes over a socket.
+// unixConn takes ownership of a socket.
 func unixConn(fd int, name string) (*net.UnixConn, error) {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
@@ -189,7 +190,7 @@ func send(conn *net.UnixConn, r request, files ...*os.File) error {
 	return err
 }
 
-// receive reads one packet. It has no room for descriptors, so that none can arrive.
+// receive reads one packet. It leaves no room for descriptors, so none can arrive.
 func receive(conn *net.UnixConn, buffer []byte) (reply, error) {
 	n, err := conn.Read(buffer)
 	if err != nil {

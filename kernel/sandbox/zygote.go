@@ -14,7 +14,7 @@ import (
 	"talaria/kernel"
 )
 
-// The pause before a fork server or its keeper is started again grows while it does not live long.
+// The pause before a fork server or its keeper is restarted grows while these do not live long.
 const (
 	minPause = 100 * time.Millisecond
 	maxPause = time.Minute
@@ -24,21 +24,21 @@ const (
 type zygotes struct {
 	backend *Backend
 	env     kernel.Environment
-	full    chan struct{} // has room for one: the fork server has made as many sandboxes as it may
+	full    chan struct{} // has room for one value: the fork server has made as many sandboxes as it may
 	forks   atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	server  *forkServer
 	err     error             // of the last attempt
 	tried   chan struct{}     // closed and replaced after each attempt
 	skipped map[string]string // reason by module
-	never   []string          // modules that end or hang an interpreter when they are imported
+	never   []string          // modules whose import ends or hangs an interpreter
 }
 
-// Warm starts a fork server that has imported env.Preload and returns when it is ready. From then on, until Close,
-// one is running: it is renewed in the background, and started again when it dies. Modules that cannot be imported
-// are left out, see Skipped. It returns the error of the first attempt that ends while it waits; there will be more
-// attempts nevertheless, and Create does without meanwhile.
+// Warm starts a fork server that has imported env.Preload and returns when it is ready. From then on, until Close, one
+// is running: it is renewed in the background, and restarted when it dies. Modules that cannot be imported are left
+// out, see Skipped. Warm returns the error of the first attempt that ends while it waits; further attempts follow
+// nevertheless, and Create does without a fork server meanwhile.
 func (b *Backend) Warm(ctx context.Context, env kernel.Environment) error {
 	w, err := b.zygotesOf(env)
 	if err == nil {
@@ -50,7 +50,7 @@ func (b *Backend) Warm(ctx context.Context, env kernel.Environment) error {
 	return nil
 }
 
-// Skipped tells which modules of env.Preload are not imported ahead, and why. It is empty before Warm.
+// Skipped returns which modules of env.Preload are not imported ahead, and why. It is empty before Warm.
 func (b *Backend) Skipped(env kernel.Environment) []kernel.Finding {
 	b.mu.Lock()
 	w := b.warm[warmKey(env)]
@@ -141,7 +141,7 @@ func (w *zygotes) wait(ctx context.Context) error {
 	}
 }
 
-// set says what came of an attempt.
+// set stores the outcome of an attempt.
 func (w *zygotes) set(server *forkServer, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,7 @@ func (w *zygotes) set(server *forkServer, err error) {
 	w.tried = make(chan struct{})
 }
 
-// clear takes the fork server away.
+// clear removes the fork server.
 func (w *zygotes) clear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +216,7 @@ func (w *zygotes) keep(ctx context.Context) (err error) {
 	return nil
 }
 
-// serve renews a fork server that runs until the last one ends. It is an error when the keeper has ended.
+// serve renews the running fork server until the last one ends. It returns an error if the keeper has ended.
 func (w *zygotes) serve(ctx context.Context, keeper *Sandbox, server *forkServer) error {
 	timer := time.NewTimer(w.backend.cfg.RenewEvery)
 	defer timer.Stop()
@@ -251,7 +251,7 @@ func (w *zygotes) serve(ctx context.Context, keeper *Sandbox, server *forkServer
 	}
 }
 
-// startServer starts a fork server with all modules but those that cannot be imported.
+// startServer starts a fork server with all modules except those that cannot be imported.
 func (w *zygotes) startServer(ctx context.Context, keeper *Sandbox) (*forkServer, error) {
 	w.forks.Store(0)
 	skipped := make(map[string]string)
@@ -270,10 +270,10 @@ func (w *zygotes) startServer(ctx context.Context, keeper *Sandbox) (*forkServer
 	}
 }
 
-// pause is how long to wait before something is tried again.
+// pause is the time to wait before the next attempt.
 type pause struct{ next time.Duration }
 
-// wait waits, longer than the time before where what was tried did not live long.
+// wait waits, longer than the time before if the last attempt did not live long.
 func (p *pause) wait(ctx context.Context, lived time.Duration) {
 	p.next = min(max(2*p.next, minPause), maxPause)
 	if lived > maxPause {

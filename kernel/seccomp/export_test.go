@@ -4,7 +4,7 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// EveryOther is a filter that refuses so many calls, the odd ones, each with an error of its own.
+// EveryOther returns a filter that refuses so many calls, the odd ones, each with an error of its own.
 func EveryOther(count uint32) Filter {
 	rules := make(map[uint32]verdict)
 	for i := range count {

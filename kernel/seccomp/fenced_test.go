@@ -38,7 +38,7 @@ func TestFencedCallsReachNobodyElse(t *testing.T) {
 	}
 	ofOthers := []struct {
 		call
-		own []uint64 // arguments with which it is for the process that calls
+		own []uint64 // arguments that make the call affect only the calling process
 	}{
 		{call{"fchownat", unix.SYS_FCHOWNAT, nil, eperm}, nil},
 		{call{"setxattr", unix.SYS_SETXATTR, nil, fails(unix.EOPNOTSUPP)}, nil},
@@ -72,7 +72,7 @@ func TestModesAreHandedOn(t *testing.T) {
 		{"fchmodat", unix.SYS_FCHMODAT, nil, handed},
 		{"fchmodat2", unix.SYS_FCHMODAT2, nil, handed},
 		{"read", unix.SYS_READ, nil, allow},
-		{"one of some day", 10_000, nil, allow}, // the other filter's to say
+		{"one of some day", 10_000, nil, allow}, // left to the other filter
 	} {
 		c.check(t, seccomp.ModeCalls())
 	}

@@ -1,5 +1,5 @@
 // Package seccomp makes filters of system calls: programs that the kernel runs at each call of a process that has
-// installed them, and of all that it starts, and that nobody can take away again. It makes them and installs none.
+// installed them, and of all its descendants, and that nobody can remove. It makes them and installs none.
 package seccomp
 
 import (
@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Filter is a program for seccomp(2). The zero Filter is none: this architecture has no list of calls here.
+// Filter is a program for seccomp(2). The zero Filter is empty: this package has no list of calls for the
+// architecture.
 type Filter struct {
 	rules   int
 	program []unix.SockFilter
 }
 
-// Rules is the number of system calls that are refused, always or by their arguments.
+// Rules returns the number of system calls that are refused, always or depending on their arguments.
 func (f Filter) Rules() int { return f.rules }
 
-// Instructions is the length of the program.
+// Instructions returns the length of the program.
 func (f Filter) Instructions() int { return len(f.program) }
 
-// Bytes is the program as the kernel takes it, an array of struct sock_filter; nil where there is none.
+// Bytes returns the program in the form that the kernel takes, an array of struct sock_filter; nil if there is none.
 func (f Filter) Bytes() []byte {
 	var bytes []byte
 	for _, i := range f.program {
@@ -31,7 +32,7 @@ func (f Filter) Bytes() []byte {
 	return bytes
 }
 
-// verdict is a piece of a program that says what becomes of a call, and ends in a return on each way through it.
+// verdict is a piece of a program that decides about a call; each path through it ends in a return.
 type verdict []unix.SockFilter
 
 // span is a range of numbers of system calls with one verdict, up to the beginning of the next span.
@@ -40,8 +41,8 @@ type span struct {
 	verdict verdict
 }
 
-// newFilter makes a filter of what is said about single calls and, last of all, about the numbers from some on.
-// Whatever nothing is said about is allowed.
+// newFilter makes a filter from the rules for single calls and, last of all, for the numbers from a given one up.
+// Calls without a rule are allowed.
 func newFilter(rules map[uint32]verdict, last ...span) Filter {
 	return Filter{rules: len(rules), program: program(spans(rules, just(allow), last...))}
 }

@@ -12,7 +12,7 @@ import (
 	"talaria/kernel/seccomp"
 )
 
-// ip is where a call comes from, which no rule looks at.
+// ip is the address that a call comes from, which no rule looks at.
 const ip = 0x7fff00001000
 
 const (
@@ -191,8 +191,8 @@ func TestCallsAreAllowedRefusedAndAbsent(t *testing.T) {
 		{"personality", unix.SYS_PERSONALITY, []uint64{0}, allow},
 		{"personality", unix.SYS_PERSONALITY, []uint64{0xffffffff}, allow},
 		{"personality", unix.SYS_PERSONALITY, []uint64{0x20008}, allow},
-		{"personality", unix.SYS_PERSONALITY, []uint64{0x0040000}, eperm}, // no random addresses
-		{"personality", unix.SYS_PERSONALITY, []uint64{0x0400000}, eperm}, // what is readable is executable
+		{"personality", unix.SYS_PERSONALITY, []uint64{0x0040000}, eperm}, // no address randomization
+		{"personality", unix.SYS_PERSONALITY, []uint64{0x0400000}, eperm}, // everything readable is executable
 
 		{"socket", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM, 0}, allow},
 		{"socket", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, allow},
@@ -231,7 +231,7 @@ func TestFinalLimitsCanBeRead(t *testing.T) {
 	for _, c := range []call{
 		{"read", unix.SYS_READ, nil, allow},
 		{"getrlimit", unix.SYS_GETRLIMIT, []uint64{0, 1}, allow},
-		{"one of some day", 10_000, nil, allow}, // the other filter's to say
+		{"one of some day", 10_000, nil, allow}, // left to the other filter
 		{"setrlimit", unix.SYS_SETRLIMIT, []uint64{0, 1}, fails(unix.EPERM)},
 		{"prlimit64", unix.SYS_PRLIMIT64, []uint64{0, 7, 0, 0x7fff00002000}, allow},
 		{"prlimit64", unix.SYS_PRLIMIT64, []uint64{0, 7, 0x7fff00002000, 0}, fails(unix.EPERM)},
@@ -262,7 +262,7 @@ func TestEachNumberHasAVerdictWithinAFewSteps(t *testing.T) {
 	}
 }
 
-// What stays in the way of a jump may be longer than a conditional one can pass over.
+// The code to jump over may be longer than the reach of a conditional jump.
 func TestLongProgramsAreRight(t *testing.T) {
 	for _, count := range []uint32{1, 2, 100, 300, 1000} {
 		f := seccomp.EveryOther(count)

@@ -43,7 +43,7 @@ func high(argument int) unix.SockFilter { return do(load, uint32(offsetArguments
 
 func just(action uint32) verdict { return verdict{do(give, action)} }
 
-// oneOf decides by the low word of an argument, which is all that the kernel looks at where it is an int.
+// oneOf decides by the low word of an argument; the kernel looks at nothing else if the argument is an int.
 func oneOf(argument int, values []uint32, then, otherwise uint32) verdict {
 	rules := make(map[uint32]verdict, len(values))
 	for _, value := range values {
@@ -57,7 +57,7 @@ func anyOf(argument int, bits, then, otherwise uint32) verdict {
 	return verdict{low(argument), jump(ifAnySet, bits, 0, 1), do(give, then), do(give, otherwise)}
 }
 
-// pairOf decides by the low words of two arguments, of which the second goes with the first.
+// pairOf decides by the low words of two arguments; the allowed values of the second depend on the first.
 func pairOf(first, second int, pairs map[uint32][]uint32, then, otherwise uint32) verdict {
 	rules := make(map[uint32]verdict, len(pairs))
 	for value, values := range pairs {
@@ -76,8 +76,8 @@ func null(argument int, then, otherwise uint32) verdict {
 	}
 }
 
-// spans are the verdicts of all values: those of the rules, otherwise between them, and last at the end. Neighbours with
-// the same verdict are joined.
+// spans returns the verdicts for all values: the rules' own, otherwise between them, and last at the end. Neighbours
+// with the same verdict are joined.
 func spans(rules map[uint32]verdict, otherwise verdict, last ...span) []span {
 	all := []span{{0, otherwise}}
 	add := func(s span) {
@@ -99,9 +99,9 @@ func spans(rules map[uint32]verdict, otherwise verdict, last ...span) []span {
 	return all
 }
 
-// program kills what calls in another architecture's way, whose numbers mean other calls, and finds the span of a
-// number by halves: nine steps for any call, and few for the kernel, which tries all of them when a filter is installed
-// to remember which are allowed whatever their arguments.
+// program kills callers that use another architecture's convention, whose numbers mean other calls, and finds the span
+// of a number by bisection: nine steps for any call. That also leaves the kernel few steps when it installs a filter,
+// since it then tries all numbers to remember which are allowed whatever their arguments.
 func program(spans []span) []unix.SockFilter {
 	return append([]unix.SockFilter{
 		do(load, offsetArchitecture),

@@ -11,17 +11,17 @@ var refusedHere = []uint32{
 	unix.SYS_CREATE_MODULE, unix.SYS_GET_KERNEL_SYMS, unix.SYS_QUERY_MODULE,
 }
 
-// byOwnerHere are further calls that go by the user of a file.
+// byOwnerHere are more calls that check the owner of a file.
 var byOwnerHere = []uint32{unix.SYS_CHOWN, unix.SYS_LCHOWN}
 
-// watchingHere are further calls that watch files.
+// watchingHere are more calls that watch files.
 var watchingHere = []uint32{unix.SYS_INOTIFY_INIT}
 
-// modesHere are further calls that change modes.
+// modesHere are more calls that change modes.
 var modesHere = []uint32{unix.SYS_CHMOD}
 
-// x32 is the bit of calls with pointers of 32 bits, which have rules of their own nowhere.
+// x32 is the bit of calls with 32-bit pointers, for which no rules exist.
 const x32 = 0x40000000
 
-// lastHere are the numbers that are none of this architecture's own. The highest one is no call at all.
+// lastHere are the numbers that do not belong to this architecture. The highest one is no call at all.
 var lastHere = []span{{x32, just(kill)}, {0xffffffff, just(fail(unix.ENOSYS))}}

@@ -4,8 +4,8 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// outward are calls that reach what a namespace would hold apart: memory and queues by System V and POSIX names. They do
-// not exist for those inside.
+// outward are calls that reach what a namespace would separate: memory and queues with System V and POSIX names. They
+// do not exist for the processes inside.
 var outward = []uint32{
 	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SHMDT,
 	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL, unix.SYS_SEMTIMEDOP,
@@ -14,20 +14,20 @@ var outward = []uint32{
 	unix.SYS_MQ_GETSETATTR,
 }
 
-// addressed are calls of sockets that have an address, which none inside has.
+// addressed are calls of sockets that have an address, which no socket inside has.
 var addressed = []uint32{unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT, unix.SYS_ACCEPT4}
 
-// byOwner are calls that go by the user of a process or file, whatever Landlock says: with a user in common they reach
+// byOwner are calls that check the owner of a process or file, whatever Landlock says: with a common user they reach
 // the processes and files of others.
 var byOwner = []uint32{
 	unix.SYS_PROCESS_MADVISE, unix.SYS_PROCESS_MRELEASE,
 	unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 }
 
-// modes are calls that change the modes of files, which go by the owner as well, and which programs cannot do without.
+// modes are calls that change the modes of files. They check the owner as well, and programs cannot do without them.
 var modes = []uint32{unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2}
 
-// attributes are calls for extended attributes, which go by the owner too. Programs do without.
+// attributes are calls for extended attributes, which check the owner too. Programs do without them.
 var attributes = []uint32{
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT,
@@ -37,9 +37,9 @@ var attributes = []uint32{
 // sandbox.
 var watching = []uint32{unix.SYS_INOTIFY_INIT1}
 
-// FencedCalls is the filter for all processes of a sandbox without namespaces: beside what [Calls] refuses, it refuses
-// all sockets but pairs that are connected, what System V and POSIX have names for, and watches on files. Where sandboxes have their user
-// in common with others, it also refuses what goes by the owner of a process or file.
+// FencedCalls returns the filter for all processes of a sandbox without namespaces. Besides what [Calls] refuses, it
+// refuses all sockets except connected pairs, everything that has System V or POSIX names, and watches on files. If
+// sandboxes share their user with others, it also refuses calls that check the owner of a process or file.
 func FencedCalls(shared bool) Filter {
 	rules := callRules()
 	eperm, none := fail(unix.EPERM), fail(unix.EAFNOSUPPORT)
@@ -59,7 +59,7 @@ func FencedCalls(shared bool) Filter {
 		add(byOwner, just(eperm))
 		add(byOwnerHere, just(eperm))
 		add(attributes, just(fail(unix.EOPNOTSUPP)))
-		const ofProcess = 1 // the same number means one process for ioprio_set, and 0 does for setpriority
+		const ofProcess = 1 // the same number means one process for ioprio_set, and so does 0 for setpriority
 		rules[unix.SYS_SETPRIORITY] = pairOf(0, 1, map[uint32][]uint32{unix.PRIO_PROCESS: {0}}, allow, eperm)
 		rules[unix.SYS_IOPRIO_SET] = pairOf(0, 1, map[uint32][]uint32{ofProcess: {0}}, allow, eperm)
 		add([]uint32{
@@ -69,7 +69,7 @@ func FencedCalls(shared bool) Filter {
 	return newFilter(rules, lastSpans()...)
 }
 
-// ModeCalls is a filter, beside that of [FencedCalls], that hands changes of modes to whoever listens.
+// ModeCalls returns a filter, in addition to that of [FencedCalls], that hands changes of modes to the listener.
 func ModeCalls() Filter {
 	rules := map[uint32]verdict{}
 	for _, number := range append(modes, modesHere...) {
@@ -78,7 +78,7 @@ func ModeCalls() Filter {
 	return newFilter(rules)
 }
 
-// connectedPair allows those pairs of which neither end can talk to anybody else: a datagram's could, by address.
+// connectedPair allows only those pairs whose ends can talk to nobody else: a datagram socket could, by address.
 func connectedPair(otherwise uint32) verdict {
 	var kinds []uint32
 	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {

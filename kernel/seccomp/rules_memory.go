@@ -4,13 +4,13 @@ package seccomp
 
 import "golang.org/x/sys/unix"
 
-// unmapped are calls that make memory which belongs to no process: files and System V objects that stay when nothing maps
-// them. Only a control group sees all of it, so programs get the answer of a kernel that lacks the call, and fall back
-// to files in /dev/shm or /tmp, whose size is bounded.
+// unmapped are calls that make memory that belongs to no process: files and System V objects that stay when nothing
+// maps them. Only a control group sees all of it, so programs get the answer of a kernel that lacks the call, and fall
+// back to files in /dev/shm or /tmp, whose size is bounded.
 var unmapped = []uint32{unix.SYS_MEMFD_CREATE, unix.SYS_SHMGET, unix.SYS_SEMGET, unix.SYS_MSGGET}
 
-// FinalLimits is the filter, beside that of Calls, for processes whose resource limits are to be changed only from
-// outside. They can be read.
+// FinalLimits returns the filter, in addition to that of Calls, for processes whose resource limits may be changed
+// only from outside. They can be read.
 func FinalLimits() Filter { return newFilter(finalLimits()) }
 
 // UnheldMemory is [FinalLimits] for processes whose memory no control group bounds: it also refuses memory that no

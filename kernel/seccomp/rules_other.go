@@ -4,17 +4,17 @@ package seccomp
 
 const architecture = 0
 
-// Calls is no filter.
+// Calls returns an empty filter.
 func Calls() Filter { return Filter{} }
 
-// FencedCalls is no filter.
+// FencedCalls returns an empty filter.
 func FencedCalls(bool) Filter { return Filter{} }
 
-// ModeCalls is no filter.
+// ModeCalls returns an empty filter.
 func ModeCalls() Filter { return Filter{} }
 
-// FinalLimits is no filter.
+// FinalLimits returns an empty filter.
 func FinalLimits() Filter { return Filter{} }
 
-// UnheldMemory is no filter.
+// UnheldMemory returns an empty filter.
 func UnheldMemory() Filter { return Filter{} }

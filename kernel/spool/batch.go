@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Batch is encoded records on their way out of a host. They are in memory, but for a single record that is too large for
-// that, which is still in the spool. It is used by one goroutine, which closes it.
+// Batch is encoded records on their way out of a host. They are in memory, except for a single record that is too
+// large for that, which is still in the spool. One goroutine uses it, and closes it.
 type Batch struct {
 	bytes []byte
 	last  uint64
@@ -16,19 +16,19 @@ type Batch struct {
 	at, size int64
 }
 
-// EmptyBatch has no records. Its Last is after.
+// EmptyBatch returns a batch with no records. Its Last is after.
 func EmptyBatch(after uint64) Batch { return Batch{last: after} }
 
-// Last is the number of the last record.
+// Last returns the number of the last record.
 func (b Batch) Last() uint64 { return b.last }
 
-// Len is how many bytes the records take.
+// Len returns how many bytes the records take.
 func (b Batch) Len() int { return len(b.bytes) + int(b.size) }
 
-// Bytes are the records where they are in memory, else nil. They are the caller's.
+// Bytes returns the records if they are in memory, else nil. The caller owns them.
 func (b Batch) Bytes() []byte { return b.bytes }
 
-// Reader gives the records.
+// Reader returns a reader of the records.
 func (b Batch) Reader() io.Reader {
 	if b.file == nil {
 		return bytes.NewReader(b.bytes)

@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// appendVisible appends text to dst without what a carriage return let be overwritten as a whole, as the earlier states
-// of a progress bar are. Whoever shows the text sees the same in the end: terminals, which count columns, as well as
-// pages, which count characters. Lines with anything that is not surely understood (tabs, backspaces, movements of the
-// cursor, characters of an unknown width) are appended as they are. fromStart tells that text begins in the first
-// column; where it is not known, what stands before the first carriage return is kept.
+// appendVisible appends text to dst without the parts that a carriage return caused to be overwritten completely, such
+// as the earlier states of a progress bar. The text looks the same in the end wherever it is shown: on terminals,
+// which count columns, as well as on pages, which count characters. Lines with anything whose effect is uncertain
+// (tabs, backspaces, cursor movements, characters of unknown width) are appended unchanged. fromStart says that text
+// begins in the first column; otherwise, what comes before the first carriage return is kept.
 func appendVisible(dst, text []byte, fromStart bool) []byte {
 	for {
 		end := bytes.IndexByte(text, '\n')
@@ -23,17 +23,17 @@ func appendVisible(dst, text []byte, fromStart bool) []byte {
 
 // state is what a line shows between two carriage returns.
 type state struct {
-	from, to int // its place in the line
+	from, to int // its position in the line
 	extent
-	erases  bool // also what it does not reach
+	erases  bool // also the part that it does not reach
 	resets  bool // it has colours, and ends with the default ones
 	dropped bool
 }
 
-// extent is how far a state reaches, in all the ways in which it may be shown.
+// extent is how far a state reaches, by each of the ways in which it may be shown.
 type extent struct{ columns, runes, units int }
 
-// covers tells whether what has this extent is longer than what has that.
+// covers reports whether something with this extent is longer than something with the other.
 func (e extent) covers(of extent) bool {
 	return e.columns >= of.columns && e.runes >= of.runes && e.units >= of.units
 }
@@ -42,9 +42,9 @@ func (e extent) join(other extent) extent {
 	return extent{max(e.columns, other.columns), max(e.runes, other.runes), max(e.units, other.units)}
 }
 
-const maxStates = 1 << 10 // of one line that are looked at; one with more of them is cut into such parts
+const maxStates = 1 << 10 // of one line that are looked at; a line with more is cut into parts of that many
 
-// appendLine is appendVisible for a line without its end.
+// appendLine is appendVisible for a line without its newline.
 func appendLine(dst, line []byte, fromStart bool) []byte {
 	if first := bytes.IndexByte(line, '\r'); first < 0 || first == len(line)-1 {
 		return append(dst, line...) // nothing is overwritten, or not by this line
@@ -91,9 +91,10 @@ func appendLine(dst, line []byte, fromStart bool) []byte {
 
 const resetColours = "\x1b[0m"
 
-// dropOverwritten marks the states that later ones cover, and tells whether there are any. Empty ones go with them.
+// dropOverwritten marks the states that later ones cover, and reports whether there are any. It marks empty states
+// too.
 func dropOverwritten(states []state, fromStart bool) (any bool) {
-	var after extent // of the states behind, each of which begins in the first column
+	var after extent // of the later states, each of which begins in the first column
 	erased := false
 	for i := len(states) - 1; i >= 0; i-- {
 		s := &states[i]
@@ -110,7 +111,7 @@ func dropOverwritten(states []state, fromStart bool) (any bool) {
 	return any
 }
 
-// readState measures a state. It is false for one with anything in it that is not surely understood.
+// readState measures a state. It returns false if the effect of anything in it is uncertain.
 func readState(b []byte) (s state, ok bool) {
 	colours := false
 	for i := 0; i < len(b); {
@@ -143,7 +144,7 @@ func readState(b []byte) (s state, ok bool) {
 	return s, s.resets || !colours
 }
 
-// controlSequence reads the sequence ESC [ digits final that b begins with; size is 0 where it is none.
+// controlSequence reads the sequence ESC [ digits final that b begins with; size is 0 if there is none.
 func controlSequence(b []byte) (body string, final byte, size int) {
 	if len(b) < 3 || b[1] != '[' {
 		return "", 0, 0
@@ -157,14 +158,14 @@ func controlSequence(b []byte) (body string, final byte, size int) {
 	return "", 0, 0
 }
 
-// runeRange is a range of characters that all take so many columns.
+// runeRange is a range of characters that all take that many columns.
 type runeRange struct {
 	from, to rune
 	columns  int
 }
 
 // columnRanges are the characters whose width is the same everywhere, among those that people draw progress with or
-// write beside it: of Unicode's East Asian Width, without combining and emoji sequences.
+// write next to it: from Unicode's East Asian Width, without combining and emoji sequences.
 var columnRanges = []runeRange{
 	{0x20, 0x7e, 1}, {0xa1, 0xac, 1}, {0xae, 0x2ff, 1}, {0x370, 0x482, 1}, {0x48a, 0x52f, 1}, {0x1100, 0x115f, 2},
 	{0x2010, 0x2027, 1}, {0x2030, 0x205e, 1}, {0x20a0, 0x20c0, 1}, {0x2190, 0x2199, 1}, {0x2200, 0x22ff, 1},
@@ -173,7 +174,7 @@ var columnRanges = []runeRange{
 	{0xf900, 0xfaff, 2}, {0xff01, 0xff60, 2}, {0x1f300, 0x1f320, 2}, {0x1f600, 0x1f64f, 2},
 }
 
-// columnsOf is how many columns a character takes, or 0 where that is not known.
+// columnsOf returns how many columns a character takes, or 0 if that is not known.
 func columnsOf(r rune) int {
 	for _, c := range columnRanges {
 		if r <= c.to {

@@ -13,10 +13,10 @@ import (
 	"talaria/kernel/record"
 )
 
-// ErrDamaged tells that a spool has records that cannot be read, though others follow them.
+// ErrDamaged reports that a spool has records that cannot be read, though others follow them.
 var ErrDamaged = errors.New("the spool is damaged")
 
-// Dead is what a host that is gone left of a key. It changes nothing on the disk. It is safe for concurrent use.
+// Dead is what a dead host left of a key. It changes nothing on the disk. It is safe for concurrent use.
 type Dead struct {
 	spool  *spool
 	key    record.Key
@@ -26,9 +26,9 @@ type Dead struct {
 	damage error
 }
 
-// OpenDead opens what a host that is gone left of a key in its SpoolDir; fs.ErrNotExist where there is nothing. All
-// of it is checked. A last record that is not whole, as after a crash, is dropped: nobody has seen it. Anything else
-// that is not whole is no error here, but Read comes to it. The caller closes it.
+// OpenDead opens what a dead host left of a key in its SpoolDir; it returns fs.ErrNotExist if there is nothing. It
+// checks all of it. It drops an incomplete last record, as a crash may leave it: nobody has seen that record. Anything
+// else that is incomplete is not an error here, but Read will report it. The caller closes it.
 func OpenDead(dir string, key record.Key) (*Dead, error) {
 	folder, err := Folder(dir, key)
 	if err != nil {
@@ -75,7 +75,7 @@ func segmentNumbers(folder string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// scan takes the complete records of a segment whose content is b.
+// scan adds the complete records of a segment whose content is b.
 func (d *Dead) scan(next segment, b []byte, final bool) error {
 	head, rest, err := cutHead(b)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d *Dead) scan(next segment, b []byte, final bool) error {
 	return err
 }
 
-// scanRecord cuts a record off rest, unless it is not the one that is expected.
+// scanRecord cuts a record off rest, unless it is not the expected one.
 func (d *Dead) scanRecord(rest *[]byte) error {
 	r, after, err := record.Cut(*rest)
 	if err != nil {
@@ -117,8 +117,8 @@ func (d *Dead) scanRecord(rest *[]byte) error {
 	return nil
 }
 
-// Read gives the records numbered above after as a host's Read does; it does not wait. At the end it is io.EOF, or wraps
-// ErrDamaged and names the file where records follow that cannot be read.
+// Read returns the records numbered above after as a host's Read does; it does not wait. At the end it returns io.EOF,
+// or, if records follow that cannot be read, an error that wraps ErrDamaged and names the file.
 func (d *Dead) Read(after uint64) (encoded []byte, last uint64, err error) {
 	encoded, last, err = d.spool.read(after)
 	switch {
@@ -139,19 +139,19 @@ func (d *Dead) Next(after uint64) ([]record.Record, error) {
 	return record.Decode(d.key, encoded)
 }
 
-// Last is the number of the last record that can be read, though that may be acknowledged and gone.
+// Last returns the number of the last readable record, even if that has been acknowledged and is gone.
 func (d *Dead) Last() uint64 { return d.last }
 
-// Given is the id of the last execution that the kernel was given, or "".
+// Given returns the id of the last execution that the kernel was given, or "".
 func (d *Dead) Given() string { return d.given }
 
-// Ended tells that the last record is a Died record: the kernel ended before its host.
+// Ended reports whether the last record is a Died record: the kernel ended before its host.
 func (d *Dead) Ended() bool { return d.ended && d.damage == nil }
 
 // Close ends the reading.
 func (d *Dead) Close() { d.spool.close() }
 
-// Keys lists the keys that have records in a SpoolDir; none where that does not exist.
+// Keys lists the keys that have records in a SpoolDir; none if that does not exist.
 func Keys(dir string) ([]record.Key, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +166,7 @@ func Keys(dir string) ([]record.Key, error) {
 	return keys, nil
 }
 
-// Remove removes what a host that is gone left of a key, if anything.
+// Remove removes what a dead host left of a key, if anything.
 func Remove(dir string, key record.Key) error {
 	folder, err := Folder(dir, key)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package spool numbers the records of a kernel, joins adjacent text, and keeps all of it until a consumer acknowledges it,
-// in files that outlive the host.
+// Package spool numbers the records of a kernel, joins adjacent text, and keeps everything until a consumer
+// acknowledges it, in files that outlive the host.
 package spool
 
 import (
@@ -17,48 +17,52 @@ import (
 )
 
 const (
-	firstRetry = 100 * time.Millisecond // after a spool that took nothing, and
-	lastRetry  = 10 * time.Second       // the pause that this grows to
-	tellAgain  = time.Minute            // without trouble, after which the operator is told of new trouble
+	firstRetry = 100 * time.Millisecond // after the spool refused records, and
+	lastRetry  = 10 * time.Second       // the longest pause
+	tellAgain  = time.Minute            // time without trouble after which the operator is told of new trouble
 
-	// briefly is how long readers are not told of a start and of a result, so that a small cell comes to them as a
-	// whole. Whatever follows ends it, and a reader who looks by itself finds the record.
+	// briefly is how long readers are not told of a start or a result, so that a small cell reaches them as a whole.
+	// Any record that follows ends the delay, and a reader that looks by itself finds the record.
 	briefly = time.Millisecond
+
+	// apart is how long after the text before it text is handed out at once: at that rate there is nothing to gain by
+	// joining. Text that returns to the start of its line is joined all the same, since it overwrites itself.
+	apart = 10 * time.Millisecond
 )
 
 // Outbox numbers the records of one key and keeps them in a spool until they are acknowledged. Adjacent text is joined
-// on the way in: it is handed out at once after a quiet window, else collected to the end of the window, and what it
-// overwrote itself meanwhile is left out. Everything else ends the collecting, so that the order stays. It is safe for
-// concurrent use.
+// on the way in: what comes apart from other text is handed out at once, otherwise it is collected to the end of the window,
+// and the parts that it overwrote itself meanwhile are left out. Every other record ends the collecting, which keeps
+// the order. It is safe for concurrent use.
 //
-// Readers get a record once it is in the spool. Callers of Add and Text, which never wait, call Flush soon after, holding
-// no lock.
+// Readers get a record once it is in the spool. Callers of Add and Text, which never wait, call Flush soon after,
+// holding no lock.
 type Outbox struct {
-	limit  int64         // bytes that are not acknowledged at which the readers of a kernel wait
+	limit  int64         // unacknowledged bytes at which the readers of a kernel wait
 	window time.Duration // for joining; 0 joins nothing
 	log    *slog.Logger
 
-	flushing sync.Mutex // held while records are written, so that their order stays; taken before mu
+	flushing sync.Mutex // held while records are written, to keep their order; taken before mu
 
-	room *sync.Cond // on mu: there may be room, or no need for any
+	room *sync.Cond // on mu: there may be room, or room may no longer be needed
 
 	mu        sync.Mutex
 	spool     *spool // nil until open
-	pending   []byte // encoded records that are not in the spool; of record.TakeBuffer
-	last      uint64 // the newest number given
+	pending   []byte // encoded records that are not in the spool yet; of record.TakeBuffer
+	last      uint64 // the newest number assigned
 	written   uint64 // the newest number in the spool
 	acked     uint64
 	given     string // the last execution that started
-	lone      bool   // only starts and results are pending
+	lone      bool   // pending holds only starts and results
 	soon      *time.Timer
 	printing  bool // the newest record is text, and more may follow soon
 	unlimited bool
 	ended     bool
 	changed   chan struct{} // closed at the next record; nil while nobody waits
 
-	pause     time.Duration // until a spool that takes nothing is tried again; 0 while it takes all
+	pause     time.Duration // until a spool that refused records is tried again; 0 while it accepts them
 	retry     *time.Timer
-	refusedAt time.Time // when it took nothing the last time
+	refusedAt time.Time // time of the last refusal
 
 	joined struct { // text that has no number yet
 		execution, name string
@@ -68,18 +72,19 @@ type Outbox struct {
 	}
 	atStart bool      // the newest text ended a line, or returned to its start
 	quiet   time.Time // the end of the window of the last piece of text
+	newest  time.Time // when the last text came
 	timer   *time.Timer
 }
 
-// NewOutbox makes an outbox; Open comes before the first record. limit is the bytes that are not acknowledged at which
-// WaitRoom waits, window the time in which adjacent text is joined, or at most 0.
+// NewOutbox makes an outbox; Open comes before the first record. limit is the number of unacknowledged bytes at which
+// WaitRoom waits; window is the time in which adjacent text is joined, 0 or less to join nothing.
 func NewOutbox(limit int64, window time.Duration, log *slog.Logger) *Outbox {
 	q := &Outbox{limit: limit, window: window, log: log}
 	q.room = sync.NewCond(&q.mu)
 	return q
 }
 
-// Open makes the spool in that folder, "" for memory. It comes before the first record.
+// Open makes the spool in that folder, or in memory if it is "". It comes before the first record.
 func (q *Outbox) Open(dir string) error {
 	s, err := createSpool(dir, min(maxSegment, max(q.limit/16, 4<<10)))
 	if err != nil {
@@ -91,7 +96,7 @@ func (q *Outbox) Open(dir string) error {
 	return nil
 }
 
-// Add takes a record.
+// Add adds a record.
 func (q *Outbox) Add(execution string, body record.Body) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +120,7 @@ func (q *Outbox) Add(execution string, body record.Body) {
 	}
 }
 
-// Text takes valid UTF-8 of a stream; it keeps no reference to b.
+// Text adds valid UTF-8 of a stream; it keeps no reference to b.
 func (q *Outbox) Text(execution, name string, b []byte) {
 	if len(b) == 0 {
 		return
@@ -126,12 +131,14 @@ func (q *Outbox) Text(execution, name string, b []byte) {
 		return
 	}
 	now := time.Now()
+	atOnce := now.Sub(q.newest) >= apart && bytes.IndexByte(b, '\r') < 0
+	q.newest = now
 	j := &q.joined
 	if j.execution != execution || j.name != name {
 		q.release()
 	}
 	for len(b) > 0 {
-		if len(j.text) == 0 && (len(b) >= record.MaxText || !now.Before(q.quiet)) {
+		if len(j.text) == 0 && (len(b) >= record.MaxText || atOnce || !now.Before(q.quiet)) {
 			n := cut(b, record.MaxText)
 			q.piece(now, execution, name, b[:n], q.atStart)
 			q.atStart = startsNext(b[:n])
@@ -154,15 +161,18 @@ func (q *Outbox) Text(execution, name string, b []byte) {
 			q.squeeze()
 		}
 	}
+	if atOnce {
+		q.release()
+	}
 }
 
-// startsNext tells whether what follows text begins in the first column.
+// startsNext reports whether the output after text begins in the first column.
 func startsNext(text []byte) bool {
 	last := text[len(text)-1]
 	return last == '\n' || last == '\r'
 }
 
-// squeeze makes room in the joined text: what was overwritten goes, and where that is not much, all of it is released.
+// squeeze makes room in the joined text: it drops what was overwritten and, if that is not much, releases all of it.
 // The caller holds mu.
 func (q *Outbox) squeeze() {
 	j := &q.joined
@@ -176,7 +186,7 @@ func (q *Outbox) squeeze() {
 	}
 }
 
-// piece gives text a number, without what it overwrites itself. The caller holds mu.
+// piece gives text a number, without the parts that it overwrites itself. The caller holds mu.
 func (q *Outbox) piece(at time.Time, execution, name string, text []byte, atStart bool) {
 	if bytes.IndexByte(text, '\r') >= 0 {
 		visible := appendVisible(record.TakeBuffer(), text, atStart)
@@ -187,7 +197,7 @@ func (q *Outbox) piece(at time.Time, execution, name string, text []byte, atStar
 	q.printing, q.lone = true, false
 }
 
-// cut is the length of the longest prefix of valid UTF-8 that has at most size bytes and ends with a whole rune.
+// cut returns the length of the longest prefix of valid UTF-8 that has at most size bytes and ends with a whole rune.
 func cut(b []byte, size int) int {
 	if len(b) <= size {
 		return len(b)
@@ -198,7 +208,7 @@ func cut(b []byte, size int) int {
 	return size
 }
 
-// End takes no further records and lifts the limit. What is queued can still be had.
+// End stops accepting records and lifts the limit. Queued records can still be read.
 func (q *Outbox) End() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -211,7 +221,7 @@ func (q *Outbox) End() {
 	q.room.Broadcast()
 }
 
-// Lift removes the limit: the records that are still to come are few.
+// Lift removes the limit: few records are still to come.
 func (q *Outbox) Lift() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -219,7 +229,7 @@ func (q *Outbox) Lift() {
 	q.room.Broadcast()
 }
 
-// WaitRoom waits until a reader may read on. It is false when nothing is taken any more.
+// WaitRoom waits until a reader may read on. It returns false when records are no longer accepted.
 func (q *Outbox) WaitRoom() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -236,7 +246,7 @@ func (q *Outbox) WaitRoom() bool {
 	return !q.ended
 }
 
-// full tells that the readers of the kernel are to wait. The caller holds mu.
+// full reports whether the readers of the kernel have to wait. The caller holds mu.
 func (q *Outbox) full() bool {
 	if q.unlimited || q.ended || q.spool == nil {
 		return false
@@ -244,8 +254,8 @@ func (q *Outbox) full() bool {
 	return q.pause > 0 || q.spool.size.Load()+int64(len(q.pending)) >= q.limit
 }
 
-// Flush writes what was added to the spool and tells the readers. What the spool does not take is kept and tried
-// again: when something is acknowledged, when something is added, and after pauses that grow.
+// Flush writes added records to the spool and tells the readers. Records that the spool refuses are kept and tried
+// again: when something is acknowledged, when something is added, and after growing pauses.
 func (q *Outbox) Flush() {
 	q.flushing.Lock()
 	defer q.flushing.Unlock()
@@ -289,7 +299,7 @@ func (q *Outbox) notifySoon() {
 	})
 }
 
-// refused keeps records that the spool did not take. The caller holds mu.
+// refused keeps records that the spool refused. The caller holds mu.
 func (q *Outbox) refused(b []byte, err error) {
 	if errors.Is(err, fs.ErrClosed) {
 		return // nobody wants them
@@ -297,7 +307,7 @@ func (q *Outbox) refused(b []byte, err error) {
 	q.pending = append(b, q.pending...)
 	now := time.Now()
 	if now.Sub(q.refusedAt) > tellAgain {
-		q.log.Error("the spool takes no records, the kernel is held up until it does; make room on its disk", "error", err)
+		q.log.Error("the spool cannot be written, and the kernel is paused until it can; free some space on its disk", "error", err)
 	}
 	q.refusedAt = now
 	q.pause = min(max(2*q.pause, firstRetry), lastRetry)
@@ -308,8 +318,8 @@ func (q *Outbox) refused(b []byte, err error) {
 	q.retry.Reset(q.pause)
 }
 
-// Next waits for records after that number and returns those that are ready. With large, a large one may be left in the
-// spool. At the end it is io.EOF.
+// Next waits for records after that number and returns those that are ready. With large, it may leave a large record
+// in the spool. At the end it returns io.EOF.
 func (q *Outbox) Next(ctx context.Context, after uint64, large bool) (Batch, error) {
 	for {
 		s, ended, changed := q.ready(after)
@@ -331,7 +341,7 @@ func (q *Outbox) Next(ctx context.Context, after uint64, large bool) (Batch, err
 	}
 }
 
-// ready is the spool when it has records after that number, else the signal of the next.
+// ready returns the spool if it has records after that number, else the signal of the next record.
 func (q *Outbox) ready(after uint64) (s *spool, ended bool, changed <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -347,7 +357,7 @@ func (q *Outbox) ready(after uint64) (s *spool, ended bool, changed <-chan struc
 	return nil, false, q.changed
 }
 
-// Acknowledge drops the records up to kseq. It is true when none can follow and none is left.
+// Acknowledge drops the records up to kseq. It returns true if none can follow and none is left.
 func (q *Outbox) Acknowledge(kseq uint64) bool {
 	q.mu.Lock()
 	s, given, printing := q.spool, q.given, q.printing
@@ -359,7 +369,7 @@ func (q *Outbox) Acknowledge(kseq uint64) bool {
 	q.mu.Unlock()
 	if s != nil {
 		if err := s.acknowledge(acked, given, !printing); err != nil {
-			q.log.Error("remove what is acknowledged from the spool", "error", err)
+			q.log.Error("remove acknowledged records from the spool", "error", err)
 		}
 	}
 	q.mu.Lock()
@@ -388,7 +398,7 @@ func (q *Outbox) Discard() error {
 	return s.discard()
 }
 
-// buffer is what records are encoded into. The caller holds mu.
+// buffer returns the buffer that records are encoded into. The caller holds mu.
 func (q *Outbox) buffer() []byte {
 	if q.pending == nil {
 		q.pending = record.TakeBuffer()
@@ -396,10 +406,10 @@ func (q *Outbox) buffer() []byte {
 	return q.pending
 }
 
-// append makes b, in which one more record is encoded, the pending data. The caller holds mu.
+// append makes b, which now has one more encoded record, the pending data. The caller holds mu.
 func (q *Outbox) append(b []byte, err error) {
 	if err != nil { // no frame is that large
-		q.log.Error("a record is left out", "error", err)
+		q.log.Error("a record was skipped", "error", err)
 		return
 	}
 	q.last++
@@ -448,14 +458,14 @@ func (q *Outbox) windowEnded() {
 	q.release()
 }
 
-// Newest is the newest number given.
+// Newest returns the newest number assigned.
 func (q *Outbox) Newest() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.last
 }
 
-// Tail is the end of the text on that stream, at most size bytes of it.
+// Tail returns the end of the text on that stream, at most size bytes of it.
 func (q *Outbox) Tail(name string, size int) string {
 	q.Flush()
 	var text []byte

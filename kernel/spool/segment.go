@@ -14,9 +14,9 @@ import (
 	"talaria/kernel/record"
 )
 
-// A spool keeps the records of a key in files, its segments, in a folder of the key. A segment is named by its number
-// and only ever grows. It begins with segmentMagic, the version of the encoding, and a head: an encoded record of
-// kindSegment with the number of the record before its first one, and the last execution given by then.
+// A spool keeps the records of a key in files, its segments, in a folder of the key. A segment is named after its
+// number and only ever grows. It begins with segmentMagic, the version of the encoding, and a head: an encoded record
+// of kindSegment with the number of the record before its first one, and the last execution given by then.
 const (
 	segmentMagic  = "talspool"
 	segmentSuffix = ".records"
@@ -26,14 +26,14 @@ const (
 type segment struct {
 	number uint64
 	base   uint64   // the number of the record before its first
-	last   uint64   // that of its last, or base
+	last   uint64   // the number of its last record, or base
 	begin  int64    // where its records begin
 	size   int64    // where they end
 	acked  int64    // bytes of its first records that are known to be acknowledged
-	file   *os.File // nil where it is opened by its name when it is read
+	file   *os.File // nil if it is opened by its name for reading
 }
 
-// unacked is how many bytes of its records may not be acknowledged.
+// unacked returns how many bytes of its records may not be acknowledged.
 func (s segment) unacked() int64 { return s.size - s.begin - s.acked }
 
 func (s segment) path(dir string) string {
@@ -47,10 +47,10 @@ func segmentHead(base uint64, given string) []byte {
 	return head
 }
 
-// errSegmentHead tells that a segment has no whole head, as after a crash in the moment of its making.
+// errSegmentHead reports that a segment has no complete head, as after a crash while it was being made.
 var errSegmentHead = errors.New("the head of the file is not whole")
 
-// cutHead removes the head from a segment's content.
+// cutHead cuts the head off a segment's content.
 func cutHead(b []byte) (head record.Raw, rest []byte, err error) {
 	const version = len(segmentMagic)
 	if len(b) <= version || string(b[:version]) != segmentMagic {
@@ -67,8 +67,8 @@ func cutHead(b []byte) (head record.Raw, rest []byte, err error) {
 	return head, rest, nil
 }
 
-// recordFollows reports whether a whole record that is numbered above after begins anywhere in b. Where that takes
-// too long to tell it is true.
+// recordFollows reports whether a whole record with a number above after begins anywhere in b. If that would take too
+// long to find out, it returns true.
 func recordFollows(b []byte, after uint64) bool {
 	const (
 		tries = 1 << 10
@@ -93,7 +93,7 @@ func recordFollows(b []byte, after uint64) bool {
 
 var sessionPattern = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_-]{0,127}$`)
 
-// folderOf is the name of a key's folder in a spool. A key whose session is not a plain word has none.
+// folderOf returns the name of a key's folder in a spool. A key whose session is not a plain word has none.
 func folderOf(k record.Key) (string, error) {
 	if !sessionPattern.MatchString(k.Session) || k.Generation < 0 {
 		return "", fmt.Errorf("the session id %q, generation %d, cannot name a folder", k.Session, k.Generation)
@@ -101,7 +101,7 @@ func folderOf(k record.Key) (string, error) {
 	return k.Session + "." + strconv.FormatInt(k.Generation, 10), nil
 }
 
-// Folder is the path of the key's folder below dir, "" where dir is.
+// Folder returns the path of the key's folder below dir, or "" if dir is "".
 func Folder(dir string, key record.Key) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -113,7 +113,7 @@ func Folder(dir string, key record.Key) (string, error) {
 	return filepath.Join(dir, folder), nil
 }
 
-// keyOfFolder is the key whose folder has that name.
+// keyOfFolder returns the key whose folder has that name.
 func keyOfFolder(name string) (key record.Key, ok bool) {
 	session, digits, _ := strings.Cut(name, ".")
 	generation, err := strconv.ParseInt(digits, 10, 64)

@@ -16,40 +16,40 @@ import (
 )
 
 const (
-	maxSegment   = 4 << 20   // bytes at which a segment takes no further records
+	maxSegment   = 4 << 20   // size from which a segment accepts no more records
 	keptSegment  = 256 << 10 // what the last segment may keep of records that are all acknowledged
-	maxRead      = 1 << 20   // bytes that one read gives, if more than one record
-	maxReadCount = 2048      // records that one read gives
+	maxRead      = 1 << 20   // bytes that one read returns, if more than one record
+	maxReadCount = 2048      // records that one read returns
 )
 
-// spool holds the encoded records of one key in files from when they are appended until they are acknowledged. It
-// takes little memory, however much it holds, and one or two descriptors. Nothing is forced to the disk: what was
-// appended survives this program, not the machine. It is safe for concurrent use; a read does not wait for an append.
+// spool holds the encoded records of one key in files, from when they are appended until they are acknowledged. It
+// takes little memory, however much it holds, and one or two descriptors. It forces nothing to the disk: appended
+// records survive this program, not the machine. It is safe for concurrent use; a read does not wait for an append.
 type spool struct {
 	dir          string       // the key's folder; "" keeps the segments in memory
-	segmentBytes int64        // at which a segment takes no further records
+	segmentBytes int64        // size from which a segment accepts no more records
 	size         atomic.Int64 // bytes of records that may not be acknowledged
 
-	writing sync.Mutex // held to append or to begin a segment, during the I/O; taken before mu
+	writing sync.Mutex // held for appending or beginning a segment, during the I/O; taken before mu
 
 	reading sync.Mutex // guards cursor, and is held during the I/O of a read; taken before mu
 	cursor  cursor
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	segments []segment  // in order; the last one takes new records
 	closed   bool
 }
 
 // cursor is where the latest read ended.
 type cursor struct {
-	number uint64 // of the segment; none is 0
+	number uint64 // of the segment; 0 means none
 	after  uint64 // the number of the record before
 	at     int64
 	file   *os.File // of a segment that has no file open
 }
 
-// createSpool makes the folder of a new key, or with dir "" a spool in memory. The error wraps fs.ErrExist where the key
-// has one.
+// createSpool makes the folder of a new key or, if dir is "", a spool in memory. The error wraps fs.ErrExist if the
+// key already has one.
 func createSpool(dir string, segmentBytes int64) (*spool, error) {
 	s := &spool{dir: dir, segmentBytes: segmentBytes}
 	if dir != "" {
@@ -68,7 +68,7 @@ func createSpool(dir string, segmentBytes int64) (*spool, error) {
 	return s, nil
 }
 
-// append writes encoded records, of which the newest is numbered last. After an error nothing was appended, and it
+// append writes encoded records, the newest of which has the number last. After an error nothing was appended, and it
 // can be tried again. given is the last execution that the kernel was given.
 func (s *spool) append(b []byte, last uint64, given string) error {
 	s.writing.Lock()
@@ -79,7 +79,7 @@ func (s *spool) append(b []byte, last uint64, given string) error {
 		}
 	}
 	now := s.newest()
-	// At its place, not at the end of the file: half of it may be there from an append that failed.
+	// At its offset, not at the end of the file: half of it may be there from an append that failed.
 	if _, err := now.file.WriteAt(b, now.size); err != nil {
 		return err
 	}
@@ -153,12 +153,12 @@ func (s *spool) drop(old segment) error {
 	return os.Remove(old.path(s.dir))
 }
 
-// acknowledge drops what nobody needs when the records up to kseq are taken. When these are all, little stays, if tidy
-// is set: a segment that is still being filled is not replaced all the time. given is as in append. Records are
-// acknowledged whatever its error is, which tells of files that stay.
+// acknowledge drops what nobody needs once the records up to kseq are taken. If these are all of them, little stays if
+// tidy is set: a segment that is still being filled is not replaced all the time. given is as in append. Whatever the
+// error, which is about files that stay, the records are acknowledged.
 func (s *spool) acknowledge(kseq uint64, given string, tidy bool) error {
 	old, replace := s.release(kseq)
-	if replace && tidy && s.writing.TryLock() { // else more is being appended, and that is acknowledged later
+	if replace && tidy && s.writing.TryLock() { // otherwise more is being appended, and that is acknowledged later
 		if now := s.newest(); now.last <= kseq && s.begin(now.last, given) == nil {
 			more, _ := s.release(kseq)
 			old = append(old, more...)
@@ -174,8 +174,8 @@ func (s *spool) acknowledge(kseq uint64, given string, tidy bool) error {
 	return errors.Join(errs...)
 }
 
-// release takes the segments out that have no record above kseq. replace tells that the last one has none either,
-// and is large.
+// release removes from the list the segments without a record above kseq. replace reports that the last segment has
+// none either, and is large.
 func (s *spool) release(kseq uint64) (old []segment, replace bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,14 +200,14 @@ func (s *spool) release(kseq uint64) (old []segment, replace bool) {
 	return old, newest.acked > keptSegment
 }
 
-// read gives whole encoded records numbered above after, in order, and the number of the last of them; none where
-// none is there yet. Records that were acknowledged may be left out. The bytes are the caller's.
+// read returns whole encoded records numbered above after, in order, and the number of the last of them; none if there
+// are none yet. It may leave out acknowledged records. The caller owns the bytes.
 func (s *spool) read(after uint64) (b []byte, last uint64, err error) {
 	batch, err := s.readBatch(after, false)
 	return batch.bytes, batch.last, err
 }
 
-// readBatch is read. With large, a record of more than maxRead may be left in its file.
+// readBatch is read. With large, it may leave a record of more than maxRead in its file.
 func (s *spool) readBatch(after uint64, large bool) (Batch, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -227,7 +227,7 @@ func (s *spool) readBatch(after uint64, large bool) (Batch, error) {
 	}
 }
 
-// check is fs.ErrClosed once the spool is discarded.
+// check returns fs.ErrClosed once the spool is discarded.
 func (s *spool) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +237,7 @@ func (s *spool) check() error {
 	return nil
 }
 
-// holding is the first segment with a record above after.
+// holding returns the first segment with a record above after.
 func (s *spool) holding(after uint64) (segment, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +248,7 @@ func (s *spool) holding(after uint64) (segment, bool) {
 	return s.segments[i], true
 }
 
-// readSegment reads the records above after; the segment has at least one. The caller holds reading.
+// readSegment reads the records above after, of which the segment has at least one. The caller holds reading.
 func (s *spool) readSegment(from segment, after uint64, large bool) (Batch, error) {
 	c := &s.cursor
 	if c.number != from.number || c.after > after {
@@ -303,11 +303,11 @@ func (c *cursor) close() {
 	}
 }
 
-// wanted is where the records in some bytes begin that are wanted, and where they end.
+// wanted says where in some bytes the wanted records begin and end.
 type wanted struct {
 	begin, end int
-	last       uint64 // the number of the one that ends there
-	next       int    // the size of a record that is not whole; 0: there is none
+	last       uint64 // the number of the last of them
+	next       int    // the size of an incomplete record; 0: there is none
 }
 
 // wholeRecords finds the whole records in b, up to maxReadCount numbered above after.
@@ -332,7 +332,7 @@ func wholeRecords(b []byte, after uint64) (w wanted, err error) {
 	return w, nil
 }
 
-// close ends appends and reads. What is there stays.
+// close ends appends and reads. The files stay.
 func (s *spool) close() {
 	s.mu.Lock()
 	segments := s.segments

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exactTimes reports whether each change of a file that was looked at gets a modification time of its own, as
-// Linux 6.13 and later have it on these file systems. Elsewhere the time comes from a clock that ticks every few
-// milliseconds.
+// exactTimes reports whether each change of a file that was looked at gets a modification time of its own, as on these
+// file systems with Linux 6.13 and later. Otherwise the time comes from a clock that ticks every few milliseconds.
 func exactTimes(fd int) bool {
 	var u unix.Utsname
 	var major, minor int
@@ -35,8 +34,8 @@ func exactTimes(fd int) bool {
 	return false
 }
 
-// waitForTick returns when the file system's clock has ticked since the files changed, so that a later change of
-// theirs gets another time. A time in the future does not come from this clock, and nobody waits for it.
+// waitForTick returns when the file system's clock has ticked since the files changed, so that a later change gets
+// another time. It does not wait for a time in the future, which does not come from this clock.
 func waitForTick(ctx context.Context, changes []Change) error {
 	var tick unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &tick); err != nil {
@@ -47,7 +46,7 @@ func waitForTick(ctx context.Context, changes []Change) error {
 		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
 			return fmt.Errorf("read the clock: %w", err)
 		}
-		exact := time.Now().UnixNano() // the coarse clock may lag by more than a tick where the machine is busy
+		exact := time.Now().UnixNano() // the coarse clock may lag by more than a tick on a busy machine
 		fresh := slices.ContainsFunc(changes, func(c Change) bool {
 			t := c.Entry.ModTime.UnixNano()
 			return c.Kind != Deleted && t >= now.Nano() && t <= exact
@@ -55,7 +54,7 @@ func waitForTick(ctx context.Context, changes []Change) error {
 		if !fresh {
 			return nil
 		}
-		// A busy machine ticks late, so that one wait may not be enough.
+		// A busy machine ticks late, so one wait may not be enough.
 		timer := time.NewTimer(time.Duration(tick.Nano()))
 		select {
 		case <-timer.C:

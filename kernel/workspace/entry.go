@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what an entry is.
+// Kind says what an entry is.
 type Kind string
 
 // The kinds of entries.
@@ -28,15 +28,15 @@ type Entry struct {
 	Path    string // relative to the workspace
 	Kind    Kind
 	Size    int64
-	Space   int64 // on the disk: less than Size where the file has holes; 0 where it was not looked at
+	Space   int64 // on the disk: less than Size if the file has holes; 0 if it was not measured
 	ModTime time.Time
 	Inode   uint64
 }
 
-// List returns the entries of a folder, one level, by name; "" and "." are the workspace itself. Links are listed as
-// such and never followed; unfinished uploads are left out. A name that is not UTF-8 on the disk is listed with
-// U+FFFD in it, and cannot be addressed by what the list says. With more than [MaxEntries], or paths of more than
-// [MaxPathBytes] together, some of them come with [ErrTruncated].
+// List returns the entries of a folder, one level, by name; "" and "." mean the workspace itself. Links are listed as
+// such and never followed; unfinished uploads are left out. A name that is not UTF-8 on the disk is listed with U+FFFD
+// in it, and cannot be addressed by the listed name. With more than [MaxEntries], or paths of more than [MaxPathBytes]
+// in total, it returns some of them with [ErrTruncated].
 func (d *Dir) List(folder string) ([]Entry, error) {
 	where, err := folderPath(folder)
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *Dir) List(folder string) ([]Entry, error) {
 			break
 		}
 		if isUpload(n.name) || unix.Fstatat(fd, n.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			continue // ours, or gone meanwhile
+			continue // our own, or gone meanwhile
 		}
 		entries = append(entries, entryOf(path.Join(where, n.name), &st))
 	}
@@ -78,8 +78,8 @@ func (d *Dir) List(folder string) ([]Entry, error) {
 	return entries, nil
 }
 
-// Open opens a regular file for reading; the caller closes it. The file may grow while it is read: a caller that
-// announced the size of the entry reads no more than that.
+// Open opens a regular file for reading; the caller closes it. The file may grow while it is read: a caller that has
+// announced the size of the entry must read no more than that.
 func (d *Dir) Open(name string) (*os.File, Entry, error) {
 	if err := checkPath(name); err != nil {
 		return nil, Entry{}, explain("open", name, err)
@@ -110,7 +110,7 @@ func (d *Dir) Open(name string) (*os.File, Entry, error) {
 	return f, entry, nil
 }
 
-// Stat returns the entry at a path, of any kind but a link, which is [ErrOutside]. "" and "." are the workspace
+// Stat returns the entry at a path, of any kind except a link, which is [ErrOutside]. "" and "." mean the workspace
 // itself.
 func (d *Dir) Stat(name string) (Entry, error) {
 	where, err := name, error(nil)

@@ -96,7 +96,7 @@ func TestAFolderOf50000EntriesIsListedWhole(t *testing.T) {
 func TestSpecialFilesAreNoFilesAndNobodyWaitsForThem(t *testing.T) {
 	d, host := create(t)
 	must(t, unix.Mkfifo(filepath.Join(host, "pipe"), 0o666))
-	if len(host) < 90 { // a socket's path is short
+	if len(host) < 90 { // socket paths are short
 		l, err := net.Listen("unix", filepath.Join(host, "socket"))
 		must(t, err)
 		defer l.Close()

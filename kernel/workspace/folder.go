@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirent is one entry of a folder as getdents64 gives it; kind is a DT_ constant.
+// dirent is one entry of a folder as getdents64 returns it; kind is a DT_ constant.
 type dirent struct {
 	name string
 	kind byte
@@ -23,8 +23,8 @@ const (
 
 var direntBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-// readFolder reads the names in an open folder, in the file system's order, without "." and "..". With more than
-// limit of them it returns those read so far and ErrTruncated; a negative limit is none.
+// readFolder reads the names in an open folder, in the file system's order, without "." and "..". If there are more
+// than limit, it returns those read so far and ErrTruncated; a negative limit means none.
 func readFolder(fd, limit int) ([]dirent, error) {
 	buf := direntBuffers.Get().(*[64 << 10]byte)
 	defer direntBuffers.Put(buf)

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StageFolder is where the next layer of a session's packages is made, beside them.
+// StageFolder is where the next layer of a session's packages is built, next to them.
 const StageFolder = "stage"
 
-// CreateStage makes an empty stage in the directory of a session, which uid owns; 0 means the server's own user. It is
-// [fs.ErrExist] where there is one.
+// CreateStage makes an empty stage in the directory of a session, owned by uid; 0 means the server's own user. It
+// returns [fs.ErrExist] if there is one.
 func CreateStage(parent, name string, uid int) (*Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, fmt.Errorf("make a stage in %q: %w", name, err)
@@ -23,7 +23,7 @@ func CreateStage(parent, name string, uid int) (*Dir, error) {
 	if err := os.Mkdir(stage, 0o700); err != nil {
 		return nil, fmt.Errorf("make a stage: %w", err)
 	}
-	if uid != 0 { // by path: nobody but the server has been there
+	if uid != 0 { // by path: only the server has been there
 		if err := os.Lchown(stage, uid, uid); err != nil {
 			return nil, errors.Join(fmt.Errorf("make a stage: %w", err), os.Remove(stage))
 		}
@@ -31,8 +31,8 @@ func CreateStage(parent, name string, uid int) (*Dir, error) {
 	return Open(stage)
 }
 
-// Point makes name, in the directory itself, a link to target beside it, in one step. What is there already must be a
-// link or a file. Nobody but the server may write to the directory.
+// Point atomically makes name, in the directory itself, a link to its sibling target. An existing name must be a link
+// or a file. Only the server may be able to write to the directory.
 func (d *Dir) Point(name, target string) error {
 	if err := errors.Join(checkName(name), checkName(target)); err != nil {
 		return explain("point", name, err)
@@ -53,7 +53,8 @@ func (d *Dir) Point(name, target string) error {
 	return nil
 }
 
-// Target is the name that the link of that name, in the directory itself, leads to; [fs.ErrNotExist] without one.
+// Target returns the name that the link of that name, in the directory itself, points to; [fs.ErrNotExist] without
+// one.
 func (d *Dir) Target(name string) (string, error) {
 	if err := checkName(name); err != nil {
 		return "", explain("read the link", name, err)

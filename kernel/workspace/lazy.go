@@ -10,14 +10,14 @@ import (
 // idleTime is how long a directory of [Lazy] stays open after its last use.
 const idleTime = 10 * time.Second
 
-// Lazy is a workspace that takes something while it is open, so that it is opened with source when it is used, and
-// closed again when it was not for a while. source gives a descriptor of O_PATH, of the same directory each time; it is
-// not called twice at once. name is for errors.
+// Lazy returns a workspace that costs something while it is open, so it is opened with source when it is used, and
+// closed again when it has not been used for a while. source returns a descriptor with O_PATH, of the same directory
+// each time; it is not called twice at once. name is for errors.
 func Lazy(name string, source func() (*os.File, error)) *Dir {
 	return &Dir{name: name, source: source, dirInfo: dirInfo{owner: -1, group: -1}}
 }
 
-// Hold is the directory, open with O_PATH until release is called.
+// Hold returns the directory, open with O_PATH until release is called.
 func (d *Dir) Hold() (root *os.File, release func(), err error) {
 	root, err = d.hold()
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *Dir) use(fn func(fd int) error) error {
 	return inner
 }
 
-// known is what was found out when the directory was opened last.
+// known returns what was found out when the directory was last opened.
 func (d *Dir) known() dirInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +81,7 @@ func (d *Dir) hold() (*os.File, error) {
 	return d.root, nil
 }
 
-// later has the uploads removed when the directory is opened, and is false where it is open.
+// later postpones the removal of uploads until the directory is opened; it returns false if it is open.
 func (d *Dir) later() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,7 +92,7 @@ func (d *Dir) later() bool {
 	return true
 }
 
-// openAgain opens a directory that is not open. The caller holds mu: whoever else wants it has to wait anyway.
+// openAgain opens a directory that is not open. The caller holds mu: all other users have to wait anyway.
 func (d *Dir) openAgain() error {
 	root, err := d.source()
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *Dir) release(root *os.File) {
 	}
 }
 
-// rest closes a directory that is not used.
+// rest closes a directory that is not in use.
 func (d *Dir) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

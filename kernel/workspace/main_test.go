@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	sessionUID = 1_900_000_007 // of a session, where the tests run as root
+	sessionUID = 1_900_000_007 // of a session, if the tests run as root
 	nobody     = 65534
 	noLimit    = 1 << 40
 )
 
-// TestMain fails the run when a file descriptor is left open.
+// TestMain fails the run if a file descriptor is left open.
 func TestMain(m *testing.M) {
 	before := openDescriptors()
 	code := m.Run()
@@ -44,7 +44,7 @@ func openDescriptors() []string {
 	return open
 }
 
-// uid is who owns a session's files in this run.
+// uid returns the user id that owns a session's files in this run.
 func uid() int {
 	if os.Geteuid() == 0 {
 		return sessionUID
@@ -52,13 +52,13 @@ func uid() int {
 	return 0
 }
 
-// create makes a session and returns its workspace with the path that it has on the host.
+// create makes a session and returns its workspace and the workspace's path on the host.
 func create(t *testing.T) (*workspace.Dir, string) {
 	t.Helper()
 	return createIn(t, t.TempDir())
 }
 
-// createInMemory is for tests with very many files, where there is a file system in memory.
+// createInMemory is for tests with very many files; it uses a file system in memory if there is one.
 func createInMemory(t *testing.T) (*workspace.Dir, string) {
 	t.Helper()
 	parent, err := os.MkdirTemp("/dev/shm", "workspace-test-")
@@ -110,7 +110,7 @@ func read(t *testing.T, d *workspace.Dir, path string) string {
 	return string(b)
 }
 
-// tree lists all that is below a path of the host, with slashes behind folders.
+// tree lists everything below a path of the host, with a slash after each folder.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	list := []string{}
@@ -138,7 +138,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// asOrdinaryUser runs the calling test again in a process without the rights of root, where it is root, and then
+// asOrdinaryUser, if this process is root, runs the calling test again in a process without root's rights, and then
 // reports true: the caller returns.
 func asOrdinaryUser(t *testing.T) bool {
 	t.Helper()

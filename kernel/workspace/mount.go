@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identify finds a directory beneath root, which is trusted, and tells which it is: path is relative, "." for root
-// itself, and passes through no link. What it wraps is as with a [Dir].
+// Identify finds a directory beneath root, which is trusted, and returns its device and inode: path is relative, "."
+// for root itself, and passes through no link. It wraps the same errors as a [Dir].
 func Identify(root, path string) (device, inode uint64, err error) {
 	at, err := retry(func() (int, error) { return unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -29,7 +29,7 @@ func Identify(root, path string) (device, inode uint64, err error) {
 	return uint64(st.Dev), st.Ino, nil
 }
 
-// Reopen opens a workspace that another has open; dir stays the caller's.
+// Reopen opens a workspace that another process has open; the caller still owns dir.
 func Reopen(dir *os.File) (*Dir, error) {
 	conn, err := dir.SyscallConn()
 	if err != nil {
@@ -48,7 +48,7 @@ func Reopen(dir *os.File) (*Dir, error) {
 	return d, inner
 }
 
-// Device is the file system that the workspace lies on, as stat tells it.
+// Device is the file system that the workspace lies on, as reported by stat.
 func (d *Dir) Device() uint64 { return d.known().device }
 
 // Free returns how many bytes the workspace's file system has left for this user, or 0 if that is unknown.

@@ -13,8 +13,8 @@ import (
 // beneath is how every path of a session is resolved.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// Flags of descriptors, by what they are for. Folders go without O_NOFOLLOW: RESOLVE_NO_SYMLINKS refuses a link in
-// the last place too, and then says ELOOP, where O_NOFOLLOW would say ENOTDIR.
+// Flags of descriptors, by purpose. Folders go without O_NOFOLLOW: RESOLVE_NO_SYMLINKS refuses a link as the last
+// element too, and then returns ELOOP, where O_NOFOLLOW would return ENOTDIR.
 const (
 	asPath   = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	asFolder = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NONBLOCK | unix.O_CLOEXEC
@@ -27,7 +27,7 @@ const (
 	maxPath = 4095
 )
 
-// checkPath rejects everything but plain relative paths, before any system call sees it.
+// checkPath rejects everything except plain relative paths, before any system call sees it.
 func checkPath(path string) error {
 	if len(path) > maxPath {
 		return fs.ErrInvalid
@@ -50,7 +50,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// split checks a path and takes it apart into the folder, "." for the root, and the name in it.
+// split checks a path and splits it into the folder, "." for the root, and the name in it.
 func split(path string) (folder, name string, err error) {
 	if err := checkPath(path); err != nil {
 		return "", "", err
@@ -61,7 +61,7 @@ func split(path string) (folder, name string, err error) {
 	return ".", path, nil
 }
 
-// folderPath checks the path of a folder, where "" and "." mean the root and one slash at the end is fine.
+// folderPath checks the path of a folder, where "" and "." mean the root and one trailing slash is allowed.
 func folderPath(path string) (string, error) {
 	if path == "" || path == "." {
 		return ".", nil
@@ -87,7 +87,7 @@ func retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// translate gives an error of the system the words of this package; the error stays in the chain.
+// translate turns an error of the system into one of this package; the original stays in the chain.
 func translate(err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
@@ -110,7 +110,7 @@ func translate(err error) error {
 	return err
 }
 
-// wrapped reads as the first error and is both.
+// wrapped prints as the first error and matches both.
 type wrapped struct{ kind, cause error }
 
 func (w wrapped) Error() string   { return w.kind.Error() }

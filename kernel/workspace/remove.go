@@ -13,15 +13,14 @@ import (
 )
 
 const (
-	// removeDepth is how many folders a removal holds open. What lies deeper is moved up first: user code can
-	// nest folders deeper than there are descriptors, and than a path can name.
+	// removeDepth is how many folders a removal holds open. Deeper folders are moved up first: user code can nest
+	// folders deeper than there are descriptors, and deeper than a path can name.
 	removeDepth = 64
 	removeBatch = 10_000
 )
 
-// Remove removes a file, a link itself, or a folder with its contents. It follows no links.
-// Folders whose modes are in the way are made accessible first. ctx bounds the work; what is removed by then
-// stays so.
+// Remove removes a file, a link itself, or a folder with its contents. It follows no links. It first makes folders
+// accessible whose modes are in the way. ctx bounds the work; what was removed until then stays removed.
 func (d *Dir) Remove(ctx context.Context, path string) error {
 	folder, name, err := split(path)
 	if err != nil {
@@ -45,7 +44,7 @@ func (d *Dir) Remove(ctx context.Context, path string) error {
 	return nil
 }
 
-// Clear removes all that is in the workspace, and gives the workspace's folder its first mode. ctx bounds the work.
+// Clear removes everything in the workspace, and resets the mode of the workspace's folder. ctx bounds the work.
 func (d *Dir) Clear(ctx context.Context) error {
 	err := d.use(func(root int) error {
 		fd, err := openToRemove(root, ".")
@@ -81,7 +80,7 @@ func removeFolder(ctx context.Context, parent int, name string) error {
 	}
 }
 
-// empty removes all that is in the folder fd, which lies depth folders below top.
+// empty removes everything in the folder fd, which lies depth folders below top.
 func empty(ctx context.Context, top, fd, depth int) error {
 	for {
 		if _, err := unix.Seek(fd, 0, 0); err != nil {
@@ -141,8 +140,8 @@ func removeNested(ctx context.Context, top, fd int, name string, depth int) erro
 	return err
 }
 
-// openToRemove opens a folder so that its contents can be removed. Without the rights of root, its mode may have
-// to be changed for that: by its descriptor only.
+// openToRemove opens a folder so that its contents can be removed. Without root's rights this may require changing its
+// mode: through its descriptor only.
 func openToRemove(parent int, name string) (int, error) {
 	fd, err := openBeneath(parent, name, asFolder, 0)
 	if os.Geteuid() == 0 {
@@ -162,14 +161,15 @@ func openToRemove(parent int, name string) (int, error) {
 	if !errors.Is(err, fs.ErrPermission) {
 		return -1, err
 	}
-	path := parent // a folder without the right to search does not even resolve "."
+	path := parent // in a folder without search permission not even "." resolves
 	if name != "." {
 		if path, err = openBeneath(parent, name, asPath, 0); err != nil {
 			return -1, err
 		}
 		defer unix.Close(path)
 	}
-	// fchmod refuses O_PATH descriptors; this name of the descriptor is ours and leads to the very folder it holds.
+	// fchmod refuses O_PATH descriptors; this name of the descriptor is ours and leads to exactly the folder that it
+	// holds.
 	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(path), 0o700); err != nil {
 		return -1, err
 	}

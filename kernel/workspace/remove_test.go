@@ -38,7 +38,7 @@ func TestRemoveRemovesFilesLinksAndFoldersAndFollowsNothing(t *testing.T) {
 	}
 }
 
-// nest makes folders inside each other, more than a path can name.
+// nest makes nested folders, deeper than a path can name.
 func nest(t *testing.T, host string, depth int) {
 	t.Helper()
 	at, err := unix.Open(host, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

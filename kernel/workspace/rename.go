@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename moves a file or folder to a path where nothing is yet, making the folders on the way. Something at the
-// new path is [fs.ErrExist]; a folder does not go into itself: [fs.ErrInvalid]. A link is [ErrOutside], a pipe,
-// socket or device [ErrNotAFile].
+// Rename moves a file or folder to an unused path, making the folders on the way. It returns [fs.ErrExist] if the new
+// path exists, [fs.ErrInvalid] for a folder moved into itself, [ErrOutside] for a link, and [ErrNotAFile] for a pipe,
+// socket or device.
 func (d *Dir) Rename(from, to string) (Entry, error) {
 	fromFolder, fromName, err := split(from)
 	if err != nil {
@@ -23,7 +23,7 @@ func (d *Dir) Rename(from, to string) (Entry, error) {
 	if err != nil {
 		return Entry{}, explain("rename to", to, err)
 	}
-	root, err := d.hold() // both folders are to be of one mount
+	root, err := d.hold() // both folders must be on one mount
 	if err != nil {
 		return Entry{}, explain("rename", from, err)
 	}
@@ -58,7 +58,7 @@ func (d *Dir) Rename(from, to string) (Entry, error) {
 	return entryOf(to, &st), nil
 }
 
-// Mkdir makes a folder, and those on the way. Something at that path is [fs.ErrExist].
+// Mkdir makes a folder, and those on the way. It returns [fs.ErrExist] if the path exists.
 func (d *Dir) Mkdir(path string) error {
 	folder, name, err := split(path)
 	if err != nil {
@@ -76,7 +76,8 @@ func (d *Dir) Mkdir(path string) error {
 	return unix.Close(fd)
 }
 
-// renameNoReplace renames where nothing is at the new name. File systems that cannot do it in one step look first.
+// renameNoReplace renames if the new name does not exist. On file systems that cannot do it in one step, it looks
+// first.
 func renameNoReplace(fromParent int, from string, toParent int, to string) error {
 	err := unix.Renameat2(fromParent, from, toParent, to, unix.RENAME_NOREPLACE)
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {

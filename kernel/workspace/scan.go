@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ChangeKind is what happened to a file between two scans.
+// ChangeKind says what happened to a file between two scans.
 type ChangeKind string
 
 // The kinds of changes.
@@ -22,24 +22,24 @@ const (
 	Deleted  ChangeKind = "deleted"
 )
 
-// Change is one file that differs from an earlier scan. Path is as it is on the disk, maybe not UTF-8, so that
-// [Dir.Open] takes it. Entry is the file as it is now, and the zero value for a deleted one.
+// Change is one file that differs from an earlier scan. Path is as on the disk, maybe not UTF-8, so that [Dir.Open]
+// accepts it. Entry is the file as it is now, or the zero value for a deleted one.
 type Change struct {
 	Path  string
 	Kind  ChangeKind
 	Entry Entry
 }
 
-// Scan finds the regular files of the workspace and what changed since the previous scan, both by path in the
-// order of its bytes. Nothing is read or followed: a file is taken as changed when its size, modification time or
-// inode is another one. Special files and unfinished uploads are passed over.
+// Scan finds the regular files of the workspace and the changes since the previous scan, both by path in the order of
+// its bytes. It reads and follows nothing: a file counts as changed if its size, modification time or inode differs.
+// It skips special files and unfinished uploads.
 //
-// What lies more than [MaxDepth] folders deep, in folders that do not fit into [MaxEntries] or in folders that the
-// server may not read is taken over from the previous scan as it was, and so are the files behind those whose paths
-// have [MaxPathBytes] together; then the Snapshot is Truncated.
+// Some files are taken over from the previous scan unchanged: those more than [MaxDepth] folders deep, in folders that
+// do not fit into [MaxEntries], in folders that the server may not read, and all files after those whose paths have
+// [MaxPathBytes] in total. Then the Snapshot is Truncated.
 //
-// Where the file system's clock is so coarse that a further change could go unnoticed, Scan waits for its next
-// tick, a few milliseconds. ctx bounds the work and that wait.
+// If the file system's clock is so coarse that a further change could go unnoticed, Scan waits for its next tick, a
+// few milliseconds. ctx bounds the work and that wait.
 func (d *Dir) Scan(ctx context.Context, previous Snapshot) (Snapshot, []Change, error) {
 	s := scanner{ctx: ctx, previous: previous.Files, left: MaxEntries}
 	s.files = make([]FileState, 0, len(previous.Files))
@@ -62,18 +62,18 @@ type scanner struct {
 	ctx      context.Context
 	previous []FileState
 	files    []FileState // by path, like previous
-	unseen   []string    // what was not looked at: files, and folders with a slash at the end, in the same order
+	unseen   []string    // what was not looked at: files, and folders with a trailing slash, in the same order
 	left     int         // how many entries may still be looked at
 	paths    int         // bytes of the paths in files
-	rest     string      // nothing from this path on was looked at; "" where everything was
+	rest     string      // nothing from this path on was looked at; "" if everything was
 }
 
-// MaxPathBytes bounds the paths of the files that one scan finds, all together.
+// MaxPathBytes bounds the total size of the paths that one scan finds.
 const MaxPathBytes = 16 << 20
 
 var errPathsFull = errors.New("the paths of the workspace's files are too long together")
 
-// folder scans the folder that is called name in the folder at; its files' paths start with prefix.
+// folder scans the folder called name in the folder at; its files' paths start with prefix.
 func (s *scanner) folder(at int, name, prefix string, depth int) error {
 	if err := context.Cause(s.ctx); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (s *scanner) takeOver(unseen string) {
 	for to < len(s.previous) && covers(unseen, s.previous[to].Path) {
 		to++
 	}
-	if len(s.files)+to-from <= 2*MaxEntries { // or else user code could make it grow without end
+	if len(s.files)+to-from <= 2*MaxEntries { // otherwise user code could make it grow without end
 		s.files = append(s.files, s.previous[from:to]...)
 	}
 }
@@ -143,7 +143,7 @@ func (s *scanner) takeOver(unseen string) {
 func (s *scanner) takeRest() {
 	from := sort.Search(len(s.previous), func(i int) bool { return s.previous[i].Path >= s.rest })
 	for _, f := range s.previous[from:] {
-		if s.paths += len(f.Path); s.paths > 2*MaxPathBytes { // or else user code could make it grow without end
+		if s.paths += len(f.Path); s.paths > 2*MaxPathBytes { // otherwise user code could make it grow without end
 			return
 		}
 		s.files = append(s.files, f)
@@ -193,12 +193,12 @@ func (s *scanner) compare() (changes []Change) {
 	return changes
 }
 
-// inPathOrder keeps the files and folders, and sorts them as the paths below them sort.
+// inPathOrder keeps only files and folders, and sorts them in the order of the paths below them.
 func inPathOrder(fd int, entries []dirent) []dirent {
 	var st unix.Stat_t
 	for i, e := range entries {
 		if e.kind == unix.DT_UNKNOWN && unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			entries[i].kind = byte(st.Mode & unix.S_IFMT >> 12) // as the DT_ constants are made
+			entries[i].kind = byte(st.Mode & unix.S_IFMT >> 12) // as the DT_ constants are defined
 		}
 	}
 	entries = slices.DeleteFunc(entries, func(e dirent) bool {
@@ -214,7 +214,7 @@ func inPathOrder(fd int, entries []dirent) []dirent {
 	return entries
 }
 
-// after is the byte that follows n bytes of the name in the paths that it starts.
+// after returns the byte that follows n bytes of the name in the paths that begin with it.
 func (e dirent) after(n int) int {
 	switch {
 	case n < len(e.name):

@@ -165,7 +165,7 @@ func TestWhatLiesTooDeepIsSaidAndNeverTakenForDeleted(t *testing.T) {
 	if s.Truncated || strings.Count(changes, "created") != 2 {
 		t.Errorf("truncated %v, %s", s.Truncated, changes)
 	}
-	// One level more: the file is there still, but deeper than a scan goes.
+	// One level more: the file still exists, but deeper than a scan goes.
 	must(t, os.Mkdir(filepath.Join(host, "up"), 0o777))
 	write(t, d, deep+"d/unseen", "x")
 	must(t, d.Remove(t.Context(), "other"))
@@ -190,7 +190,7 @@ func TestFilesInAFolderThatCannotBeReadStayAsTheyWere(t *testing.T) {
 	if changes != "modified z" || !during.Truncated || len(during.Files) != len(before.Files) {
 		t.Errorf("unreadable: %s, %+v", changes, during)
 	}
-	must(t, os.Chmod(filepath.Join(host, "dir"), 0o600)) // names, but no more
+	must(t, os.Chmod(filepath.Join(host, "dir"), 0o600)) // names, but nothing more
 	during, changes = scan(t, d, during)
 	if changes != "" || !during.Truncated || len(during.Files) != len(before.Files) {
 		t.Errorf("without search: %s, %+v", changes, during)
@@ -325,13 +325,13 @@ func TestAScanBoundsThePathsThatItFinds(t *testing.T) {
 	if err := os.MkdirAll(long, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	const files = 6000 // which have 23 MB of paths
+	const files = 6000 // their paths have 23 MB
 	for i := range files {
 		if err := os.WriteFile(filepath.Join(long, fmt.Sprintf("%05d", i)), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "z"), nil, 0o644); err != nil { // behind all of them
+	if err := os.WriteFile(filepath.Join(dir, "z"), nil, 0o644); err != nil { // after all of them
 		t.Fatal(err)
 	}
 	first, changes, err := d.Scan(t.Context(), workspace.Snapshot{})

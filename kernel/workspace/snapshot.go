@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Snapshot is what a scan saw. Its zero value is an empty workspace. It is a value: nobody changes it.
+// Snapshot is what a scan saw. Its zero value is an empty workspace. It is immutable.
 type Snapshot struct {
 	Files     []FileState `json:"files"` // by path
 	Truncated bool        `json:"truncated,omitempty"`
 }
 
-// FileState is what a scan compares of a file.
+// FileState is what a scan compares about a file.
 type FileState struct {
-	Path    string `json:"path"` // as it is on the disk, maybe not UTF-8
+	Path    string `json:"path"` // as on the disk, maybe not UTF-8
 	Size    int64  `json:"size"`
 	ModTime int64  `json:"mod_time"` // nanoseconds since the Unix epoch
 	Inode   uint64 `json:"inode"`
 }
 
-// Entry is the file as [Dir.Stat] returned it at the time of the scan.
+// Entry returns the file as [Dir.Stat] would have at the time of the scan.
 func (f FileState) Entry() Entry {
 	return Entry{Name: path.Base(f.Path), Path: f.Path, Kind: File, Size: f.Size, ModTime: time.Unix(0, f.ModTime), Inode: f.Inode}
 }
@@ -30,7 +30,7 @@ const snapshotVersion = 1
 
 var errSnapshot = errors.New("not an encoded snapshot")
 
-// MarshalBinary encodes the snapshot, about 20 bytes and what is new in its path for each file. Unlike JSON it
+// MarshalBinary encodes the snapshot, with about 20 bytes plus the new part of its path for each file. Unlike JSON it
 // keeps paths that are not UTF-8.
 func (s Snapshot) MarshalBinary() ([]byte, error) {
 	b := []byte{snapshotVersion, 0}
@@ -59,7 +59,7 @@ func (s *Snapshot) UnmarshalBinary(b []byte) error {
 	}
 	in := decoder{rest: b[2:]}
 	count := in.uvarint()
-	if count > uint64(len(in.rest))/5 || count > 3*MaxEntries { // 5 bytes are the least that a file takes
+	if count > uint64(len(in.rest))/5 || count > 3*MaxEntries { // a file takes at least 5 bytes
 		return errSnapshot
 	}
 	out := Snapshot{Truncated: b[1] == 1}
@@ -98,7 +98,7 @@ func sharedPrefix(a, b string) int {
 	return n
 }
 
-// decoder reads numbers and text, and gives zeros once something was wrong.
+// decoder reads numbers and text, and returns zeros once something was wrong.
 type decoder struct {
 	rest   []byte
 	failed bool

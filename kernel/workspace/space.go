@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is what the file system says of itself. Where a quota or a file system of its own holds the workspace, that is
-// what the workspace takes and what it may still take.
+// Space is what the file system reports about itself. If a quota, or a file system of its own, holds the workspace to
+// its limit, that is what the workspace uses and may still use.
 type Space struct {
 	Used, Free             int64 // bytes
 	UsedInodes, FreeInodes int64
 }
 
-// Space asks the file system, which takes microseconds. Only where something holds the workspace is it the workspace's
-// own. The bytes of the workspace's own folder are left out; its inode is counted.
+// Space asks the file system, which takes microseconds. The result is the workspace's own only if its limit is
+// enforced. The bytes of the workspace's own folder are left out; its inode is counted.
 func (d *Dir) Space() (Space, error) {
 	var st unix.Statfs_t
 	var folder unix.Stat_t

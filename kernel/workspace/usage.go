@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what the workspace takes on the disk: the bytes of allocated blocks, so that holes are free, and the
-// inodes of files, folders and links of any kind, each once however many names it has. The workspace's own folder
-// is not counted. With [ErrTruncated] a folder is more than [MaxDepth] deep; with [ErrUnseen] one is so deep, or cannot be
-// read, that both are lower bounds. ctx bounds the work.
+// Usage returns what the workspace uses on the disk: the bytes of allocated blocks, so that holes are free, and the
+// inodes of files, folders and links of any kind, each counted once however many names it has. The workspace's own
+// folder is not counted. With [ErrTruncated] a folder is more than [MaxDepth] deep; with [ErrUnseen] a folder is so
+// deep, or cannot be read, that both results are lower bounds. ctx bounds the work.
 func (d *Dir) Usage(ctx context.Context) (bytes, inodes int64, err error) {
 	linked := map[uint64]bool{}
 	err = d.walk(ctx, func(_ int, _ string, st *unix.Stat_t) error {
@@ -102,7 +102,8 @@ func walk(ctx context.Context, root int, visit func(at int, name string, st *uni
 	return err
 }
 
-// gone reports that something went away, or was replaced by something of another kind, since its name was read.
+// gone reports whether the error means that something disappeared, or was replaced by something of another kind, since
+// its name was read.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotAFolder) || errors.Is(err, ErrOutside)
 }

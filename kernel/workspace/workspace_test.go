@@ -149,7 +149,7 @@ func TestNoPathLeavesTheWorkspace(t *testing.T) {
 			isLink := contains(links, path)
 			var want error = workspace.ErrOutside
 			switch {
-			case isLink && call == "Remove": // removes the link itself, tested elsewhere
+			case isLink && call == "Remove": // Remove removes the link itself, which is tested elsewhere
 				continue
 			case isLink && (call == "Mkdir" || call == "Rename to"):
 				want = fs.ErrExist

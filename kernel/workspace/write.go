@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uploadPrefix starts the names of unfinished uploads; thisRun follows, so that those of a program that crashed
-// can be told from those under way.
+// uploadPrefix starts the names of unfinished uploads; thisRun follows, so that those of a crashed program can be told
+// from those under way.
 const uploadPrefix = ".talaria-upload-"
 
 var thisRun = rand.Text()[:10]
@@ -25,12 +25,12 @@ const (
 	copySize   = 128 << 10
 )
 
-// Write makes path a regular file with what r gives until its end, at most limit bytes, in one step: whoever reads
-// path sees the old file or the new one. It makes the folders on the way, and tells whether there was no file
-// before. ctx is checked between two reads; r itself must end when it does.
+// Write makes path a regular file with all that r delivers, at most limit bytes, atomically: a reader of path sees the
+// old file or the new one. It makes the folders on the way, and reports whether there was no file before. ctx is
+// checked between two reads; r itself must end when ctx does.
 //
-// A link in that place is [ErrOutside]; a folder, pipe, socket or device is [ErrNotAFile]; more than limit bytes
-// are [ErrLimit]. After any error what was there is untouched, but for folders made on the way.
+// If path is a link, it returns [ErrOutside]; for a folder, pipe, socket or device [ErrNotAFile]; for more than limit
+// bytes [ErrLimit]. After any error the old file is untouched, though folders may have been made on the way.
 func (d *Dir) Write(ctx context.Context, path string, r io.Reader, limit int64) (created bool, e Entry, err error) {
 	folder, name, err := split(path)
 	if err != nil {
@@ -69,11 +69,11 @@ func (d *Dir) writeIn(ctx context.Context, parent int, name string, r io.Reader,
 	if err := copyBounded(ctx, f, r, limit); err != nil {
 		return false, Entry{}, err
 	}
-	// Until here the file was the server's alone, so that nobody in the session could write to it.
+	// Until here the file was the server's alone, so nobody in the session could write to it.
 	if err := d.giveAway(fd, fileMode); err != nil {
 		return false, Entry{}, err
 	}
-	// Without it, a power failure after the rename could leave an empty file where a whole one was.
+	// Without it, a power failure after the rename could leave an empty file in place of a whole one.
 	if err := f.Sync(); err != nil {
 		return false, Entry{}, err
 	}
@@ -89,7 +89,7 @@ func (d *Dir) writeIn(ctx context.Context, parent int, name string, r io.Reader,
 	return created, entryOf(name, &st), nil
 }
 
-// giveAway sets the mode of a file or folder that we have made, and gives it to the session.
+// giveAway sets the mode of a file or folder that we have made, and gives it to the session's user.
 func (d *Dir) giveAway(fd int, mode uint32) error {
 	if err := unix.Fchmod(fd, mode); err != nil {
 		return fmt.Errorf("set the mode: %w", err)
@@ -104,7 +104,8 @@ func (d *Dir) giveAway(fd int, mode uint32) error {
 	return nil
 }
 
-// replaceable reports whether there is a regular file that may be replaced, or nothing.
+// replaceable reports whether name exists. It returns an error unless name is a regular file, which may be replaced,
+// or does not exist.
 func replaceable(parent int, name string) (there bool, err error) {
 	var st unix.Stat_t
 	err = unix.Fstatat(parent, name, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -123,8 +124,8 @@ func replaceable(parent int, name string) (there bool, err error) {
 	return true, ErrNotAFile
 }
 
-// moveInto renames temp over name, or to it where there is nothing. What user code puts there between the look
-// and the rename is replaced if it is no folder, and never followed.
+// moveInto renames temp to name, replacing what is there. What user code puts there between the check and the rename
+// is replaced unless it is a folder, and never followed.
 func moveInto(parent int, temp, name string) (created bool, err error) {
 	for range 10 {
 		there, err := replaceable(parent, name)
@@ -142,7 +143,7 @@ func moveInto(parent int, temp, name string) (created bool, err error) {
 	return false, fs.ErrExist
 }
 
-// makeFolder opens a folder, making it and those on the way where they are missing. The caller closes it.
+// makeFolder opens a folder, creating it and those on the way if they are missing. The caller closes it.
 func (d *Dir) makeFolder(folder string) (int, error) {
 	fd := -1
 	err := d.use(func(root int) (err error) {
@@ -182,7 +183,7 @@ func (d *Dir) enterOrMake(parent int, name string) (int, error) {
 	return fd, err
 }
 
-// makeIn makes a folder that was not there, and opens it.
+// makeIn makes a folder that did not exist, and opens it.
 func (d *Dir) makeIn(parent int, name string) (int, error) {
 	if err := unix.Mkdirat(parent, name, 0o700); err != nil {
 		return -1, translate(err)
@@ -191,7 +192,7 @@ func (d *Dir) makeIn(parent int, name string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	// What is open may be another folder that the session has put there meanwhile: only ours is given away.
+	// The open folder may be another one that the session has put there meanwhile: only ours is given away.
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && int(st.Uid) == os.Geteuid() {
 		err = d.giveAway(fd, folderMode)
@@ -204,8 +205,8 @@ func (d *Dir) makeIn(parent int, name string) (int, error) {
 }
 
 // RemoveUploads removes the unfinished uploads that an earlier run of this program left in the workspace, at most
-// [MaxDepth] deep. Uploads under way are left alone. ctx bounds the work. In a workspace of [Lazy] that is not open it is
-// done when that is opened.
+// [MaxDepth] deep. It leaves uploads under way alone. ctx bounds the work. In a [Lazy] workspace that is not open,
+// this happens when it is next opened.
 func (d *Dir) RemoveUploads(ctx context.Context) error {
 	if d.later() {
 		return nil

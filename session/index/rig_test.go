@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func within(t testing.TB) context.Context {
 	t.Helper()

@@ -63,7 +63,7 @@ func (ix *Index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (ix *Index) project(ctx context.Context, w http.ResponseWriter, a *admission, name string) *page {
 	project := Normalise(name)
 	if project == "" {
-		http.Error(w, "there is no project of such a name", http.StatusNotFound)
+		http.Error(w, "there is no project with this name", http.StatusNotFound)
 		return nil
 	}
 	if why := ix.lists.refuses(project); why != "" {

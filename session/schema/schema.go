@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -17,7 +18,12 @@ import (
 )
 
 // Schema describes the arguments of a tool: an object. It is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+
+	mu     sync.Mutex // guards the budget of the check that runs
+	budget *budget
+}
 
 // Compile reads the JSON Schema of a tool's parameters, draft 2020-12 unless it names another one. It refers to nothing
 // outside of itself.
@@ -33,8 +39,13 @@ func Compile(parameters []byte) (*Schema, error) {
 	if kind, given := object["type"]; given && kind != "object" {
 		return nil, errors.New(`its "type" must be "object": the arguments of a call are an object`)
 	}
+	if err := checkCost(doc); err != nil {
+		return nil, err
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(sealed{})
+	b := &budget{}
+	b.collect(c)
 	if err := c.AddResource(place, doc); err != nil {
 		return nil, fmt.Errorf("it is not a JSON Schema: %w", err)
 	}
@@ -42,7 +53,8 @@ func Compile(parameters []byte) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is not a JSON Schema: %s", strings.TrimPrefix(err.Error(), fmt.Sprintf("%q is not valid against metaschema: ", place)))
 	}
-	return &Schema{compiled}, nil
+	b.install()
+	return &Schema{compiled: compiled, budget: b}, nil
 }
 
 // place is the base of references inside a schema.
@@ -68,6 +80,9 @@ func (s *Schema) Arguments(arguments []byte) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("the arguments must be an object")
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.budget.left = maxSteps
 	// A converted object may hold further values to convert.
 	for range maxDepth {
 		failed, err := s.validate(object)
@@ -94,8 +109,16 @@ func (s *Schema) Arguments(arguments []byte) ([]byte, error) {
 // maxDepth bounds how often the arguments are converted.
 const maxDepth = 8
 
-func (s *Schema) validate(object map[string]any) (*jsonschema.ValidationError, error) {
-	err := s.compiled.Validate(object)
+// validate checks an object. s.mu is held.
+func (s *Schema) validate(object map[string]any) (failed *jsonschema.ValidationError, err error) {
+	defer func() {
+		if r := recover(); r == errTooMuch {
+			failed, err = nil, errTooMuch
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	err = s.compiled.Validate(object)
 	if failed := new(jsonschema.ValidationError); errors.As(err, &failed) {
 		return failed, nil
 	}

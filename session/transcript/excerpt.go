@@ -90,6 +90,15 @@ func join(list []segment, order int, text string) []segment {
 	return append(list, segment{order, []byte(text)})
 }
 
+// total is how many bytes were added.
+func (x *excerpt) total() int64 {
+	n := x.dropped + int64(x.held)
+	for _, s := range x.head {
+		n += int64(len(s.text))
+	}
+	return n
+}
+
 // last is the last segment, the zero one where there is none.
 func (x *excerpt) last() segment {
 	if n := len(x.tail); n > 0 {

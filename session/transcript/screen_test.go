@@ -157,13 +157,13 @@ func TestTheTextOfAnOlderServerIsTakenUp(t *testing.T) {
 	tr := New(NewRedactor(Rules{Values: []string{"my-secretone"}, Expressions: expressions(`sk-[a-z]+`)}))
 	tr.Restore(saved)
 	tr.Write(false, "1mo\rT")
-	if got, want := tr.String(), "head \n[9 bytes were left out here]\nstderr more my-secone\nTwo"; got != want {
+	if got, want := tr.String(), "head \n[9 of 16 bytes were left out here]\nstderr more my-secone\nTwo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	saved.Classes[0].Held = "my-secret"
 	tr.Restore(saved)
 	tr.Write(false, "1mo\rT")
-	if got, want := tr.String(), "head \n[9 bytes were left out here]\nstderr more [redacted]\nTwo"; got != want {
+	if got, want := tr.String(), "head \n[9 of 16 bytes were left out here]\nstderr more [redacted]\nTwo"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"talaria/api"
 )
 
 // The budgets of an execution's text, in bytes: what stdout, results and tracebacks take together, and stderr.
@@ -36,9 +39,14 @@ type class struct {
 }
 
 // New begins a transcript from which r takes the secrets.
-func New(r *Redactor) *Transcript {
+func New(r *Redactor) *Transcript { return newWithin(r, textBudget, stderrBudget) }
+
+// NewWhole begins a transcript that keeps limit bytes of each class.
+func NewWhole(r *Redactor, limit int) *Transcript { return newWithin(r, limit, limit) }
+
+func newWithin(r *Redactor, budgets ...int) *Transcript {
 	t := &Transcript{}
-	for i, budget := range []int{textBudget, stderrBudget} {
+	for i, budget := range budgets {
 		c := &t.classes[i]
 		c.redaction = r.begin()
 		keep := func(clean string) { c.excerpt.add(t.order, clean) }
@@ -134,7 +142,7 @@ func (t *Transcript) String() string {
 		x.add(t.order, c.pending())
 		all = append(all, x.head...)
 		if x.dropped > 0 {
-			all = append(all, segment{x.tail[0].order, fmt.Appendf(nil, "\n[%d bytes were left out here]\n", x.dropped)})
+			all = append(all, segment{x.tail[0].order, fmt.Appendf(nil, "\n[%s of %s"+api.TextCutMark+"\n", grouped(x.dropped), grouped(x.total()))})
 		}
 		all = append(all, x.tail...)
 	}
@@ -145,6 +153,19 @@ func (t *Transcript) String() string {
 	}
 	return b.String()
 }
+
+// grouped writes a number with a comma after each thousand.
+func grouped(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}
+
+// IsCut reports whether the text of a transcript may lack something. Output that contains the same words as the line
+// that says so looks as if it did.
+func IsCut(text string) bool { return strings.Contains(text, api.TextCutMark) }
 
 // Cut is the longest prefix of s of at most n bytes that ends between two runes.
 func Cut(s string, n int) string {

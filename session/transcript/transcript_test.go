@@ -44,6 +44,25 @@ func TestOverlappingSecretsAndPatterns(t *testing.T) {
 	}
 }
 
+// TestTextOfTheBudgetIsNotCut is rows P30 and P31.
+func TestTextOfTheBudgetIsNotCut(t *testing.T) {
+	for stderr, budget := range map[bool]int{false: textBudget, true: stderrBudget} {
+		for _, n := range []int{budget, budget + 1} {
+			tr := New(NewRedactor(Rules{}))
+			feed(tr, stderr, strings.Repeat("x", n), 997)
+			got := tr.String()
+			if n == budget && got != strings.Repeat("x", n) {
+				t.Errorf("stderr %v: text of %d bytes is cut: %d bytes", stderr, n, len(got))
+			}
+			mark := map[bool]string{false: "\n[1 of 50,001 bytes were left out here]\n", true: "\n[1 of 10,001 bytes were left out here]\n"}[stderr]
+			if want := strings.Repeat("x", budget*2/5) + mark + strings.Repeat("x", budget*3/5); n > budget && got != want {
+				t.Errorf("stderr %v: text of %d bytes is %d bytes, want %d", stderr, n, len(got), len(want))
+			}
+		}
+	}
+}
+
+// TestTheTextKeepsHeadAndTailOfEachClassInOrder is rows P30 and P31; stderr keeps its end too, which has the error.
 func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
 	tr := New(NewRedactor(Rules{}))
 	out, errs := strings.Repeat("o", 200_000), strings.Repeat("e", 50_000)
@@ -69,6 +88,7 @@ func TestTheTextKeepsHeadAndTailOfEachClassInOrder(t *testing.T) {
 	}
 }
 
+// TestRunesAreNeverCut is row P33.
 func TestRunesAreNeverCut(t *testing.T) {
 	tr := New(NewRedactor(Rules{}))
 	feed(tr, false, strings.Repeat("åäö€😀", 20_000), 14)
@@ -79,5 +99,29 @@ func TestRunesAreNeverCut(t *testing.T) {
 		if s := Cut("a€😀b", n); !strings.HasPrefix("a€😀b", s) || strings.ContainsRune(s, '\uFFFD') || len(s) > n {
 			t.Errorf("cut to %d: %q", n, s)
 		}
+	}
+}
+
+func TestAWholeTranscriptLacksNothing(t *testing.T) {
+	r := NewRedactor(Rules{Values: []string{"my-secret-value"}})
+	long := strings.Repeat("0123456789\n", 20_000)
+	cut, whole := New(r), NewWhole(r, 1<<20)
+	for _, tr := range []*Transcript{cut, whole} {
+		tr.Write(false, long)
+		tr.Write(true, "my-secret-value\n")
+	}
+	if got := whole.String(); got != long+"[redacted]\n" || IsCut(got) {
+		t.Errorf("the whole has %d bytes, and ends with %q", len(got), got[max(0, len(got)-40):])
+	}
+	if got := cut.String(); len(got) > 60_000 || !IsCut(got) {
+		t.Errorf("the text has %d bytes and does not say that it is cut", len(got))
+	}
+}
+
+func TestACleanTextHasNoSecretsAndNoEscapeSequences(t *testing.T) {
+	r := NewRedactor(Rules{Values: []string{"my-secret-value"}})
+	long := strings.Repeat("x", 100_000)
+	if got, want := r.Clean("a\x1b[31mred\x1b[0m my-secret-value\n"+long), "ared [redacted]\n"+long; got != want {
+		t.Errorf("%.80q", got)
 	}
 }

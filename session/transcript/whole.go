@@ -14,3 +14,10 @@ func (r *Redactor) Text(text string) string {
 	d.finish(write)
 	return clean.String()
 }
+
+// Clean returns a whole text without its escape sequences and secrets.
+func (r *Redactor) Clean(text string) string {
+	t := NewWhole(r, 2*len(text)+1) // secrets and bad characters may be shorter than what replaces them
+	t.Line(text)
+	return t.String()
+}

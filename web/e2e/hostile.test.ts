@@ -1,11 +1,12 @@
-// Outputs that are made to hold the tab or to fill its memory. The goal is 50 ms of the page's thread at a time; what is
-// asserted is twenty times that, since machines are busy.
+// Outputs that are made to hold the tab or to fill its memory. No task of the page's thread takes more than 50 ms: on the clock
+// or in processor time, whichever is less, since a busy machine stretches the one and this one counts the other in coarse steps.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { CDPSession } from "playwright-core";
+import type { Browser, CDPSession } from "playwright-core";
 import { closeBrowser, Server, Tab } from "./rig";
 
-const longest = 1000; // ms
+const most = 50; // ms of one task, in the best of three attempts
+const attempts = 3;
 const growth = 160 << 20; // bytes of JavaScript heap that one output may take, after a collection
 const excerpt = 24 << 20; // for megabytes of JSON, of which the page has an excerpt only
 const excerpts = new Set(["wide JSON", "JSON of megabytes", "a large table", "a chart of many points"]);
@@ -22,6 +23,9 @@ const hostile: Record<string, string> = {
   "one long line": `print("x" * 7_000_000)`,
   "one long line of an output": `display({"text/plain": "x" * 7_000_000}, raw=True)`,
   "a long line of joined letters": `print("\\u0628\\u064b\\u064c\\u200d" * 800_000)`,
+  "a traceback of joined letters": `raise ValueError("\\u0628\\u064b\\u064c\\u200d" * 25_000)`,
+  "joined letters in Markdown": markdown(`"\\u0628\\u064b\\u064c\\u200d" * 20_000`),
+  "joined letters in JSON": bundle("application/json", `["\\u0628\\u064b\\u064c\\u200d" * 500 for i in range(100)]`),
   "the first line written again and again": `print("".join(f"{i}\\n" for i in range(20_000)) + "".join(f"\\x1b[9999A\\x1b[9999A\\x1b[9999A{i}\\x1b[9999B\\x1b[9999B\\x1b[9999B" for i in range(60_000)))`,
   "links": `print("http://a.b " * 500_000)`,
   "tags in Markdown": markdown(`"<div " + "<a " * 80_000`),
@@ -46,6 +50,8 @@ const hostile: Record<string, string> = {
   "a hundred frames": `for i in range(100): display({"text/html": "<b>" + str(i)}, raw=True)`,
   "ten thousand displays": `for i in range(10_000): display({"text/plain": str(i)}, raw=True, display_id=str(i))`,
   "ten thousand updates": `h = display({"text/plain": "a"}, raw=True, display_id="h")\nfor i in range(3_000): display({"text/plain": str(i)}, raw=True)\nfor i in range(10_000): h.update({"text/plain": str(i)}, raw=True)`,
+  "thousands of tool calls": `from hermes_tools import read_file\nfor i in range(3_000):\n    try: read_file(path=str(i) * 200)\n    except Exception: pass`,
+  "tool calls of large arguments": `from hermes_tools import write_file\nfor i in range(40): write_file(path=str(i), content="\u0628\u064b\u064c\u200d" * 100_000)`,
   "a loop of clearing": `from IPython.display import clear_output\nfor i in range(20_000): clear_output(wait=i % 2 == 0); print(i)`,
   "a deep traceback": `class E(Exception): pass\ndef f(n): return f(n - 1) if n else g()\ndef g(): raise E("x" * 5_000_000)\nf(900)`,
   "a long question": `input("x" * 2_000_000)`,
@@ -66,13 +72,21 @@ afterAll(async () => {
   await server.close();
 });
 
-interface Held { longest: number; all: number[] }
+// Held is how long the longest task of the page's own thread took, in ms.
+interface Held { longest: number }
 
-// watch keeps the long tasks of the page's own thread.
-function watch(): void {
-  const held: number[] = [];
-  (window as unknown as { held: number[] }).held = held;
-  new PerformanceObserver((list) => held.push(...list.getEntries().map((e) => Math.round(e.duration)))).observe({ type: "longtask", buffered: true });
+interface Traced { name: string; ph: string; pid: number; tid: number; dur?: number; tdur?: number; args: { name?: string; data?: { url?: string } } }
+
+// held reads a trace of the browser.
+function held(trace: Buffer): Held {
+  const events = (JSON.parse(trace.toString()) as { traceEvents: Traced[] }).traceEvents;
+  const thread = (e: Traced) => `${e.pid}/${e.tid}`;
+  const mains = new Set(events.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map(thread));
+  const page = events.find((e) => mains.has(thread(e)) && e.args.data?.url?.endsWith("/assets/app.js"));
+  if (!page) throw new Error("the trace does not show the page");
+  const tasks = events.filter((e) => e.ph === "X" && e.name === "ThreadControllerImpl::RunTask" && thread(e) === thread(page));
+  if (!tasks.some((t) => t.tdur)) throw new Error("the trace has no processor times");
+  return { longest: Math.round(Math.max(...tasks.map((t) => Math.min(t.dur ?? 0, t.tdur ?? 0))) / 1000) };
 }
 
 // rest waits until what came is drawn: a while in which every frame was on time and changed nothing.
@@ -96,45 +110,57 @@ async function heap(cdp: CDPSession): Promise<number> {
 
 async function measure(session: string, check?: (tab: Tab) => Promise<void>): Promise<Held & { heap: number; drawn: number }> {
   const tab = await Tab.open(server);
+  const browser = tab.context.browser() as Browser;
   try {
-    await tab.page.addInitScript(watch);
     const cdp = await tab.context.newCDPSession(tab.page);
+    await browser.startTracing(tab.page, { categories: ["-*", "toplevel", "devtools.timeline", "__metadata"] });
     const start = Date.now();
     await tab.show(session);
     await tab.page.evaluate(rest);
     const drawn = Date.now() - start;
+    const trace = await browser.stopTracing();
     await check?.(tab);
-    const all = await tab.page.evaluate(() => (window as unknown as { held: number[] }).held);
-    return { longest: Math.max(0, ...all), all, heap: await heap(cdp), drawn };
+    return { ...held(trace), heap: await heap(cdp), drawn };
   } finally {
     await tab.close();
   }
 }
 
 const report = (name: string, found: Held & { heap: number; drawn: number }) =>
-  console.log(`${name}: longest ${found.longest} ms, sum ${found.all.reduce((a, b) => a + b, 0)} ms, drawn in ${found.drawn} ms, heap +${((found.heap - quiet) / 1e6).toFixed(1)} MB`);
+  console.log(`${name}: longest ${found.longest} ms, drawn in ${found.drawn} ms, heap +${((found.heap - quiet) / 1e6).toFixed(1)} MB`);
+
+// best is the attempt whose longest task was shortest: what the page itself does is in each of them.
+async function best(name: string, session: string, bound: number, check?: (tab: Tab) => Promise<void>): ReturnType<typeof measure> {
+  let found = await measure(session, check);
+  for (let i = 1; i < attempts && found.longest > bound; i++) {
+    const again = await measure(session, check);
+    if (again.longest < found.longest) found = again;
+  }
+  report(name, found);
+  return found;
+}
 
 describe("the page is not held by", () => {
   beforeAll(async () => {
     const id = await server.session("Quiet", ["1 + 1"]);
     await server.run(id, "1 + 1");
     await measure(id);
-    quiet = (await measure(id)).heap;
+    const found = await measure(id);
+    quiet = found.heap;
+    report("a quiet page", found);
   });
   test.each(Object.entries(hostile))("%s", async (name, code) => {
-    const id = await server.session("Hostile", [], { limits: { output_bytes: 8 << 20 } });
+    const id = await server.session("Hostile", [], { limits: { output_bytes: 8 << 20, tool_calls: 10_000 } });
     if (name === "a long question") await server.call("POST", `/v1/sessions/${id}/executions?wait_s=0`, { code, allow_stdin: true });
     else await server.run(id, code);
-    const found = await measure(id);
-    report(name, found);
-    expect(found.longest).toBeLessThan(longest);
+    const found = await best(name, id, most);
+    expect(found.longest).toBeLessThanOrEqual(most);
     expect(found.heap - quiet).toBeLessThan(excerpts.has(name) ? excerpt : growth);
     await server.call("DELETE", `/v1/sessions/${id}`);
   });
   test("a notebook of 2,500 cells", async () => {
     const id = await server.session("Long", Array.from({ length: 2500 }, (_, i) => (i % 10 ? `print(${i})` : `# Part ${i / 10}`)));
-    const found = await measure(id, async (tab) => expect(await tab.page.locator(".cell").count()).toBe(2500));
-    report("a long notebook", found);
-    expect(found.longest).toBeLessThan(longest);
+    const found = await best("a long notebook", id, most, async (tab) => expect(await tab.page.locator(".cell").count()).toBe(2500));
+    expect(found.longest).toBeLessThanOrEqual(most);
   });
 });

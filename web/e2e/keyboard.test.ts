@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { closeBrowser, Server, Tab } from "./rig";
+import { closeBrowser, picture, Server, Tab } from "./rig";
 
 let server: Server;
 let tab: Tab;
@@ -134,6 +134,89 @@ describe("on a phone", () => {
     await page.waitForSelector(".drawer >> text=No files here yet");
     await page.tap(".phone-bar >> text=More");
     await page.waitForSelector(".palette-input");
+  });
+
+  test("the keys replace the bar while typing, one Run is in sight, and a selection moves nothing", async () => {
+    const id = await server.session("Still", ["import pandas as pd\npd.DataFrame({'n': range(100), 'name': ['a'] * 100})", "print('two')", "print('three')"]);
+    tab = await Tab.open(server, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+    const { page } = tab;
+    await tab.show(id);
+    for (const cell of ["c-1", "c-2", "c-3"]) {
+      await tab.cell(cell).locator("button.number").tap();
+      await tab.ran(cell);
+    }
+    const runs = page.locator(".phone-tools button:visible", { hasText: /^Run$/ });
+    const top = (cell: string) => tab.cell(cell).evaluate((e) => Math.round(e.getBoundingClientRect().top + (document.scrollingElement?.scrollTop ?? 0)));
+    const before = [await top("c-2"), await top("c-3")];
+    await tab.cell("c-2").locator(".output").tap();
+    await page.waitForSelector(".cell[data-id=c-2].selected");
+    expect([await top("c-2"), await top("c-3")]).toEqual(before);
+    expect(await runs.count()).toBe(1);
+    expect(await page.locator(".phone-bar").isVisible()).toBe(true);
+
+    await tab.cell("c-2").locator(".cm-content").tap();
+    await page.waitForSelector(".key-strip");
+    expect(await runs.count()).toBe(1);
+    expect(await page.locator(".phone-bar").count()).toBe(0);
+    await page.tap(".key-strip >> text=Done");
+    await page.waitForSelector(".phone-bar");
+    expect(await page.locator(".key-strip").count()).toBe(0);
+
+    // All buttons of a table are in sight, large enough for a finger, and none is on top of another.
+    const table = tab.cell("c-1").locator(".output", { has: page.locator(".table") });
+    await table.locator("role=button[name='Last']").tap();
+    await table.getByText("76–100 of 100").waitFor();
+    const boxes = await table.locator(".foot :is(button, input), .output-tools > *").evaluateAll((all) =>
+      all.map((e) => e.getBoundingClientRect()).map(({ left, right, top, bottom }) => ({ left, right, top, bottom })));
+    expect(boxes.length).toBeGreaterThan(7);
+    for (const [i, a] of boxes.entries()) {
+      expect(a.left).toBeGreaterThanOrEqual(0);
+      expect(a.right).toBeLessThanOrEqual(390);
+      expect(Math.min(a.right - a.left, a.bottom - a.top)).toBeGreaterThanOrEqual(32);
+      for (const b of boxes.slice(i + 1)) expect(a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1, JSON.stringify([a, b])).toBe(false);
+    }
+    await picture(page, "table-phone");
+  });
+});
+
+describe("at 200 % zoom", () => {
+  for (const width of [640, 720, 800]) {
+    test(`the name and the state are whole at ${width} px`, async () => {
+      const id = await server.session("titanic survival", ["1"]);
+      tab = await Tab.open(server, { viewport: { width, height: 450 } });
+      const { page } = tab;
+      await tab.show(id);
+      await tab.cell("c-1").locator("button.number").click();
+      await tab.ran("c-1");
+      for (const part of [".topline .name button", ".kernel-state .word"]) {
+        expect(await page.locator(part).evaluate((e) => e.scrollWidth <= e.clientWidth), part).toBe(true);
+      }
+      await picture(page, `zoom-${width}`);
+    });
+  }
+});
+
+describe("the clock of a running cell", () => {
+  // The page's clock is the test's: no machine is too slow for it.
+  test("shows the seconds since its start", async () => {
+    const id = await server.session("Clock", ["input()"]);
+    tab = await Tab.open(server);
+    const { page } = tab;
+    await page.clock.install();
+    await tab.show(id);
+    await tab.cell("c-1").locator("button.number").click();
+    await page.waitForSelector(".question input");
+    const [run] = (await server.call<{ items: { started_at: string }[] }>("GET", `/v1/sessions/${id}/executions`)).items;
+    const started = Date.parse(run?.started_at ?? "");
+    for (const seconds of [61, 63]) {
+      await page.clock.pauseAt(started + seconds * 1000 - 800);
+      await page.clock.runFor(1000); // to 0.2 s past the second
+      await tab.cell("c-1").locator(".note.run", { hasText: `01:0${seconds - 60}` }).waitFor();
+    }
+    await page.clock.resume();
+    await page.locator(".question input").fill("x");
+    await page.keyboard.press("Enter");
+    await tab.ran("c-1");
   });
 });
 

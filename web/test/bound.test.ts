@@ -24,6 +24,14 @@ test("outputs held longest go first, and come back as they were", () => {
   expect(() => restored(cut, "a", [])).toThrow("does not have these outputs");
 });
 
+test("tool calls count, and come back too", () => {
+  const log = ["a", "b"].flatMap((run) => ran(run, () => event(run, { type: "tool_call", call_id: "1", tool: "t", arguments: { text: "x".repeat(3000) } })));
+  const all = reduceAll(empty, log);
+  const cut = bounded(all, 4000);
+  expect(["a", "b"].map((run) => cut.runs.get(run)?.calls.latest.length)).toEqual([0, 1]);
+  expect(restored(cut, "a", log.filter((e) => concerns(e, "a"))).runs.get("a")?.calls).toEqual(all.runs.get("a")?.calls);
+});
+
 test("the last run and open ones keep theirs", () => {
   const log = [event("open", { type: "execution_queued", code: "1" }), show("open", "x".repeat(1000)), ...ran("last", () => show("last", "y".repeat(1000)))];
   const cut = bounded(reduceAll(empty, log), 10);

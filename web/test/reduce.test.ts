@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Rope } from "../src/log/rope";
+import { pending } from "../src/log/approvals";
 import { greeted, reduce, reduceAll } from "../src/log/reduce";
 import { empty, type LogState } from "../src/log/state";
 import type { Event, Execution, Session } from "../src/proto/types";
@@ -36,6 +37,11 @@ function story(): Event[] {
     on("a", { type: "input_closed", request_id: "q", how: "answered" }),
     on("a", { type: "artifact", path: "f", change: "created", size: 1, media_type: "text/plain", url: "/v1/artifacts/1" }),
     on("a", { type: "artifact", path: "f", change: "modified", size: 2, media_type: "text/plain", url: "/v1/artifacts/2" }),
+    on("a", { type: "tool_call", call_id: "t1", tool: "look", arguments: { city: "oslo", many: [1], deep: { a: 1 }, n: 5 } }),
+    on("a", { type: "tool_call", call_id: "t2", tool: "look", arguments: {} }),
+    on("a", { type: "approval_request", approval_id: "p", kind: "tool", summary: "look", detail: "", expires_at: at }),
+    on("a", { type: "approval_resolved", approval_id: "p", decision: "once", by: "me" }),
+    on("a", { type: "tool_result", call_id: "t1", ok: false, error: { code: "c", message: "no" }, duration_ms: 12 }),
     finished("a"),
     on("b", { type: "execution_started", code: "2", execution_count: 2 }),
     on("b", { type: "update_display_data", data: { "text/plain": "new" }, metadata: {}, display_id: "d" }),
@@ -73,6 +79,12 @@ describe("the log as a state", () => {
       { kind: "stream", name: "stdout", text: "late" },
     ]);
     expect([...a?.files.values() ?? []]).toMatchObject([{ path: "f", change: "modified", url: "/v1/artifacts/2" }]);
+    expect(a?.calls).toMatchObject({ made: 2, failed: 1, latest: [
+      { id: "t1", tool: "look", summary: 'city="oslo", many=[…], deep={…}, n=5', ok: false, error: { message: "no" }, durationMs: 12 },
+      { id: "t2", arguments: "{}" },
+    ] });
+    expect(a?.calls.latest[1]?.ok).toBeUndefined();
+    expect(state.approvals).toMatchObject([{ id: "p", runID: "a", kind: "tool", decision: "once", by: "me" }]);
     expect(b).toMatchObject({ status: "died", lost: true, outputs: [{ kind: "data", count: 2 }, { kind: "error" }] });
     expect(state.notes.map((n) => n.kind)).toEqual(["died", "reset"]);
   });
@@ -122,6 +134,34 @@ describe("the log as a state", () => {
 
   test("takes every kind of event that the server has", () => {
     for (const e of goldenEvents()) expect(() => reduce(empty, e)).not.toThrow();
+  });
+});
+
+describe("tool calls and approvals", () => {
+  const call = (id: string, tool: string, args: unknown): Event => on("a", { type: "tool_call", call_id: id, tool, arguments: args });
+
+  test("are held in bounded memory, whatever their number, size and depth", () => {
+    seq = 0;
+    let deep: unknown = 1;
+    for (let i = 0; i < 20_000; i++) deep = [deep];
+    const events = [call("deep", "t".repeat(1 << 20), { deep }), ...Array.from({ length: 2000 }, (_, i) => call(`${i}`, "t", { text: "x".repeat(i < 10 ? 1 << 20 : 5000) }))];
+    events.push(on("a", { type: "tool_result", call_id: "1999", ok: false, error: { message: "m".repeat(1 << 20) }, duration_ms: 1 }));
+    for (let i = 0; i < 500; i++) events.push(event({ type: "approval_request", approval_id: `p${i}`, kind: "cell", summary: "s".repeat(5000), detail: "d".repeat(1 << 16), expires_at: at }));
+    const state = reduceAll(empty, events);
+    expect(state.runs.get("a")?.calls).toMatchObject({ made: 2001, failed: 1 });
+    expect(reduceAll(empty, events.slice(0, 1)).runs.get("a")?.calls.latest[0]?.summary).toBe("deep=[…]");
+    expect(JSON.stringify([...state.runs.values()].map((run) => run.calls)).length).toBeLessThan(1 << 20);
+    expect(JSON.stringify(state.approvals).length).toBeLessThan(4 << 20);
+  });
+
+  test("keep a question that waits while answered ones go", () => {
+    seq = 0;
+    const ask = (id: string) => event({ type: "approval_request", approval_id: id, kind: "cell", summary: id, expires_at: at });
+    const events = [ask("first")];
+    for (let i = 0; i < 300; i++) events.push(ask(`p${i}`), event({ type: "approval_resolved", approval_id: `p${i}`, decision: "deny" }));
+    const { approvals } = reduceAll(empty, events);
+    expect(pending(approvals).map(({ id }) => id)).toEqual(["first"]);
+    expect(approvals.length).toBe(100);
   });
 });
 

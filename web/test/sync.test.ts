@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { change, noDocument } from "../src/log/cells";
 import { DocumentSync, type DocumentIO } from "../src/log/sync";
-import { SessionSocket, type Host, type Listener } from "../src/proto/socket";
+import { large, SessionSocket, type Host, type Listener } from "../src/proto/socket";
 import type { Document, Event } from "../src/proto/types";
 
 // A server's document, and the timers of whoever uses it.
@@ -98,7 +98,7 @@ describe("the document of two tabs", () => {
 class FakeSocket {
   readyState = 0;
   sent: string[] = [];
-  onmessage: (m: { data: string }) => void = () => {};
+  onmessage: (m: { data: string | Blob }) => void = () => {};
   onclose: (c: { code: number; reason: string }) => void = () => {};
   send(text: string): void { this.sent.push(text); }
   close(): void { this.readyState = 3; }
@@ -112,13 +112,24 @@ class FakeSocket {
   }
 }
 
+// give gives a stream event as the server sends it: a large one in parts.
+function give(socket: FakeSocket | undefined, seq: number, text = ""): void {
+  const message = JSON.stringify({ seq, time: "", type: "stream", name: "stdout", text });
+  if (message.length <= large) {
+    socket?.onmessage({ data: message });
+    return;
+  }
+  socket?.onmessage({ data: JSON.stringify({ type: "parts", bytes: message.length }) });
+  for (let at = 0; at < message.length; at += large) socket?.onmessage({ data: new Blob([message.slice(at, at + large)]) });
+}
+
 function connection(answers: { status: number; logID?: string; firstSeq?: number }[] = []) {
   const sockets: FakeSocket[] = [];
   const opened: [number, string | undefined][] = [];
   const views: boolean[] = [];
   const timers: (() => void)[] = [];
   const told: string[] = [];
-  const parsing: (() => void)[] = []; // large messages: each is parsed when a test says so
+  const parsing: (() => Promise<void>)[] = []; // large messages: each is parsed when a test says so
   let seq = 0;
   const host: Host = {
     open: (after, logID, view) => {
@@ -128,7 +139,7 @@ function connection(answers: { status: number; logID?: string; firstSeq?: number
       sockets.push(socket);
       return socket as unknown as WebSocket;
     },
-    parse: (text) => new Promise((resolve) => parsing.push(() => resolve(JSON.parse(text)))),
+    parse: (message) => new Promise((resolve) => parsing.push(async () => resolve(JSON.parse(await message.text())))),
     probe: async () => answers.shift() ?? { status: 200 },
     later: (work) => {
       timers.push(work);
@@ -184,7 +195,7 @@ describe("the socket", () => {
   test("keeps the order of messages when a large one is parsed elsewhere", async () => {
     const c = connection();
     c.sockets[0]?.hello(9);
-    const event = (n: number, text = "") => c.sockets[0]?.onmessage({ data: JSON.stringify({ seq: n, time: "", type: "stream", name: "stdout", text }) });
+    const event = (n: number, text = "") => give(c.sockets[0], n, text);
     const settled = async () => { for (let i = 0; i < 20; i++) await Promise.resolve(); };
     event(1);
     expect(c.seq()).toBe(1); // a small message does not wait
@@ -192,7 +203,7 @@ describe("the socket", () => {
     event(3);
     await settled();
     expect([c.seq(), c.parsing.length]).toEqual([1, 1]);
-    c.parsing.shift()?.();
+    await c.parsing.shift()?.();
     await settled();
     expect(c.seq()).toBe(3);
     event(4);
@@ -201,7 +212,7 @@ describe("the socket", () => {
   test("asks again for what waited behind a large message when the connection is lost", async () => {
     const c = connection();
     c.sockets[0]?.hello(9);
-    const event = (n: number, text = "") => c.sockets.at(-1)?.onmessage({ data: JSON.stringify({ seq: n, time: "", type: "stream", name: "stdout", text }) });
+    const event = (n: number, text = "") => give(c.sockets.at(-1), n, text);
     event(1);
     event(2, "x".repeat(300_000));
     event(3);
@@ -209,7 +220,7 @@ describe("the socket", () => {
     await c.again();
     expect(c.opened[1]).toEqual([1, "log"]);
     c.sockets[1]?.hello(9);
-    c.parsing.shift()?.(); // of the first connection
+    await c.parsing.shift()?.(); // of the first connection
     for (let i = 0; i < 20; i++) await Promise.resolve();
     expect(c.seq()).toBe(1);
     event(2);

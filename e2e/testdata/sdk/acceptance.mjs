@@ -1,8 +1,17 @@
 // The acceptance steps of the TypeScript client; acceptance.py has the same.
 // Usage: acceptance.mjs MODULE URL TOKEN PROXY. A line "@kill" or "@cut" on stdout asks the test to restart the server,
-// or to cut the connections of the proxy.
+// or to cut the connections of the proxy. The test answers with an empty line on stdin when that is done.
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
 const [module, url, token, proxy] = process.argv.slice(2);
-const { Talaria, TalariaError } = await import(module);
+const { Talaria, TalariaError, ToolError } = await import(module);
+const answers = createInterface({ input: process.stdin });
+
+async function ask(word) {
+  console.log("@" + word);
+  await once(answers, "line");
+}
 
 const COUNT = "import time\nfor n in range(40):\n    print(n, flush=True)\n    time.sleep(0.05)";
 const NUMBERS = Array.from({ length: 40 }, (_, n) => `${n}\n`).join("");
@@ -61,11 +70,11 @@ check((await session.run("x")).error.name === "NameError");
 console.log("10 a kill of the server");
 const through = await new Talaria({ url: proxy, token }).session(session.id);
 seen = "";
-got = await through.run(COUNT, { onStdout: (t) => { if (!seen) console.log("@kill"); seen += t; } });
+got = await through.run(COUNT, { onStdout: (t) => { if (!seen) ask("kill"); seen += t; } });
 check(got.ok && got.stdout === NUMBERS && seen === NUMBERS, got);
 console.log("11 cut connections");
 let cuts = 0;
-got = await through.run(COUNT, { onStdout: () => { if (cuts++ < 5) console.log("@cut"); } });
+got = await through.run(COUNT, { onStdout: () => { if (cuts++ < 5) ask("cut"); } });
 check(got.ok && got.stdout === NUMBERS, got);
 console.log("12 a retry runs the cell once");
 const id = crypto.randomUUID();
@@ -87,4 +96,140 @@ await through.delete();
 await refused(through.run("1"), "session_not_found");
 console.log("14 no server");
 await refused(new Talaria({ url: "http://127.0.0.1:9", token }).session("x"), "unreachable");
+
+const tools = await new Talaria({ url: proxy, token }).session("tools-" + crypto.randomUUID());
+const run = async (code, options) => {
+  const got = await tools.run(code, options);
+  check(got.ok, got);
+  return got.stdout;
+};
+const trip = {
+  type: "object", required: ["trip"],
+  properties: {
+    trip: { type: "object", required: ["city"], properties: { city: { type: "string" }, days: { type: "integer", default: 3 } } },
+    mode: { enum: ["train", "boat"], default: "train" },
+  },
+};
+console.log("17 a tool from a function");
+await tools.tool({
+  name: "plan", description: "Plans a trip.", parameters: trip,
+  run({ trip: { city, days = 3 }, mode = "train" }) {
+    if (city === "atlantis") throw new ToolError("no such city", "no_city");
+    if (city === "ys") throw new TypeError("flooded");
+    return { city, days, mode };
+  },
+});
+check(await run(`
+import hermes_tools, inspect
+from hermes_tools import plan
+print(inspect.getdoc(plan).splitlines()[0])
+print(plan({"city": "oslo"}), plan(trip={"city": "lund", "days": "5"}, mode="boat"))
+`) === "Plans a trip.\n{'city': 'oslo', 'days': 3, 'mode': 'train'} {'city': 'lund', 'days': 5, 'mode': 'boat'}\n");
+console.log("18 errors with codes");
+check((await run(`
+for city in "atlantis", "ys":
+    try: plan({"city": city})
+    except hermes_tools.ToolError as e: print(e.code, "|", e.message)
+`)) === "no_city | no such city\ntool_error | TypeError: flooded\n");
+console.log("19 calls at once");
+let met = 0, open;
+const all = new Promise((resolve) => open = resolve);
+await tools.tool({
+  name: "together", readOnly: true,
+  run: async ({ n }) => { if (++met === 8) open(); await all; return n; },
+});
+check(await run(`
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(8) as pool:
+    print(list(pool.map(lambda n: hermes_tools.together(n=n), range(8))))
+`) === "[0, 1, 2, 3, 4, 5, 6, 7]\n");
+console.log("20 an interrupt and a time limit cancel calls");
+const reasons = {}; // why calls were cancelled, by tool
+const cancelled = (call) =>
+  reasons[call.tool] = once(call.signal, "abort").then(() => call.signal.reason.message.split(": ").at(-1));
+await tools.tool({ name: "brief", timeoutS: 0.3, run: (_, call) => cancelled(call) });
+await tools.tool({
+  name: "endless",
+  async run(_, call) {
+    call.progress("waiting");
+    await Promise.all([cancelled(call), tools.interrupt(call.executionId)]);
+  },
+});
+check(await run("kept = 42\ntry: hermes_tools.brief()\nexcept hermes_tools.ToolTimeout as e: print(e.code)") === "timeout\n");
+check(await reasons.brief === "timeout");
+check((await tools.run("hermes_tools.endless()")).status === "interrupted" && await reasons.endless === "interrupted");
+check(await run("print(kept)") === "42\n");
+console.log("21 a lost connection during calls");
+const calls = [];
+for (const how of ["cut", "kill"]) {
+  await tools.tool({
+    name: how + "_once", idempotent: true,
+    async run({ n }, call) {
+      calls.push(how + n);
+      if (calls.length === 1) await ask(how);
+      return n + 1;
+    },
+  });
+}
+await tools.tool({ name: "cut_twice", run: async (_, call) => { await Promise.all([cancelled(call), ask("cut")]); } });
+for (const how of ["cut", "kill"]) {
+  check(await run(`print(hermes_tools.${how}_once(n=41))`) === "42\n");
+  check(calls.splice(0).join() === how + 41, calls);
+}
+check(await run("try: hermes_tools.cut_twice()\nexcept hermes_tools.ProviderGone: print('gone')") === "gone\n");
+check(await reasons.cut_twice === "disconnected");
+check(await run("print(hermes_tools.together.__name__)") === "together\n");
+console.log("22 tools that are not taken, and that are withdrawn");
+const e22 = await tools.tool({ name: "aio", run() {} }).catch((e) => e);
+check(e22.code === "tool_rejected" && e22.message.includes("aio"), String(e22));
+await tools.removeTool("together");
+check(await run("try: hermes_tools.together(n=1)\nexcept hermes_tools.ToolUnavailable: print('none')") === "none\n");
+await tools.close();
+check(await run("try: plan({'city': 'oslo'})\nexcept hermes_tools.ToolUnavailable: print('none')") === "none\n");
+console.log("23 tools of one cell, over HTTP");
+const double = {
+  name: "double", parameters: { type: "object", properties: { n: { type: "integer" } } }, run: ({ n }) => 2 * n,
+};
+const own = "from hermes_tools import double\nprint(double(n=4), double(n=5))";
+let printed = "";
+check(await run(own, { tools: [double], onStdout: (t) => printed += t }) === "8 10\n" && printed === "8 10\n");
+check(await run(own.replace("(n=5)", "(n=double(n=5))"), { tools: [double] }) === "8 20\n");
+const stop = { name: "stop", run: (_, call) => Promise.all([cancelled(call), tools.interrupt(call.executionId)]) };
+got = await tools.run("from hermes_tools import stop\nstop()", { tools: [stop] });
+check(got.status === "interrupted" && await reasons.stop === "interrupted", got);
+check(!(await tools.run("from hermes_tools import double\ndouble(n=1)")).ok);
+console.log("24 a download that was cut");
+await run("data = bytes(range(256)) * (128 << 10)\nopen('big', 'wb').write(data)");
+const download = async (interfere) => {
+  const pieces = [];
+  for await (const piece of await tools.files.stream("big")) if (pieces.push(piece) === 1) await interfere();
+  return Buffer.concat(pieces);
+};
+check((await download(() => ask("cut"))).equals(Buffer.alloc(32 << 20, Uint8Array.from({ length: 256 }, (_, n) => n))));
+const changed = await download(async () => { await tools.files.write("big", "other"); await ask("cut"); }).catch((e) => e);
+check(changed.code === "file_changed", String(changed));
+await tools.delete();
+console.log("26 approvals");
+const asking = await new Talaria({ url: proxy, token }).session("asks-" + crypto.randomUUID(), { approvals: "all" });
+const kinds = [];
+await asking.tool({ name: "send", requiresApproval: true, run: ({ text }) => "sent " + text });
+await asking.onApproval(async ({ kind, detail }) => { kinds.push(kind); return detail.includes("secret") ? "deny" : "once"; });
+got = await asking.run("from hermes_tools import send\nprint(send(text='a' + 'b'))");
+check(got.stdout === "sent ab\n" && kinds.join() === "cell,tool", got, kinds);
+got = await asking.run("try: send(text='sec' + 'ret')\nexcept Exception as e: print(type(e).__name__)");
+check(got.stdout === "ApprovalDenied\n", got);
+got = await asking.run("secret = 1");
+check(got.status === "cancelled" && got.reason === "denied", got);
+await asking.delete();
+console.log("27 tokens");
+const made = await (await fetch(`${proxy}/v1/sessions`, { method: "POST", headers: { Authorization: `Bearer ${token}` } })).json();
+const ofSession = await (await fetch(`${proxy}/v1/sessions/${made.id}/tokens`, { method: "POST", headers: { Authorization: `Bearer ${token}` } })).json();
+const server = new Talaria({ url: proxy, token });
+const mine = await server.tokens();
+check(mine.some((t) => t.session === undefined && t.last_used_at) && mine.some((t) => t.id === ofSession.id && t.session === made.id), mine);
+await server.revokeToken(ofSession.id);
+check(!(await server.tokens()).some((t) => t.id === ofSession.id));
+const twice = await server.revokeToken(ofSession.id).catch((e) => e);
+check(twice instanceof TalariaError && twice.code === "not_found", String(twice));
+answers.close();
 console.log("done");

@@ -1,14 +1,19 @@
 """The acceptance steps of the Python client; acceptance.mjs has the same. Usage: acceptance.py URL TOKEN PROXY.
 
-A line "@kill" or "@cut" on stdout asks the test to restart the server, or to cut the connections of the proxy.
+A line "@kill" or "@cut" on stdout asks the test to restart the server, or to cut the connections of the proxy. The test
+answers with an empty line on stdin when that is done.
 """
 
 import asyncio
 import io
+import queue
 import sys
+import threading
 import uuid
+from dataclasses import dataclass
+from typing import Dict, List, Literal, Optional
 
-from talaria import AsyncTalaria, Talaria, TalariaError
+from talaria import AsyncTalaria, Talaria, TalariaError, ToolCall, ToolError
 
 url, token, proxy = sys.argv[1:]
 NUMBERS = "".join(f"{n}\n" for n in range(40))
@@ -24,6 +29,7 @@ def check(ok, *what):
 
 def ask(word):
     print("@" + word, flush=True)
+    sys.stdin.readline()
 
 
 def steps():
@@ -112,6 +118,248 @@ def steps():
         check(e.code == "unreachable", e)
 
 
+@dataclass
+class Trip:
+    city: str
+    days: int = 3
+
+
+def plan(trip: Trip, mode: Literal["train", "boat"] = "train", tags: Optional[List[str]] = None) -> Dict[str, object]:
+    """Plans a trip.
+
+    Args:
+        trip: where to
+        mode: how to go
+    """
+    if trip.city == "atlantis":
+        raise ToolError("no such city", code="no_city")
+    if trip.city == "ys":
+        raise ValueError("flooded")
+    return {"type": type(trip).__name__, "city": trip.city, "days": trip.days, "mode": mode, "tags": tags}
+
+
+def steps_of_tools():
+    talaria = Talaria(proxy, token)
+    session = talaria.session("tools-" + uuid.uuid4().hex)
+
+    def text(code, **options):
+        got = session.run(code, **options)
+        check(got.ok, got)
+        return got.stdout
+    print("17 a tool from a function")
+    check(session.tool(plan) is plan)
+    check(text("""
+import hermes_tools, inspect
+from hermes_tools import plan
+print(inspect.getdoc(plan).splitlines()[0])
+print(plan({"city": "oslo"}), plan(trip={"city": "lund", "days": "5"}, mode="boat", tags=["a"]))
+""") == "Plans a trip.\n{'type': 'Trip', 'city': 'oslo', 'days': 3, 'mode': 'train', 'tags': None} "
+          "{'type': 'Trip', 'city': 'lund', 'days': 5, 'mode': 'boat', 'tags': ['a']}\n")
+    print("18 errors with codes")
+    check(text("""
+for city in "atlantis", "ys", 7:
+    try: plan({"city": city, "days": "many"} if city == 7 else {"city": city})
+    except hermes_tools.ToolError as e: print(e.code, "|", e.message)
+""").splitlines()[:2] == ["no_city | no such city", "tool_error | ValueError: flooded"])
+    print("19 calls at once")
+    meet = threading.Barrier(8)
+
+    @session.tool(name="together", read_only=True)
+    def gather(n: int) -> int:
+        meet.wait(60)
+        return n
+    check(text("""
+from concurrent.futures import ThreadPoolExecutor
+from hermes_tools import together
+with ThreadPoolExecutor(8) as pool:
+    print(list(pool.map(together, range(8))))
+""") == "[0, 1, 2, 3, 4, 5, 6, 7]\n")
+    print("20 an interrupt and a time limit cancel calls")
+    reasons = queue.Queue()
+
+    @session.tool(timeout_s=0.3)
+    def brief(call: ToolCall):
+        call.wait_cancelled()
+        reasons.put(call.cancel_reason)
+
+    @session.tool
+    def endless(call: ToolCall):
+        call.progress("waiting")
+        session.interrupt(call.execution_id)
+        call.wait_cancelled()
+        reasons.put(call.cancel_reason)
+    check(text("kept = 42\ntry: hermes_tools.brief()\nexcept hermes_tools.ToolTimeout as e: print(e.code)") == "timeout\n")
+    check(reasons.get(timeout=60) == "timeout")
+    check(session.run("hermes_tools.endless()").status == "interrupted" and reasons.get(timeout=60) == "interrupted")
+    check(text("print(kept)") == "42\n")
+    print("21 a lost connection during calls")
+    calls = []
+
+    def lose(how):
+        def once(n: int, call: ToolCall):
+            calls.append((how, n, call.id))
+            if len(calls) == 1:
+                ask(how)
+            return n + 1
+        return once
+    session.tool(lose("cut"), name="cut_once", idempotent=True)
+    session.tool(lose("kill"), name="kill_once", idempotent=True)
+
+    @session.tool
+    def cut_twice(call: ToolCall):
+        ask("cut")
+        call.wait_cancelled()
+        reasons.put(call.cancel_reason)
+    for how in "cut", "kill":
+        check(text(f"print(hermes_tools.{how}_once(n=41))") == "42\n")
+        check([c[:2] for c in calls] == [(how, 41)], calls)
+        calls.clear()
+    check(text("try: hermes_tools.cut_twice()\nexcept hermes_tools.ProviderGone: print('gone')") == "gone\n")
+    check(reasons.get(timeout=60) == "disconnected")
+    check(text("print(hermes_tools.together.__name__)") == "together\n")
+    print("22 tools that are not taken, and that are withdrawn")
+    try:
+        session.tool(plan, name="aio")
+        raise AssertionError("hermes_tools has an aio of its own")
+    except TalariaError as e:
+        check(e.code == "tool_rejected" and "aio" in e.message, e)
+    session.remove_tool("together")
+    check(text("try: hermes_tools.together(n=1)\nexcept hermes_tools.ToolUnavailable: print('none')") == "none\n")
+    session.close()
+    check(text("try: plan({'city': 'oslo'})\nexcept hermes_tools.ToolUnavailable: print('none')") == "none\n")
+    print("23 tools of one cell, over HTTP")
+
+    def double(n: int) -> int:
+        return 2 * n
+    own = "from hermes_tools import double\nprint(double(n=4), double(n=5))"
+    pieces = []
+    check(text(own, tools=[double], on_stdout=pieces.append) == "8 10\n" == "".join(pieces))
+    check(text(own.replace("(n=5)", "(n=double(n=5))"), tools=[double]) == "8 20\n")
+
+    def stop(call: ToolCall):
+        session.interrupt(call.execution_id)
+        call.wait_cancelled()
+        reasons.put(call.cancel_reason)
+    got = session.run("from hermes_tools import stop\nstop()", tools=[stop])
+    check(got.status == "interrupted" and reasons.get(timeout=60) == "interrupted", got)
+    check(not session.run("from hermes_tools import double\ndouble(n=1)").ok)
+    print("24 a download that was cut")
+    session.run("data = bytes(range(256)) * (128 << 10)\nopen('big', 'wb').write(data)")
+
+    class Target(io.BytesIO):
+        def write(self, piece):
+            if not self.tell():
+                ask("cut")
+            return super().write(piece)
+    target = Target()
+    session.files.download("big", target)
+    check(target.getvalue() == bytes(range(256)) * (128 << 10))
+
+    class Changed(Target):
+        def write(self, piece):
+            if not self.tell():
+                session.files.write("big", "other")
+            return super().write(piece)
+    try:
+        session.files.download("big", Changed())
+        raise AssertionError("the file was changed")
+    except TalariaError as e:
+        check(e.code == "file_changed", e)
+    session.delete()
+
+
+def steps_of_approvals():
+    session = Talaria(proxy, token).session("asks-" + uuid.uuid4().hex, approvals="all")
+    print("26 approvals")
+    asked = []
+
+    @session.tool(requires_approval=True)
+    def send(text: str) -> str:
+        return "sent " + text
+
+    @session.on_approval
+    def decide(approval):
+        asked.append(approval.kind)
+        return "deny" if "secret" in approval.detail else "once"
+    got = session.run("from hermes_tools import send\nprint(send(text='a' + 'b'))")
+    check(got.stdout == "sent ab\n" and asked == ["cell", "tool"], got, asked)
+    got = session.run("try: send(text='sec' + 'ret')\nexcept Exception as e: print(type(e).__name__)")
+    check(got.stdout == "ApprovalDenied\n", got)
+    got = session.run("secret = 1")
+    check(got.status == "cancelled" and got.reason == "denied", got)
+    session.close()
+    session.delete()
+
+
+async def steps_of_tokens():
+    print("27 tokens")
+    server, aio = Talaria(proxy, token), AsyncTalaria(proxy, token)
+    session = server.session()
+    made = server._http.call("POST", "/v1/sessions/%s/tokens" % session.id, body={})
+    mine = server.tokens()
+    check(any("session" not in t and "last_used_at" in t for t in mine), mine)
+    check([t["session"] for t in await aio.tokens() if t["id"] == made["id"]] == [session.id], mine)
+    await aio.revoke_token(made["id"])
+    check(all(t["id"] != made["id"] for t in server.tokens()))
+    try:
+        server.revoke_token(made["id"])
+        raise AssertionError("a token was revoked twice")
+    except TalariaError as e:
+        check(e.code == "not_found", e)
+    session.delete()
+
+
+async def tools_of_asyncio():
+    session = await AsyncTalaria(proxy, token).session("aio-tools-" + uuid.uuid4().hex)
+    print("25 tools of asyncio")
+    waiting = asyncio.Queue()
+
+    @session.tool
+    async def meet(n: int) -> int:
+        await waiting.put(n)
+        while waiting.qsize() < 4:
+            await asyncio.sleep(0)
+        return n
+
+    @session.tool
+    async def endless(call: ToolCall):
+        try:
+            await session.interrupt(call.execution_id)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await waiting.put(call.cancel_reason)
+            raise
+    got = await session.run("""
+from hermes_tools import aio
+import asyncio
+print(await asyncio.gather(*[aio.meet(n=n) for n in range(4)]))""")
+    check(got.stdout == "[0, 1, 2, 3]\n", got)
+    for _ in range(4):
+        waiting.get_nowait()
+    got = await session.run("import hermes_tools\nhermes_tools.endless()")
+    check(got.status == "interrupted" and await waiting.get() == "interrupted", got)
+
+    async def own(n: int) -> int:
+        return n + 1
+    got = await session.run("from hermes_tools import own\nprint(own(n=1))", tools=[own])
+    check(got.stdout == "2\n", got)
+    asked = []
+
+    async def decide(approval):
+        asked.append(approval.summary)
+        return "deny"
+
+    @session.tool(requires_approval=True)
+    async def send():
+        raise AssertionError("it was denied")
+    await session.on_approval(decide)
+    got = await session.run("try: hermes_tools.send()\nexcept hermes_tools.ApprovalDenied: print('denied')")
+    check(got.stdout == "denied\n" and len(asked) == 1, got, asked)
+    serving = asyncio.ensure_future(session.serve())
+    await session.delete()
+    await serving
+
+
 async def steps_of_asyncio():
     session = await AsyncTalaria(proxy, token).session("aio-" + uuid.uuid4().hex)
 
@@ -143,4 +391,8 @@ async def steps_of_asyncio():
 
 steps()
 asyncio.run(steps_of_asyncio())
+steps_of_tools()
+steps_of_approvals()
+asyncio.run(tools_of_asyncio())
+asyncio.run(steps_of_tokens())
 print("done")

@@ -1,1 +1,1 @@
-"""Builds and seals a sandbox, and is its pid 1 afterwards. Standard library only."""
+"""Builds and seals a sandbox, and then serves as its pid 1. Standard library only."""

@@ -23,7 +23,7 @@ from .step import StepError
 from .wire import Channel
 
 _F_SETPIPE_SZ = 1031
-_PIPE_BYTES = 64 << 10  # that a pipe has room for unless it is given more
+_PIPE_BYTES = 64 << 10  # the size of a pipe unless it is enlarged
 _TIOCSCTTY = 0x540E
 _RESET_FOR_COMMANDS = ("SIGPIPE", "SIGXFSZ")
 _START_OVER = "import sys; sys.path.insert(0, {!r}); from talaria_init.child import start_over; start_over()()"
@@ -37,9 +37,9 @@ class Start:
     """A process to start. Without arguments it is the runner, which has a third descriptor."""
 
     args: list[str]
-    environment: dict[str, str]  # beside the sandbox's own
+    environment: dict[str, str]  # in addition to the sandbox's own
     directory: str
-    terminal: bool  # it is the foreground of the terminal that both descriptors are of
+    terminal: bool  # it runs in the foreground of the terminal that both descriptors belong to
 
 
 class Runner:
@@ -49,12 +49,13 @@ class Runner:
         self._serve: Serve | None = None
 
     def prepare(self) -> None:
-        """All that can be done before it is known for which session, in a process that was forked from a fork server.
-        In others, this would run code of the environment while there are privileges."""
+        """Does everything that can be done before the session is known, in a process that was forked from a
+        fork server. In other processes, this would run code of the environment while there are privileges."""
         if preload.serve:
             preload.renew()
             self._become_interpreter()
-            # Once for nothing: by the second time, what these write to is this process's own.
+            # A first time for nothing: by the second time, the memory that these write to is this process's
+            # own.
             set_variables(dict(os.environ))
             preload.conflicts((), Limits())
 
@@ -66,7 +67,8 @@ class Runner:
         set_variables(environment)
 
     def bound(self, session: Iterable[str], limits_: Limits) -> None:
-        """Now that the directories are there and privileges are not. session are the names of its own variables."""
+        """Continues once the directories exist and the privileges are gone. session has the names of the
+        session's own variables."""
         self._fresh = preload.conflicts(session, limits_)
         os.chdir(places.workspace)
         limits_.apply()
@@ -74,7 +76,7 @@ class Runner:
             self._become_interpreter()
 
     def begin(self, start: Start, fds: list[int]) -> Callable[[], None]:
-        """The caller unwinds its stack and calls what is returned."""
+        """The caller unwinds its stack and calls the returned function."""
         if start.directory:
             os.chdir(start.directory)
         if start.environment:
@@ -112,7 +114,8 @@ def start_over() -> Callable[[], None]:
 
 
 def set_variables(environment: dict[str, str]) -> None:
-    """Makes these the environment, and changes only what is different: most of it is in each kernel's."""
+    """Sets the environment to these variables, and changes only what differs: most of it is the same in each
+    kernel."""
     variables = os.environ
     for name in variables.keys() - environment.keys():
         del variables[name]
@@ -123,8 +126,8 @@ def set_variables(environment: dict[str, str]) -> None:
 
 
 def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds: list[int], report: Channel) -> NoReturn:
-    """Makes this child a command. What pid 1 is to listen to it sends to report, and where it fails the error number, and
-    ends."""
+    """Turns this child into a command. It sends pid 1 the descriptors to listen to through report; on failure
+    it sends the error number and exits."""
     try:
         _signal.set_wakeup_fd(-1)
         _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
@@ -149,7 +152,7 @@ def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds:
 
 
 def tell(channel: Channel, listeners: list[int]) -> None:
-    """Sends pid 1 what it is to listen to."""
+    """Sends pid 1 the descriptors to listen to."""
     if listeners:
         channel.send(LISTEN, listeners)
     for fd in listeners:
@@ -157,7 +160,7 @@ def tell(channel: Channel, listeners: list[int]) -> None:
 
 
 def give_up(error: BaseException) -> NoReturn:
-    """Ends a process that nobody has a use for. sys.stderr may be the runner's."""
+    """Ends a process that nobody needs. sys.stderr may be the runner's."""
     text = "".join(traceback.format_exception(error))
     with contextlib.suppress(OSError):
         posix.write(2, text.encode("utf-8", "replace"))
@@ -165,7 +168,7 @@ def give_up(error: BaseException) -> NoReturn:
 
 
 def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
-    """Three standard descriptors and the extra one, which is the highest possible."""
+    """Takes three standard descriptors and the extra one, which gets the highest possible number."""
     highest = limits.max_control_fd()
     os.dup2(extra, highest, inheritable=False)
     null = os.open("/dev/null", os.O_RDWR)

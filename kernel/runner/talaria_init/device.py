@@ -1,7 +1,8 @@
-"""A way out of a sandbox's network namespace, made by a process outside of it that ends right afterwards.
+"""A sandbox's egress, made in its network namespace by a process outside the sandbox that exits right
+afterwards.
 
-A network device where the system has them, else sockets that listen on the loopback of the namespace: a socket belongs
-to the namespace that it was made in, wherever it is used.
+It is a network device if the system supports them, else sockets that listen on the loopback of the namespace:
+a socket belongs to the namespace that it was made in, wherever it is used.
 """
 
 import array
@@ -37,8 +38,8 @@ _IN6_RTMSG = struct.Struct("@16s16s16sIHHI4xLIi")
 
 
 def main(what: str, *arguments: str) -> None:
-    """Joins the namespace on NAMESPACE, makes the way out or a socket that lists its sockets, and sends the descriptors on
-    CHANNEL."""
+    """Joins the namespace on NAMESPACE, makes the egress or a socket that lists its sockets, and sends the
+    descriptors on CHANNEL."""
     channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, CHANNEL)
     try:
         with step("join network namespace"):
@@ -79,7 +80,7 @@ def _join(namespace: int) -> None:
     try:
         linux.setns(namespace, linux.CLONE_NEWNET)
     except PermissionError:
-        # Its rights are those of the user namespace that owns it, which the user who made that may join.
+        # Rights over it come from the user namespace that owns it, which the user who created that may join.
         owner = fcntl.ioctl(namespace, _NS_GET_USERNS)
         linux.setns(owner, linux.CLONE_NEWUSER)
         linux.setns(namespace, linux.CLONE_NEWNET)
@@ -101,14 +102,14 @@ def _configure6(address: str) -> None:
     try:
         s = _socket.socket(_socket.AF_INET6, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
     except OSError:
-        return  # this machine has none
+        return  # this machine has no devices
     _, index = _IFREQ_INT.unpack(fcntl.ioctl(s, _SIOCGIFINDEX, _IFREQ_INT.pack(NAME, 0)))
     try:
         fcntl.ioctl(s, _SIOCSIFADDR, _IN6_IFREQ.pack(_socket.inet_pton(_socket.AF_INET6, address), 64, index))
         fcntl.ioctl(s, _SIOCADDRT, _IN6_RTMSG.pack(b"", b"", b"", 0, 0, 0, 1, 0, _RTF_UP, index))
     except OSError as e:
         if e.errno not in (errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.EADDRNOTAVAIL):
-            raise  # else IPv6 is switched off for devices
+            raise  # otherwise IPv6 is switched off for devices
     s.close()
 
 

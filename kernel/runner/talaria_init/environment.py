@@ -1,4 +1,4 @@
-"""The environment variables and the home directory of a sandbox, made from nothing."""
+"""The environment variables and the home directory of a sandbox, made from scratch."""
 
 import os
 
@@ -15,7 +15,7 @@ _THREAD_VARIABLES = (
 
 
 def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> dict[str, str]:
-    """What every process inside gets; the session's variables win. threads is 0 where CPUs are not limited."""
+    """What every process inside gets; the session's variables win. threads is 0 if CPUs are not limited."""
     binaries = os.path.dirname(python)
     path = [places.programs() + "/bin", places.packages + "/current/bin", binaries, "/usr/local/bin", "/usr/bin", "/bin"]
     count = str(threads or min(_DEFAULT_THREADS, len(os.sched_getaffinity(0))))
@@ -31,7 +31,7 @@ def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> 
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": _matplotlib(),
         "XDG_CACHE_HOME": places.home + "/.cache",
-        # Not PYTHONPYCACHEPREFIX: with it, Python passes over the compiled files of the environment.
+        # Not PYTHONPYCACHEPREFIX: with it, Python ignores the compiled files of the environment.
         "PYTHONDONTWRITEBYTECODE": "1",
         "TALARIA_WORKSPACE": places.workspace,
         "TALARIA_PACKAGES": places.packages,
@@ -46,8 +46,9 @@ def environment(python: str, tz: str, threads: int, session: dict[str, str]) -> 
 
 
 def _module_path(python: str, session: str) -> str:
-    """Where other interpreters than the kernel's find modules before all others: our pip, and what the session says. Its
-    packages come behind the standard library as those of the user, and in front of it where there are no such."""
+    """Where interpreters other than the kernel's look for modules before all other places: our pip, and the
+    session's own PYTHONPATH. The session's packages come after the standard library as the user's packages,
+    or before it if the interpreter has no such place."""
     path = [places.programs() + "/python", *filter(None, [session])]
     if not _has_user_packages(python):
         path.append(places.layer())
@@ -55,7 +56,7 @@ def _module_path(python: str, session: str) -> str:
 
 
 def _has_user_packages(python: str) -> bool:
-    """Virtual environments have none, unless they have the system's packages too."""
+    """Virtual environments have none, unless they use the system's packages too."""
     for directory in (os.path.dirname(python), os.path.dirname(os.path.dirname(python))):
         try:
             with open(directory + "/pyvenv.cfg", encoding="utf-8", errors="replace") as f:

@@ -1,9 +1,10 @@
-"""The tier without namespaces, for containers that forbid them: sandboxes are held by Landlock, a filter of system calls
-and, where the host is root, a user of their own.
+"""The tier without namespaces, for containers that forbid them: sandboxes are confined by Landlock, a filter
+of system calls and, if the host is root, a user of their own.
 
-Three fences of Landlock stand one in another. Pid 1, and a fork server, read the system and write below the directory
-of all sessions only. Each pid 1 signals only what it has started itself, so that one kill of everything in reach is a
-kill of its sandbox. What runs inside has the system, its own directories, and neither sockets nor signals for others.
+Three Landlock fences are nested. Pid 1, and a fork server, read the system and write only below the directory
+of all sessions. Each pid 1 signals only processes that it has started itself, so that killing everything in
+reach kills exactly its sandbox. Processes inside have the system, their own directories, and neither sockets
+nor signals for others.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ from .step import step
 _FOLDERS = ("workspace", "packages", "home", "tmp")
 _SYSTEM = ("/usr", *root.TOP)
 _OWN_ETC = ("group", "nsswitch.conf", "passwd")
-# Of the rest of /proc, a process sees its own part only.
+# Of the rest of /proc, a process sees only its own part.
 _PROC = (
     "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/cap_last_cap",
     "sys/kernel/ngroups_max", "sys/kernel/osrelease", "sys/kernel/pid_max", "sys/kernel/random",
@@ -66,7 +67,7 @@ class Fenced:
         places.change(**settings["places"])
 
     def rehearse(self) -> None:
-        """There is nothing to be rehearsed that could be undone."""
+        """There is nothing to rehearse that could be undone."""
 
     def begin_to_fork(self) -> None:
         pass
@@ -111,10 +112,10 @@ class Fenced:
         return Listener(fd, (places.workspace, places.home, places.temporary))
 
     def hide(self) -> None:
-        """Landlock keeps all others out. To helpers it is to be open."""
+        """Landlock keeps all others out. Helpers need access to this process."""
 
     def follow(self, pid: int) -> None:
-        # Landlock knows the directory by its inode, which the kernel may make anew where nobody holds it.
+        # Landlock knows the directory by its inode, which the kernel may create again if nobody holds it.
         if pid in self._seen:
             return
         with contextlib.suppress(OSError):
@@ -130,14 +131,14 @@ class Fenced:
         for pid in children:
             os.kill(pid, _signal.SIGKILL)
         if not self._spec:
-            for pid in children:  # sandboxes that were forked by these go on, and are not waited for
+            for pid in children:  # sandboxes forked by these go on, and are not waited for
                 os.waitpid(pid, 0)
             return
         if self._bounded:
             helper.kill_all()
         elif self._spec.uid:
             helper.as_user(self._spec.uid, helper.kill_all)
-        # Whatever its parents were, all of it is a child of this process by the time these are dead.
+        # Whatever its parents were, everything is a child of this process by the time they are dead.
         with contextlib.suppress(ChildProcessError):
             while True:
                 os.waitpid(-1, 0)
@@ -149,7 +150,7 @@ class Fenced:
         return helper.as_user(self._spec.uid, lambda: helper.unlinked(pids, device))
 
     def _fence(self, said: Park) -> None:
-        """What is imported ahead runs with this process's privileges, so that it is held as well."""
+        """Modules imported ahead run with this process's privileges, so it is confined as well."""
         with step("check threads"):
             root.check_threads()
         self._said = said
@@ -163,7 +164,7 @@ class Fenced:
             landlock.fence(version, granted)
 
     def _begin(self) -> None:
-        """Before anything is forked, which is to be within the same bounds."""
+        """Before anything is forked, which must be within the same bounds."""
         self._pid = os.getpid()
         with step("adopt orphans"):
             linux.adopt_orphans()
@@ -172,7 +173,8 @@ class Fenced:
                 landlock.bound_signals()
 
     def _check_signals(self) -> bool:
-        """Without bounds, an ordinary user's processes could reach all that the user runs, and this one kill it."""
+        """Without bounds, an ordinary user's processes could reach everything that the user runs, and this
+        one could kill it."""
         try:
             os.kill(os.getppid(), 0)
         except PermissionError:
@@ -185,7 +187,7 @@ class Fenced:
         places.change(workspace=workspace, packages=packages, home=scratch + "/home", temporary=scratch + "/tmp")
 
     def _make_scratch(self, spec: Seal) -> None:
-        """Only the root of the scratch directory is ours, and nothing of the session runs yet."""
+        """Only the root of the scratch directory is ours, and nothing of the session is running yet."""
         os.mkdir(places.home, 0o700)
         os.mkdir(places.temporary, 0o700)
         make_home()
@@ -229,7 +231,7 @@ class Fenced:
         return listeners
 
     def _beneath(self, directory: Directory) -> str:
-        """The path of a directory below that of all sessions, which is what it was when it was handed over."""
+        """The path of a directory below that of all sessions, verified to be the one that was handed over."""
         sessions = os.open(self._said.sessions, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fd = linux.open_beneath(sessions, directory.path, os.O_PATH | os.O_DIRECTORY)
@@ -245,14 +247,14 @@ class Fenced:
 
 
 def _system(said: Park) -> Iterator[tuple[str, int]]:
-    """What everybody reads."""
+    """The files that everybody may read."""
     for path in (*_SYSTEM, *root.etc(), *("/etc/" + n for n in _OWN_ETC), *said.prefixes, said.library, said.cache):
         if path and os.path.exists(path):
             yield path, landlock.READ
 
 
 def _own_view(terminals: bool) -> Iterator[tuple[str, int]]:
-    """The terminals of an ordinary user are those of all that the user runs."""
+    """The terminals of an ordinary user belong to everything that the user runs."""
     yield os.path.realpath("/proc/self"), landlock.READ
     for path in ("/proc/" + name for name in _PROC):
         if os.path.exists(path):
@@ -264,7 +266,7 @@ def _own_view(terminals: bool) -> Iterator[tuple[str, int]]:
 
 
 def _verify(uid: int, privileged: bool) -> None:
-    """An ordinary user cannot give up the bounding set, of which nothing comes without new privileges."""
+    """An ordinary user cannot drop the bounding set, which gives nothing without new privileges."""
     sets = ("Inh", "Prm", "Eff", "Amb", "Bnd") if privileged else ("Inh", "Prm", "Eff", "Amb")
     wanted = (
         f"Uid:{f'{chr(9)}{uid}' * 4}".encode(),

@@ -1,5 +1,6 @@
-"""The fork server: a process next to pid 1 of its sandbox, with libraries imported, that each new sandbox's own pid 1
-is forked from. It runs no code but ours and that of the environment, and nothing of a session is ever in it."""
+"""The fork server: a process next to pid 1 of its sandbox, with libraries imported, from which the pid 1 of
+each new sandbox is forked. It runs only our code and the environment's, and never holds anything of a
+session."""
 
 import json
 import os
@@ -23,8 +24,8 @@ _LIBRARY = "TALARIA_LIBRARY"
 
 
 def start(channel: int, modules: list[str]) -> int:
-    """Starts one in a child, on this descriptor, and returns its pid. It is an interpreter of its own, and not what
-    is forked here, so that each one has another hash seed and other addresses."""
+    """Starts a fork server in a child, on this descriptor, and returns its pid. It runs an interpreter of its
+    own instead of being forked from here, so that each one has another hash seed and other addresses."""
     pid = linux.fork()
     if pid:
         return pid
@@ -43,15 +44,15 @@ def start(channel: int, modules: list[str]) -> int:
         }
         move_up_front(channel)
         os.set_inheritable(FIRST_FD, True)
-        # The same arguments as pid 1 has: what is forked from it shows them inside.
+        # The same arguments as pid 1 has: processes forked from it show them inside.
         os.execve(sys.executable, sys.orig_argv, variables)
     except BaseException as e:
         give_up(e)
 
 
 def begun(begin: Callable[[int], Next]) -> Callable[[], Next] | None:
-    """The fork server that this process was started to be, if it was. begin is what forked processes call, and
-    returns what they are to call next."""
+    """Returns how to run the fork server if this process was started to be one, else None. begin is what
+    forked processes call; it returns what they are to call next."""
     settings = os.environ.get(_SETTINGS)
     if settings is None:
         return None
@@ -70,7 +71,7 @@ class ForkServer:
         self._begin = begin
 
     def serve(self) -> Next:
-        """Returns in forked processes only, with what they are to call."""
+        """Returns only in forked processes, with the function that they are to call."""
         try:
             self._prepare()
             while True:
@@ -95,8 +96,9 @@ class ForkServer:
         self._channel.send(encode(op="ready"))
 
     def _rehearse(self) -> None:
-        """Does what forked processes do, as far as it can be undone. The interpreter keeps notes of what it runs, in
-        the code itself and elsewhere: what it notes here, no forked process has to write to memory of its own."""
+        """Does what forked processes do, as far as it can be undone. The interpreter keeps notes of what it
+        runs, in the code itself and elsewhere: what it notes here, no forked process has to write to memory
+        of its own."""
         ours, theirs = map(Channel, pair())
         for _ in range(_REHEARSALS):
             tier.current.rehearse()
@@ -108,7 +110,7 @@ class ForkServer:
         theirs.close()
 
     def _fork(self) -> int:
-        """As os.fork, the child being pid 1 of a sandbox. -1 where no process can be made."""
+        """Like os.fork, the child being pid 1 of a sandbox. Returns -1 if no process can be made."""
         try:
             return tier.current.fork()
         except OSError as e:

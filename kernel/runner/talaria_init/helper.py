@@ -1,7 +1,7 @@
 """Work that a process of the session's user has to do, since root in a container may not.
 
-Only a process with the same user id may change the limits of another, or look at what it has open, without capabilities
-that a container's root has not.
+Without capabilities that a container's root lacks, only a process with the same user id may change the limits
+of another process, or look at its open files.
 """
 
 import marshal
@@ -16,7 +16,8 @@ from . import linux
 
 
 def as_user(uid: int, work: Callable[[], object]) -> object:
-    """The result of work, done in a child that has become this user. Raises OSError or RuntimeError for it."""
+    """The result of work, done in a child that has become this user. Turns a failure there into OSError or
+    RuntimeError."""
     read, write = os.pipe()
     pid = linux.fork()
     if not pid:
@@ -54,7 +55,7 @@ def become(uid: int) -> None:
 
 
 def kill_all() -> None:
-    """Kills every process that this one may signal, at one moment, so that none can fork in between."""
+    """Kills at once every process that this one may signal, so that none can fork in between."""
     try:
         os.kill(-1, _signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -62,7 +63,7 @@ def kill_all() -> None:
 
 
 def limit(pids: Iterable[int], soft: dict[int, int]) -> None:
-    """Changes soft limits, as far as the hard ones allow; -1 is none."""
+    """Changes soft limits, as far as the hard ones allow; -1 means unlimited."""
     for pid in pids:
         try:
             for kind, value in soft.items():
@@ -75,7 +76,7 @@ def limit(pids: Iterable[int], soft: dict[int, int]) -> None:
 
 
 def unlinked(pids: Iterable[int], device: int) -> tuple[int, int, int]:
-    """The bytes and number of files that are open and have no name any more, and how many processes hide theirs."""
+    """The bytes and number of open files that have no name any more, and how many processes hide theirs."""
     taken = hidden = 0
     seen = set()
     for pid in pids:

@@ -1,23 +1,23 @@
-"""Leaving no room between what is in memory.
+"""Leaves no holes between objects in memory.
 
-A forked process that allocates gets the holes that were left where something else was freed, and has to copy a whole
-page for each, with all that it has in common with its siblings. With the holes filled it gets fresh memory, in which
-what it needs lies together.
+A forked process that allocates gets the holes left by freed objects, and has to copy a whole page for each,
+with everything on it that it shares with its siblings. With the holes filled it gets fresh memory, in which
+the objects that it needs are next to each other.
 """
 
 import ctypes
 
-_SMALL = 512  # bytes up to which Python allocates by itself, in classes of 16
+_SMALL = 512  # size in bytes up to which Python allocates by itself, in classes of 16
 _CLASS = 16
-_IN_A_ROW = 4  # so many blocks one after another are the beginning of fresh memory
-_ENOUGH = 4 << 20  # bytes of one size, should an allocator do it another way
+_IN_A_ROW = 4  # this many consecutive blocks are the beginning of fresh memory
+_ENOUGH = 4 << 20  # bytes of one size, in case an allocator works differently
 
 _libc = ctypes.CDLL(None)
 _filling: list[object] = []
 
 
 def fill() -> None:
-    """Called last of all before a process is forked. What it takes is never given back."""
+    """Called last before a process is forked. The memory that it takes is never given back."""
     for size in range(_CLASS, _SMALL + 1, _CLASS):
         _fill_class(size)
     _fill_heap()
@@ -35,14 +35,14 @@ def _fill_class(size: int) -> None:
 
 
 def _block(size: int, number: int) -> object:
-    """Something of that size."""
+    """An object of that size."""
     if size <= 2 * _CLASS:
         return object() if size == object.__basicsize__ else number + 0.5
     return bytes(size - bytes.__basicsize__)
 
 
 def _fill_heap() -> None:
-    """The heap of the C library, as far as it is glibc's and grows upwards."""
+    """Fills the C library's heap, as far as it is glibc's and grows upwards."""
     if not hasattr(_libc, "malloc_trim"):
         return
     allocate = _libc.malloc

@@ -1,4 +1,4 @@
-"""Making an ordinary interpreter, with a runner in it, out of one that was started with less for a quick start."""
+"""Makes an ordinary interpreter, with a runner in it, from one that was started with less for a quick start."""
 
 import os
 import site
@@ -11,13 +11,13 @@ from . import limits, places
 
 Serve = Callable[[int], NoReturn]
 
-engine = "stdlib"  # of the runners that are made here, and in what is forked from here
+engine = "stdlib"  # of the runners that are made here, and in processes forked from here
 
 
 def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
-    """Undoes what pid 1 went without, site-packages among them, calls preload, and makes a runner. What it returns
-    serves the host on the runner's control socket."""
-    # First of all: what it binds when it is imported is to be what there was before anything else was.
+    """Restores what pid 1 did without, site-packages among them, calls preload, and makes a runner. The
+    returned function serves the host on the runner's control socket."""
+    # First of all: it must bind, on import, what existed before anything else was imported.
     from talaria_runner.main import prepare
 
     sys.path.remove(places.library)
@@ -32,8 +32,8 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
 
 
 def forget_init() -> None:
-    """Takes this package out of sight. Freeing it would write to memory that all kernels have in common, as would
-    looking at the names of all modules."""
+    """Hides this package. Freeing it would write to memory that all kernels share, and so would looking at
+    the names of all modules."""
     _forgotten.extend(sys.modules.pop(name) for name in _PACKAGE if name in sys.modules)
 
 

@@ -1,4 +1,4 @@
-"""Landlock: what processes may do with files, whatever the mounts and the owners of files let them."""
+"""Landlock: what processes may do with files, whatever the mounts and the owners of files allow."""
 
 import errno
 import functools
@@ -28,20 +28,21 @@ ALL = ((1 << 15) - 1) & ~_DEVICES
 _ALL_CONNECTIONS = 3  # to bind and to connect
 _ALL_SCOPES = 3  # abstract sockets and signals
 _SIGNALS = 2
-# The versions from which on there are these two.
+# The first versions that have these two.
 _CONNECTIONS = 4
 SCOPES = 6
 _NEWEST = 7
-# How many rights there are from a version on. Version 1 is not used: with it, no file moves to another folder.
+# How many rights there are from each version on. Version 1 is not used: with it, no file can move to another
+# folder.
 _RIGHTS = ((5, 16), (3, 15), (2, 14))
 
 
 def restrict(version: int, writable: Iterable[str]) -> None:
-    """Has this process and what it starts read everything that is in sight, and write to the devices and below the
-    given directories only.
+    """Restricts this process and everything it starts: it reads everything in sight, and writes only to the
+    devices and below the given directories.
 
-    Signals and abstract sockets are not scoped: the namespaces do that already, while a scope would hold the runner
-    and the commands of a sandbox apart, which are not forked from each other."""
+    Signals and abstract sockets are not scoped: the namespaces already do that, and a scope would separate
+    the runner and the commands of a sandbox, which are not forked from each other."""
     handled = _handled(version)
     ruleset = linux.landlock_ruleset(handled)
     try:
@@ -56,13 +57,13 @@ def restrict(version: int, writable: Iterable[str]) -> None:
 
 @functools.cache
 def version() -> int:
-    """The version to use; OSError where there is none."""
+    """The version to use; raises OSError if there is none."""
     return min(linux.landlock_version(), _NEWEST)
 
 
 def fence(version: int, granted: Iterable[tuple[str, int]], alone: bool = False) -> None:
-    """Has this process and what it starts reach nothing but these files and directories, with these rights. If it is to
-    be alone, there are no connections either, and no signals for processes that it has not started."""
+    """Confines this process and everything it starts to these files and directories, with these rights. If
+    alone is set, it also forbids connections, and signals to processes that it has not started."""
     handled = _handled(version)
     connections = _ALL_CONNECTIONS if alone and version >= _CONNECTIONS else 0
     ruleset = linux.landlock_ruleset(handled, connections, _ALL_SCOPES if alone and version >= SCOPES else 0)
@@ -77,8 +78,8 @@ def fence(version: int, granted: Iterable[tuple[str, int]], alone: bool = False)
 
 
 def bound_signals() -> None:
-    """Has this process and what it starts signal nothing that neither of them has started."""
-    # Moves to another folder are denied by each fence that does not say otherwise.
+    """Confines the signals of this process and everything it starts to processes that one of them has started."""
+    # Each fence denies moves to another folder unless it says otherwise.
     ruleset = linux.landlock_ruleset(_REFER, 0, _SIGNALS)
     try:
         linux.landlock_allow(ruleset, _REFER, "/")
@@ -92,7 +93,7 @@ def _handled(version: int) -> int:
 
 
 def verify(directory: str) -> None:
-    """Tries what nothing but Landlock forbids: the device of no number is anybody's to make."""
+    """Tries what only Landlock forbids: anybody may create the device with number zero."""
     path = f"{directory}/device"
     try:
         os.mknod(path, stat.S_IFCHR | 0o600, 0)

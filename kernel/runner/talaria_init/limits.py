@@ -1,4 +1,4 @@
-"""Limits of the processes that pid 1 starts. What all of them take together is the cgroup's to bound."""
+"""Limits of the processes that pid 1 starts. The cgroup bounds what all of them use together."""
 
 import resource
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _FILES_HARD = 4096
 _LOCKED_MEMORY = 64 << 10
 # Both are also charged to the users around the session's, up to the server's.
 _PENDING_SIGNALS = 1024  # queued signals and POSIX timers
-_MESSAGE_QUEUES = 128 << 10  # bytes of POSIX queues, of which one of the usual size takes 80 KiB
+_MESSAGE_QUEUES = 128 << 10  # bytes of POSIX queues; one of the usual size takes 80 KiB
 # Counted against RLIMIT_DATA for each thread: the usual 8 MiB would leave room for few threads.
 _THREAD_STACK = 2 << 20
 _MAIN_STACK = 8 << 20
@@ -18,17 +18,17 @@ _MAIN_STACK = 8 << 20
 
 @dataclass
 class Limits:
-    """What the host wants, in bytes and numbers; 0 is no limit."""
+    """The limits that the host wants, in bytes and numbers; 0 means no limit."""
 
     data: int = 0
-    data_hard: bool = False  # where no cgroup bounds memory, users may not raise it
+    data_hard: bool = False  # if no cgroup bounds memory, users may not raise it
     file_size: int = 0
-    processes: int = 0  # where no cgroup bounds them; counts pid 1 too
+    processes: int = 0  # if no cgroup bounds them; counts pid 1 too
     tmp: int = 0  # of each writable tmpfs
-    final: str = ""  # the filter of system calls that has only the host change limits, or none
+    final: str = ""  # the filter of system calls that lets only the host change limits, or none
 
     def apply(self) -> None:
-        """Bounds the calling process and what it starts."""
+        """Bounds the calling process and everything it starts."""
         _limit(resource.RLIMIT_CORE, 0, 0)
         _limit(resource.RLIMIT_NOFILE, _FILES_SOFT, _FILES_HARD)
         _limit(resource.RLIMIT_MEMLOCK, _LOCKED_MEMORY, _LOCKED_MEMORY)
@@ -45,14 +45,15 @@ class Limits:
             linux.filter_calls(self.final)
 
     def apply_processes(self) -> None:
-        """Bounds the user namespace that is made next: its users cannot raise what is soft here."""
+        """Bounds the user namespace that is created next: its users cannot raise limits that are soft here."""
         if self.processes:
             _limit(resource.RLIMIT_NPROC, self.processes)
 
 
 def allow_descriptors() -> None:
-    """Raises pid 1's limit as far as it goes. The kernel refuses to send descriptors once the user has more in flight than
-    the sender may have open: where sessions share a user, one of them could stop pid 1 of all others."""
+    """Raises pid 1's limit as far as possible. The kernel refuses to send descriptors once the user has more
+    in flight than the sender may have open: if sessions share a user, one of them could stop pid 1 of all
+    others."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

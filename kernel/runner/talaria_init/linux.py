@@ -73,7 +73,7 @@ _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _KEYCTL_JOIN_SESSION_KEYRING = 1
 _SECCOMP_SET_MODE_FILTER = 1
-# Without it, kernels before 5.16 have all code run slower, against a leak that filters have no part in.
+# Without it, kernels before 5.16 run all code more slowly, to close a leak that filters have no part in.
 _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 4
 _SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _INSTRUCTION_BYTES = 8
@@ -88,7 +88,7 @@ _PTHREAD_ATTR_BYTES = 256  # at least sizeof(pthread_attr_t) everywhere
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-# Functions are looked up here, so that no process that is forked later has to.
+# Functions are looked up here, so that no process forked later has to do it.
 def _function(name: str, *arguments: type) -> Callable[..., int]:
     function = _libc[name]
     function.argtypes = arguments
@@ -119,7 +119,7 @@ _seccomp = _syscall("seccomp", c_uint, c_uint, c_void_p)
 _landlock_create_ruleset = _syscall("landlock_create_ruleset", c_char_p, c_size_t, c_uint)
 _landlock_add_rule = _syscall("landlock_add_rule", c_int, c_int, c_char_p, c_uint)
 _landlock_restrict_self = _syscall("landlock_restrict_self", c_int, c_uint)
-# Keeps the interpreter's lock, which the child holds then as well.
+# Keeps the interpreter's lock, so that the child holds it too.
 _fork = ctypes.PyDLL(None, use_errno=True).fork
 
 
@@ -143,7 +143,7 @@ def umount(target: str, flags: int) -> None:
 
 
 def open_tree(path: str, dir_fd: int = AT_FDCWD, flags: int = 0) -> int:
-    """A detached copy of what is mounted at path, with everything below it."""
+    """A detached copy of the mount at path, with everything below it."""
     return _check(_open_tree(dir_fd, _bytes(path), OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | flags), path)
 
 
@@ -165,7 +165,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(dir_fd: int, path: str, flags: int) -> int:
-    """Opens a path that may neither leave dir_fd nor pass a link."""
+    """Opens a path that may neither leave dir_fd nor pass through a link."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
     return _check(_openat2(dir_fd, _bytes(path), byref(how), ctypes.sizeof(how)), path)
 
@@ -184,8 +184,8 @@ def setns(fd: int, kind: int) -> None:
 
 
 def fork() -> int:
-    """As os.fork, for a single-threaded process and without what libraries have registered to happen then: that is
-    little of use to such a process, and writes to a megabyte of memory."""
+    """Like os.fork, for a single-threaded process, and without the handlers that libraries have registered
+    for forks: these are of little use to such a process, and write to a megabyte of memory."""
     return _check(_fork())
 
 
@@ -198,12 +198,12 @@ def set_dumpable(value: bool) -> None:
 
 
 def set_name(name: str) -> None:
-    """Sets what tools show for this process, 15 bytes at most."""
+    """Sets the name that tools show for this process, 15 bytes at most."""
     _check(_prctl_text(_PR_SET_NAME, name.encode(), 0, 0, 0))
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what its descendants leave behind."""
+    """Makes this process the parent of orphans among its descendants."""
     _check(_prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
@@ -230,14 +230,15 @@ class _Program(ctypes.Structure):
 
 
 def filter_calls(program: str, flags: int = 0) -> int:
-    """Installs a filter of system calls, which is in base64, for good."""
+    """Installs a filter of system calls, given in base64, for good."""
     instructions = a2b_base64(program)
     filter = _Program(len(instructions) // _INSTRUCTION_BYTES, instructions)
     return _check(_seccomp(_SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW | flags, byref(filter)))
 
 
 def filter_calls_to(program: str) -> int:
-    """As filter_calls; the descriptor that this gives is for whoever handles the calls that the filter hands on."""
+    """Like filter_calls; the returned descriptor is for the process that handles the calls that the filter
+    hands on."""
     return filter_calls(program, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
 
 
@@ -247,12 +248,12 @@ def landlock_version() -> int:
 
 def landlock_ruleset(files: int, connections: int = 0, scopes: int = 0) -> int:
     """A set of rules about these rights, as a descriptor."""
-    attr = struct.pack("=QQQ", files, connections, scopes)  # what an older kernel does not know may be there as 0
+    attr = struct.pack("=QQQ", files, connections, scopes)  # an older kernel accepts unknown fields that are 0
     return _check(_landlock_create_ruleset(attr, len(attr), 0))
 
 
 def landlock_allow(ruleset: int, rights: int, path: str) -> None:
-    """Adds a rule that gives rights to a directory and all below it."""
+    """Adds a rule that gives rights to a directory and everything below it."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         attr = struct.pack("=Qi", rights, fd)
@@ -266,7 +267,7 @@ def landlock_restrict_self(ruleset: int) -> None:
 
 
 def set_default_thread_stack(size: int) -> None:
-    """Sets what threads made from now on get, those of C libraries included. Only glibc has it."""
+    """Sets the stack size of threads made from now on, including those of C libraries. Only glibc has it."""
     try:
         setter = _libc.pthread_setattr_default_np
     except AttributeError:
@@ -278,7 +279,7 @@ def set_default_thread_stack(size: int) -> None:
 
 
 def trim_heap() -> None:
-    """Gives back what the heap has free. Only glibc has it."""
+    """Gives free memory of the heap back. Only glibc has it."""
     with contextlib.suppress(AttributeError):
         _libc.malloc_trim(c_size_t(0))
 
@@ -301,7 +302,7 @@ def read(path: str) -> bytes:
 
 
 def write(path: str, text: bytes, create: int = 0) -> None:
-    """Writes what one call takes: a file of /proc, or with O_CREAT a small one."""
+    """Writes in one call: a file of /proc, or with O_CREAT a small file."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | create, 0o644)
     try:
         os.write(fd, text)
@@ -310,6 +311,6 @@ def write(path: str, text: bytes, create: int = 0) -> None:
 
 
 def lines_missing(path: str, lines: tuple[bytes, ...]) -> list[str]:
-    """Which of the lines a file of /proc does not have."""
+    """Those of the lines that a file of /proc lacks."""
     text = b"\n" + read(path)
     return [line.decode() for line in lines if b"\n" + line + b"\n" not in text]

@@ -1,8 +1,9 @@
-"""Changing the modes of files where sessions have one user in common.
+"""Changing the modes of files if sessions share a user.
 
-Landlock has no say in modes, which go by the owner of a file: a session could lock all others, and the server, out of
-theirs. So the filter of system calls hands such calls to pid 1, which makes the change for files in the session's own
-directories, and refuses it for all others. It opens a file once and works on what it has opened.
+Landlock has no say in modes, which depend on the owner of a file: a session could lock all others, and the
+server, out of their files. So the filter of system calls hands such calls to pid 1, which makes the change
+for files in the session's own directories, and refuses it for all others. It opens a file once and works on
+the open file.
 """
 
 import errno
@@ -26,11 +27,12 @@ _CALLS = {452: "fchmodat2", **_NUMBERS.get(os.uname().machine, {})}
 _AT_EMPTY_PATH = 0x1000
 _MAX_PATH = 4096
 _PAGE = 4096
-_ALLOWED = 0o1777  # no program that runs as its owner
+_ALLOWED = 0o1777  # nothing that makes a program run as its owner
 
 
 class Listener:
-    """What one process and all that it starts ask. Made from the descriptor that [linux.filter_calls_to] gave."""
+    """The calls of one process and everything it starts. Made from the descriptor that
+    [linux.filter_calls_to] returned."""
 
     def __init__(self, fd: int, directories: Iterable[str]) -> None:
         self.fd = fd
@@ -41,7 +43,7 @@ class Listener:
         try:
             asked = fcntl.ioctl(self.fd, _RECEIVE, bytes(_NOTIFICATION.size))
         except FileNotFoundError:
-            return  # whoever asked is gone
+            return  # the caller is gone
         id, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(asked)
         try:
             self._change(id, pid, _CALLS.get(number, ""), arguments)
@@ -60,7 +62,7 @@ class Listener:
         file = self._open(id, pid, call, arguments)
         try:
             name = f"/proc/self/fd/{file}"
-            # What is in these directories stays in them, and nothing else gets in: Landlock sees to that.
+            # Files in these directories stay in them, and nothing else gets in: Landlock ensures that.
             if not os.readlink(name).startswith(self._directories):
                 raise PermissionError(errno.EPERM, "not the session's")
             os.chmod(name, arguments[2 if call.startswith("fchmodat") else 1] & _ALLOWED)
@@ -68,7 +70,7 @@ class Listener:
             os.close(file)
 
     def _open(self, id: int, pid: int, call: str, arguments: list[int]) -> int:
-        """A descriptor of the file, which is good for no more than its name and its mode."""
+        """A descriptor of the file, which is good only for its name and its mode."""
         if call == "fchmod":
             file = _open_descriptor(pid, arguments[0])
             self._check(id)
@@ -91,7 +93,7 @@ class Listener:
             os.close(base)
 
     def _check(self, id: int) -> None:
-        """Its process is still the one that asks, and so was what was read of it."""
+        """Checks that its process is still the caller, so that what was read from it belongs to the call."""
         fcntl.ioctl(self.fd, _IS_VALID, struct.pack("=Q", id))
 
 
@@ -100,7 +102,7 @@ def _open_descriptor(pid: int, number: int) -> int:
 
 
 def _read_text(pid: int, address: int) -> bytes:
-    """The text at an address, up to its zero byte; page by page, since the next one may not be there."""
+    """The text at an address, up to its zero byte; page by page, since the next one may not be mapped."""
     text = b""
     memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
     try:

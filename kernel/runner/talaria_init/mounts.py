@@ -11,7 +11,7 @@ _TMPFS = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
 
 @dataclass
 class Mount:
-    """A directory beneath one of the roots, by its path and by what it must turn out to be."""
+    """A directory beneath one of the roots, by its path and by the identity that it must have."""
 
     root: int
     path: str
@@ -26,7 +26,7 @@ def bind(mounts: list[Mount]) -> None:
     trees = [_open(mount) for mount in mounts]
     tops = sorted({top for m in mounts if (top := _top(m.target)) != m.target})
     for top in tops:
-        # The tree is read-only, and may be common to many sandboxes.
+        # The tree is read-only, and may be shared by many sandboxes.
         linux.mount("tmpfs", top, "tmpfs", _TMPFS, "mode=755,size=64k,nr_inodes=1k")
     for mount, tree in zip(mounts, trees, strict=True):
         os.makedirs(mount.target, exist_ok=True)
@@ -39,7 +39,7 @@ def bind(mounts: list[Mount]) -> None:
 
 
 def _open(mount: Mount) -> int:
-    """A detached copy of the directory, with the attributes that it is to have."""
+    """A detached copy of the directory, with the attributes that it should have."""
     base = os.open(f"{root.MOUNTS}/{mount.root}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     source = -1
     try:

@@ -48,7 +48,7 @@ class Namespaced:
             return linux.fork()
         finally:
             if os.getpid() != 1:
-                # What was unshared is for one child; the next one gets another.
+                # The unshared namespace is for one child; the next one gets another.
                 linux.setns(self._pids, linux.CLONE_NEWPID)
 
     def leave(self) -> None:

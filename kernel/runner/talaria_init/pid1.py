@@ -1,10 +1,12 @@
-"""Pid 1 of a sandbox: parks, seals, starts processes on request, tells how they ended, and reaps all others.
+"""Pid 1 of a sandbox: parks, seals, starts processes on request, reports how they ended, and reaps all
+others.
 
-It is single-threaded and runs nothing of users. When the host's end of its socket closes it ends, and with it, by
+It is single-threaded and runs no user code. When the host's end of its socket closes it ends, and with it, by
 the kernel's rule for pid 1, everything in the sandbox.
 
-It is also the keeper of an environment: pid 1 of a sandbox that is nobody's, in which a fork server runs. The
-sandboxes that are forked from that live in pid namespaces below the keeper's, and have the keeper's tree in common.
+It is also the keeper of an environment: pid 1 of a sandbox that belongs to no session, in which a fork server
+runs. The sandboxes that are forked from that live in pid namespaces below the keeper's, and share the
+keeper's tree.
 """
 
 import contextlib
@@ -31,7 +33,8 @@ from .wire import FIRST_FD, Channel, decode, encode, move_up_front, pair
 
 
 def main() -> Next:
-    """Serves the host. It returns only in children that become something else: with what these are to call."""
+    """Serves the host. It returns only in children that become something else, with the function that these
+    are to call."""
     fork_server = forkserver.begun(begin)
     if fork_server:
         return fork_server
@@ -65,7 +68,7 @@ class Init:
         }
 
     def serve(self, first: bytes = b"") -> Next:
-        """first is a packet that was received before."""
+        """first is a packet that was already received."""
         try:
             return self._loop(first)
         except BaseException as e:
@@ -118,18 +121,18 @@ class Init:
         tier.current.park(Park(**body))
         sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
-        # Nobody waits for it now. If it fails, the runner tries again and says why.
+        # Nobody is waiting for it now. If it fails, the runner tries again and says why.
         with contextlib.suppress(Exception):
             import talaria_runner.main  # noqa: F401
         self._make_spare()
 
     def _leave(self, id: int, body: dict, fds: list[int]) -> None:
-        """Park, for what a fork server made and has namespaces of its own already."""
+        """Parks, for a process that a fork server made and that has namespaces of its own already."""
         tier.current.settle()
         self._channel.send(encode(op="done", id=id))
 
     def _make_spare(self) -> None:
-        # Without one, the runner is forked when it is started.
+        # Without a spare, the runner is forked when it is started.
         with contextlib.suppress(OSError):
             made = spare.fork()
             if isinstance(made, Spare):
@@ -185,7 +188,7 @@ class Init:
     def _start(self, id: int, body: dict, fds: list[int]) -> None:
         start = Start(**body)
         if start.args:
-            # What begins with a command is nobody's kernel, and a command is to be alone.
+            # A sandbox that begins with a command is not a kernel, and a command is to be alone.
             self._discard_spare()
             self._start_command(id, start, fds)
         else:
@@ -236,7 +239,7 @@ class Init:
         raise OSError(int(failure), f"{start.args[0]}: {os.strerror(int(failure))}")
 
     def _hear(self, channel: Channel) -> bytes:
-        """What a child says until it is a command, or has ended: the number of an error, or nothing."""
+        """What a child sends until it is a command, or has ended: an error number, or nothing."""
         failure = b""
         while received := channel.receive():
             said, listeners = received
@@ -254,7 +257,7 @@ class Init:
     def _answer(self, fd: int, events: int) -> None:
         if events & select.POLLIN:
             self._listeners[fd].answer()
-        else:  # all who could ask are gone
+        else:  # everybody who could ask is gone
             self._poll.unregister(fd)
             del self._listeners[fd]
             os.close(fd)
@@ -270,12 +273,12 @@ class Init:
                 os.kill(pid, body["signal"])
 
     def _change_limits(self, id: int, body: dict, fds: list[int]) -> None:
-        """For what starts later; the host changes those that run."""
+        """For processes that start later; the host changes running ones."""
         self._limits = Limits(**body["limits"])
         self._channel.send(encode(op="done", id=id))
 
     def _limit(self, id: int, body: dict, fds: list[int]) -> None:
-        """For those that run, where the host may not change them itself."""
+        """For running processes, if the host may not change them itself."""
         tier.current.limit(body["pids"], {resource.RLIMIT_DATA: body["data"], resource.RLIMIT_FSIZE: body["file_size"]})
         self._channel.send(encode(op="done", id=id))
 
@@ -302,8 +305,9 @@ class Init:
 
 
 def begin(fd: int) -> Next:
-    """What a fork server forks: pid 1, which makes itself known, and does nothing until it is answered. Then it forks
-    the spare before anything else: what it has written to by then, both have to copy."""
+    """Runs in a process forked by a fork server: pid 1, which announces itself and does nothing until it is
+    answered. Then it forks the spare before anything else: pages that it has written to by then have to be
+    copied by both."""
     move_up_front(fd)
     os.write(FIRST_FD, b'{"op":"hello"}')
     answer = os.read(FIRST_FD, 4096)

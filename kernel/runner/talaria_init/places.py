@@ -1,5 +1,5 @@
-"""Where things are, as those inside see them. In a tree of our own that is always the same; without one, it is said
-when the sandbox is made and when it is sealed."""
+"""Where things are, as seen from inside. In a tree of our own that is always the same; without one, the host
+says so when the sandbox is made and when it is sealed."""
 
 import sys
 
@@ -25,12 +25,12 @@ def installs() -> str:
 
 
 def programs() -> str:
-    """What stands in for programs of the environment."""
+    """Replacements for programs of the environment."""
     return library + "/programs"
 
 
 def all() -> dict[str, str]:
-    """To be handed to another process of the same sandbox, for change."""
+    """All places, to be handed to another process of the same sandbox."""
     return {name: globals()[name] for name in _NAMES}
 
 

@@ -1,7 +1,7 @@
-"""What the fork server imports ahead, and what makes a process that was forked from it as good as a fresh one.
+"""What the fork server imports ahead, and what makes a process forked from it as good as a fresh one.
 
-A kernel's own memory is what it has written to since it was forked, a reference count included, in whole pages. So
-whatever can be done once is done before, and the rest with as little code as it takes.
+A kernel's own memory is what it has written to since it was forked, including reference counts, in whole
+pages. So whatever can be done once is done before the fork, and the rest with as little code as possible.
 """
 
 import ctypes
@@ -32,25 +32,26 @@ _THREAD_SETTERS = (
     "omp_set_num_threads",
     "MKL_Set_Num_Threads",
 )
-# A kernel that may not take this many times the memory of the imported libraries is better off without them.
+# A kernel that may not use this many times the memory of the imported libraries is better off without them.
 _LEAST_ROOM = 3
-# Modules whose handlers of a fork are not needed here: they renew locks, which nobody holds, or empty what is empty, or
-# what they do is done below.
+# Modules whose fork handlers are not needed here: they renew locks, which nobody holds, or empty what is
+# already empty, or their work is done below.
 _PASSED_OVER = ("logging", "matplotlib.font_manager", "random", "threading")
 
-serve: Serve | None = None  # the runner, in a fork server and what was forked from it
-_names: frozenset[str] = frozenset()  # of what was imported, without the part after the first dot
-_data = 0  # bytes that the limit of memory counts of what was imported
+serve: Serve | None = None  # the runner, in a fork server and processes forked from it
+_names: frozenset[str] = frozenset()  # of the imported modules, without the part after the first dot
+_data = 0  # bytes of the imported modules that the memory limit counts
 _renewals: list[Callable[[], object]] = []
 _thread_setters: list[Callable[[int], None]] = []
 
 
 def prepare(modules: list[str], tell: Callable[..., None], rehearse: Callable[[], None]) -> None:
-    """Imports the modules and gets this process ready to be forked. tell is told of each, and why one is missing.
-    rehearse is called when all of that is there."""
+    """Imports the modules and gets this process ready to be forked. It calls tell for each module, with the
+    reason if one is missing, and rehearse when everything is imported."""
     global serve
     gc.disable()
-    # They are run by hand, since nothing that is forked before the runner needs them, and registered for later forks.
+    # They are run by hand, since nothing that is forked before the runner needs them, and registered for
+    # later forks.
     register, handlers = os.register_at_fork, []
     os.register_at_fork = lambda **handler: handlers.append((sys._getframe(1).f_globals.get("__name__"), handler))
     serve = make_ordinary(lambda: _import_all(modules, tell))
@@ -68,7 +69,7 @@ def prepare(modules: list[str], tell: Callable[..., None], rehearse: Callable[[]
 
 
 def conflicts(session: Iterable[str], limits: Limits) -> bool:
-    """Whether a kernel with these variables, packages and files would not be what a fresh interpreter gives it."""
+    """Whether a kernel with these variables, packages and files would differ from a fresh interpreter."""
     if not _names:
         return False
     if limits.data and limits.data < _LEAST_ROOM * _data:
@@ -77,13 +78,13 @@ def conflicts(session: Iterable[str], limits: Limits) -> bool:
 
 
 def renew() -> None:
-    """Gives this process random numbers and whatever else of its own that modules do not share across a fork."""
+    """Gives this process random numbers and other state of its own that modules do not share across a fork."""
     for renewal in _renewals:
         renewal()
 
 
 def allow_threads(count: int) -> None:
-    """Has libraries that were imported with one thread use so many. It may start them."""
+    """Makes libraries that were imported with one thread use this many. It may start them."""
     if count > 1:
         for set_threads in _thread_setters:
             set_threads(count)
@@ -103,11 +104,11 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
         if linux.lines_missing("/proc/self/status", (b"Threads:\t1",)):
             tell(op="skipped", name=name, error="importing it starts threads, which a fork does not have")
             os._exit(1)
-    tell(op="importing", name="")  # what fails from here on is no module's fault
+    tell(op="importing", name="")  # no module is to blame for a failure from here on
     _names = frozenset(name.partition(".")[0] for name in sys.modules) - before
     _data = int(linux.read("/proc/self/statm").split()[5]) * os.sysconf("SC_PAGESIZE")
     _find_thread_setters()
-    # What was looked up for the last time, and what a session is to find anew.
+    # Cached by the last look-up, and to be found afresh by a session.
     if "tempfile" in sys.modules:
         vars(sys.modules["tempfile"]).update(tempdir=None, _name_sequence=None)
     if "uuid" in sys.modules:
@@ -115,7 +116,7 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
 
 
 def _draw() -> None:
-    """Draws a figure, so that all of what that takes is loaded, without pyplot, whose state is left as it was."""
+    """Draws a figure, so that everything needed for it is loaded, without pyplot, whose state stays as it was."""
     import io
 
     import matplotlib.font_manager
@@ -152,8 +153,8 @@ def _find_renewals() -> None:
 
 
 def _numpy_renewal(module: Any) -> Callable[[], object]:
-    """Seeds numpy's global generator. Its own way to do so takes a megabyte; so the state, which is an array of random
-    words at the beginning of a structure, is filled directly, if that can be seen to be so."""
+    """Seeds numpy's global generator. Its own way to do so takes a megabyte; so the state, an array of random
+    words at the beginning of a structure, is filled directly if it is verified to have that layout."""
     state = module.get_state()
     if state[0] != "MT19937" or not hasattr(module.mtrand, "_rand"):
         return module.seed
@@ -174,13 +175,13 @@ def _find_thread_setters() -> None:
             if hasattr(library, name):
                 setter = getattr(library, name)
                 setter.restype = None
-                # The same one is found in each library that needs the one it is in.
+                # The same setter is found in each library that depends on the one that contains it.
                 found[ctypes.cast(setter, ctypes.c_void_p).value] = setter
     _thread_setters[:] = found.values()
 
 
 def _shadows(directory: str) -> bool:
-    """Whether the directory, which comes first on the path, has another module of a name that was imported."""
+    """Whether the directory, which comes first on the path, has another module with the name of an imported one."""
     try:
         entries = os.listdir(directory)
     except OSError:

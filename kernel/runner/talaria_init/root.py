@@ -1,6 +1,6 @@
 """Parking: the root of a sandbox, built on a tmpfs of our own from an allow-list of read-only binds.
 
-The tree that is built first may be common to many sandboxes; what is made afterwards is each one's own.
+The tree that is built first may be shared by many sandboxes; what is made afterwards belongs to each one.
 """
 
 import functools
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 from . import linux, places
 from .step import step
 
-# Here, all sandboxes have the same.
+# In this tier all sandboxes have the same.
 LIBRARY = places.library
 CACHE = places.cache
 WORKSPACE = places.workspace
 PACKAGES = places.packages
 HOME = places.home
-# The directory of all sessions lies here until a sandbox is sealed, and is covered before any other code runs.
+# The directory of all sessions is here until a sandbox is sealed, and is covered before any other code runs.
 SESSIONS = "/opt/talaria/sessions"
 WRITABLE = ("/tmp", "/dev/shm", HOME)
 # The directories that sessions may mount folders of, by number; covered like the sessions.
 MOUNTS = "/opt/talaria/mounts"
 MOUNT_TOPS = ("/data", "/mnt")  # where mounts may go
 EMPTY = "/opt/talaria/empty"  # to cover others with
-# Holds files of /etc that each sandbox has for itself, though the tree may be common to many.
+# Holds files of /etc that each sandbox has for itself, though many may share the tree.
 OWN = "/run"
 OWN_FILES = ("hostname", "hosts")
 
@@ -35,7 +35,7 @@ _OWN_NAMESPACES = (
     linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
 )
 
-_OOM_SCORE = 300  # a sandbox goes before the host when the machine is out of memory
+_OOM_SCORE = 300  # a sandbox is killed before the host when the machine is out of memory
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 _TMPFS = linux.MS_NOSUID | linux.MS_NODEV
 TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -50,7 +50,7 @@ _FILES = {
     "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
     "user:x:1000:1000:user:/home/user:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-    # Nobody answers there unless the session was given a network.
+    # Nothing answers there unless the session was given a network.
     "resolv.conf": "nameserver 10.0.2.3\noptions timeout:5 attempts:1\n",
     "group": "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
@@ -64,7 +64,8 @@ _DEV_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-# What os.getloadavg, top and psutil read stays: loadavg, meminfo, stat, uptime. sysinfo(2) tells most of it anyway.
+# Files that os.getloadavg, top and psutil read stay: loadavg, meminfo, stat, uptime. sysinfo(2) reveals most
+# of that anyway.
 _PROC_MASKED = (
     "acpi", "asound", "buddyinfo", "cmdline", "config.gz", "diskstats", "interrupts", "kallsyms", "kcore", "key-users",
     "keys", "kmsg", "latency_stats", "modules", "pagetypeinfo", "partitions", "pressure", "sched_debug", "schedstat",
@@ -76,25 +77,25 @@ _PROC_READ_ONLY = ("bus", "fs", "irq", "sys")
 
 @dataclass
 class Park:
-    """What the host says about a sandbox that is not yet anybody's."""
+    """The host's description of a sandbox that belongs to no session yet."""
 
     sessions: str  # the directory that all workspaces lie in
     library: str  # this package and the runner
     cache: str  # read-only caches of the environment, or ""
     prefixes: list[str]  # directories outside /usr that the interpreter needs
     roots: list[str]  # directories that sessions may mount folders of
-    scratch: str = ""  # the directory of its own that a keeper without a tree has
+    scratch: str = ""  # the private directory of a keeper without a tree
 
 
 @dataclass
 class Root:
-    """What is to be known of a tree that was built."""
+    """The facts about a tree that was built."""
 
     hidden: list[str]  # directories of the interpreter that a sandbox's own /tmp and home cover
 
 
 def park(spec: Park) -> int:
-    """Makes a whole sandbox out of this process. Returns a descriptor of /proc/sys/user, read-only by its path."""
+    """Makes this process a whole sandbox. Returns a descriptor of /proc/sys/user, read-only by its path."""
     with step("new cgroup namespace"):
         linux.unshare(linux.CLONE_NEWCGROUP)
     with step("raise oom score"):
@@ -103,8 +104,8 @@ def park(spec: Park) -> int:
 
 
 def build(spec: Park) -> Root:
-    """Moves this process into a fresh tree. Nothing of the old one but the allow-list is reachable afterwards. What
-    each sandbox has for itself is not in it yet, so that sandboxes can have the tree in common."""
+    """Moves this process into a fresh tree. Afterwards only the allow-list of the old one is reachable. What
+    each sandbox has for itself is not in the tree yet, so that sandboxes can share it."""
     with step("check threads"):
         check_threads()
     with step("private mounts"):
@@ -113,7 +114,7 @@ def build(spec: Park) -> Root:
         trees, links = _open_sources(spec)
         devices = _open_devices()
     with step("root tmpfs"):
-        # What this covers was opened above.
+        # Whatever this covers was opened above.
         new = next(d for d in ("/tmp", "/mnt", "/home", "/usr") if os.path.isdir(d))
         linux.mount("tmpfs", new, "tmpfs", _TMPFS, "mode=755,size=1m,nr_inodes=8k")
         os.umask(0o022)
@@ -133,7 +134,7 @@ def build(spec: Park) -> Root:
         for name in OWN_FILES:
             os.symlink(f"{OWN}/{name}", f"{new}/etc/{name}")
     with step("proc"):
-        # The kernel allows it only while the old /proc is still in sight.
+        # The kernel allows it only while the old /proc is still visible.
         _mount_proc(new)
     with step("pivot root"):
         os.chdir(new)
@@ -146,8 +147,9 @@ def build(spec: Park) -> Root:
 
 
 def share(root: Root) -> None:
-    """Finishes the tree of the process that sandboxes are forked from. Of what each of them will have for itself it
-    has a home, and /proc as it is: a mask there would forbid them a /proc of their own, where it is the system's."""
+    """Finishes the tree of the process that sandboxes are forked from. Of what each of them will have for
+    itself, it has a home, and the unmasked /proc: a mask there would forbid them a /proc of their own, by the
+    kernel's rules."""
     with step("tmp"):
         _cover((HOME,), root.hidden)
     with step("shared proc"):
@@ -161,7 +163,7 @@ def leave() -> None:
 
 
 def settle(root: Root) -> int:
-    """Furnishes the new namespaces."""
+    """Sets up the new namespaces."""
     with step("own proc"):
         # On top of the one of the process it was forked from, which nobody inside has the right to uncover.
         _mount_proc("")
@@ -171,7 +173,7 @@ def settle(root: Root) -> int:
 
 
 def rehearse(root: Root) -> None:
-    """Leaves and furnishes, and goes back, but for the control group namespace, which is not ours to join."""
+    """Leaves and sets up, and goes back, except for the control group namespace, which is not ours to join."""
     before = [os.open("/proc/self/ns/" + kind, os.O_RDONLY) for kind in ("mnt", "net", "ipc", "uts")]
     leave()
     _mount_proc("")
@@ -182,7 +184,7 @@ def rehearse(root: Root) -> None:
 
 
 def _furnish(root: Root) -> int:
-    """Gives a sandbox what is its own. Returns a descriptor of /proc/sys/user, which is read-only by path."""
+    """Gives a sandbox its own files. Returns a descriptor of /proc/sys/user, which is read-only by path."""
     with step("loopback up"):
         linux.loopback_up()
     with step("tmp"):
@@ -198,7 +200,7 @@ def _furnish(root: Root) -> int:
 
 
 def _cover(directories: Iterable[str], hidden: list[str]) -> None:
-    """Mounts an empty tmpfs on each directory, with what is hidden by it back in its place."""
+    """Mounts an empty tmpfs on each directory, and puts the hidden directories back in their places."""
     trees = {path: linux.open_tree(path) for path in hidden if _below(path, directories)}
     for directory in directories:
         linux.mount("tmpfs", directory, "tmpfs", _TMPFS, f"mode={0o755 if directory == HOME else 0o1777:o}")
@@ -215,7 +217,7 @@ def _mount_proc(new: str) -> None:
 
 
 def etc() -> Iterator[str]:
-    """What is there of the allowed files of /etc."""
+    """Those of the allowed files of /etc that exist."""
     return (f for name in _ETC for f in glob.iglob("/etc/" + name))
 
 
@@ -231,7 +233,7 @@ def raise_oom_score() -> None:
 
 
 def _open_sources(spec: Park) -> tuple[dict[str, int], dict[str, str]]:
-    """Detached copies of the allowed trees by where they go, and the links that go beside them."""
+    """Detached copies of the allowed trees by their targets, and the links that go next to them."""
     trees: dict[str, int] = {}
     links: dict[str, str] = {}
 
@@ -303,7 +305,7 @@ def _mask_proc() -> None:
 
 @functools.cache
 def _proc_parts() -> tuple[list[tuple[str, str]], list[str]]:
-    """What of this system's /proc is to be masked and with what, and what is to be read-only."""
+    """The parts of this system's /proc to mask, and with what, and the parts to make read-only."""
     present = [p for p in ("/proc/" + name for name in _PROC_MASKED) if os.path.exists(p)]
     masks = [(p, EMPTY if os.path.isdir(p) else "/dev/null") for p in present]
     return masks, [p for p in ("/proc/" + name for name in _PROC_READ_ONLY) if os.path.isdir(p)]

@@ -21,8 +21,9 @@ _SEALED = (
     b"NoNewPrivs:\t1",
 )
 _FILTERED = b"Seccomp:\t2"
-# What the nested user namespace may have of what the kernel counts for users, by names in /proc/sys/user. All of it counts
-# for the namespaces around it too, up to the server's user on the host, who has 128 instances of inotify by default.
+# What the nested user namespace may have of what the kernel counts for users, by names in /proc/sys/user. All
+# of it also counts for the namespaces around it, up to the server's user on the host, who has 128 inotify
+# instances by default.
 _COUNTS = {
     **{f"max_{kind}_namespaces": 0 for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup", "time")},
     "max_fanotify_groups": 0,
@@ -34,8 +35,8 @@ _COUNTS = {
 
 @dataclass
 class Directory:
-    """A directory below the sessions' one, by its path and by what it must turn out to be. Without a path it is a mount
-    that is not in any tree yet."""
+    """A directory below that of the sessions, by its path and by the identity that it must have. Without a
+    path it is a mount that is not in any tree yet."""
 
     path: str
     device: int
@@ -44,7 +45,7 @@ class Directory:
 
 @dataclass
 class Confinement:
-    """What holds a process that has no privileges, beside the namespaces."""
+    """What confines a process that has no privileges, besides the namespaces."""
 
     landlock: int  # the version to use, or 0 for none
     calls: str  # the filter of system calls, or none
@@ -61,13 +62,13 @@ class Seal:
     hostname: str
     limits: Limits
     confinement: Confinement
-    scratch: Directory | None = None  # for temporary files, where there is no tmpfs
+    scratch: Directory | None = None  # for temporary files, if there is no tmpfs
 
 
 def seal(spec: Seal, user_limits: int, nested: Callable[[], None], mounted: Sequence[int] = ()) -> None:
-    """Binds what belongs to the session and drops all privileges; verified by reading them back. user_limits is the
-    directory /proc/sys/user. nested is called when other processes of the sandbox can join. mounted is the workspace
-    where it has no path; it stays the caller's."""
+    """Binds what belongs to the session and drops all privileges; verified by reading them back. user_limits
+    is the directory /proc/sys/user. nested is called when other processes of the sandbox can join. mounted is
+    the workspace if it has no path; the caller keeps it."""
     with step("bind workspace"):
         attributes = linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
         if spec.workspace.path:
@@ -130,7 +131,7 @@ def _become_user(uid: int) -> None:
 
 def _give_up_privileges() -> None:
     with step("bounding set"):
-        # A new user namespace gives a full set, so that dropping it any earlier would be for nothing.
+        # A new user namespace gives a full set, so dropping it any earlier would be useless.
         linux.drop_bounding_set()
     with step("no new privileges"):
         linux.set_dumpable(False)
@@ -179,7 +180,7 @@ def _size_tmpfs(size: int) -> None:
 
 
 def _give_home(uid: int) -> None:
-    """The home is the user's, with the folders that lead to an interpreter in it, but not the interpreter."""
+    """The home belongs to the user, with the folders that lead to an interpreter in it, but not the interpreter."""
     device = os.stat(root.HOME).st_dev
     os.chmod(root.HOME, 0o700)
     for path, folders, _ in os.walk(root.HOME):
@@ -188,11 +189,12 @@ def _give_home(uid: int) -> None:
 
 
 def _nest(uid: int, limits: Limits) -> None:
-    """A user namespace that owns none of the others: whatever is gained inside, it is not a right over them."""
-    linux.set_dumpable(True)  # else the maps belong to root; no code of users runs in here yet
+    """A user namespace that owns none of the others: rights gained inside are not rights over them."""
+    linux.set_dumpable(True)  # otherwise the maps belong to root; no user code runs in here yet
     if limits.processes:
-        # The limit of a user namespace is for what its maker's user has in the one around it. That is one with nothing
-        # else in it, since other sandboxes may have the same user, and be in the same one until now.
+        # The limit of a user namespace applies to what its creator's user has in the one around it. That one
+        # contains nothing else, since other sandboxes may have the same user, and be in the same one until
+        # now.
         _make_user_namespace(uid, uid)
         limits.apply_processes()
     _make_user_namespace(USER, uid)
@@ -206,13 +208,13 @@ def _make_user_namespace(inside: int, outside: int) -> None:
 
 
 def _limit_counts(user_limits: int) -> None:
-    """Bounds the nested user namespace, and has it have none below it. Each has limits of its own, which the same file
-    names in the same directory mean; so one is tried."""
+    """Bounds the nested user namespace, and forbids namespaces below it. Each namespace has limits of its
+    own, reached through the same file names in the same directory; so one is tested."""
     for name, most in _COUNTS.items():
         try:
             fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=user_limits)
         except FileNotFoundError:
-            continue  # this kernel has no such thing
+            continue  # this kernel does not count it
         os.write(fd, str(most).encode())
         os.close(fd)
     os.close(user_limits)

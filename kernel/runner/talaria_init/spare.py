@@ -1,7 +1,7 @@
-"""The spare: a child that pid 1 of a parked sandbox has ready to become the runner.
+"""The spare: a child that pid 1 of a parked sandbox keeps ready to become the runner.
 
-A fork of a process with libraries imported takes milliseconds. The spare is forked before anybody waits for it, is
-sealed together with pid 1, and gets its descriptors when it is started.
+Forking a process with imported libraries takes milliseconds. The spare is forked before anybody waits for it,
+is sealed together with pid 1, and gets its descriptors when it is started.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ class Spare:
     def dress(
         self, uid: int, limits: Limits, confinement: Confinement, environment: dict[str, str], session: list[str]
     ) -> None:
-        """Has it do what can be done before there is a nested user namespace to join. Raises OSError where the
+        """Makes it do what can be done before there is a nested user namespace to join. Raises OSError if the
         environment is too large."""
         packed = (uid, vars(limits), vars(confinement), environment, session, tier.current.baggage())
         self._channel.send(marshal.dumps(packed))
 
     def join(self) -> None:
-        """Has it join that and give up all privileges."""
+        """Makes it join the nested user namespace and give up all privileges."""
         self._channel.send(_GO)
 
     def sealed(self) -> list[int]:
-        """Waits until it has done that. The descriptors are to be listened to."""
+        """Waits until it has done that. Returns the descriptors to listen to."""
         listeners: list[int] = []
         while received := self._channel.receive():
             said, fds = received
@@ -53,7 +53,7 @@ class Spare:
         raise RuntimeError("it ended")
 
     def start(self, start: child.Start, fds: list[int]) -> None:
-        """Has it become the runner. Raises OSError where it is gone."""
+        """Makes it become the runner. Raises OSError if it is gone."""
         self._channel.send(marshal.dumps(vars(start)), fds)
         self._channel.close()
 
@@ -64,7 +64,7 @@ class Spare:
 
 
 def fork() -> Spare | Callable[[], Callable[[], None]]:
-    """The spare for pid 1; what to call for the spare itself."""
+    """Returns the spare to pid 1; in the spare itself, the function to call."""
     ours, theirs = pair()
     pid = linux.fork()
     if not pid:

@@ -44,7 +44,7 @@ SEAL = (
     "runner",
 )
 NETWORK = ("join network namespace", "network device", "listen in network namespace")
-# Those of the tier without namespaces, beside some of the above.
+# The steps of the tier without namespaces, besides some of the above.
 FENCE = (
     "outer fence",
     "adopt orphans",
@@ -72,7 +72,7 @@ class StepError(Exception):
 
     @classmethod
     def told(cls, name: str, number: int, text: str) -> "StepError":
-        """One that another process has met and told of."""
+        """A step that failed in another process and was reported by it."""
         error = cls.__new__(cls)
         Exception.__init__(error, text)
         error.step, error.errno = name, number
@@ -80,7 +80,7 @@ class StepError(Exception):
 
 
 class step:
-    """A context that makes an exception in it that step's."""
+    """A context that turns an exception in it into a failure of that step."""
 
     __slots__ = ("_name",)
 

@@ -1,6 +1,6 @@
-"""Messages between the host and pid 1: one JSON object for each packet, descriptors only inward.
+"""Messages between the host and pid 1: one JSON object per packet, descriptors only inward.
 
-Most of the json module is passed by: a process that is as good as idle is to have touched little memory.
+Most of the json module is bypassed: a process that is almost idle should touch little memory.
 """
 
 import array
@@ -11,7 +11,7 @@ from json.encoder import encode_basestring_ascii as _quoted
 
 import _socket
 
-FIRST_FD = 3  # where a process has its channel
+FIRST_FD = 3  # the descriptor of a process's channel
 # A packet may carry the environment of a session. The sender's buffer is the real bound.
 _MAX_PACKET = 1 << 20
 _SPACE = _socket.CMSG_SPACE(3 * array.array("i").itemsize)
@@ -21,12 +21,12 @@ _scan = JSONDecoder().scan_once  # pyright: ignore[reportAttributeAccessIssue]  
 
 
 def decode(packet: bytes) -> dict:
-    """What the host says, which puts no space around it."""
+    """Decodes a message of the host, which has no spaces around it."""
     return _scan(packet.decode(), 0)[0]
 
 
 def encode(**message: str | int) -> bytes:
-    """What to say to the host."""
+    """Encodes a message to the host."""
     fields = [f'"{k}":{v if type(v) is int else _quoted(v)}' for k, v in message.items()]
     return ("{" + ",".join(fields) + "}").encode()
 
@@ -38,7 +38,7 @@ def pair() -> tuple[int, int]:
 
 
 def move_up_front(fd: int) -> None:
-    """Makes fd FIRST_FD, and closes all others but the standard ones."""
+    """Makes fd FIRST_FD, and closes all others except the standard ones."""
     if fd != FIRST_FD:
         os.dup2(fd, FIRST_FD)
     os.closerange(FIRST_FD + 1, 1 << 30)
@@ -53,7 +53,7 @@ class Channel:
 
     @classmethod
     def only(cls, fd: int) -> "Channel":
-        """The channel on fd, which becomes the only descriptor beside the standard ones."""
+        """The channel on fd, which becomes the only descriptor besides the standard ones."""
         move_up_front(fd)
         return cls(FIRST_FD)
 
@@ -85,5 +85,6 @@ class Channel:
         self._socket.close()
 
     def forget(self) -> None:
-        """In a child: gives the descriptor up without closing it, since its number may be another's by then."""
+        """In a child: gives the descriptor up without closing it, since its number may belong to another file
+        by then."""
         self._socket.detach()

@@ -39,6 +39,7 @@ from talaria_runner.streams.cstdio import flusher
 from talaria_runner.streams.output import TextOut
 from talaria_runner.streams.stdin import Stdin
 from talaria_runner.tools.finder import Finder
+from talaria_runner.tools.rpc import Rpc
 from talaria_runner.wire import frames
 from talaria_runner.wire.asks import Asks
 from talaria_runner.wire.descriptors import Descriptors
@@ -62,13 +63,13 @@ _INSTALLS = "TALARIA_INSTALLS"  # where programs ask for some
 
 
 def run(control_fd: int, engine: str = "stdlib") -> NoReturn:
-    """Serves the host on control_fd, a stream socket. Called once, in the main thread of a process of its own."""
+    """Serves the host on control_fd, a stream socket. Called once, in the main thread of a dedicated process."""
     prepare(engine)(control_fd)
 
 
 def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
-    """The part of run for which the control socket is not needed. What it returns is the rest, and may be
-    called in a process that was forked in between. What is printed between the two is lost."""
+    """The part of run that does not need the control socket. It returns the rest, which may be called in a
+    process that was forked in between. Text printed between the two is lost."""
     _refuse_free_threading()
     main = _make_main()
     _prepare_interpreter()
@@ -76,13 +77,13 @@ def prepare(engine: str = "stdlib") -> Callable[[int], NoReturn]:
     make_engine = _engine(engine)
     layer.keep(sys.modules.keys() - before)
     if "" not in sys.path:
-        # After all that we import: the workspace may have files of the same names.
+        # After all our own imports: the workspace may have files of the same names.
         sys.path.insert(0, "")
     return _Kernel(main, make_engine).begin
 
 
 class _Kernel:
-    """Its methods run in the main thread, but for accept."""
+    """Its methods run in the main thread, except for accept."""
 
     def __init__(self, main: ModuleType, make_engine: type[PlainEngine]) -> None:
         self._given = allocate_lock()
@@ -128,14 +129,16 @@ class _Kernel:
         layer.begin(os.environ.get(_PACKAGES, ""))
         programs = Programs(self._installs, self._interrupts, self._descriptors, threads.start)
         programs.begin(os.environ.get(_INSTALLS, ""))
+        rpc = Rpc(self._tools.calls, self._descriptors, threads.start)
+        rpc.begin(os.environ.get(_INSTALLS, ""))
         if self._installs.off:
             pass_by()
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
         reader = Reader(
-            self._descriptors.control, self._interrupts, self._asks, requests, programs, self._descriptors.asks,
-            self.accept, self._reserve,
+            self._descriptors.control, self._interrupts, self._asks, requests, (programs, rpc), self.accept,
+            self._reserve,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
@@ -173,11 +176,12 @@ class _Kernel:
             hooks.after("IPython.core.display_functions", shim.adopt)
         hooks.install()
         shim.install()
-        Finder(self._asks, self._interrupts).install()
+        self._tools = Finder(self._asks, self._interrupts)
+        self._tools.install()
         Children(self._outbox, self._interrupts).watch(self._become_child)
 
     def accept(self, execution: Execution) -> None:
-        """Takes the next execution. Called by the reader, and again where there was no memory for all of it."""
+        """Takes the next execution. Called by the reader, and called again if there was no memory for all of it."""
         if not execution.started:
             self._interrupts.execution = execution
             self._job = execution
@@ -185,20 +189,20 @@ class _Kernel:
         self._loop.wake()
 
     def _kick(self) -> None:
-        """Has the main thread, if it waits, look for what is to be done. Called in any thread."""
+        """Makes the main thread, if it waits, look for work. Called in any thread."""
         try:
             self._given.release()
         except RuntimeError:
             pass  # it is awake
 
     def serve(self) -> NoReturn:
-        """Runs what is given, one after another. Signal handlers of user code may raise anywhere in here, so each
-        step is one that can be done again, except running the code."""
+        """Runs executions, one after another. Signal handlers of user code may raise anywhere in here, so
+        each step can be repeated, except running the code."""
         while True:
             try:
                 self._serve_on()
             except BaseException:
-                pass  # raised while one was being survived
+                pass  # raised while another one was being handled
 
     def _serve_on(self) -> NoReturn:
         while True:
@@ -235,7 +239,7 @@ class _Kernel:
         self._restore_streams(job)
         self._interrupts.install()
         self._interrupts.reach_children()
-        # From here on no interrupt means this execution, and the host may give the next one.
+        # From here on no interrupt applies to this execution, and the host may give the next one.
         if self._interrupts.execution is job:
             self._interrupts.execution = None
         self._stdin.free()
@@ -262,7 +266,7 @@ class _Kernel:
             present = getattr(sys, name, None)
             if present is stream:
                 continue
-            # Asking a stream of the user is running his code.
+            # Asking a stream of the user runs the user's code.
             writable: list[bool] = []
             self._guard.run(job, lambda: writable.append(_can_be_written(present)))
             if writable != [True]:
@@ -277,7 +281,7 @@ class _Kernel:
         self._loop.become_child()
 
     def _leave(self, error: BaseException | None) -> NoReturn:
-        """Ends a forked child that came to the end of the cell."""
+        """Ends a forked child that reached the end of the cell."""
         status = 0 if error is None else 1
         try:
             if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
@@ -304,7 +308,7 @@ def _engine(name: str) -> type[PlainEngine]:
 
 
 def _refuse_free_threading() -> None:
-    """Raises RuntimeError where threads run at the same time: the outbox and the streams rely on the GIL."""
+    """Raises RuntimeError if threads run in parallel: the outbox and the streams rely on the GIL."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise RuntimeError(
             "this Python runs without the global interpreter lock; configure one that is not built free-threaded"
@@ -325,14 +329,15 @@ def _prepare_interpreter() -> None:
         site.main()
     sys.argv = [""]
     _forget_boot_code()
-    # No __pycache__ in the workspace. Not pycache_prefix: that would pass over the files compiled at installation.
+    # No __pycache__ in the workspace. Not pycache_prefix: that would ignore the files compiled at
+    # installation.
     sys.dont_write_bytecode = True
-    # An interrupt comes through a thread, which a busy cell lets in after this time. The usual one is 5 ms.
+    # An interrupt arrives through a thread, which a busy cell lets run after this time. The default is 5 ms.
     sys.setswitchinterval(0.001)
 
 
 def _forget_boot_code() -> None:
-    """Takes the code given with -c out of linecache, where Python 3.13 and later put it as the source of <string>."""
+    """Removes the code given with -c from linecache, where Python 3.13 and later put it as the source of <string>."""
     linecache = sys.modules.get("linecache")
     if linecache is not None:
         linecache.cache.pop("<string>", None)

@@ -1,8 +1,8 @@
 """Questions of clients about the namespace, answered while a cell runs.
 
-Neither the main thread can answer them, which may be in a cell, nor the reader, which is there for interrupts. So a
-thread of their own does, which is started for the first that waits and ends when none does. Whoever asks waits for
-budget.ANSWER at most: an answer that comes later is not given at all.
+Neither the main thread can answer them, as it may be in a cell, nor the reader, which is there for
+interrupts. So a separate thread does, which is started for the first waiting question and ends when none
+waits. The asker waits for at most budget.ANSWER: a later answer is not sent at all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_WAITING = 64  # requests; what comes on top goes without an answer
-_WORKERS = 4  # of which all but one hang in something that was not to be foreseen
+_WAITING = 64  # requests; further ones get no answer
+_WORKERS = 4  # of which all but one hang in something unforeseen
 _HANGS = 1.0  # s
 
 
@@ -35,7 +35,7 @@ class _Worker:
     __slots__ = ("since",)
 
     def __init__(self) -> None:
-        self.since = monotonic()  # when it began with what it does
+        self.since = monotonic()  # when it began its current work
 
 
 class Requests:
@@ -66,7 +66,7 @@ class Requests:
         }
 
     def put(self, kind: str, frame: dict[str, object]) -> None:
-        """Has a request answered, unless too many wait. Called by the reader."""
+        """Queues a request to be answered, unless too many wait. Called by the reader."""
         if kind not in self._answers:
             return
         now = monotonic()
@@ -99,7 +99,7 @@ class Requests:
                     if not budget.is_expired:
                         self._outbox.put(answer)
             except BaseException:
-                pass  # nobody is to be told: without an answer the kernel counts as busy
+                pass  # nobody needs to be told: without an answer the kernel counts as busy
             frame = None
 
     def _complete(self, frame: dict[str, object], budget: Budget) -> tuple[str, dict[str, object]]:

@@ -1,4 +1,4 @@
-"""A test case with one runner for all its tests, which are told apart by what they run."""
+"""A test case with one runner for all its tests, which differ in what they run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class RunnerCase(unittest.TestCase):
         cls.addClassCleanup(cls.runner.__exit__, None, None, None)
 
     def run_cell(self, code: str, *answers: str | None, **how: bool) -> Outcome:
-        """Runs a cell that is to end well."""
+        """Runs a cell that must succeed."""
         outcome = self.runner.run(code, answers, **how)
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         return outcome
 
     def fail_cell(self, code: str, ename: str) -> Outcome:
-        """Runs a cell that is to end with that exception; the runner lives on."""
+        """Runs a cell that must end with that exception; the runner lives on."""
         outcome = self.runner.run(code)
         self.assertEqual(outcome.status, "error")
         self.assertEqual(len(outcome.of("error")), 1)

@@ -1,4 +1,4 @@
-"""The host's side, for tests: it starts a runner, speaks frames, and puts pipes and frames in order by the marks."""
+"""The host's side, for tests: it starts a runner, exchanges frames, and orders pipes and frames by the marks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from dataclasses import dataclass, field
 
 RUNNER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PYTHON = os.environ.get("RUNNER_PYTHON", sys.executable)
-ENGINE = os.environ.get("RUNNER_ENGINE", "stdlib")  # of all runners that are not given one
-PATIENCE = float(os.environ.get("PATIENCE", "20"))  # s until a test that waits has failed
+ENGINE = os.environ.get("RUNNER_ENGINE", "stdlib")  # of all runners that are given no engine
+PATIENCE = float(os.environ.get("PATIENCE", "20"))  # s after which a waiting test has failed
 
 BOOT = "import sys; sys.path.append({lib!r}); from talaria_runner.main import run; sys.path.remove({lib!r}); run({fd}, {engine!r})"
 
 
 @dataclass
 class Outcome:
-    """What came of one execution. happened holds (kind, value) in the order that users see."""
+    """The outcome of one execution. happened holds (kind, value) in the order that users see."""
 
     frames: list[dict] = field(default_factory=list)
     happened: list[tuple[str, object]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def events(self) -> list[tuple[str, object]]:
-        """What happened, adjacent text of one stream joined."""
+        """What happened, with adjacent text of one stream joined."""
         joined: list[tuple[str, object]] = []
         for kind, group in itertools.groupby(self.happened, lambda event: event[0]):
             values = [value for _, value in group]
@@ -111,7 +111,7 @@ class Pipe:
         self.name = name
         self.fd = fd
         self.data = b""
-        self.passed: set[bytes] = set()  # marks that take gave no text for
+        self.passed: set[bytes] = set()  # marks for which take returned no text
         self.ended = False
         os.set_blocking(fd, False)
         with contextlib.suppress(OSError):
@@ -123,7 +123,7 @@ class Pipe:
                 self.data += chunk
 
     def until(self, mark: bytes) -> bytes:
-        """What stands before the mark, which was written before the frame that names it."""
+        """The bytes before the mark, which were written before the frame that names it."""
         if mark in self.passed:
             return b""
         self.drain()
@@ -133,7 +133,7 @@ class Pipe:
         return text
 
     def take(self) -> bytes:
-        """All that is there. The frames of its marks may be on their way only."""
+        """Everything in the pipe. The frames of its marks may still be on their way."""
         self.drain()
         self.passed.update(_MARK.findall(self.data))
         text, self.data = _MARK.sub(b"", self.data), b""
@@ -201,7 +201,7 @@ class Runner:
         self.control.sendall(b"\n" + json.dumps(frame).encode() + b"\n")
 
     def next_frame(self, patience: float = PATIENCE) -> dict:
-        """The next frame. Meanwhile the pipes are read, as a full one would stop the runner."""
+        """The next frame. Meanwhile the pipes are read, as a full one would block the runner."""
         deadline = time.monotonic() + patience
         while True:
             line, found, rest = self._buffer.partition(b"\n")
@@ -219,7 +219,7 @@ class Runner:
                 if pipe.fd in ready:
                     size = len(pipe.data)
                     pipe.drain()
-                    # At its end: the process is gone, or all that hold the other end closed it.
+                    # At its end: the process is gone, or all others have closed the other end.
                     pipe.ended = len(pipe.data) == size
             if self.control in ready:
                 chunk = self.control.recv(1 << 18)
@@ -247,8 +247,8 @@ class Runner:
     def finish(
         self, id: str, answers: list[str | None] = (), until: str = "done", within: float = math.inf
     ) -> Outcome:
-        """Reads frames until the execution is done, or until one of that type, and no longer than within seconds. None
-        refuses a question."""
+        """Reads frames until the execution is done, or until one of that type, but no longer than within
+        seconds. None refuses a question."""
         answers = list(answers)
         deadline = time.monotonic() + within
         while True:

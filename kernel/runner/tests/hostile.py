@@ -1,4 +1,4 @@
-"""Objects that tell when any of their code runs, for what must read objects without asking them."""
+"""Objects that report when any of their code runs, for code that must read objects without asking them."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ huge_list = [0] * 3_000_000
 
 
 def namespace() -> tuple[dict[str, object], list[int]]:
-    """The names of these objects, and a list that grows whenever code of theirs runs."""
+    """The names of these objects, and a list that grows whenever their code runs."""
     ran: list[int] = []
     names: dict[str, object] = {"__name__": "__main__", "ran": ran}
     exec(compile(SOURCE, "<cell 1>", "exec", dont_inherit=True), names)

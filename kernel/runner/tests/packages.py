@@ -39,7 +39,7 @@ class Packages:
         }
 
     def install(self, runner: Runner, frame: dict) -> None:
-        """Answers a request, as the host does in the end."""
+        """Answers a request, as the host eventually does."""
         if frame["type"] != "ask":
             return
         for text in self.output:
@@ -51,7 +51,7 @@ class Packages:
         runner.send(type="answer", ask=frame["ask"], body={"packages": self.changed})
 
     def change(self) -> None:
-        """Makes a layer with these files the present one."""
+        """Makes a layer with these files the current one."""
         self._layers += 1
         layer = f"{self.path}/{self._layers:04d}"
         for name, text in self.files.items():
@@ -87,7 +87,7 @@ class PackagesCase(unittest.TestCase):
         self.runner.installer = lambda frame: self.packages.install(self.runner, frame)
 
     def before(self) -> None:
-        """What is there before the kernel starts."""
+        """What exists before the kernel starts."""
 
     def cell(self, code: str, status: str = "ok") -> Outcome:
         outcome = self.runner.run(code)

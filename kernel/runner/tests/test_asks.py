@@ -73,7 +73,7 @@ class Asks(PackagesCase):
         self.assertEqual((outcome.text, outcome.of("input")), ("['input() works only while a cell runs']", []))
 
     def test_a_fork_while_an_ask_is_open_ends_it_in_the_child(self) -> None:
-        # What shows the progress forks, so the child is in the middle of an ask.
+        # The code that shows the progress forks, so the child is in the middle of an ask.
         code = (
             "import os, sys\nclass Forks:\n    child = None\n    def write(self, text):\n"
             "        if self.child is None:\n            self.child = os.fork()\n            if self.child: out.write('forked')\n"

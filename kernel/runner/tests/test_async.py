@@ -69,7 +69,7 @@ class Tasks(RunnerCase):
             "t = asyncio.create_task(bg2())"
         )
         starter = self.run_cell(code)
-        # The frame comes without any further cell, and belongs to the one that made the task.
+        # The frame arrives without another cell, and belongs to the cell that created the task.
         frame = self.runner.next_frame()
         self.assertEqual((frame["type"], frame["text"]), ("stream", "from the task\n"))
         self.assertEqual(frame["id"], starter.frames[-1]["id"])

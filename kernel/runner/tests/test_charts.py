@@ -1,4 +1,4 @@
-"""Charts as data: the examples of docs/charts.md, and what may not fail or take long."""
+"""Charts as data: the examples of docs/charts.md, and what must neither fail nor take long."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ChartCase(RunnerCase):
         return self.axes(code)["series"]
 
     def assert_has(self, found: object, expected: object, where: str = "") -> None:
-        """found is expected, but objects may have further members."""
+        """found matches expected, but objects may have further members."""
         if isinstance(expected, dict):
             for key, value in expected.items():
                 self.assertIn(key, found, where)

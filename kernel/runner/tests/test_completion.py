@@ -1,4 +1,4 @@
-"""What could stand at a place in a cell, and whether a cell is complete."""
+"""What could be typed at a position in a cell, and whether a cell is complete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ frame = Frame()
 def wrapped(*args, **kwargs): pass
 '''
 
-# The place is marked by a bar; then what is to be found first, and what must not be.
+# A bar marks the position; then come the expected first matches, and those that must not be found.
 _PLACES = (
     ("sett|", ["settings"], []),
     ("Poi|", ["Point"], []),

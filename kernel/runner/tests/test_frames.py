@@ -1,5 +1,6 @@
-"""The frames between host and runner. In testdata they stand as their sender writes them: runner_*.json as it is written
-here, host_*.json as the tests of the host write them (kernel/golden_test.go). Each side reads those of the other."""
+"""The frames between host and runner. In testdata they are as their sender writes them: runner_*.json as
+written here, host_*.json as the tests of the host write them (kernel/golden_test.go). Each side reads the
+other's."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ class Golden(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
-    """What the reader makes of the host's frames."""
+    """How the reader decodes the host's frames."""
 
     def setUp(self) -> None:
         self.sent: list[dict] = []
@@ -111,7 +112,7 @@ class Reading(unittest.TestCase):
         control = os.open(os.devnull, os.O_RDONLY)
         self.addCleanup(os.close, control)
         self.reader = Reader(
-            control, self.interrupts, self.asks, self.requests, mock.Mock(), -1, self.accepted.append, Reserve()
+            control, self.interrupts, self.asks, self.requests, (), self.accepted.append, Reserve()
         )
 
     def read(self, name: str) -> None:
@@ -136,7 +137,7 @@ class Reading(unittest.TestCase):
         for name, body, error, code in (
             ("answer_tools", {"tools": tools}, "", ""),
             ("answer_tool", {"result": {"a": [1, "é"]}}, "", ""),
-            ("answer_tool_run", {"run": True}, "", ""),
+            ("answer_tool_run", {"run": True, "mounts": ["/data"]}, "", ""),
             ("answer_tool_error", {}, "it took too long", "timeout"),
             ("answer_input", {"value": "Ada"}, "", ""),
             ("answer_install", {"packages": [{"name": "numpy", "version": "2.1"}, {"name": "old", "version": ""}]}, "", ""),

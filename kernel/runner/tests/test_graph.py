@@ -11,9 +11,9 @@ from collections.abc import Iterator
 PACKAGE = "talaria_runner"
 ROOT = pathlib.Path(__file__).resolve().parent.parent / PACKAGE
 
-# A folder imports from itself and from those before it. What stands outside of all folders puts the parts together.
+# A folder imports from itself and from those before it. Modules outside all folders put the parts together.
 FOLDERS = ("own", "run", "wire", "streams", "tools", "look", "packages", "errors", "show", "ipython", "engines", "")
-# Modules of other people that a reader would take ours for.
+# Well-known third-party modules that a reader could confuse with ours.
 FAMOUS = {"attr", "click", "flask", "jinja2", "numpy", "pandas", "pydantic", "pytest", "requests", "rich", "yaml"}
 
 
@@ -26,7 +26,7 @@ MODULES = {_name(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglo
 
 
 def _imports(module: str) -> Iterator[tuple[str, str]]:
-    """Each module of ours that is imported, wherever the statement stands, with the name that is taken out of it."""
+    """Each module of ours that is imported, wherever the statement is, with the name imported from it."""
     for node in ast.walk(MODULES[module]):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{module}: a relative import"

@@ -1,7 +1,7 @@
-"""Objects and cells that raise, block, print and lie wherever the runner touches them, at random. It lives through them
-all, answers the next cell, and shows nobody a line of its own code.
+"""Objects and cells that raise, block, print and lie wherever the runner touches them, at random. The runner
+survives them all, answers the next cell, and shows nobody a line of its own code.
 
-SEED in the environment chooses the cells, "random" others each time; CELLS says how many there are.
+SEED in the environment chooses the cells, "random" chooses new ones each time; CELLS says how many there are.
 """
 
 from __future__ import annotations
@@ -195,11 +195,11 @@ class Cells:
         for method in pick.sample(_METHODS, pick.randint(1, 6)):
             deed = self._deed(of)
             while method == "__del__(self)" and ("Hostile" in deed or "__class__" in deed or "self)" in deed):
-                deed = self._deed(of)  # for ever: each object that goes makes the next, and drops every exception
+                deed = self._deed(of)  # forever: each object that is dropped makes the next, and drops every exception
             lines.append(f"    def {method}: {deed}")
         for name in pick.sample(_PROPERTIES, pick.randint(0, 2)):
             lines += ["    @property", f"    def {name}(self): " + self._deed(of)]
-        # Some cannot be made, or not even be defined.
+        # Some cannot be created, or not even be defined.
         return "try:\n" + "\n".join("    " + line for line in lines) + f"\nexcept BaseException: Hostile{i} = object"
 
     def _deed(self, of: int) -> str:
@@ -240,7 +240,7 @@ class Hostile(unittest.TestCase):
             self._run(runner, undo)
         self._run(runner, cells.use())
         self._run(runner, cells.use())
-        # Everything that was changed above is put back before the runner is asked whether it is well.
+        # Everything changed above is restored before the runner is checked.
         self._run(runner, "restore()")
         alive = self._run(runner, "print('alive'); [6 * 7]")
         self.assertEqual((alive.stdout, alive.text), ("alive\n", "[42]"), self._story(alive.traceback))
@@ -252,7 +252,7 @@ class Hostile(unittest.TestCase):
         except (TimeoutError, EOFError, ValueError, AssertionError) as e:
             self.fail(self._story(f"{type(e).__name__}: {e}"))
         for text in (outcome.traceback, outcome.stderr, outcome.stdout):
-            # For warnings about garbage Python names whoever runs when it is collected.
+            # For warnings about garbage, Python names the code that runs when it is collected.
             ours = [line for line in text.splitlines() if "talaria_runner" in line and "Warning: " not in line]
             if ours:
                 self.fail(self._story(f"{text[-5000:]}\n--- ours\n" + "\n".join(ours[:10])))
@@ -261,7 +261,7 @@ class Hostile(unittest.TestCase):
         return outcome
 
     def _finish(self, runner: Runner, id: str) -> Outcome:
-        """Some cells would never end; these are to be interrupted, more than once where they catch that."""
+        """Some cells would never end; these get interrupted, more than once if they catch that."""
         for _ in range(INTERRUPTS):
             try:
                 return runner.finish(id, within=LONG)
@@ -276,7 +276,7 @@ class Hostile(unittest.TestCase):
 
 _BLOCK = "\n        while True: pass"
 
-# Cells that would go on for ever in code that the runner calls, and that has no deadline.
+# Cells that would run forever in code that the runner calls and that has no deadline.
 _BLOCKING = {
     "an attribute": f"class A:\n    def __getattr__(self, name):{_BLOCK}\nA()",
     "any attribute": f"class A:\n    def __getattribute__(self, name):{_BLOCK}\nA()",

@@ -1,4 +1,4 @@
-"""KeyboardInterrupt: in the cell that is meant, wherever its code is, and nowhere else."""
+"""KeyboardInterrupt: in the intended cell, wherever its code is, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from tests.case import RunnerCase
 from tests.host import Runner
 
-# Says so when the main thread is likely to be in what follows; the test holds in any case.
+# Says so when the main thread is probably in the code that follows; the test is right in any case.
 _BEGUN = "import threading; threading.Timer(0.05, print, ['begun']).start()\n"
 
 
 class Interrupts(RunnerCase):
     def interrupt(self, code: str, patience: float = 5.0, runner: Runner | None = None, **how: bool):
-        """Runs the cell, interrupts it when it says that it has begun, and returns what came of it."""
+        """Runs the cell, interrupts it when it says that it has begun, and returns the outcome."""
         runner = runner or self.runner
         id = runner.start(code, **how)
         runner.finish(id, until="stream")
@@ -176,7 +176,7 @@ class Interrupts(RunnerCase):
 
 class Stress(RunnerCase):
     def test_a_thousand_interrupts_at_the_end_of_cells_hit_no_other(self) -> None:
-        """Each cell is interrupted about when it ends; the cell behind it must not be hit. The delay sweeps over the
+        """Each cell is interrupted at about its end; the next cell must not be hit. The delay sweeps over the
         length of a cell, so that the interrupt lands before, in and after its last instructions."""
         hit = missed = 0
         for i in range(1000):
@@ -197,7 +197,7 @@ class Stress(RunnerCase):
             victim = self.runner.run("s = 0\nfor j in range(200): s += j\ns")
             self.assertEqual((victim.status, victim.text), ("ok", "19900"), f"round {i}: {victim.traceback}")
         self.assertEqual(hit + missed, 1000)
-        # Both outcomes happen, so the interrupts are really sent around the end.
+        # Both outcomes occur, so the interrupts are really sent around the end.
         self.assertGreater(hit, 0)
         self.assertGreater(missed, 0)
 

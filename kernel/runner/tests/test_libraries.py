@@ -1,4 +1,4 @@
-"""numpy, pandas and matplotlib, where the interpreter has them."""
+"""numpy, pandas and matplotlib, if the interpreter has them."""
 
 from __future__ import annotations
 

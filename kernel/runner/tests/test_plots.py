@@ -112,7 +112,7 @@ _LIBRARIES = {
 
 
 class OtherLibraries(RunnerCase):
-    """They are not at hand in most places: these do what the real ones do where it matters."""
+    """Most machines lack these libraries: the stand-ins do what the real ones do where it matters."""
 
     @classmethod
     def setUpClass(cls) -> None:

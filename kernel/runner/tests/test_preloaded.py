@@ -1,4 +1,4 @@
-"""A runner that is made where libraries are imported already, and that serves in a fork of that process."""
+"""A runner that is made in a process with imported libraries, and that serves in a fork of that process."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Requests(RunnerCase):
     serial = itertools.count()
 
     def ask(self, kind: str, runner: Runner | None = None, **fields: object) -> dict:
-        """The answer; frames of executions that come before it are kept. On a busy machine an answer may come too late
-        to be given: then it is asked for again."""
+        """Returns the answer; frames of executions that come before it are kept. On a busy machine an answer
+        may be too late to be sent: then it asks again."""
         runner = runner or self.runner
         deadline = time.monotonic() + PATIENCE
         while True:

@@ -1,4 +1,4 @@
-"""What is no Python in a cell, and what only looks like that."""
+"""Text in a cell that is not Python, and text that only looks like that."""
 
 from __future__ import annotations
 

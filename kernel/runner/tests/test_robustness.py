@@ -92,7 +92,7 @@ class Harm(unittest.TestCase):
                     outcome = runner.run("alive = 1 + 1\nalive")
                     if outcome.text == "2":
                         break
-                # What these broke is their own: a value is still not shown, or is an error.
+                # The damage is their own: a value is then not shown, or is an error.
                 broken = ("displayhook", "builtins", "signal handlers", "ours", "recursion")
                 if not any(word in name for word in broken):
                     self.assertEqual(outcome.text, "2", outcome.traceback)

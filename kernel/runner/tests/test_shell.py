@@ -1,4 +1,4 @@
-"""get_ipython(), as libraries look at it."""
+"""get_ipython(), as libraries use it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Autoreload(RunnerCase):
 
 @STDLIB
 class WithoutIPython(RunnerCase):
-    """In an interpreter where no IPython can be imported."""
+    """In an interpreter that cannot import IPython."""
 
     @classmethod
     def setUpClass(cls) -> None:

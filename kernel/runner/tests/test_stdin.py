@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tests.case import RunnerCase
 
 
@@ -84,17 +86,21 @@ class Input(RunnerCase):
         self.assertEqual(outcome.text, r"['one\n', 'two\n']")
 
 
+# From Python 3.13 on, breakpoint() stops at its own line, and not at the next one.
+_TO_NEXT_LINE = ["n"] if sys.version_info >= (3, 13) else []
+
+
 class Debugger(RunnerCase):
     def test_sees_user_code_only(self) -> None:
         code = "def inner():\n    breakpoint()\n    print('shown')\n    return 1\ninner()"
-        outcome = self.run_cell(code, "w", "u", "u", "d", "s", "s", "s", "s", "s", "c", allow_stdin=True)
+        outcome = self.run_cell(code, "w", "u", "u", "d", *_TO_NEXT_LINE, "s", "s", "s", "s", "s", "c", allow_stdin=True)
         self.assertIn("inner()", outcome.stdout)
         self.assertIn("shown", outcome.stdout)
         self.assertNotIn("talaria_runner", outcome.stdout)
         self.assertEqual(outcome.text, "1")
 
     def test_ends_with_the_cell(self) -> None:
-        self.run_cell("breakpoint()\nx = 1", "n", "n", allow_stdin=True)
+        self.run_cell("breakpoint()\nx = 1", *_TO_NEXT_LINE, "n", "n", allow_stdin=True)
         self.assertEqual(self.run_cell("for i in range(3): pass\ni").text, "2")
 
     def test_raises_where_nobody_answers(self) -> None:

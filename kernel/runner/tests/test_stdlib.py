@@ -53,7 +53,8 @@ class Loading(unittest.TestCase):
 
     def test_waits_for_a_module_that_another_thread_imports(self) -> None:
         self.begin()
-        # A module that is returned at once has no value yet; how long the other thread takes makes no difference.
+        # A module that is returned at once has no value yet; how long the other thread takes makes no
+        # difference.
         threading.Timer(0.2, builtins.slow_go.set).start()
         self.assertEqual(load("slow").value, "standard")
 

@@ -137,7 +137,7 @@ class Streams(RunnerCase):
 
 class DeepRecursion(RunnerCase):
     def test_never_leaves_a_print_waiting(self) -> None:
-        """At each depth the call that fails for recursion is another one, also of those that wake the writing thread."""
+        """At each depth a different call fails for recursion, including those that wake the writing thread."""
         outcome = self.runner.run("""
             import sys, time
             def deep(n):
@@ -178,7 +178,7 @@ class Attribution(RunnerCase):
     def test_holds_for_many_threads_at_once(self) -> None:
         code = (
             "import sys, threading\n"
-            # One write a line: print makes two, between which another thread may print, here as everywhere.
+            # One write per line: print makes two, between which another thread may print, as in any Python.
             "def f(k):\n    for i in range(2000): sys.stdout.write(f'{k}:{i}\\n')\n"
             "ts = [threading.Thread(target=f, args=(k,)) for k in range(4)]\n"
             "for t in ts: t.start()\nfor t in ts: t.join()"

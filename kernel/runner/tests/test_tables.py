@@ -28,7 +28,7 @@ class Pages(TableCase):
     serial = itertools.count()
 
     def page(self, reference: str, sort: list = [], offset: int = 0, count: int = 3, filter: str = "") -> dict:
-        """The answer. On a busy machine one may come too late to be given: then it is asked for again."""
+        """Returns the answer. On a busy machine it may be too late to be sent: then it asks again."""
         for attempt in itertools.count():
             request = f"page{next(self.serial)}"
             asked = {"table": reference, "filter": filter, "sort": sort, "offset": offset, "count": count}
@@ -65,7 +65,7 @@ class Pages(TableCase):
         self.assertEqual((page["total"], page["rows"]), (50, [[77, "City 77", 1.5], [177, "City 77", 1.5]]))
         down = [{"column": 0, "descending": True}]
         self.assertEqual(self.page(reference, down, 49, filter="city 77")["rows"], [[77, "City 77", 1.5]])
-        self.assertEqual(self.page(reference, down, filter="none")["total"], 0)  # that is how nothing is written, not a text
+        self.assertEqual(self.page(reference, down, filter="none")["total"], 0)  # that is how missing values are written, not a text
 
     def test_put_what_is_missing_last(self) -> None:
         values = "[2, None, 1] * 500, index=pd.to_datetime(['2021-01-01', None, '2020-01-01'] * 500)"
@@ -195,7 +195,7 @@ class Frames(TableCase):
     def test_that_are_long_give_their_first_rows(self) -> None:
         table = self.table("pd.DataFrame({'i': np.arange(5_000_000), 'f': np.zeros(5_000_000)})")
         self.assertEqual((len(table["data"]), table["total_rows"], table["truncated"]), (1000, 5_000_000, True))
-        # What is cheap to know is said, and nothing that has to be counted among millions.
+        # Facts that are cheap to know are reported, and nothing that must be counted among millions.
         self.assertEqual(table["schema"]["fields"][1]["null_count"], 0)
         self.assertNotIn("null_count", table["schema"]["fields"][2])
 

@@ -68,6 +68,15 @@ class Tools(RunnerCase):
             "import hermes_tools as h\nh.servers.gh.list_issues()['tool'], h.search_tools('web', detail='name'), dir(h.servers)", self.echo)
         self.assertEqual(outcome.text, "('gh__list-issues', ['web_search'], ['gh'])", outcome.traceback)
 
+    def test_servers_are_modules(self) -> None:
+        outcome = self.drive(
+            "import hermes_tools.servers.gh\nfrom hermes_tools.servers.gh import list_issues\nfrom hermes_tools.servers import gh\n"
+            "print(list_issues()['tool'], hermes_tools.servers.gh.list_issues()['tool'], gh.list_issues()['tool'], dir(gh))\n"
+            "for line in ('import hermes_tools.servers.nope', 'from hermes_tools.servers.gh import nope', 'from hermes_tools.servers import nope'):\n"
+            "    try: exec(line)\n    except ImportError as e: print(type(e).__name__)", self.echo)
+        self.assertEqual(outcome.stdout, "gh__list-issues gh__list-issues gh__list-issues ['list_issues']\n"
+                         "ModuleNotFoundError\nImportError\nImportError\n", outcome.traceback)
+
     def test_codes_are_exceptions(self) -> None:
         codes = iter(("unavailable", "timeout", "limit", "provider_gone", "denied", "odd"))
         outcome = self.drive(
@@ -165,6 +174,28 @@ class Tools(RunnerCase):
         ended = [(frame["ok"], frame["code"]) for frame in outcome.of("tool_end")]
         self.assertEqual(ended, [(True, "")] * 4 + [(False, "outside")] * 3 + [(False, "not_found"), (True, "")])
 
+    def test_a_patch_changes_several_files_or_none(self) -> None:
+        """P04: the mode patch, which takes the V4A format."""
+        tools = [{"name": "patch", "builtin": True, "parameters": {"properties": {p: {} for p in ("mode", "patch")}}}]
+        outcome = self.drive(
+            "from hermes_tools import patch, ToolError\nimport os\nfor n in 'xyz': open(n, 'w').write('one\\n  two  \\nthree\\none\\nfour\\n')\n"
+            "def apply(*lines):\n    try: return patch(mode='patch', patch='\\n'.join(('*** Begin Patch', *lines, '*** End Patch')))['files']\n"
+            "    except ToolError as e: return e.code\n"
+            "print(apply('*** Update File: x', '@@ three', '-one', '+1', '*** Update File: y', '*** Move to: d/y', '@@', ' one', ' two', '+more',"
+            " '*** Delete File: z', '*** Add File: new', '+a', '+', '+b'))\n"
+            "print([open(n).read() for n in ('x', 'd/y', 'new')], os.path.exists('y'), os.path.exists('z'))\n"
+            "print(apply('*** Update File: x', '-one', '+gone', '*** Update File: new', '-nope', '+x'), open('x').read()[:3])\n"
+            "print(apply('*** Move File: new -> moved'), os.path.exists('new'))\n"
+            "for lines in (['*** Add File: ../out', '+a'], ['*** Add File: x', '+a'], ['*** Delete File: nope'], ['nonsense'], [],"
+            " ['*** Update File: x', 'no mark'], ['*** Update File: /etc/passwd', '-root', '+x']): print(apply(*lines))\n"
+            "for n in ('x', 'd/y', 'moved'): os.remove(n)\nos.rmdir('d')",
+            lambda frame: {"body": {"run": True}}, tools)
+        self.assertEqual(
+            outcome.stdout, "['x', 'y', 'd/y', 'z', 'new']\n"
+            "['one\\n  two  \\nthree\\n1\\nfour\\n', 'one\\n  two  \\nmore\\nthree\\none\\nfour\\n', 'a\\n\\nb\\n'] False False\n"
+            "no_match one\n['new', 'moved'] False\noutside\nexists\nnot_found\ninvalid_arguments\ninvalid_arguments\ninvalid_arguments\noutside\n",
+            outcome.traceback)
+
     _TERMINAL = [{"name": "terminal", "builtin": True, "parameters": {
         "properties": {"command": {}, "timeout": {}, "workdir": {}}, "required": ["command"]}}]  # fmt: skip
 
@@ -205,5 +236,5 @@ class Tools(RunnerCase):
     def test_a_cell_without_calls_loads_nothing(self) -> None:
         """P20"""
         with Runner() as fresh:
-            outcome = fresh.run("import sys\n[m for m in sys.modules if m.startswith('talaria_runner.tools.')]")
-        self.assertEqual(outcome.text, "['talaria_runner.tools.finder']")
+            outcome = fresh.run("import sys\nsorted(m for m in sys.modules if m.startswith('talaria_runner.tools.'))")
+        self.assertEqual(outcome.text, "['talaria_runner.tools.finder', 'talaria_runner.tools.rpc']")

@@ -1,13 +1,15 @@
 """Client of the Talaria session kernel server: ``Talaria`` for threads, ``AsyncTalaria`` for asyncio."""
 
 from ._aio import AsyncFiles, AsyncSession, AsyncTalaria
+from ._approvals import Approval
 from ._client import Files, Session, Talaria
 from ._errors import TalariaError
 from ._execution import Execution, ExecutionError, Result
+from ._tools import Tool, ToolCall, ToolError
 
 __version__ = "0.2.0"
 
 __all__ = [
-    "AsyncFiles", "AsyncSession", "AsyncTalaria", "Execution", "ExecutionError", "Files", "Result", "Session",
-    "Talaria", "TalariaError",
+    "Approval", "AsyncFiles", "AsyncSession", "AsyncTalaria", "Execution", "ExecutionError", "Files", "Result", "Session",
+    "Talaria", "TalariaError", "Tool", "ToolCall", "ToolError",
 ]

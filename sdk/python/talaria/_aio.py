@@ -7,11 +7,16 @@ import inspect
 import ssl
 import threading
 import uuid
-from typing import IO, Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Optional, TypeVar, Union
+from typing import (
+    IO, Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar, Union,
+)
 
+from ._approvals import Approval
 from ._client import Data, Session, Talaria, dispatch, execution_body
 from ._execution import Collector, Event, Execution, Result
 from ._http import Stop
+from ._pending import PendingCalls
+from ._tools import Tool, as_tools
 
 T = TypeVar("T")
 
@@ -84,13 +89,22 @@ class AsyncTalaria:
                  ssl_context: Optional[ssl.SSLContext] = None) -> None:
         self._client = Talaria(url, token, outage=outage, ssl_context=ssl_context)
 
-    async def session(self, id: Optional[str] = None, **options: Any) -> AsyncSession:
+    async def session(self, id: Optional[str] = None, *, client_id: Optional[str] = None,
+                      **options: Any) -> AsyncSession:
         """Gets the session with this id, or creates it; see ``Talaria.session``."""
-        return AsyncSession(await _thread(self._client.session, id, **options))
+        return AsyncSession(await _thread(self._client.session, id, client_id=client_id, **options))
 
     async def sessions(self, **query: str) -> List[Dict[str, Any]]:
         """Lists sessions, newest first."""
         return await _thread(self._client.sessions, **query)
+
+    async def tokens(self) -> List[Dict[str, Any]]:
+        """Lists your tokens; see ``Talaria.tokens``."""
+        return await _thread(self._client.tokens)
+
+    async def revoke_token(self, id: str) -> None:
+        """Revokes one of your tokens by its id; see ``Talaria.revoke_token``."""
+        await _thread(self._client.revoke_token, id)
 
 
 class AsyncSession:
@@ -98,8 +112,15 @@ class AsyncSession:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._new: List[Tool] = []  # the server does not have them yet
         self.id = session.id
         self.files = AsyncFiles(session)
+
+    async def __aenter__(self) -> AsyncSession:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()
 
     @property
     def info(self) -> Dict[str, Any]:
@@ -111,18 +132,24 @@ class AsyncSession:
                   on_stderr: Optional[Callable[[str], Any]] = None,
                   on_display: Optional[Callable[[Result], Any]] = None,
                   on_event: Optional[Callable[[Event], Any]] = None,
-                  on_input: Optional[Callable[[str, bool], Union[str, Awaitable[str]]]] = None) -> Execution:
+                  on_input: Optional[Callable[[str, bool], Union[str, Awaitable[str]]]] = None,
+                  tools: Sequence[Union[Tool, Callable[..., Any]]] = ()) -> Execution:
         """Runs a cell; see ``Session.run``. Callbacks run in the event loop; ``on_input`` may be a coroutine function.
 
         Cancelling the task interrupts the cell.
         """
+        await self.provide()
         cell = id or str(uuid.uuid4())
-        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None)
+        own = as_tools(tools, asyncio.get_running_loop())
+        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None, own)
         collector = Collector(cell)
+        calls = PendingCalls(self._session._http, self.id, body, own)
+        calls.start()
         events = _iterate(lambda stop: self._session.execution_events(body, stop))
         answers: List[asyncio.Task[None]] = []
         try:
             async for event in events:
+                calls.take(event)
                 dispatch(event, collector.take(event), on_stdout, on_stderr, on_display, on_event)
                 if event["type"] == "input_request" and on_input is not None:
                     answers.append(asyncio.ensure_future(self._answer(event, on_input)))
@@ -132,6 +159,7 @@ class AsyncSession:
             await asyncio.shield(_thread(self._session.interrupt, cell))
             raise
         finally:
+            calls.end()
             for answer in answers:
                 answer.cancel()
             await events.aclose()  # type: ignore[attr-defined]
@@ -139,6 +167,48 @@ class AsyncSession:
             if answer.done() and not answer.cancelled() and answer.exception() is not None:
                 raise answer.exception()  # type: ignore[misc]
         return collector.execution
+
+    def tool(self, function: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
+        """Lets the session's cells call a function of this program; see ``Session.tool``. A decorator.
+
+        A coroutine function runs as a task of the running event loop, other functions in threads. The server has the
+        tool once ``provide`` returns, which ``run`` and ``serve`` call.
+        """
+        def collect(f: Callable[..., Any]) -> Callable[..., Any]:
+            self._new.append(Tool(f, **options, loop=asyncio.get_running_loop()))
+            return f
+        return collect if function is None else collect(function)
+
+    async def provide(self) -> None:
+        """Hands new tools to the server. It raises TalariaError (``tool_rejected``) where one is not taken."""
+        tools, self._new = self._new, []
+        if tools:
+            await _thread(self._session._attached.add, tools)
+
+    async def remove_tool(self, name: str) -> None:
+        """Withdraws a tool that ``tool`` provided. It may be gone already."""
+        self._new = [t for t in self._new if t.name != name]
+        await _thread(self._session.remove_tool, name)
+
+    async def on_approval(self, callback: Callable[[Approval], Any]) -> None:
+        """Has a function, or a coroutine function, decide what the session asks approval for; see ``Session``."""
+        loop = asyncio.get_running_loop()
+
+        async def ask(approval: Approval) -> Any:
+            decision = callback(approval)
+            return await decision if inspect.isawaitable(decision) else decision
+
+        await _thread(self._session.on_approval,
+                      lambda approval: asyncio.run_coroutine_threadsafe(ask(approval), loop).result())
+
+    async def serve(self) -> None:
+        """Carries out calls until ``close`` or the session's end; see ``Session.serve``. Cancelling it closes nothing."""
+        await self.provide()
+        await _thread(self._session.serve)
+
+    async def close(self) -> None:
+        """Withdraws the tools and the callback for approvals; see ``Session.close``."""
+        await _thread(self._session.close)
 
     async def _answer(self, event: Event, on_input: Callable[[str, bool], Any]) -> None:
         value = on_input(event["prompt"], event["password"])

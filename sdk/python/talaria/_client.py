@@ -6,12 +6,16 @@ import contextlib
 import json
 import ssl
 import uuid
-from typing import IO, Any, Callable, Dict, Generator, List, Optional, Union
+from typing import IO, Any, Callable, Dict, Generator, List, Optional, Sequence, Union
 from urllib.parse import quote
 
+from ._approvals import Decide
+from ._attached import Attached
 from ._errors import TalariaError
 from ._execution import Collector, Event, Execution, Result
 from ._http import Stop, Transport, path
+from ._pending import PendingCalls
+from ._tools import Tool, as_tools
 
 Data = Union[bytes, str, IO[bytes]]
 
@@ -26,48 +30,75 @@ class Talaria:
                  ssl_context: Optional[ssl.SSLContext] = None) -> None:
         self._http = Transport(url, token, outage, ssl_context)
 
-    def session(self, id: Optional[str] = None, **options: Any) -> Session:
+    def session(self, id: Optional[str] = None, *, client_id: Optional[str] = None, **options: Any) -> Session:
         """Gets the session with this id, or creates it; without an id, creates one.
 
         ``options`` are the fields of ``PUT /v1/sessions/{id}``, such as ``limits``, ``network`` or ``packages``.
+        ``client_id`` names this program as a provider of tools, so that it keeps its idempotent calls when it is
+        started again within 30 s; one program at a time uses it. Without it, calls survive lost connections only.
         """
         name = id or str(uuid.uuid4())
-        return Session(self._http, self._http.call("PUT", path("sessions", name), body=options))
+        return Session(self._http, self._http.call("PUT", path("sessions", name), body=options), client_id)
 
     def sessions(self, **query: str) -> List[Dict[str, Any]]:
         """Lists sessions, newest first; ``query`` filters them as ``GET /v1/sessions`` does."""
         return _pages(self._http, path("sessions"), query)
 
+    def tokens(self) -> List[Dict[str, Any]]:
+        """Lists your tokens that have not expired, those for one session included, without the tokens themselves."""
+        return _pages(self._http, path("tokens"), {})
+
+    def revoke_token(self, id: str) -> None:
+        """Revokes one of your tokens by its id, with its logins, sockets and streams.
+
+        An id that is not one of yours raises TalariaError (``not_found``).
+        """
+        self._http.send("DELETE", path("tokens", id))
+
 
 class Session:
     """A session: live Python, a workspace and a log. It is safe for concurrent use.
 
-    ``info`` is the session as the server described it when this object was made; ``refresh`` updates it.
+    ``info`` is the session as the server described it when this object was made; ``refresh`` updates it. As a context
+    manager it closes itself.
     """
 
-    def __init__(self, transport: Transport, info: Dict[str, Any]) -> None:
+    def __init__(self, transport: Transport, info: Dict[str, Any], client_id: Optional[str] = None) -> None:
         self._http = transport
         self.info = info
         self.id: str = info["id"]
         self.files = Files(transport, self.id)
+        self._attached = Attached(transport, self.id, client_id)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
 
     def run(self, code: str, *, id: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
             stop_on_error: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
             on_stderr: Optional[Callable[[str], Any]] = None, on_display: Optional[Callable[[Result], Any]] = None,
             on_event: Optional[Callable[[Event], Any]] = None,
-            on_input: Optional[Callable[[str, bool], str]] = None) -> Execution:
+            on_input: Optional[Callable[[str, bool], str]] = None,
+            tools: Sequence[Union[Tool, Callable[..., Any]]] = ()) -> Execution:
         """Runs a cell and returns it once it has finished; a cell that raised has ``error`` set.
 
         The callbacks get output as it is printed. ``on_input(prompt, password)`` answers ``input()``, which raises
-        without it. ``timeout`` is in seconds, 0 is none. A lost connection is taken up again; the cell runs once.
-        A call with an ``id`` that ran before gives that execution again. KeyboardInterrupt interrupts the cell.
+        without it. ``timeout`` is in seconds, 0 is none. A lost connection is opened again; the cell runs once.
+        A call with an ``id`` that ran before returns that execution. KeyboardInterrupt interrupts the cell.
+        ``tools`` are functions that this cell alone may call, over plain HTTP; see ``tool`` for those of the session.
         """
         cell = id or str(uuid.uuid4())
-        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None)
+        own = as_tools(tools)
+        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None, own)
         collector = Collector(cell)
+        calls = PendingCalls(self._http, self.id, body, own)
         try:
             with contextlib.closing(self.execution_events(body)) as events:
+                calls.start()
                 for event in events:
+                    calls.take(event)
                     shown = collector.take(event)
                     dispatch(event, shown, on_stdout, on_stderr, on_display, on_event)
                     if event["type"] == "input_request" and on_input is not None:
@@ -77,7 +108,52 @@ class Session:
         except KeyboardInterrupt:
             self.interrupt(cell)
             raise
+        finally:
+            calls.end()
         return collector.execution
+
+    def tool(self, function: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None,
+             description: Optional[str] = None, parameters: Optional[Dict[str, Any]] = None,
+             timeout_s: Optional[float] = None, idempotent: bool = False, read_only: bool = False,
+             requires_approval: bool = False) -> Any:
+        """Lets the session's cells call a function of this program: ``from hermes_tools import NAME``. A decorator.
+
+        The JSON Schema is made from signature, annotations and docstring, unless ``parameters`` is one. Calls run in
+        threads of their own, any number at once; a coroutine function runs in an event loop of its own. A parameter
+        annotated with ``ToolCall`` gets the call, for its progress and its cancellation. What the function returns
+        is made JSON; what it raises becomes a ``ToolError`` in the cell, with the code of a ``talaria.ToolError``.
+
+        It returns once the server has the tool, and raises TalariaError (``tool_rejected``) where it does not take
+        it. A lost connection is opened again; only a call of an ``idempotent`` tool goes on meanwhile, and none is
+        carried out or answered twice. The function itself is returned unchanged.
+        """
+        def provide(f: Callable[..., Any]) -> Callable[..., Any]:
+            self._attached.add([Tool(
+                f, name=name, description=description, parameters=parameters, timeout_s=timeout_s,
+                idempotent=idempotent, read_only=read_only, requires_approval=requires_approval)])
+            return f
+        return provide if function is None else provide(function)
+
+    def remove_tool(self, name: str) -> None:
+        """Withdraws a tool that ``tool`` provided. It may be gone already."""
+        self._attached.remove(name)
+
+    def on_approval(self, callback: Decide) -> Decide:
+        """Has a function decide what the session asks approval for. A decorator.
+
+        The function gets an ``Approval`` and returns ``once``, ``session`` or ``deny``, or None to leave the answer to
+        somebody else. It runs in a thread of its own. One that raises denies.
+        """
+        self._attached.on_approval(callback)
+        return callback
+
+    def serve(self) -> None:
+        """Carries out calls until ``close`` or the session's end. Raises an error if the connection is lost for good."""
+        self._attached.wait()
+
+    def close(self) -> None:
+        """Withdraws the tools and the callback for approvals. The session itself stays. It is idempotent."""
+        self._attached.close()
 
     def execution_events(self, body: Dict[str, Any], stop: Optional[Stop] = None) -> Generator[Event, None, None]:
         """Sends an execution, with an id, and yields its events as they happen."""
@@ -124,24 +200,25 @@ class Session:
         self._http.call("POST", path("sessions", self.id, "interrupt"), body=body, repeatable=execution_id is not None)
 
     def input(self, value: str, request_id: Optional[str] = None) -> None:
-        """Answers the question that a cell waits on."""
+        """Answers the question that a cell is waiting on."""
         body = {"value": value}
         if request_id is not None:
             body["request_id"] = request_id
         self._http.call("POST", path("sessions", self.id, "input"), body=body, repeatable=request_id is not None)
 
     def reset(self, *, keep_files: bool = True, keep_packages: bool = True) -> None:
-        """Starts a fresh interpreter. Variables are lost; files and packages stay unless told otherwise."""
+        """Starts a fresh interpreter. Variables are lost; files and packages stay by default."""
         body = {"keep_files": keep_files, "keep_packages": keep_packages}
         self.info = self._http.call("POST", path("sessions", self.id, "reset"), body=body)
 
     def delete(self) -> None:
         """Deletes the session with its files and log. It is not an error if it is gone already."""
         _delete(self._http, path("sessions", self.id), "session_not_found")
+        self._attached.close()
 
     def artifact(self, artifact: Dict[str, Any]) -> bytes:
         """Downloads the bytes of one of ``Execution.artifacts``, as they were then."""
-        return self._http.send("GET", artifact["url"])
+        return b"".join(self._http.download(artifact["url"]))
 
 
 class Files:
@@ -159,14 +236,13 @@ class Files:
         return _pages(self._http, self._base, {"path": folder} if folder else {})
 
     def read(self, name: str) -> bytes:
-        """Downloads a file."""
-        return self._http.send("GET", self._path(name))
+        """Downloads a file. A lost connection is resumed; a file that changes meanwhile raises ``file_changed``."""
+        return b"".join(self._http.download(self._path(name)))
 
     def download(self, name: str, target: IO[bytes]) -> None:
-        """Downloads a file into a file object, piece by piece."""
-        with self._http.open("GET", self._path(name)) as response:
-            for piece in iter(lambda: response.read(1 << 16), b""):
-                target.write(piece)
+        """Downloads a file into a file object, piece by piece; see ``read``."""
+        for piece in self._http.download(self._path(name)):
+            target.write(piece)
 
     def write(self, name: str, data: Data) -> Dict[str, Any]:
         """Uploads a file in one step, with its folders, and returns its entry. Text is written as UTF-8."""
@@ -182,7 +258,7 @@ class Files:
 
 
 def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, stop_on_error: bool,
-                   allow_stdin: bool) -> Dict[str, Any]:
+                   allow_stdin: bool, tools: Dict[str, Tool]) -> Dict[str, Any]:
     """The body of ``POST /v1/sessions/{id}/executions``."""
     body: Dict[str, Any] = {"id": id, "code": code, "allow_stdin": allow_stdin}
     if timeout is not None:
@@ -191,6 +267,8 @@ def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, s
         body["silent"] = True
     if stop_on_error:
         body["stop_on_error"] = True
+    if tools:
+        body["tools"] = [t.declaration for t in tools.values()]
     return body
 
 

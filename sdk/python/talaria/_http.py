@@ -14,11 +14,14 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ._errors import TalariaError
 from ._execution import Event
+from ._websocket import WebSocket, handshake
 
 SILENCE = 60.0  #: a stream without a byte for so long is broken: the server sends a comment every 15 s
 CONNECT = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 3.0
 MAX_LINE = 24 << 20
+PIECE = 64 << 10
+SUBPROTOCOL = "talaria.v1"
 
 # Answers of a server that is starting, ending or busy, or of a proxy in front of it.
 _PASSING_CODES = {"not_ready", "shutting_down", "too_many_requests"}
@@ -115,7 +118,7 @@ class Transport:
             try:
                 return response.read()
             except (OSError, http.client.HTTPException) as e:
-                raise self._unreachable(e) from e
+                raise self.unreachable(e) from e
 
     @contextlib.contextmanager
     def open(self, method: str, target: str, query: Optional[Dict[str, str]] = None, body: Any = None,
@@ -132,7 +135,7 @@ class Transport:
             except Broken as e:
                 again = self._reached and (repeatable or not e.sent) and backoff.wait(stop)
                 if not again:
-                    raise self._unreachable(e) from e
+                    raise self.unreachable(e) from e
             except TalariaError as e:
                 if not passing(e) or not backoff.wait(stop):
                     raise
@@ -171,12 +174,54 @@ class Transport:
             connection.close()
             raise
 
+    def download(self, target: str) -> Iterator[bytes]:
+        """Yields the bytes of a file piece by piece. Where the connection is lost, it continues with the rest."""
+        done, tag = 0, ""
+        backoff = Backoff(self.outage)
+        while True:
+            headers = {"Range": f"bytes={done}-", "If-Range": tag} if done else {}
+            cause: BaseException
+            try:
+                with self.open("GET", target, headers=headers) as response:
+                    if done and response.status != 206:
+                        raise TalariaError("file_changed", "the file was changed during its download; download it again")
+                    tag = response.headers.get("ETag", "")
+                    size = response.headers.get("Content-Length")
+                    end = None if size is None else done + int(size)
+                    for piece in iter(lambda: response.read(PIECE), b""):
+                        done += len(piece)
+                        backoff.reset()
+                        yield piece
+                    if end is None or done == end:
+                        return
+                    cause = ConnectionError("the connection was cut")
+            except (OSError, http.client.HTTPException) as e:
+                cause = e
+            if not tag or not backoff.wait(None):
+                raise self.unreachable(cause) from cause
+
+    def websocket(self, target: str, stop: Stop) -> WebSocket:
+        """Opens a WebSocket. It tries once, and raises Broken where another try may succeed."""
+        headers = handshake(SUBPROTOCOL)
+        connection = self._request("GET", target, None, None, headers, stop)
+        try:
+            connection.sock.settimeout(SILENCE)
+            return WebSocket(connection, connection.response, headers)
+        except (OSError, http.client.HTTPException) as e:
+            connection.close()
+            raise Broken(e, sent=True) from e
+
     def _connect(self) -> http.client.HTTPConnection:
         if self._context is not None:
             return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT, context=self._context)
         return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT)
 
-    def _unreachable(self, cause: BaseException) -> TalariaError:
+    @property
+    def reached(self) -> bool:
+        """Whether the server has answered before."""
+        return self._reached
+
+    def unreachable(self, cause: BaseException) -> TalariaError:
         return TalariaError("unreachable", f"cannot reach {self.url}: {cause}")
 
     def events(self, first: Callable[[], Dict[str, Any]], resume: Callable[[int], Dict[str, Any]], after: int,
@@ -205,7 +250,7 @@ class Transport:
             except (OSError, http.client.HTTPException, ValueError) as e:
                 cause = e
             if not backoff.wait(stop):
-                raise self._unreachable(cause) from cause
+                raise self.unreachable(cause) from cause
 
 
 def _read(response: http.client.HTTPResponse) -> Iterator[Event]:

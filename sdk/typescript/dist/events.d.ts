@@ -1,3 +1,26 @@
+export interface ApprovalRequestEvent {
+    seq: number;
+    time: string;
+    type: "approval_request";
+    execution_id?: string;
+    approval_id: string;
+    call_id: string;
+    kind: string;
+    summary: string;
+    detail: string;
+    patterns: string[];
+    expires_at: string;
+}
+export interface ApprovalResolvedEvent {
+    seq: number;
+    time: string;
+    type: "approval_resolved";
+    execution_id?: string;
+    approval_id: string;
+    decision: string;
+    by?: string;
+    reason?: string;
+}
 export interface ArtifactEvent {
     seq: number;
     time: string;
@@ -212,7 +235,7 @@ export interface UpdateDisplayDataEvent {
     display_id?: string;
 }
 /** An event of a session's log. The server may send further types: ignore them. */
-export type TalariaEvent = ArtifactEvent | ClearOutputEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent;
+export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | ClearOutputEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent;
 /** An execution as the server sends it. */
 export interface RawExecution {
     id: string;

@@ -1,19 +1,16 @@
-import type { RawExecution, TalariaEvent } from "./events.js";
+import { type Decide } from "./attached.js";
+import type { TalariaEvent } from "./events.js";
+import { type Execution, type Result } from "./execution.js";
+import { Files } from "./files.js";
+import { type Tool } from "./tools.js";
+import { Transport, type TalariaOptions } from "./transport.js";
+export type { Approval, Decide, Decision } from "./attached.js";
 export type * from "./events.js";
-/** A request that failed. A cell that raises is not one: see `Execution.error`. */
-export declare class TalariaError extends Error {
-    readonly code: string;
-    readonly status: number;
-    readonly hint: string;
-    /** `code` is a stable word to branch on, `unreachable` when no server answers; `status` is 0 without an answer. */
-    constructor(code: string, message: string, status?: number, options?: ErrorOptions);
-}
-export interface TalariaOptions {
-    url: string;
-    token: string;
-    /** How many milliseconds a call keeps trying to reach a server that it has reached before; 60,000 by default. */
-    outage?: number;
-}
+export { TalariaError } from "./errors.js";
+export { Execution, Result, type ExecutionError } from "./execution.js";
+export { Files, type FileEntry } from "./files.js";
+export { ToolError, type Tool, type ToolCall } from "./tools.js";
+export type { TalariaOptions } from "./transport.js";
 /** A session as the server describes it. */
 export interface SessionInfo {
     id: string;
@@ -23,62 +20,17 @@ export interface SessionInfo {
     last_seq: number;
     [field: string]: any;
 }
-export interface FileEntry {
-    name: string;
-    path: string;
-    kind: "file" | "directory" | "symlink" | "other";
-    size: number;
-    modified_at: string;
-    media_type?: string;
-}
-/** A value that a cell displayed, in every form that it has. */
-export declare class Result {
-    data: Record<string, any>;
-    metadata: Record<string, any>;
-    readonly displayId?: string | undefined;
-    /** Whether it is the value of the cell's last expression. */
-    readonly isMain: boolean;
-    constructor(data: Record<string, any>, metadata: Record<string, any>, displayId?: string | undefined, 
-    /** Whether it is the value of the cell's last expression. */
-    isMain?: boolean);
-    get text(): string;
-    /** Not sanitized. */
-    get html(): string | undefined;
-    /** The bytes of the picture, if it is one. */
-    get png(): Uint8Array<ArrayBuffer> | undefined;
-}
-export interface ExecutionError {
-    name: string;
-    value: string;
-    traceback: string;
-    hint?: string;
-}
-/** A cell that has finished. */
-export declare class Execution {
-    readonly id: string;
-    status: string;
-    reason?: string;
-    /** What became of the variables: `kept` or `lost`. */
-    state: string;
-    /** What a language model should read. */
-    text: string;
-    stdout: string;
-    stderr: string;
-    results: Result[];
-    error?: ExecutionError;
-    artifacts: Record<string, any>[];
-    /** The execution as the server sent it. */
-    raw?: Omit<RawExecution, "outputs">;
-    constructor(id: string);
-    /** Whether the cell ran to its end without an exception. */
-    get ok(): boolean;
-    /** The bytes of all pictures, in their order. */
-    get pngs(): Uint8Array<ArrayBuffer>[];
-    /** The bytes of the last picture, if there is one. */
-    get png(): Uint8Array<ArrayBuffer> | undefined;
+/** One of your tokens: for all of your sessions, or for `session` alone with `rights` until `expires_at`. */
+export interface TokenInfo {
+    id: string;
+    session?: string;
+    rights?: string[];
+    created_at: string;
+    expires_at?: string;
+    last_used_at?: string;
 }
 export interface RunOptions {
-    /** The execution's id, a fresh one by default. An id that ran before gives that execution again. */
+    /** The execution's id, a fresh one by default. An id that ran before returns that execution. */
     id?: string;
     /** In seconds; 0 is none. */
     timeout?: number;
@@ -92,36 +44,30 @@ export interface RunOptions {
     onEvent?: (event: TalariaEvent) => void;
     /** Answers `input()`, which raises without it. */
     onInput?: (prompt: string, password: boolean) => string | Promise<string>;
-}
-interface Call {
-    method: string;
-    path: string;
-    query?: Record<string, string>;
-    body?: BodyInit;
-    headers?: Record<string, string>;
-    /** Whether it may be sent again when the connection was lost; by default, whether the method is idempotent. */
-    repeatable?: boolean;
-    signal?: AbortSignal;
-}
-declare class Transport {
-    #private;
-    readonly url: string;
-    readonly outage: number;
-    constructor(options: TalariaOptions);
-    unreachable(cause: any): TalariaError;
-    json(method: string, path: string, body?: unknown, extra?: Partial<Call>): Promise<any>;
-    send(call: Call): Promise<Response>;
-    /** Yields events, each once and in order, over one connection after the other. */
-    events(request: (after: number) => Call, after: number, signal?: AbortSignal, follow?: boolean): AsyncGenerator<TalariaEvent, void, void>;
+    /** Tools that this cell alone may call, over plain HTTP; `Session.tool` has those of the session. */
+    tools?: Tool[];
 }
 /** A server. */
 export declare class Talaria {
     #private;
     constructor(options: TalariaOptions);
-    /** Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. */
-    session(id?: string, options?: Record<string, unknown>): Promise<Session>;
+    /**
+     * Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. `clientId` names
+     * this program as a provider of tools, so that it keeps its idempotent calls when it is started again within 30 s; one
+     * program at a time uses it. Without it, calls survive lost connections only.
+     */
+    session(id?: string, options?: Record<string, unknown>, { clientId }?: {
+        clientId?: string;
+    }): Promise<Session>;
     /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
     sessions(query?: Record<string, string>): Promise<SessionInfo[]>;
+    /** Lists your tokens that have not expired, those for one session included, without the tokens themselves. */
+    tokens(): Promise<TokenInfo[]>;
+    /**
+     * Revokes one of your tokens by its id, with its logins, sockets and streams. It rejects with `not_found` if the id is
+     * not one of yours.
+     */
+    revokeToken(id: string): Promise<void>;
 }
 /** A session: live Python, a workspace and a log. `info` is the session as the server last described it. */
 export declare class Session {
@@ -129,12 +75,30 @@ export declare class Session {
     info: SessionInfo;
     readonly id: string;
     readonly files: Files;
-    constructor(http: Transport, info: SessionInfo);
+    constructor(http: Transport, info: SessionInfo, clientId?: string);
     /**
-     * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is taken up
-     * again; the cell runs once.
+     * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is
+     * opened again; the cell runs once.
      */
     run(code: string, options?: RunOptions): Promise<Execution>;
+    /**
+     * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
+     * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
+     * again; only a call of an `idempotent` tool goes on meanwhile, and none is carried out or answered twice. Node ends
+     * only after `close`.
+     */
+    tool<Arguments = any>(tool: Tool<Arguments>): Promise<void>;
+    /** Withdraws a tool that `tool` provided. It may be gone already. */
+    removeTool(name: string): Promise<void>;
+    /**
+     * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
+     * answer to somebody else. One that throws denies.
+     */
+    onApproval(decide: Decide): Promise<void>;
+    /** Resolves after `close` or the session's end. Rejects with why the connection for tools was lost for good. */
+    serve(): Promise<void>;
+    /** Withdraws the tools and the callback for approvals. The session itself stays. */
+    close(): Promise<void>;
     /**
      * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
      * in order, through lost connections too. A log that was replaced is `log_changed`.
@@ -151,7 +115,7 @@ export declare class Session {
     interrupt(executionId?: string): Promise<void>;
     /** Answers the question that a cell waits on. */
     input(value: string, requestId?: string): Promise<void>;
-    /** Starts a fresh interpreter. Variables are lost; files and packages stay unless told otherwise. */
+    /** Starts a fresh interpreter. Variables are lost; files and packages stay by default. */
     reset(options?: {
         keepFiles?: boolean;
         keepPackages?: boolean;
@@ -162,20 +126,4 @@ export declare class Session {
     artifact(artifact: {
         url?: string;
     }): Promise<Uint8Array<ArrayBuffer>>;
-}
-/** The files of a session. Paths are relative to its workspace. */
-export declare class Files {
-    #private;
-    private readonly base;
-    constructor(http: Transport, base: string);
-    /** Lists one folder by name. */
-    list(folder?: string): Promise<FileEntry[]>;
-    /** Downloads a file. */
-    read(name: string): Promise<Uint8Array<ArrayBuffer>>;
-    /** Downloads a file piece by piece. */
-    stream(name: string): Promise<ReadableStream<Uint8Array>>;
-    /** Uploads a file in one step, with its folders. A stream works in Node and in Chromium over HTTP/2. */
-    write(name: string, data: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream): Promise<FileEntry>;
-    /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
-    delete(name: string): Promise<void>;
 }

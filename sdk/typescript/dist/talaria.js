@@ -1,451 +1,955 @@
-const HINTS = {
-    unreachable: "check the URL, and that `talaria serve` is running there; a page of another origin must be in `origins`",
-    unauthorized: "pass a valid token: `talaria token show` prints the first owner's",
-    session_not_found: "the session was deleted, or belongs to another owner; session(id) creates it again",
-    session_conflict: "the session exists with different settings; leave them out to take it as it is, or delete it",
-    execution_conflict: "this id was used with other code; use a new id for each cell",
-    events_expired: "read the events again from the session's first_seq - 1",
-    log_changed: "the log was replaced; read the events again from after=0",
-    queue_full: "wait until some of the session's cells have finished",
-    disk_limit: "delete files, or raise limits.disk_bytes",
+// src/errors.ts
+var HINTS = {
+  unreachable: "check the URL, and that `talaria serve` is running there; a page of another origin must be in `origins`",
+  unauthorized: "pass a valid token: `talaria token show` prints the first owner's",
+  session_not_found: "the session was deleted, or belongs to another owner; session(id) creates it again",
+  session_conflict: "the session exists with different settings; leave them out to take it as it is, or delete it",
+  execution_conflict: "this id was used with other code; use a new id for each cell",
+  events_expired: "read the events again from the session's first_seq - 1",
+  log_changed: "the log was replaced; read the events again from after=0",
+  queue_full: "wait until some of the session's cells have finished",
+  disk_limit: "delete files, or raise limits.disk_bytes"
 };
-/** A request that failed. A cell that raises is not one: see `Execution.error`. */
-export class TalariaError extends Error {
-    code;
-    status;
-    hint;
-    /** `code` is a stable word to branch on, `unreachable` when no server answers; `status` is 0 without an answer. */
-    constructor(code, message, status = 0, options) {
-        super(message, options);
-        this.code = code;
-        this.status = status;
-        this.name = "TalariaError";
-        this.hint = HINTS[code] ?? "";
-    }
+var TalariaError = class extends Error {
+  /** `code` is a stable word to branch on, `unreachable` when no server answers; `status` is 0 without an answer. */
+  constructor(code, message, status = 0, options) {
+    super(message, options);
+    this.code = code;
+    this.status = status;
+    this.name = "TalariaError";
+    this.hint = HINTS[code] ?? "";
+  }
+  hint;
+};
+
+// src/tools.ts
+var MAX_RESULT = 16 << 20;
+var ENVELOPE = 4 << 10;
+var ToolError = class extends Error {
+  constructor(message, code = "", options) {
+    super(message, options);
+    this.code = code;
+    this.name = "ToolError";
+  }
+};
+var RunningCall = class {
+  constructor(id, tool, executionId, deadline, onProgress) {
+    this.id = id;
+    this.tool = tool;
+    this.executionId = executionId;
+    this.deadline = deadline;
+    this.onProgress = onProgress;
+  }
+  #over = new AbortController();
+  signal = this.#over.signal;
+  progress(message) {
+    if (!this.signal.aborted) this.onProgress?.(message);
+  }
+  /** Tells the function that the call was cancelled: `interrupted`, `timeout`, `deleted` or `disconnected`. */
+  cancel(reason) {
+    this.#over.abort(new TalariaError("call_cancelled", `the call was cancelled: ${reason}`));
+  }
+};
+function declaration(tool) {
+  return {
+    name: tool.name,
+    description: tool.description,
+    parameters: tool.parameters,
+    timeout_s: tool.timeoutS,
+    idempotent: tool.idempotent,
+    read_only: tool.readOnly,
+    requires_approval: tool.requiresApproval
+  };
 }
-/** A value that a cell displayed, in every form that it has. */
-export class Result {
-    data;
-    metadata;
-    displayId;
-    isMain;
-    constructor(data, metadata, displayId, 
-    /** Whether it is the value of the cell's last expression. */
-    isMain = false) {
-        this.data = data;
-        this.metadata = metadata;
-        this.displayId = displayId;
-        this.isMain = isMain;
+async function answer(tool, call, args) {
+  try {
+    const text = JSON.stringify(await tool.run(args, call) ?? null);
+    if (text === void 0) throw new TypeError("the result is not JSON");
+    const size = new TextEncoder().encode(text).length;
+    if (size > MAX_RESULT - ENVELOPE) {
+      throw new ToolError(`the result has ${size} bytes of JSON, and ${MAX_RESULT} are allowed; write it to a file of the session and return the path`, "result_too_large");
     }
-    get text() { return String(this.data["text/plain"] ?? ""); }
-    /** Not sanitized. */
-    get html() { return this.data["text/html"]; }
-    /** The bytes of the picture, if it is one. */
-    get png() {
-        const encoded = this.data["image/png"];
-        return encoded === undefined ? undefined : Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0));
-    }
+    return { call_id: call.id, result: JSON.parse(text) };
+  } catch (e) {
+    if (e instanceof ToolError) return { call_id: call.id, error: { code: e.code || void 0, message: e.message } };
+    return { call_id: call.id, error: { message: e instanceof Error ? `${e.name}: ${e.message}` : String(e) } };
+  }
 }
-/** A cell that has finished. */
-export class Execution {
-    id;
-    status = "queued";
-    reason;
-    /** What became of the variables: `kept` or `lost`. */
-    state = "kept";
-    /** What a language model should read. */
-    text = "";
-    stdout = "";
-    stderr = "";
-    results = [];
-    error;
-    artifacts = [];
-    /** The execution as the server sent it. */
-    raw;
-    constructor(id) {
-        this.id = id;
+var PendingCalls = class {
+  constructor(http, base, body, tools) {
+    this.http = http;
+    this.base = base;
+    this.body = body;
+    this.#tools = new Map(tools.map((t) => [t.name, t]));
+    if (tools.length) void this.#look();
+  }
+  #calls = /* @__PURE__ */ new Map();
+  // all that were seen
+  #over = new AbortController();
+  #tools;
+  /** Notes what an event of the execution says about its calls. */
+  take(event) {
+    if (event.type === "tool_result") this.#calls.get(event.call_id)?.cancel("interrupted");
+  }
+  /** Ends the requests, and cancels what runs. */
+  end() {
+    this.#over.abort();
+    for (const call of this.#calls.values()) call.cancel("interrupted");
+  }
+  /** Repeats the request until its answer has calls, or the execution is over. */
+  async #look() {
+    try {
+      while (this.#handle(await this.#post("", this.body))) ;
+    } catch {
     }
-    /** Whether the cell ran to its end without an exception. */
-    get ok() { return this.status === "ok"; }
-    /** The bytes of all pictures, in their order. */
-    get pngs() { return this.results.map((r) => r.png).filter((p) => p !== undefined); }
-    /** The bytes of the last picture, if there is one. */
-    get png() { return this.pngs.at(-1); }
-}
-const SILENCE = 60_000; // a stream without a byte for so long is broken: the server sends a comment every 15 s
-const FIRST_PAUSE = 20, LONGEST_PAUSE = 3_000;
-const PASSING_CODES = ["not_ready", "shutting_down", "too_many_requests"];
+  }
+  #post(path, body) {
+    return this.http.json("POST", this.base + path, body, { repeatable: true, signal: this.#over.signal });
+  }
+  /** Carries out the calls that are new. Returns whether nobody else looks for further ones. */
+  #handle(execution) {
+    const pending = execution.pending_tool_calls ?? [];
+    for (const p of pending) {
+      if (this.#calls.has(p.call_id)) continue;
+      const call = new RunningCall(p.call_id, p.tool, execution.id);
+      this.#calls.set(call.id, call);
+      void this.#carryOut(call, p.arguments);
+    }
+    return !pending.length && ["queued", "running"].includes(execution.status);
+  }
+  async #carryOut(call, args) {
+    const result = await answer(this.#tools.get(call.tool), call, args);
+    try {
+      const path = `/${encodeURIComponent(call.executionId)}/tool_results`;
+      if (this.#handle(await this.#post(path, { results: [result] }))) await this.#look();
+    } catch (e) {
+      if (e?.code === "no_call_pending") await this.#look();
+    }
+  }
+};
+
+// src/transport.ts
+var SILENCE = 6e4;
+var SUBPROTOCOL = "talaria.v1";
+var FIRST_PAUSE = 20;
+var LONGEST_PAUSE = 3e3;
+var PASSING_CODES = ["not_ready", "shutting_down", "too_many_requests"];
 function pause(ms, signal) {
-    return new Promise((resolve, reject) => {
-        const end = () => { clearTimeout(timer); reject(signal.reason); };
-        const timer = setTimeout(() => { signal?.removeEventListener("abort", end); resolve(); }, ms);
-        signal?.addEventListener("abort", end, { once: true });
-    });
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", end);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", end, { once: true });
+  });
 }
-/** Spaces the attempts to reconnect, and gives up after an outage without one that was of use. */
-class Backoff {
-    outage;
-    #since = 0;
-    #pause = 0;
-    constructor(outage) {
-        this.outage = outage;
+var Backoff = class {
+  constructor(outage) {
+    this.outage = outage;
+  }
+  #since = 0;
+  #pause = 0;
+  reset() {
+    this.#since = this.#pause = 0;
+  }
+  /** Resolves to whether to try again. */
+  async wait(signal) {
+    this.#since ||= Date.now();
+    if (Date.now() - this.#since >= this.outage) return false;
+    this.#pause = Math.min(Math.max(2 * this.#pause, FIRST_PAUSE), LONGEST_PAUSE);
+    await pause(this.#pause, signal);
+    return true;
+  }
+};
+var Transport = class {
+  url;
+  outage;
+  #token;
+  #WebSocket;
+  #reached = false;
+  // a server that never answered is reported at once
+  constructor(options) {
+    this.url = options.url.replace(/\/+$/, "");
+    this.outage = options.outage ?? 6e4;
+    this.#token = options.token;
+    this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
+  }
+  /** Begins to open a WebSocket. */
+  socket(path) {
+    if (!this.#WebSocket) {
+      throw new TalariaError("no_websocket", "this Node has no WebSocket: use Node 22 or newer, start Node 20 with --experimental-websocket, or pass WebSocket, such as that of the package ws");
     }
-    reset() { this.#since = this.#pause = 0; }
-    /** Resolves to whether to try again. */
-    async wait(signal) {
-        this.#since ||= Date.now();
-        if (Date.now() - this.#since >= this.outage)
-            return false;
-        this.#pause = Math.min(Math.max(2 * this.#pause, FIRST_PAUSE), LONGEST_PAUSE);
-        await pause(this.#pause, signal);
-        return true;
+    const url = `${new URL(this.url, globalThis.location?.href).href.replace(/^http/, "ws").replace(/\/$/, "")}${path}`;
+    return new this.#WebSocket(`${url}?token=${encodeURIComponent(this.#token)}`, [SUBPROTOCOL]);
+  }
+  unreachable(cause) {
+    const why = cause?.cause?.message || cause?.cause?.code || cause?.message || String(cause);
+    return new TalariaError("unreachable", `cannot reach ${this.url}: ${why}`, 0, { cause });
+  }
+  async json(method, path, body, extra = {}) {
+    const call = { method, path, ...extra, headers: { Accept: "application/json" } };
+    if (body !== void 0) {
+      call.body = JSON.stringify(body);
+      call.headers["Content-Type"] = "application/json";
     }
-}
-class Transport {
-    url;
-    outage;
-    #token;
-    #reached = false; // a server that never answered is reported at once
-    constructor(options) {
-        this.url = options.url.replace(/\/+$/, "");
-        this.outage = options.outage ?? 60_000;
-        this.#token = options.token;
+    const text = await (await this.send(call)).text();
+    return text ? JSON.parse(text) : void 0;
+  }
+  async send(call) {
+    const repeatable = call.repeatable ?? ["GET", "PUT", "DELETE"].includes(call.method);
+    const backoff = new Backoff(this.outage);
+    for (; ; ) {
+      let response;
+      try {
+        response = await this.#fetch(call);
+      } catch (e) {
+        call.signal?.throwIfAborted();
+        if (this.#reached && (repeatable || e?.cause?.code === "ECONNREFUSED") && await backoff.wait(call.signal)) continue;
+        throw this.unreachable(e);
+      }
+      this.#reached = true;
+      if (response.ok) return response;
+      const error = await problem(response);
+      const passing = PASSING_CODES.includes(error.code) || !error.code && [502, 503, 504].includes(error.status);
+      if (!passing || call.body instanceof ReadableStream || !await backoff.wait(call.signal)) throw error;
     }
-    unreachable(cause) {
-        const why = cause?.cause?.message || cause?.cause?.code || cause?.message || String(cause);
-        return new TalariaError("unreachable", `cannot reach ${this.url}: ${why}`, 0, { cause });
-    }
-    async json(method, path, body, extra = {}) {
-        const call = { method, path, ...extra, headers: { Accept: "application/json" } };
-        if (body !== undefined) {
-            call.body = JSON.stringify(body);
-            call.headers["Content-Type"] = "application/json";
+  }
+  #fetch(call) {
+    const query = call.query ? "?" + new URLSearchParams(call.query) : "";
+    const init = {
+      method: call.method,
+      body: call.body,
+      signal: call.signal,
+      cache: "no-store",
+      credentials: "omit",
+      headers: { Authorization: `Bearer ${this.#token}`, ...call.headers }
+    };
+    if (call.body instanceof ReadableStream) init.duplex = "half";
+    return fetch(this.url + call.path + query, init);
+  }
+  /** Downloads a file. Where the connection is lost, the stream continues with the rest. */
+  async download(path) {
+    let { reader, tag, left } = await this.#part(path);
+    let done = 0;
+    const backoff = new Backoff(this.outage);
+    return new ReadableStream({
+      pull: async (stream) => {
+        for (; ; ) {
+          let cause = new Error("the connection was cut");
+          try {
+            const piece = await reader.read();
+            if (piece.value) {
+              backoff.reset();
+              done += piece.value.length;
+              left -= piece.value.length;
+              return stream.enqueue(piece.value);
+            }
+            if (left <= 0) return stream.close();
+          } catch (e) {
+            cause = e;
+          }
+          if (!tag || !await backoff.wait()) throw this.unreachable(cause);
+          ({ reader, tag, left } = await this.#part(path, done, tag));
         }
-        const text = await (await this.send(call)).text();
-        return text ? JSON.parse(text) : undefined;
+      },
+      cancel: (reason) => reader.cancel(reason)
+    }, { highWaterMark: 0 });
+  }
+  /** Requests a file from an offset on, if it still has that tag. `left` counts the bytes, 0 where nobody says. */
+  async #part(path, from = 0, tag = "") {
+    const headers = from ? { Range: `bytes=${from}-`, "If-Range": tag } : {};
+    const response = await this.send({ method: "GET", path, headers });
+    if (from && response.status !== 206) {
+      await response.body?.cancel();
+      throw new TalariaError("file_changed", "the file was changed during its download; download it again");
     }
-    async send(call) {
-        const repeatable = call.repeatable ?? ["GET", "PUT", "DELETE"].includes(call.method);
-        const backoff = new Backoff(this.outage);
-        for (;;) {
-            let response;
-            try {
-                response = await this.#fetch(call);
-            }
-            catch (e) {
-                call.signal?.throwIfAborted();
-                if (this.#reached && (repeatable || e?.cause?.code === "ECONNREFUSED") && await backoff.wait(call.signal))
-                    continue;
-                throw this.unreachable(e);
-            }
-            this.#reached = true;
-            if (response.ok)
-                return response;
-            const error = await problem(response);
-            const passing = PASSING_CODES.includes(error.code) || !error.code && [502, 503, 504].includes(error.status);
-            if (!passing || call.body instanceof ReadableStream || !await backoff.wait(call.signal))
-                throw error;
+    return {
+      reader: response.body.getReader(),
+      tag: response.headers.get("ETag") ?? "",
+      left: Number(response.headers.get("Content-Length") ?? 0)
+    };
+  }
+  /** Yields events, each once and in order, over one connection after the other. */
+  async *events(request, after, signal, follow = true) {
+    const backoff = new Backoff(this.outage);
+    for (; ; ) {
+      let cause = new Error("the server ended the stream");
+      const connection = new AbortController();
+      const abort = () => connection.abort(signal.reason);
+      signal?.throwIfAborted();
+      signal?.addEventListener("abort", abort, { once: true });
+      try {
+        const call = request(after);
+        const response = await this.send({
+          ...call,
+          repeatable: true,
+          signal: connection.signal,
+          headers: { Accept: "text/event-stream", ...call.headers }
+        });
+        for await (const event of parse(response, connection)) {
+          if (event.seq <= after) continue;
+          after = event.seq;
+          backoff.reset();
+          yield event;
         }
+        if (!follow) return;
+      } catch (e) {
+        signal?.throwIfAborted();
+        if (!(e instanceof Broken)) throw e;
+        cause = e.cause;
+      } finally {
+        signal?.removeEventListener("abort", abort);
+        connection.abort();
+      }
+      if (!await backoff.wait(signal)) throw this.unreachable(cause);
     }
-    #fetch(call) {
-        const query = call.query ? "?" + new URLSearchParams(call.query) : "";
-        const init = {
-            method: call.method, body: call.body, signal: call.signal, cache: "no-store", credentials: "omit",
-            headers: { Authorization: `Bearer ${this.#token}`, ...call.headers },
-        };
-        if (call.body instanceof ReadableStream)
-            init.duplex = "half";
-        return fetch(this.url + call.path + query, init);
-    }
-    /** Yields events, each once and in order, over one connection after the other. */
-    async *events(request, after, signal, follow = true) {
-        const backoff = new Backoff(this.outage);
-        for (;;) {
-            let cause = new Error("the server ended the stream");
-            const connection = new AbortController();
-            const abort = () => connection.abort(signal.reason);
-            signal?.throwIfAborted();
-            signal?.addEventListener("abort", abort, { once: true });
-            try {
-                const call = request(after);
-                const response = await this.send({
-                    ...call, repeatable: true, signal: connection.signal,
-                    headers: { Accept: "text/event-stream", ...call.headers },
-                });
-                for await (const event of parse(response, connection)) {
-                    if (event.seq <= after)
-                        continue;
-                    after = event.seq;
-                    backoff.reset();
-                    yield event;
-                }
-                if (!follow)
-                    return;
-            }
-            catch (e) {
-                signal?.throwIfAborted();
-                if (!(e instanceof Broken))
-                    throw e;
-                cause = e.cause;
-            }
-            finally {
-                signal?.removeEventListener("abort", abort);
-                connection.abort();
-            }
-            if (!await backoff.wait(signal))
-                throw this.unreachable(cause);
-        }
-    }
-}
-/** The connection of a stream was lost. */
-class Broken extends Error {
-}
+  }
+};
+var Broken = class extends Error {
+};
 async function* parse(response, connection) {
-    const reader = response.body.getReader();
-    const decoder = new TextDecoder();
-    let parts = []; // of a line that has not ended
-    for (;;) {
-        const silence = setTimeout(() => connection.abort(new Error("the stream is silent")), SILENCE);
-        let piece;
-        try {
-            piece = await reader.read();
-        }
-        catch (e) {
-            throw new Broken("the stream was cut", { cause: e });
-        }
-        finally {
-            clearTimeout(silence);
-        }
-        if (piece.done)
-            return;
-        const lines = decoder.decode(piece.value, { stream: true }).split("\n");
-        parts.push(lines[0]);
-        for (const next of lines.slice(1)) {
-            const line = parts.join("");
-            parts = [next];
-            if (line.startsWith("data:"))
-                yield JSON.parse(line.slice(5));
-        }
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let parts = [];
+  for (; ; ) {
+    const silence = setTimeout(() => connection.abort(new Error("the stream is silent")), SILENCE);
+    let piece;
+    try {
+      piece = await reader.read();
+    } catch (e) {
+      throw new Broken("the stream was cut", { cause: e });
+    } finally {
+      clearTimeout(silence);
     }
+    if (piece.done) return;
+    const lines = decoder.decode(piece.value, { stream: true }).split("\n");
+    parts.push(lines[0]);
+    for (const next of lines.slice(1)) {
+      const line = parts.join("");
+      parts = [next];
+      if (line.startsWith("data:")) yield JSON.parse(line.slice(5));
+    }
+  }
 }
 async function problem(response) {
-    const document = await response.json().catch(() => undefined);
-    if (document?.code)
-        return new TalariaError(document.code, document.detail, response.status);
-    return new TalariaError("", `the server answered ${response.status} ${response.statusText}`, response.status);
+  const document = await response.json().catch(() => void 0);
+  if (document?.code) return new TalariaError(document.code, document.detail, response.status);
+  return new TalariaError("", `the server answered ${response.status} ${response.statusText}`, response.status);
 }
-const escape = (segment) => encodeURIComponent(segment);
-/** A server. */
-export class Talaria {
-    #http;
-    constructor(options) { this.#http = new Transport(options); }
-    /** Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. */
-    async session(id = newId(), options = {}) {
-        return new Session(this.#http, await this.#http.json("PUT", `/v1/sessions/${escape(id)}`, options));
-    }
-    /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
-    sessions(query = {}) {
-        return pages(this.#http, "/v1/sessions", query);
-    }
-}
-/** A session: live Python, a workspace and a log. `info` is the session as the server last described it. */
-export class Session {
-    info;
-    id;
-    files;
-    #http;
-    #base;
-    constructor(http, info) {
-        this.info = info;
-        this.#http = http;
-        this.id = info.id;
-        this.#base = `/v1/sessions/${escape(info.id)}`;
-        this.files = new Files(http, this.#base + "/files");
-    }
-    /**
-     * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is taken up
-     * again; the cell runs once.
-     */
-    async run(code, options = {}) {
-        const { id = newId(), signal, onInput } = options;
-        signal?.throwIfAborted();
-        const body = JSON.stringify({
-            id, code, allow_stdin: !!onInput, timeout_s: options.timeout, silent: options.silent,
-            stop_on_error: options.stopOnError,
-        });
-        const base = this.#base + "/executions";
-        const collector = new Collector(id);
-        const failed = new AbortController(); // when an answer to input() fails
-        const ends = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
-        const events = this.#http.events((after) => after
-            ? { method: "GET", path: `${base}/${escape(id)}`, query: { after: String(after) } }
-            : { method: "POST", path: base, body, headers: { "Content-Type": "application/json" } }, 0, ends);
-        try {
-            for await (const event of events) {
-                const shown = collector.take(event);
-                options.onEvent?.(event);
-                if (event.type === "stream")
-                    (event.name === "stdout" ? options.onStdout : options.onStderr)?.(event.text);
-                if (shown)
-                    options.onDisplay?.(shown);
-                if (event.type === "input_request" && onInput) {
-                    this.#answer(event, onInput).catch((e) => failed.abort(e));
-                }
-                if (collector.done)
-                    break;
-            }
-        }
-        catch (e) {
-            if (signal?.aborted)
-                await this.interrupt(id);
-            throw e;
-        }
-        return collector.execution;
-    }
-    async #answer(event, onInput) {
-        const value = await onInput(event.prompt, event.password);
-        await this.input(value, event.request_id).catch((e) => {
-            if (e.code !== "no_input_pending")
-                throw e; // somebody else answered, or the cell was interrupted
-        });
-    }
-    /**
-     * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
-     * in order, through lost connections too. A log that was replaced is `log_changed`.
-     */
-    events(options = {}) {
-        const { after = 0, follow = true, logId = this.info.log_id, signal } = options;
-        return this.#http.events((position) => ({
-            method: "GET", path: this.#base + "/events",
-            query: { after: String(position), log_id: logId, ...(follow ? {} : { follow: "false" }) },
-        }), after, signal, follow);
-    }
-    /** Asks the server for the session as it is now. */
-    async refresh() {
-        return this.info = await this.#http.json("GET", this.#base);
-    }
-    /** Interrupts one execution; without an id, the running one, and cancels those that wait. */
-    async interrupt(executionId) {
-        await this.#http.json("POST", this.#base + "/interrupt", { execution_id: executionId }, { repeatable: executionId !== undefined });
-    }
-    /** Answers the question that a cell waits on. */
-    async input(value, requestId) {
-        await this.#http.json("POST", this.#base + "/input", { value, request_id: requestId }, { repeatable: requestId !== undefined });
-    }
-    /** Starts a fresh interpreter. Variables are lost; files and packages stay unless told otherwise. */
-    async reset(options = {}) {
-        const { keepFiles = true, keepPackages = true } = options;
-        this.info = await this.#http.json("POST", this.#base + "/reset", { keep_files: keepFiles, keep_packages: keepPackages });
-    }
-    /** Deletes the session with its files and log. It is not an error if it is gone already. */
-    delete() { return remove(this.#http, this.#base, "session_not_found"); }
-    /** Downloads the bytes of one of `Execution.artifacts`, as they were then. */
-    async artifact(artifact) {
-        const response = await this.#http.send({ method: "GET", path: artifact.url });
-        return new Uint8Array(await response.arrayBuffer());
-    }
-}
-/** The files of a session. Paths are relative to its workspace. */
-export class Files {
-    base;
-    #http;
-    constructor(http, base) {
-        this.base = base;
-        this.#http = http;
-    }
-    #path(name) { return this.base + "/" + name.split("/").map(escape).join("/"); }
-    /** Lists one folder by name. */
-    list(folder = "") { return pages(this.#http, this.base, folder ? { path: folder } : {}); }
-    /** Downloads a file. */
-    async read(name) {
-        return new Uint8Array(await (await this.#http.send({ method: "GET", path: this.#path(name) })).arrayBuffer());
-    }
-    /** Downloads a file piece by piece. */
-    async stream(name) {
-        return (await this.#http.send({ method: "GET", path: this.#path(name) })).body;
-    }
-    /** Uploads a file in one step, with its folders. A stream works in Node and in Chromium over HTTP/2. */
-    async write(name, data) {
-        const response = await this.#http.send({
-            method: "PUT", path: this.#path(name), body: data, repeatable: !(data instanceof ReadableStream),
-            headers: { "Content-Type": "application/octet-stream" },
-        });
-        return response.json();
-    }
-    /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
-    delete(name) { return remove(this.#http, this.#path(name), "file_not_found"); }
-}
-/** Builds an execution from its events; each is taken once. */
-class Collector {
-    execution;
-    done = false;
-    #clear = false;
-    #out = { stdout: [], stderr: [] };
-    constructor(id) { this.execution = new Execution(id); }
-    /** Adds an event, and returns the result that it displayed or changed. */
-    take(event) {
-        const e = this.execution;
-        switch (event.type) {
-            case "stream":
-                this.#out[event.name]?.push(event.text);
-                return;
-            case "clear_output":
-                this.#clear = event.wait;
-                if (!event.wait)
-                    e.results = [];
-                return;
-            case "display_data":
-            case "execute_result": {
-                if (this.#clear)
-                    e.results = [];
-                this.#clear = false;
-                const main = event.type === "execute_result";
-                const shown = new Result(event.data, event.metadata, main ? undefined : event.display_id, main);
-                e.results.push(shown);
-                return shown;
-            }
-            case "update_display_data": {
-                const changed = e.results.filter((r) => r.displayId !== undefined && r.displayId === event.display_id);
-                for (const r of changed)
-                    Object.assign(r, { data: event.data, metadata: event.metadata });
-                return changed.at(-1);
-            }
-            case "error":
-                e.error = { name: event.ename, value: event.evalue, traceback: event.traceback.join("\n"), hint: event.hint };
-                return;
-            case "execution_finished":
-                this.#finish(event.execution);
-        }
-        return;
-    }
-    #finish(raw) {
-        const e = this.execution;
-        Object.assign(e, { raw, status: raw.status, reason: raw.reason, state: raw.state, text: raw.text });
-        e.artifacts = raw.artifacts ?? [];
-        if (raw.error && !e.error) {
-            const { ename, evalue, traceback, hint } = raw.error;
-            e.error = { name: ename, value: evalue, traceback: traceback.join("\n"), hint };
-        }
-        e.stdout = this.#out.stdout.join("");
-        e.stderr = this.#out.stderr.join("");
-        this.done = true;
-    }
-}
-/** A UUID; `crypto.randomUUID` is missing on pages without HTTPS. */
+var escape = (segment) => encodeURIComponent(segment);
 function newId() {
-    const bytes = crypto.getRandomValues(new Uint8Array(16));
-    return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 }
 async function remove(http, path, gone) {
-    await http.send({ method: "DELETE", path }).catch((e) => { if (e.code !== gone)
-        throw e; });
+  await http.send({ method: "DELETE", path }).catch((e) => {
+    if (e.code !== gone) throw e;
+  });
 }
 async function pages(http, path, query) {
-    const items = [];
-    for (let cursor;;) {
-        const page = await http.json("GET", path, undefined, { query: cursor ? { ...query, cursor } : query });
-        items.push(...page.items);
-        if (!(cursor = page.next_cursor))
-            return items;
-    }
+  const items = [];
+  for (let cursor; ; ) {
+    const page = await http.json("GET", path, void 0, { query: cursor ? { ...query, cursor } : query });
+    items.push(...page.items);
+    if (!(cursor = page.next_cursor)) return items;
+  }
 }
+
+// src/attached.ts
+var HANDSHAKE = 5e3;
+var PING = 1e4;
+var SILENCE2 = 25e3;
+var PASSING_CLOSES = [1001, 1005, 1006, 1011, 1012, 1013];
+var Disconnected = class extends Error {
+};
+var Attached = class {
+  // one change of the tools at a time
+  constructor(http, base, clientId = newId()) {
+    this.http = http;
+    this.base = base;
+    this.clientId = clientId;
+  }
+  #tools = /* @__PURE__ */ new Map();
+  #calls = /* @__PURE__ */ new Map();
+  #waiting = /* @__PURE__ */ new Map();
+  #asked = /* @__PURE__ */ new Set();
+  #decide;
+  #socket;
+  #serving = false;
+  #registered = false;
+  // on this connection
+  #ended;
+  #closing = new AbortController();
+  #watchers = [];
+  // of a change of the two before
+  #change = Promise.resolve();
+  /** Provides a further tool, and waits until the server has taken it. */
+  add(tool) {
+    return this.#inTurn(async () => {
+      const before = this.#tools.get(tool.name);
+      this.#tools.set(tool.name, tool);
+      try {
+        const reason = (await this.#register()).get(tool.name);
+        if (reason) throw new TalariaError("tool_rejected", `the server did not take the tool ${tool.name}: ${reason}`);
+      } catch (e) {
+        if (before) this.#tools.set(tool.name, before);
+        else this.#tools.delete(tool.name);
+        throw e;
+      }
+    });
+  }
+  /** Provides a tool no longer. */
+  remove(name) {
+    return this.#inTurn(async () => {
+      if (this.#tools.delete(name)) await this.#register();
+    });
+  }
+  async onApproval(decide) {
+    this.#decide = decide;
+    await this.#connected();
+    await this.#askPending();
+  }
+  /** Resolves after `close` or the end of the session. Rejects with why the connection was lost for good. */
+  async wait() {
+    if (!this.#serving) throw new Error("nothing is provided: add a tool, or a callback for approvals, first");
+    while (!this.#ended) await this.#changed();
+    const { code } = this.#ended;
+    if (code !== "closed" && code !== "session_not_found") throw this.#ended;
+  }
+  /** Withdraws the tools, and cancels the calls that run. */
+  async close() {
+    const withdraw = this.#registered && this.#tools.size;
+    this.#tools.clear();
+    if (withdraw) await this.#ask("tools", { tools: [], client_id: this.clientId }).catch(() => {
+    });
+    this.#end(new TalariaError("closed", "the tools were withdrawn"));
+    this.#closing.abort();
+    this.#socket?.close(1e3);
+  }
+  #inTurn(change) {
+    const done = this.#change.then(change);
+    this.#change = done.catch(() => {
+    });
+    return done;
+  }
+  #changed() {
+    return new Promise((resolve) => this.#watchers.push(resolve));
+  }
+  #notify() {
+    for (const resolve of this.#watchers.splice(0)) resolve();
+  }
+  /** Tells the server which tools there are. Resolves to the reasons of those that it did not take. */
+  async #register() {
+    for (; ; ) {
+      await this.#connected();
+      try {
+        const { rejected } = await this.#ask("tools", this.#declarations());
+        return new Map(rejected.map((r) => [r.name, r.reason]));
+      } catch (e) {
+        if (!(e instanceof Disconnected)) throw e;
+      }
+    }
+  }
+  #declarations() {
+    return { tools: [...this.#tools.values()].map(declaration), client_id: this.clientId };
+  }
+  /** Waits for a connection that has its tools registered. */
+  async #connected() {
+    if (!this.#serving) {
+      this.#serving = true;
+      void this.#serve();
+    }
+    while (!this.#registered || this.#socket?.readyState !== 1) {
+      if (this.#ended) throw this.#ended;
+      await this.#changed();
+    }
+  }
+  async #serve() {
+    const backoff = new Backoff(this.http.outage);
+    try {
+      for (; ; ) {
+        const end = await this.#connect(backoff);
+        this.#lost();
+        if (this.#closing.signal.aborted) return;
+        if (!PASSING_CLOSES.includes(end.code)) throw ending(end);
+        await this.http.json("GET", this.base, void 0, { signal: this.#closing.signal });
+        if (!await backoff.wait(this.#closing.signal)) throw this.http.unreachable(ending(end));
+      }
+    } catch (e) {
+      this.#end(e);
+    }
+  }
+  /** Serves one connection, and resolves to how it ended. */
+  #connect(backoff) {
+    return new Promise((resolve) => {
+      const socket = this.http.socket(this.base + "/ws");
+      let heard = Date.now();
+      const lost = (end) => {
+        clearInterval(ping);
+        clearTimeout(handshake);
+        resolve(end);
+      };
+      const giveUp = (reason) => {
+        lost({ code: 1006, reason });
+        socket.onmessage = null;
+        socket.close();
+      };
+      const handshake = setTimeout(() => giveUp("the connection does not open"), HANDSHAKE);
+      const ping = setInterval(() => {
+        if (Date.now() - heard > SILENCE2) giveUp("the connection is silent");
+        else if (this.#socket === socket) this.#ask("ping", {}).catch(() => {
+        });
+      }, PING);
+      socket.onclose = lost;
+      socket.onopen = () => clearTimeout(handshake);
+      socket.onerror = () => {
+        if (this.#socket !== socket) giveUp("the connection could not be opened");
+      };
+      socket.onmessage = ({ data }) => {
+        heard = Date.now();
+        if (data.startsWith('{"seq":') && !data.includes('"approval_request"')) return;
+        backoff.reset();
+        this.#take(JSON.parse(data), socket);
+      };
+    });
+  }
+  #take(frame, socket) {
+    switch (frame.type) {
+      case "hello":
+        if (this.#ended) return socket.close(1e3);
+        this.#socket = socket;
+        void this.#greeted();
+        break;
+      case "reply": {
+        const waiting = this.#waiting.get(frame.id);
+        this.#waiting.delete(frame.id);
+        if (frame.ok) waiting?.resolve(frame.result);
+        else waiting?.reject(new TalariaError(frame.error.code, frame.error.detail, frame.error.status));
+        break;
+      }
+      case "tool_request":
+        void this.#carryOut(frame);
+        break;
+      case "tool_cancel":
+        this.#calls.get(frame.call_id)?.cancel(frame.reason);
+        break;
+      case "approval_request":
+        void this.#askCallback(frame);
+    }
+  }
+  async #greeted() {
+    try {
+      if (this.#tools.size) await this.#ask("tools", this.#declarations());
+    } catch (e) {
+      if (!(e instanceof Disconnected)) this.#end(e);
+      return;
+    }
+    this.#registered = true;
+    this.#notify();
+    if (this.#decide) this.#askPending().catch(() => {
+    });
+  }
+  /** Sends a frame, and resolves to the result of its reply. */
+  #ask(type, fields) {
+    return new Promise((resolve, reject) => {
+      if (this.#socket?.readyState !== 1) return reject(new Disconnected());
+      const id = newId();
+      this.#waiting.set(id, { resolve, reject });
+      this.#socket.send(JSON.stringify({ type, id, ...fields }));
+    });
+  }
+  /** Fails what waits for replies, and cancels the calls that are not handed over again. */
+  #lost() {
+    this.#socket = void 0;
+    this.#registered = false;
+    for (const waiting of this.#waiting.values()) waiting.reject(new Disconnected("the connection was lost"));
+    this.#waiting.clear();
+    for (const call of this.#calls.values()) if (!this.#tools.get(call.tool)?.idempotent) call.cancel("disconnected");
+  }
+  #end(why) {
+    this.#ended ??= why;
+    for (const call of this.#calls.values()) call.cancel("disconnected");
+    this.#socket?.close(1e3);
+    this.#notify();
+  }
+  /** Carries out a call, unless it is under way from before the connection was lost. */
+  async #carryOut(request) {
+    const { call_id: id, tool: name, execution_id: execution, arguments: args, deadline } = request;
+    const tool = this.#tools.get(name);
+    if (!tool || this.#calls.has(id) || this.#ended) return;
+    const call = new RunningCall(id, name, execution, new Date(deadline), (message) => {
+      this.#ask("tool_progress", { call_id: id, message }).catch(() => {
+      });
+    });
+    this.#calls.set(id, call);
+    const result = await answer(tool, call, args);
+    while (!call.signal.aborted) {
+      try {
+        await this.#connected();
+        await this.#ask("tool_result", result);
+        break;
+      } catch (e) {
+        if (!(e instanceof Disconnected)) break;
+      }
+    }
+    this.#calls.delete(id);
+  }
+  /** Has the callback decide what was asked before this connection. */
+  async #askPending() {
+    const { items } = await this.http.json("GET", this.base + "/approvals", void 0, { query: { state: "pending" } });
+    for (const approval of items) void this.#askCallback(approval);
+  }
+  async #askCallback(approval) {
+    const id = approval.approval_id;
+    if (!this.#decide || this.#asked.has(id)) return;
+    this.#asked.add(id);
+    let body;
+    try {
+      body = { decision: await this.#decide(approval) };
+    } catch (e) {
+      console.error("talaria: the callback for approvals failed:", e);
+      body = { decision: "deny", reason: "the client's callback failed" };
+    }
+    if (!body.decision) return;
+    await this.http.json("POST", `${this.base}/approvals/${escape(id)}`, body, { repeatable: true }).catch((e) => {
+      if (![404, 409].includes(e.status)) console.error("talaria: a decision was not taken:", e);
+    });
+  }
+};
+function ending(end) {
+  const code = end.reason === "session_deleted" ? "session_not_found" : end.reason || "closed_by_server";
+  return new TalariaError(code, `the server closed the connection: ${end.code} ${end.reason}`.trimEnd());
+}
+
+// src/execution.ts
+var Result = class {
+  constructor(data, metadata, displayId, isMain = false) {
+    this.data = data;
+    this.metadata = metadata;
+    this.displayId = displayId;
+    this.isMain = isMain;
+  }
+  get text() {
+    return String(this.data["text/plain"] ?? "");
+  }
+  /** Not sanitized. */
+  get html() {
+    return this.data["text/html"];
+  }
+  /** The bytes of the picture, if it is one. */
+  get png() {
+    const encoded = this.data["image/png"];
+    return encoded === void 0 ? void 0 : Uint8Array.from(atob(encoded), (c) => c.charCodeAt(0));
+  }
+};
+var Execution = class {
+  constructor(id) {
+    this.id = id;
+  }
+  status = "queued";
+  reason;
+  /** What became of the variables: `kept` or `lost`. */
+  state = "kept";
+  /** What a language model should read. */
+  text = "";
+  stdout = "";
+  stderr = "";
+  results = [];
+  error;
+  artifacts = [];
+  /** The execution as the server sent it. */
+  raw;
+  /** Whether the cell ran to its end without an exception. */
+  get ok() {
+    return this.status === "ok";
+  }
+  /** The bytes of all pictures, in their order. */
+  get pngs() {
+    return this.results.map((r) => r.png).filter((p) => p !== void 0);
+  }
+  /** The bytes of the last picture, if there is one. */
+  get png() {
+    return this.pngs.at(-1);
+  }
+};
+var Collector = class {
+  execution;
+  done = false;
+  #clear = false;
+  #out = { stdout: [], stderr: [] };
+  constructor(id) {
+    this.execution = new Execution(id);
+  }
+  /** Adds an event, and returns the result that it displayed or changed. */
+  take(event) {
+    const e = this.execution;
+    switch (event.type) {
+      case "stream":
+        this.#out[event.name]?.push(event.text);
+        return;
+      case "clear_output":
+        this.#clear = event.wait;
+        if (!event.wait) e.results = [];
+        return;
+      case "display_data":
+      case "execute_result": {
+        if (this.#clear) e.results = [];
+        this.#clear = false;
+        const main = event.type === "execute_result";
+        const shown = new Result(event.data, event.metadata, main ? void 0 : event.display_id, main);
+        e.results.push(shown);
+        return shown;
+      }
+      case "update_display_data": {
+        const changed = e.results.filter((r) => r.displayId !== void 0 && r.displayId === event.display_id);
+        for (const r of changed) Object.assign(r, { data: event.data, metadata: event.metadata });
+        return changed.at(-1);
+      }
+      case "error":
+        e.error = { name: event.ename, value: event.evalue, traceback: event.traceback.join("\n"), hint: event.hint };
+        return;
+      case "execution_finished":
+        this.#finish(event.execution);
+    }
+    return;
+  }
+  #finish(raw) {
+    const e = this.execution;
+    Object.assign(e, { raw, status: raw.status, reason: raw.reason, state: raw.state, text: raw.text });
+    e.artifacts = raw.artifacts ?? [];
+    if (raw.error && !e.error) {
+      const { ename, evalue, traceback, hint } = raw.error;
+      e.error = { name: ename, value: evalue, traceback: traceback.join("\n"), hint };
+    }
+    e.stdout = this.#out.stdout.join("");
+    e.stderr = this.#out.stderr.join("");
+    this.done = true;
+  }
+};
+
+// src/files.ts
+var Files = class {
+  constructor(http, base) {
+    this.base = base;
+    this.#http = http;
+  }
+  #http;
+  #path(name) {
+    return this.base + "/" + name.split("/").map(escape).join("/");
+  }
+  /** Lists one folder by name. */
+  list(folder = "") {
+    return pages(this.#http, this.base, folder ? { path: folder } : {});
+  }
+  /** Downloads a file. A lost connection is opened again; a file that changes meanwhile is `file_changed`. */
+  async read(name) {
+    return new Uint8Array(await new Response(await this.stream(name)).arrayBuffer());
+  }
+  /** Downloads a file piece by piece; see `read`. */
+  stream(name) {
+    return this.#http.download(this.#path(name));
+  }
+  /** Uploads a file in one step, with its folders. A stream works in Node and in Chromium over HTTP/2. */
+  async write(name, data) {
+    const response = await this.#http.send({
+      method: "PUT",
+      path: this.#path(name),
+      body: data,
+      repeatable: !(data instanceof ReadableStream),
+      headers: { "Content-Type": "application/octet-stream" }
+    });
+    return response.json();
+  }
+  /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
+  delete(name) {
+    return remove(this.#http, this.#path(name), "file_not_found");
+  }
+};
+
+// src/talaria.ts
+var Talaria = class {
+  #http;
+  constructor(options) {
+    this.#http = new Transport(options);
+  }
+  /**
+   * Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. `clientId` names
+   * this program as a provider of tools, so that it keeps its idempotent calls when it is started again within 30 s; one
+   * program at a time uses it. Without it, calls survive lost connections only.
+   */
+  async session(id = newId(), options = {}, { clientId } = {}) {
+    return new Session(this.#http, await this.#http.json("PUT", `/v1/sessions/${escape(id)}`, options), clientId);
+  }
+  /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
+  sessions(query = {}) {
+    return pages(this.#http, "/v1/sessions", query);
+  }
+  /** Lists your tokens that have not expired, those for one session included, without the tokens themselves. */
+  tokens() {
+    return pages(this.#http, "/v1/tokens", {});
+  }
+  /**
+   * Revokes one of your tokens by its id, with its logins, sockets and streams. It rejects with `not_found` if the id is
+   * not one of yours.
+   */
+  async revokeToken(id) {
+    await this.#http.send({ method: "DELETE", path: `/v1/tokens/${escape(id)}` });
+  }
+};
+var Session = class {
+  constructor(http, info, clientId) {
+    this.info = info;
+    this.#http = http;
+    this.id = info.id;
+    this.#base = `/v1/sessions/${escape(info.id)}`;
+    this.files = new Files(http, this.#base + "/files");
+    this.#attached = new Attached(http, this.#base, clientId);
+  }
+  id;
+  files;
+  #http;
+  #base;
+  #attached;
+  /**
+   * Runs a cell and resolves once it has finished; a cell that raised has `error` set. A lost connection is
+   * opened again; the cell runs once.
+   */
+  async run(code, options = {}) {
+    const { id = newId(), signal, onInput } = options;
+    signal?.throwIfAborted();
+    const request = {
+      id,
+      code,
+      allow_stdin: !!onInput,
+      timeout_s: options.timeout,
+      silent: options.silent,
+      stop_on_error: options.stopOnError,
+      tools: options.tools?.map(declaration)
+    };
+    const body = JSON.stringify(request);
+    const base = this.#base + "/executions";
+    const collector = new Collector(id);
+    const failed = new AbortController();
+    const ends = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+    const events = this.#http.events((after) => after ? { method: "GET", path: `${base}/${escape(id)}`, query: { after: String(after) } } : { method: "POST", path: base, body, headers: { "Content-Type": "application/json" } }, 0, ends);
+    const calls = new PendingCalls(this.#http, base, request, options.tools ?? []);
+    try {
+      for await (const event of events) {
+        calls.take(event);
+        const shown = collector.take(event);
+        options.onEvent?.(event);
+        if (event.type === "stream") (event.name === "stdout" ? options.onStdout : options.onStderr)?.(event.text);
+        if (shown) options.onDisplay?.(shown);
+        if (event.type === "input_request" && onInput) {
+          this.#answer(event, onInput).catch((e) => failed.abort(e));
+        }
+        if (collector.done) break;
+      }
+    } catch (e) {
+      if (signal?.aborted) await this.interrupt(id);
+      throw e;
+    } finally {
+      calls.end();
+    }
+    return collector.execution;
+  }
+  /**
+   * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
+   * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
+   * again; only a call of an `idempotent` tool goes on meanwhile, and none is carried out or answered twice. Node ends
+   * only after `close`.
+   */
+  tool(tool) {
+    return this.#attached.add(tool);
+  }
+  /** Withdraws a tool that `tool` provided. It may be gone already. */
+  removeTool(name) {
+    return this.#attached.remove(name);
+  }
+  /**
+   * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
+   * answer to somebody else. One that throws denies.
+   */
+  onApproval(decide) {
+    return this.#attached.onApproval(decide);
+  }
+  /** Resolves after `close` or the session's end. Rejects with why the connection for tools was lost for good. */
+  serve() {
+    return this.#attached.wait();
+  }
+  /** Withdraws the tools and the callback for approvals. The session itself stays. */
+  close() {
+    return this.#attached.close();
+  }
+  async #answer(event, onInput) {
+    const value = await onInput(event.prompt, event.password);
+    await this.input(value, event.request_id).catch((e) => {
+      if (e.code !== "no_input_pending") throw e;
+    });
+  }
+  /**
+   * Yields the events of the session's log after a position, then live unless `follow` is false. Each comes once and
+   * in order, through lost connections too. A log that was replaced is `log_changed`.
+   */
+  events(options = {}) {
+    const { after = 0, follow = true, logId = this.info.log_id, signal } = options;
+    return this.#http.events((position) => ({
+      method: "GET",
+      path: this.#base + "/events",
+      query: { after: String(position), log_id: logId, ...follow ? {} : { follow: "false" } }
+    }), after, signal, follow);
+  }
+  /** Asks the server for the session as it is now. */
+  async refresh() {
+    return this.info = await this.#http.json("GET", this.#base);
+  }
+  /** Interrupts one execution; without an id, the running one, and cancels those that wait. */
+  async interrupt(executionId) {
+    await this.#http.json(
+      "POST",
+      this.#base + "/interrupt",
+      { execution_id: executionId },
+      { repeatable: executionId !== void 0 }
+    );
+  }
+  /** Answers the question that a cell waits on. */
+  async input(value, requestId) {
+    await this.#http.json(
+      "POST",
+      this.#base + "/input",
+      { value, request_id: requestId },
+      { repeatable: requestId !== void 0 }
+    );
+  }
+  /** Starts a fresh interpreter. Variables are lost; files and packages stay by default. */
+  async reset(options = {}) {
+    const { keepFiles = true, keepPackages = true } = options;
+    this.info = await this.#http.json(
+      "POST",
+      this.#base + "/reset",
+      { keep_files: keepFiles, keep_packages: keepPackages }
+    );
+  }
+  /** Deletes the session with its files and log. It is not an error if it is gone already. */
+  async delete() {
+    await remove(this.#http, this.#base, "session_not_found");
+    await this.close();
+  }
+  /** Downloads the bytes of one of `Execution.artifacts`, as they were then. */
+  async artifact(artifact) {
+    return new Uint8Array(await new Response(await this.#http.download(artifact.url)).arrayBuffer());
+  }
+};
+export {
+  Execution,
+  Files,
+  Result,
+  Session,
+  Talaria,
+  TalariaError,
+  ToolError
+};

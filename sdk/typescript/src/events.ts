@@ -1,5 +1,30 @@
 // Made by events.mjs from the golden files of the wire contract. Do not edit.
 
+export interface ApprovalRequestEvent {
+  seq: number;
+  time: string;
+  type: "approval_request";
+  execution_id?: string;
+  approval_id: string;
+  call_id: string;
+  kind: string;
+  summary: string;
+  detail: string;
+  patterns: string[];
+  expires_at: string;
+}
+
+export interface ApprovalResolvedEvent {
+  seq: number;
+  time: string;
+  type: "approval_resolved";
+  execution_id?: string;
+  approval_id: string;
+  decision: string;
+  by?: string;
+  reason?: string;
+}
+
 export interface ArtifactEvent {
   seq: number;
   time: string;
@@ -234,6 +259,8 @@ export interface UpdateDisplayDataEvent {
 
 /** An event of a session's log. The server may send further types: ignore them. */
 export type TalariaEvent =
+  | ApprovalRequestEvent
+  | ApprovalResolvedEvent
   | ArtifactEvent
   | ClearOutputEvent
   | DisplayDataEvent

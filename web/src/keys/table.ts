@@ -61,6 +61,7 @@ const table = [
   { id: "first", title: "Select the first cell", group: "Move", keys: [command("g g"), command("Mod-Home")] },
   { id: "last", title: "Select the last cell", group: "Move", keys: [command("Shift-g"), command("Mod-End")] },
   { id: "running", title: "Go to the running cell", group: "Move", keys: [command("g r")] },
+  { id: "approval", title: "Go to the question that needs approval", group: "Move", keys: [command("g a")], needs: "write", also: "allow deny answer" },
   { id: "find", title: "Find in the cell", group: "Move", keys: [edit("Mod-f")], also: "search replace" },
 
   { id: "palette", title: "All commands", group: "Notebook", keys: [any("Mod-k")] },
@@ -79,6 +80,7 @@ const table = [
   { id: "files", title: "Files", group: "Look", keys: [command("g f")], also: "upload download folder workspace" },
   { id: "variables", title: "Variables", group: "Look", keys: [command("g v")] },
   { id: "timeline", title: "Timeline of runs", group: "Look", keys: [command("g t")], also: "history" },
+  { id: "calls", title: "Tool calls", group: "Look", keys: [command("g o")], needs: "write", also: "audit approvals" },
   { id: "terminal", title: "Terminal", group: "Look", keys: [command("g c")], needs: "write", also: "shell console bash" },
   { id: "terminal-reader", title: "Screen reader mode of the terminal, on or off", group: "Look", needs: "write", also: "accessibility" },
   { id: "outline", title: "About this session", group: "Look", keys: [command("g i")], also: "info limits isolation" },

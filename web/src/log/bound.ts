@@ -1,6 +1,7 @@
 // A bound on the outputs that the page holds in memory. Those of the runs that ended first are dropped; the server has them.
 
 import type { Event } from "../proto/types";
+import { weightOfCalls } from "./calls";
 import { reduceAll } from "./reduce";
 import { empty, ended, type LogState, type Output, type Run } from "./state";
 
@@ -8,9 +9,9 @@ const perJSON = 4; // bytes of objects for a character of JSON, about
 
 const weights = new WeakMap<Output | readonly Output[], number>(); // what changes is another object
 
-// weightOf is how much memory a run's outputs take, about.
-export function weightOf({ outputs }: Run): number {
-  return known(outputs, () => outputs.reduce((sum, output) => sum + known(output, () => weightOfOutput(output)), 0));
+// weightOf is how much memory a run's outputs and tool calls take, about.
+export function weightOf({ calls, outputs }: Run): number {
+  return weightOfCalls(calls) + known(outputs, () => outputs.reduce((sum, output) => sum + known(output, () => weightOfOutput(output)), 0));
 }
 
 function known(of: Output | readonly Output[], weigh: () => number): number {
@@ -47,7 +48,7 @@ export function bounded(state: LogState, most: number): LogState {
   for (const run of oldest.slice(0, -1)) {
     if (sum <= most) break;
     sum -= weightOf(run);
-    runs.set(run.id, { ...run, outputs: [], dropped: weightOf(run) });
+    runs.set(run.id, { ...run, outputs: [], calls: { ...run.calls, latest: [] }, dropped: weightOf(run) });
   }
   return { ...state, runs };
 }
@@ -58,13 +59,13 @@ export function restored(state: LogState, id: string, events: readonly Event[]):
   const whole = reduceAll(empty, events);
   const again = whole.runs.get(id);
   if (run?.dropped === undefined) return state;
-  if (!again || run.dropped && !again.outputs.length) throw new Error("The server does not have these outputs any more.");
+  if (!again || run.dropped && !again.outputs.length && !again.calls.made) throw new Error("The server does not have these outputs any more.");
   const displays = new Map(state.displays);
   for (const shown of whole.displays.keys()) {
     const known = displays.get(shown) ?? [];
     if (!known.includes(id)) displays.set(shown, [...known, id]);
   }
-  const runs = new Map(state.runs).set(id, { ...run, outputs: again.outputs, clearNext: again.clearNext, dropped: undefined, heldSince: state.seq });
+  const runs = new Map(state.runs).set(id, { ...run, outputs: again.outputs, calls: again.calls, clearNext: again.clearNext, dropped: undefined, heldSince: state.seq });
   return { ...state, displays, runs };
 }
 

@@ -2,6 +2,8 @@
 // any batches gives the same picture.
 
 import type { Event, Execution, Session, Truncated } from "../proto/types";
+import { withDecision, withQuestion } from "./approvals";
+import { noCalls, withCall, withResult } from "./calls";
 import { cellOf } from "./cells";
 import { Rope } from "./rope";
 import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
@@ -90,6 +92,12 @@ class Draft {
           signal: event.signal, exitCode: event.exit_code, limit: event.limit,
         });
         return;
+      case "approval_request":
+        next.approvals = withQuestion(next.approvals, event);
+        return;
+      case "approval_resolved":
+        next.approvals = withDecision(next.approvals, event);
+        return;
       case "document_changed":
         next.documentRevision = event.revision;
         return;
@@ -110,7 +118,7 @@ class Draft {
     if (old && this.copied.has(id)) return old;
     const run: Run = old ? { ...old, outputs: [...old.outputs] } : {
       id, code: "", status: "queued", lost: false, silent: false, count: null, generation: this.next.generation,
-      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], heldSince: event.seq, scattered: false, clearNext: false, files: new Map(),
+      queuedSeq: event.seq, queuedAt: event.time, truncatedBytes: 0, outputs: [], heldSince: event.seq, scattered: false, clearNext: false, files: new Map(), calls: noCalls,
     };
     this.runs.set(id, run);
     this.copied.add(id);
@@ -169,6 +177,12 @@ class Draft {
         return;
       case "input_closed":
         this.answer(run, event.request_id, event.how);
+        return;
+      case "tool_call":
+        run.calls = withCall(run.calls, event);
+        return;
+      case "tool_result":
+        run.calls = withResult(run.calls, event);
         return;
       case "artifact":
         this.file(run, {

@@ -1,6 +1,8 @@
 // What the log says about a session. Values are never changed: what an event does not touch stays the same object.
 
 import type { Bundle, Cut, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
+import type { Approval } from "./approvals";
+import type { Calls } from "./calls";
 import type { Rope } from "./rope";
 
 export interface StreamOutput { kind: "stream"; name: "stdout" | "stderr"; text: Rope; truncated?: Truncated }
@@ -33,6 +35,7 @@ export interface Run {
   scattered: boolean; // outputs came after its end, or another run updated its displays
   clearNext: boolean; // clear_output(wait=True): the next output replaces those so far
   files: ReadonlyMap<string, MadeFile>; // by path, the last one last
+  calls: Calls;
 }
 
 export interface KernelNote {
@@ -66,6 +69,7 @@ export interface LogState {
   displays: ReadonlyMap<string, readonly string[]>; // display id to ids of runs that show it
   notes: readonly KernelNote[];
   asked?: InputOutput & { runID: string };
+  approvals: readonly Approval[]; // in the order in which they were asked
   greeting?: Greeting; // of a position that the log has not reached yet
   documentRevision: number; // the last one that the log told of; 0: none
 }
@@ -79,6 +83,7 @@ export const empty: LogState = {
   open: [],
   displays: new Map(),
   notes: [],
+  approvals: [],
   documentRevision: 0,
 };
 

@@ -1,6 +1,6 @@
 // The HTTP API, as far as the page uses it. Every failure is a Refused with a sentence for people.
 
-import type { Document, FileEntry, Problem, Session } from "./types";
+import type { Document, FileEntry, Page, Problem, Session } from "./types";
 
 export class Refused extends Error {
   constructor(readonly status: number, readonly code: string, detail: string) {
@@ -61,7 +61,7 @@ export async function* getLines(path: string): AsyncGenerator<string> {
 }
 
 // listSessions is a page of the sessions that have a text in their name or id, newest first.
-export const listSessions = (search: string, cursor: string): Promise<{ items: Session[]; next_cursor?: string }> =>
+export const listSessions = (search: string, cursor: string): Promise<Page<Session>> =>
   call("GET", `/v1/sessions?${new URLSearchParams({ limit: "50", ...(search ? { search } : {}), ...(cursor ? { cursor } : {}) })}`);
 
 export const listFiles = async (id: string, folder: string): Promise<FileEntry[]> =>

@@ -23,7 +23,7 @@ export interface Listener {
 export interface Host {
   open(after: number, logID: string | undefined, view: boolean): WebSocket; // after 0 is the log's beginning
   probe(): Promise<{ status: number; logID?: string; firstSeq?: number }>;
-  parse(text: string): Promise<Message>; // a large message, off the page's thread
+  parse(message: Blob): Promise<Message>; // off the page's thread
   later(work: () => void, ms: number): () => void;
 }
 
@@ -39,6 +39,7 @@ export class SessionSocket {
   private ended = false;
   private cancel: () => void = () => {};
   private readonly waiting = new Map<string, Asked>();
+  private parts: { left: number; blobs: Blob[] } | undefined; // of the large message that is being received
   private behind: Promise<void> | undefined; // a large message is being parsed: those that follow wait for it
 
   // position is the last seq that the page has; 0 begins at the log's start.
@@ -51,7 +52,8 @@ export class SessionSocket {
     this.view = position === 0 || position < this.viewEnd;
     const socket = this.host.open(position, this.logID, this.view);
     this.socket = socket;
-    socket.onmessage = (message) => this.receive(socket, String(message.data));
+    this.parts = undefined;
+    socket.onmessage = (message) => this.receive(socket, message.data as string | Blob);
     socket.onclose = (close) => this.closed(close.code, close.reason);
   }
 
@@ -87,15 +89,28 @@ export class SessionSocket {
   }
 
   // receive takes messages in their order. What still waits when the connection is lost comes again with the next one.
-  private receive(socket: WebSocket, text: string): void {
-    if (!this.behind && text.length <= large) {
-      this.take(JSON.parse(text) as Message);
+  // A large one comes in parts, since the browser would otherwise put it together on the page's thread.
+  private receive(socket: WebSocket, data: string | Blob): void {
+    if (typeof data === "string") {
+      const frame = JSON.parse(data) as Message;
+      if (frame.type === "parts") this.parts = { left: frame.bytes, blobs: [] };
+      else if (this.behind) this.queue(socket, frame);
+      else this.take(frame);
       return;
     }
+    if (!this.parts) return;
+    this.parts.blobs.push(data);
+    this.parts.left -= data.size;
+    if (this.parts.left > 0) return;
+    this.queue(socket, this.host.parse(new Blob(this.parts.blobs)));
+    this.parts = undefined;
+  }
+
+  private queue(socket: WebSocket, frame: Message | Promise<Message>): void {
     const before = this.behind;
     const turn = (async () => {
       await before?.catch(() => {});
-      const message = text.length > large ? await this.host.parse(text) : JSON.parse(text) as Message;
+      const message = await frame;
       if (this.socket === socket && socket.readyState === 1) this.take(message);
     })().finally(() => {
       if (this.behind === turn) this.behind = undefined;
@@ -198,6 +213,7 @@ export function browserHost(id: string, parse: Host["parse"]): Host {
       if (view) url.searchParams.set("view", "1");
       if (logID) url.searchParams.set("log_id", logID);
       url.searchParams.set("usage", "1");
+      url.searchParams.set("parts", "1");
       return new WebSocket(url, "talaria.v1");
     },
     async probe() {

@@ -80,6 +80,33 @@ export interface Truncated { bytes: number; sha256: string; url: string }
 // for that), and the true size of each list and object that lacks entries.
 export interface Cut { whole: ReadonlyMap<string, Blob>; sizes: ReadonlyMap<object, number> }
 
+export interface ToolError { code?: string; message: string }
+
+// ToolCallRecord is a call in the audit.
+export interface ToolCallRecord {
+  call_id: string;
+  execution_id: string;
+  tool: string;
+  provider: string;
+  arguments?: Json; // absent where it is long
+  status: "open" | "ok" | "error";
+  error?: ToolError;
+  created_at: string;
+  duration_ms?: number;
+}
+
+// ApprovalRecord is a question to a person in the audit.
+export interface ApprovalRecord {
+  approval_id: string;
+  execution_id?: string;
+  kind: string;
+  summary: string;
+  created_at: string;
+  decision?: string;
+  by?: string;
+  reason?: string;
+}
+
 interface Head { seq: number; time: string; execution_id?: string }
 
 export type Event = Head & (
@@ -98,8 +125,11 @@ export type Event = Head & (
   | { type: "kernel_died"; reason: string; generation: number; exit_code?: number; signal?: string; limit?: Limit }
   | { type: "kernel_reset"; reason: string; generation: number }
   | { type: "package_installed"; requirements: string[]; ok: boolean }
-  | { type: "tool_call"; call_id: string; tool: string; arguments: Record<string, unknown> }
-  | { type: "tool_result"; call_id: string; ok: boolean; error?: { code?: string; message: string }; duration_ms: number }
+  | { type: "tool_call"; call_id: string; tool: string; arguments: Json }
+  | { type: "tool_result"; call_id: string; ok: boolean; error?: ToolError; duration_ms: number }
+  | { type: "approval_request"; approval_id: string; call_id?: string; kind: "tool" | "cell" | "network" | "packages";
+      summary: string; detail: string; patterns?: string[]; expires_at: string }
+  | { type: "approval_resolved"; approval_id: string; decision: "once" | "session" | "deny" | "expired" | "cancelled"; by?: string; reason?: string }
   | { type: "document_changed"; revision: number }
 );
 
@@ -109,7 +139,8 @@ export interface Problem { type: string; title: string; status: number; detail: 
 
 export interface Reply { type: "reply"; id: string | null; ok: boolean; result?: unknown; error?: Problem }
 
-export type Message = Hello | Reply | UsageFrame | Event;
+export interface PartsFrame { type: "parts"; bytes: number } // a large message follows, in binary frames
+export type Message = Hello | Reply | UsageFrame | PartsFrame | Event;
 
 export interface Hello { type: "hello"; protocol: number; session: Session }
 
@@ -125,6 +156,9 @@ export interface FileEntry {
 export interface Variable { name: string; type: string; shape?: number[] | string; dtype?: string; size_bytes?: number; preview: string }
 
 export interface TableSort { column: number; descending: boolean }
+
+// Page is a part of a list; next_cursor asks for the next one.
+export interface Page<T> { items: T[]; next_cursor?: string }
 
 export interface TablePage { offset: number; total: number; rows: Json[][] }
 

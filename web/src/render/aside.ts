@@ -11,7 +11,7 @@ export class Aside {
 
   constructor(private readonly make: () => Worker) {}
 
-  ask<T>(work: Work, text: string): Promise<T> {
+  ask<T>(work: Work, text: string | Blob): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       this.waiting.push({ task: { work, text }, resolve: resolve as (result: unknown) => void, reject });
       if (this.waiting.length === 1) this.next();
@@ -22,7 +22,7 @@ export class Aside {
     const asked = this.waiting[0];
     if (!asked) return;
     if (this.broken) {
-      void import("./excerpt").then(({ attempt }) => this.take(attempt(asked.task)));
+      void import("./excerpt").then(async ({ attempt }) => this.take(await attempt(asked.task)));
       return;
     }
     if (!this.worker) {

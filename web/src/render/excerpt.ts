@@ -12,7 +12,7 @@ const maxEntries = 200; // of a list or an object: as many as the page shows
 const maxValues = { tree: 20_000, other: 1000 }; // values of an excerpt
 
 export type Work = "message" | "notebook" | "settle";
-export interface Task { work: Work; text: string }
+export interface Task { work: Work; text: string | Blob }
 export type Answer = { ok: true; result: unknown } | { ok: false; why: string };
 
 type Obj = { [key: string]: Json };
@@ -20,9 +20,9 @@ interface Display { data?: Json; metadata?: Json; cut?: Cut }
 
 const isObject = (value: unknown): value is Obj => typeof value === "object" && value !== null && !Array.isArray(value);
 
-export function attempt({ work, text }: Task): Answer {
+export async function attempt({ work, text }: Task): Promise<Answer> {
   try {
-    return { ok: true, result: perform(work, text) };
+    return { ok: true, result: perform(work, typeof text === "string" ? text : await text.text()) };
   } catch (err) {
     return { ok: false, why: String(err) };
   }
@@ -33,6 +33,7 @@ function perform(work: Work, text: string): unknown {
   const message = JSON.parse(text) as Json;
   if (!isObject(message)) return message;
   if (work === "message") {
+    if (message["type"] === "tool_call") message["arguments"] = treeExcerpt(message["arguments"] ?? null, new Map(), maxValues.other);
     excerpt(message as Display, text);
     return message;
   }

@@ -5,6 +5,7 @@ import DOMPurify from "dompurify";
 import { placeholder } from "./mathspans";
 import type { Formula } from "./prose";
 import { Tidy } from "./tidy";
+import { isUnbroken, textNodes } from "./unbroken";
 
 const maxCopied = { length: 256 << 10, tags: 4000 };
 
@@ -38,20 +39,21 @@ export function elements(html: string, math: readonly Formula[], place: (formula
       image.replaceWith(document.createTextNode(`[image ${image.alt || image.getAttribute("src") || ""}]`));
     }
   }
-  if (math.length) placeMath(fragment, math, place);
+  placeTexts(fragment, math, place);
   return fragment;
 }
 
-function placeMath(fragment: DocumentFragment, math: readonly Formula[], place: (formula: Formula) => Node): void {
+// placeTexts puts formulas in their places, and lets overlong words break.
+function placeTexts(fragment: DocumentFragment, math: readonly Formula[], place: (formula: Formula) => Node): void {
   const walker = document.createTreeWalker(fragment, NodeFilter.SHOW_TEXT);
   const texts: Text[] = [];
   while (walker.nextNode()) texts.push(walker.currentNode as Text);
   for (const node of texts) {
-    const parts = node.data.split(placeholder);
-    if (parts.length === 1) continue;
-    node.replaceWith(...parts.map((part, i) => {
+    const parts = math.length ? node.data.split(placeholder) : [node.data];
+    if (parts.length === 1 && !isUnbroken(node.data)) continue;
+    node.replaceWith(...parts.flatMap((part, i) => {
       const formula = i % 2 ? math[Number(part)] : undefined;
-      return formula ? place(formula) : document.createTextNode(part);
+      return formula ? [place(formula)] : textNodes(part);
     }));
   }
 }

@@ -2,6 +2,8 @@
 
 export interface MathSpan { tex: string; display: boolean }
 
+export const maxFormula = 10_000; // characters; what is longer stays text
+
 // A private-use character cannot be Markdown, so a formula is out of its parser's reach.
 const open = "\uE000";
 const close = "\uE001";
@@ -46,6 +48,10 @@ class Scan {
   }
 
   private take(start: number, tex: string, display: boolean, end: number): void {
+    if (tex.length > maxFormula) {
+      this.at = end;
+      return;
+    }
     this.math.push({ tex, display });
     this.out += `${this.text.slice(this.from, start)}${open}${this.math.length - 1}${close}`;
     this.from = this.at = end;

@@ -2,4 +2,4 @@
 
 import { attempt, type Task } from "./excerpt";
 
-self.onmessage = ({ data }: MessageEvent<Task>) => self.postMessage(attempt(data));
+self.onmessage = async ({ data }: MessageEvent<Task>) => self.postMessage(await attempt(data));

@@ -1,8 +1,9 @@
 // Markdown and formulas to HTML, in a worker: it may take long, and it is not safe yet.
 
 import { Marked } from "marked";
-import { takeMath, type MathSpan } from "./mathspans";
+import { maxFormula, takeMath, type MathSpan } from "./mathspans";
 import { Tidy } from "./tidy";
+import { isShaped } from "./unbroken";
 
 // Prose is HTML in pieces that a page can take in one by one. math is by the number in a placeholder.
 export interface Prose { pieces: string[]; math: Formula[] }
@@ -16,9 +17,9 @@ export type SetFormula = (tex: string, display: boolean) => string;
 
 const enough = { tags: 300, length: 20_000 }; // of a piece
 const most = { tags: 4000, length: 100_000, spread: 500_000, all: 20_000 }; // what one piece, and all of them together, may have
+const shapedSize = 2; // characters that a shaped one costs
 const maxFormulas = 2000;
-const maxFormula = 10_000; // characters
-const maxFormulaHTML = 200_000;
+const maxFormulaHTML = 100_000;
 const maxMathHTML = 4_000_000; // of all formulas of a text
 const mathTime = 1000; // ms: formulas after that stay as they were written
 
@@ -55,7 +56,7 @@ function piecesOf(text: string): string[] | undefined {
   let before = { tags: 0, spread: 0 };
   for (const token of marked.lexer(text)) {
     piece += tidy.write(marked.parser([token]));
-    if (piece.length > most.length || tidy.tags - before.tags > most.tags || tidy.spread - before.spread > most.spread || tidy.tags > most.all) return undefined;
+    if (piece.length * (isShaped(piece) ? shapedSize : 1) > most.length || tidy.tags - before.tags > most.tags || tidy.spread - before.spread > most.spread || tidy.tags > most.all) return undefined;
     if (tidy.depth || piece.length < enough.length && tidy.tags - before.tags < enough.tags) continue;
     pieces.push(piece);
     piece = "";

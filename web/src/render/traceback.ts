@@ -23,9 +23,11 @@ function frameOf(line: string): Frame | undefined {
   return { file: i[3] ?? "", line: Number(i[4]), name: i[5] ?? "", text: line, mine: (i[3] ?? "").includes("/workspace") };
 }
 
-const maxLine = 100_000; // characters of one line or piece that are read
+const maxPiece = 100_000; // characters of a piece that are read
+const maxLine = 2000; // characters of a line that are shown
 
-const readable = (text: string): string => settled(text.length > maxLine ? `${text.slice(0, maxLine)}…` : text);
+const cutAt = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text);
+const readable = (text: string): string => settled(cutAt(text, maxPiece)).split("\n").map((line) => cutAt(line, maxLine)).join("\n");
 
 // parts folds by what the server says of the frames; what it says nothing of, such as an imported notebook, is read.
 export function parts(traceback: readonly string[], frames: readonly ErrorFrame[] = []): Part[] {

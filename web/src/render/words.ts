@@ -49,8 +49,9 @@ const kept = (run: Run): string => (run.lost ? "Variables are lost; files are ke
 
 // runWords describes how a run ended, and what became of the variables wherever that is in question.
 // fatal is the limit that killed its kernel.
-export function runWords(run: Run, asked: boolean, ahead: number, fatal?: Limit): Told {
+export function runWords(run: Run, asked: "" | "input" | "approval", ahead: number, fatal?: Limit): Told {
   const limit = run.outputs.find((o) => o.kind === "error" && o.limit);
+  if (asked === "approval") return { word: "needs approval", sentence: "Waiting for approval.", tone: "waiting" };
   switch (run.status as Status) {
     case "queued": return { word: "queued", sentence: ahead > 0 ? `Waiting for ${plural(ahead, "cell")}.` : "Waiting its turn.", tone: "waiting" };
     case "running": return asked
@@ -70,7 +71,52 @@ export function runWords(run: Run, asked: boolean, ahead: number, fatal?: Limit)
 function cancelWords(reason: string | undefined): string {
   if (reason === "interrupted") return "the queue was stopped";
   if (reason === "stop_on_error") return "an earlier cell failed";
+  if (reason === "denied") return "it was not approved";
   return `Python exited before its turn: ${whyWords(reason)}`;
+}
+
+export function approvalWords(kind: string): string {
+  switch (kind) {
+    case "tool": return "Allow this tool call?";
+    case "cell": return "Run this cell?";
+    case "network": return "Open the network?";
+    case "packages": return "Install these packages?";
+  }
+  return "Allow this?";
+}
+
+// askedWords is the rest of the question: which tool, network or packages. A cell stands below it in full.
+export function askedWords({ kind, summary }: { kind: string; summary: string }): string {
+  return kind === "cell" ? "" : summary;
+}
+
+// decisionWords says how a question ended, and who answered it.
+export function decisionWords({ decision, by, reason }: { decision?: string; by?: string; reason?: string }): string {
+  const whose = `${by ? ` by ${by}` : ""}${reason ? ` (“${reason}”)` : ""}`;
+  switch (decision) {
+    case "once": return `allowed once${whose}`;
+    case "session": return `allowed for this session${whose}`;
+    case "deny": return `denied${whose}`;
+    case "expired": return `denied: ${reason ?? "nobody answered in time"}`;
+    case "cancelled": return "withdrawn";
+  }
+  return decision ?? "waiting for an answer";
+}
+
+// resolvedWords is a sentence about a question that was answered elsewhere.
+export function resolvedWords(approval: { kind: string; decision?: string; by?: string; reason?: string }): string {
+  if (approval.decision === "cancelled") return "The approval request was withdrawn.";
+  return `${subjectOf(approval.kind)} was ${decisionWords(approval)}.`;
+}
+
+function subjectOf(kind: string): string {
+  switch (kind) {
+    case "tool": return "The tool call";
+    case "cell": return "The cell";
+    case "network": return "Network access";
+    case "packages": return "The installation";
+  }
+  return "The request";
 }
 
 export const networkWords = (network: Session["network"]): string =>

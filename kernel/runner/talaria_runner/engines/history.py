@@ -1,8 +1,8 @@
-"""In, Out, _, __ and ___, kept in builtins: a name that user code gives to something of its own hides them.
+"""In, Out, _, __ and ___, kept in builtins: a name that user code defines itself hides them.
 
-Large results, and the variables of functions that failed, are not kept alive for long: what takes more than LARGE can
-be looked at in the next cell, and is gone after it. It is gone before it where that cell does not mention it, since it
-may need the memory.
+Large results, and the variables of functions that failed, are not kept alive for long: anything that takes
+more than LARGE is available in the next cell, and gone after it. It is gone before that cell if the cell does
+not mention it, since it may need the memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGE = 32 << 20  # bytes of one result, or of all variables of a traceback
 MOST = 128 << 20  # bytes of all results
 _KEPT_RESULTS = 100
 _KEPT_SOURCES = 1000
-_FRAMES = 1000  # of a traceback that are looked at
+_FRAMES = 1000  # of a traceback that are examined
 _UNDERSCORES = ("_", "__", "___")
 _DEBUGGERS = ("pdb", "debug", "last_", "post_mortem")
 _SCALARS = frozenset((int, float, bool, complex, type(None)))
@@ -50,7 +50,7 @@ Results.__module__ = "builtins"
 
 
 class History:
-    """Its methods let go of values of the user, whose code may run then: they are called below the guard."""
+    """The methods let go of the user's values, whose code may run then: they are called below the guard."""
 
     def __init__(self, builtins: dict[str, object], namespace: dict[str, object]) -> None:
         self._builtins = builtins
@@ -59,16 +59,16 @@ class History:
         self._sources: list[str] = [""]
         builtins.update({"In": self._sources, "Out": self._results, "_": "", "__": "", "___": ""})
         self._last: object = ""
-        self._large: set[int] = set()  # counts of results that go with the next cell
-        self._old: set[int] = set()  # those that go at the end of this one
-        self._failure = 0  # 1 when a large traceback goes with the next cell, 2 when it goes at the end of this one
+        self._large: set[int] = set()  # counts of results that are dropped with the next cell
+        self._old: set[int] = set()  # those that are dropped at the end of this one
+        self._failure = 0  # 1 if a large traceback is dropped with the next cell, 2 if at the end of this one
 
     def sources(self) -> dict[int, str]:
         """The sources that are kept, by number."""
         return {number: source for number, source in enumerate(self._sources) if source}
 
     def forget(self, results: bool, sources: bool) -> None:
-        """Drops all of one or both kinds."""
+        """Drops all results, all sources, or both."""
         if results:
             for number in list(self._results):
                 self._forget(number)
@@ -81,7 +81,7 @@ class History:
             self._sources[:] = [""] * len(self._sources)
 
     def add_source(self, count: int, code: str) -> None:
-        """Makes it In[count]. Old ones become empty."""
+        """Stores the source as In[count]. Old ones become empty."""
         sources = self._sources
         sources.extend([""] * min(count - len(sources) + 1, count + 1))
         sources[count] = code
@@ -89,7 +89,8 @@ class History:
             sources[count - _KEPT_SOURCES] = ""
 
     def add_result(self, count: int, value: object) -> None:
-        """Makes it Out[count] and _, unless user code keeps something else under that name, as gettext does."""
+        """Stores the value as Out[count] and _, unless user code keeps something else under that name, as
+        gettext does."""
         builtins, results = self._builtins, self._results
         if value is results:
             return
@@ -110,7 +111,7 @@ class History:
             builtins["_"] = self._last = value
 
     def add_failure(self, error: BaseException) -> None:
-        """Makes it the one that pdb.pm() is about."""
+        """Makes the error the one that pdb.pm() examines."""
         traceback = vars(BaseException)["__traceback__"].__get__(error)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, traceback
         sys.last_exc = error
@@ -122,15 +123,15 @@ class History:
         return bool(self._old) or self._failure == 2
 
     def before(self) -> bool:
-        """A cell begins: what is large and was there before it goes with it. The value is that of holds."""
+        """A cell begins: large values from before are dropped with it. Returns the value of holds."""
         self._old, self._large = self._large, set()
         if self._failure:
             self._failure = 2
         return self.holds
 
     def release(self, code: str | None = None) -> None:
-        """Lets go of what is large: before a cell, whose source is code, of what it does not mention; after it, of
-        all that was there before it."""
+        """Lets go of large values: before a cell, whose source is code, of those that it does not mention;
+        after it, of all that existed before it."""
         if self._old and (code is None or not _mentions(code)):
             for count in self._old:
                 self._drop(count)
@@ -139,13 +140,13 @@ class History:
             for name in ("last_type", "last_value", "last_traceback", "last_exc"):
                 vars(sys).pop(name, None)
             self._failure = 0
-            collect()  # what failed often leads to itself in a circle
+            collect()  # a failure often refers to itself in a cycle
 
     def _bound(self) -> None:
-        """Forgets the oldest of too many results."""
+        """Forgets the oldest results if there are too many."""
         results = self._results
         for count in [count for count in results.sizes if count not in results]:
-            self._forget(count)  # user code took it out
+            self._forget(count)  # user code removed it
         for count in list(results)[:-1]:
             if len(results) <= _KEPT_RESULTS and results.total <= MOST:
                 break
@@ -153,7 +154,7 @@ class History:
                 self._forget(count)
 
     def _forget(self, count: int) -> object:
-        """Takes it out of Out and away from its number, and returns it."""
+        """Removes the result from Out and its number, and returns it."""
         results = self._results
         size = results.sizes.pop(count, 0)
         if size <= LARGE:
@@ -188,7 +189,7 @@ class History:
 
 
 def _mentions(code: str) -> bool:
-    """Whether the source speaks of Out, _, __, ___ or of one like _3."""
+    """Whether the source mentions Out, _, __, ___ or a name like _3."""
     if "Out" in code:
         return True
     at = code.find("_")

@@ -1,5 +1,6 @@
-"""The engine for environments with IPython: its shell, magics, formatters and transformers, and cells that run as in
-the other engine. So interrupts, await, the order of output, errors and results are the same in both."""
+"""The engine for environments with IPython: its shell, magics, formatters and transformers, with cells that
+run as in the other engine. So interrupts, await, the order of output, errors and results are the same in
+both."""
 
 from __future__ import annotations
 
@@ -48,13 +49,13 @@ class IPythonEngine(PlainEngine):
         return word in self.shell.magics_manager.magics["line"]
 
     def _rewrite(self, source: str) -> tuple[str, dict[int, str]] | None:
-        """What cells have in common with the other engine is rewritten as there, since IPython does not keep the
-        numbers of lines."""
+        """Syntax that both engines support is rewritten as in the other one, since IPython does not keep line
+        numbers."""
         rewritten = rewrite(source)
         if rewritten is not None and self._is_python(rewritten[0]):
             return rewritten
         if len(max(source.split("\n"), key=len)) > _LONGEST_LINE:
-            return rewritten  # some of its patterns take minutes for such, and cannot be interrupted
+            return rewritten  # some of its patterns take minutes for such lines, and cannot be interrupted
         transformed = self.shell.transform_cell(source)
         return (transformed, {}) if self._is_python(transformed) else rewritten
 
@@ -71,7 +72,7 @@ class IPythonEngine(PlainEngine):
         try:
             return self.shell.transform_cell(source)
         except Exception as e:
-            self._display.report(e)  # the cell may be the one that takes the function away again
+            self._display.report(e)  # the cell may be the one that removes the function again
             return source
 
     def _transform_tree(self, tree: Module) -> Module:
@@ -82,7 +83,7 @@ class IPythonEngine(PlainEngine):
 
 
 def _transformers(shell: ZMQInteractiveShell) -> tuple[int, ...]:
-    """The functions that rewrite cells, as far as it takes to see that there are others than at first."""
+    """The functions that rewrite cells, in enough detail to see that they changed."""
     manager = shell.input_transformer_manager
     lists = (manager.cleanup_transforms, manager.line_transforms, manager.token_transformers,
              shell.input_transformers_post)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Executing a cell. Engine is what the runner asks of one; PlainEngine needs nothing but the standard library."""
+"""Executing a cell. Engine is the interface that the runner needs; PlainEngine uses only the standard library."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Runs the cell, sends its result or error, and sets execution.status. Called in the main thread."""
 
         def fail(self, execution: Execution, error: BaseException) -> None:
-            """Ends the execution with that error, which came from outside of its code."""
+            """Ends the execution with that error, which came from outside its code."""
 
         def magics(self) -> list[str]:
             """The names of all magics, with their % or %%. Safe in every thread."""
@@ -88,7 +88,7 @@ class PlainEngine:
         self.shell = self._make_shell(
             Tools(main, self, commands, display, figures, Inspector(self._namespace, sources))
         )
-        self._events = self.shell.events  # which user code may take away
+        self._events = self.shell.events  # user code may remove it
         magics.keep_modules()
 
     def _make_shell(self, tools: Tools) -> ZMQInteractiveShell:
@@ -124,7 +124,7 @@ class PlainEngine:
         late = self._after(execution, error) or self._guard.run(execution, self._figures.flush)
         if late is not None and error is None:
             self._end_with_figures(execution, late)
-        error = late = None  # the frames of the cell lead to this one, and with them would keep themselves alive
+        error = late = None  # the frames of the cell lead to this one, and would keep themselves alive through it
         if self._history.holds:
             self._guard.run(execution, self._history.release)
         if execution.status is None:
@@ -140,7 +140,7 @@ class PlainEngine:
         execution.status = "error"
 
     def _end_with_figures(self, execution: Execution, late: BaseException) -> None:
-        """A figure that cannot be drawn fails no cell; an interrupt while it is drawn does."""
+        """A figure that cannot be drawn does not fail the cell; an interrupt while it is being drawn does."""
         if isinstance(late, KeyboardInterrupt):
             self.fail(execution, late)
         else:
@@ -169,7 +169,7 @@ class PlainEngine:
         return self._guard.run(execution, *functions, self._show_last)
 
     def _before(self, execution: Execution) -> BaseException | None:
-        """Calls what is to be called before each cell."""
+        """Calls the callbacks for the beginning of a cell."""
         events = self._events
         if execution.silent or not (events.callbacks["pre_run_cell"] or events.callbacks["pre_execute"]):
             return None
@@ -178,7 +178,7 @@ class PlainEngine:
         return self._guard.run(execution, first, last, lambda _: None)
 
     def _after(self, execution: Execution, error: BaseException | None) -> BaseException | None:
-        """Calls what is to be called after each cell."""
+        """Calls the callbacks for the end of a cell."""
         events = self._events
         if execution.silent or not (events.callbacks["post_run_cell"] or events.callbacks["post_execute"]):
             return None
@@ -188,13 +188,13 @@ class PlainEngine:
         return self._guard.run(execution, first, last, lambda _: None)
 
     def _compile(self, source: str, filename: str) -> tuple[CodeType | None, CodeType | None]:
-        """The code of all statements but the last, and of the last where it is an expression to be shown."""
+        """The code of all statements except the last, and of the last one if it is an expression to be shown."""
         text, tree, changed = self._parse(self._transform(source), filename, 1)
         return self._codes(text, self._transform_tree(tree), filename, changed)
 
     def _parse(self, source: str, filename: str, line: int) -> tuple[str, Module, dict[int, str]]:
-        """The source as Python, its tree, and by number the lines that were something else. The source begins at that
-        line of the file."""
+        """The source as Python, its tree, and by number the lines that were not Python. The source begins at
+        that line of the file."""
         flags = self.futures | TOP_LEVEL_AWAIT | ONLY_AST
         padding = "\n" * (line - 1)
         magic = self._automagic(source)
@@ -232,7 +232,8 @@ class PlainEngine:
         return magics.is_line_magic(self.shell, word)
 
     def _rewrite(self, source: str) -> tuple[str, dict[int, str]] | None:
-        """A source that does not compile as Python, and the lines that were something else; None where it has none."""
+        """A source that does not compile as Python, rewritten, and the lines that were not Python; None if it
+        has none."""
         return rewrite(source)
 
     def _transforms(self) -> bool:
@@ -270,7 +271,7 @@ class PlainEngine:
         return self.shell.ast_node_interactivity != "none"
 
     def _choose(self, source: str, body: list[stmt]) -> None:
-        """Has the values shown that ast_node_interactivity asks for, beside the last expression's."""
+        """Makes the values be shown that ast_node_interactivity asks for, in addition to the last expression's."""
         mode = self.shell.ast_node_interactivity
         if mode == "last_expr_or_assign" and body:
             targets = getattr(body[-1], "targets", [getattr(body[-1], "target", None)])
@@ -309,7 +310,7 @@ class PlainEngine:
         return tree
 
     def _parse_inside(self, text: str, file: str, line: int) -> tuple[str, Module, str, dict[int, str]]:
-        """As _parse, with the file, for text that may be only a part of that line."""
+        """Like _parse, with the file, for text that may be only a part of that line."""
         source, tree, changed = self._parse(text, file, line)
         whole = self._sources.line(file, line)
         if whole.strip() != text.partition("\n")[0].strip():
@@ -338,13 +339,13 @@ class PlainEngine:
         if value is None:
             return
         if not self._at_end:
-            self._display.display(value)  # it is not the cell's result: of a console inside it, or of run_cell
+            self._display.display(value)  # it is not the cell's result: it comes from a console inside it, or from run_cell
             return
         self._display.show_result(value)
         self._history.add_result(execution.count, value)
 
 
 def _is_quiet(source: str, last: Expr) -> bool:
-    """Whether a semicolon stands behind the last expression."""
+    """Whether a semicolon follows the last expression."""
     line = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")[last.end_lineno - 1]
     return line.encode()[last.end_col_offset:].lstrip(b" \t\f\\").startswith(b";")

@@ -18,8 +18,8 @@ _LONGEST_QUESTION = 200  # characters
 
 
 def rewrite(source: str) -> tuple[str, dict[int, str]] | None:
-    """The source as Python, and by number the lines that were something else; None where all is Python already, or
-    meant to be. The source is one that does not compile as it is."""
+    """The source as Python, and by number the lines that were not Python; None if all of it is Python
+    already, or meant to be. The source does not compile as it is."""
     if not any(mark in source for mark in ("!", "%", "?", ">>> ")) and not source.lstrip("\n\r")[:1].isspace():
         return None
     lines = _unprompted(_dedented(source.replace("\r\n", "\n").replace("\r", "\n").split("\n")))
@@ -45,7 +45,7 @@ def call(magic: str, rest: str) -> str:
 
 
 def spread(tree: object, changed: dict[int, str]) -> None:
-    """Has the nodes of changed lines stand for the whole of what was written there: tracebacks mark no part of it."""
+    """Makes the nodes of changed lines span everything that was written there: tracebacks mark no part of it."""
     if not changed:
         return
     pending = [tree]
@@ -59,7 +59,7 @@ def spread(tree: object, changed: dict[int, str]) -> None:
 
 
 def spread_over(tree: object, place: object) -> None:
-    """Has all nodes of tree stand where place does."""
+    """Gives all nodes of tree the position of place."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -86,7 +86,7 @@ def _cell_magic(lines: list[str], first: int) -> tuple[str, dict[int, str]]:
 
 
 def _line(text: str) -> str | None:
-    """A logical line as Python; None where that is what it is, or is meant to be."""
+    """A logical line as Python; None if it is Python already, or meant to be."""
     stripped = text.lstrip()
     indent = text[:len(text) - len(stripped)]
     python = _escaped(stripped.rstrip())
@@ -101,7 +101,7 @@ def _line(text: str) -> str | None:
 
 
 def _escaped(text: str, assigned: bool = False) -> str | None:
-    """text without indentation as Python, if it is no Python. A command whose output is assigned is not shown."""
+    """text without indentation as Python, if it is not Python. A command whose output is assigned is not shown."""
     if text.startswith("!"):
         if text.startswith("!!") or assigned:
             return f"{_SHELL}.getoutput({text.lstrip('!')!r})"
@@ -129,7 +129,7 @@ def _question(name: str, marks: str) -> str:
 
 
 def _assigned(text: str) -> int:
-    """Where in the line stands what is assigned, if that is a magic or a command; else -1."""
+    """The position in the line of the assigned value, if that is a magic or a command; else -1."""
     if "!" not in text and "%" not in text:
         return -1
     scanner = Scanner()
@@ -148,7 +148,7 @@ def _assigned(text: str) -> int:
 
 
 def _joined(lines: list[str], number: int) -> tuple[int, str]:
-    """The line with those that it is continued on by a backslash, if it is no Python; and the number of the last."""
+    """The line joined with those that continue it by a backslash, if it is not Python; and the number of the last."""
     text = lines[number]
     if not (text.lstrip().startswith(("!", "%")) or _assigned(text) >= 0):
         return number, text
@@ -159,7 +159,7 @@ def _joined(lines: list[str], number: int) -> tuple[int, str]:
 
 
 def _statements(lines: list[str]) -> Iterator[int]:
-    """The numbers of the lines where a logical line begins. What is changed meanwhile counts for those behind."""
+    """The numbers of the lines where a logical line begins. Changes made meanwhile affect the lines after them."""
     scanner = Scanner()
     for number in range(len(lines)):
         if not scanner.is_open and lines[number].strip():
@@ -168,7 +168,7 @@ def _statements(lines: list[str]) -> Iterator[int]:
 
 
 def _dedented(lines: list[str]) -> list[str]:
-    """The lines without the indentation of the first one, as they are pasted from the middle of a program."""
+    """The lines without the indentation of the first one, as pasted from the middle of a program."""
     first = next((line for line in lines if line.strip()), "")
     indent = first[:len(first) - len(first.lstrip())]
     if not indent:
@@ -177,7 +177,7 @@ def _dedented(lines: list[str]) -> list[str]:
 
 
 def _unprompted(lines: list[str]) -> list[str]:
-    """The lines without the prompts of the session that they are pasted from."""
+    """The lines without the prompts of the session that they were pasted from."""
     first = next((line for line in lines if line.strip()), "")
     if not first.startswith(">>> "):
         return lines

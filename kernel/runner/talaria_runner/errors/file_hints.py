@@ -1,4 +1,4 @@
-"""Hints about files: what there is instead, and where files can be written."""
+"""Hints about files: which similar ones exist, and where files can be written."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from posix import scandir, stat
 from talaria_runner.look.closest import closest
 from talaria_runner.own.workspace import workspace
 
-_NAMES = 8  # that are told
-_ENTRIES = 2000  # that are looked at
+_NAMES = 8  # names that are listed
+_ENTRIES = 2000  # entries that are examined
 _LONGEST = 120  # characters of a name
 
 

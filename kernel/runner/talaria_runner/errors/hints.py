@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _LONGEST = 1000  # characters
-_FOLDERS = 40  # of sys.path that are looked at
+_FOLDERS = 40  # of sys.path that are searched
 _Module = type(sys)
 
 

@@ -1,4 +1,4 @@
-"""The hint that a session without a network gives when code wants to reach one."""
+"""The hint that a session without a network gives when code tries to reach one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from errno import EACCES, EAFNOSUPPORT, EHOSTUNREACH, ENETDOWN, ENETUNREACH, EPE
 from os import environ
 from sys import modules
 
-_LINKS = 20  # exceptions of a chain that are looked at
+_LINKS = 20  # exceptions of a chain that are examined
 _UNREACHABLE = (ENETUNREACH, ENETDOWN, EHOSTUNREACH)
 _REFUSED = (EACCES, EPERM, EAFNOSUPPORT)
 _NONE = (
@@ -44,7 +44,7 @@ def _is_of_network(error: OSError) -> bool:
 
 
 def _is_of_socket(error: OSError) -> bool:
-    """Whether it was a socket that could not be made or connected."""
+    """Whether a socket could not be created or connected."""
     if vars(OSError)["filename"].__get__(error) is not None:
         return False
     entry = vars(BaseException)["__traceback__"].__get__(error)
@@ -54,7 +54,7 @@ def _is_of_socket(error: OSError) -> bool:
 
 
 def _has_none(error: OSError) -> bool:
-    """Whether there is nothing but loopback, or sockets cannot even be made."""
+    """Whether there is nothing but loopback, or sockets cannot even be created."""
     return vars(OSError)["errno"].__get__(error) in _REFUSED or _has_only_loopback() or _cannot_make_sockets()
 
 

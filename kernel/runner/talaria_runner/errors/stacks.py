@@ -1,4 +1,5 @@
-"""The frames of one traceback as text, and what a reader is to know of each: which lines it has, and whose it is."""
+"""The frames of one traceback as text, and the facts about each that a reader needs: which lines it has, and
+whose code it is."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, FrameType, TracebackType
 
-_ALIKE = 3  # frames that are shown of equal ones in a row
+_ALIKE = 3  # identical consecutive frames that are shown
 _ROOM = 8_000  # characters of one stack; the middle of a longer one is left out
 _WIDEST = 500  # characters of a line of source
 _LONGEST_NAME = 256
@@ -72,10 +73,11 @@ class Stacks:
         return _shortened(entries)
 
     def _is_user(self, frame: FrameType, file: str, caller: bool) -> bool:
-        """Whether the code is the user's: of a cell, of a file in the workspace, or a text that such code executes."""
+        """Whether the code is the user's: from a cell, from a file in the workspace, or text that such code
+        executes."""
         if file in self._sources:
             return True
-        if not file.startswith("/"):  # not the name of a file, or one that Cython writes from the package on
+        if not file.startswith("/"):  # not the name of a file, or a name that Cython writes relative to the package
             if file.startswith(_GENERATED):
                 return False
             name = dict.get(frame.f_globals, "__name__")
@@ -85,7 +87,7 @@ class Stacks:
         return _is_in_workspace(file)
 
     def source(self, file: str, line: int) -> str:
-        """That line of that file, "" where it is not known."""
+        """That line of that file, "" if it is not known."""
         lines = self._files.get(file)
         if lines is None:
             lines = self._files[file] = self._sources.lines(file)
@@ -117,7 +119,7 @@ class Stacks:
 
 
 def _ends(traceback: TracebackType | None) -> list[TracebackType | None]:
-    """The entries, without those in the middle where there are very many; None stands for these."""
+    """The entries, without the middle ones if there are very many; None stands for these."""
     count, entry = 0, traceback
     while entry is not None:
         count, entry = count + 1, entry.tb_next
@@ -133,7 +135,7 @@ def _ends(traceback: TracebackType | None) -> list[TracebackType | None]:
 
 
 def _repeated(entries: list[tuple[Shown | None, list[str]]], alike: int) -> int:
-    """Adds the remark about equal frames in a row that are not shown."""
+    """Adds the remark about identical consecutive frames that are not shown."""
     more = alike - _ALIKE + 1
     if more > 0:
         entries.append((None, [f"  [Previous line repeated {more} more time{'s' if more > 1 else ''}]"]))
@@ -166,7 +168,8 @@ def _is_in_workspace(path: str) -> bool:
 
 
 def _columns(code: CodeType, line: int, instruction: int) -> tuple[int, int | None] | None:
-    """Where on the line the instruction's source begins and ends, in bytes; it ends at None on a later one."""
+    """Where on the line the instruction's source begins and ends, in bytes; the end is None if it is on a
+    later line."""
     if instruction < 0:
         return None
     for start, end, first, last in islice(code.co_positions(), instruction // 2, instruction // 2 + 1):
@@ -180,7 +183,8 @@ def _characters(data: bytes, count: int) -> int:
 
 
 def _is_plain_call(text: str, begin: int, end: int) -> bool:
-    """Whether a line only returns or assigns the call that stands there. Python 3.13 and later do not mark such calls."""
+    """Whether a line only returns or assigns the result of the call on it. Python 3.13 and later do not mark
+    such calls."""
     if version_info < (3, 13) or end != len(text) or not text.isascii():
         return False
     try:
@@ -198,7 +202,8 @@ def _is_plain_call(text: str, begin: int, end: int) -> bool:
 
 
 def _anchors(segment: str) -> str:
-    """Returns marks that tell the operator, the subscript or (from Python 3.13 on) the arguments from what they apply to, or ""."""
+    """Returns marks that distinguish the operator, the subscript or (from Python 3.13 on) the arguments from
+    their operands, or ""."""
     try:
         body = compile(segment, "<segment>", "exec", _ONLY_AST, True).body
     except Exception:

@@ -12,7 +12,7 @@ _WIDEST = 500  # characters of the line that are shown
 
 
 def place(error: SyntaxError, source: Callable[[str, int], str]) -> list[str]:
-    """File, line and marks. source gives the text of a line where error has none."""
+    """File, line and marks. source returns the text of a line if error has none."""
     file = _member(error, "filename", str) or "<string>"
     line = _member(error, "lineno", int)
     if line is None:
@@ -51,6 +51,6 @@ def _marks(text: str, width: int, line: int, offset: int, error: SyntaxError) ->
 
 
 def _member(error: SyntaxError, name: str, kind: type) -> object:
-    """What the interpreter put there, whatever a subclass says."""
+    """The value that the interpreter stored there, whatever a subclass says."""
     value = vars(SyntaxError)[name].__get__(error)
     return value if type(value) is kind else None

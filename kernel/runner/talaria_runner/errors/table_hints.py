@@ -8,12 +8,13 @@ from sys import modules
 
 from talaria_runner.look.closest import closest
 
-_NAMES = 8  # that are told
-_COLUMNS = 2000  # that are looked at
+_NAMES = 8  # names that are listed
+_COLUMNS = 2000  # columns that are examined
 _FRAMES = 40
 
 
-# Functions of pandas that look for a column; the variables there of the table and, where it is not the error's, the key.
+# Functions of pandas that look for a column; their variables with the table and, if it is not the error's,
+# the key.
 _LOOKUPS = {
     "__getitem__": ("self", "key"),
     "__delitem__": ("self", "key"),
@@ -40,7 +41,7 @@ def find(error: KeyError) -> str | None:
 
 
 def columns_of(value: object) -> list[str]:
-    """The names of the columns of value, if it is a table of pandas."""
+    """The names of the columns of value, if it is a pandas table."""
     table = getattr(modules.get("pandas"), "DataFrame", None)
     if not issubclass(type(table), type) or not issubclass(type(value), table):
         return []

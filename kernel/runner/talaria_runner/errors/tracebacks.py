@@ -1,4 +1,4 @@
-"""Exceptions as users read them: with the sources of cells, without frames of the runner, and never endless."""
+"""Exceptions as users read them: with the sources of cells, without frames of the runner, and always finite."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MOST_FRAMES = 200
 _MESSAGE = 1 << 20  # characters of a message in a traceback,
-_FURTHER_MESSAGE = 64 << 10  # of one that hangs on it,
+_FURTHER_MESSAGE = 64 << 10  # of one attached to it,
 _MESSAGE_LINES = 10_000  # and its lines
-_LINKS = 20  # exceptions of one chain; those in the middle of a longer one are left out
+_LINKS = 20  # exceptions of one chain; the middle ones of a longer chain are left out
 _EXCEPTIONS = 100  # in one traceback
 _WIDTH, _DEPTH = 15, 10  # of a group
 _NOTES = 50
@@ -45,12 +45,12 @@ class Tracebacks:
         self.loss = ""  # when and why the variables of an earlier kernel were lost, for hints
 
     def describe(self, error: BaseException, hint: bool = False) -> Described:
-        """What is to be said of error. It calls __str__ of user classes, and takes the runner's frames out of error's
-        own traceback. With hint the last lines say what to do about it, where that is known."""
+        """Describes error. It calls __str__ of user classes, and removes the runner's frames from error's own
+        traceback. With hint, the last lines say what to do about it, if that is known."""
         if issubclass(type(error), MemoryError):
             self._reserve.free()
         _set_traceback(error, self.strip(_traceback(error)))
-        # First of all: an interrupt comes out of here.
+        # First of all: an interrupt is raised here.
         message = self._message(error)
         try:
             advice = self._hint(error, message) if hint else None
@@ -65,7 +65,7 @@ class Tracebacks:
             self._stacks.forget()
 
     def strip(self, traceback: TracebackType | None) -> TracebackType | None:
-        """The traceback from the first frame of a cell on, and without the runner's frames."""
+        """The traceback from the first frame of a cell on, without the runner's frames."""
         entry = traceback
         while entry is not None and entry.tb_frame.f_code.co_filename not in self._sources:
             entry = entry.tb_next
@@ -83,25 +83,25 @@ class Tracebacks:
         try:
             return hints.find(error, message, self.loss)
         except Exception:
-            return None  # a hint is nothing that may fail
+            return None  # a hint must never fail
 
 
 class _Page:
-    """The lines of one traceback while it is written."""
+    """The lines of one traceback while it is being written."""
 
     def __init__(self, tracebacks: Tracebacks, message: str, addition: str) -> None:
         self.lines: list[str] = []
         self.frames: list[Shown] = []
         self._tracebacks = tracebacks
-        self._message = message  # of the exception that all is about
-        self._addition = addition  # behind it
+        self._message = message  # of the main exception
+        self._addition = addition  # text after it
         self._depth = 0  # of groups
         self._close = False
         self._left = _EXCEPTIONS
         self._seen: set[int] = set()
 
     def add(self, text: str, most: int = _MESSAGE, margin: str = "|") -> None:
-        """Adds lines, behind the margin of the group that they are in."""
+        """Adds lines, after the margin of the group that they are in."""
         if len(text) > most:
             text = f"{text[:most]}\n[{len(text) - most} more characters]"
         lines = text.split("\n", _MESSAGE_LINES)
@@ -111,7 +111,7 @@ class _Page:
         self.lines.extend([before + line for line in lines])
 
     def write(self, error: BaseException, main: bool = True) -> None:
-        """Adds error, below what it came from."""
+        """Adds error, below its cause."""
         chain: list[tuple[BaseException, str]] = []
         link: BaseException | None = error
         remark = ""
@@ -213,7 +213,7 @@ class _Page:
 
 
 def bare(error: BaseException, message: str = _NO_MESSAGE) -> Described:
-    """As describe, with nothing that can fail or that user code has a part in."""
+    """Like describe, with nothing that can fail or that user code can influence."""
     name = name_of(error)
     return name, message, [f"{name}: {message[:_MESSAGE]}"], [], ""
 
@@ -233,7 +233,7 @@ def _full_name(kind: type) -> str:
     return f"{module}.{name}"
 
 
-# What the interpreter holds, whatever a subclass says of it.
+# The interpreter's own values, whatever a subclass says about them.
 
 
 def _traceback(error: BaseException) -> TracebackType | None:
@@ -245,7 +245,7 @@ def _set_traceback(error: BaseException, traceback: TracebackType | None) -> Non
 
 
 def _origin(error: BaseException) -> tuple[BaseException | None, str]:
-    """The exception that error came from, and how that is said."""
+    """The exception that error came from, and how to say so."""
     cause = _BASE["__cause__"].__get__(error)
     if cause is not None:
         return cause, _CAUSE

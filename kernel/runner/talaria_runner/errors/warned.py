@@ -1,4 +1,4 @@
-"""Warnings that come up while code of the runner runs, as when it drops the last reference to a value of a cell."""
+"""Warnings raised while code of the runner runs, as when it drops the last reference to a value of a cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def adopt(warnings: ModuleType) -> None:
-    """Has warnings, the module, name the cell instead of a line of the runner."""
+    """Makes warnings, the module, name the cell instead of a line of the runner."""
     original = warnings._formatwarnmsg_impl
 
     def format_message(message: WarningMessage) -> str:
@@ -34,7 +34,7 @@ def adopt(warnings: ModuleType) -> None:
 
 
 def _forget() -> None:
-    """Has the same warning come again: a line of the runner is not the place that it is about."""
+    """Lets the same warning appear again: it is not about a line of the runner."""
     for name, module in list(modules.items()):
         if name.startswith("talaria_runner."):
             vars(module).pop("__warningregistry__", None)

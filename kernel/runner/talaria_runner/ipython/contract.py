@@ -1,4 +1,4 @@
-"""What the engine gives to a shell, and a shell to magics."""
+"""What the engine offers to a shell, and a shell to magics."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     class Cells(Protocol):
         """The engine, as the shell uses it."""
 
-        count: int  # the number of the cell that runs
-        futures: int  # the flags of the from __future__ imports until now
+        count: int  # the number of the running cell
+        futures: int  # the flags of the from __future__ imports so far
 
         def run_inside(
             self, text: str, file: str = "", line: int = 1, names: dict[str, object] | None = None
         ) -> object:
-            """Runs text inside of the cell that runs, and returns the value of its last expression, unless a semicolon
-            hides it. The text stands at that line of a file, or is a source of its own. names are the variables of
-            the function that it stands in, if any."""
+            """Runs text inside the running cell, and returns the value of its last expression, unless a
+            semicolon hides it. The text starts at that line of a file, or is a source of its own. names are
+            the variables of the enclosing function, if any."""
 
         def compiled(self, text: str, file: str, line: int) -> object:
-            """The tree of text, magics of it rewritten."""
+            """The tree of text, with its magics rewritten."""
 
         def show(self, value: object) -> None:
             """Shows value as the result of the cell, and keeps it."""
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
             """The cells so far, by number."""
 
         def forget(self, results: bool, sources: bool) -> None:
-            """Drops what Out or In hold."""
+            """Drops the contents of Out or In."""
 
     class Shell(Protocol):
         """get_ipython(), as magics use it. IPython's own shell has these names as well."""

@@ -1,4 +1,4 @@
-"""What user code and libraries have called around each cell, as get_ipython().events."""
+"""Callbacks of user code and libraries around each cell, as get_ipython().events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("pre_execute", "pre_run_cell", "post_execute", "post_run_cell", "shell
 
 
 class Info:
-    """What pre_run_cell is told."""
+    """The argument of pre_run_cell."""
 
     def __init__(self, raw_cell: str, store_history: bool, silent: bool) -> None:
         self.raw_cell = raw_cell
@@ -28,7 +28,7 @@ class Info:
 
 
 class Result:
-    """What post_run_cell is told, and run_cell returns."""
+    """The argument of post_run_cell, and the result of run_cell."""
 
     def __init__(self, info: Info, execution_count: int) -> None:
         self.info = info
@@ -42,14 +42,14 @@ class Result:
         return self.error_before_exec is None and self.error_in_exec is None
 
     def raise_error(self) -> None:
-        """Raises the error that there was, if any."""
+        """Raises the error, if there was one."""
         error = self.error_before_exec or self.error_in_exec
         if error is not None:
             raise error
 
 
 def run_into(result: Result, cells: Cells, display: Display, code: str, silent: bool) -> Result:
-    """Runs code inside of the cell that runs now, and shows the value of its last expression. result, which may be
+    """Runs code inside the running cell, and shows the value of its last expression. result, which may be
     IPython's, gets the value or the error."""
     try:
         result.result = cells.run_inside(code)
@@ -65,7 +65,8 @@ def run_into(result: Result, cells: Cells, display: Display, code: str, silent: 
 
 
 class EventManager:
-    """In the order of registration. What a callback raises is reported, and ends neither the cell nor the others."""
+    """Calls callbacks in the order of registration. An exception in a callback is reported, and ends neither
+    the cell nor the others."""
 
     def __init__(self, report: Callable[[BaseException], None]) -> None:
         self.callbacks: dict[str, list[Callable[..., object]]] = {name: [] for name in _NAMES}

@@ -12,9 +12,9 @@ _NAME = r"\$(\$)?([^\W\d]\w*(?:\.[^\W\d]\w*)*)"
 
 
 def expand(text: str, globals: dict[str, object], locals: dict[str, object]) -> str:
-    """The text with what stands in braces, and behind a dollar sign, replaced by its value. $$name and {{…}} lose the
-    second one. All stays as it is where something in braces is no expression or fails, as in awk '{print}', and a
-    name stays that is no variable here, as $HOME."""
+    """The text with each braced expression, and each name after a dollar sign, replaced by its value. $$name
+    and {{…}} lose the second character. The text stays unchanged if something in braces is not an expression
+    or fails, as in awk '{print}', and so does a name that is not a variable here, such as $HOME."""
     if "$" not in text and "{" not in text:
         return text
     try:
@@ -30,7 +30,7 @@ def _pieces(text: str, globals: dict[str, object], locals: dict[str, object]) ->
         if field is None:
             continue
         if not field.strip():
-            raise ValueError("{} is no expression")
+            raise ValueError("{} is not an expression")
         value = eval(field, globals, locals)
         if conversion:
             value = {"r": repr, "s": str, "a": ascii}[conversion](value)

@@ -1,4 +1,4 @@
-"""IPython's shell, with its output, commands, history and files brought to where this kernel has them."""
+"""IPython's shell, with its output, commands, history and files adapted to this kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from talaria_runner.ipython.contract import Tools
     from talaria_runner.show.display import Display
 
-# Magics of ours: they keep line numbers, fail the cell when their code fails, await, and stop when interrupted.
+# Our own magics: they keep line numbers, fail the cell when their code fails, await, and stop when
+# interrupted.
 _OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()
 _OURS_CELL = "time timeit capture bash sh script perl ruby python python3 pypy sx system js javascript".split()
 _OF_IPYTHON = {  # options that only IPython's own have
@@ -72,8 +73,8 @@ class _Hook(DisplayHook):
 
 
 class _Formatter(DisplayFormatter):
-    """Values are shown as in the other engine, with its bounds, unless the user says how: by a function for a type,
-    or by a setting of IPython's printer."""
+    """Shows values as the other engine does, with its bounds, unless the user says how: by a function for a
+    type, or by a setting of IPython's printer."""
 
     def attach(self, display: Display) -> None:
         self._display = display
@@ -95,7 +96,8 @@ class _Formatter(DisplayFormatter):
         )
 
     def _own(self, value: object) -> tuple[dict, dict] | None:
-        """What the user's functions say, with the rest as value itself does; None where there is none for its type."""
+        """What the user's functions return, with the rest as value itself shows it; None if there is none for
+        its type."""
         if not self.has_own():
             return None
         data: dict[str, object] = {}
@@ -123,14 +125,14 @@ class _Formatter(DisplayFormatter):
         return formatter(value)
 
     def _settings(self) -> tuple[object, ...]:
-        """What the printer of text has been told."""
+        """The settings of the text printer."""
         plain = self.formatters["text/plain"]
         printers = (plain.type_printers, plain.deferred_printers, plain.singleton_printers)
         return (*map(len, printers), plain.pprint, plain.float_precision, plain.max_width, plain.verbose)
 
 
 class _Plain:
-    """The types that nobody is asked about, as long as the user has said nothing."""
+    """The types that need no question, as long as the user has set nothing."""
 
     def __init__(self, types: frozenset[type] | set[type], formatter: _Formatter) -> None:
         self._types = types
@@ -141,7 +143,7 @@ class _Plain:
 
 
 class _Profile(ProfileDir):
-    """A place for files that nothing is made at."""
+    """A place for files, where none is made."""
 
     def _location_changed(self, change: object) -> None:
         pass
@@ -151,7 +153,7 @@ class _Profile(ProfileDir):
 
 
 class _Shelf(dict):
-    """What IPython keeps in files, kept as long as the kernel."""
+    """Data that IPython keeps in files, kept as long as the kernel."""
 
     def keys(self, pattern: str = "*") -> list[str]:
         return [key for key in dict.keys(self) if fnmatchcase(key, pattern)]
@@ -161,7 +163,7 @@ class _Shelf(dict):
 
 
 class _Trap(BuiltinTrap):
-    """get_ipython, exit and quit are builtins all the time."""
+    """Keeps get_ipython, exit and quit in builtins all the time."""
 
     def activate(self) -> None:
         pass
@@ -181,10 +183,10 @@ class ZMQInteractiveShell(InteractiveShell):
         self._adapted: dict[tuple[str, str], Callable] = {}
         super().__init__(user_module=tools.main, **settings)
 
-    # What happens when it is made.
+    # What happens when it is created.
 
     def _ipython_dir_changed(self, change: object) -> None:
-        """Nothing is made."""
+        """Nothing is created."""
 
     def init_history(self) -> None:
         super().init_history()
@@ -340,7 +342,7 @@ class ZMQInteractiveShell(InteractiveShell):
 
 
 def make_shell(tools: Tools) -> ZMQInteractiveShell:
-    """The shell. It starts no thread, opens no file and makes none."""
+    """Returns the shell. It starts no thread, and opens or creates no file."""
     home = os.path.expanduser("~/.ipython")
     config = Config()
     config.HistoryManager.enabled = False

@@ -1,4 +1,4 @@
-"""get_ipython() of a kernel without IPython: as much of its shell as cells and libraries use."""
+"""get_ipython() in a kernel without IPython: as much of its shell as cells and libraries use."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class InteractiveShell:
                 try:
                     value = value(self)
                 except Exception:
-                    value = value()  # a class of a real IPython, which takes only its own shell
+                    value = value()  # a class of a real IPython, which accepts only its own shell
                     value.shell = self
             for kind, names in value.magics.items():
                 for name, function in names.items():
@@ -328,7 +328,7 @@ class ExtensionManager:
         except ModuleNotFoundError as e:
             if e.name != name.partition(".")[0]:
                 raise
-            raise UsageError(f"there is no extension {name!r}: it is a module, and none of that name is installed")
+            raise UsageError(f"there is no extension {name!r}: no module with that name is installed")
         return sys.modules[name]
 
 

@@ -1,4 +1,5 @@
-"""IPython.display for kernels without IPython: the modules that notebooks import from, made when they are imported."""
+"""IPython.display for kernels without IPython: the modules that notebooks import from, created when they are
+imported."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import sys
 
 _DISPLAY = "show.media", None
 _CAPTURE = "ipython.magics.capturing", ("CapturedIO", "RichOutput", "capture_output")
-# What each module has: which module of ours it is from, and which names; None is all that are public there.
+# The content of each module: which module of ours it comes from, and which names; None means all public ones.
 _MODULES: dict[str, tuple[str, tuple[str, ...] | None] | None] = {
     "IPython": ("ipython.shim", ("get_ipython",)),
     "IPython.core": None,
@@ -31,7 +32,7 @@ _PACKAGES = ("IPython", "IPython.core", "IPython.lib", "IPython.utils")
 
 
 def install() -> None:
-    """Offers the modules behind all other finders, so that a real IPython wins."""
+    """Offers the modules after all other finders, so that a real IPython wins."""
     sys.meta_path.append(_Finder())
 
 
@@ -54,7 +55,7 @@ class _Loader:
             names["version_info"] = (8, 0, 0, "")
             names["__version__"] = "8.0.0"
         if module.__name__ == "IPython.core.pylabtools":
-            names["backend2gui"] = {}  # matplotlib looks for the windows of its backend
+            names["backend2gui"] = {}  # matplotlib looks for the windows of its backend here
         source = _MODULES[module.__name__]
         if source is not None:
             full = f"talaria_runner.{source[0]}"
@@ -65,7 +66,7 @@ class _Loader:
 
 
 def adopt_class(module: object) -> None:
-    """Has a real IPython's class be this kernel's one, so that what is set on it counts. module is the package."""
+    """Replaces a real IPython's class by this kernel's, so that settings on it take effect. module is the package."""
     from talaria_runner.ipython.shell import InteractiveShell
 
     for holder in (module, sys.modules.get("IPython.core.interactiveshell")):
@@ -74,7 +75,7 @@ def adopt_class(module: object) -> None:
 
 
 def adopt_shell(module: object) -> None:
-    """Has a real IPython's get_ipython give this kernel's shell."""
+    """Makes a real IPython's get_ipython return this kernel's shell."""
     holders = [module, *filter(None, map(sys.modules.get, ("IPython", "IPython.core.interactiveshell")))]
     original = module.get_ipython
     for holder in holders:
@@ -83,10 +84,10 @@ def adopt_shell(module: object) -> None:
 
 
 def adopt(module: object) -> None:
-    """Has a real IPython's display functions show here. Without a shell of its own it would print instead."""
+    """Makes a real IPython's display functions show here. Without a shell of its own it would print instead."""
     from talaria_runner.show import media
 
-    # Where it was imported before, these have taken the functions over already.
+    # If it was imported before, these have already taken the functions over.
     holders = [module, *filter(None, map(sys.modules.get, ("IPython.display", "IPython.core.display")))]
     for name in ("display", "update_display", "clear_output", "publish_display_data"):
         original = getattr(module, name, None)
@@ -100,5 +101,5 @@ def get_ipython() -> object:
     return shells[0] if shells else None
 
 
-shells: list[object] = []  # the kernel's one
+shells: list[object] = []  # the kernel's own
 get_ipython.__module__ = "IPython.core.getipython"

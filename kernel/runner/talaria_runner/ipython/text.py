@@ -1,4 +1,4 @@
-"""What a command wrote, as x = !cmd gives it."""
+"""The output of a command, as x = !cmd returns it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that an answer may take. What is found until then is the answer."""
+"""The time limit of an answer. Whatever is found by then is the answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from time import monotonic
 
 ANSWER = 0.2  # s until nobody waits for the answer any more
-_WORK = 0.12  # s for finding it: the rest is for sending it while a cell takes the time
+_WORK = 0.12  # s for finding it: the rest is for sending it while a busy cell takes the time
 
 
 class Budget:

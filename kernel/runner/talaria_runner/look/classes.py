@@ -1,4 +1,4 @@
-"""What a class says of itself, read around whatever its metaclass makes of such questions."""
+"""What a class says about itself, bypassing what its metaclass makes of such questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import MappingProxyType
 
-MISSING = object()  # there is no such thing, or only the user's code could tell
+MISSING = object()  # there is none, or only the user's code could tell
 
 _class_dict = type.__dict__["__dict__"].__get__
 _class_mro = type.__dict__["__mro__"].__get__
@@ -49,7 +49,7 @@ def is_a(value: object, base: type) -> bool:
 
 
 def in_class(cls: type, name: str) -> object:
-    """What stands under that name in a class or the first of its bases that has it."""
+    """The value of that name in a class or the first of its bases that has it."""
     for c in _class_mro(cls):
         names = _class_dict(c)
         if name in names:
@@ -65,12 +65,12 @@ def module_of(cls: type) -> str:
     if is_heap_class(cls):
         module = names_of_class(cls).get("__module__")
     else:
-        module = _class_module(cls)  # of C code, which has it in its name
+        module = _class_module(cls)  # C code has it in the class's name
     return module[:200] if type(module) is str else ""
 
 
 def comes_from(cls: type, *packages: str) -> bool:
-    """Whether cls is what a module of one of these packages holds, and not only called so."""
+    """Whether a module of one of these packages really holds cls, rather than only sharing its name."""
     module = module_of(cls)
     loaded = modules.get(module) if module.partition(".")[0] in packages else None
     return type(loaded) is _Module and vars(loaded).get(qualified_name(cls)) is cls

@@ -1,4 +1,4 @@
-"""Names that a misspelt one may have been meant to be."""
+"""Names that a misspelt name may have meant."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_MOST = 5_000  # names that are looked at
-_LONGEST = 80  # characters of a name that is compared
+_MOST = 5_000  # names that are compared
+_LONGEST = 80  # characters of a name that are compared
 
 
 def closest(name: str, names: Iterable[object], most: int = 1, far: float = 1 / 3) -> list[str]:
-    """Up to most of the names, nearest first, of which no more than that part of the letters differs."""
+    """Up to most of the names, nearest first, that differ in no more than that share of their letters."""
     if not name or len(name) > _LONGEST:
         return []
     found = []
@@ -35,7 +35,7 @@ def closest(name: str, names: Iterable[object], most: int = 1, far: float = 1 / 
 
 
 def distance(a: str, b: str, most: int) -> int:
-    """How many letters have to be put in, taken out, replaced or swapped with the next; most + 1 where it is more."""
+    """How many letters have to be inserted, removed, replaced or swapped with the next; most + 1 if it is more."""
     earlier: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

@@ -1,4 +1,4 @@
-"""Whether a cell is complete, as somebody who types it on a line at a time wants to know."""
+"""Whether a cell is complete, for somebody who types it line by line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from talaria_runner.look.scanner import Scanner
 from talaria_runner.look.syntax import INCOMPLETE_ALLOWED, parse
 
-_LONGEST = 32 << 10  # characters: parsing more would hold up the cell that runs
+_LONGEST = 32 << 10  # characters: parsing more would delay the running cell
 _ENDS = ("return", "pass", "break", "continue", "raise")
 _STEP = "    "
 
 
 def check(code: str) -> tuple[str, str]:
-    """complete, incomplete, invalid or unknown; and with incomplete the indentation of the next line. A block is
-    complete with an empty line behind it."""
+    """complete, incomplete, invalid or unknown; and with incomplete the indentation of the next line. A block
+    is complete when an empty line follows."""
     if len(code) > _LONGEST:
         return "unknown", ""
     code = code.replace("\r\n", "\n").replace("\r", "\n")
@@ -43,7 +43,7 @@ def _is_fine_so_far(error: SyntaxError) -> bool:
 
 
 def _is_in_block(node: object, lines: list[str]) -> bool:
-    """Whether the last line belongs to a block that more lines could follow in."""
+    """Whether the last line belongs to a block that could have more lines."""
     return len(lines) > 1 and bool(node.body) and node.body[0].lineno != node.lineno and bool(lines[-1].strip())
 
 

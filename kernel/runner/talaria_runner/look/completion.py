@@ -1,4 +1,4 @@
-"""What could stand at a place in a cell: names, attributes, keys, arguments, modules, magics and paths."""
+"""What could be typed at a position in a cell: names, attributes, keys, arguments, modules, magics and paths."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 MOST = 500  # matches
 _SIZE = 64 << 10  # characters of all matches
 _LONGEST = 300  # of one
-_KEYS = 20_000  # of a dict that are looked at
-_CONTEXT = 50_000  # characters before the place that are looked at
-_ENDINGS = tuple(")]}'\"")  # of what no name can follow at once
+_KEYS = 20_000  # of a dict that are examined
+_CONTEXT = 50_000  # characters before the position that are examined
+_ENDINGS = tuple(")]}'\"")  # of text that no name can directly follow
 _PYTHON_MAGICS = ("time", "timeit", "capture", "prun", "debug")  # whose cells are Python
 
 
 class Completer:
-    """Completes from what is there. It runs no code of the user. Its methods are safe in every thread."""
+    """Completes from existing objects. It runs no code of the user. Its methods are safe in every thread."""
 
     def __init__(self, namespace: dict[str, object], magics: Callable[[], Iterable[str]] | None = None) -> None:
         self._namespace = Namespace(namespace)
@@ -43,7 +43,7 @@ class Completer:
         return _bounded(matches), cursor - length, cursor
 
     def _matches(self, text: str, behind: str, budget: Budget, whole: bool) -> tuple[list[str], int]:
-        """The matches, and how many characters before the place they replace."""
+        """The matches, and how many characters before the position they replace."""
         line = text[text.rfind("\n") + 1:].lstrip()
         head, newline, body = text.partition("\n")
         if whole and head.startswith("%%"):
@@ -118,7 +118,7 @@ class Completer:
         return _sorted(names, word, budget, hide=True)
 
     def _arguments(self, text: str, word: str, scanner: Scanner) -> list[str]:
-        """What the function takes whose call is open, but for what stands there already."""
+        """The parameters of the function whose call is open, except those already given."""
         if not scanner.brackets or scanner.brackets[-1][0] != "(":
             return []
         opened = scanner.brackets[-1][1]
@@ -128,13 +128,13 @@ class Completer:
             return []
         given = text[opened + 1:]
         if given.rstrip(" " + word)[-1:] == "=":
-            return []  # it is the value that is due
+            return []  # a value is expected next
         given = given.replace(" =", "=")
         listed = [p.name + "=" for p in parameters(found) or () if p.kind in ("", "=") and p.name.startswith(word)]
         return [name for name in listed if name not in given]
 
     def _keys(self, expression: str, text: str, scanner: Scanner, behind: str) -> list[str]:
-        """The keys of a dict or columns of a frame, as they are to be written between the brackets."""
+        """The keys of a dict or columns of a frame, as they are written between the brackets."""
         owner = self._namespace.find(expression) if expression else None
         if owner is None or owner.value is MISSING:
             return []
@@ -148,7 +148,7 @@ class Completer:
         return [repr(key) + end for key in plain if type(key) is not str or len(key) <= _LONGEST]
 
     def _columns(self, text: str, scanner: Scanner) -> list[str]:
-        """The columns of the frame that is subscripted, or a method of which is called, where the string stands."""
+        """The columns of the frame that is subscripted, or whose method is called, around the string."""
         for bracket, opened in scanner.brackets[:-4:-1]:
             expression = expressions.before(text, opened)
             if bracket == "(" or expression.endswith((".loc", ".at")):
@@ -159,7 +159,7 @@ class Completer:
         return []
 
     def _written(self, keys: list[object], text: str, scanner: Scanner, behind: str, closing: str) -> list[str]:
-        """The keys as they go on in the string that is open."""
+        """The keys as they continue in the open string."""
         quote, partial = scanner.quote, text[scanner.content:]
         end = "" if behind.startswith(quote) else quote + ("" if behind.startswith("]") else closing)
         texts = [key for key in keys if type(key) is str and len(key) <= _LONGEST]
@@ -167,7 +167,7 @@ class Completer:
         return [key + end for key in written if key is not None and key.startswith(partial)]
 
     def _imported(self, statement: str, budget: Budget) -> tuple[list[str], int] | None:
-        """Modules and their names, where the statement is an import."""
+        """Modules and their names, if the statement is an import."""
         words = statement.replace(",", " , ").split()
         if not words or words[0] not in ("import", "from") or len(words) == 1 and statement[-1:] not in " \t":
             return None
@@ -190,7 +190,7 @@ class Completer:
         return _sorted(found, partial, budget, hide=True), len(partial)
 
     def _magic(self, word: str, percents: int) -> list[str]:
-        """Magics, which the engine tells with their signs or without."""
+        """Magics, which the engine lists with or without their signs."""
         try:
             names = [name for name in self._magics() if type(name) is str] if self._magics is not None else []
         except Exception:
@@ -206,15 +206,15 @@ class Completer:
 
 
 def _sorted(names: Iterable[object], prefix: str, budget: Budget, hide: bool = False) -> list[str]:
-    """The names that begin with prefix; where there is none, whatever their case is."""
+    """The names that begin with prefix; if there are none, those that do so in any case."""
     return _matching(names, prefix, str, budget, hide) or _matching(names, prefix, str.lower, budget, hide)
 
 
 def _matching(
     names: Iterable[object], prefix: str, form: Callable[[str], str], budget: Budget, hide: bool
 ) -> list[str]:
-    """The names that begin with prefix in that form, those with underscores last. With hide, or without a prefix, they
-    are left out as long as there are others."""
+    """The names that begin with prefix in that form, those with underscores last. With hide, or without a
+    prefix, these are left out if there are others."""
     matches = _beginning(names, form(prefix), form, budget)
     if hide or not prefix:
         underscores = "__" if prefix.startswith("_") else "_"
@@ -234,7 +234,7 @@ def _beginning(names: Iterable[object], prefix: str, form: Callable[[str], str],
 
 
 def _in_braces(content: str) -> str | None:
-    """The expression that is open at the end of an f-string's content."""
+    """The open expression at the end of an f-string's content."""
     opened = content.rfind("{")
     if opened < 0 or "}" in content[opened:] or (opened and content[opened - 1] == "{"):
         return None

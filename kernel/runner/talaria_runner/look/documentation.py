@@ -1,4 +1,4 @@
-"""Docstrings, without asking the objects that have them."""
+"""Docstrings, read without asking the objects that have them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 100_000  # characters
 
 
 def documentation(value: object) -> str:
-    """The docstring, with its indentation taken off; empty where there is none."""
+    """The docstring without its indentation; empty if there is none."""
     if lookup.is_a(value, type):
         if lookup.is_heap_class(value):
             text = lookup.names_of_class(value).get("__doc__")

@@ -1,4 +1,4 @@
-"""The expression that stands before a place in source, as text, whatever the rest of the source looks like."""
+"""The expression before a position in source, as text, whatever the rest of the source looks like."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from talaria_runner.look.scanner import Scanner
 
 _OPENING = {")": "(", "]": "[", "}": "{"}
-_LONGEST = 5000  # characters that are looked at
-_CALLS = 5  # that are open
+_LONGEST = 5000  # characters that are examined
+_CALLS = 5  # open calls
 KEYWORDS = (
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
@@ -17,14 +17,14 @@ KEYWORDS = (
 
 
 def word_start(text: str, end: int) -> int:
-    """Where the name begins that ends at end."""
+    """Where the name that ends at end begins."""
     while end and (text[end - 1].isalnum() or text[end - 1] == "_"):
         end -= 1
     return end
 
 
 def before(text: str, end: int) -> str:
-    """The names, attributes, calls and subscripts that end there; empty where nothing of the kind does."""
+    """The names, attributes, calls and subscripts that end there; empty if none does."""
     least = max(0, end - _LONGEST)
     start = end
     while True:
@@ -45,7 +45,7 @@ def before(text: str, end: int) -> str:
 
 
 def _atom(text: str, end: int, least: int) -> int:
-    """Where the name, literal or bracket begins that ends there, with what is called or subscripted by it."""
+    """Where the name, literal or bracket that ends there begins, including what it calls or subscripts."""
     while end > least:
         last = text[end - 1]
         if last in _OPENING:
@@ -65,7 +65,7 @@ def _atom(text: str, end: int, least: int) -> int:
 
 
 def _bracket(text: str, end: int, least: int) -> int:
-    """Where the bracket opens that is closed right before end; -1 where it does not."""
+    """Where the bracket that closes right before end opens; -1 if there is none."""
     wanted = []
     while end > least:
         last = text[end - 1]
@@ -86,7 +86,7 @@ def _bracket(text: str, end: int, least: int) -> int:
 
 
 def _string(text: str, end: int, least: int) -> int:
-    """Where the string begins, letters before it included, that ends there; on one line, or between three quotes."""
+    """Where the string that ends there begins, including its prefix; it is on one line, or between triple quotes."""
     quote = text[end - 1]
     if text[max(least, end - 3):end] == quote * 3:
         start = text.rfind(quote * 3, least, end - 3)
@@ -108,8 +108,8 @@ def _string(text: str, end: int, least: int) -> int:
 
 
 def at(code: str, cursor: int) -> list[str]:
-    """What somebody may ask about at a place in code: the name there with all it is an attribute of, then the
-    functions whose calls are open there, the innermost first."""
+    """What somebody may ask about at a position in code: the name there with everything it is an attribute
+    of, then the functions whose calls are open there, the innermost first."""
     cursor = max(0, min(cursor, len(code)))
     first = 0 if cursor <= 10 * _LONGEST else cursor - 10 * _LONGEST
     end = cursor

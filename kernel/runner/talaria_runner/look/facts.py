@@ -1,7 +1,7 @@
-"""Shape, type of elements and size of arrays, frames, tensors and containers.
+"""Shape, element type and size of arrays, frames, tensors and containers.
 
-Of the data libraries' own objects the libraries are asked. Of anything that only looks like one the attributes are
-read that can be read without running code.
+The data libraries are asked about their own objects. Of objects that only look like theirs, only attributes
+are read that can be read without running code.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from talaria_runner.look.classes import comes_from, qualified_name
 from talaria_runner.look.lookup import MISSING
 from talaria_runner.look.preview import class_name, preview
 
-_SAMPLE = 50  # items of a container whose sizes stand for all
+_SAMPLE = 50  # items of a container whose sizes represent all
 _MOST = 2000  # objects that are measured for one answer
 _LARGEST = (1 << 53) - 1  # that JSON carries everywhere
 _DIMENSIONS = 32
 _SCALARS = (int, float, complex, bool, str, bytes, bytearray, range)
 _CONTAINERS = (list, tuple, set, frozenset, dict)
-# Libraries whose properties of these names cost nothing and change nothing.
+# Libraries whose properties with these names cost nothing and change nothing.
 _LIBRARIES = frozenset((
     "cudf", "cupy", "dask", "geopandas", "jax", "jaxlib", "numpy", "pandas", "polars", "pyarrow", "scipy", "sparse",
     "tensorflow", "torch", "xarray", "zarr",
@@ -47,7 +47,7 @@ class Facts:
 
 
 def of(value: object) -> Facts:
-    """What is known of value. It runs no code of the user."""
+    """The known facts about value. It runs no code of the user."""
     facts = Facts()
     cls = type(value)
     if lookup.one_of(cls, _SCALARS):
@@ -72,7 +72,7 @@ def of(value: object) -> Facts:
 
 
 def _container(cls: type) -> type | None:
-    """The builtin container that cls derives from, or deque."""
+    """The builtin container, or deque, that cls derives from."""
     for container in (*_CONTAINERS, tabular.of_library("collections", "deque")):
         if container is not None and lookup.derives(cls, container):
             return container
@@ -80,7 +80,7 @@ def _container(cls: type) -> type | None:
 
 
 def _size(value: object, left: list[int], depth: int) -> int:
-    """Bytes of a builtin object and of what it holds, the latter estimated from its first items."""
+    """Bytes of a builtin object and its contents, the latter estimated from its first items."""
     left[0] -= 1
     cls = type(value)
     if lookup.one_of(cls, _SCALARS) or value is None:
@@ -95,7 +95,7 @@ def _size(value: object, left: list[int], depth: int) -> int:
     try:
         items = list(islice(value.items() if cls is dict else value, _SAMPLE))
     except RuntimeError:
-        return own  # another thread changes it
+        return own  # another thread is changing it
     held = measured = 0
     for item in items:
         if left[0] <= 0:
@@ -114,7 +114,7 @@ def _frame(value: object, facts: Facts) -> None:
     for block in tabular.manager(value).blocks[:_MOST]:
         array = block.values
         if not comes_from(type(array), *_LIBRARIES):
-            continue  # a kind of array that the person made
+            continue  # a kind of array that the user defined
         kind = _kind(array.dtype)
         kinds[kind] = kinds.get(kind, 0) + (array.shape[0] if len(array.shape) > 1 else 1)
         size += array.nbytes
@@ -131,7 +131,7 @@ def _series(value: object, facts: Facts) -> None:
     else:
         array = tabular.manager(value).array
     if not comes_from(type(array), *_LIBRARIES):
-        return  # a kind of array that the person made
+        return  # a kind of array that the user defined
     facts.shape = [len(array)]
     facts.dtype = _kind(array.dtype)
     facts.size_bytes = int(array.nbytes)
@@ -175,7 +175,7 @@ def _elements(items: list[object], count: int) -> str:
 
 
 def _read(value: object, name: str) -> object:
-    """An attribute as far as it can be read without running code of the user."""
+    """An attribute, as far as it can be read without running code of the user."""
     found = lookup.attribute(value, name)
     if found is not None and found.value is not MISSING and not found.bound:
         return found.value
@@ -183,7 +183,7 @@ def _read(value: object, name: str) -> object:
 
 
 def _ask_library(value: object, name: str) -> object:
-    """A property of a class of a data library that is imported; not of one that only says so."""
+    """A property of a class that really belongs to an imported data library."""
     for cls in lookup.mro(type(value)):
         descriptor = lookup.names_of_class(cls).get(name)
         if descriptor is None:
@@ -226,7 +226,7 @@ def _whole(value: object) -> int | None:
 
 
 def _kind(dtype: object) -> str:
-    """How the type of elements is called."""
+    """The name of an element type."""
     if dtype is MISSING or dtype is None:
         return ""
     if type(dtype) is str:

@@ -1,4 +1,4 @@
-"""The value of a property that only reads attributes, found by reading its byte code instead of running it."""
+"""The value of a property that only reads attributes, found by interpreting its byte code instead of running it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAIRS = frozenset(("LOAD_FAST_LOAD_FAST", "LOAD_FAST_BORROW_LOAD_FAST_BORROW"))
 _CONSTANTS = frozenset(("LOAD_CONST", "LOAD_CONST_IMMORTAL", "LOAD_CONST_MORTAL"))
 
 _Function = type(lambda: None)
-_shifted = version_info >= (3, 12)  # the name of an attribute has a flag beside it
+_shifted = version_info >= (3, 12)  # a flag is stored next to the attribute's name
 
 
 class Other(Exception):
@@ -29,8 +29,8 @@ class Other(Exception):
 
 
 def value_of(getter: object, owner: object, read: Callable[[object, str, int], object], depth: int = 0) -> object:
-    """What getter returns for owner. Raises Other where it does more than read attributes, constants, and the
-    length of builtin containers. read reads an attribute, at the depth that it is given, or raises Other."""
+    """What getter returns for owner. Raises Other if it does more than read attributes, constants, and the
+    length of builtin containers. read reads an attribute, at the given depth, or raises Other."""
     if type(getter) is not _Function or depth > _DEEPEST:
         raise Other
     code = getter.__code__

@@ -1,4 +1,4 @@
-"""The names of modules that could be imported, without importing one."""
+"""The names of modules that could be imported, found without importing any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from talaria_runner.look.budget import Budget
 from talaria_runner.look.lookup import Found
 from talaria_runner.look.paths import entries
 
-_FOLDERS = 50  # of sys.path that are looked at
+_FOLDERS = 50  # of sys.path that are searched
 _standard = sys.stdlib_module_names
 
 
@@ -25,7 +25,7 @@ def top_level(prefix: str, budget: Budget) -> set[str]:
 
 
 def submodules(package: str, prefix: str, budget: Budget) -> set[str]:
-    """Modules in a package, be it imported or not."""
+    """Modules in a package, whether it is imported or not."""
     found = set()
     start = package + "."
     for name in list(modules):
@@ -46,7 +46,7 @@ def members(module: str) -> list[object]:
 
 
 def promised(module: object) -> list[object]:
-    """What __all__ of a module lists, which may be made when it is asked for."""
+    """The names in a module's __all__, which may be created on access."""
     listed = lookup.get(lookup.own_names(module), "__all__")
     return listed[:5000] if type(listed) is list else []
 

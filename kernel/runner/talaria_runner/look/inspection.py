@@ -32,8 +32,8 @@ class Inspector:
         self._sources = sources
 
     def at(self, code: str, cursor: int, detail: int) -> dict[str, object] | None:
-        """The MIME bundle of what stands at that place in code, in characters, or of the function that is called
-        there."""
+        """The MIME bundle for the name at that position in code, in characters, or for the function being
+        called there."""
         for expression in expressions.at(code, cursor):
             found = self.bundle(expression, detail)
             if found is not None:
@@ -41,8 +41,9 @@ class Inspector:
         return None
 
     def bundle(self, expression: str, detail: int) -> dict[str, object] | None:
-        """The MIME bundle of an expression such as df.groupby or rows[0]; with detail 1 the source stands in place
-        of the documentation where there is one. None where there is no such thing, or only running it would tell."""
+        """The MIME bundle for an expression such as df.groupby or rows[0]; with detail 1 the source replaces
+        the documentation if there is one. None if there is no such object, or only running the expression
+        would tell."""
         expression = expression.strip()
         found = self._namespace.find(expression)
         if found is None:
@@ -50,7 +51,7 @@ class Inspector:
         try:
             text = self._describe(expression, found, detail)
         except Exception:
-            # The object is of a kind that nobody thought of, or changes while it is looked at.
+            # The object is of an unforeseen kind, or changes while it is examined.
             text = _field("Type", class_name(found.cls))
         return {"text/plain": printable(text)}
 
@@ -97,7 +98,7 @@ class Inspector:
         return fields
 
     def _source(self, value: object, callable: bool, detail: int) -> tuple[str, str]:
-        """The file that value comes from, and with detail its source, where they are known."""
+        """The file that value comes from, and with detail its source, if they are known."""
         if lookup.is_a(value, lookup.Module):
             file = lookup.get(lookup.own_names(value), "__file__")
             return (file, "\n".join(self._lines(file)) if detail else "") if type(file) is str else ("", "")
@@ -119,7 +120,7 @@ class Inspector:
         return file, "" if at < 0 else "\n".join(block(lines, at))
 
     def _file_of_class(self, cls: type) -> tuple[str, int | None]:
-        """The file, and a line of it that the class begins before where it is known."""
+        """The file and, if it is known, a line of it that comes after the beginning of the class."""
         qualified = qualified_name(cls)
         for member in lookup.names_of_class(cls).values():
             member = lookup.function_of(member)
@@ -155,7 +156,7 @@ def _field(name: str, text: str) -> str:
 
 
 def _line_of_class(lines: list[str], cls: type) -> int:
-    """Where the class begins, its decorators included: the last place in lines; -1 where it is not in them."""
+    """Where the class begins, its decorators included: the last position in lines; -1 if it is not in them."""
     name = qualified_name(cls).rpartition(".")[2]
     for at in range(len(lines) - 1, -1, -1):
         line = lines[at].lstrip()
@@ -167,7 +168,7 @@ def _line_of_class(lines: list[str], cls: type) -> int:
 
 
 def _read(path: str) -> str:
-    """The text of a source file, and nothing of what is no file or too large for one."""
+    """The text of a source file; nothing for anything that is not a file or is too large for one."""
     try:
         fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
     except (OSError, ValueError):

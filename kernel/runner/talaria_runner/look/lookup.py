@@ -1,6 +1,7 @@
-"""Reading objects of the user without running a line of his code: no property, no __getattr__, no __eq__ of his.
+"""Reads objects of the user without running a line of their code: no property, no __getattr__, no __eq__ of
+theirs.
 
-What can be known that way is a value, or at least the class that it would be an instance of.
+The result is a value or, failing that, the class that the value would be an instance of.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ _LITERALS = {List: list, ListComp: list, Tuple: tuple, Set: set, Dict: dict, Joi
 
 
 class Found:
-    """What an expression stands for. Where value is MISSING only its class is known."""
+    """What an expression stands for. If value is MISSING, only its class is known."""
 
     __slots__ = ("value", "cls", "bound")
 
     def __init__(self, value: object, cls: type | None = None, bound: bool = False) -> None:
         self.value = value
         self.cls = type(value) if cls is None else cls
-        self.bound = bound  # the first parameter is taken: a method of an object
+        self.bound = bound  # the first parameter is bound: a method of an object
 
 
 def own_names(value: object) -> dict[str, object]:
-    """The __dict__ of an object that is no class, and no copy of it; an empty one where there is none."""
+    """The __dict__ of an object other than a class, not a copy; an empty one if there is none."""
     descriptor = in_class(type(value), "__dict__")
     if type(descriptor) is GetSet or type(descriptor) is Member:
         try:
@@ -66,12 +67,12 @@ def own_names(value: object) -> dict[str, object]:
 
 
 def get(names: dict[str, object], name: str) -> object:
-    """An entry of a dict, whatever a class derived from dict would make of it."""
+    """An entry of a dict, whatever a subclass of dict would make of it."""
     return dict.get(names, name, MISSING)
 
 
 def attribute(value: object, name: str, depth: int = 0) -> Found | None:
-    """The attribute of an object. depth counts properties that are read to read others."""
+    """The attribute of an object. depth counts properties read in order to read others."""
     if is_a(value, type):
         found = in_class(value, name)
         if found is not MISSING:
@@ -90,7 +91,7 @@ def attribute(value: object, name: str, depth: int = 0) -> Found | None:
 
 
 def attribute_of_instance(cls: type, name: str) -> Found | None:
-    """The attribute of an instance of that class, none of which is at hand."""
+    """The attribute of an instance of that class when no instance is at hand."""
     found = in_class(cls, name)
     if found is MISSING:
         return None
@@ -130,7 +131,7 @@ def _read(descriptor: object, owner: object, name: str, depth: int) -> Found | N
         except getters.Other:
             return _returned(_getter(descriptor))
     if type(descriptor) is GetSet and name not in _CHEAP and descriptor.__objclass__ is not type(owner):
-        return None  # it may ask methods of a class that derives from it
+        return None  # it may call methods of a derived class
     try:
         return Found(descriptor.__get__(owner))
     except Exception:
@@ -138,7 +139,7 @@ def _read(descriptor: object, owner: object, name: str, depth: int) -> Found | N
 
 
 def _returned(function: object) -> Found | None:
-    """What a function says that it returns."""
+    """The declared return type of a function."""
     if type(function) is not Function:
         return None
     promised = get(annotations(function), "return")
@@ -152,7 +153,7 @@ def _returned(function: object) -> Found | None:
 
 
 def _axis(value: object, name: str) -> Found | None:
-    """The index of a frame of pandas, or that of its columns."""
+    """The index of a pandas frame, or that of its columns."""
     if name not in ("index", "columns") or not tabular.is_genuine(value, "pandas", "DataFrame"):
         return None
     axes = tabular.axes(value)
@@ -169,7 +170,7 @@ def _unwrapped(found: object, of_class: bool) -> Found | None:
     accessor = get(own_names(found), "_accessor") if not is_a(found, type) else MISSING
     if not of_class and is_a(accessor, type) and tabular.is_genuine(found, "pandas.core.accessor", "CachedAccessor"):
         return Found(MISSING, accessor)  # as df.name.str
-    if type(in_class(type(found), "__get__")) is Function:  # what it gives only running that would tell
+    if type(in_class(type(found), "__get__")) is Function:  # only running it would tell its value
         return _returned(get(own_names(found), "func"))  # as functools.cached_property
     return Found(found, bound=not of_class and one_of(type(found), _SLOT_CALLS))
 
@@ -181,7 +182,7 @@ def _column(value: object, name: str) -> Found | None:
 
 
 def _public(function: object, name: str) -> object:
-    """What a name in an annotation may mean that only type checkers import."""
+    """The meaning of a name in an annotation that only type checkers import."""
     module = get(function.__globals__, "__name__")
     package = modules.get(module.partition(".")[0]) if type(module) is str else None
     if package is not None and type(package) is Module and name in vars(package):
@@ -195,7 +196,7 @@ def annotations(function: object) -> dict[str, object]:
 
 
 def function_of(value: object) -> object:
-    """The function behind methods, partial objects and decorators that say what they wrap."""
+    """The function behind methods, partial objects and decorators that declare what they wrap."""
     for _ in range(20):
         if type(value) is Method:
             value = value.__func__
@@ -211,7 +212,7 @@ def function_of(value: object) -> object:
 
 
 class Namespace:
-    """The names that cells see, and what expressions over them stand for."""
+    """The names visible to cells, and what expressions over them stand for."""
 
     def __init__(self, names: dict[str, object]) -> None:
         self.names = names
@@ -264,7 +265,7 @@ class Namespace:
 
 
 def item(value: object, key: object) -> Found | None:
-    """value[key] of the builtin containers, and of classes that leave their way of access alone."""
+    """value[key] of the builtin containers, and of classes that do not override item access."""
     if not one_of(type(key), (str, int, bytes, float, bool, type(None))):
         return None
     method = in_class(type(value), "__getitem__")
@@ -297,7 +298,7 @@ def _made_by(function: Found | None) -> Found | None:
 
 
 def each_name(owner: Found) -> Iterator[object]:
-    """The keys under which attributes of owner stand, repeats included. Not all of them are strings."""
+    """The keys under which owner's attributes are stored, with duplicates. Not all of them are strings."""
     value = owner.value
     if value is not MISSING:
         if is_a(value, type):
@@ -311,8 +312,8 @@ def each_name(owner: Found) -> Iterator[object]:
 
 
 def first(names: dict[str, object], most: int = 50_000) -> list[object]:
-    """The keys of a dict, in one step that no other thread comes into. Of a huge one the oldest quarter and the
-    newest ones."""
+    """The keys of a dict, read in one step that no other thread can interrupt. Of a huge one, the oldest
+    quarter and the newest ones."""
     if dict.__len__(names) <= most:
         return list(dict.keys(names))
     old = list(islice(dict.keys(names), most // 4))

@@ -8,11 +8,11 @@ from posix import environ, scandir
 
 from talaria_runner.look.budget import Budget
 
-_MOST = 5000  # names of one folder that are looked at
+_MOST = 5000  # names of one folder that are examined
 
 
 def paths(partial: str, budget: Budget) -> list[str]:
-    """The last parts of the paths that begin with partial, folders with a slash behind."""
+    """The last parts of the paths that begin with partial, folders with a trailing slash."""
     folder, _, prefix = partial.rpartition("/")
     if partial.startswith("/") and not folder:
         folder = "/"
@@ -26,7 +26,7 @@ def paths(partial: str, budget: Budget) -> list[str]:
 
 
 def entries(folder: str, budget: Budget) -> list[tuple[str, bool]]:
-    """Names in a folder, and which are folders: the first ones where there are many."""
+    """Names in a folder, and which are folders: the first ones if there are many."""
     found = []
     try:
         with scandir(folder) as listing:

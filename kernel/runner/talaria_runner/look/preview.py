@@ -1,5 +1,5 @@
-"""What a value looks like, on one line, without asking it: builtin containers and numbers are written out, of
-everything else its class is told, and what it consists of."""
+"""What a value looks like, on one line, without asking it: builtin containers and numbers are written out; of
+everything else its class is named, and its size or shape."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 WIDTH = 100
-_ITEMS = 12  # that are looked at in one container
+_ITEMS = 12  # that are examined in one container
 _BITS = 512  # of a number whose digits are written
 _MORE = "…"
 
 _WRITTEN = (float, complex, bool, type(None), type(Ellipsis), type(NotImplemented))
-# Whose __repr__ is short, and asks nothing of the user's.
+# Classes whose __repr__ is short, and asks no code of the user's.
 _LIBRARY = frozenset((
     ("datetime", "date"), ("datetime", "timedelta"), ("datetime", "datetime"), ("datetime", "time"),
     ("decimal", "Decimal"), ("fractions", "Fraction"), ("pathlib", "PosixPath"), ("pathlib", "PurePosixPath"),
@@ -42,7 +42,7 @@ def cut(text: str, width: int) -> str:
 
 
 def class_name(cls: type) -> str:
-    """How a class is called, with its module where that tells something."""
+    """The name of a class, with its module if that is informative."""
     name = qualified_name(cls)
     module = module_of(cls)
     return name if module in ("builtins", "__main__", "") else f"{module}.{name}"
@@ -99,8 +99,8 @@ def _mapping(items: Iterator[tuple[object, object]], count: int, width: int, dep
 
 
 def _builtin_form(value: object, width: int, depth: int) -> str:
-    """The text of value as an object of the builtin container, text or number that its class derives from, whatever
-    that class makes of it; empty where it derives from none."""
+    """The text of value as an object of the builtin container, text or number that its class derives from,
+    whatever that class makes of it; empty if it derives from none."""
     cls = type(value)
     if lookup.derives(cls, str):
         return _text(str.__getitem__(value, slice(width + 1)), width, depth)
@@ -124,7 +124,7 @@ def _first(items: Iterable[object]) -> list[object]:
     try:
         return list(islice(items, _ITEMS))
     except RuntimeError:
-        return []  # another thread changes it
+        return []  # another thread is changing it
 
 
 def _joined(items: list[str], count: int, width: int) -> str:
@@ -141,7 +141,7 @@ def _joined(items: list[str], count: int, width: int) -> str:
 
 
 def _is_known(value: object, cls: type) -> bool:
-    """Whether cls is what the library of that name holds, not only called so."""
+    """Whether the library of that name really holds cls, rather than only sharing its name."""
     module, name = module_of(cls), qualified_name(cls)
     if module.startswith("pandas."):
         module = "pandas"

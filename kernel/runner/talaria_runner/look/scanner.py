@@ -1,5 +1,5 @@
-"""Where in Python source a place is: inside of which brackets, of a string or of a comment. It takes any text, also
-what no parser would, and needs no tokenizer, which would have to be imported first."""
+"""Where in Python source a position is: inside which brackets, in a string or in a comment. It accepts any
+text, even what no parser would, and needs no tokenizer, which would have to be imported first."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ _PREFIX = frozenset("rbfuRBFUtT")
 
 
 class Scanner:
-    """What is open after all that was fed. Positions count from the beginning of the first text."""
+    """What is open after all the text fed so far. Positions count from the beginning of the first text."""
 
     __slots__ = ("at", "brackets", "quote", "prefix", "content", "comment", "statement", "_continued")
 
     def __init__(self) -> None:
         self.at = 0  # characters fed
-        self.brackets: list[tuple[str, int]] = []  # open ones, and where they stand
-        self.quote = ""  # of the string that is open
+        self.brackets: list[tuple[str, int]] = []  # open ones, and their positions
+        self.quote = ""  # of the open string
         self.prefix = ""  # its letters, in lower case
         self.content = 0  # where its content begins
         self.comment = False  # the text ends in one
-        self.statement = 0  # where the logical line that is open begins
+        self.statement = 0  # where the open logical line begins
         self._continued = False  # the last line ends with a backslash
 
     @property
     def is_open(self) -> bool:
-        """Whether the next line belongs to the same logical one. It is known at the end of a line."""
+        """Whether the next line belongs to the same logical line. It is known at the end of a line."""
         return bool(self.brackets or self.quote) or self._continued
 
     def feed(self, text: str) -> None:
@@ -82,7 +82,7 @@ def _prefix(text: str, quote: int) -> str:
 
 
 def block(lines: list[str], start: int, most: int = 3000) -> list[str]:
-    """The lines of the function or class whose first line, be it of a decorator, is lines[start]."""
+    """The lines of the function or class whose first line, or that of its first decorator, is lines[start]."""
     indent = _indent(lines[start])
     scanner = Scanner()
     headed = False

@@ -1,4 +1,4 @@
-"""How a function is called, as one line of text, told from its code object and not by the function itself."""
+"""How a function is called, as one line of text, read from its code object and not from the function itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Parameter:
 
 
 def parameters(found: Found) -> list[Parameter] | None:
-    """What a callable takes; None where that is not to be seen."""
+    """The parameters of a callable; None if they cannot be seen."""
     function, bound = _callee(found)
     listed = _promised(function)
     if listed is None:
@@ -50,7 +50,7 @@ def parameters(found: Found) -> list[Parameter] | None:
 
 
 def signature(name: str, found: Found) -> str | None:
-    """The call as text: name(parameters) -> what it returns. A long one takes a line for each parameter."""
+    """The call as text: name(parameters) -> return type. A long one takes a line for each parameter."""
     listed = parameters(found)
     if listed is None:
         return None
@@ -79,7 +79,7 @@ def _is_class(found: Found) -> bool:
 
 
 def _callee(found: Found) -> tuple[object, bool]:
-    """What is really called, and whether its first parameter is given."""
+    """What is really called, and whether its first parameter is bound."""
     value = found.value
     if value is MISSING:
         return MISSING, False
@@ -108,7 +108,7 @@ def _maker(cls: type) -> tuple[object, bool]:
 
 
 def _promised(function: object) -> list[Parameter] | None:
-    """A signature that somebody made for it with inspect."""
+    """A signature that somebody attached to it with inspect."""
     inspect = modules.get("inspect")
     if inspect is None or type(function) is not lookup.Function:
         return None
@@ -150,15 +150,15 @@ def _of_code(function: object) -> list[Parameter]:
 
 
 class _Written:
-    """A default that stands as text in the signature of C code."""
+    """A default written as text in the signature of C code."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 def _of_c_code(function: object) -> list[Parameter] | None:
-    """The parameters of C code, which keeps them as a text such as "($self, a, b=1, /)", or begins its documentation
-    with its name and such a text."""
+    """The parameters of C code, which keeps them as a text such as "($self, a, b=1, /)", or begins its
+    documentation with its name and such a text."""
     try:
         if lookup.is_a(function, type):
             text = _text_signature(function)
@@ -213,7 +213,7 @@ def _of_text(text: str, function: object) -> list[Parameter] | None:
 
 
 def _closing(text: str) -> int:
-    """Where the bracket that text begins with is closed; -1 where it is not, or text begins with something else."""
+    """Where the bracket that text begins with is closed; -1 if it is not, or text begins with something else."""
     depth = 0
     for at, character in enumerate(text):
         if character == "(":

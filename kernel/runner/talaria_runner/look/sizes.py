@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_OBJECTS = 1000  # that are looked at for one value
+_OBJECTS = 1000  # that are examined for one value
 _SAMPLE = 50  # items of a container
 _HEAP_TYPE = 1 << 9
-_BUFFERS = ("numpy", "torch", "pyarrow", "cupy", "jaxlib", "polars")  # whose values say their size
+_BUFFERS = ("numpy", "torch", "pyarrow", "cupy", "jaxlib", "polars")  # whose values report their size
 _PASSED = frozenset((type, type(sys), type(getsizeof), type(lambda: None), type(None), int, float, bool, complex))
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _FLAGS = vars(type)["__flags__"].__get__
@@ -27,7 +27,7 @@ _NAME = vars(type)["__name__"].__get__
 
 
 def estimate(value: object, besides: Iterable[object] = ()) -> int:
-    """Bytes, what is reached through one of besides not counted."""
+    """Bytes, not counting what is reached through one of besides."""
     if type(value) in _PASSED:
         return 0
     seen = {id(other) for other in besides}
@@ -61,7 +61,7 @@ class _Walk:
 
 
 def _own(value: object, kind: type) -> int:
-    """The bytes of value alone, and of what it is a view of."""
+    """The bytes of value alone, and of the memory that it is a view of."""
     for cls in _MRO(kind):
         if not _FLAGS(cls) & _HEAP_TYPE:
             module = _MODULE(cls)
@@ -96,7 +96,7 @@ def _pointed(value: object, kind: type) -> tuple[list[object], float]:
 
 
 def _sample(value: object, base: type) -> tuple[list[object], float]:
-    """Some items, and how many each of them stands for."""
+    """Some items, and how many each of them represents."""
     count = base.__len__(value)
     if base is dict:
         items = [one for pair in islice(dict.items(value), _SAMPLE) for one in pair]

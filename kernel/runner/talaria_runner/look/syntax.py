@@ -1,4 +1,4 @@
-"""Parsing source that nobody asked to be run, without a word about it."""
+"""Parses source that nobody asked to run, without any output about it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 _ONLY_AST = 0x400
 _DONT_INHERIT = True
-INCOMPLETE_ALLOWED = 0x4000  # the parser tells what could go on from what is wrong
-# The recursion limit keeps the making of a deep tree within the stack of our threads; where user code raised it, only
-# what is too short to be deep is parsed.
+INCOMPLETE_ALLOWED = 0x4000  # lets the parser distinguish incomplete source from invalid source
+# The recursion limit keeps building a deep tree within the stack of our threads; if user code raised it, only
+# source that is too short to be deep is parsed.
 _USUAL_LIMIT = 2000
 _SHORT = 6000
 _ESCAPES = frozenset("\n\r\\'\"abfnrtv01234567x")  # of strings and bytes alike
@@ -31,8 +31,8 @@ def parse(source: str, mode: str, flags: int = 0) -> AST:
 
 
 def quiet(source: str) -> str:
-    """source with other text in place of what the parser would warn of on stderr: escapes that mean nothing, and
-    numbers with a keyword right behind them."""
+    """source with other text in place of what the parser would warn about on stderr: meaningless escapes, and
+    numbers directly followed by a keyword."""
     return _apart(_without_escapes(source))
 
 

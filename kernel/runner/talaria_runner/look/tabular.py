@@ -31,7 +31,7 @@ def of_library(module: str, name: str) -> type | None:
 
 
 def manager(value: object) -> object:
-    """What holds the data of pandas' frames and series; MISSING where it is not pandas' own."""
+    """What holds the data of pandas' frames and series; MISSING if it is not pandas' own."""
     descriptor = in_class(type(value), "__dict__")
     try:
         held = dict.get(descriptor.__get__(value), "_mgr", MISSING)
@@ -41,7 +41,7 @@ def manager(value: object) -> object:
 
 
 def axes(value: object) -> list[object]:
-    """The indexes of a frame of pandas: that of its columns, that of its rows."""
+    """The indexes of a pandas frame: that of its columns, then that of its rows."""
     held = manager(value)
     if held is MISSING:
         return []
@@ -50,7 +50,7 @@ def axes(value: object) -> list[object]:
 
 
 def columns(value: object) -> list[str]:
-    """The first columns of a frame that are called by strings; empty for anything else."""
+    """The first columns of a frame that have string names; empty for anything else."""
     try:
         if is_genuine(value, "pandas", "DataFrame"):
             found = axes(value)[0][:MOST_COLUMNS].tolist()
@@ -69,7 +69,7 @@ def _other_columns(value: object) -> list[object]:
 
 
 def column_class(value: object, column: str) -> type | None:
-    """The class of that column of a frame; None where there is none."""
+    """The class of that column of a frame; None if there is none."""
     for library in ("pandas", "polars"):
         if is_genuine(value, library, "DataFrame"):
             return of_library(library, "Series") if column in columns(value) else None

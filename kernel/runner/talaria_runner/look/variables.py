@@ -1,4 +1,4 @@
-"""The variables of the person, for a list of them: what each is, how large, and what it looks like."""
+"""The user's variables, for a list of them: what each is, how large, and what it looks like."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class Variable:
 
 
 def variables(namespace: dict[str, object], budget: Budget) -> tuple[list[Variable], int]:
-    """The variables by name, and how many there are: more than are listed where there are very many, or the time
-    was over."""
+    """The variables by name, and how many there are: more than are listed if there are very many, or time ran out."""
     keys = lookup.first(namespace)
     unseen = dict.__len__(namespace) - len(keys)
     names = sorted({name for name in keys if _is_shown(name)})
@@ -58,7 +57,7 @@ def describe(name: str, value: object) -> Variable:
     try:
         found = facts.of(value)
     except Exception:
-        found = facts.Facts()  # it changes while it is looked at, or is of a version that nobody knows
+        found = facts.Facts()  # it changes while it is examined, or is of an unknown version
     variable.shape, variable.size_bytes = found.shape, found.size_bytes
     if found.dtype:
         variable.dtype = printable(cut(found.dtype, _TYPE))
@@ -79,7 +78,8 @@ def _is_shown(name: object) -> bool:
 
 
 def _is_ours(name: str, value: object, namespace: dict[str, object]) -> bool:
-    """Modules, and what the kernel puts there; not what the person calls by one of these names."""
+    """Whether it is a module, or something that the kernel put there; not something of the user's with one of
+    these names."""
     cls = type(value)
     if lookup.derives(cls, lookup.Module):
         return True

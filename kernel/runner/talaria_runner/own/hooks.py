@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """A finder that is asked first. It lets the others find, and adds what is to happen after the import."""
+    """A finder that is asked first. It lets the others find the module, and adds what should happen after the
+    import."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, Callable[[object], None]] = {}
@@ -22,7 +23,7 @@ class Hooks:
         sys.meta_path.insert(0, self)
 
     def after(self, name: str, hook: Callable[[object], None]) -> None:
-        """Calls hook with the module once it is imported, or now where it is already."""
+        """Calls hook with the module once it is imported, or now if it already is."""
         self._hooks[name] = hook
         if name in modules:
             hook(modules[name])
@@ -49,7 +50,7 @@ def _add(loader: object, hook: Callable[[object], None]) -> None:
         try:
             hook(module)
         except Exception:
-            pass  # a version of it that we do not know; the import itself is fine
+            pass  # an unknown version of it; the import itself is fine
 
     try:
         loader.exec_module = exec_module

@@ -1,4 +1,4 @@
-"""What code is the runner's, and tracebacks without it."""
+"""Which code is the runner's, and tracebacks without it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = __file__.rsplit("/", 2)[0] + "/"  # where its files are
 
 
 def calling_frame(*others: str) -> FrameType | None:
-    """The innermost frame that is not the runner's, nor of a file below one of the others."""
+    """The innermost frame that belongs neither to the runner nor to a file below one of the others."""
     frame = _getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((OURS, *others)):
         frame = frame.f_back
@@ -23,7 +23,7 @@ def calling_frame(*others: str) -> FrameType | None:
 
 
 def without_ours(traceback: TracebackType | None) -> TracebackType | None:
-    """The same traceback with the runner's frames taken out of it."""
+    """The same traceback without the runner's frames."""
     while traceback is not None and _is_ours(traceback):
         traceback = traceback.tb_next
     entry = traceback
@@ -42,8 +42,8 @@ def _is_ours(entry: TracebackType) -> bool:
 
 
 def calling_place(below: int = 0) -> tuple[str, int, dict[str, object] | None]:
-    """The file of the cell that calls, the line, or the one that is so many below, and the variables of the function
-    that calls, if it is one."""
+    """The file and line of the calling cell, or of the caller that many frames below, and the variables of
+    the calling function, if it is one."""
     frame = calling_frame()
     if frame is None:
         return "", 1, None

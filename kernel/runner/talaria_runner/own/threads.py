@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_STACK = 1 << 20  # bytes for each: the memory limit counts all of a stack
+_STACK = 1 << 20  # bytes for each: the memory limit counts the whole stack
 
 
 def start(function: Callable[[], object]) -> None:
-    """Starts a thread that threading does not know and that no signal is delivered to. Raises RuntimeError where
-    there can be no more threads."""
+    """Starts a thread that threading does not know and to which no signal is delivered. Raises RuntimeError
+    if there can be no more threads."""
 
     def run() -> None:
         pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})

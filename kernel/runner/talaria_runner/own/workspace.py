@@ -11,7 +11,7 @@ _remembered = ""
 
 
 def remember() -> None:
-    """Takes the path from the environment, before user code can change that."""
+    """Reads the path from the environment, before user code can change it."""
     global _remembered
     try:
         _remembered = (os.environ.get("TALARIA_WORKSPACE") or getcwd()).rstrip("/")
@@ -20,5 +20,5 @@ def remember() -> None:
 
 
 def workspace() -> str:
-    """Its path, without a slash at the end; outside of a session the directory that the runner began in."""
+    """Its path, without a trailing slash; outside a session the directory that the runner started in."""
     return _remembered

@@ -1,4 +1,4 @@
-"""Asking for packages. The host asks the session, which has them installed elsewhere."""
+"""Asking for packages. The host asks the session, which installs them elsewhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Installs:
         self._asks = asks
 
     def install(self, change: Change, show: Callable[[str], object]) -> None:
-        """Has packages changed for the calling code. Raises InstallError."""
+        """Changes packages for the calling code. Raises InstallError."""
         error = self.change(change, self._asks.execution(), show)
         if error:
             raise InstallError(error)
@@ -48,8 +48,8 @@ class Installs:
     def change(
         self, change: Change, execution: Execution | None, show: Callable[[str], object], waiter: Waiter | None = None
     ) -> str:
-        """Has packages installed or removed, and waits for that: until waiter is awake, if there is one. What their
-        installer prints is shown meanwhile. Returns why nothing has changed, or ""."""
+        """Installs or removes packages, and waits for that, or until waiter is awake, if there is one.
+        Meanwhile it shows the installer's output. Returns why nothing has changed, or ""."""
         if self.off:
             return f"packages cannot be installed here: {self.off}"
         loaded = layer.loaded()

@@ -1,6 +1,6 @@
-"""The packages of the session: a folder on sys.path, ahead of the environment's and behind the standard library.
+"""The packages of the session: a folder on sys.path, before the environment's and after the standard library.
 
-It is replaced as a whole when packages are installed. What was imported by then stays as it is.
+It is replaced as a whole when packages are installed. Modules imported before that stay as they are.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PLACE = "/current/lib/python{0.major}.{0.minor}/site-packages"
 _LONGEST = 8 << 20  # bytes that are read of a list of files
 _SITE = ("site-packages", "dist-packages")
 
-_site: object = None  # the module: what imports it in another thread would have to change sys.path for all
-folder = ""  # of the session's packages, or "" where there is none; it may be missing
+_site: object = None  # the module: importing it in another thread would have to change sys.path for all
+folder = ""  # of the session's packages, or "" if there is none; it may be missing
 _of_kernel: frozenset[str] = frozenset()  # modules that this kernel itself needs
-_done: dict[str, bytes] = {}  # what was in the .pth files that were followed, by name
+_done: dict[str, bytes] = {}  # content of the .pth files already processed, by name
 
 
 def keep(names: set[str]) -> None:
@@ -31,7 +31,7 @@ def keep(names: set[str]) -> None:
 
 
 def begin(packages: str) -> None:
-    """Puts the folder on the path, and follows what it has .pth files for. They run code of the session."""
+    """Puts the folder on the path, and processes its .pth files. They run code of the session."""
     global folder, _site
     if not packages:
         return
@@ -48,28 +48,28 @@ def begin(packages: str) -> None:
 
 
 def renew() -> None:
-    """Has the next import look at the folder anew."""
+    """Makes the next import look at the folder again."""
     for finder in list(sys.meta_path):
         try:
             finder.invalidate_caches()
         except Exception:
-            pass  # it has none, or is the user's
+            pass  # it has none, or it is the user's own
     _follow_paths()
 
 
 def loaded() -> set[str]:
-    """The names of the modules at the top that are loaded by now."""
+    """The names of the top-level modules loaded so far."""
     return {name for name in list(modules) if type(name) is str and "." not in name}
 
 
 def conflicts(packages: list[dict[str, str]], before: set[str]) -> list[str]:
-    """What there is to say of packages that have changed, while these modules were loaded before."""
+    """What to say about packages that have changed while these modules were already loaded."""
     lines = []
     for package in packages:
         try:
             line = _conflict(package["name"], package["version"], before)
         except Exception:
-            continue  # a module or a list of files that is not what it should be
+            continue  # a module or a list of files in an unexpected form
         if line:
             lines.append(line)
     return lines
@@ -80,7 +80,7 @@ def _conflict(name: str, version: str, before: set[str]) -> str:
         module = modules.get(top) if top in before else None
         names = vars(module) if type(module) is type(sys) else {}
         if type(names.get("__file__")) is not str:
-            continue  # not loaded, or a folder that packages have in common
+            continue  # not loaded, or a folder shared by several packages
         if not version:
             return f"{name} is uninstalled, and stays loaded until the session is reset"
         old = names.get("__version__")
@@ -95,7 +95,7 @@ def _conflict(name: str, version: str, before: set[str]) -> str:
 
 
 def _tops(name: str, version: str) -> list[str]:
-    """The names of the modules at the top of a package."""
+    """The names of a package's top-level modules."""
     plain = _normal(name)
     if not version:
         return [name, name.replace("-", "_")]
@@ -113,7 +113,7 @@ def _tops(name: str, version: str) -> list[str]:
 
 
 def _content(path: str) -> bytes:
-    """The beginning of a regular file; whatever else is there is an error."""
+    """The beginning of a regular file; anything else is an error."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not S_ISREG(os.fstat(fd).st_mode):
@@ -128,7 +128,7 @@ def _normal(name: str) -> str:
 
 
 def _follow_paths() -> None:
-    """Does what site does for .pth files, once for each, and has what they add come right behind the folder."""
+    """Does what site does for .pth files, once for each, and puts the paths that they add right after the folder."""
     try:
         found = sorted(name for name in os.listdir(folder) if name.endswith(".pth") and not name.startswith("."))
     except OSError:
@@ -143,7 +143,7 @@ def _follow_paths() -> None:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            pass  # a file that nobody can follow
+            pass  # a file that cannot be processed
     added = [path for path in sys.path if path not in before]
     if added and folder in sys.path and sys.path[:len(before)] == before:
         del sys.path[len(before):]

@@ -1,4 +1,4 @@
-"""Packages whose name is not that of the module they hold, and the names that modules usually get."""
+"""Packages whose name differs from that of their module, and the names that modules usually get."""
 
 from __future__ import annotations
 

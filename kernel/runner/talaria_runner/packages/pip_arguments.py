@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 MOST = 200  # requirements
 LONGEST = 1 << 10  # bytes of one
 _MOST_BYTES = 1 << 20  # of a file of requirements
-_DEEPEST = 10  # files that lead to each other
+_DEEPEST = 10  # files that include each other
 
 _FLAGS = {
     "-U": "upgrade", "--upgrade": "upgrade", "--force-reinstall": "reinstall", "--reinstall": "reinstall",
     "--no-deps": "no_deps", "--no-dependencies": "no_deps", "--pre": "pre", "-q": "quiet", "--quiet": "quiet",
 }  # fmt: skip
-# These change nothing here: a session has one place for packages, and nobody who could be asked.
+# These change nothing here: a session has one place for packages, and nobody to ask.
 _WITHOUT_EFFECT = frozenset(
     "-y --yes -v --verbose --user --system --break-system-packages --no-cache-dir --no-cache --no-input --no-color "
     "--disable-pip-version-check --no-python-version-warning --no-warn-script-location --no-warn-conflicts".split()
@@ -47,7 +47,7 @@ _PATTERN = (
 
 
 class Refused(Exception):
-    """It asks for what cannot be had here; the text says what can."""
+    """It asks for something that is not available here; the text says what is."""
 
 
 class Change:
@@ -64,11 +64,11 @@ class Change:
 
 
 def change_of(fields: object) -> Change:
-    """The change that another program asks for, which has seen to what the requirements say. Raises Refused where it is
-    none."""
+    """The change that another program asks for, which has already resolved files of requirements. Raises
+    Refused if it is not a change."""
     change = Change()
     if type(fields) is not dict or set(fields) != set(Change.__slots__):
-        raise Refused("this is no request for packages")
+        raise Refused("this is not a request for packages")
     for name, value in fields.items():
         if type(value) is not type(getattr(change, name)):
             raise Refused(f"{name} of a request for packages has another type")
@@ -80,8 +80,7 @@ def change_of(fields: object) -> Change:
 
 
 def parse(words: list[str]) -> Change | None:
-    """What the arguments of pip ask for; None where the pip of the environment can do that by itself. Raises
-    Refused."""
+    """What the arguments of pip ask for; None if the environment's own pip can do that. Raises Refused."""
     change = Change()
     command = ""
     rest = iter(words)
@@ -163,8 +162,8 @@ def _check(text: str, remove: bool) -> None:
     if text.lower().endswith(_ARCHIVES):
         raise Refused(f"{text}: packages are installed by their names only, not from a file; {_WORKS}")
     if remove:
-        raise Refused(f"{text}: this is no name of a package")
-    raise Refused(f"{text}: this is no requirement; write it in quotes and as one word, such as 'numpy>=1.24,<2'")
+        raise Refused(f"{text}: this is not the name of a package")
+    raise Refused(f"{text}: this is not a requirement; write it in quotes and as one word, such as 'numpy>=1.24,<2'")
 
 
 def _read(path: str, above: str, depth: int) -> list[str]:
@@ -193,7 +192,7 @@ def _read(path: str, above: str, depth: int) -> list[str]:
 
 
 def _lines(path: str) -> list[str]:
-    """The lines that say something, without comments, and joined where one ends with a backslash."""
+    """The meaningful lines, without comments, and joined if one ends with a backslash."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

@@ -1,9 +1,9 @@
-"""The program pip, as other processes of the session run it, asks here. Its way is a folder with a named pipe that it
-writes an id to. Beside that, ID.request is a file with what it wants, and ID.answer is a named pipe of its own for what
-it gets: lines of JSON, {"text":…} any number of times, then {"error":…}, or {"local":true}, which has it run the pip
-of the environment. There may be no sockets here.
+"""Serves the program pip, as other processes of the session run it. They reach it through a folder with a
+named pipe, to which the program writes an id. Next to that, ID.request is a file with its request, and
+ID.answer is a named pipe of its own for the answers: lines of JSON, {"text":…} any number of times, then
+{"error":…}, or {"local":true}, which makes it run the pip of the environment. There may be no sockets here.
 
-Whatever is in the folder may come from anybody inside, and so from code of the user.
+Anything in the folder may come from anybody inside, and so from code of the user.
 """
 
 from __future__ import annotations
@@ -55,20 +55,24 @@ class Programs:
         self._served = 0
 
     def begin(self, folder: str) -> None:
-        """Opens the way, where there is a folder for it. Without a way programs find nobody to ask."""
+        """Opens the pipe, if there is a folder for it. Without it, programs find nobody to ask."""
         if not folder:
             return
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
             os.mkfifo(f"{folder}/{ASKS}", 0o600)
-            # For writing as well, so that it is never at its end.
+            # For writing as well, so that it never reaches its end.
             self._descriptors.take_asks(open(f"{folder}/{ASKS}", O_RDWR | O_NONBLOCK | O_CLOEXEC))
             self._folder = folder
         except OSError:
             pass
 
+    def fileno(self) -> int:
+        """The descriptor that programs write to, or -1."""
+        return self._descriptors.asks
+
     def hear(self, events: int) -> bool:
-        """Serves what has come. Called by the reader; False is that nothing will come any more."""
+        """Serves what has arrived. Called by the reader; returns False if nothing will come any more."""
         try:
             if not events & POLLIN:
                 return False
@@ -118,7 +122,7 @@ class Programs:
             finally:
                 answer.close()
         except BaseException:
-            pass  # whoever asked is gone, or was nobody to be answered
+            pass  # the caller is gone, or was not to be answered
         finally:
             self._leave()
 
@@ -129,7 +133,7 @@ class Programs:
                 answer.say(local=True)
                 return
             change = change_of(request.get("change"))
-            # What runs in a terminal, or was sent away, is no cell's.
+            # A process in a terminal, or one that was sent to the background, belongs to no cell.
             of_cell = request.get("session") == getsid(0)
             execution = self._interrupts.execution if of_cell else None
         except Refused as e:
@@ -139,7 +143,7 @@ class Programs:
 
 
 class _Answer:
-    """The named pipe of one program. Raises OSError when that is gone."""
+    """The named pipe of one program. Raises OSError if that is gone."""
 
     def __init__(self, path: str) -> None:
         self._fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)
@@ -159,13 +163,13 @@ class _Answer:
         write_all(self._fd, (frames.encode(fields) + "\n").encode("ascii"))
 
     def wake(self) -> None:
-        """Called in another thread; it may be over by then."""
+        """Called in another thread; the request may be over by then."""
         with self._lock:
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
 
     def wait(self) -> None:
-        """Until wake is called."""
+        """Waits until wake is called."""
         for fd, events in self._poll.poll():
             if fd == self._fd and events & ~POLLIN:
                 raise OSError("whoever asked is gone")
@@ -179,7 +183,7 @@ class _Answer:
 
 
 def pass_by() -> None:
-    """Has other processes get the pip of their environment where they import it."""
+    """Makes other processes get the pip of their environment when they import it."""
     paths = os.environ.get("PYTHONPATH", "").split(":")
     if _MODULES in paths:
         paths.remove(_MODULES)
@@ -189,7 +193,7 @@ def pass_by() -> None:
 
 
 def _content(path: str) -> bytes:
-    """What is in a request. The file is removed."""
+    """The content of a request. The file is removed."""
     fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)
     try:
         if not S_ISREG(fstat(fd).st_mode):

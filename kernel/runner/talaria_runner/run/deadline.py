@@ -1,8 +1,8 @@
-"""A deadline for code of the user that is called to say something of an object, like __repr__.
+"""A deadline for code of the user that is called to describe an object, like __repr__.
 
-It is held with the signal of interrupts: no timer and no signal that user code may want for itself is taken. A thread
-that is started for the first deadline watches the time. Code that catches all exceptions is interrupted again and
-again; if it never ends, the time-out of the cell ends it like any other code.
+It is enforced with the signal of interrupts: it takes no timer and no signal that user code may want for
+itself. A thread that is started for the first deadline watches the time. Code that catches all exceptions is
+interrupted again and again; if it never ends, the timeout of the cell ends it like any other code.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Deadline:
         self._started = False
 
     def run(self, function: Callable[[object], object], argument: object) -> object:
-        """What function makes of argument. Raises Overdue where that takes longer than LIMIT. Code in other threads
-        than the main one, and in a cell that handles SIGINT by itself, is not held to it. A call inside of another
-        has the outer one's deadline."""
+        """Returns the result of function for argument. Raises Overdue if that takes longer than LIMIT. Code
+        in threads other than the main one, and in a cell that handles SIGINT itself, has no deadline. A
+        nested call has the outer one's deadline."""
         interrupts = self._interrupts
         if interrupts.limited is not None or not interrupts.can_limit() or not self._started and not self._start():
             return function(argument)
@@ -52,14 +52,14 @@ class Deadline:
             interrupts.end_deadline()
 
     def check(self) -> None:
-        """Raises Overdue where it has passed. For code of the runner that works for long."""
+        """Raises Overdue if the deadline has passed. For code of the runner that works for a long time."""
         self._interrupts.check_deadline()
 
     def _wake(self) -> None:
         self._asleep = False
         try:
             self._kick.release()
-        except RecursionError:  # which is a RuntimeError too: nobody was woken
+        except RecursionError:  # it is a RuntimeError too: nobody was woken
             self._asleep = True
             raise
         except RuntimeError:
@@ -70,7 +70,7 @@ class Deadline:
             start(self._watch)
             self._started = True
         except RuntimeError:
-            pass  # as many threads as may be
+            pass  # the limit of threads is reached
         return self._started
 
     def _watch(self) -> None:
@@ -85,7 +85,8 @@ class Deadline:
                     continue
                 limited = interrupts.limited
                 if limited is None:
-                    # Asleep means that whoever sets a deadline wakes us; so look once more after saying so.
+                    # Asleep means that a thread that sets a deadline wakes us; so look once more after saying
+                    # so.
                     self._asleep = True
                     if interrupts.limited is None:
                         break

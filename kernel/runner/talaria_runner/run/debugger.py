@@ -1,4 +1,4 @@
-"""pdb inside a cell: it asks through input(), and sees user code only."""
+"""pdb inside a cell: it asks through input(), and sees only user code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Debugger:
         self._interrupts = interrupts
 
     def adopt_bdb(self, bdb: ModuleType) -> None:
-        """Has every debugger step over code of the runner, and go on where user code ends."""
+        """Makes every debugger step over code of the runner, and continue where user code ends."""
         dispatch, get_stack = bdb.Bdb.trace_dispatch, bdb.Bdb.get_stack
 
         def trace_dispatch(self_: object, frame: FrameType, event: str, arg: object) -> object:
@@ -43,7 +43,7 @@ class Debugger:
         bdb.Bdb.trace_dispatch, bdb.Bdb.get_stack = trace_dispatch, stack_of_user
 
     def adopt_pdb(self, pdb: ModuleType) -> None:
-        """Has an interrupt end the cell that waits in a debugger, which by itself would ask again."""
+        """Makes an interrupt end a cell that waits in a debugger, which would otherwise ask again."""
         original = pdb.Pdb._cmdloop
 
         def cmdloop(self_: object) -> None:

@@ -31,21 +31,23 @@ _sample.close()
 
 
 class EventLoop:
-    """The loop does not run while a plain cell does, so that asyncio.run works in it; in one that awaits, asyncio.run
-    stops it for a while. kick wakes the main thread; it is called in any thread, when the loop has something to do."""
+    """The loop does not run while a plain cell does, so that asyncio.run works in it; in a cell that awaits,
+    asyncio.run stops it for a while. kick wakes the main thread; it is called in any thread, when the loop
+    has something to do."""
 
     def __init__(self, interrupts: Interrupts, kick: Callable[[], None]) -> None:
         self._interrupts = interrupts
         self._kick = kick
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: asyncio.AbstractEventLoop | None = None  # the loop, while it runs between cells
-        self._stopped: asyncio.Task | None = None  # the task for which the loop stands still
+        self._stopped: asyncio.Task | None = None  # the task for which the loop is suspended
         self._main = get_ident()
-        self._run_forever: Callable[[asyncio.AbstractEventLoop], None] | None = None  # that of asyncio
+        self._run_forever: Callable[[asyncio.AbstractEventLoop], None] | None = None  # asyncio's own
         self._module: ModuleType | None = None  # asyncio, once it is imported
 
     def adopt(self, asyncio: ModuleType) -> None:
-        """Has asyncio, the module, use the kernel's loop in plain cells, and run others while that one runs."""
+        """Makes asyncio, the module, use the kernel's loop in plain cells, and run other loops while that one
+        runs."""
         self._module = asyncio
         original = asyncio.create_task
 
@@ -60,7 +62,8 @@ class EventLoop:
         running = asyncio.get_running_loop
 
         def get_running_loop() -> asyncio.AbstractEventLoop:
-            """As asyncio's, but that the code of a cell itself, not what it calls, always has a loop that it may use."""
+            """Like asyncio's, except that the code of a cell itself, not what it calls, always has a loop
+            that it may use."""
             if asyncio._get_running_loop() is None and get_ident() == self._main and self._is_cell(_getframe(1)):
                 return self._open()
             return running()
@@ -75,7 +78,8 @@ class EventLoop:
             setattr(holder, name, self._aside(asyncio, getattr(holder, name)))
 
     def _aside(self, asyncio: ModuleType, function: Callable[..., object]) -> Callable[..., object]:
-        """function, which runs a loop, for code that may be running in the kernel's: that one stands still meanwhile."""
+        """function, which runs a loop, for code that may be running in the kernel's loop: that one is
+        suspended meanwhile."""
 
         def run(*args: object, **kwargs: object) -> object:
             if get_ident() != self._main:
@@ -110,7 +114,7 @@ class EventLoop:
         return frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
 
     def prepare(self) -> None:
-        """Before each cell: what get_event_loop gives is the kernel's loop. asyncio.run takes it away."""
+        """Before each cell: makes get_event_loop return the kernel's loop. asyncio.run removes it."""
         if self._loop is not None or "asyncio" in modules:
             try:
                 self._open()
@@ -133,7 +137,7 @@ class EventLoop:
             try:
                 return self._run(coroutine)
             finally:
-                coroutine.close()  # where it could not even begin
+                coroutine.close()  # if it could not even begin
 
         return run
 
@@ -173,7 +177,7 @@ class EventLoop:
                 # Raised by another task, or by a signal handler inside the loop's own code.
                 failures += 1
                 if loop.is_closed() or isinstance(e, OSError) or failures > _MOST_FAILURES:
-                    # User code closed it or its descriptors, or broke what it is made of.
+                    # User code closed it or its descriptors, or broke its parts.
                     self._loop = None
                     _abandon(loop, task)
                     raise
@@ -217,19 +221,19 @@ class EventLoop:
         return True
 
     def wake(self) -> None:
-        """Ends idle_until. Called by another thread after ready would say True."""
+        """Ends idle_until. Called by another thread once ready would return True."""
         loop = self._idle
         if loop is not None:
             try:
                 loop.call_soon_threadsafe(loop.stop)
             except RuntimeError:
-                pass  # closed in this moment
+                pass  # it was closed at this moment
 
     def become_child(self) -> None:
         self._loop = self._idle = None
 
     def _open(self) -> asyncio.AbstractEventLoop:
-        asyncio = self._module or __import__("asyncio")  # user code may have thrown it out of sys.modules
+        asyncio = self._module or __import__("asyncio")  # user code may have removed it from sys.modules
         if self._loop is None or self._loop.is_closed():
             self._loop = asyncio.new_event_loop()
             self._attend(self._loop)
@@ -244,7 +248,7 @@ class EventLoop:
             loop.run_forever()
 
     def _attend(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Has the loop say whose task it was that failed, and wake us when another thread calls something in it."""
+        """Makes the loop say whose task failed, and wake us when another thread calls something in it."""
         create, report, call = loop.create_task, loop.call_exception_handler, loop.call_soon_threadsafe
 
         def create_task(coro: Coroutine, **kwargs: object) -> asyncio.Task:
@@ -276,7 +280,7 @@ class EventLoop:
 
 
 def _abandon(loop: asyncio.AbstractEventLoop, task: asyncio.Task) -> None:
-    """Leaves a loop that cannot run any more, and the cell's task in it, without their complaints."""
+    """Abandons a loop that cannot run any more, and the cell's task in it, without their complaints."""
     try:
         task._log_destroy_pending = False
         loop.close()
@@ -294,7 +298,7 @@ def _from_user_code(traceback: TracebackType | None) -> TracebackType | None:
 
 
 def _has_work(loop: asyncio.AbstractEventLoop, asyncio: ModuleType) -> bool:
-    """Whether the loop would do something by itself: timers, tasks, descriptors but its own, signals."""
+    """Whether the loop would do something by itself: timers, tasks, descriptors other than its own, signals."""
     if getattr(loop, "_ready", True) or getattr(loop, "_scheduled", True) or getattr(loop, "_signal_handlers", True):
         return True
     return len(loop._selector.get_map() or ()) > 1 or bool(asyncio.all_tasks(loop))

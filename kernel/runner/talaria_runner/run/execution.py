@@ -10,7 +10,7 @@ from sys import modules
 
 
 class Execution:
-    """What the host asked for, and what became of it. Slots and no dataclass: importing those costs 10 ms."""
+    """What the host asked for, and its outcome. Slots instead of a dataclass: importing those costs 10 ms."""
 
     __slots__ = (
         "id", "code", "count", "silent", "allow_stdin",
@@ -31,22 +31,22 @@ class Execution:
         self.interrupted = False  # a KeyboardInterrupt was delivered
 
 
-# The execution that this context writes for. Tasks inherit it from the cell that made them; a thread starts without,
-# and looks up where it was started.
+# The execution that this context writes for. Tasks inherit it from the cell that created them; a thread
+# starts without it, and looks it up from where it was started.
 current: ContextVar[Execution | None] = ContextVar("execution", default=None)
 
 _last = Execution("", "", 0, True, False)
 
 
 def begin(execution: Execution) -> None:
-    """Makes it the one that the main thread writes for, and whose output it is where nothing else is known."""
+    """Makes it the execution that the main thread writes for, and the owner of output of unknown origin."""
     global _last
     _last = execution
     current.set(execution)
 
 
 def owner() -> Execution:
-    """The execution that started this task or thread; where that is not known, the present or last one."""
+    """The execution that started this task or thread; if that is not known, the present or last one."""
     execution = current.get()
     if execution is not None:
         return execution
@@ -60,7 +60,7 @@ def owner() -> Execution:
 
 
 def follow_threads(threading: object) -> None:
-    """Has threads remember which execution started them. threading is the module."""
+    """Makes threads remember which execution started them. threading is the module."""
     start = threading.Thread.start
 
     def start_in(self: object, *args: object, **kwargs: object) -> None:
@@ -72,8 +72,8 @@ def follow_threads(threading: object) -> None:
 
 
 def follow_pools(module: object) -> None:
-    """Has what a ThreadPoolExecutor is given be of the execution that gave it, whichever started the thread. module
-    is concurrent.futures.thread."""
+    """Makes work given to a ThreadPoolExecutor belong to the execution that gave it, whichever started the
+    thread. module is concurrent.futures.thread."""
     make, run = module._WorkItem.__init__, module._WorkItem.run
 
     def make_in(self: object, *args: object, **kwargs: object) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-_LONG = 0.02  # s after which an interrupt may have come that C code kept the reader from seeing
+_LONG = 0.02  # s after which an interrupt may have arrived that C code kept the reader from seeing
 
 
 class Guard:
-    """Runs user code. What it set for its own frames, as trace functions and recursion limit, holds for it alone."""
+    """Runs user code. Settings for its own frames, such as trace functions and recursion limit, apply to it alone."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self._interrupts = interrupts
@@ -34,11 +34,12 @@ class Guard:
         last: Callable[[], object] | None = None,
         show: Callable[[object], None] | None = None,
     ) -> BaseException | None:
-        """Calls first, then show with what last returns, and returns the exception that came out.
+        """Calls first, then show with the result of last, and returns the exception that was raised.
 
-        CPython runs signal handlers after calls of C functions, at jumps back and where a Python function begins.
-        Between setting guard and the first instruction of user code there is none of them, nor between its last
-        one and clearing guard: an interrupt comes before, inside or after, and never in between.
+        CPython runs signal handlers after calls of C functions, at backward jumps and where a Python function
+        begins. There is none of these between setting guard and the first instruction of user code, nor
+        between its last one and clearing guard: an interrupt arrives before, inside or after, and never in
+        between.
         """
         error = None
         began = monotonic()
@@ -71,7 +72,7 @@ class Guard:
         try:
             return error
         finally:
-            error = None  # the frames of user code lead to this one, and with it would keep themselves alive
+            error = None  # the frames of user code lead to this one, and would keep themselves alive through it
 
     def _enter(self) -> None:
         if self._limit != self._default_limit:

@@ -1,12 +1,12 @@
 """KeyboardInterrupt in the user code of exactly the execution that the host named, and nowhere else.
 
-The thread that reads the host's frames marks the execution and sends SIGINT. The handler, in the main thread, looks
-where it landed: inside the guard and in user code, it raises. Anywhere else it raises nothing; the request stays
-with the execution, and the reader sends the signal again, ever more slowly, until it is delivered or the execution
-has ended. What is left of it then goes with the execution.
+The thread that reads the host's frames marks the execution and sends SIGINT. The handler, in the main thread,
+checks where it landed: inside the guard and in user code, it raises. Anywhere else it raises nothing; the
+request stays with the execution, and the reader sends the signal again, ever more slowly, until it is
+delivered or the execution has ended. An undelivered request goes away with the execution.
 
-Child processes get the signal as well, when the cell has ended or had some time to end them itself: a pool whose
-workers die of it while they hold its lock would never come to its end.
+Child processes get the signal as well, when the cell has ended or has had some time to end them itself: a
+pool whose workers die of it while they hold its lock would never finish.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 
 class Overdue(BaseException):
-    """Raised in user code that has a deadline and is past it."""
+    """Raised in user code that has exceeded its deadline."""
 
 
 Overdue.__module__ = "builtins"
 
 
-_REPEATS = 7  # after which children get the signal, and tasks that do not let go: 127 ms, as the pauses are
+_REPEATS = 7  # after which children get the signal, and tasks that do not end: 127 ms, given the pauses
 
 
 class Interrupts:
     def __init__(self) -> None:
         self.execution: Execution | None = None  # the one that was given and has not ended
-        self.guard: FrameType | None = None  # below this frame is user code; None when none runs
+        self.guard: FrameType | None = None  # below this frame is user code; None if none is running
         self.idle: FrameType | None = None  # below this frame background tasks run while no cell does
-        self.cancel: Callable[[], bool] | None = None  # cancels what is awaited; False when it did before
-        self.catch_up: Callable[[], None] = lambda: None  # has the reader handle what the host has said
-        self.elsewhere: Callable[[], bool] | None = None  # whether other code than the cell's runs, while it awaits
+        self.cancel: Callable[[], bool] | None = None  # cancels the awaited task; False if it did so before
+        self.catch_up: Callable[[], None] = lambda: None  # makes the reader handle the frames that have arrived
+        self.elsewhere: Callable[[], bool] | None = None  # whether code other than the cell's is running while the cell awaits
         self.waiting: set[CodeType] = set()  # functions of ours that may be interrupted while they wait
         self.nested: set[CodeType] = set()  # functions of ours below which user code runs a loop of its own
         self.children = False  # some were started: they get the signal as well
-        self.limited: FrameType | None = None  # below this frame user code has a deadline; None when none has
-        self._late: FrameType | None = None  # limited, when the deadline has passed
+        self.limited: FrameType | None = None  # below this frame user code has a deadline; None if there is none
+        self._late: FrameType | None = None  # equals limited when the deadline has passed
         self._nudges = self._nudged = 0  # signals sent for deadlines; of these, how many the handler knows of
         self._children_wait = False  # for the signal
         self._repeats = 0  # since the last request
@@ -62,13 +62,13 @@ class Interrupts:
         self._handler = self._on_signal
 
     def install(self) -> None:
-        """Makes SIGINT ours, also where user code took it. Only in the main thread."""
+        """Makes SIGINT ours, even if user code took it. Only in the main thread."""
         if getsignal(SIGINT) is not self._handler:
             signal(SIGINT, self._handler)
         pthread_sigmask(SIG_UNBLOCK, (SIGINT,))
 
     def keep_unraisable(self) -> None:
-        """Has an interrupt that landed in a finaliser, where Python drops all exceptions, come again."""
+        """Makes an interrupt that landed in a finaliser, where Python drops all exceptions, come again."""
         self._report_unraisable = sys.__unraisablehook__
         sys.unraisablehook = sys.__unraisablehook__ = self._on_unraisable
 
@@ -77,7 +77,7 @@ class Interrupts:
         execution.interrupts += 1
         grouped = self.children and getpgrp() == getpid()
         if getsignal(SIGINT) is not self._handler:
-            # User code handles it by itself, once for each request.
+            # User code handles it itself, once for each request.
             if grouped:
                 killpg(getpid(), SIGINT)
             else:
@@ -90,7 +90,7 @@ class Interrupts:
         pthread_kill(self._main, SIGINT)
 
     def repeat(self, execution: Execution) -> None:
-        """Called by the reader after pauses that grow, while an execution runs on that was to be interrupted."""
+        """Called by the reader after growing pauses, while an interrupted execution keeps running."""
         if execution.interrupt_requested:
             self._sent += 1
             pthread_kill(self._main, SIGINT)
@@ -106,7 +106,8 @@ class Interrupts:
             killpg(getpid(), SIGINT)
 
     def deliver(self) -> None:
-        """Raises what could not be raised while code of ours ran. Called by it on the way back to user code."""
+        """Raises an interrupt that could not be raised while our own code ran. Called by that code on the way
+        back to user code."""
         execution = self.execution
         if execution is None or not execution.interrupt_requested or self.guard is None:
             return
@@ -114,18 +115,18 @@ class Interrupts:
             self._raise(execution)
 
     def can_limit(self) -> bool:
-        """Whether code that is called here can be held to a deadline: in the main thread, while SIGINT is ours."""
+        """Whether code called here can have a deadline: in the main thread, while SIGINT is ours."""
         return get_ident() == self._main and not self._forked and getsignal(SIGINT) is self._handler
 
     def nudge(self, limited: FrameType) -> None:
-        """Has Overdue raised in user code below that frame. Called by the thread that watches the time."""
+        """Makes Overdue be raised in user code below that frame. Called by the thread that watches the time."""
         if self.limited is limited:
             self._late = limited
             self._nudges += 1
             pthread_kill(self._main, SIGINT)
 
     def check_deadline(self) -> None:
-        """Raises Overdue where the deadline has passed while code of ours ran."""
+        """Raises Overdue if the deadline has passed while our own code ran."""
         if self._late is not None and self._late is self.limited:
             self._late = None
             raise Overdue
@@ -173,7 +174,7 @@ class Interrupts:
                 return
             raise KeyboardInterrupt
         if self.cancel is not None and self.elsewhere() and self._repeats < _REPEATS:
-            self._cancel()  # a background task goes on, unless it does not let go
+            self._cancel()  # a background task goes on, unless it does not yield
             return
         self._raise(execution)
 
@@ -213,7 +214,7 @@ class Interrupts:
         return not frame.f_code.co_filename.startswith(OURS)
 
     def _awaits(self, frame: FrameType) -> bool:
-        """Whether it is the event loop that was interrupted, with no user code on top of it."""
+        """Whether the event loop itself was interrupted, with no user code on top of it."""
         while not frame.f_code.co_filename.startswith(OURS):
             name = frame.f_code.co_filename
             if "/asyncio/" not in name and not name.endswith("/selectors.py"):

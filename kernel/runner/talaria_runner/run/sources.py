@@ -11,7 +11,7 @@ from talaria_runner.run.execution import Execution, disguise
 
 MOST = 10_000  # cells whose source is kept,
 MOST_TEXT = 16 << 20  # and characters of them; the oldest go first
-_LARGEST_FILE = 8 << 20  # bytes of a file that is read for a line of it
+_LARGEST_FILE = 8 << 20  # bytes of a file that is read to get a line of it
 
 
 class Sources:
@@ -70,12 +70,13 @@ class Sources:
         return self._texts.get(name)
 
     def fill(self, linecache: object) -> None:
-        """Makes all sources known to linecache, the module, and again those that user code threw out of it."""
+        """Makes all sources known to linecache, the module, and restores those that user code removed from it."""
         for name in self._texts:
             self._enter(linecache, name)
 
     def find_classes(self, inspect: object) -> None:
-        """Has inspect, the module, find classes of cells. It looks for their module's file, and __main__ has none."""
+        """Makes inspect, the module, find classes of cells. It looks for their module's file, and __main__
+        has none."""
         getfile = inspect.getfile
 
         def getfile_of_cell(object: object) -> str:
@@ -103,7 +104,7 @@ class Sources:
         return None
 
     def _drop(self, name: str) -> None:
-        """Forgets the source. Whether a file is a cell's stays known: its frames are the user's still."""
+        """Forgets the source. That the file is a cell's stays known: its frames are still the user's."""
         self._size -= len(self._texts.pop(name))
         cache = getattr(modules.get("linecache"), "cache", None)
         if type(cache) is dict:
@@ -125,7 +126,7 @@ def _split(text: str) -> list[str]:
 
 
 def _cached_lines(name: str) -> list[str]:
-    """What libraries that make code tell linecache of it."""
+    """The lines that libraries that generate code store in linecache."""
     cache = getattr(modules.get("linecache"), "cache", None)
     entry = cache.get(name) if type(cache) is dict else None
     if type(entry) is not tuple or len(entry) != 4 or type(entry[2]) is not list:

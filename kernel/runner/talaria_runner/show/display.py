@@ -56,7 +56,7 @@ class Display:
         self.errors: TextOut | None = None  # where reports go when sys.stderr cannot be written
         self.formatters: list[Callable[[object], tuple[Bundle, Bundle] | None]] = []
         self.plain = set(_PLAIN)  # types that none of the formatters is asked about
-        self.sinks: list[Callable[[Bundle, Bundle, str, bool], None]] = []  # the last one gets what is shown
+        self.sinks: list[Callable[[Bundle, Bundle, str, bool], None]] = []  # the last one receives what is shown
 
     def display(
         self,
@@ -71,8 +71,8 @@ class Display:
         update: bool = False,
         **further: object,
     ) -> DisplayHandle | None:
-        """Shows the objects. With raw they are MIME bundles. With a display_id, or True for a new one, what is
-        shown can be updated, and a handle is returned."""
+        """Shows the objects. With raw they are MIME bundles. With a display_id, or True for a new one, the
+        output can be updated, and a handle is returned."""
         if display_id is None and transient:
             display_id = transient.get("display_id")
         if display_id is True or (update and not display_id):
@@ -91,11 +91,11 @@ class Display:
         return DisplayHandle(str(display_id), self) if display_id else None
 
     def update_display(self, object: object, *, display_id: str, **settings: object) -> None:
-        """Replaces what was shown with that display_id."""
+        """Replaces the output with that display_id."""
         self.display(object, display_id=display_id, update=True, **settings)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Clears what the cell has shown; with wait, when the next output comes."""
+        """Clears the cell's output; with wait, only when the next output comes."""
         if self.sinks:
             return
         self._outbox.put(frames.clear(owner(), wait), marked=True)
@@ -113,8 +113,8 @@ class Display:
         self._interrupts.deliver()
 
     def bundle(self, value: object) -> tuple[Bundle, Bundle] | None:
-        """The MIME bundle of value and its metadata; None where value showed itself, or cannot be shown. What its
-        methods raise goes to stderr as a traceback."""
+        """The MIME bundle of value and its metadata; None if value showed itself, or cannot be shown.
+        Exceptions in its methods go to stderr as tracebacks."""
         self._interrupts.deliver()
         data: Bundle = {}
         metadata: Bundle = {}
@@ -134,11 +134,11 @@ class Display:
         return (data, metadata) if data else None
 
     def report(self, error: BaseException) -> None:
-        """Writes the traceback of an exception that ends nothing to stderr."""
+        """Writes the traceback of an exception that does not end the cell to stderr."""
         self._complain("\n".join(self._tracebacks.describe(error)[2]))
 
     def _complain(self, text: str) -> None:
-        """Writes to sys.stderr, which may be anything."""
+        """Writes to sys.stderr, which may be any object."""
         stream = getattr(sys, "stderr", None)
         if stream is not self.errors and stream is not None:
             try:
@@ -162,7 +162,7 @@ class Display:
         return True
 
     def ask(self, value: object, data: Bundle, metadata: Bundle) -> None:
-        """Adds what value's own methods make of it, for the MIME types that are not there yet."""
+        """Adds what value's own methods return, for the MIME types that are still missing."""
         method = _method(value, "_repr_mimebundle_")
         if method is not None:
             bundle = self._attempt(lambda _: method(include=None, exclude=None), value)
@@ -208,7 +208,7 @@ class Display:
         self._outbox.flush()
 
     def _encoded(self, data: Bundle, metadata: Bundle) -> tuple[str, str]:
-        """Both as JSON; what cannot be encoded is left out, with its traceback on stderr."""
+        """Both as JSON; values that cannot be encoded are left out, with their tracebacks on stderr."""
         parts = []
         for mime, value in data.items():
             text = self._attempt(lambda value, mime=mime: _encode(mime, value), value)
@@ -227,7 +227,7 @@ class Display:
 
 
 class DisplayHandle:
-    """What was shown with a display_id."""
+    """An output that was shown with a display_id."""
 
     def __init__(self, display_id: str | None = None, display: Display | None = None) -> None:
         self.display_id = display_id or urandom(16).hex()
@@ -285,7 +285,7 @@ def _encode_json(value: object) -> str:
 
 
 def _as_json(value: object) -> object:
-    """numpy's scalars and arrays say what they are in plain Python."""
+    """numpy's scalars and arrays convert themselves to plain Python."""
     convert = getattr(value, "tolist", None)
     if callable(convert):
         return convert()

@@ -1,4 +1,4 @@
-"""matplotlib figures: shown at show() and at the end of the cell, then closed, each change of them once."""
+"""matplotlib figures: shown at show() and at the end of the cell, then closed; each change of them once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_DOTS = 2  # of a picture for each CSS pixel, so that it is sharp on screens that have as many
-_LARGEST = 4_000_000  # dots of a picture that has more than one for each CSS pixel
+_DOTS = 2  # pixels per CSS pixel in a picture, so that it is sharp on high-density screens
+_LARGEST = 4_000_000  # dots of a picture that has more than one per CSS pixel
 _RUN_LENGTHS = 3  # zlib's Z_RLE: a third less time than its usual way, for 6 % more bytes of a chart
 _FORMATS = {
     "png": "image/png",
@@ -40,9 +40,9 @@ class Figures:
         display.formatters.append(self.bundle)
 
     def set_formats(self, formats: str | Iterable[str], **options: object) -> None:
-        """Has figures shown in these formats: png with a dot for each CSS pixel, retina (or png2x) with two by two,
-        svg, jpeg or pdf. options are those of matplotlib's print_figure, bbox_inches="tight" unless it is given.
-        Raises ValueError, and changes nothing, for another format."""
+        """Makes figures be shown in these formats: png with one dot per CSS pixel, retina (or png2x) with two
+        by two, svg, jpeg or pdf. options are those of matplotlib's print_figure, bbox_inches="tight" unless
+        it is given. For another format it raises ValueError and changes nothing."""
         chosen = (formats,) if isinstance(formats, str) else tuple(formats)
         for format in chosen:
             if not isinstance(format, str) or format not in _FORMATS:
@@ -51,7 +51,7 @@ class Figures:
         self._options = options
 
     def adopt(self, pyplot: object) -> None:
-        """Has pyplot, the module, show figures here, whichever backend draws them."""
+        """Makes pyplot, the module, show figures here, whichever backend draws them."""
         from talaria_runner.show import charts  # noqa: F401  # what is loaded before a fork is shared by all forks
 
         def show(*args: object, **kwargs: object) -> None:
@@ -67,7 +67,7 @@ class Figures:
         pyplot.Figure.show = show_figure
 
     def adopt_inline(self, module: object) -> None:
-        """Has set_matplotlib_formats of matplotlib_inline, or of IPython, choose the formats of figures here."""
+        """Makes set_matplotlib_formats of matplotlib_inline, or of IPython, choose the formats of figures here."""
 
         def set_matplotlib_formats(*formats: str, **options: object) -> None:
             self.set_formats(formats, **options)
@@ -116,7 +116,7 @@ class Figures:
         return data, metadata
 
     def _draw(self, figure: Figure, format: str) -> tuple[str | bytes, dict[str, int] | None]:
-        """The picture, and its size in CSS pixels where the picture itself does not say that."""
+        """The picture, and its size in CSS pixels if the picture itself does not contain that."""
         dots = 1
         if format in ("retina", "png2x"):
             width, height = figure.get_size_inches() * figure.dpi * _DOTS
@@ -135,7 +135,7 @@ class Figures:
         found = picture.getvalue()
         if format != "png":
             return found, None
-        # A PNG has its width and height behind the signature and the first chunk's head.
+        # A PNG has its width and height after the signature and the head of the first chunk.
         width, height = (int.from_bytes(found[at : at + 4], "big") for at in (16, 20))
         return found, {"width": round(width / dots), "height": round(height / dots)}
 

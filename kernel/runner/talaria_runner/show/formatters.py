@@ -1,4 +1,4 @@
-"""How values of a type are shown, where user code or a library says so: get_ipython().display_formatter."""
+"""How values of a type are shown, if user code or a library decides that: get_ipython().display_formatter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Formatter:
         self._owner = owner
 
     def for_type(self, kind: type | str, function: Callable[..., object] | None = None) -> object:
-        """Has function make this MIME type of values of the type, a class or "module.name". Returns the one before."""
+        """Registers function to make this MIME type of values of the type, a class or "module.name". Returns
+        the previous one."""
         if isinstance(kind, str):
             module, _, name = kind.rpartition(".")
             return self.for_type_by_name(module, name, function)
@@ -49,7 +50,7 @@ class Formatter:
         return before
 
     def for_type_by_name(self, module: str, name: str, function: Callable[..., object] | None = None) -> object:
-        """As for_type, for a class that need not be imported yet."""
+        """Like for_type, for a class that need not be imported yet."""
         before = self.deferred_printers.get((module, name))
         if function is not None:
             self.deferred_printers[module, name] = function
@@ -57,7 +58,7 @@ class Formatter:
         return before
 
     def lookup_by_type(self, kind: type) -> Callable[..., object]:
-        """The function for a type or for what it inherits from. Raises KeyError where there is none."""
+        """The function for a type or a base of it. Raises KeyError if there is none."""
         for cls in type.mro(kind):
             name = (getattr(cls, "__module__", ""), getattr(cls, "__name__", ""))
             for found in (self.type_printers.get(cls), self.deferred_printers.get(name)):
@@ -78,7 +79,7 @@ class Formatter:
         return self.type_printers.pop(kind, default)
 
     def __call__(self, value: object) -> object:
-        """What the function for value's type makes of it; None where there is none."""
+        """What the function for value's type returns; None if there is none."""
         try:
             function = self.lookup(value)
         except KeyError:
@@ -91,7 +92,7 @@ class Formatter:
 
 
 class DisplayFormatter:
-    """All of them. It costs nothing until somebody registers a function."""
+    """All formatters. They cost nothing until somebody registers a function."""
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -118,7 +119,8 @@ class DisplayFormatter:
             self._display.formatters.append(self._bundle)
 
     def _bundle(self, value: object) -> tuple[Bundle, Bundle] | None:
-        """What registered functions say, with the rest as value itself does; None where none is for its type."""
+        """What registered functions return, with the rest as value itself shows it; None if there is none for
+        its type."""
         data: Bundle = {}
         metadata: Bundle = {}
         try:

@@ -1,4 +1,4 @@
-"""What is done for libraries when user code imports them: how their objects are shown."""
+"""Adapts libraries when user code imports them: how their objects are shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def follow(hooks: Hooks, display: Display) -> None:
-    """Has display show what these libraries make. Our code for a library is loaded behind the library itself."""
+    """Makes display show the objects of these libraries. Our code for a library is loaded after the library
+    itself."""
 
     def show(formatter: Callable) -> None:
         if formatter not in display.formatters:  # the module was loaded again

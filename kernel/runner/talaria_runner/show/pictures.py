@@ -1,4 +1,4 @@
-"""Images of PIL as pictures that a page can hold, however large they are."""
+"""PIL images as pictures that a page can hold, however large they are."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Bundle = dict[str, object]
 
-DOTS = 2_000_000  # of what is shown; the image itself stays as it is
-BYTES = 4 << 20  # a photograph that is more as PNG is shown as JPEG
+DOTS = 2_000_000  # of the picture shown; the image itself stays unchanged
+BYTES = 4 << 20  # a photograph that would be larger as PNG is shown as JPEG
 _SHOWN = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))  # modes that PNG has
 
 
@@ -42,7 +42,7 @@ def show_image(value: object) -> tuple[Bundle, Bundle] | None:
 def _reduced(image: object, factor: int) -> object:
     if image.mode in ("P", "1"):
         image = image.convert("RGBA" if image.mode == "P" else "L")
-    if image.mode.startswith("I;"):  # which reduce does not take
+    if image.mode.startswith("I;"):  # modes that reduce does not accept
         return image.resize((max(1, image.size[0] // factor), max(1, image.size[1] // factor)))
     return image.reduce(factor)
 

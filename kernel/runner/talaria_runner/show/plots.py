@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PLOTLY = "application/vnd.plotly.v1+json"
 _RENDERER = "plotly_mimetype"
-TEXT = 4000  # characters of what a figure says of itself
+TEXT = 4000  # characters of a figure's description
 
 
 def show_plotly(value: object) -> tuple[Bundle, Bundle] | None:
@@ -33,7 +33,7 @@ def show_plotly(value: object) -> tuple[Bundle, Bundle] | None:
 
 
 def adopt_figures(module: object) -> None:
-    """Has figures shown by show_plotly. Their own way is to ask for nbformat and IPython. module is
+    """Makes figures be shown by show_plotly. Their own way asks for nbformat and IPython. module is
     plotly.basedatatypes."""
     original = module.BaseFigure._ipython_display_
 
@@ -47,8 +47,7 @@ def adopt_figures(module: object) -> None:
 
 
 def adopt_plotly(module: object, display: Display) -> None:
-    """Makes our way plotly's default, and has show() take it. module is
-    plotly.io._renderers."""
+    """Makes our renderer plotly's default, and makes show() use it. module is plotly.io._renderers."""
     if not os.environ.get("PLOTLY_RENDERER"):
         module.renderers.default = _RENDERER
     original = module.show
@@ -64,7 +63,7 @@ def adopt_plotly(module: object, display: Display) -> None:
 
 
 def adopt_altair(module: object) -> None:
-    """Has charts shown as Vega-Lite's JSON, and not as a page that loads scripts. module is altair."""
+    """Makes charts be shown as Vega-Lite's JSON, and not as a page that loads scripts. module is altair."""
     if module.renderers.active == "default":
         module.renderers.enable("mimetype")
 

@@ -1,4 +1,4 @@
-"""Values as text/plain: containers are broken over lines when they are wide and cut when they are long."""
+"""Values as text/plain: containers are broken over lines if they are wide and cut if they are long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WIDTH = 79
 MOST = 1000  # items of one container
 MOST_ITEMS = 200_000  # of all of them
-DEEPEST = 100  # containers in each other
+DEEPEST = 100  # nested containers
 MOST_TEXT = 16 << 20  # characters
 
 _SCALARS = frozenset((int, float, bool, str, bytes, complex, type(None)))
@@ -39,7 +39,7 @@ def pretty(value: object, deadline: Deadline | None = None) -> str:
 
 def cut(text: str) -> str:
     """text, or as much of it as is shown, and a notice."""
-    # What is not ASCII takes up to three times the room.
+    # Text that is not ASCII takes up to three times the space.
     most = MOST_TEXT if len(text) <= MOST_TEXT // 4 or text.isascii() else MOST_TEXT // 4
     if len(text) <= most:
         return text
@@ -53,7 +53,7 @@ class _Writer:
         self._deadline = deadline
         self._items = MOST_ITEMS
         self._room = MOST_TEXT
-        self._above: set[int] = set()  # ids of the containers around what is written
+        self._above: set[int] = set()  # ids of the containers around the current value
         self.slow = ""  # what took too long
 
     def text(self, value: object) -> str:
@@ -116,7 +116,7 @@ class _Writer:
         return _Group(open, items, close)
 
     def _own_text(self, value: object) -> str | None:
-        """What value's _repr_pretty_ writes, which is made for IPython's printer."""
+        """The output of value's _repr_pretty_, which is written for IPython's printer."""
         if issubclass(type(value), type) or not callable(getattr(type(value), "_repr_pretty_", None)):
             return None
         if len(self._above) >= DEEPEST:
@@ -133,7 +133,7 @@ class _Writer:
 
 
 def plain(value: object) -> str:
-    """As object.__repr__, whatever its class says."""
+    """Like object.__repr__, whatever its class says."""
     return f"<{name_of(type(value))} object at 0x{id(value):x}>"
 
 
@@ -164,7 +164,7 @@ def _text(value: object, base: type, unit: str) -> str:
 
 
 class _Group:
-    """Items between two brackets. Its width is that on one line; it is WIDTH + 1 where it cannot be on one."""
+    """Items between two brackets. Its width is that on one line, or WIDTH + 1 if it does not fit on one."""
 
     __slots__ = ("open", "items", "close", "width")
 
@@ -194,7 +194,7 @@ def _width(node: object) -> int:
 
 
 def _brackets(value: object, kind: type) -> tuple[type, str, str] | None:
-    """The class whose items value has, and what they are written between; None where its own __repr__ writes it."""
+    """The class by which value's items are read, and the brackets around them; None if its own __repr__ writes it."""
     represent = kind.__repr__
     if represent is dict.__repr__:
         return dict, "{", "}"
@@ -311,7 +311,7 @@ class _PrinterGroup:
 
 
 def _write(node: object, column: int, indent: int, out: list[str]) -> int:
-    """Writes node from column on, its further lines indented, and returns the column behind it."""
+    """Writes node from column on, its further lines indented, and returns the column after it."""
     if type(node) is str:
         lines = node.split("\n")
         out.append(("\n" + " " * indent).join(lines))
@@ -334,7 +334,7 @@ def _write(node: object, column: int, indent: int, out: list[str]) -> int:
 
 
 def pretty_with(function: Callable[[object, object, bool], object], value: object) -> str:
-    """What the function writes of value to the printer that it is given."""
+    """The text that the function writes about value to the printer that it is given."""
     printer = _Printer(_Writer(None))
     function(value, printer, False)
     return "".join(printer.parts)

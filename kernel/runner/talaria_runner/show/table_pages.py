@@ -1,7 +1,8 @@
-"""Pages of tables that were shown, in any order of their rows, from the objects themselves as long as those live.
+"""Pages of tables that were shown, in any order of their rows, read from the objects themselves while these
+live.
 
-Nothing is kept alive for it: what is remembered of a table is a weak reference. No code of the user runs for it, since it
-would run beside his cell. Frames and series of pandas only.
+Nothing is kept alive for it: a table is remembered by a weak reference. No code of the user runs for it,
+since it would run beside their cell. Frames and series of pandas only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy import ndarray
 
-    Sort = list[tuple[int, bool]]  # columns, the most important one first; and whether from the largest down
+    Sort = list[tuple[int, bool]]  # columns, the most important one first; and whether in descending order
 
 MOST = 256  # tables that are remembered
 ROWS = 500  # of one page
@@ -32,20 +33,20 @@ SORTABLE = 4_000_000  # rows
 SEARCHED = 4_000_000  # cells
 OBJECTS = 500_000  # rows of a column of Python objects, which lets no other code run while it is sorted
 _LEVELS = 10
-_FRESH = 30.0  # s for which an order holds: values may change under it
+_FRESH = 30.0  # s for which an order is reused: values may change under it
 _PLAIN = frozenset((bool, int, float))
 
 
 class Unsortable(Exception):
-    """Says why."""
+    """Its message says why."""
 
 
 class Busy(Exception):
-    """Another one sorts already; what it finds is there for who asks again."""
+    """Another thread is already sorting; a later request finds its result."""
 
 
 class Wanted:
-    """Which rows of a table, in which order. shown is how many of its columns are."""
+    """Which rows of a table, in which order. shown is how many of its columns are shown."""
 
     __slots__ = ("reference", "filter", "sort", "shown")
 
@@ -70,11 +71,11 @@ class _Shown:
 
 _shown: dict[str, _Shown] = {}
 _sorting = allocate_lock()
-_order: tuple[tuple[str, str, Sort], float, int, ndarray] | None = None  # the last one that was asked for
+_order: tuple[tuple[str, str, Sort], float, int, ndarray] | None = None  # the last one requested
 
 
 def remember(value: object) -> str | None:
-    """A reference to a table that is shown; None where there can be no pages of it."""
+    """A reference to a table that is shown; None if it cannot have pages."""
     is_frame = is_genuine(value, "pandas", "DataFrame")
     if not is_frame and not is_genuine(value, "pandas", "Series") or not comes_from(type(value), "pandas"):
         return None
@@ -86,8 +87,9 @@ def remember(value: object) -> str | None:
 
 
 def page(wanted: Wanted, offset: int, count: int, size: int) -> dict[str, object]:
-    """Rows from offset on, as lists of cells: the index first, then as many columns as are shown of a table; as many rows
-    as fit into size bytes. state is "gone" where the object is, and "changed" where it has other rows or columns now."""
+    """Rows from offset on, as lists of cells: the index first, then as many columns as the table shows; as
+    many rows as fit into size bytes. state is "gone" if the object is, and "changed" if it has other rows or
+    columns now."""
     known = _shown.get(wanted.reference)
     value = None if known is None else known.object()
     if value is None:
@@ -122,7 +124,7 @@ def _forget(reference: str) -> None:
 
 
 def _shape(value: object) -> tuple[object, ...]:
-    """What must be the same for rows and columns to be those that were shown."""
+    """What must be unchanged for rows and columns to be those that were shown."""
     if value.ndim == 1:
         return len(value), str(value.dtype), _label(value.name), str(value.index.dtype)
     dtypes = tuple(str(dtype) for dtype in list(value.dtypes)[:100])
@@ -142,7 +144,7 @@ def _fitting(rows: list[list[object]], size: int) -> int:
 
 
 def _columns(value: object, shown: int) -> list[Callable[[], object]]:
-    """What gives each column: of the index first."""
+    """A function for each column that returns its values: the index first."""
     levels = min(value.index.nlevels, _LEVELS)
     columns: list[Callable[[], object]] = [lambda i=i: value.index.get_level_values(i) for i in range(levels)]
     if value.ndim == 1:
@@ -154,14 +156,15 @@ def _cells(cells: Cells, column: object) -> list[object]:
     dtype = column.dtype
     if not is_a(dtype, modules["numpy"].dtype):
         if not comes_from(type(dtype), "pandas"):
-            return ["…"] * len(column)  # its array is the user's own
+            return ["…"] * len(column)  # its array belongs to the user
         return cells.column(list(column))[0]
     values = column.to_numpy()
     return cells.numbers(values)[0] if dtype.kind in "iubfMm" else cells.column(values.tolist())[0]
 
 
 def _ordered(wanted: Wanted, value: object) -> ndarray:
-    """The places of the rows in that order. What takes long ends after its asker has given up; the next one finds it."""
+    """The positions of the rows in that order. A long sort ends after its caller has given up; the next
+    request finds its result."""
     global _order
     order = _order
     if order is not None and order[0] == wanted.key and monotonic() - order[1] < _FRESH and order[2] == len(value):
@@ -171,7 +174,7 @@ def _ordered(wanted: Wanted, value: object) -> ndarray:
     if not _sorting.acquire(False):
         raise Busy
     try:
-        _order = None  # its memory first
+        _order = None  # free its memory first
         found = _filtered(wanted, value) if wanted.filter else None
         if wanted.sort:
             places = _sorted(wanted, value if found is None else value.iloc[found])
@@ -183,7 +186,7 @@ def _ordered(wanted: Wanted, value: object) -> ndarray:
 
 
 def _filtered(wanted: Wanted, value: object) -> ndarray:
-    """The places of the rows that have the text in one of the columns that are shown, as those show it."""
+    """The positions of the rows that have the text in one of the shown columns, as these are shown."""
     numpy = modules["numpy"]
     columns = _columns(value, wanted.shown)
     if len(value) * len(columns) > SEARCHED:
@@ -205,7 +208,7 @@ def _sorted(wanted: Wanted, value: object) -> ndarray:
 
 
 def _key(column: object, down: bool) -> ndarray:
-    """Numbers that stand in the order of the values, or against it; what is missing is last in both."""
+    """Numbers in the order of the values, or in reverse; missing values are last in both."""
     numpy = modules["numpy"]
     dtype = column.dtype
     if is_a(dtype, numpy.dtype) and dtype.kind in "iubfMm":
@@ -243,12 +246,12 @@ def _ranks(column: object, down: bool) -> ndarray:
     ranks = numpy.empty(count + 1, dtype="i8")
     for place, number in enumerate(places):
         ranks[number] = count - place if down else place
-    ranks[count] = count + 1  # what is missing has the code -1
+    ranks[count] = count + 1  # missing values have the code -1
     return ranks[codes]
 
 
 def _places(values: list[object]) -> list[int]:
-    """The numbers of the values in their order. Text comes without regard to case."""
+    """The ranks of the values. Text is compared without regard to case."""
     kinds = {type(value) for value in values}
     if kinds <= {str}:
         return sorted(range(len(values)), key=lambda i: (values[i].casefold(), values[i]))
@@ -258,7 +261,7 @@ def _places(values: list[object]) -> list[int]:
 
 
 def _sortable() -> set[type]:
-    """Classes whose order is that of C code, and those of what is missing."""
+    """Classes whose order is defined by C code, and those of missing values."""
     found: set[type] = {str, bytes, type(None)}
     for module, names in (
         ("datetime", ("date", "datetime", "time", "timedelta")), ("decimal", ("Decimal",)),

@@ -1,4 +1,4 @@
-"""The columns of a table as JSON: dates in ISO 8601, nothing as null, everything else as bounded text."""
+"""The columns of a table as JSON: dates in ISO 8601, missing values as null, everything else as bounded text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 TEXT = 500  # characters of one cell
-STRANGERS = 200  # objects of one table that are asked what they look like
+STRANGERS = 200  # objects of one table whose text is asked for
 PATIENCE = 0.25  # s that they may take together, the last one excepted
-_EXACT = 2**53  # integers beyond are not exact in most readers of JSON
+_EXACT = 2**53  # larger integers are not exact in most JSON readers
 _NESTED = 20  # items of a list or dict in a cell
 _DATES = frozenset(("datetime", "date", "time", "Timestamp"))
 _MISSING = frozenset(("NAType", "NaTType"))
@@ -31,20 +31,20 @@ class Cells:
     """Makes the cells of one table."""
 
     def __init__(self, asks: bool = True) -> None:
-        """Without asks no object of the user is asked what it looks like, which would run his code."""
+        """Without asks, no object of the user is asked for its text, which would run the user's code."""
         self._asks = asks
         self._strangers = 0
         self._patience = PATIENCE
 
     def column(self, values: Iterable[object]) -> tuple[list[object], str]:
-        """The values of a column and its type, in the words of a table schema."""
+        """The values of a column and its type, in the terms of a table schema."""
         cells = [self.cell(value) for value in values]
         if any(type(cell) is int and not -_EXACT < cell < _EXACT for cell in cells):
             cells = [str(cell) if type(cell) is int else cell for cell in cells]
         return cells, _type_of(cells)
 
     def numbers(self, values: ndarray) -> tuple[list[object], str]:
-        """The same of an array of numbers, booleans, dates or durations."""
+        """The same for an array of numbers, booleans, dates or durations."""
         kind = values.dtype.kind
         if kind == "M":
             return _dates(values), "datetime"
@@ -52,7 +52,7 @@ class Cells:
             return _durations(values), "duration"
         if kind == "f":
             plain = values.tolist()
-            if values.dtype.itemsize < 8:  # 0.1 is no 0.10000000149011612
+            if values.dtype.itemsize < 8:  # 0.1 must not become 0.10000000149011612
                 plain = [float(str(value)) for value in values]
             return [None if v != v or v in (inf, -inf) else v for v in plain], "number"
         if kind == "b":
@@ -73,7 +73,7 @@ class Cells:
             return "<object>"
 
     def _library(self, value: object, kind: type) -> object:
-        """What is of numpy, pandas, datetime, or of anybody."""
+        """Values of numpy, pandas, datetime, or of any other class."""
         if not self._asks and not comes_from(kind, *_LIBRARIES):
             return self.text(value, 3)
         name = kind.__name__
@@ -88,7 +88,7 @@ class Cells:
         return self.text(value, 3)
 
     def text(self, value: object, depth: int = 1) -> str:
-        """value as text that is not longer than a cell may be. It is cut before it is made, where that can be."""
+        """value as text that is no longer than a cell may be. It is cut before it is made, if possible."""
         kind = type(value)
         if kind in (list, tuple, set, frozenset):
             open, close = {list: ("[", "]"), tuple: ("(", ",)" if len(value) == 1 else ")")}.get(kind, ("{", "}"))
@@ -140,7 +140,7 @@ def cut(text: str) -> str:
 
 
 def size_of(cells: list[object]) -> list[int]:
-    """About how many bytes each cell takes as JSON."""
+    """The approximate number of bytes that each cell takes as JSON."""
     return [len(quoted(cell)) if type(cell) is str else 8 for cell in cells]
 
 
@@ -152,7 +152,7 @@ def _type_of(cells: list[object]) -> str:
 
 
 def _dates(values: ndarray) -> list[str | None]:
-    """In ISO 8601, all with as much of it as one of them needs."""
+    """In ISO 8601, all with the precision that any of them needs."""
     numpy = modules["numpy"]
     missing = numpy.isnat(values)
     for coarse in ("D", "s", "ms", "us"):
@@ -165,7 +165,7 @@ def _dates(values: ndarray) -> list[str | None]:
 
 
 def _durations(values: ndarray) -> list[str | None]:
-    """In ISO 8601: days, and what is left of them in seconds."""
+    """In ISO 8601: days, and the rest in seconds."""
     numpy = modules["numpy"]
     found: list[str | None] = []
     for nanos, gone in zip(values.astype("timedelta64[ns]").astype("int64").tolist(), numpy.isnat(values).tolist()):

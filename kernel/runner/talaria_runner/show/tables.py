@@ -1,6 +1,6 @@
-"""Tables as application/vnd.dataresource+json: the first rows, and how many there are of everything.
+"""Tables as application/vnd.dataresource+json: the first rows, and the total of everything.
 
-What a frame of ten million rows costs is what its first rows cost.
+A frame of ten million rows costs what its first rows cost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Bundle = dict[str, object]
-    # What a column has: its first values as JSON, its type in the words of a table schema, and more of its field.
+    # A column's parts: its first values as JSON, its type in the terms of a table schema, and the rest of its
+    # field.
     Column = tuple[list[object], str, dict[str, object]]
 
 MIME = "application/vnd.dataresource+json"
@@ -27,14 +28,14 @@ ROWS = 1000
 COLUMNS = 100
 CELLS = 20_000
 BYTES = 512 << 10  # about, as JSON
-COUNTED = 2_000_000  # numbers among which missing ones are looked for; of objects a tenth
+COUNTED = 2_000_000  # numbers among which missing ones are counted; of objects a tenth
 CATEGORIES = 100  # that a field lists
-TEXTS = 2_000_000  # characters of a frame as text, where pandas' options set no bound
+TEXTS = 2_000_000  # characters of a frame as text, if pandas' options set no bound
 WIDTH = 2000  # characters of one cell of that
 
 
 class Table:
-    """What is said about a table. rows and columns are what it has in all."""
+    """The description of a table. rows and columns are its totals."""
 
     def __init__(self, rows: int, columns: int) -> None:
         self.rows = rows
@@ -53,7 +54,7 @@ class Table:
         return min(self.columns, COLUMNS)
 
     def add(self, label: object, column: Column) -> None:
-        """Adds a column. Its name is made unique, and the label kept as the title where the name differs."""
+        """Adds a column. Its name is made unique, and the label kept as the title if the name differs."""
         data, kind, further = column
         title = printable(label if type(label) is str else self._title(label))
         name, number = cut(title), 0
@@ -68,7 +69,7 @@ class Table:
         self._data.append(data)
 
     def describe(self, keys: bool) -> Bundle:
-        """With keys, the index fields tell the rows apart."""
+        """With keys, the index fields identify the rows."""
         rows = self._fitting()
         names = [field["name"] for field in self._fields]
         schema: Bundle = {"fields": self._fields}
@@ -89,7 +90,7 @@ class Table:
         return str(self.cells.cell(label))
 
     def _fitting(self) -> int:
-        """How many of the rows fit into BYTES, the first one in any case."""
+        """How many of the rows fit into BYTES; at least the first one."""
         rows = len(self._data[0]) if self._data else 0
         frame = sum(len(str(field["name"])) + 5 for field in self._fields)
         left = BYTES
@@ -120,7 +121,7 @@ def show_pandas(value: object) -> tuple[Bundle, Bundle] | None:
                 method = getattr(value, name, None)
                 found = method() if callable(method) else None
             except Exception:
-                continue  # it is asked for its text as well, and what that raises is told
+                continue  # it is asked for its text as well, and an exception there is reported
             if found is not None:
                 data[mime] = found
     return _with_table(data, lambda: _of_pandas(pandas, value, is_frame))
@@ -166,7 +167,7 @@ def _with_table(data: Bundle, describe: Callable[[], Bundle]) -> tuple[Bundle, B
     try:
         data[MIME] = describe()
     except Exception:
-        pass  # a frame that is not as its kind is: the text and the HTML are what it shows
+        pass  # an unusual frame of its kind: its text and HTML are shown
     return data, {}
 
 
@@ -233,8 +234,8 @@ def _categories(table: Table, dtype: object) -> Bundle:
 
 
 def _settings(pandas: object, value: object) -> list[object]:
-    """Options of pandas, with their values, by which there is no text without end, as that of a long frame with
-    max_rows None. There are none where the user's are enough."""
+    """Options of pandas, with their values, that keep its text finite, such as that of a long frame with
+    max_rows None. Empty if the user's own suffice."""
     settings: list[object] = []
 
     def bound(name: str, present: int, most: int, *further: object) -> None:

@@ -1,5 +1,5 @@
-"""Processes that user code starts: their output comes in order, and a fork never acts as the kernel. And the end of
-this one by user code: what it printed before is not lost."""
+"""Processes that user code starts: their output arrives in order, and a fork never acts as the kernel. Also
+the end of this process by user code: text printed before it is not lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Children:
         self._come_first()
 
     def _come_first(self) -> None:
-        """Has what was printed come before what os.write puts into our pipes, and before the end by os._exit."""
+        """Makes printed text come before what os.write puts into our pipes, and before the end by os._exit."""
 
         def write(fd: int, data: Buffer, /) -> int:
             if (fd == 1 or fd == 2) and not self._outbox.forked:
@@ -54,7 +54,7 @@ class Children:
 
         disguise(write, os.write)
         disguise(exit_at_once, os._exit)
-        # Under this name they can be pickled: it is where they are found.
+        # They can be pickled under this name: it is where they are found.
         write.__module__ = exit_at_once.__module__ = "os"
         os.write, os._exit = write, exit_at_once
 
@@ -68,6 +68,6 @@ class Children:
 
 
 def _being_imported(name: str) -> bool:
-    """ctypes opens the program itself when it is imported, which numpy does: nobody writes through that."""
+    """ctypes opens the program itself when it is imported, as numpy does: nobody writes through that."""
     spec = getattr(modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))

@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_GRACE_MS = 2000  # from the interrupt to the next, less friendly signal
+_GRACE_MS = 2000  # from the interrupt to the next, harsher signal
 _INTERRUPTED = 130
-_CHUNK = 1 << 16  # also what a pipe has room for unless it is given more
+_CHUNK = 1 << 16  # also the size of a pipe unless it is enlarged
 _F_SETPIPE_SZ = 1031
 
 
@@ -33,9 +33,9 @@ class Commands:
         interrupts.waiting.update((_wait.__code__, _read.__code__, _poll.__code__))
 
     def run(self, arguments: list[str], text: str | None = None, out: object = None, err: object = None) -> int:
-        """Runs a program and returns its exit code, negative for a signal. Its input is text, or nothing. out and err
-        are what takes its output as text, by a method write; None is where the kernel itself writes. When the cell is
-        interrupted, so is the program, and KeyboardInterrupt comes when it has ended."""
+        """Runs a program and returns its exit code, negative for a signal. Its input is text, or nothing. out
+        and err receive its output as text, through a method write; None means where the kernel itself writes.
+        When the cell is interrupted, so is the program, and KeyboardInterrupt is raised when it has ended."""
         streams = _Streams(out, err)
         source = _input(text)
         try:
@@ -61,23 +61,23 @@ class Commands:
                 close(handle)
 
     def shell(self, command: str) -> list[str]:
-        """The program and arguments that run it as a shell does."""
+        """The program and arguments that run a command like a shell does."""
         path = os.environ.get("SHELL", "")
         return [path if path.startswith("/") and os.access(path, os.X_OK) else "/bin/sh", "-c", command]
 
     def system(self, command: str) -> int:
-        """Runs a shell command and returns its exit code. What it writes is shown as it comes, unless the cell has
-        a sys.stdout of its own: then it goes there."""
+        """Runs a shell command and returns its exit code. Its output is shown as it arrives, unless the cell
+        has a sys.stdout of its own: then it goes there."""
         return self._run_on(self.shell(command), *redirected())
 
     def output(self, command: str) -> tuple[str, int]:
-        """Runs a shell command and returns all that it wrote, and its exit code."""
+        """Runs a shell command and returns all of its output, and its exit code."""
         parts = _Parts()
         code = self._run_on(self.shell(command), parts, parts)
         return "".join(parts.texts), code
 
     def _run_on(self, arguments: list[str], out: object, err: object) -> int:
-        """As run; an interrupt ends the command and not the cell, as it does in a terminal."""
+        """Like run; an interrupt ends the command and not the cell, as in a terminal."""
         try:
             return self.run(arguments, None, out, err)
         except KeyboardInterrupt as e:
@@ -88,7 +88,7 @@ class Commands:
 
 
 def redirected() -> tuple[object, object]:
-    """sys.stdout and sys.stderr where they are the cell's own, else None for each."""
+    """sys.stdout and sys.stderr if the cell has replaced them, else None for each."""
     return tuple(
         None if stream is None or getattr(stream, "fileno", None) and _descriptor(stream) == fd else stream
         for stream, fd in ((sys.stdout, 1), (sys.stderr, 2))
@@ -104,7 +104,7 @@ class _Parts:
 
 
 class _Streams:
-    """The pipes for output that is taken. One and the same taker of both gets it in the order it was written."""
+    """The pipes for captured output. A receiver of both gets the output in the order in which it was written."""
 
     def __init__(self, out: object, err: object) -> None:
         self._takers: dict[int, Callable[[str], object]] = {}
@@ -128,8 +128,8 @@ class _Streams:
         self._write_ends.clear()
 
     def copy(self, handle: int) -> None:
-        """Hands on what is written until the process with that handle ends, or all have closed the pipes. What the
-        process leaves running is not waited for."""
+        """Passes on output until the process with that handle ends, or all have closed the pipes. It does not
+        wait for processes that it leaves running."""
         if not self._takers:
             return
         poller = poll()
@@ -150,7 +150,7 @@ class _Streams:
                     left -= 1
 
     def drain(self) -> None:
-        """Hands on what is in the pipes by now."""
+        """Passes on what is in the pipes by now."""
         for fd in self._takers:
             while wait_for(fd, timeout_ms=0) and (data := read(fd, _CHUNK)):
                 self._take(fd, data)
@@ -171,7 +171,7 @@ class _Streams:
 
 def _spawn(arguments: list[str], actions: list[tuple[int, ...]]) -> int:
     environment = dict(os.environ)
-    # Python programs in a pipe keep what they print to themselves until the end. Pagers wait for a key.
+    # Python programs buffer what they print to a pipe until they end. Pagers wait for a key.
     environment.setdefault("PYTHONUNBUFFERED", "1")
     environment.setdefault("PAGER", "cat")
     environment.setdefault("GIT_PAGER", "cat")
@@ -195,14 +195,14 @@ def _input(text: str | None) -> int:
     try:
         fd = memfd_create("input")
     except OSError:
-        return _piped(data)  # where memory that no process maps is refused
+        return _piped(data)  # if memory that no process maps is refused
     write_all(fd, data)
     os.lseek(fd, 0, 0)
     return fd
 
 
 def _piped(data: bytes) -> int:
-    """A pipe that has all of data in it already."""
+    """A pipe that already contains all of data."""
     read_end, write_end = pipe()
     try:
         if len(data) > _CHUNK:
@@ -219,7 +219,7 @@ def _piped(data: bytes) -> int:
 
 
 def _handle(pid: int) -> int:
-    """A descriptor that can be read when the process has ended, or -1 where there are none."""
+    """A descriptor that becomes readable when the process has ended, or -1 if there are none."""
     try:
         return os.pidfd_open(pid)
     except OSError:
@@ -227,7 +227,7 @@ def _handle(pid: int) -> int:
 
 
 def _end(pid: int, handle: int) -> int:
-    """Has the whole group of the process end, the friendly way first, and returns its exit code."""
+    """Ends the whole process group, gently first, and returns the exit code of the process."""
     for number in (SIGINT, SIGTERM, SIGKILL):
         try:
             killpg(pid, number)
@@ -242,11 +242,11 @@ def _end(pid: int, handle: int) -> int:
 
 
 def _wait(pid: int) -> int:
-    """An interrupt may raise here, as it may in the next two."""
+    """An interrupt may raise here, as in the next two."""
     try:
         return waitstatus_to_exitcode(waitpid(pid, 0)[1])
     except ChildProcessError:
-        return 0  # somebody else asked for it
+        return 0  # somebody else has waited for it
 
 
 def _read(fd: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What C code printed and still keeps in its buffers."""
+"""Text that C code has printed and still keeps in its buffers."""
 
 from __future__ import annotations
 

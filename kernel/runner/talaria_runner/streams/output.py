@@ -68,7 +68,7 @@ class TextOut(TextIOBase):
         return len(text)
 
     def _send_soon(self, text: str) -> None:
-        """Sends at once what ends a line, or a print without one; for anything else it wakes the outbox."""
+        """Sends text at once if it ends a line, or is a print without one; otherwise it wakes the outbox."""
         outbox = self._outbox
         if not text or text[-1] == "\n":
             outbox.credit -= 1

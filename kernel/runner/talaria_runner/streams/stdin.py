@@ -1,4 +1,4 @@
-"""input(), getpass() and sys.stdin: they ask whoever is attached to the session."""
+"""input(), getpass() and sys.stdin: they ask the clients attached to the session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Stdin:
         self._turn = allocate_lock()
 
     def ask(self, prompt: str, password: bool) -> str:
-        """The line that is answered. Raises StdinNotImplementedError where nobody can, EOFError at the end."""
+        """Returns the line of the answer. Raises StdinNotImplementedError if nobody can answer, EOFError at
+        the end."""
         execution = self._asks.execution()
         if execution is None:
             raise StdinNotImplementedError(_NOT_RUNNING)
@@ -64,7 +65,7 @@ class Stdin:
         return ask
 
     def free(self) -> None:
-        """Nobody has the turn any more: the cell has ended, and an interrupt may have left it taken, or this is a forked
+        """Frees the turn: the cell has ended, and an interrupt may have left it taken, or this is a forked
         process, which has no other thread."""
         self._turn = allocate_lock()
 
@@ -82,7 +83,7 @@ class Stdin:
         builtins["input"] = input
 
     def adopt_getpass(self, getpass: object) -> None:
-        """Has getpass, the module, ask here."""
+        """Makes getpass, the module, ask here."""
 
         def ask(prompt: str = "Password: ", stream: object = None) -> str:
             return self.ask(str(prompt), True)
@@ -109,7 +110,7 @@ class StdinText(TextIOWrapper):
 
 
 class _RawStdin(RawIOBase):
-    """Each read asks for one line. It is at its end where nobody can answer."""
+    """Each read asks for one line. It is at its end if nobody can answer."""
 
     def __init__(self, stdin: Stdin) -> None:
         self._stdin = stdin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
-from talaria_runner.tools import files, terminal
+from talaria_runner.tools import files, patches, places, search, terminal
 from talaria_runner.tools.failures import ToolError, ToolUnavailable
 
 TYPE_CHECKING = False
@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def run(tool: str, arguments: dict[str, object], check: Callable[[], None]) -> dict[str, object]:
-    """Runs a built-in tool. check is called often, and raises when the cell is interrupted. Raises ToolError."""
+def run(tool: str, arguments: dict[str, object], mounts: list[str], check: Callable[[], None]) -> dict[str, object]:
+    """Runs a built-in tool. mounts are the directories that it may use besides the workspace. check is called often, and
+    raises when the cell is interrupted. Raises ToolError."""
+    places.allow(mounts)
     arguments = {name: value for name, value in arguments.items() if value is not None}
     try:
         if tool == "read_file":
@@ -23,13 +25,20 @@ def run(tool: str, arguments: dict[str, object], check: Callable[[], None]) -> d
         if tool == "terminal":
             return terminal.terminal(check, **arguments)
         if tool == "search_files":
-            arguments.pop("order", None)
-            return files.search_files(check, **arguments)
-        if tool == "patch" and arguments.pop("mode", "replace") == "replace":
-            return files.replace(**arguments)
+            return search.search_files(check, **arguments)
+        if tool == "patch":
+            return _patch(check, **arguments)
     except OSError as e:
         code = "not_found" if isinstance(e, FileNotFoundError) else "failed"
         raise ToolError(f"{arguments.get('path', tool)}: {e.strerror}", code) from None
     except TypeError as e:
         raise ToolError(f"{tool}: {e}", "invalid_arguments") from None
-    raise ToolUnavailable(f"this kernel has no built-in tool {tool!r} of that mode", "unavailable")
+    raise ToolUnavailable(f"this kernel has no built-in tool {tool!r}", "unavailable")
+
+
+def _patch(check: Callable[[], None], mode: str = "replace", patch: str = "", **others: object) -> dict[str, object]:
+    if mode == "replace":
+        return files.replace(**others)
+    if mode != "patch":
+        raise ToolError(f'mode is {mode!r}; it must be "replace" or "patch"', "invalid_arguments")
+    return patches.apply(check, patch)

@@ -33,10 +33,11 @@ def stand(lock: object) -> None:
 class Calls:
     """Its methods are safe in every thread."""
 
-    def __init__(self, asks: Asks, interrupts: Interrupts) -> None:
+    def __init__(self, asks: Asks, interrupts: Interrupts, main: int) -> None:
+        """main is the identity of the main thread."""
         self._asks = asks
         self._interrupts = interrupts
-        self._main = get_ident()
+        self._main = main
         self._specs: dict[str, dict[str, object]] = {}
         self._listed: Execution | None = None  # that the list was pulled for
         self._open = 0
@@ -65,7 +66,7 @@ class Calls:
                 self._asks.tool_ended(ask, execution, _INTERRUPTED, 0)
             raise
         if ask.body.get("run"):
-            return self._carry_out(ask, execution, tool, ask.body.get("result") or arguments)
+            return self._carry_out(ask, execution, tool, arguments)
         return _result(ask)
 
     async def acall(self, tool: str, arguments: dict[str, object]) -> object:
@@ -93,7 +94,7 @@ class Calls:
         if ask.code == _ENDED:
             raise modules["asyncio"].CancelledError
         if ask.body.get("run"):
-            return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, ask.body.get("result") or arguments)
+            return await loop.run_in_executor(None, self._carry_out, ask, execution, tool, arguments)
         return _result(ask)
 
     def _carry_out(self, ask: Ask, execution: Execution, tool: str, arguments: dict[str, object]) -> object:
@@ -111,7 +112,7 @@ class Calls:
         began = monotonic()
         error: tuple[str, str] | None = _INTERRUPTED
         try:
-            result = builtin.run(tool, arguments, check)
+            result = builtin.run(tool, ask.body.get("result") or arguments, ask.body.get("mounts", []), check)
             error = None
             return result
         except ToolError as e:

@@ -1,22 +1,18 @@
-"""The built-in tools that work on files. They see the workspace alone; the sandbox is what really confines them."""
+"""The built-in tools that read and change single files."""
 
 from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import os
-from posix import O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY, close, fstat, mkdir
+from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY, close, fstat
 from posix import open as open_at
 from posix import rename, unlink, urandom
 
 from talaria_runner.own import stdlib
-from talaria_runner.own.workspace import workspace
+from talaria_runner.tools import places
 from talaria_runner.tools.failures import ToolError
 from talaria_runner.wire.descriptors import write_all
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MOST_BYTES = 16 << 20  # of one file
 _REGULAR, _FORMAT = 0o100000, 0o170000
@@ -24,9 +20,15 @@ _REGULAR, _FORMAT = 0o100000, 0o170000
 
 def read_file(path: str, offset: int = 1, limit: int = 500) -> dict[str, object]:
     """Lines of a text file, the first one being 1: {"content", "total_lines"}."""
-    lines = _read(path).splitlines(keepends=True)
+    all_lines = lines(read_text(path))
     first = max(1, offset) - 1
-    return {"content": "".join(lines[first:first + max(0, limit)]), "total_lines": len(lines)}
+    return {"content": "".join(all_lines[first:first + max(0, limit)]), "total_lines": len(all_lines)}
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a text with their ends. Only a line feed ends one, as in editors and grep."""
+    *whole, last = text.split("\n")
+    return [line + "\n" for line in whole] + ([last] if last else [])
 
 
 def write_file(path: str, content: str) -> dict[str, object]:
@@ -38,7 +40,7 @@ def write_file(path: str, content: str) -> dict[str, object]:
 
 def replace(path: str, old_string: str, new_string: str, replace_all: bool = False) -> dict[str, object]:
     """Replaces a text that stands in a file once, or everywhere: {"diff", "files"}."""
-    before = _read(path)
+    before = read_text(path)
     count = before.count(old_string) if old_string else 0
     if not count:
         raise ToolError(f"old_string is not in {path}", "no_match")
@@ -46,93 +48,32 @@ def replace(path: str, old_string: str, new_string: str, replace_all: bool = Fal
         raise ToolError(f"old_string stands {count} times in {path}: make it longer, or set replace_all", "ambiguous")
     after = before.replace(old_string, new_string)
     _write(path, after.encode("utf-8", "surrogateescape"))
-    difference = stdlib.load("difflib").unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
-    )
-    return {"diff": "".join(difference), "files": [path]}
+    return {"diff": difference(path, before, after), "files": [path]}
 
 
-def search_files(
-    check: Callable[[], None], pattern: str, target: str = "content", path: str = ".", file_glob: str | None = None,
-    limit: int = 50, offset: int = 0, output_mode: str = "content", context: int = 0,
-) -> dict[str, object]:  # fmt: skip
-    """Lines that match a regular expression, or files whose name matches a pattern: {"matches" or "files", "total"}."""
-    fnmatch, re = stdlib.load("fnmatch").fnmatch, stdlib.load("re")
-    base = _resolve(path)
-    if target == "files":
-        glob = pattern if any(c in pattern for c in "*?[") else f"*{pattern}*"
-        found = [name for name in _files(base, check) if fnmatch(os.path.basename(name), glob)]
-        return {"files": found[offset:offset + limit], "total": len(found)}
+def difference(path: str, before: str, after: str) -> str:
+    """A unified diff of one file."""
+    return "".join(stdlib.load("difflib").unified_diff(lines(before), lines(after), f"a/{path}", f"b/{path}"))
+
+
+def exists(path: str) -> bool:
+    """Whether something has that path. Raises ToolError for a path outside of the workspace and the mounts."""
+    return os.path.lexists(places.place(path))
+
+
+def delete(path: str) -> None:
+    """Removes a file."""
+    folder, name = places.open_folder(path)
     try:
-        expression = re.compile(pattern)
-    except re.error as e:
-        raise ToolError(f"the pattern is not a regular expression: {e}", "invalid_arguments") from None
-    matches: list[dict[str, object]] = []
-    for name in _files(base, check):
-        if file_glob and not fnmatch(os.path.basename(name), file_glob):
-            continue
-        try:
-            lines = _read(name).splitlines()
-        except (ToolError, OSError):
-            continue
-        for number, line in enumerate(lines):
-            if expression.search(line):
-                match: dict[str, object] = {"path": name, "line": number + 1, "content": line}
-                if context:
-                    match["before"] = lines[max(0, number - context):number]
-                    match["after"] = lines[number + 1:number + 1 + context]
-                matches.append(match)
-    if output_mode in ("files_only", "files"):
-        names = list(dict.fromkeys(m["path"] for m in matches))
-        return {"files": names[offset:offset + limit], "total": len(names)}
-    return {"matches": matches[offset:offset + limit], "total": len(matches)}
+        unlink(name, dir_fd=folder)
+    finally:
+        close(folder)
 
 
-def _files(base: str, check: Callable[[], None]) -> Iterator[str]:
-    """The files at or below a place, by their paths in the workspace. Links are not followed."""
-    root = os.path.realpath(workspace())
-    if os.path.isfile(base):
-        yield os.path.relpath(base, root)
-    for folder, folders, names in os.walk(base):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            check()
-            yield os.path.relpath(os.path.join(folder, name), root)
-
-
-def _resolve(path: str) -> str:
-    """The place that a path leads to, which must lie in the workspace."""
-    root = os.path.realpath(workspace())
-    if "\0" in path:
-        raise ToolError("a path cannot hold a null character", "invalid_arguments")
-    place = os.path.realpath(os.path.join(root, path))
-    if place != root and not place.startswith(root + "/"):
-        raise ToolError(f"{path} is outside of the workspace", "outside")
-    return place
-
-
-def _folder(path: str, make: bool) -> tuple[int, str]:
-    """A descriptor of the folder that the file is in, and the file's name there. The path was resolved, so a link that is
-    on the way now was put there since, and is refused."""
-    root = os.path.realpath(workspace())
-    *folders, name = os.path.relpath(_resolve(path), root).split("/")
-    here = open_at(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-    for folder in folders:
-        try:
-            if make:
-                try:
-                    mkdir(folder, dir_fd=here)
-                except FileExistsError:
-                    pass
-            below = open_at(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, dir_fd=here)
-        finally:
-            close(here)
-        here = below
-    return here, name
-
-
-def _read(path: str) -> str:
-    folder, name = _folder(path, make=False)
+def read_text(path: str) -> str:
+    """The whole of a text file. Raises ToolError for a file that is not text, is too large, or lies outside of
+    the workspace and the mounts."""
+    folder, name = places.open_folder(path)
     try:
         fd = open_at(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, dir_fd=folder)
     finally:
@@ -150,8 +91,9 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, data: bytes) -> None:
-    """Puts a file in place as a whole: whoever reads it sees the old or the new one."""
-    folder, name = _folder(path, make=True)
+    """Puts a file in place as a whole: a reader sees the old or the new one."""
+    places.demand_writable(path)
+    folder, name = places.open_folder(path, make=True)
     new = f".{urandom(8).hex()}.tmp"
     try:
         try:

@@ -53,24 +53,33 @@ class Names:
         """Gives a module an attribute for each MCP server, which has the server's tools."""
 
         def __getattr__(name: str) -> object:
-            tools = {} if name.startswith("__") else self._of(name)
-            if not tools:
-                raise AttributeError(f"no server is called {name!r}")
+            if name.startswith("__") or not self.has_server(name):
+                raise AttributeError(f"no MCP server has the name {name!r}")
             server = type(module)(f"{module.__name__}.{name}")
-
-            def tool(of: str) -> object:
-                spec = self._of(name).get(of)
-                if spec is None:
-                    raise AttributeError(f"the server {name!r} has no tool {of!r}")
-                return self.function(spec)
-
-            vars(server).update(__getattr__=tool, __dir__=lambda: sorted(self._of(name)))
+            self.fill_server(server, name)
             return server
 
         vars(module).update(
             __getattr__=__getattr__,
             __dir__=lambda: sorted({functions.identifier(s["server"]) for s in self._present().values() if s.get("server")}),
         )
+
+    def has_server(self, name: str) -> bool:
+        """Whether an MCP server of that name has tools in this session."""
+        return bool(self._of(name))
+
+    def fill_server(self, module: ModuleType, name: str) -> None:
+        """Gives a module the tools of one MCP server as attributes, looked up when they are used."""
+
+        def __getattr__(tool: str) -> object:
+            if tool == "__all__":
+                return sorted(self._of(name))
+            spec = None if tool.startswith("__") else self._of(name).get(tool) or self._of(name, tool).get(tool)
+            if spec is None:
+                raise AttributeError(f"the server {name!r} has no tool {tool!r}")
+            return self.function(spec)
+
+        vars(module).update(__getattr__=__getattr__, __dir__=lambda: sorted(self._of(name)))
 
     def search_tools(self) -> Callable[..., object]:
         """Makes the function of that name."""
@@ -98,11 +107,13 @@ class Names:
         spec = self._by_identifier(self._calls.specs()).get(name)
         return spec or self._by_identifier(self._calls.specs(name)).get(name)
 
-    def _of(self, server: str) -> dict[str, dict[str, object]]:
-        """The tools of a server by the names that they have there."""
+    def _of(self, server: str, wanted: str | None = None) -> dict[str, dict[str, object]]:
+        """The tools of a server by the names that they have there. They are asked for again where wanted is not among them."""
+        specs = self._calls.specs(wanted and f"{server}__{wanted}")
         return {
             functions.identifier(s["name"].removeprefix(s["server"] + "__")): s
-            for s in self._present().values() if s.get("server") and functions.identifier(s["server"]) == server
+            for s in specs.values()
+            if not s.get("gone") and s.get("server") and functions.identifier(s["server"]) == server
         }  # fmt: skip
 
     def _by_identifier(self, specs: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:

@@ -98,17 +98,25 @@ def _follow(pid: int, fd: int, timeout: float | None, check: Callable[[], None])
                 raise ToolTimeout(f"the command did not end within {timeout:g} s; it was stopped", "timeout")
             if closed:
                 sleep(_LOOK_MS / 1000)
-            ready = not closed and wait_for(fd, timeout_ms=_LOOK_MS)
-            chunk = read(fd, 1 << 16) if ready else b""
-            data += chunk[:max(0, _MOST_OUTPUT - len(data))]
-            if not chunk:
-                closed = closed or bool(ready)
-                ended, status = waitpid(pid, os.WNOHANG)
-                if ended:
-                    return data.decode("utf-8", "replace"), waitstatus_to_exitcode(status)
+            if not closed and wait_for(fd, timeout_ms=_LOOK_MS):
+                closed = not _take(fd, data)
+                if not closed:
+                    continue
+            ended, status = waitpid(pid, os.WNOHANG)
+            if ended:
+                if not closed and wait_for(fd, timeout_ms=0):
+                    _take(fd, data)  # what was printed since the last look: no more than a pipe holds
+                return data.decode("utf-8", "replace"), waitstatus_to_exitcode(status)
     except BaseException:
         _stop(pid)
         raise
+
+
+def _take(fd: int, data: bytearray) -> bool:
+    """Reads what is there; False at the end."""
+    chunk = read(fd, 1 << 16)
+    data += chunk[: max(0, _MOST_OUTPUT - len(data))]
+    return bool(chunk)
 
 
 def _stop(pid: int) -> None:

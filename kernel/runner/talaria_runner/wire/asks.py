@@ -1,7 +1,8 @@
-"""Asking the outside, and waiting for the answer. Whatever code inside wants from the outside goes this way: a line of
-input, packages.
+"""Asking the outside, and waiting for the answer. Everything that code inside wants from the outside goes
+this way: a line of input, packages.
 
-Any thread may ask, and any number of asks may be open. The reading thread brings what the host says of them.
+Any thread may ask, and any number of asks may be open. The reading thread delivers what the host says about
+them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _MOST_WAITING = 1 << 20  # characters of progress that nobody takes
 
 
 def wait(lock: LockType) -> None:
-    """Acquires the lock. The one place where an interrupt may raise in code of the runner."""
+    """Acquires the lock. The only place where an interrupt may raise in code of the runner."""
     lock.acquire()
 
 
 class Ask:
-    """One ask. Its answer is in body; error says why there is none, or is "", and code what kind of error that is, where
-    code may branch on it. One thread waits for it."""
+    """One ask. Its answer is in body; error says why there is none, or is "", and code is the kind of error,
+    if code may branch on it. One thread waits for it."""
 
     __slots__ = ("id", "answered", "body", "error", "code", "_in_child", "_texts", "_size", "_news", "_on_news")
 
@@ -50,20 +51,20 @@ class Ask:
         self._on_news: Callable[[], object] | None = None
 
     def wait(self) -> None:
-        """Returns when there is progress or the answer, or may be."""
+        """Returns when there is, or may be, progress or the answer."""
         wait(self._news)
 
     def on_news(self, callback: Callable[[], object]) -> None:
-        """Has callback called at once, and by the reading thread whenever there is progress or the answer."""
+        """Makes callback be called at once, and by the reading thread whenever there is progress or the answer."""
         self._on_news = callback
         callback()
 
     def progress(self, wait: Callable[[], object] | None = None) -> Iterator[str]:
-        """The progress, as it comes, until there is an answer. wait takes the place of the method."""
+        """Yields the progress as it arrives, until there is an answer. wait replaces the method."""
         answered = False
         while not answered:
             (wait or self.wait)()
-            answered = self.answered  # read before the texts are taken, all of which came before the answer
+            answered = self.answered  # read before the texts are taken, all of which arrived before the answer
             text = self._take()
             if text:
                 yield text
@@ -83,14 +84,14 @@ class Ask:
         self._tell()
 
     def settle_in_child(self) -> None:
-        self._on_news = None  # it may wait for a lock of a thread that is not here
+        self._on_news = None  # it may wait for a lock of a thread that does not exist here
         self.settle({}, self._in_child, FORKED)
 
     def _tell(self) -> None:
         try:
             self._news.release()
         except RuntimeError:
-            pass  # it was told already
+            pass  # it was woken already
         if self._on_news is not None:
             self._on_news()
 
@@ -104,7 +105,7 @@ class Ask:
 
 
 class Asks:
-    """Those that are open. Its methods are safe in every thread."""
+    """The open asks. Its methods are safe in every thread."""
 
     def __init__(self, outbox: Outbox, interrupts: Interrupts) -> None:
         self._outbox = outbox
@@ -114,13 +115,14 @@ class Asks:
         interrupts.waiting.add(wait.__code__)
 
     def execution(self) -> Execution | None:
-        """The execution that asks in this thread or task, while it runs."""
+        """The execution that this thread or task asks for, while it runs."""
         running = self._interrupts.execution
         return running if running is owner() else None
 
     def ask(self, kind: str, body: dict[str, object], execution: Execution | None, in_child: str) -> Ask:
-        """Asks for something of that kind, for an execution or for what is not a part of any. The caller sees to end.
-        In a forked process nobody hears, so the answer is the error in_child there, also if it was forked later."""
+        """Asks for something of that kind, for an execution or for code that belongs to none. The caller
+        makes sure that end is called. In a forked process nobody hears, so the answer there is the error
+        in_child, even if the process was forked later."""
         ask = Ask(in_child)
         if self._forked:
             ask.settle_in_child()
@@ -136,7 +138,7 @@ class Asks:
             self._outbox.put(frames.ask_end(ask.id))
 
     def tool_ended(self, ask: Ask, execution: Execution, error: tuple[str, str] | None, duration_ms: int) -> None:
-        """Tells how the call of a tool ended that was carried out here."""
+        """Reports how the call of a tool ended that was carried out here."""
         self._outbox.put(frames.tool_end(execution, ask.id, error, duration_ms))
 
     def progress(self, id: str, text: str) -> None:

@@ -15,12 +15,14 @@ _LOWEST = 900
 
 
 class Descriptors:
-    """Control socket, named pipe of programs, and copies of the pipes on fd 1 and 2 that user code does not redirect."""
+    """Control socket, named pipe of programs, copies of the pipes on fd 1 and 2 that user code does not redirect, and
+    further ones that a forked child closes."""
 
     def __init__(self) -> None:
         self.control = -1
         self.pipes = (-1, -1)
         self.asks = -1
+        self._further: set[int] = set()
 
     def take(self, control: int) -> None:
         self.control = _move_up(control)
@@ -29,6 +31,16 @@ class Descriptors:
     def take_asks(self, fd: int) -> None:
         """What programs of the session write to."""
         self.asks = _move_up(fd)
+
+    def take_further(self, fd: int) -> int:
+        """Keeps a descriptor out of the way of user code and of forked children, and returns its new number."""
+        fd = _move_up(fd)
+        self._further.add(fd)
+        return fd
+
+    def drop_further(self, fd: int) -> None:
+        """Forgets a descriptor, which the caller closes."""
+        self._further.discard(fd)
 
     def restore_standard(self) -> None:
         """Opens 0, 1 and 2 again where they are closed. Where user code redirected them they stay redirected."""
@@ -51,7 +63,7 @@ class Descriptors:
 
     def close_private(self) -> None:
         """For a forked child, which speaks to nobody."""
-        for fd in (self.control, self.asks, *self.pipes):
+        for fd in (self.control, self.asks, *self.pipes, *self._further):
             try:
                 close(fd)
             except OSError:

@@ -1,4 +1,4 @@
-"""How the frames to the host look. A frame is made without its last brace: the outbox adds the mark."""
+"""The format of frames to the host. A frame is made without its closing brace: the outbox adds the mark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_EVALUE = 4 << 20  # bytes of UTF-8, which is also what the host keeps
 
 
 class Shown:
-    """A frame that is shown. first and behind are its place in the lines of the traceback."""
+    """A frame of a traceback that is shown. first and behind are its range of the traceback's lines."""
 
     __slots__ = ("file", "line", "function", "user", "cell", "first", "behind")
 
@@ -27,13 +27,13 @@ class Shown:
 
 
 def encode(value: object, default: object = None) -> str:
-    """JSON of value in ASCII. Raises TypeError or ValueError for what JSON cannot say, NaN included."""
+    """JSON of value in ASCII. Raises TypeError or ValueError for what JSON cannot express, including NaN."""
     encoder = make_encoder({}, default or _refuse, quoted, None, ":", ",", False, False, False)
     return "".join(encoder(value, 0))
 
 
 def _refuse(value: object) -> object:
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def ready(mark: str) -> str:
@@ -122,7 +122,7 @@ def _flag(value: object) -> str:
 
 
 class _Settings:
-    """What the scanner asks for."""
+    """The settings that the scanner asks for."""
 
     strict = True
     object_hook = None
@@ -144,7 +144,7 @@ _scan_leniently = make_scanner(_Lenient)
 
 
 def parse(text: str) -> object:
-    """The one value of JSON that a text is; control characters in strings may stand as they are. Raises ValueError or
+    """The single JSON value in a text; control characters in strings may be unescaped. Raises ValueError or
     StopIteration."""
     text = text.removeprefix("\ufeff").strip(" \t\n\r")
     value, end = _scan_leniently(text, 0)
@@ -154,7 +154,7 @@ def parse(text: str) -> object:
 
 
 def decode(line: bytes | bytearray) -> dict[str, object]:
-    """The object that a line of JSON is. Raises TypeError, ValueError or StopIteration for all else."""
+    """The object in a line of JSON. Raises TypeError, ValueError or StopIteration for anything else."""
     value, _ = _scan(line.decode("utf-8").strip(), 0)
     if not isinstance(value, dict):
         raise TypeError("a frame is an object")
@@ -162,7 +162,7 @@ def decode(line: bytes | bytearray) -> dict[str, object]:
 
 
 def short_field(head: bytearray, name: str) -> str:
-    """A field that is a short string, from the first bytes of a frame; "" where they have none."""
+    """A field that is a short string, from the first bytes of a frame; "" if it is not there."""
     _, _, rest = head.partition(f'"{name}"'.encode("ascii"))
     parts = rest.split(b'"', 2)
     return parts[1].decode("ascii", "replace") if len(parts) == 3 else ""

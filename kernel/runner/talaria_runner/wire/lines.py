@@ -1,4 +1,4 @@
-"""Cuts what the host sends into lines, and keeps them until they are handled, also while memory is full."""
+"""Cuts the host's bytes into lines, and keeps them until they are handled, even while memory is full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from talaria_runner.run.execution import Execution
 
 _BUFFER = 32 << 10
-_HEAD = 512  # bytes of a line that are kept in any case: its type and its ids are there
+_HEAD = 512  # bytes of a line that are kept in any case: they have its type and its ids
 _NEWLINE = 10
 
 
@@ -24,10 +24,10 @@ class Line:
     def __init__(self, data: bytearray, cut: bool) -> None:
         self.data = data
         self.cut = cut  # only its head is left
-        self.execution: Execution | None = None  # made of it
+        self.execution: Execution | None = None  # made from it
 
     def shorten(self) -> bool:
-        """Drops all but the head; False when nothing is left to drop."""
+        """Drops everything except the head; False if nothing is left to drop."""
         if self.cut or len(self.data) <= _HEAD:
             return False
         del self.data[_HEAD:]
@@ -38,16 +38,16 @@ class Line:
 class Lines:
     """All methods may raise MemoryError, and are then called again: no byte is lost or taken twice.
 
-    The reserve of memory is freed first. Where that does not help, a line too long for what is left loses all but its
-    head, so that what comes after it can be read.
+    The reserve of memory is freed first. If that does not help, a line too long for what is left loses all
+    but its head, so that later lines can be read.
     """
 
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
-        # Made ahead, since user code may take all memory.
+        # Allocated ahead, since user code may take all memory.
         self._buffers = [bytearray(_BUFFER)]
-        self._at = self._size = 0  # of the buffer, what is not taken yet
-        self._rest = bytearray()  # the line that has not ended
+        self._at = self._size = 0  # of the buffer, the part not taken yet
+        self._rest = bytearray()  # the unfinished line
         self._cut = False  # it has lost its tail
         self._whole: deque[Line] = deque()
 
@@ -57,7 +57,7 @@ class Lines:
         return bool(self._whole) or self._at < self._size
 
     def read(self, fd: int) -> bool:
-        """Reads once, unless what was read before is not taken yet. False at the end."""
+        """Reads once, unless earlier bytes have not been taken yet. False at the end."""
         if self._at >= self._size:
             size = readv(fd, self._buffers)
             if not size:
@@ -67,7 +67,7 @@ class Lines:
         return True
 
     def take(self) -> None:
-        """Cuts what was read into lines."""
+        """Cuts the bytes read into lines."""
         buffer = self._buffers[0]
         while self._at < self._size:
             if buffer[self._at] == _NEWLINE:
@@ -106,7 +106,7 @@ class Lines:
         """Keeps the head of the line, which does not fit, and marks it as cut."""
         missing = _HEAD - len(self._rest)
         if missing >= end - self._at:
-            raise MemoryError  # it is short: it is waited for
+            raise MemoryError  # it is short: wait for memory
         if missing > 0:
             self._rest += memoryview(self._buffers[0])[self._at:self._at + missing]
         else:

@@ -1,11 +1,11 @@
-"""The one way out: a queue, and the thread that writes it to the control socket.
+"""The only way out: a queue, and the thread that writes it to the control socket.
 
 Only that thread writes frames and marks. So no signal handler, finaliser or exception of user code, which all
-happen in other threads, can come in the middle of a frame.
+happen in other threads, can interrupt a frame.
 
-Printing appends to the queue and takes no lock that another thread may hold. It waits for the writing thread in three
-cases only: for the first lines of each interval, which are sent at once, for an explicit flush, and when the queue is
-full.
+Printing appends to the queue and takes no lock that another thread may hold. It waits for the writing thread
+in only three cases: for the first lines of each interval, which are sent at once, for an explicit flush, and
+when the queue is full.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from talaria_runner.wire import frames
 from talaria_runner.wire.descriptors import Descriptors, write_all
 
 PAUSE = 0.005  # s for which text is joined under load
-AT_ONCE = 8  # lines that are sent at once in each such time, before joining begins
+AT_ONCE = 8  # lines that are sent at once in each such interval, before joining begins
 PIECE = 64 << 10  # characters in one stream frame at most
-FULL = 256 << 10  # characters that wait before whoever writes has to
+FULL = 256 << 10  # waiting characters from which a writer has to wait
 GONE = 74  # exit status when the host is gone
 
 
 class Segment:
-    """Text that one execution wrote to one stream without anything between."""
+    """Text that one execution wrote to one stream with nothing in between."""
 
     __slots__ = ("stream", "execution", "parts", "text", "sent")
 
@@ -73,7 +73,7 @@ class Outbox:
         self._marking = False
 
     def open(self, mark: str) -> None:
-        """Called before the thread runs. What was put until now is nobody's, and is dropped."""
+        """Called before the thread runs. Anything queued until now belongs to no execution, and is dropped."""
         self._mark = mark
         self._marking = False
         self._queue.clear()
@@ -88,7 +88,7 @@ class Outbox:
         self.size += len(text)
 
     def put(self, head: str, marked: bool = False) -> None:
-        """Queues a frame behind what was written before."""
+        """Queues a frame after everything written before."""
         if self.forked:
             return
         frame = Frame(head, marked)
@@ -98,18 +98,18 @@ class Outbox:
         self.wake()
 
     def wake(self) -> None:
-        """Has the queue written soon."""
+        """Makes the queue be written soon."""
         self.asleep = False
         try:
             self._kick.release()
-        except RecursionError:  # which is a RuntimeError too: nobody was woken
+        except RecursionError:  # it is a RuntimeError too: nobody was woken
             self.asleep = True
             raise
         except RuntimeError:
             pass  # it was awake
 
     def flush(self) -> None:
-        """Returns when all that was queued before is written."""
+        """Returns when everything queued before is written."""
         if self.forked or not self._opened or get_ident() == self._thread:
             return
         if not self._queue and not self._busy:
@@ -125,15 +125,15 @@ class Outbox:
         self.credit = AT_ONCE
 
     def settle(self) -> None:
-        """A cell ends: what C code kept in its buffers until now comes after what Python printed."""
+        """A cell ends: text that C code has kept in its buffers comes after what Python printed."""
         if self._marking:
             self.flush()
 
     def begin_marks(self) -> None:
-        """Marks frames from now on. What is written to the pipes after this call comes after all frames before."""
+        """Marks frames from now on. Bytes written to the pipes after this call come after all frames before it."""
         if not self._marking:
             self._marking = True
-            # The frames until now had no mark. One without text puts a mark between them and what follows.
+            # Earlier frames had no mark. One without text puts a mark between them and what follows.
             self.put(frames.stream(owner(), "stdout", ""), marked=True)
         self.flush()
 
@@ -145,7 +145,8 @@ class Outbox:
             kick.acquire()
             while True:
                 self._drain()
-                # Asleep means that whoever queues something wakes us; so look once more after saying so.
+                # Asleep means that a thread that queues something wakes us; so look once more after saying
+                # so.
                 if not kick.acquire(True, PAUSE):
                     self.credit = AT_ONCE
                     if not self._queue:
@@ -214,7 +215,7 @@ class Outbox:
 
 
 def printable(text: str) -> str:
-    """text with U+FFFD for lone surrogates, which no wire can carry."""
+    """text with U+FFFD for lone surrogates, which cannot be encoded."""
     if text.isascii():
         return text
     try:

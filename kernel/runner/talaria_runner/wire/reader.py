@@ -20,16 +20,19 @@ from talaria_runner.wire.outbox import GONE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Protocol
 
     class Requests(Protocol):
         def put(self, kind: str, frame: dict[str, object]) -> None:
             """Has a question of a client answered."""
 
-    class Programs(Protocol):
+    class Door(Protocol):
+        def fileno(self) -> int:
+            """The descriptor that processes of the session ask on; -1 where none can ask."""
+
         def hear(self, events: int) -> bool:
-            """Reads what programs of the session ask; False when none can ask any more."""
+            """Takes what they ask; False when none can ask any more."""
 
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250
@@ -45,8 +48,7 @@ class Reader:
         interrupts: Interrupts,
         asks: Asks,
         requests: Requests,
-        programs: Programs,
-        programs_fd: int,
+        doors: Iterable[Door],
         accept: Callable[[Execution], None],
         reserve: Reserve,
     ) -> None:
@@ -54,15 +56,15 @@ class Reader:
         self._interrupts = interrupts
         self._asks = asks
         self._requests = requests
-        self._programs = programs
         self._accept = accept
         self._reserve = reserve
         self._lines = Lines(reserve)
         self._repeat = _FIRST_REPEAT_MS
         self._ready = poll()
         self._ready.register(fd, POLLIN)
-        if programs_fd >= 0:  # else no program can ask
-            self._ready.register(programs_fd, POLLIN)
+        self._doors = {door.fileno(): door for door in doors if door.fileno() >= 0}
+        for door in self._doors:
+            self._ready.register(door, POLLIN)
         self._never = allocate_lock()
         self._never.acquire()
         self._at_work = False
@@ -100,7 +102,7 @@ class Reader:
                 waiter.release()
 
     def _is_called(self) -> bool:
-        """Waits, and serves programs. True is that the host says something."""
+        """Waits, and serves other processes. True is that the host says something."""
         execution = self._interrupts.execution
         interrupting = execution is not None and execution.interrupts > 0
         pause = self._repeat if interrupting else None
@@ -116,7 +118,7 @@ class Reader:
         for fd, events in ready:
             if fd == self._fd:
                 called = True
-            elif not self._programs.hear(events):
+            elif not self._doors[fd].hear(events):
                 self._ready.unregister(fd)
         return called
 

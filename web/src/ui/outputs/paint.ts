@@ -3,12 +3,12 @@
 import { Screen, spans, type Line } from "../../ansi/screen";
 import { plain, type Color, type Style } from "../../ansi/style";
 import { Rope } from "../../log/rope";
+import { isShaped, isUnbroken, textNodes } from "../../render/unbroken";
 
 const maxLines = 200; // of a block
-const maxSize = 1 << 15; // of a block, in characters, about: what is laid out at once
-const nodeSize = 40; // a span or link costs as much as so many characters
+const maxSize = 1 << 14; // of a block, in characters, about: what is laid out at once
+const nodeSize = 60; // a span or link costs as much as so many characters
 const shapedSize = 4; // and so does a character of a line that is not of Latin letters alone
-const foreign = /[^\0-\u02ff]/;
 const piece = 1 << 13; // characters that are taken in before the clock is looked at
 const links = /\bhttps?:\/\/[^\s<>"'`\u001b]+[^\s<>"'`.,;:!?)\]}\u001b]/g;
 
@@ -39,8 +39,10 @@ export class TextPainter {
   show(text: Rope, until: number): boolean {
     if (!text.continues(this.before)) this.restart();
     this.before = text;
-    while (this.taken < text.pieces && performance.now() < until) this.take(text.piece(this.taken));
-    this.arrange();
+    while (this.taken < text.pieces && performance.now() < until) {
+      this.take(text.piece(this.taken));
+      this.arrange();
+    }
     for (const block of this.stale) {
       this.fill(block);
       if (performance.now() > until) break;
@@ -163,13 +165,13 @@ export class TextPainter {
 function weight(line: Line): number {
   let nodes = line.runs?.length ?? 0;
   for (let at = line.text.indexOf("://"); at >= 0; at = line.text.indexOf("://", at + 3)) nodes++;
-  const shaped = foreign.test(line.text) ? shapedSize : 1;
+  const shaped = isShaped(line.text) ? shapedSize : 1;
   return 1 + shaped * line.text.length + nodeSize * nodes;
 }
 
 // draw writes lines into an element: as one text where they are all plain.
 function draw(element: HTMLElement, lines: readonly Line[]): void {
-  if (lines.every((line) => !line.runs && !line.text.includes("://"))) {
+  if (lines.every((line) => !line.runs && !line.text.includes("://") && !isUnbroken(line.text))) {
     element.textContent = lines.map((line) => line.text).join("\n");
     return;
   }
@@ -208,7 +210,7 @@ function linked(text: string): Node[] {
   const nodes: Node[] = [];
   let at = 0;
   for (const found of text.matchAll(links)) {
-    if (found.index > at) nodes.push(document.createTextNode(text.slice(at, found.index)));
+    if (found.index > at) nodes.push(...textNodes(text.slice(at, found.index)));
     const link = document.createElement("a");
     link.href = found[0];
     link.textContent = found[0];
@@ -217,6 +219,6 @@ function linked(text: string): Node[] {
     nodes.push(link);
     at = found.index + found[0].length;
   }
-  if (at < text.length) nodes.push(document.createTextNode(text.slice(at)));
+  if (at < text.length) nodes.push(...textNodes(text.slice(at)));
   return nodes;
 }

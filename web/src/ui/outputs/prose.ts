@@ -1,6 +1,7 @@
 // Prose in an element, piece by piece.
 
 import { formulaElement, withoutDollars } from "../../render/math";
+import { maxFormula } from "../../render/mathspans";
 import type { Formula, Prose } from "../../render/prose";
 import { maxText, Typesetter } from "../../render/typesetter";
 import { bytes } from "../../render/format";
@@ -10,13 +11,15 @@ const typesetter = new Typesetter(() => new Worker(new URL("../../render/worker.
 
 export const proseOf = (kind: "markdown" | "latex", text: string): Promise<Prose | undefined> => {
   if (kind === "markdown") return typesetter.prose(kind, text);
-  if (text.length > maxText) return Promise.resolve(undefined);
   const { tex, display } = withoutDollars(text);
+  if (tex.length > maxFormula) return Promise.resolve(undefined);
   return typesetter.prose(kind, tex, display);
 };
 
-export const tooLong = (kind: "markdown" | "latex", text: string): string =>
-  `This ${kind === "markdown" ? "Markdown" : "formula"} is shown as text: ${text.length > maxText ? `it is longer than ${bytes(maxText)}` : "it takes too long to set"}.`;
+export function tooLong(kind: "markdown" | "latex", text: string): string {
+  const [name, most] = kind === "markdown" ? ["Markdown", maxText] : ["formula", maxFormula];
+  return `This ${name} is shown as text: ${text.length > most ? `it is longer than ${bytes(most)}` : "it takes too long to set"}.`;
+}
 
 // drawProse draws into a place a text, and says when that is done: with why it is to be shown as text, if it
 // is. What it returns stops it.

@@ -35,20 +35,20 @@ async function exportFile(nb: Notebook): Promise<void> {
 }
 
 async function runHere(nb: Notebook, then: "next" | "stay" | "insert"): Promise<void> {
-  const id = nb.selected;
+  const id = nb.selection.id;
   const cell = nb.cell(id);
   if (!cell) return;
   editors.get(id)?.quiet();
   const ran = cell.cell_type === "code" ? nb.run(id) : undefined;
   if (then === "insert") {
     const added = nb.add("below", id);
-    nb.select(added, "edit");
+    nb.selection.select(added, "edit");
   } else if (then === "next") {
-    if (nb.step(1)) {
-      const next = nb.cell(nb.selected);
-      if (next && !next.source && next.cell_type === "code") nb.mode = "edit";
-    } else nb.select(nb.add("below", id), "edit");
-  } else nb.mode = "command";
+    if (nb.selection.step(1)) {
+      const next = nb.cell(nb.selection.id);
+      if (next && !next.source && next.cell_type === "code") nb.selection.mode = "edit";
+    } else nb.selection.select(nb.add("below", id), "edit");
+  } else nb.selection.mode = "command";
   await ran;
 }
 
@@ -62,48 +62,53 @@ const doings: Record<ActionID, Doing> = {
   "run-above": (nb) => nb.runMany((i, here) => i < here),
   "run-below": (nb) => nb.runMany((i, here) => i >= here),
   "interrupt": (nb) => nb.interrupt(),
-  "reset": (nb) => (nb.dialog = "reset"),
-  "reset-run-all": (nb) => (nb.dialog = "reset-run-all"),
+  "reset": (nb) => (nb.panels.dialog = "reset"),
+  "reset-run-all": (nb) => (nb.panels.dialog = "reset-run-all"),
 
-  "insert-above": (nb) => nb.add("above", nb.selected),
-  "insert-below": (nb) => nb.add("below", nb.selected),
-  "insert-text": (nb) => nb.select(nb.add("below", nb.selected, newCell("markdown")), "edit"),
-  "delete": (nb) => nb.delete(nb.selected),
-  "cut": (nb) => { nb.copy(nb.selected); nb.delete(nb.selected); },
-  "copy": (nb) => { nb.copy(nb.selected); nb.say("Cell copied. V pastes it below."); },
-  "paste": (nb) => nb.paste(nb.selected),
+  "insert-above": (nb) => nb.add("above", nb.selection.id),
+  "insert-below": (nb) => nb.add("below", nb.selection.id),
+  "insert-text": (nb) => nb.selection.select(nb.add("below", nb.selection.id, newCell("markdown")), "edit"),
+  "delete": (nb) => nb.delete(nb.selection.id),
+  "cut": (nb) => { nb.copy(nb.selection.id); nb.delete(nb.selection.id); },
+  "copy": (nb) => { nb.copy(nb.selection.id); nb.say("Cell copied. V pastes it below."); },
+  "paste": (nb) => nb.paste(nb.selection.id),
   "undo": (nb) => nb.undo(),
   "redo": (nb) => nb.undo(true),
-  "to-text": (nb) => nb.setKind(nb.selected, "markdown"),
-  "to-code": (nb) => nb.setKind(nb.selected, "code"),
-  "to-raw": (nb) => nb.setKind(nb.selected, "raw"),
-  "heading-1": (nb) => nb.heading(nb.selected, 1),
-  "heading-2": (nb) => nb.heading(nb.selected, 2),
-  "heading-3": (nb) => nb.heading(nb.selected, 3),
-  "split": (nb) => nb.split(nb.selected, editors.get(nb.selected)?.cursor() ?? 0),
-  "merge": (nb) => nb.merge(nb.selected),
-  "move-up": (nb) => nb.move(nb.selected, -1),
-  "move-down": (nb) => nb.move(nb.selected, 1),
+  "to-text": (nb) => nb.setKind(nb.selection.id, "markdown"),
+  "to-code": (nb) => nb.setKind(nb.selection.id, "code"),
+  "to-raw": (nb) => nb.setKind(nb.selection.id, "raw"),
+  "heading-1": (nb) => nb.heading(nb.selection.id, 1),
+  "heading-2": (nb) => nb.heading(nb.selection.id, 2),
+  "heading-3": (nb) => nb.heading(nb.selection.id, 3),
+  "split": (nb) => nb.split(nb.selection.id, editors.get(nb.selection.id)?.cursor() ?? 0),
+  "merge": (nb) => nb.merge(nb.selection.id),
+  "move-up": (nb) => nb.move(nb.selection.id, -1),
+  "move-down": (nb) => nb.move(nb.selection.id, 1),
 
-  "clear-output": (nb) => nb.clearOutputs([nb.selected]),
+  "clear-output": (nb) => nb.clearOutputs([nb.selection.id]),
   "clear-outputs": (nb) => nb.clearOutputs(nb.view.cells.map((cell) => cell.id)),
-  "install": (nb) => nb.select(nb.add("below", nb.selected, newCell("code", "%pip install ")), "edit"),
+  "install": (nb) => nb.selection.select(nb.add("below", nb.selection.id, newCell("code", "%pip install ")), "edit"),
 
-  "edit": (nb) => nb.select(nb.selected, "edit"),
-  "leave": (nb) => nb.select(nb.selected),
-  "down": (nb) => nb.step(1),
-  "up": (nb) => nb.step(-1),
-  "first": (nb) => nb.select(nb.view.cells[0]?.id ?? ""),
-  "last": (nb) => nb.select(nb.view.cells.at(-1)?.id ?? ""),
-  "find": (nb) => editors.get(nb.selected)?.find(),
-  "running": (nb) => { if (nb.runningID) nb.select(nb.cellOfRun(nb.runningID)); },
+  "edit": (nb) => nb.selection.select(nb.selection.id, "edit"),
+  "leave": (nb) => nb.selection.select(nb.selection.id),
+  "down": (nb) => nb.selection.step(1),
+  "up": (nb) => nb.selection.step(-1),
+  "first": (nb) => nb.selection.select(nb.view.cells[0]?.id ?? ""),
+  "last": (nb) => nb.selection.select(nb.view.cells.at(-1)?.id ?? ""),
+  "find": (nb) => editors.get(nb.selection.id)?.find(),
+  "approval": (nb) => {
+    const question = document.querySelector<HTMLElement>(".approval");
+    if (question) question.focus();
+    else nb.say("Nothing needs approval.");
+  },
+  "running": (nb) => { if (nb.runningID) nb.selection.select(nb.cellOfRun(nb.runningID)); },
 
-  "palette": (nb) => (nb.dialog = "palette"),
-  "keys": (nb) => (nb.dialog = "keys"),
+  "palette": (nb) => (nb.panels.dialog = "palette"),
+  "keys": (nb) => (nb.panels.dialog = "keys"),
   "save": (nb) => nb.save(),
-  "rename": (nb) => (nb.dialog = "rename"),
+  "rename": (nb) => (nb.panels.dialog = "rename"),
   "keep": (nb) => nb.keep(),
-  "share": (nb) => (nb.dialog = "share"),
+  "share": (nb) => (nb.panels.dialog = "share"),
   "export-ipynb": exportFile,
   "export-py": (nb) => save(fileName(nb, "py"), "text/x-python", toScript(nb.title, nb.view.cells)),
   "export-html": async (nb) => saveBlob(fileName(nb, "html"), await (await import("./export")).toPage(nb)),
@@ -114,13 +119,14 @@ const doings: Record<ActionID, Doing> = {
   "print": () => print(),
   "sessions": () => go(""),
 
-  "files": (nb) => toggle(nb, "files"),
-  "variables": (nb) => toggle(nb, "variables"),
-  "timeline": (nb) => toggle(nb, "timeline"),
+  "files": (nb) => nb.panels.toggle("files"),
+  "variables": (nb) => nb.panels.toggle("variables"),
+  "timeline": (nb) => nb.panels.toggle("timeline"),
+  "calls": (nb) => nb.panels.toggle("calls"),
   "terminal": (nb) => nb.terminals.goTo(),
   "terminal-reader": () => settings.set({ reader: !settings.reader }),
-  "outline": (nb) => toggle(nb, "about"),
-  "toggle-output": (nb) => nb.toggleOutput(nb.selected),
+  "outline": (nb) => nb.panels.toggle("about"),
+  "toggle-output": (nb) => nb.selection.toggleOutput(nb.selection.id),
   "copy-output": copyOutputs,
   "toggle-numbers": () => settings.set({ numbers: !settings.numbers }),
   "toggle-density": () => settings.set({ compact: !settings.compact }),
@@ -129,13 +135,9 @@ const doings: Record<ActionID, Doing> = {
 };
 
 async function copyOutputs(nb: Notebook): Promise<void> {
-  const text = (await Promise.all((await nb.outputs(nb.selected)).map(textToTake))).join("\n");
+  const text = (await Promise.all((await nb.outputs(nb.selection.id)).map(textToTake))).join("\n");
   if (!text) return nb.say("This cell has no output.");
   await navigator.clipboard.writeText(text).then(() => nb.say("Copied."), () => nb.say("The browser did not allow copying."));
-}
-
-function toggle(nb: Notebook, drawer: Notebook["drawer"]): void {
-  nb.drawer = nb.drawer === drawer ? "" : drawer;
 }
 
 // act does what an action means, and says so where that fails.

@@ -156,13 +156,14 @@ const edge = (view: EditorView, by: -1 | 1): boolean => {
 export class CellEditor {
   readonly view: EditorView;
   private readonly look = new Compartment();
-  private kind: EditorLook["kind"];
+  private shown: EditorLook;
+  private errorLine = 0;
   private markdown: Extension = []; // loaded with the first text that is edited
   private asked = false;
   private destroyed = false;
 
   constructor(parent: HTMLElement, source: string, look: EditorLook, private readonly io: EditorIO) {
-    this.kind = look.kind;
+    this.shown = look;
     const keys = Prec.high(keymap.of([
       { key: "Tab", run: tab },
       { key: "Shift-Tab", run: shiftTab(io) },
@@ -207,10 +208,11 @@ export class CellEditor {
         ],
       }),
     });
+    this.loadMarkdown(look);
   }
 
   private whereCode(source: CompletionSource): CompletionSource {
-    return (context) => (this.kind === "code" ? source(context) : null);
+    return (context) => (this.shown.kind === "code" ? source(context) : null);
   }
 
   private extensions(look: EditorLook): Extension {
@@ -229,17 +231,21 @@ export class CellEditor {
     ];
   }
 
-  // setLook also loads what Markdown needs, once there is some.
   setLook(look: EditorLook): void {
-    this.kind = look.kind;
-    if (look.kind === "markdown" && !this.asked) {
-      this.asked = true;
-      void import("@codemirror/lang-markdown").then(({ markdown }) => {
-        this.markdown = markdown();
-        if (!this.destroyed) this.setLook(look);
-      });
-    }
+    if (look === this.shown) return;
+    this.shown = look;
+    this.loadMarkdown(look);
     this.view.dispatch({ effects: this.look.reconfigure(this.extensions(look)) });
+  }
+
+  // loadMarkdown loads what Markdown needs, once there is some.
+  private loadMarkdown(look: EditorLook): void {
+    if (look.kind !== "markdown" || this.asked) return;
+    this.asked = true;
+    void import("@codemirror/lang-markdown").then(({ markdown }) => {
+      this.markdown = markdown();
+      if (!this.destroyed) this.view.dispatch({ effects: this.look.reconfigure(this.extensions(this.shown)) });
+    });
   }
 
   // setSource takes a text that came from elsewhere: only what differs is changed, so that the cursor stays.
@@ -257,7 +263,9 @@ export class CellEditor {
   }
 
   markError(line: number | undefined): void {
-    this.view.dispatch({ effects: setErrorLine.of(line ?? 0) });
+    if (!line && !this.errorLine) return;
+    this.errorLine = line ?? 0;
+    this.view.dispatch({ effects: setErrorLine.of(this.errorLine) });
   }
 
   goToLine(line: number): void {

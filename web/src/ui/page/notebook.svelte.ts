@@ -1,5 +1,6 @@
 // One open notebook: its log, its document, its connection, and what can be done with them. Components draw it.
 
+import { pending } from "../../log/approvals";
 import { bounded } from "../../log/bound";
 import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, withRuns } from "../../log/cells";
 import { Intake } from "../../log/intake";
@@ -12,17 +13,15 @@ import { call, getDocument, getText, putDocument, Refused, sessionPath } from ".
 import { browserHost, large, SessionSocket, type Link } from "../../proto/socket";
 import type { Cell, Completion, Document, Event, Inspection, Limits, Session, TablePage, TableSort, Usage, UsageFrame, Variable } from "../../proto/types";
 import { duration, plural } from "../../render/format";
-import { runWords, titleOf, whyWords } from "../../render/words";
+import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
 import { dropDraft, keepDraft, withDraft } from "./draft";
-import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
+import { Panels } from "./panels.svelte";
+import { Selection } from "./selection.svelte";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
 import { Voice, type Action } from "./voice.svelte";
-
-export type Drawer = "" | "files" | "variables" | "timeline" | "about";
-export type Dialog = "" | "palette" | "export" | "keys" | "reset" | "reset-run-all" | "share" | "rename";
 
 const mostHeld = 128 << 20; // bytes of outputs, about; more are fetched again when they are asked for
 
@@ -42,17 +41,13 @@ export class Notebook {
   unsent = $state.raw<ReadonlySet<string>>(new Set()); // cells that run once the server is back
   caughtUp = $state(0); // lines that came after a lost connection
 
-  selected = $state("");
-  mode = $state<"command" | "edit">("command");
-  drawer = $state<Drawer>("");
-  dialog = $state<Dialog>("");
-  large = $state.raw<{ output: Output; where: string; source: string }>(); // the output that fills the page
-  folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
+  readonly selection = new Selection(() => this.view.cells);
+  readonly panels = new Panels();
   readonly voice = new Voice();
   readonly terminals: Terminals;
   imported = $state.raw<ReadonlyMap<string, Imported>>(new Map());
   filesChanged = $state(0);
-  clip = $state.raw<Cell[]>([]);
+  callsChanged = $state(0);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
   readonly title = $derived.by(() => this.session ? titleOf(this.session) : "");
@@ -66,6 +61,7 @@ export class Notebook {
     () => this.log,
     (state, events) => this.take(state, events),
   );
+  private readonly approving = new Set<string>(); // approvals that are answered here
   private readonly asking = new Set<string>(); // cells whose run the server has not confirmed
   private documentReady = false;
   private helloSeq = -1;
@@ -81,8 +77,8 @@ export class Notebook {
         conflicts: (n) => this.say(`Another tab edited ${n === 1 ? "a cell" : `${n} cells`} that you edited too. Both versions are kept, theirs below yours.`),
       },
     );
-    this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.toCells() });
-    this.socket = new SessionSocket(browserHost(id, (text) => aside.ask("message", text)), () => this.intake.seq, {
+    this.terminals = new Terminals(id, { say: (text, tone) => this.say(text, tone), leave: () => this.selection.toCells() });
+    this.socket = new SessionSocket(browserHost(id, (data) => aside.ask("message", data)), () => this.intake.seq, {
       hello: (session, view) => this.hello(session, view),
       event: (event) => this.intake.add(event),
       usage: (frame) => this.takeUsage(frame),
@@ -156,7 +152,17 @@ export class Notebook {
       case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
       case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
+      case "tool_call": case "tool_result": this.callsChanged++; break;
+      case "approval_request": this.callsChanged++; this.voice.announce(`${approvalWords(event.kind)} ${askedWords(event).slice(0, 200)}`); break;
+      case "approval_resolved": this.callsChanged++; this.resolved(event.approval_id); break;
     }
+  }
+
+  // resolved says how a question that was not answered here ended.
+  private resolved(id: string): void {
+    const approval = this.log.approvals.find((one) => one.id === id);
+    if (!approval || this.approving.delete(id)) return;
+    this.say(resolvedWords(approval));
   }
 
   private settle(): void {
@@ -170,7 +176,7 @@ export class Notebook {
     if (this.loaded || !this.documentReady) return;
     if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
     const [first, second] = this.view.cells;
-    this.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
+    this.selection.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
     this.loaded = true;
   }
 
@@ -273,7 +279,7 @@ export class Notebook {
   add(where: "above" | "below", id: string, cell: Cell = newCell()): string {
     const at = indexOf(this.view.cells, id);
     this.arrange("an insertion", insert(this.view.cells, at < 0 ? this.view.cells.length : at + (where === "below" ? 1 : 0), cell));
-    this.selected = cell.id;
+    this.selection.id = cell.id;
     return cell.id;
   }
 
@@ -284,17 +290,17 @@ export class Notebook {
     const rest = remove(cells, [id]);
     if (!rest.length) rest.push(newCell());
     this.arrange("deleting a cell", rest);
-    this.select((rest[at] ?? rest.at(-1))?.id ?? "");
+    this.selection.select((rest[at] ?? rest.at(-1))?.id ?? "");
     this.say("Cell deleted.", "quiet", this.takeBack);
   }
 
   copy(id: string): void {
     const cell = this.cell(id);
-    if (cell) this.clip = [cell];
+    if (cell) this.selection.clip = [cell];
   }
 
   paste(id: string): void {
-    for (const cell of this.clip) this.add("below", id, newCell(cell.cell_type, cell.source));
+    for (const cell of this.selection.clip) this.add("below", id, newCell(cell.cell_type, cell.source));
   }
 
   move(id: string, by: number): void {
@@ -307,7 +313,7 @@ export class Notebook {
     if (!shown.length) return this.say("There is no output to clear.");
     const { cells, to } = renamed(this.view.cells, shown);
     this.arrange("clearing outputs", cells, new Map([...to, ...[...to].map(([old, id]) => [id, old] as const)]));
-    this.selected = to.get(this.selected) ?? this.selected;
+    this.selection.id = to.get(this.selection.id) ?? this.selection.id;
     this.say(shown.length === 1 ? "Output cleared." : `${shown.length} outputs cleared.`, "quiet", this.takeBack);
   }
 
@@ -315,7 +321,7 @@ export class Notebook {
     const done = split(this.view.cells, id, at);
     if (!done) return;
     this.arrange("a split", done.cells);
-    this.selected = done.added;
+    this.selection.id = done.added;
   }
 
   merge(id: string): void {
@@ -332,41 +338,8 @@ export class Notebook {
       return;
     }
     this.edit(restored(step, this.view.cells));
-    if (!this.cell(this.selected)) this.selected = step.same.get(this.selected) ?? this.view.cells[0]?.id ?? "";
+    if (!this.cell(this.selection.id)) this.selection.id = step.same.get(this.selection.id) ?? this.view.cells[0]?.id ?? "";
     this.say(`${forward ? "Redone" : "Undone"}: ${step.said}.`);
-  }
-
-  select(id: string, mode: "command" | "edit" = "command"): void {
-    this.selected = id;
-    this.mode = mode;
-  }
-
-  // toCells leaves edit mode and gives the keyboard back to the selected cell.
-  toCells(): void {
-    this.select(this.selected);
-    this.focus();
-  }
-
-  // focus gives the keyboard back to the selected cell; in edit mode, to its editor.
-  focus(): void {
-    const editor = this.mode === "edit" ? editors.get(this.selected) : undefined;
-    if (editor) editor.focus();
-    else document.querySelector<HTMLElement>(".cell.selected")?.focus({ preventScroll: true });
-  }
-
-  // step selects the cell that many places further, and tells whether there is one.
-  step(by: number): boolean {
-    const { cells } = this.view;
-    const next = cells[indexOf(cells, this.selected) + by];
-    if (!next) return false;
-    this.select(next.id);
-    return true;
-  }
-
-  toggleOutput(id: string): void {
-    const folded = new Set(this.folded);
-    if (!folded.delete(id)) folded.add(id);
-    this.folded = folded;
   }
 
   // Python
@@ -386,7 +359,7 @@ export class Notebook {
 
   async runMany(which: (index: number, here: number) => boolean): Promise<void> {
     const { cells } = this.view;
-    const here = indexOf(cells, this.selected);
+    const here = indexOf(cells, this.selection.id);
     await Promise.all(cells.filter((_, i) => which(i, here)).map((cell) => this.run(cell.id, { stopOnError: true })));
   }
 
@@ -410,6 +383,11 @@ export class Notebook {
 
   answer(requestID: string, value: string): Promise<boolean> {
     return this.attempt(() => this.socket.ask({ type: "input_reply", request_id: requestID, value }));
+  }
+
+  async approve(approval: string, decision: "once" | "session" | "deny"): Promise<void> {
+    this.approving.add(approval);
+    if (!await this.attempt(() => this.socket.ask({ type: "approve", approval_id: approval, decision }))) this.approving.delete(approval);
   }
 
   async keep(): Promise<void> {
@@ -453,7 +431,7 @@ export class Notebook {
       await call("POST", sessionPath(this.id, "/notebook"), file);
       this.doc = await this.sync.load();
       await this.loadImported();
-      this.selected = this.view.cells[0]?.id ?? "";
+      this.selection.id = this.view.cells[0]?.id ?? "";
       this.say("Notebook imported. Nothing in it has run yet.");
     });
   }
@@ -495,7 +473,8 @@ export class Notebook {
   told(run: Run): ReturnType<typeof runWords> {
     const ahead = run.status === "queued" ? this.log.open.indexOf(run.id) : 0;
     const death = run.status === "died" ? this.log.notes.find((note) => note.kind === "died" && note.generation === run.generation) : undefined;
-    return runWords(run, this.log.asked?.runID === run.id, ahead, death?.limit);
+    const approval = pending(this.log.approvals).some(({ runID }) => runID === run.id);
+    return runWords(run, approval ? "approval" : this.log.asked?.runID === run.id ? "input" : "", ahead, death?.limit);
   }
 
   cellOfRun(run: string): string {

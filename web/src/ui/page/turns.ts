@@ -3,11 +3,12 @@
 import { flushSync } from "svelte";
 
 const slice = 8; // ms of a frame
+const enough = 2; // ms of drawing until the browser has to lay it out
 const atOnce = 4; // work of a frame that need not wait, so that the few outputs of a cell come with its end
 
 const waiting = new Set<() => void>();
 let scheduled = false;
-let free = atOnce;
+let free = 0; // none while the page opens
 
 // mayNow tells whether work of a size, 1 for little, need not wait for its turn.
 export function mayNow(size: number): boolean {
@@ -27,21 +28,27 @@ export function later(work: () => void): () => void {
 // turn is over when work has its turn.
 export const turn = (): Promise<void> => new Promise((resolve) => later(resolve));
 
+// Work comes after a frame, not in it: the browser draws the frame in the same task.
 function schedule(): void {
   if (scheduled) return;
   scheduled = true;
-  if (document.visibilityState === "visible") requestAnimationFrame(run);
+  if (document.visibilityState === "visible") requestAnimationFrame(() => setTimeout(run));
   else setTimeout(run, 50);
 }
 
 function run(): void {
   scheduled = false;
   free = atOnce;
-  const end = performance.now() + slice;
+  let start = performance.now();
+  const end = start + slice;
   for (const work of waiting) {
     waiting.delete(work);
     work();
     flushSync(); // so that what it draws counts
+    if (performance.now() - start > enough) {
+      void document.body.offsetHeight; // and what that takes to lay out
+      start = performance.now();
+    }
     if (performance.now() > end) break;
   }
   if (waiting.size) schedule();

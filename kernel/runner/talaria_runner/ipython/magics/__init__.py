@@ -1,4 +1,5 @@
-"""The magics of the standard-library engine. This names them; the module of one is imported when it is first used."""
+"""The magics of the standard-library engine. This module lists them; the module of a magic is imported when
+it is first used."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _ONLY_IN_IPYTHON = frozenset(
 )
 _IPYTHON_ONLY = "%{0} needs IPython; this kernel runs without it (engine stdlib)"
 
-_kept: dict[str, object] = {}  # our modules: user code may throw them out of sys.modules
+_kept: dict[str, object] = {}  # our modules: user code may remove them from sys.modules
 _found: dict[tuple[str, str], Callable] = {}
 
 
@@ -90,13 +91,13 @@ def find(shell: Shell, kind: str, name: str) -> Callable | None:
 
 
 def as_it_is(function: Callable) -> Callable:
-    """Marks a magic that gets its text without $name and {expression} replaced."""
+    """Marks a magic that gets its text verbatim, without $name and {expression} replaced."""
     function.takes_text_as_it_is = True
     return function
 
 
 def unknown(shell: Shell, name: str, kind: str) -> str:
-    """What there is to say about a magic that is not there."""
+    """The message about a magic that does not exist."""
     marks = "%" if kind == "line" else "%%"
     if kind == "line" and name.startswith("%"):
         return f"%{name} is a cell magic: it has to be the first line of its cell"

@@ -1,4 +1,4 @@
-"""%autoreload: modules whose files were changed are imported again before a cell runs."""
+"""%autoreload: modules whose files have changed are imported again before a cell runs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Reloader:
         self._mode = "off"
         self._included: set[str] = set()
         self._excluded: set[str] = set()
-        self._times: dict[str, tuple[str, int]] = {}  # by module, its file and when that was changed
+        self._times: dict[str, tuple[str, int]] = {}  # by module, its file and the time of its last change
         self._failed: dict[str, int] = {}
-        self._taken: dict[tuple[str, str], list[object]] = {}  # weak references to what names stood for before
+        self._taken: dict[tuple[str, str], list[object]] = {}  # weak references to what the names stood for before
 
     def autoreload(self, line: str = "") -> None:
         """%autoreload [0|1|2|3]: 0 or off; 1 or explicit: the modules of %aimport; 2 or all: all modules but those that
@@ -81,7 +81,7 @@ class Reloader:
             self._remember()
 
     def _remember(self) -> None:
-        """Notes the files of modules that are new."""
+        """Notes the files of new modules."""
         for name, module in list(sys.modules.items()):
             if name not in self._times:
                 found = _file(module)
@@ -113,8 +113,8 @@ class Reloader:
 
 
     def _reload(self, module: ModuleType) -> None:
-        """Imports it again. What was taken from it before, by other modules and the cells, does what the new one
-        does."""
+        """Imports it again. Objects taken from it before, by other modules and the cells, behave like the new
+        ones."""
         before = dict(vars(module))
         load("linecache").checkcache(module.__file__)
         load("importlib").reload(module)
@@ -132,7 +132,7 @@ class Reloader:
                 self._rename(reference(), new)
 
     def _rename(self, old: object, new: object) -> None:
-        """Has the names of cells that stand for an old class stand for the new one: isinstance is to be true."""
+        """Makes names of cells that refer to an old class refer to the new one, so that isinstance is true."""
         names = self._shell.user_ns
         if isinstance(old, type) and isinstance(new, type):
             for name in [name for name, value in names.items() if value is old]:
@@ -140,7 +140,7 @@ class Reloader:
 
 
 def _file(module: ModuleType) -> tuple[str, int] | None:
-    """The source file of a module that somebody may edit, and when it was changed."""
+    """The source file of a module that somebody may edit, and the time of its last change."""
     path = getattr(module, "__file__", None)
     if type(path) is not str or not path.endswith(".py"):
         return None
@@ -160,7 +160,7 @@ def _update(old: object, new: object) -> None:
             try:
                 setattr(old, attribute, getattr(new, attribute))
             except (AttributeError, TypeError, ValueError):
-                pass  # another number of variables from outside
+                pass  # a different number of variables from outside
     elif isinstance(old, (classmethod, staticmethod)) and type(old) is type(new):
         _update(old.__func__, new.__func__)
     elif isinstance(old, property) and isinstance(new, property):
@@ -171,7 +171,7 @@ def _update(old: object, new: object) -> None:
 
 
 def _update_class(old: type, new: type) -> None:
-    """Makes the instances that there are ones of the new class, and has the old class do what that does."""
+    """Makes existing instances instances of the new class, and makes the old class behave like it."""
     for name, value in list(vars(old).items()):
         if name in ("__dict__", "__weakref__"):
             continue
@@ -195,4 +195,4 @@ def _update_class(old: type, new: type) -> None:
             try:
                 object.__setattr__(instance, "__class__", new)
             except TypeError:
-                pass  # its layout is another one
+                pass  # its layout is different

@@ -9,8 +9,8 @@ from talaria_runner.own.stdlib import load
 
 
 def parse(magic: str, text: str, known: str, long: str = "") -> tuple[dict[str, str], str]:
-    """The options at the beginning of text, and what is behind them, unchanged. known has the letters as getopt
-    does: a colon behind the ones with a value. long has whole words, with "=" behind the ones with a value. Raises
+    """The options at the beginning of text, and the rest of it, unchanged. known has the letters as getopt
+    does: a colon after those with a value. long has whole words, with "=" after those with a value. Raises
     UsageError for others."""
     words = long.split()
     options: dict[str, str] = {}
@@ -53,7 +53,7 @@ def number(magic: str, option: str, text: str) -> int:
 
 
 def first_word(text: str) -> tuple[str, str]:
-    """The first word of text, quotes and all, without them; and what is behind it."""
+    """The first word of text, without its quotes; and the rest of the text."""
     text = text.lstrip()
     if text[:1] in ('"', "'"):
         end = text.find(text[0], 1)
@@ -64,7 +64,7 @@ def first_word(text: str) -> tuple[str, str]:
 
 
 def words(magic: str, text: str) -> list[str]:
-    """The words of text, parted as a shell does."""
+    """The words of text, split as a shell does."""
     try:
         return load("shlex").split(text)
     except ValueError as e:

@@ -1,4 +1,4 @@
-"""The data of a chart, read from what matplotlib has drawn. docs/charts.md describes the form."""
+"""The data of a chart, read from what matplotlib has drawn. docs/charts.md describes the format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AXES = 64  # of one figure
 SERIES = 1000  # of one figure, and a fifth of them of one pair of axes
 NOTES = 50  # texts of one pair of axes
 
-# What comes first takes its artists away from what comes later.
+# Readers that come first take their artists away from later ones.
 _READERS: tuple[Callable[[Scene], list[Series]], ...] = (
     read_error_bars, read_stems, read_boxes, read_pies, read_lines, read_heatmaps, read_areas, read_bands,
     read_outlines, read_scatters, read_segments,
@@ -39,8 +39,8 @@ _READERS: tuple[Callable[[Scene], list[Series]], ...] = (
 
 
 def describe(figure: object) -> dict[str, object] | None:
-    """The chart of a figure that has been drawn; None where it has no data, or cannot be read. Never raises more
-    than an interrupt does."""
+    """The chart of a figure that has been drawn; None if it has no data, or cannot be read. Raises nothing
+    except an interrupt."""
     try:
         with modules["numpy"].errstate(all="ignore"):
             return _describe(figure)
@@ -98,7 +98,7 @@ def _describe_axes(scene: Scene) -> dict[str, object]:
 
 
 def _series(scene: Scene) -> tuple[list[Series], str | None]:
-    """What is drawn in the axes, and how its bars stand. What cannot be read is counted by its kind."""
+    """What is drawn in the axes, and how its bars are arranged. Artists that cannot be read are counted by kind."""
     axes = scene.axes
     series: list[Series] = []
     others: dict[str, int] = {}
@@ -149,7 +149,7 @@ def _notes(scene: Scene) -> list[dict[str, object]]:
 
 
 def _place(axes: object, every: list[object]) -> dict[str, object]:
-    """Where the axes are: a row and column of a grid, or upon others with which they share an axis."""
+    """Where the axes are: a row and column of a grid, or on top of others with which they share an axis."""
     for index, twin in enumerate(every):
         if twin is axes:
             break

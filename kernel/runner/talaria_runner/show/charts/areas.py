@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_areas(scene: Scene) -> list[Series]:
-    """What fill_between, fill_betweenx and stackplot made."""
+    """Areas made by fill_between, fill_betweenx and stackplot."""
     found = []
     for artist in scene.free(scene.axes.collections)[: scene.most]:
         if "PolyCollection" not in kinds(artist) or len(artist.get_offsets()) > 1 or artist.get_array() is not None:
@@ -34,7 +34,7 @@ def read_areas(scene: Scene) -> list[Series]:
 
 
 def _find_stacks(areas: list[Series]) -> None:
-    """Where each area begins at the end of the one before, as those of stackplot do, the values are those of the
+    """If each area begins at the end of the one before, as those of stackplot do, the values are those of the
     areas, and not their edges."""
     level, edge = 0, None
     for below, area in zip([None, *areas], areas):
@@ -49,7 +49,7 @@ def _find_stacks(areas: list[Series]) -> None:
 
 
 def read_bands(scene: Scene) -> list[Series]:
-    """What axvspan and axhspan made."""
+    """Areas made by axvspan and axhspan."""
     found = []
     for patch in scene.free(scene.axes.patches):
         along_x, along_y = scene.in_data(patch)
@@ -67,7 +67,7 @@ def read_bands(scene: Scene) -> list[Series]:
 
 
 def read_segments(scene: Scene) -> list[Series]:
-    """What hlines, vlines and eventplot made."""
+    """Lines made by hlines, vlines and eventplot."""
     found = []
     for artist in scene.free(scene.axes.collections)[: scene.most]:
         if "LineCollection" not in kinds(artist):
@@ -97,7 +97,7 @@ def read_segments(scene: Scene) -> list[Series]:
 
 
 def _sides(points: ndarray, column: int) -> tuple[ndarray, ndarray, ndarray] | None:
-    """The positions, one side and the other of a polygon that goes along one and comes back along the other."""
+    """The positions and both sides of a polygon that goes along one side and comes back along the other."""
     numpy = modules["numpy"]
     points = numpy.asarray(points)
     if len(points) % 2 and (points[0] == points[-1]).all():

@@ -1,4 +1,4 @@
-"""Bars and histograms: which way they go, and how those of several series stand together."""
+"""Bars and histograms: their orientation, and how the bars of several series are arranged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Bars:
 
 
 def read_bars(scene: Scene) -> tuple[list[Series], str | None]:
-    """The series, and how those of several stand: "grouped", "stacked", "grouped_stacked" or "overlaid"."""
+    """The series, and how several are arranged: "grouped", "stacked", "grouped_stacked" or "overlaid"."""
     found = []
     for container in scene.axes.containers:
         if "BarContainer" in kinds(container) and id(container) not in scene.taken:
@@ -114,8 +114,8 @@ def _is_vertical(container: object) -> bool:
 
 
 def _edges(found: list[_Bars]) -> ndarray | None:
-    """The edges of the bins, if these bars are a histogram: they touch, or the groups of them have even distances,
-    and they do not stand on whole numbers with a width of one."""
+    """The edges of the bins, if these bars are a histogram: they touch, or their groups are evenly spaced,
+    and they are not at whole numbers with a width of one."""
     numpy = modules["numpy"]
     if len({len(bars.centers) for bars in found}) != 1 or len(found[0].centers) < 2:
         return None
@@ -140,7 +140,7 @@ def _edges(found: list[_Bars]) -> ndarray | None:
 
 
 def _arrange(found: list[_Bars], axis: Axis) -> str | None:
-    """Numbers the groups beside each other and the levels upon each other."""
+    """Numbers the groups next to each other and the levels on top of each other."""
     numpy = modules["numpy"]
     same = len({len(bars.centers) for bars in found}) == 1
     for bars in found:

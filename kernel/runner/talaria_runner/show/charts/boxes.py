@@ -1,4 +1,4 @@
-"""Box plots, told from the lines that they consist of."""
+"""Box plots, recognised by the lines that they consist of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from talaria_runner.show.charts.scene import Series
 
 _NEAR = 1e-9
-_LINES = 5000  # that are looked at
+_LINES = 5000  # that are examined
 _CORNERS = frozenset((5, 6, 11, 12))  # of a closed line around a box, and around one with notches
 
 
@@ -68,12 +68,12 @@ def _find(scene: Scene, column: int) -> list[_Box]:
             box.parts.append(line)
     for box in boxes.values():
         _sort_points(box)
-    # A rectangle without whiskers or a median is no box plot.
+    # A rectangle without whiskers or a median is not a box plot.
     return [box for box in boxes.values() if box.median is not None and len(box.parts) > 3]
 
 
 def _as_box(points: object, column: int) -> _Box | None:
-    """A closed line of four corners, or of ten where it has notches."""
+    """A closed line with four corners, or ten if it has notches."""
     along, across = points[:, column], points[:, 1 - column]
     if not (points[0] == points[4 if len(points) < 7 else 10]).all():
         return None
@@ -87,7 +87,7 @@ def _as_box(points: object, column: int) -> _Box | None:
 
 
 def _add(box: _Box, artist: object, along: object, across: object) -> bool:
-    """Gives the box one of its lines. False where it is none of them."""
+    """Assigns a line to the box. Returns False if it is not one of the box's."""
     low, high = box.quartiles
     if (along == along[0]).all() and box.holds(float(along[0])):
         if len(along) == 2 and artist.get_linestyle() not in ("None", ""):
@@ -113,7 +113,7 @@ def _add(box: _Box, artist: object, along: object, across: object) -> bool:
 
 
 def _sort_points(box: _Box) -> None:
-    """Tells the mean, which comes first and stands within the whiskers if it is alone, from the outliers."""
+    """Separates the mean, which comes first and lies within the whiskers if it is alone, from the outliers."""
     points = box.points
     if points and len(points[0]) == 1 and (len(points) > 1 or box.ends[0] <= points[0][0] <= box.ends[1]):
         box.mean = points.pop(0)[0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from talaria_runner.show.charts.scene import Series
 
-SIDE = 64  # rows and columns of a larger one are passed over evenly
+SIDE = 64  # rows and columns of a larger one are sampled evenly
 
 
 def read_heatmaps(scene: Scene) -> list[Series]:

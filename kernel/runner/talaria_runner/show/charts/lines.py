@@ -25,7 +25,7 @@ def read_lines(scene: Scene) -> list[Series]:
     try:
         _name_categories(scene, lines)
     except Exception:
-        pass  # one of the lines has no points; the others say their numbers
+        pass  # one of the lines has no points; the others give their numbers
     return scene.read_each(lines, _read_line)
 
 
@@ -72,7 +72,7 @@ def read_stems(scene: Scene) -> list[Series]:
 
 
 def _name_categories(scene: Scene, lines: list[object]) -> None:
-    """An axis whose ticks have names is one of categories, if all points of all lines are at ticks."""
+    """An axis whose ticks have names is one of categories if all points of all lines are at ticks."""
     if not scene.x.places() and not scene.y.places():
         return
     lines = [line for line in lines if len(line.get_xdata(orig=False)) and all(scene.in_data(line))]

@@ -1,4 +1,4 @@
-"""Legends, and the names of series that only they know."""
+"""Legends, and the names of series that only they have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def describe_legend(axes: object) -> dict[str, object] | None:
 
 
 def name_series(axes: object, series: list[Series]) -> None:
-    """Names what has no label after the entry of its colour in the legend."""
+    """Names series without a label after the legend entry of the same colour."""
     names = _names(axes.get_legend())
     for one in series:
         if one["type"] == "box":
@@ -39,7 +39,7 @@ def name_series(axes: object, series: list[Series]) -> None:
 
 
 def _names(legend: object) -> dict[object, str]:
-    """The names of colours. A colour of two entries names nothing."""
+    """The names of colours. A colour of two entries gives no name."""
     if legend is None:
         return {}
     handles = getattr(legend, "legend_handles", None) or getattr(legend, "legendHandles", [])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_pies(scene: Scene) -> list[Series]:
-    """One series for each ring. Of the values only their shares of the whole are known."""
+    """One series for each ring. Only the values' shares of the whole are known."""
     rings: dict[tuple[float, float], list[object]] = {}
     for patch in scene.free(scene.axes.patches):
         if "Wedge" in kinds(patch):

@@ -1,4 +1,4 @@
-"""What the readers of the artists of one pair of axes share."""
+"""Shared by the readers of the artists of one pair of axes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Scene:
         self.y = Axis(axes.yaxis)
         self.limit = limit
         self.most = most
-        self.taken: set[int] = set()  # ids of the artists that are part of a series already
+        self.taken: set[int] = set()  # ids of the artists that already belong to a series
 
     def take(self, artists: object) -> None:
         self.taken.update(id(artist) for artist in artists)
 
     def free(self, artists: object) -> list[object]:
-        """Those that are seen and belong to no series yet."""
+        """The visible ones that belong to no series yet."""
         return [artist for artist in artists if id(artist) not in self.taken and artist.get_visible()]
 
     def read_each(self, artists: list[object], read: Callable[[Scene, object], Series | None]) -> list[Series]:
-        """What read makes of each of them; one that cannot be read spoils no other."""
+        """What read returns for each of them; one that cannot be read spoils no other."""
         found = []
         for artist in artists:
             try:
@@ -52,7 +52,7 @@ class Scene:
         return bool(x), bool(y)
 
     def points(self, series: Series, x: ndarray, y: ndarray) -> Series:
-        """Gives the series its points, or as many as show how it goes."""
+        """Gives the series its points, or as many as show its course."""
         chosen = slice(None)
         if len(x) > self.limit:
             chosen = values.peaks(y, self.limit)

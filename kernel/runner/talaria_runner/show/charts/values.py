@@ -1,4 +1,4 @@
-"""Numbers, dates, colours and texts of a chart as JSON has them, and bounded."""
+"""Numbers, dates, colours and texts of a chart in their JSON form, and bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 POINTS = 1000  # of one series
 ALL_POINTS = 20_000  # of a figure
 TEXT = 300  # characters of a label
-_LOOKED_AT = 1_000_000  # points of a longer line are passed over evenly before its peaks are looked for
+_LOOKED_AT = 1_000_000  # points of a longer line are sampled evenly before its peaks are searched
 _DIGITS = ".10g"
 
 
@@ -53,7 +53,7 @@ def dates(days: ndarray, epoch: object, zone: str) -> list[str | None]:
 
 
 def color(value: object) -> str | None:
-    """value as #rrggbb, or #rrggbbaa where it lets something through; None where it is no colour."""
+    """value as #rrggbb, or #rrggbbaa if it is translucent; None if it is not a colour."""
     colors = modules["matplotlib.colors"]
     try:
         red, green, blue, alpha = colors.to_rgba(value)
@@ -78,7 +78,7 @@ def evenly(count: int, limit: int) -> slice:
 
 
 def peaks(values: ndarray, limit: int) -> ndarray:
-    """The indices of at most limit values that show how a line goes: the least and the greatest of each stretch."""
+    """The indices of at most limit values that show the course of a line: the minimum and maximum of each stretch."""
     numpy = modules["numpy"]
     step = max(1, len(values) // _LOOKED_AT)
     seen = values[::step]

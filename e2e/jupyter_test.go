@@ -1,0 +1,480 @@
+package e2e
+
+import (
+	"context"
+	bits "encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"talaria/api"
+)
+
+// jupyterKernel is a kernel as Jupyter's REST API shows it.
+type jupyterKernel struct {
+	ID             string `json:"id"`
+	Name           string `json:"name"`
+	LastActivity   string `json:"last_activity"`
+	ExecutionState string `json:"execution_state"`
+	Connections    int    `json:"connections"`
+}
+
+func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	other := s.owner(t, "other")
+	t.Run("a login is missing", func(t *testing.T) {
+		a := s.want(t, call{method: "GET", path: "/jupyter/api/kernels", token: "-"}, http.StatusForbidden, "")
+		if !strings.HasPrefix(string(a.body), `{"message":"Forbidden`) || !strings.Contains(string(a.body), `"reason":null`) {
+			t.Errorf("the answer is %s", a.body)
+		}
+		s.want(t, call{method: "GET", path: "/jupyter/api/kernels", token: "wrong"}, http.StatusForbidden, "")
+		s.want(t, call{method: "GET", path: "/jupyter/api", token: "-"}, http.StatusOK, "")
+	})
+	t.Run("tokens in each form", func(t *testing.T) {
+		for _, path := range []string{"/jupyter/api/kernels?token=" + s.Token, "/jupyter/api/kernels/?1700000000&token=" + s.Token} {
+			s.want(t, call{method: "GET", path: path, token: "-"}, http.StatusOK, "")
+		}
+		s.want(t, call{method: "GET", path: "/jupyter/api/status", token: "-", header: map[string]string{"Authorization": "token " + s.Token}}, http.StatusOK, "")
+		s.want(t, call{method: "GET", path: "/v1/sessions", token: "-", header: map[string]string{"Authorization": "token " + s.Token}}, http.StatusUnauthorized, "")
+		s.want(t, call{method: "POST", path: "/v1/sessions?token=" + s.Token, token: "-"}, http.StatusUnauthorized, "")
+		login := s.want(t, call{method: "POST", path: "/login", kind: "application/x-www-form-urlencoded", body: "token=" + s.Token, token: "-"}, http.StatusSeeOther, "")
+		cookie, _, _ := strings.Cut(login.header.Get("Set-Cookie"), ";")
+		s.want(t, call{method: "GET", path: "/v1/sessions", token: "-", header: map[string]string{"Cookie": cookie}}, http.StatusOK, "")
+		s.want(t, call{method: "GET", path: "/jupyter/api/kernels", token: "-", header: map[string]string{"Cookie": cookie}}, http.StatusForbidden, "")
+	})
+	t.Run("kernels", func(t *testing.T) {
+		a := s.want(t, call{method: "POST", path: "/jupyter/api/kernels?token=" + s.Token, token: "-"}, http.StatusCreated, "") // with no body
+		k := decode[jupyterKernel](t, string(a.body))
+		if a.header.Get("Location") != "/jupyter/api/kernels/"+k.ID || k.Name != "python3" {
+			t.Errorf("the kernel is %+v, at %s", k, a.header.Get("Location"))
+		}
+		if _, err := time.Parse("2006-01-02T15:04:05.000000Z", k.LastActivity); err != nil {
+			t.Error(err)
+		}
+		path := "/jupyter/api/kernels/" + k.ID
+		s.want(t, call{method: "GET", path: path}, http.StatusOK, "")
+		s.want(t, call{method: "GET", path: path, token: other}, http.StatusNotFound, "")
+		s.want(t, call{method: "DELETE", path: path, token: other}, http.StatusNotFound, "")
+		s.want(t, call{method: "POST", path: path + "/interrupt"}, http.StatusNoContent, "")
+		s.want(t, call{method: "POST", path: path + "/restart"}, http.StatusOK, "")
+		s.want(t, call{method: "DELETE", path: path}, http.StatusNoContent, "")
+		s.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
+		s.want(t, call{method: "POST", path: "/jupyter/api/kernels/nothing/restart"}, http.StatusNotFound, "")
+		s.want(t, call{method: "POST", path: "/jupyter/api/kernels", body: `{"name":"julia"}`}, http.StatusNotImplemented, "")
+		s.want(t, call{method: "POST", path: "/jupyter/api/kernels", body: `{"name":`}, http.StatusBadRequest, "")
+		s.want(t, call{method: "GET", path: "/jupyter/api/terminals"}, http.StatusNotFound, "")
+	})
+	t.Run("a session with another name is a kernel too", func(t *testing.T) {
+		if _, _, err := s.Client().EnsureSession(within(t), "chat:7", api.SessionRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		a := s.want(t, call{method: "GET", path: "/jupyter/api/kernels"}, http.StatusOK, "")
+		list := decode[[]jupyterKernel](t, string(a.body))
+		if len(list) != 1 || !regexp.MustCompile(`^\w+-\w+-\w+-\w+-\w+$`).MatchString(list[0].ID) {
+			t.Fatalf("the kernels are %+v", list)
+		}
+		s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + list[0].ID}, http.StatusOK, "")
+	})
+	t.Run("sessions", func(t *testing.T) {
+		body := `{"path":"a b/x.ipynb","type":"notebook","name":"x.ipynb","kernel":{"name":"python3"}}`
+		first := s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body}, http.StatusCreated, "")
+		again := s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body}, http.StatusCreated, "")
+		type model struct {
+			ID, Path string
+			Kernel   jupyterKernel
+		}
+		one, two := decode[model](t, string(first.body)), decode[model](t, string(again.body))
+		if one.ID == "" || one.ID != two.ID || one.Kernel.ID != two.Kernel.ID || one.Path != "a b/x.ipynb" {
+			t.Errorf("the same path gives %+v and %+v", one, two)
+		}
+		s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: `{"path":"y"}`}, http.StatusBadRequest, "")
+		path := "/jupyter/api/sessions/" + one.ID
+		s.want(t, call{method: "GET", path: path, token: other}, http.StatusNotFound, "")
+		a := s.want(t, call{method: "PATCH", path: path, body: `{"path":"z.ipynb","kernel":{"name":"python3"}}`}, http.StatusOK, "")
+		moved := decode[model](t, string(a.body))
+		if moved.ID != one.ID || moved.Path != "z.ipynb" || moved.Kernel.ID == one.Kernel.ID {
+			t.Errorf("after a change of path and kernel it is %+v, it was %+v", moved, one)
+		}
+		s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + one.Kernel.ID}, http.StatusNotFound, "")
+		s.want(t, call{method: "DELETE", path: path}, http.StatusNoContent, "")
+		s.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
+		s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + moved.Kernel.ID}, http.StatusNotFound, "")
+	})
+	t.Run("a token for one session has one kernel, and cannot delete it", func(t *testing.T) {
+		id := session(t, s.Client(), api.SessionRequest{})
+		made, err := s.Client().CreateToken(within(t), id, api.SessionTokenRequest{Rights: []api.Right{api.RightRun}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := s.want(t, call{method: "POST", path: "/jupyter/api/kernels", token: made.Token}, http.StatusCreated, "")
+		if k := decode[jupyterKernel](t, string(a.body)); k.ID != id {
+			t.Errorf("its kernel is %s, not %s", k.ID, id)
+		}
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + id, token: made.Token}, http.StatusNoContent, "")
+		s.want(t, call{method: "GET", path: "/v1/sessions/" + id}, http.StatusOK, "")
+		s.want(t, call{method: "POST", path: "/jupyter/api/sessions", token: made.Token, body: `{"path":"x","type":"notebook"}`}, http.StatusForbidden, "")
+	})
+}
+
+func TestJupyterCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{config: "jupyter: false\n"})
+	s.want(t, call{method: "GET", path: "/jupyter/api"}, http.StatusNotFound, api.CodeNotFound)
+}
+
+// jupyterMessage is a kernel message as a client reads it.
+type jupyterMessage struct {
+	Header struct {
+		MsgID   string `json:"msg_id"`
+		MsgType string `json:"msg_type"`
+		Session string `json:"session"`
+	} `json:"header"`
+	MsgType string `json:"msg_type"`
+	Parent  struct {
+		MsgID   string `json:"msg_id"`
+		Session string `json:"session"`
+	} `json:"parent_header"`
+	Content map[string]any `json:"content"`
+	Channel string         `json:"channel"`
+}
+
+// jupyterSocket is a client on the channels of a kernel.
+type jupyterSocket struct {
+	*websocket.Conn
+	t  *testing.T
+	v1 bool
+}
+
+func (s *Server) channels(t *testing.T, kernel, query string, subprotocols ...string) *jupyterSocket {
+	t.Helper()
+	dialer := websocket.Dialer{Subprotocols: subprotocols}
+	address := "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/kernels/" + kernel + "/channels?token=" + s.Token + query
+	conn, _, err := dialer.DialContext(within(t), address, http.Header{"Origin": {"https://elsewhere.example"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetReadDeadline(time.Now().Add(patience)) // fails with the read
+	return &jupyterSocket{conn, t, conn.Subprotocol() != ""}
+}
+
+// say sends a message on the channel shell; in the older framing without naming it.
+func (k *jupyterSocket) say(header, content string) {
+	k.t.Helper()
+	if !k.v1 {
+		if err := k.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"header":%s,"parent_header":{},"metadata":{},"content":%s}`, header, content)); err != nil {
+			k.t.Fatal(err)
+		}
+		return
+	}
+	parts := []string{"shell", header, "{}", "{}", content}
+	at := uint64(8 * (len(parts) + 2))
+	frame := bits.LittleEndian.AppendUint64(nil, uint64(len(parts)+1))
+	frame = bits.LittleEndian.AppendUint64(frame, at)
+	for _, part := range parts {
+		at += uint64(len(part))
+		frame = bits.LittleEndian.AppendUint64(frame, at)
+	}
+	if err := k.WriteMessage(websocket.BinaryMessage, append(frame, strings.Join(parts, "")...)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *jupyterSocket) next() (m jupyterMessage, err error) {
+	kind, data, err := k.ReadMessage()
+	if err != nil {
+		return m, err
+	}
+	if !k.v1 {
+		if kind != websocket.TextMessage {
+			return m, fmt.Errorf("a binary frame")
+		}
+		return m, json.Unmarshal(data, &m)
+	}
+	var parts [][]byte
+	for i := range bits.LittleEndian.Uint64(data) - 1 {
+		parts = append(parts, data[bits.LittleEndian.Uint64(data[8*(i+1):]):bits.LittleEndian.Uint64(data[8*(i+2):])])
+	}
+	m.Channel = string(parts[0])
+	for i, into := range []any{&m.Header, &m.Parent, new(any), &m.Content} {
+		if err := json.Unmarshal(parts[i+1], into); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// until reads up to idle of that request, and returns what belongs to it as words: type, and text or state.
+func (k *jupyterSocket) until(id string) (words []string) {
+	k.t.Helper()
+	for {
+		m, err := k.next()
+		if err != nil {
+			k.t.Fatalf("after %q: %v", words, err)
+		}
+		if m.Parent.MsgID != id {
+			continue
+		}
+		if !k.v1 && m.MsgType != m.Header.MsgType {
+			k.t.Errorf("msg_type is %q beside the header's %q", m.MsgType, m.Header.MsgType)
+		}
+		word := m.Header.MsgType
+		for _, field := range []string{"execution_state", "text", "status", "ename"} {
+			if value, ok := m.Content[field]; ok {
+				word += " " + fmt.Sprint(value)
+			}
+		}
+		if text, ok := strings.CutPrefix(word, "stream "); ok && len(words) > 0 && strings.HasPrefix(words[len(words)-1], "stream ") {
+			words[len(words)-1] += text // it may come in any number of pieces
+		} else {
+			words = append(words, word)
+		}
+		if m.Content["execution_state"] == "idle" {
+			return words
+		}
+	}
+}
+
+// first reads up to the first message of that type.
+func (k *jupyterSocket) first(msgType string) jupyterMessage {
+	k.t.Helper()
+	for {
+		m, err := k.next()
+		if err != nil {
+			k.t.Fatalf("before %s: %v", msgType, err)
+		}
+		if m.Header.MsgType == msgType {
+			return m
+		}
+	}
+}
+
+// closes reads up to the end of the connection, which must tell the client not to connect again.
+func (k *jupyterSocket) closes() {
+	k.t.Helper()
+	for {
+		if _, err := k.next(); err != nil {
+			if !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+				k.t.Errorf("the connection ends with %v", err)
+			}
+			return
+		}
+	}
+}
+
+// kernel makes a kernel.
+func (s *Server) kernel(t *testing.T) string {
+	t.Helper()
+	a := s.want(t, call{method: "POST", path: "/jupyter/api/kernels", body: "{}"}, http.StatusCreated, "")
+	return decode[jupyterKernel](t, string(a.body)).ID
+}
+
+func wantWords(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestJupyterClientsRunCells(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	t.Run("a chat UI: a new session in each message, no date", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "")
+		k.say(`{"msg_id":"a1","msg_type":"execute_request","username":"user","session":"s1","date":"","version":"5.3"}`,
+			`{"code":"print(6 * 7)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`)
+		wantWords(t, k.until("a1"), "status busy", "execute_input", "stream 42\n", "execute_reply ok", "status idle")
+	})
+	t.Run("an agent: no channel, no date, its answer in an exception", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "")
+		k.say(`{"msg_id":"b1","msg_type":"execute_request","username":"a","session":"s","version":"5.0"}`,
+			`{"code":"class FinalAnswer(Exception): pass\nraise FinalAnswer('x' * 300_000)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false}`)
+		m := k.first("error")
+		if evalue, _ := m.Content["evalue"].(string); m.Content["ename"] != "FinalAnswer" || len(evalue) != 300_000 {
+			t.Errorf("the answer is a %v of %d characters", m.Content["ename"], len(evalue))
+		}
+	})
+	t.Run("kernel_info before all else, in the newer framing", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "&session_id=c", "v1.kernel.websocket.jupyter.org")
+		if !k.v1 {
+			t.Fatal("the subprotocol was not agreed on")
+		}
+		k.say(`{"msg_id":"c1","msg_type":"kernel_info_request","username":"","session":"c","version":"5.2"}`, `{}`)
+		wantWords(t, k.until("c1"), "status busy", "kernel_info_reply ok", "status idle")
+		k.say(`{"msg_id":"c2","msg_type":"execute_request","username":"","session":"c","version":"5.2"}`, `{"code":"1/0"}`)
+		wantWords(t, k.until("c2"), "status busy", "execute_input", "error ZeroDivisionError", "execute_reply error ZeroDivisionError", "status idle")
+	})
+	t.Run("the same message twice runs once", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "")
+		for range 2 {
+			k.say(`{"msg_id":"d1","msg_type":"execute_request","session":"d"}`, `{"code":"n = globals().get('n', 0) + 1"}`)
+		}
+		k.until("d1")
+		k.say(`{"msg_id":"d2","msg_type":"execute_request","session":"d"}`, `{"code":"print(n)"}`)
+		wantWords(t, k.until("d2"), "status busy", "execute_input", "stream 1\n", "execute_reply ok", "status idle")
+	})
+	t.Run("an error aborts what is queued", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "")
+		k.say(`{"msg_id":"e1","msg_type":"execute_request","session":"e"}`, `{"code":"input()\n1/0","allow_stdin":true}`)
+		k.say(`{"msg_id":"e2","msg_type":"execute_request","session":"e"}`, `{"code":"print('never')"}`)
+		k.first("input_request")
+		answer := `{"header":{"msg_id":"e3","msg_type":"input_reply","session":"e"},"parent_header":{},"content":{"value":"x"},"channel":"stdin"}`
+		if err := k.WriteMessage(websocket.TextMessage, []byte(answer)); err != nil {
+			t.Fatal(err)
+		}
+		k.until("e1")
+		wantWords(t, k.until("e2"), "status busy", "execute_reply aborted", "status idle")
+	})
+	t.Run("frames that are no messages harm nobody", func(t *testing.T) {
+		k := s.channels(t, s.kernel(t), "")
+		for _, frame := range []string{"", "{", "[]", `{"header":{}}`, `{"header":{"msg_id":"f","msg_type":"execute_request"},"content":7}`} {
+			if err := k.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := k.WriteMessage(websocket.BinaryMessage, []byte("\xff\xff\xff\xff")); err != nil {
+			t.Fatal(err)
+		}
+		k.say(`{"msg_id":"f1","msg_type":"execute_request","session":"f"}`, `{"code":"print('fine')"}`)
+		wantWords(t, k.until("f1"), "status busy", "execute_input", "stream fine\n", "execute_reply ok", "status idle")
+	})
+}
+
+func TestAJupyterClientThatWasAwayGetsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := s.kernel(t)
+	k := s.channels(t, id, "&session_id=tab")
+	k.say(`{"msg_id":"g1","msg_type":"execute_request","session":"tab"}`, `{"code":"print('before')\ninput()\nprint('while away')\n"}`)
+	k.first("input_request")
+	_ = k.Close()
+	if err := s.Client().Input(within(t), id, api.InputRequest{Value: "go on"}); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s.Client().ExecutionEvents(within(t), id, "g1", 0)) // to its end
+	back := s.channels(t, id, "&session_id=tab")
+	wantWords(t, back.until("g1"), "stream while away\n", "execute_reply ok", "status idle")
+
+	t.Run("and its newest connection replaces the one before", func(t *testing.T) {
+		s.channels(t, id, "&session_id=tab")
+		back.closes()
+	})
+	t.Run("others see what it runs, and what runs by the API, without replies", func(t *testing.T) {
+		other := s.channels(t, id, "&session_id=other")
+		e := run(t, s.Client(), id, "print('by the API')")
+		wantWords(t, other.until(e.ID), "status busy", "execute_input", "stream by the API\n", "status idle")
+	})
+	t.Run("the kernel's end closes it for good", func(t *testing.T) {
+		last := s.channels(t, id, "")
+		if err := s.Client().DeleteSession(within(t), id); err != nil {
+			t.Fatal(err)
+		}
+		last.closes()
+	})
+}
+
+// labOutput is what testdata/jupyter/client.mjs prints.
+func labOutput(t *testing.T, address, token, mode string) map[string]string {
+	t.Helper()
+	installNode(t, "testdata/jupyter")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "node", "testdata/jupyter/client.mjs", address, token, mode)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the client ended with %v; it printed\n%s\n%s", err, out, complaints.String())
+	}
+	found := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		var one struct {
+			What  string
+			Value json.RawMessage
+		}
+		if json.Unmarshal([]byte(line), &one) == nil {
+			found[one.What] = string(one.Value)
+		}
+	}
+	return found
+}
+
+func checkLab(t *testing.T, got map[string]string, gateway bool) {
+	t.Helper()
+	cell := func(count int, middle string) string {
+		return fmt.Sprintf(`{"status":"ok","count":%d,"seen":[["busy"],["execute_input"],%s,["idle"]]}`, count, middle)
+	}
+	want := map[string]string{
+		"specs":        `{"default":"python3","names":["python3"]}`,
+		"info":         `{"status":"ok","language":"python"}`,
+		"print":        cell(1, `["stdout","21\n"]`),
+		"result":       cell(2, `["execute_result",["text/plain"]]`),
+		"chart":        cell(3, `["display_data",["application/vnd.talaria.chart+json","image/png","text/plain"]]`),
+		"error":        `{"status":"error","count":4,"seen":[["busy"],["execute_input"],["error","ZeroDivisionError"],["idle"]]}`,
+		"input":        cell(5, `["stdout","hello Ann\n"]`),
+		"complete":     `["import"]`,
+		"inspect":      "true",
+		"history":      `"print('hello', input('name? '))"`,
+		"interrupt":    `{"status":"error","ename":"KeyboardInterrupt","second":"aborted"}`,
+		"other client": `"for all\n"`,
+		"restart":      cell(1, `["stdout","False\n"]`),
+		"sessions":     `["renamed.ipynb"]`,
+		"kernels":      "0",
+	}
+	if !gateway {
+		want["death"], want["after death"] = `"restarting"`, cell(1, `["stdout","again\n"]`)
+	}
+	for what, value := range want {
+		if got[what] != value {
+			t.Errorf("%s: %s\nwant %s", what, got[what], value)
+		}
+	}
+}
+
+// TestJupyterLabsLibraryWorks runs JupyterLab's own client library, unmodified.
+func TestJupyterLabsLibraryWorks(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{args: []string{"--engine", "stdlib"}})
+	checkLab(t, labOutput(t, s.URL+"/jupyter", s.Token, ""), false)
+}
+
+// TestAJupyterServerUsesUsAsItsGateway runs the same through a Jupyter Server that has its kernels here.
+func TestAJupyterServerUsesUsAsItsGateway(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3"
+	if exec.Command(python, "-c", "import jupyter_server").Run() != nil {
+		t.Skip("SKIP: no Jupyter Server is installed; make bench-setup installs one")
+	}
+	s := start(t, options{args: []string{"--engine", "stdlib"}})
+	port := unusedPort(t)
+	home := t.TempDir()
+	cmd := exec.Command(python, "-m", "jupyter_server", "--ServerApp.ip=127.0.0.1", fmt.Sprint("--ServerApp.port=", port), "--ServerApp.port_retries=0",
+		"--ServerApp.token=open", "--ServerApp.open_browser=False", "--ServerApp.root_dir="+home, "--allow-root")
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + home, "JUPYTER_GATEWAY_URL=" + s.URL + "/jupyter", "JUPYTER_GATEWAY_AUTH_TOKEN=" + s.Token,
+		"JUPYTER_DATA_DIR=" + filepath.Join(home, "data"), "JUPYTER_RUNTIME_DIR=" + filepath.Join(home, "run"), "JUPYTER_CONFIG_DIR=" + home}
+	var printed strings.Builder
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	address := fmt.Sprint("http://127.0.0.1:", port)
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if res, err := http.Get(address + "/api"); err == nil {
+			_ = res.Body.Close()
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the Jupyter Server does not answer: %v", err)
+		}
+	}
+	checkLab(t, labOutput(t, address, "open", "gateway"), true)
+}

@@ -1,0 +1,14 @@
+/** A question that a session asks before something reaches outside. */
+export interface Approval {
+    approval_id: string;
+    kind: "tool" | "cell" | "network" | "packages";
+    /** What is asked for, in a line. */
+    summary: string;
+    detail?: string;
+    /** When no answer counts as a no. */
+    expires_at: string;
+    execution_id?: string;
+}
+/** What a callback for approvals returns; undefined leaves the answer to someone else. */
+export type Decision = "once" | "session" | "deny" | undefined;
+export type Decide = (approval: Approval) => Decision | Promise<Decision>;

@@ -1,0 +1,40 @@
+/** A function of this program that cells call: `from hermes_tools import NAME`. */
+export interface Tool<Arguments = any> {
+    name: string;
+    /** Says to whoever writes the cell what the tool does; its docstring there. */
+    description?: string;
+    /** The JSON Schema of the arguments, an object. Without it any arguments are taken, by name. */
+    parameters?: Record<string, unknown>;
+    /**
+     * Carries a call out. What it returns is made JSON; what it throws becomes a `ToolError` in the cell, with the code of
+     * a `ToolError` of this library. Any number of calls may run at once.
+     */
+    run(args: Arguments, call: ToolCall): unknown;
+    /** How many seconds one call may take; 300 by default. */
+    timeoutS?: number;
+    /** Whether a call may be carried out twice without harm. Such calls survive a lost connection. */
+    idempotent?: boolean;
+    /** Whether it changes nothing. */
+    readOnly?: boolean;
+    /** Whether a person is asked before each call. */
+    requiresApproval?: boolean;
+}
+/** A call of a tool. */
+export interface ToolCall {
+    /** Stays the same when an idempotent call is made again after a reconnect. */
+    readonly id: string;
+    readonly tool: string;
+    /** The cell that makes the call. */
+    readonly executionId: string;
+    /** When the server gives the call up, by its clock. A tool that was passed to `run` does not know. */
+    readonly deadline?: Date;
+    /** Is aborted when the call is cancelled; its reason is a TalariaError, code `call_cancelled`. */
+    readonly signal: AbortSignal;
+    /** Tells the cell how the call goes on. It does nothing for a tool that was passed to `run`. */
+    progress(message: string): void;
+}
+/** Throw it in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */
+export declare class ToolError extends Error {
+    readonly code: string;
+    constructor(message: string, code?: string, options?: ErrorOptions);
+}

@@ -1,0 +1,79 @@
+package jupyter
+
+import (
+	"fmt"
+	"testing"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+func client(id string) *channels {
+	return &channels{id: id, sess: new(session.Session), cancel: func(error) {}}
+}
+
+func TestKernelsOfTwoOwnersHaveNothingInCommon(t *testing.T) {
+	var all kernels
+	info := api.Session{ID: "chat:7", LogID: "one", FirstSeq: 1, LastSeq: 5}
+	mine, theirs := client("tab"), client("tab")
+	mine.kernel, _ = all.enter("me", info, mine)
+	info.LogID = "two"
+	theirs.kernel, _ = all.enter("you", info, theirs)
+	if mine.kernel == theirs.kernel || all.connections("me", "chat:7") != 1 || all.connections("you", "chat:7") != 1 {
+		t.Error("sessions of the same id are taken for one kernel")
+	}
+}
+
+func TestAClientIsTakenUpWhereItStopped(t *testing.T) {
+	var all kernels
+	info := api.Session{ID: "s", LogID: "l", FirstSeq: 1, LastSeq: 5}
+	first := client("tab")
+	var after int64
+	if first.kernel, after = all.enter("me", info, first); after != 5 {
+		t.Errorf("a new client follows from %d", after)
+	}
+	first.kernel.sent(first, 8)
+	second := client("tab")
+	info.LastSeq = 10
+	if second.kernel, after = all.enter("me", info, second); after != 8 {
+		t.Errorf("a client that comes back follows from %d, want 8", after)
+	}
+	first.kernel.sent(first, 10) // the older connection moves nothing any more
+	first.kernel.leave(first)
+	second.kernel.sent(second, 9)
+	second.kernel.leave(second)
+	third := client("tab")
+	if _, after = all.enter("me", info, third); after != 9 {
+		t.Errorf("it follows from %d, want 9", after)
+	}
+}
+
+func TestWhatClientsThatHaveGoneLeaveBehindIsBounded(t *testing.T) {
+	var all kernels
+	for i := range 2 * maxLeft {
+		c := client("tab")
+		c.kernel, _ = all.enter("me", api.Session{ID: fmt.Sprint("s", i), FirstSeq: 1}, c)
+		for n := range 100 {
+			c.kernel.expect(fmt.Sprint("e", n), parent{client: "tab"})
+		}
+		c.kernel.leave(c)
+	}
+	other := client("tab")
+	other.kernel, _ = all.enter("you", api.Session{ID: "s", FirstSeq: 1}, other)
+	other.kernel.leave(other)
+	if n := len(all.by); n > maxLeft || n != len(all.left) || n < maxLeftRequests/100 {
+		t.Errorf("%d kernels are kept, in a list of %d", n, len(all.left))
+	}
+	if all.by[kernelKey{"you", "s"}] == nil {
+		t.Error("another owner's kernel was forgotten")
+	}
+	for i := range 10 * maxEnded {
+		id := fmt.Sprint("late", i)
+		other.kernel.expect(id, parent{})
+		other.kernel.end(id)
+		other.kernel.end(id)
+	}
+	if n := len(other.kernel.parents); n != maxEnded {
+		t.Errorf("%d requests that have ended are kept", n)
+	}
+}

@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"talaria/api"
+	"talaria/store"
+)
+
+const reasonRestarted = "the server was restarted"
+
+// expectApprovers counts clients as attached for a while: those of the last server come back.
+func (s *Session) expectApprovers() {
+	s.approvals.mu.Lock()
+	defer s.approvals.mu.Unlock()
+	s.approvals.expected = time.Now().Add(reconnectTime)
+}
+
+// recoverApprovals takes over the questions that an earlier server left open: those of cells and calls that still wait
+// go on with the time that they have left, the others are cancelled. A call that waits without a question of its own is
+// denied. Executions and calls were recovered before. On the session's goroutine.
+func (s *Session) recoverApprovals(ctx context.Context) error {
+	rows, err := s.m.cfg.Store.OpenApprovals(ctx, s.n)
+	if err != nil {
+		return err
+	}
+	var c change
+	for _, row := range rows {
+		w, waits := s.waiterAgain(row)
+		if !waits {
+			c.add(s.resolution(row, verdict{api.DecisionCancelled, "", reasonRestarted}))
+			continue
+		}
+		q := &question{row: row, waiters: []waiter{w}}
+		s.approvals.mu.Lock()
+		s.approvals.open[row.ApprovalID] = q
+		s.approvals.mu.Unlock()
+		s.arm(q)
+	}
+	s.denyUnasked()
+	if len(c.drafts) == 0 {
+		return nil
+	}
+	return s.commit(ctx, c)
+}
+
+// waiterAgain is the cell or the call that waits for the answer to a question of an earlier server.
+func (s *Session) waiterAgain(row store.Approval) (w waiter, waits bool) {
+	switch row.Kind {
+	case api.ApprovalCell:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.IndexFunc(s.queue, func(r *run) bool { return r.row.ID == row.Execution })
+		if i < 0 {
+			return w, false
+		}
+		s.queue[i].approval = cellAsked
+		return s.cellWaiter(s.queue[i]), true
+	case api.ApprovalTool:
+		ts := s.tools
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		call := ts.calls[row.CallID]
+		if call == nil || !call.awaits {
+			return w, false
+		}
+		call.awaits = false
+		return s.callWaiter(call), true
+	}
+	return w, false // the caller that waited ended with the server
+}
+
+// denyUnasked fails the calls of an earlier server that were not approved and for which no question is open.
+func (s *Session) denyUnasked() {
+	ts := s.tools
+	ts.mu.Lock()
+	var work toolWork
+	for _, call := range ts.calls {
+		if call.awaits {
+			work.fail(call, &api.ToolError{Code: codeDenied, Message: call.name + " was not approved: " + reasonRestarted})
+		}
+	}
+	ts.mu.Unlock()
+	s.carryOut(work)
+}

@@ -1,0 +1,352 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"talaria/api"
+	"talaria/kernel/record"
+	"talaria/session/mcpclient"
+	"talaria/session/remote"
+	"talaria/session/webhook"
+	"talaria/store"
+)
+
+// serverTime is how long the list of tools waits for an MCP server that has to be connected to.
+const serverTime = 30 * time.Second
+
+// The ids of the server's own providers. No client can have one, since they are not valid ids.
+const (
+	webhookProvider = "/webhooks"
+	serverProvider  = "/mcp/" // and the server's name
+)
+
+// RemoteTools are the providers of tools that an operator allows beside clients; nil stands for none. Their creator closes
+// them, after the [Manager].
+type RemoteTools struct {
+	Webhooks *webhook.Caller
+	Servers  *mcpclient.Servers
+}
+
+// checkWebhooks validates the tools of a session's body.
+func (m *Manager) checkWebhooks(list []api.Tool) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if m.cfg.Remote.Webhooks == nil {
+		return api.Errorf(api.CodeForbidden, "tools: this server calls no web hooks; its operator can allow some with webhooks.prefixes")
+	}
+	if err := checkTools(list); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, t := range list {
+		if _, err := newTool(t); err != nil {
+			return invalid("tools: %.80q: %v", t.Name, err)
+		}
+		if names[t.Name] {
+			return invalid("tools: the name %q is given twice", t.Name)
+		}
+		names[t.Name] = true
+		if t.URL == "" {
+			return invalid("tools: %s has no url; the tools of a session are web hooks, and a client registers its own with the frame tools", t.Name)
+		}
+		if err := m.cfg.Remote.Webhooks.Check(t.URL); err != nil {
+			return api.Errorf(api.CodeForbidden, "tools: %s: %v", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkServers validates the MCP servers of a session's body.
+func (m *Manager) checkServers(names []string) error {
+	var configured []string
+	if m.cfg.Remote.Servers != nil {
+		configured = m.cfg.Remote.Servers.Names()
+	}
+	for i, name := range names {
+		if !slices.Contains(configured, name) {
+			return invalid("mcp_servers: there is no MCP server %.80q; configured are: %s", name, cmp.Or(strings.Join(configured, ", "), "none"))
+		}
+		if slices.Contains(names[:i], name) {
+			return invalid("mcp_servers: the name %q is given twice", name)
+		}
+	}
+	return nil
+}
+
+// sameHooks reports whether two lists have the same web hooks in the same order.
+func sameHooks(a, b []api.Tool) bool {
+	return slices.EqualFunc(a, b, func(x, y api.Tool) bool {
+		parameters := string(x.Parameters) == string(y.Parameters)
+		x.Parameters, y.Parameters = nil, nil
+		one, errOne := api.Marshal(x)
+		other, errOther := api.Marshal(y)
+		return parameters && errOne == nil && errOther == nil && string(one) == string(other)
+	})
+}
+
+// addRemote adds the providers that a session has for as long as it lives. Before anybody else has the session.
+func (s *Session) addRemote(row store.Session) {
+	ts := s.tools
+	if len(row.Tools) > 0 {
+		urls := map[string]string{}
+		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*tool{}}
+		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
+			if s.m.cfg.Remote.Webhooks == nil {
+				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator allows no web hooks any more")
+			}
+			ctx, cancel := context.WithDeadline(ctx, call.Deadline)
+			defer cancel()
+			return s.m.cfg.Remote.Webhooks.Call(ctx, urls[call.Tool], call)
+		})
+		for _, t := range row.Tools {
+			one, err := newTool(t)
+			if err != nil {
+				s.log.Error("a web hook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
+				continue
+			}
+			urls[t.Name] = t.URL
+			one.URL = "" // it may hold a secret, and nobody but its caller needs it
+			p.tools[t.Name] = one
+			ts.know(t.Name)
+		}
+		ts.providers = append(ts.providers, p)
+	}
+	for _, name := range row.MCPServers {
+		p := &provider{kind: api.ProviderMCP, clientID: serverProvider + name, lasting: true, server: name, tools: map[string]*tool{}}
+		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
+			if s.m.cfg.Remote.Servers == nil {
+				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator has configured no MCP servers any more")
+			}
+			return s.m.cfg.Remote.Servers.Call(ctx, call)
+		})
+		ts.providers = append(ts.providers, p)
+	}
+}
+
+// refreshServers asks the session's MCP servers for their tools, all at once. A server that cannot be reached keeps those
+// that it had.
+func (s *Session) refreshServers(ctx context.Context) {
+	servers := s.m.cfg.Remote.Servers
+	if len(s.servers) == 0 || servers == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, serverTime)
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, name := range s.servers {
+		wait.Go(func() {
+			list, err := servers.Tools(ctx, name)
+			if err != nil {
+				s.log.Warn("list the tools of an MCP server", "mcp_server", name, "error", err)
+				return
+			}
+			s.tools.setServer(name, list, s.log.Warn)
+		})
+	}
+	wait.Wait()
+}
+
+// setServer records the tools that an MCP server has now.
+func (ts *tools) setServer(name string, list []mcpclient.Tool, warn func(string, ...any)) {
+	ts.mu.Lock()
+	i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.server == name && p.lasting })
+	if i < 0 {
+		ts.mu.Unlock()
+		return
+	}
+	p := ts.providers[i]
+	before := p.tools
+	ts.mu.Unlock()
+	now := make(map[string]*tool, len(list))
+	for _, t := range list { // a schema is compiled once, and without the lock
+		described := api.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, ReadOnly: t.ReadOnly, Idempotent: t.Idempotent}
+		if old := before[t.Name]; old != nil && old.same(described) {
+			now[t.Name] = old
+			continue
+		}
+		one, err := newTool(described)
+		if err != nil { // the server itself checks what its tools get
+			warn("the schema of an MCP server's tool is not checked", "tool", t.Name, "error", err)
+			described.Parameters = nil
+			if one, err = newTool(described); err != nil {
+				continue
+			}
+		}
+		now[t.Name] = one
+	}
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	p.tools, p.listed = now, true
+	for name := range now {
+		ts.know(name)
+	}
+}
+
+// same reports whether the description of a tool is unchanged.
+func (t *tool) same(other api.Tool) bool {
+	return t.Description == other.Description && string(t.Parameters) == string(other.Parameters) &&
+		t.ReadOnly == other.ReadOnly && t.Idempotent == other.Idempotent
+}
+
+// unlisted returns a tool of an MCP server whose tools this server has not asked for yet, by its name alone. mu is held.
+func (ts *tools) unlisted(name string) (*provider, *tool) {
+	server, _, ok := strings.Cut(name, "__")
+	if !ok {
+		return nil, nil
+	}
+	i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.lasting && p.server == server && !p.listed })
+	if i < 0 {
+		return nil, nil
+	}
+	return ts.providers[i], &tool{Tool: api.Tool{Name: name}}
+}
+
+// remoteClient carries out the calls of a session's tools in other programs. It implements [ToolClient].
+type remoteClient struct {
+	s    *Session
+	call func(context.Context, remote.Call) (remote.Result, error)
+
+	mu   sync.Mutex // guards open
+	open map[string]context.CancelFunc
+}
+
+func newRemoteClient(s *Session, call func(context.Context, remote.Call) (remote.Result, error)) *remoteClient {
+	return &remoteClient{s: s, call: call, open: map[string]context.CancelFunc{}}
+}
+
+// Request implements [ToolClient].
+func (c *remoteClient) Request(r api.ToolRequest) {
+	c.s.toolTask(func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		c.mu.Lock()
+		c.open[r.CallID] = cancel
+		c.mu.Unlock()
+		result, err := c.made(ctx, r)
+		c.mu.Lock()
+		delete(c.open, r.CallID)
+		c.mu.Unlock()
+		c.answer(ctx, r, result, err)
+	})
+}
+
+// Cancel implements [ToolClient].
+func (c *remoteClient) Cancel(r api.ToolCancel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cancel := c.open[r.CallID]; cancel != nil {
+		cancel()
+	}
+}
+
+// made makes a call. Progress reaches the cell one message at a time; messages that arrive faster are dropped.
+func (c *remoteClient) made(ctx context.Context, r api.ToolRequest) (remote.Result, error) {
+	news := make(chan string, 1)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for message := range news {
+			if err := c.s.TellProgress(ctx, c, api.ToolProgress{CallID: r.CallID, Message: message}); err != nil {
+				c.s.log.Debug("pass on the progress of a tool call", "error", err) // nobody waits for it now
+			}
+		}
+	})
+	var mu sync.Mutex // guards the end of news: a provider may tell more after its answer
+	ended := false
+	result, err := c.call(ctx, remote.Call{
+		ID: r.CallID, SessionID: c.s.clientID, ExecutionID: r.ExecutionID, Tool: r.Tool, Arguments: r.Arguments, Deadline: r.Deadline.Time,
+		Progress: func(message string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if ended {
+				return
+			}
+			select {
+			case news <- message:
+			default:
+			}
+		},
+		Ask: func(ctx context.Context, question string) error {
+			defer c.s.holdDeadline(r.CallID)()
+			return c.s.approveQuestion(ctx, r, question)
+		},
+	})
+	mu.Lock()
+	ended = true
+	close(news)
+	mu.Unlock()
+	telling.Wait()
+	return result, err
+}
+
+// answer gives the cell the outcome of a call.
+func (c *remoteClient) answer(ctx context.Context, r api.ToolRequest, result remote.Result, err error) {
+	s := c.s
+	answer := api.ToolResult{CallID: r.CallID, Result: result.Value}
+	if err != nil {
+		failure := &api.ToolError{Code: codeToolError, Message: err.Error()}
+		if known := new(remote.Failure); errors.As(err, &known) {
+			failure.Code, failure.Message = known.Code, known.Message
+		}
+		if failure.Code == remote.CodeCancelled { // its cell no longer waits, or this server is ending
+			return
+		}
+		answer.Result, answer.Error = nil, failure
+	} else if answer.Result == nil {
+		answer.Result = api.Raw("null")
+	}
+	if len(result.Displays) > 0 {
+		if err := s.showResult(ctx, r.ExecutionID, result.Displays); err != nil {
+			s.log.Warn("show the result of a tool", "tool", r.Tool, "error", err)
+		}
+	}
+	err = s.AnswerTool(c, answer)
+	if e := new(api.Error); errors.As(err, &e) && e.Code == api.CodePayloadTooLarge {
+		err = s.AnswerTool(c, api.ToolResult{CallID: r.CallID, Error: &api.ToolError{Code: codeToolLimit, Message: e.Detail}})
+	}
+	if err != nil {
+		s.log.Debug("answer a tool call", "tool", r.Tool, "error", err) // nobody waits for it now
+	}
+}
+
+// showResult shows pictures and sounds that a tool returned in the cell that called it, which still waits for the answer.
+func (s *Session) showResult(ctx context.Context, executionID string, list []remote.Display) error {
+	return s.do(ctx, func(own context.Context) error {
+		t := s.translation(own)
+		defer t.hold.Release()
+		run := t.running(record.Record{ExecutionID: executionID})
+		if run == nil {
+			return nil // nobody waits for it now
+		}
+		for _, d := range list {
+			t.showDisplay(run, record.Display{Data: bundleOf(d)})
+		}
+		if !s.mustCommit(own, t.c) {
+			return ErrClosing
+		}
+		return nil
+	})
+}
+
+// bundleOf returns a picture or a sound in nbformat's form; other content is only named.
+func bundleOf(d remote.Display) map[string]json.RawMessage {
+	text := func(v string) json.RawMessage { return json.RawMessage(api.Text(v)) }
+	media, _, _ := strings.Cut(strings.ToLower(d.MediaType), ";")
+	about := map[string]json.RawMessage{"text/plain": text(fmt.Sprintf("<%.80s, %d bytes>", media, len(d.Data)))}
+	switch {
+	case media == "image/svg+xml":
+		about[media] = text(string(d.Data))
+	case strings.HasPrefix(media, "image/"), strings.HasPrefix(media, "audio/"):
+		about[media] = text(base64.StdEncoding.EncodeToString(d.Data))
+	}
+	return about
+}
