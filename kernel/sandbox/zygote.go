@@ -166,23 +166,25 @@ func (w *zygotes) run(ctx context.Context) {
 	var pause pause
 	for {
 		began := time.Now()
-		err := w.keep(ctx)
+		served, err := w.keep(ctx)
 		if ctx.Err() != nil {
 			w.set(nil, fs.ErrClosed)
 			return
 		}
 		b.cfg.Log.ErrorContext(ctx, "the keeper of an environment ended, and its sandboxes with it",
 			"environment", w.env.Name, "err", err)
-		w.set(nil, err)
+		if !served { // or else the next attempt is the one that counts for those who wait
+			w.set(nil, err)
+		}
 		pause.wait(ctx, time.Since(began))
 	}
 }
 
-// keep runs one keeper, and fork servers in it, until the keeper or ctx ends.
-func (w *zygotes) keep(ctx context.Context) (err error) {
+// keep runs one keeper, and fork servers in it, until the keeper or ctx ends. It reports whether there was a fork server.
+func (w *zygotes) keep(ctx context.Context) (served bool, err error) {
 	keeper, err := w.backend.start(ctx, w.env, "keep")
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, keeper.Close()) }()
 	defer w.clear()
@@ -191,7 +193,7 @@ func (w *zygotes) keep(ctx context.Context) (err error) {
 		server, err := w.startServer(ctx, keeper)
 		select {
 		case <-keeper.ended:
-			return keeper.lost()
+			return served, keeper.lost()
 		default:
 		}
 		if err != nil {
@@ -204,8 +206,9 @@ func (w *zygotes) keep(ctx context.Context) (err error) {
 		}
 		began := time.Now()
 		w.set(server, nil)
+		served = true
 		if err := w.serve(ctx, keeper, server); err != nil {
-			return err
+			return true, err
 		}
 		if ctx.Err() == nil {
 			w.backend.cfg.Log.ErrorContext(ctx, "the fork server ended", "environment", w.env.Name,
@@ -213,7 +216,7 @@ func (w *zygotes) keep(ctx context.Context) (err error) {
 			pause.wait(ctx, time.Since(began))
 		}
 	}
-	return nil
+	return served, nil
 }
 
 // serve renews the running fork server until the last one ends. It returns an error if the keeper has ended.
