@@ -1,0 +1,145 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"talaria/api"
+)
+
+// Platform is one bot account on a chat platform. Its methods are safe for concurrent use.
+//
+// Sends return one of the errors below where the platform says why; any other error may be temporary. A context that ends is
+// returned as its own error.
+type Platform interface {
+	// Name is "telegram" or "slack": the first part of the keys of its chats.
+	Name() string
+	// Target is what executions are rendered for.
+	Target() api.RenderTarget
+	// Open signs in, makes the commands known, and returns the account.
+	Open(ctx context.Context, commands []Command) (Account, error)
+	// Receive calls take for each update after a position, one at a time, until ctx ends or it cannot go on. position is what
+	// was kept with the last update, "" at first. An update is confirmed to the platform only after take has returned nil.
+	Receive(ctx context.Context, position string, take func(context.Context, Update) error) error
+	// Send sends a message and returns the id by which it is edited.
+	Send(ctx context.Context, to Chat, m Message) (id string, err error)
+	// Edit replaces the text and the buttons of a message. A message that is as wanted already is no error.
+	Edit(ctx context.Context, in Chat, id string, m Message) error
+	// Acknowledge ends the waiting of whoever pressed a button. notice, if not empty, is shown to them alone.
+	Acknowledge(ctx context.Context, p Press, notice string) error
+	// Download opens a file that somebody sent. The caller closes it.
+	Download(ctx context.Context, f Attachment) (io.ReadCloser, error)
+	// Typing shows for some seconds that the bot is at work, where the platform can.
+	Typing(ctx context.Context, in Chat) error
+}
+
+// Errors of a Platform.
+var (
+	// ErrMarkup: the platform does not take the text in its format.
+	ErrMarkup = errors.New("the platform rejected the markup")
+	// ErrNoMessage: the message to edit is not there any more.
+	ErrNoMessage = errors.New("the message no longer exists")
+	// ErrMedia: the platform does not take the file as a photo.
+	ErrMedia = errors.New("the platform rejected the photo")
+	// ErrTooLarge: the platform does not take a file of that size.
+	ErrTooLarge = errors.New("the file is too large for the platform")
+	// ErrForbidden: the bot may not write to the chat.
+	ErrForbidden = errors.New("the bot may not write to this chat")
+	// ErrRefused: the platform does not take the message, and would not take it later.
+	ErrRefused = errors.New("the platform rejected the message")
+	// ErrSignedOut: the platform does not know the bot's token.
+	ErrSignedOut = errors.New("the platform rejected the bot's token")
+)
+
+// RetryError is the platform's request to send nothing to the chat for a while.
+type RetryError struct{ After time.Duration }
+
+// Error implements error.
+func (e *RetryError) Error() string { return fmt.Sprintf("too many messages; retry after %v", e.After) }
+
+// Account is the bot's own.
+type Account struct {
+	ID   string // unique on the platform
+	Name string // as people mention it, without the @
+}
+
+// Command is a command that people can choose from a menu.
+type Command struct{ Name, About string }
+
+// Chat is where messages go: a chat, or a topic or thread of it.
+type Chat struct {
+	ID     string `json:"id"`
+	Thread string `json:"thread,omitzero"`
+	Group  bool   `json:"group,omitzero"` // more people than one, and the bot
+}
+
+// Person is somebody who writes to the bot.
+type Person struct {
+	ID   string `json:"id"`
+	Name string `json:"name"` // for people to read; not unique
+	Bot  bool   `json:"bot,omitzero"`
+}
+
+// Update is what happened on the platform: a message, or a press of a button.
+type Update struct {
+	// ID is the same when the platform tells the same thing twice.
+	ID string `json:"id"`
+	// Position is where Receive goes on after this update.
+	Position string `json:"position,omitzero"`
+	Chat     Chat   `json:"chat"`
+	From     Person `json:"from"`
+	// MessageID is of the message itself, or of the one with the button.
+	MessageID string `json:"message_id"`
+	// ReplyTo is the id of the message that this one replies to.
+	ReplyTo string `json:"reply_to,omitzero"`
+	// Text is what was written, without a mention of the bot at its start.
+	Text string `json:"text,omitzero"`
+	// Addressed: written to the bot in person, or with its name, or as a reply to it.
+	Addressed bool         `json:"addressed,omitzero"`
+	Files     []Attachment `json:"files,omitzero"`
+	Press     *Press       `json:"press,omitzero"`
+}
+
+// Attachment is a file that somebody sent.
+type Attachment struct {
+	ID   string `json:"id"`
+	Name string `json:"name"` // as the sender called it: hostile
+	Size int64  `json:"size"` // as the platform says
+}
+
+// Press is a press of a button.
+type Press struct {
+	ID   string `json:"id"`
+	Data string `json:"data"`
+}
+
+// Button is below a message. Data comes back with its press; it has at most 64 bytes.
+type Button struct {
+	Label string `json:"label"`
+	Data  string `json:"data"`
+}
+
+// Message is what the bot writes: a text, or files with a caption in Text.
+type Message struct {
+	Text    string           `json:"text,omitzero"`
+	Format  api.RenderFormat `json:"format,omitzero"` // of Text; RenderUnformatted for none
+	Buttons []Button         `json:"buttons,omitzero"`
+	// ReplyTo is the id of the message that it answers, where that helps.
+	ReplyTo string `json:"reply_to,omitzero"`
+	// Asks: the next message of the person is the answer.
+	Asks bool `json:"asks,omitzero"`
+	// Files are one document, or photos that are shown together.
+	Files  []File `json:"-"`
+	Photos bool   `json:"-"`
+}
+
+// File is a file to send. Open is called once for each attempt, and its result is closed.
+type File struct {
+	Name      string
+	MediaType string
+	Size      int64
+	Open      func(context.Context) (io.ReadCloser, error)
+}
