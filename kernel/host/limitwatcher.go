@@ -92,6 +92,7 @@ type watcher struct {
 	inodes                int64
 	mostBytes, mostInodes int64     // the most that was seen then, or when it last grew
 	growing               bool      // the last look saw more than that, by more than a file system needs for itself
+	begins                bool      // an execution is about to begin, which has made none of what is there
 	unseen                time.Time // since when code has been running while folders cannot be measured; zero if they can
 	memory                int64     // at the last look
 	near                  bool      // it is more than half of the limit
@@ -237,6 +238,7 @@ func (w *watcher) begin() {
 	}
 	w.looking.Lock()
 	w.unseen = time.Time{}
+	w.begins = true
 	w.looking.Unlock()
 	w.look()
 }
@@ -286,6 +288,10 @@ func (w *watcher) lookAtDisk(limits kernel.Limits) time.Duration {
 		w.unseen = time.Now()
 	}
 	overdue := unseen && time.Since(w.unseen) > unseenTime
+	if w.begins {
+		w.begins = false
+		w.mostBytes, w.mostInodes = max(w.mostBytes, bytes), max(w.mostInodes, inodes)
+	}
 	w.growing = hit != nil && (w.full == nil || bytes > w.mostBytes+metadataSlack+w.mostBytes/metadataShare ||
 		inodes > w.mostInodes || overdue)
 	switch {

@@ -68,6 +68,25 @@ func TestAFullWorkspaceMayGrowByWhatItsFileSystemNeeds(t *testing.T) {
 	}
 }
 
+// What was written between the last look and the end of an execution is not the next one's doing: that one may be the one that
+// deletes it.
+func TestAnExecutionIsNotInterruptedForWhatWasWrittenBeforeIt(t *testing.T) {
+	w, k, s := watchFakes(t)
+	defer w.close()
+	full := int64(12 << 20)
+	s.bytes = full
+	w.look()
+	s.bytes, s.inodes = full+1<<20, 100
+	w.begin()
+	if w.look(); k.reachedCount != 0 {
+		t.Error("an execution was interrupted for what was there before it")
+	}
+	s.inodes++
+	if w.look(); k.reachedCount != 1 {
+		t.Errorf("an execution that makes a file in a full workspace was interrupted %d times", k.reachedCount)
+	}
+}
+
 // watchFakes makes a watcher of an empty, watched workspace, which does not run yet.
 func watchFakes(t *testing.T) (*watcher, *idleKernel, *watchedFake) {
 	t.Helper()
