@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -165,9 +166,16 @@ func TestAShellOnATerminalInTheSandbox(t *testing.T) {
 	})
 }
 
+// Also where the server was started by nohup, and so ignores the signal that ends it.
 func TestAClosedTerminalEndsWhatRunsInItsForeground(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := prepare(t, options{})
+	s.program = filepath.Join(t.TempDir(), "nohup-talaria")
+	if err := writeProgram(s.program, []byte("#!/bin/sh\ntrap '' HUP QUIT\nexec "+binary+" \"$@\"\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.launch(t)
+	t.Cleanup(func() { s.stop(t) })
 	id := session(t, s.Client(), api.SessionRequest{})
 	path := runOK(t, s.Client(), id, "import os, select; print(os.environ['PATH'])")
 	s.want(t, call{

@@ -20,6 +20,7 @@ var program = "talaria"
 
 func main() {
 	program = startedAs(os.Args[0])
+	inheritNoIgnored()
 	stop, err := profile()
 	if err == nil {
 		err = command().ExecuteContext(untilSignal())
@@ -32,6 +33,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "talaria:", message)
 	}
 	os.Exit(statusOf(err))
+}
+
+// inheritNoIgnored keeps signals that this program ignores, as nohup has it do, from being ignored by what it starts: a closed
+// terminal could not end what runs in it. A signal with a handler has its default action in a new program.
+func inheritNoIgnored() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // startedAs is how to start the program again: as it was, or by its name alone if that finds it.
@@ -95,7 +106,8 @@ func command() *cobra.Command {
 	}
 	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
 	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
-	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), versionCommand())
+	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(),
+		versionCommand())
 	root.SetHelpCommandGroupID(groupServer)
 	root.SetCompletionCommandGroupID(groupServer)
 	nameInHelp(root)
