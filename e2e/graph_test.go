@@ -110,6 +110,7 @@ var alone = []struct {
 	{"github.com/danielgtaylor/huma/v2", []string{"talaria/server"}},
 	{"github.com/prometheus/client_golang", []string{"talaria/server"}},
 	{"github.com/gorilla/websocket", []string{"talaria/server", "talaria/gateway/gatewaytest", "talaria/client", "talaria/e2e"}},
+	{"github.com/go-telegram/bot", []string{"talaria/gateway/telegram"}},
 	{"github.com/creack/pty", []string{"talaria/kernel", "talaria/e2e"}},
 	{"github.com/santhosh-tekuri/jsonschema/v6", []string{"talaria/session/schema"}},
 	{"github.com/peterh/liner", []string{"talaria/cmd/talaria"}},

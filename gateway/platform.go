@@ -36,6 +36,13 @@ type Platform interface {
 	Typing(ctx context.Context, in Chat) error
 }
 
+// Finder is a Platform that can find out whether a message arrived whose answer was lost.
+type Finder interface {
+	// Find looks for a message of the bot that came soon after the one with the id after, and was not edited since. turn is
+	// called before each request. The id is "" if there is none.
+	Find(ctx context.Context, in Chat, after string, m Message, turn func(context.Context) error) (id string, err error)
+}
+
 // Errors of a Platform.
 var (
 	// ErrMarkup: the platform does not take the text in its format.
@@ -108,6 +115,8 @@ type Attachment struct {
 	ID   string `json:"id"`
 	Name string `json:"name"` // as the sender called it: hostile
 	Size int64  `json:"size"` // as the platform says
+	// Saved is its name in the workspace; the gateway sets it.
+	Saved string `json:"saved,omitzero"`
 }
 
 // Press is a press of a button.

@@ -58,6 +58,7 @@ type config struct {
 	Packages       packages      `config:"packages"`
 	Webhooks       webhooks      `config:"webhooks"`
 	MCPServers     []mcpServer   `config:"mcp_servers"`
+	Gateways       gateways      `config:"gateways"`
 	Disk           string        `config:"disk"`     // what holds workspaces to limits.disk_bytes
 	Tier           string        `config:"tier"`     // of isolation; "": the best that works
 	MinTier        string        `config:"min_tier"` // the least that is allowed then

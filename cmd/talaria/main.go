@@ -106,7 +106,7 @@ func command() *cobra.Command {
 	}
 	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
 	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
-	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(),
+	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), gatewayCommand(),
 		versionCommand())
 	root.SetHelpCommandGroupID(groupServer)
 	root.SetCompletionCommandGroupID(groupServer)

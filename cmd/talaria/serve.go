@@ -164,6 +164,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err := writePrivate(filepath.Join(c.StateDir, "pid"), strconv.Itoa(os.Getpid())); err != nil {
 		return err
 	}
+	bots, err := c.startBots(ctx, db, base, log)
+	if err != nil {
+		return err
+	}
+	defer bots.Wait()
 	announce(log, stdout, c, environments[0], tier, base, token)
 	return run(ctx, srv, listener, log)
 }

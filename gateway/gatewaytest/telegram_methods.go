@@ -44,6 +44,7 @@ var telegramMethods = map[string]telegramMethod{
 	"sendDocument":        {1, func(f *Telegram, q request) (any, *refusal) { return f.sendMedia(q, "document") }},
 	"sendMediaGroup":      {1, (*Telegram).sendMediaGroup},
 	"editMessageText":     {1, (*Telegram).editText},
+	"editMessageCaption":  {1, (*Telegram).editCaption},
 }
 
 func (f *Telegram) getMe(request) (any, *refusal) {
@@ -209,6 +210,30 @@ func (f *Telegram) editText(q request) (any, *refusal) {
 	}
 	m.Edits = append(m.Edits, m.Text)
 	m.Text, m.Source, m.Mode, m.Buttons = n.Text, n.Source, n.Mode, n.Buttons
+	return f.wire(m), nil
+}
+
+func (f *Telegram) editCaption(q request) (any, *refusal) {
+	m := f.find(q.int("chat_id"), int(q.int("message_id")))
+	switch {
+	case m == nil:
+		return nil, bad("message to edit not found")
+	case !m.FromBot:
+		return nil, bad("message can't be edited")
+	case m.Kind == "text":
+		return nil, bad("there is no caption in the message to edit")
+	}
+	n, err := f.compose(q, m.Kind, q.fields["caption"])
+	switch {
+	case err != nil:
+		return nil, err
+	case units(n.Text) > telegramCaption:
+		return nil, bad("message caption is too long")
+	case n.Source == m.Source && n.Mode == m.Mode:
+		return nil, bad("message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+	}
+	m.Edits = append(m.Edits, m.Text)
+	m.Text, m.Source, m.Mode = n.Text, n.Source, n.Mode
 	return f.wire(m), nil
 }
 

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"html"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -52,6 +53,33 @@ func Inline(t Target, text string) string {
 	}
 	return text
 }
+
+// Text returns a text so that it contains no markup and no mention in a line of the target's format.
+func Text(t Target, text string) string {
+	text = visible(text)
+	switch t {
+	case api.RenderTelegram:
+		return entities.Replace(text)
+	case api.RenderSlack:
+		return entities.Replace(strings.ReplaceAll(text, "`", "ˋ"))
+	case api.RenderDiscord:
+		return strings.NewReplacer("`", "ˋ", "@", "@\u200b", "*", "\\*", "_", "\\_", "~", "\\~", "|", "\\|", "<", "\\<").Replace(text)
+	}
+	return text
+}
+
+// Unmarked returns a text of the target's format, as this package makes it, without its markup.
+func Unmarked(t Target, text string) string {
+	switch t {
+	case api.RenderTelegram:
+		return html.UnescapeString(tags.Replace(text))
+	case api.RenderSlack:
+		return html.UnescapeString(text)
+	}
+	return text
+}
+
+var tags = strings.NewReplacer("<pre>", "", "</pre>", "", "<code>", "", "</code>", "")
 
 // apart keeps backticks from being next to each other, since three end a code block.
 func apart(text string) string {

@@ -1,0 +1,415 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/client"
+	"talaria/gateway"
+	"talaria/gateway/telegram"
+	"talaria/store"
+	"talaria/store/chats"
+)
+
+// gateways are the bots of chat platforms.
+type gateways struct {
+	Telegram chatBot `config:"telegram"`
+}
+
+// chatBot is a bot on a chat platform, and what the sessions of its chats have.
+type chatBot struct {
+	TokenFile  string   `config:"token_file"` // of the bot; "" is no bot
+	Users      []string `config:"users"`      // ids of people and of chats that may use it
+	Admins     []string `config:"admins"`     // ids of people who may also decide what others are asked
+	Interrupt  bool     `config:"interrupt"`  // a cell that is sent while another runs interrupts it
+	WebhookURL string   `config:"webhook_url"`
+	Listen     string   `config:"listen"`      // HOST:PORT where requests of the web hook arrive
+	SecretFile string   `config:"secret_file"` // of the web hook
+	APIURL     string   `config:"api_url"`     // of a Bot API server of one's own
+
+	Limits       limits   `config:"limits"` // 0: as other sessions
+	Network      string   `config:"network"`
+	NetworkAllow []string `config:"network_allow"`
+	Approvals    string   `config:"approvals"`
+	Environment  string   `config:"environment"`
+}
+
+// platforms are the names of the chat platforms.
+var platforms = []string{"telegram"}
+
+func gatewayCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "gateway", Short: "Run a chat bot whose chats have sessions: Telegram", Args: arguments(0, 0),
+		Long: `Run a chat bot: each chat with it has a session of its own, and what people send is run as Python.
+
+Nobody may use a bot at first: list the ids of users, or create a pairing code and send it to the bot. A bot can also be run
+inside the server; see docs/gateways.md.`,
+		Example: `  talaria gateway telegram --token-file telegram-token
+  talaria gateway pair telegram
+  talaria gateway users telegram`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	run := &cobra.Command{
+		Use: "telegram", Short: "Run a Telegram bot", Args: arguments(0, 0),
+		Long: `Run a Telegram bot. @BotFather gives you its token.
+
+Its sessions belong to the owner "telegram", unless --token is given. All options are also keys of the configuration below
+gateways.telegram, which has limits and network too.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
+	}
+	f := run.Flags()
+	f.String("token-file", "", "file with the bot's token")
+	f.StringSlice("users", nil, "ids of people or chats that may use the bot")
+	f.StringSlice("admins", nil, "ids of people who may also answer approvals of others")
+	f.Bool("interrupt", false, "a cell that is sent while another runs interrupts it")
+	f.String("webhook-url", "", "https URL where Telegram sends updates; default: the bot asks for them")
+	f.String("listen", "", "with --webhook-url: HOST:PORT to listen on")
+	f.String("secret-file", "", "with --webhook-url: file with a secret that proves that Telegram sent an update")
+	f.String("api-url", "", "URL of a Bot API server of your own")
+	addLogFlags(f)
+	addConnection(run)
+	cmd.AddCommand(run, pairCommand(), botUsersCommand(), unpairCommand())
+	return cmd
+}
+
+func pairCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "pair telegram", Short: "Print a pairing code, which lets one person use the bot", Args: arguments(1, 1),
+		Long: `Print a pairing code. Whoever sends "/pair CODE" to the bot first may use it from then on. The code is valid for ten
+minutes, also while the bot is running.`,
+		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
+			admin, _ := cmd.Flags().GetBool("admin")
+			code, err := newPairingCode(cmd.Context(), db, admin)
+			if err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"code": code, "expires_s": gateway.PairingTime.Seconds(), "admin": admin})
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Send this to the bot within %.0f minutes: /pair %s\n", gateway.PairingTime.Minutes(), code)
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), code)
+			return err
+		}),
+	}
+	cmd.Flags().Bool("admin", false, "the person may also answer approvals of others")
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+func botUsersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "users telegram", Short: "List the people who were paired", Args: arguments(1, 1),
+		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
+			var people []chats.Person
+			if err := db.Do(cmd.Context(), func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
+				return err
+			}
+			if asJSON(cmd) {
+				list := []map[string]any{}
+				for _, p := range people {
+					list = append(list, map[string]any{"id": p.ID, "name": p.Name, "admin": p.Admin, "paired_at": api.At(p.PairedAt)})
+				}
+				return printJSON(cmd.OutOrStdout(), list)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tNAME\tADMIN\tPAIRED")
+			for _, p := range people {
+				fmt.Fprintf(w, "%s\t%q\t%t\t%s\n", p.ID, p.Name, p.Admin, p.PairedAt.Format(time.DateOnly))
+			}
+			return w.Flush()
+		}),
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+func unpairCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unpair telegram ID...", Short: "Take from people the right to use the bot", Args: arguments(2, -1),
+		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
+			return db.Do(cmd.Context(), func(tx *chats.Tx) error {
+				for _, id := range ids {
+					found, err := tx.RemovePerson(id)
+					if err != nil {
+						return err
+					}
+					if !found {
+						return fmt.Errorf("nobody with the id %s was paired; %s gateway users lists who was", id, program)
+					}
+				}
+				return nil
+			})
+		}),
+	}
+}
+
+// withChats opens the database of the bot that the first argument names.
+func withChats(run func(*cobra.Command, *chats.Store, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) (err error) {
+		if !slices.Contains(platforms, args[0]) {
+			return usagef("unknown platform %q; it must be %s", args[0], strings.Join(platforms, " or "))
+		}
+		c, err := load(cmd)
+		if err != nil {
+			return err
+		}
+		path, err := c.chatsPath(args[0])
+		if err != nil {
+			return err
+		}
+		db, err := chats.OpenGuest(cmd.Context(), path)
+		if err != nil {
+			return err
+		}
+		defer closing(&err, db.Close)
+		return run(cmd, db, args[1:])
+	}
+}
+
+// chatsPath is the database of a bot. Its directory is made.
+func (c config) chatsPath(platform string) (string, error) {
+	dir := filepath.Join(c.StateDir, "gateways")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("create the directory of gateways: %w", err)
+	}
+	return filepath.Join(dir, platform+".db"), nil
+}
+
+func newPairingCode(ctx context.Context, db *chats.Store, admin bool) (code string, err error) {
+	return code, db.Do(ctx, func(tx *chats.Tx) (err error) { code, err = gateway.NewCode(tx, admin); return err })
+}
+
+// runBot is talaria gateway telegram.
+func runBot(cmd *cobra.Command, platform string) (err error) {
+	c, err := load(cmd)
+	if err != nil {
+		return err
+	}
+	bot := &c.Gateways.Telegram
+	for flag, into := range map[string]*string{
+		"token-file": &bot.TokenFile, "webhook-url": &bot.WebhookURL, "listen": &bot.Listen, "secret-file": &bot.SecretFile, "api-url": &bot.APIURL,
+	} {
+		*into = first(flagOf(cmd, flag), *into)
+	}
+	for flag, into := range map[string]*[]string{"users": &bot.Users, "admins": &bot.Admins} {
+		if given, _ := cmd.Flags().GetStringSlice(flag); len(given) > 0 {
+			*into = given
+		}
+	}
+	if interrupt, _ := cmd.Flags().GetBool("interrupt"); interrupt {
+		bot.Interrupt = true
+	}
+	if bot.TokenFile == "" {
+		return usagef("name the file with the bot's token: --token-file FILE, or gateways.%s.token_file in the configuration", platform)
+	}
+	log, err := newLog(cmd.ErrOrStderr(), c)
+	if err != nil {
+		return err
+	}
+	var server *client.Client
+	if flagOf(cmd, "token") != "" || os.Getenv("TALARIA_TOKEN") != "" {
+		conn, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		server = conn.Client
+	} else {
+		db, err := store.OpenGuest(cmd.Context(), c.StateDir, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return fmt.Errorf("no token is given, and the state directory cannot be opened: %w; pass --server and --token", err)
+		}
+		token, err := c.botToken(cmd.Context(), db, platform)
+		if err = errors.Join(err, db.Close()); err != nil {
+			return err
+		}
+		if err := cmd.Flags().Set("token", token); err != nil {
+			return err
+		}
+		conn, err := connect(cmd)
+		if err != nil {
+			return err
+		}
+		server = conn.Client
+	}
+	return c.serveBot(cmd.Context(), platform, server, log)
+}
+
+// startBots runs the bots that are configured, beside the server, until ctx ends. The caller waits for the group.
+func (c config) startBots(ctx context.Context, db *store.Store, base string, log *slog.Logger) (*sync.WaitGroup, error) {
+	var bots sync.WaitGroup
+	for _, platform := range platforms {
+		if c.bot(platform).TokenFile == "" {
+			continue
+		}
+		token, err := c.botToken(ctx, db, platform)
+		if err != nil {
+			return &bots, err
+		}
+		bots.Go(func() {
+			if err := c.serveBot(ctx, platform, client.New(base, token), log); err != nil {
+				log.ErrorContext(ctx, "the bot has ended; the server goes on without it", "platform", platform, "error", err)
+			}
+		})
+	}
+	return &bots, nil
+}
+
+func (c config) bot(string) chatBot { return c.Gateways.Telegram }
+
+// botToken is the token of the owner of a bot's sessions, who has the platform's name. It is made once.
+func (c config) botToken(ctx context.Context, db *store.Store, platform string) (string, error) {
+	dbPath, err := c.chatsPath(platform)
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSuffix(dbPath, ".db") + ".token"
+	token, err := given("", "", path)
+	if errors.Is(err, fs.ErrNotExist) {
+		token = newToken()
+		err = writePrivate(path, token)
+	}
+	if err != nil {
+		return "", err
+	}
+	return token, db.PutToken(ctx, token, platform, false)
+}
+
+// serveBot runs a bot until ctx ends.
+func (c config) serveBot(ctx context.Context, platform string, server *client.Client, log *slog.Logger) (err error) {
+	bot := c.bot(platform)
+	p, err := c.platform(platform)
+	if err != nil {
+		return err
+	}
+	path, err := c.chatsPath(platform)
+	if err != nil {
+		return err
+	}
+	db, err := chats.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, db.Close)
+	if err := offerCode(ctx, db, bot, platform, log); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if bot.WebhookURL != "" {
+		listener, err := listen(ctx, bot.Listen)
+		if err != nil {
+			return c.wrong("gateways."+platform+".listen", "cannot be used: %w", reason(err))
+		}
+		hook := &http.Server{Handler: p.(http.Handler), ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+		go func() { stop(hook.Serve(listener)) }()
+		defer closing(&err, hook.Close)
+	}
+	return gateway.New(gateway.Config{
+		Platform: p, Client: server, Store: db, Log: log, Session: bot.session(platform), Allow: bot.Users, Admins: bot.Admins,
+		Interrupt: bot.Interrupt,
+	}).Run(ctx)
+}
+
+// offerCode logs a pairing code where nobody may use the bot yet.
+func offerCode(ctx context.Context, db *chats.Store, bot chatBot, platform string, log *slog.Logger) error {
+	var people []chats.Person
+	if err := db.Do(ctx, func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
+		return err
+	}
+	if len(people)+len(bot.Users)+len(bot.Admins) > 0 {
+		return nil
+	}
+	code, err := newPairingCode(ctx, db, true)
+	if err == nil {
+		log.WarnContext(ctx, "nobody may use the bot yet; send it this within ten minutes, or run "+program+" gateway pair "+platform,
+			"send", "/pair "+code)
+	}
+	return err
+}
+
+// platform makes the platform of a bot.
+func (c config) platform(platform string) (gateway.Platform, error) {
+	bot, key := c.bot(platform), "gateways."+platform+"."
+	token, err := given("", "", bot.TokenFile)
+	if err != nil {
+		return nil, c.wrong(key+"token_file", "cannot be read: %w", err)
+	}
+	secret := ""
+	if bot.WebhookURL != "" {
+		switch {
+		case bot.SecretFile == "":
+			return nil, c.wrong(key+"webhook_url", "needs %ssecret_file; create one with: (umask 077; openssl rand -hex 32 > FILE)", key)
+		case bot.Listen == "":
+			return nil, c.wrong(key+"webhook_url", "needs %slisten, the HOST:PORT where requests arrive", key)
+		}
+		if secret, err = given("", "", bot.SecretFile); err != nil {
+			return nil, c.wrong(key+"secret_file", "cannot be read: %w", err)
+		}
+	}
+	p, err := telegram.New(telegram.Config{Token: token, WebhookURL: bot.WebhookURL, WebhookSecret: secret, URL: strings.TrimRight(bot.APIURL, "/")})
+	if err != nil {
+		return nil, c.wrong(key+"token_file", "cannot be used: %w", err)
+	}
+	return p, nil
+}
+
+// session is what the sessions of a bot's chats are created with.
+func (b chatBot) session(platform string) api.SessionRequest {
+	metadata := map[string]string{"gateway": platform}
+	req := api.SessionRequest{Metadata: &metadata, Limits: b.Limits.request()}
+	if b.Environment != "" {
+		req.Environment = &b.Environment
+	}
+	if b.Network != "" || len(b.NetworkAllow) > 0 {
+		req.Network = &api.Network{Mode: api.NetworkMode(first(b.Network, string(api.NetworkAllow))), Allow: b.NetworkAllow}
+	}
+	if b.Approvals != "" {
+		mode := api.ApprovalMode(b.Approvals)
+		req.Approvals = &mode
+	}
+	return req
+}
+
+// request asks for the limits that are set.
+func (l limits) request() *api.LimitsRequest {
+	req, any := new(api.LimitsRequest), false
+	integer := func(value int64, into **int64) {
+		if value != 0 {
+			*into, any = &value, true
+		}
+	}
+	number := func(value float64, into **float64) {
+		if value != 0 {
+			*into, any = &value, true
+		}
+	}
+	integer(l.MemoryBytes, &req.MemoryBytes)
+	number(l.CPUs, &req.CPUs)
+	integer(l.PIDs, &req.PIDs)
+	integer(l.DiskBytes, &req.DiskBytes)
+	number(l.ExecutionTimeoutS, &req.ExecutionTimeoutS)
+	integer(l.ExecutionCPUS, &req.ExecutionCPUS)
+	integer(l.OutputBytes, &req.OutputBytes)
+	integer(l.DisplayBytes, &req.DisplayBytes)
+	integer(l.LogBytes, &req.LogBytes)
+	integer(l.ArtifactBytes, &req.ArtifactBytes)
+	integer(l.ToolCalls, &req.ToolCalls)
+	if !any {
+		return nil
+	}
+	return req
+}

@@ -1,0 +1,386 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"talaria/api"
+	"talaria/client"
+	"talaria/gateway/render"
+	"talaria/store/chats"
+)
+
+const (
+	progressAfter = time.Second      // a cell that ends sooner has no message with its progress
+	elapsedAfter  = 30 * time.Second // then the message says how long it has been running
+	elapsedEvery  = 30 * time.Second
+	typingEvery   = 4 * time.Second
+	maxPreviews   = 3 // that fail in a row; then only the result is sent
+	attachTime    = 10 * time.Second
+	previewSpare  = 200 // UTF-16 units for the lines around a preview
+)
+
+// cell is what is kept of a cell until its result is in the outbox.
+type cell struct {
+	By      Person    `json:"by"`
+	Started time.Time `json:"started,omitzero"`
+	// Question is what input() asks, while it waits.
+	Question string `json:"question,omitzero"`
+}
+
+// executionID is the id of the nth cell of an update: the same when the update is handled again.
+func executionID(update string, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", update, n))
+	return "chat-" + hex.EncodeToString(sum[:12])
+}
+
+// ensure makes the session of the chat if there is none.
+func (c *chat) ensure(ctx context.Context) error {
+	_, _, err := c.bot.Client.EnsureSession(ctx, c.session, c.bot.Session, api.IfExistsKeep)
+	return err
+}
+
+// run starts a cell and says so if it has to wait. It may be called again for the same id.
+func (c *chat) run(ctx context.Context, id string, by Person, code string) (queued bool, err error) {
+	if err := c.ensure(ctx); err != nil {
+		return false, err
+	}
+	if err := c.do(ctx, func(tx *chats.Tx) error {
+		if _, known, err := tx.Cell(id); known || err != nil {
+			return err
+		}
+		return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by})})
+	}); err != nil {
+		return false, err
+	}
+	c.cells.wake()
+	if !c.attached.wait(ctx, attachTime) { // the cell could not ask anybody
+		return false, errors.New("the session cannot be attached to")
+	}
+	stdin := true
+	e, err := c.bot.Client.ExecuteWait(ctx, c.session, api.ExecutionRequest{ID: &id, Code: &code, AllowStdin: &stdin}, 0)
+	if refusal(err) != nil {
+		return false, errors.Join(err, c.do(ctx, func(tx *chats.Tx) error {
+			return tx.PutCell(c.key, chats.Cell{Execution: id, Body: encoded(cell{By: by}), Done: true})
+		}))
+	}
+	if err != nil {
+		return false, err
+	}
+	return e.Status == api.StatusQueued && c.busy(), nil
+}
+
+// busy reports whether a cell of the chat runs.
+func (c *chat) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.running) > 0
+}
+
+// followCells handles the events of the session while cells of the chat are under way.
+func (c *chat) followCells(ctx context.Context) {
+	var retry backoff
+	for ctx.Err() == nil {
+		open, err := c.open(ctx)
+		if err != nil {
+			return
+		}
+		if len(open) == 0 {
+			select {
+			case <-c.cells:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		began := time.Now()
+		err = c.follow(ctx)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		if time.Since(began) > maxRetry {
+			retry = 0
+		}
+		c.log.WarnContext(ctx, "the session's events cannot be read; trying again", "error", err)
+		retry.wait(ctx, err)
+	}
+}
+
+func (c *chat) open(ctx context.Context) (cells []chats.Cell, err error) {
+	return cells, c.do(ctx, func(tx *chats.Tx) (err error) { cells, err = tx.OpenCells(c.key); return err })
+}
+
+// follow handles events from where the last one was handled, until no cell of the chat is open. Meanwhile the bot is attached to
+// the session: somebody is there to be asked.
+func (c *chat) follow(ctx context.Context) error {
+	var from chats.Chat
+	if err := c.do(ctx, func(tx *chats.Tx) (err error) { from, _, err = tx.Chat(c.key); return err }); err != nil {
+		return err
+	}
+	socket, err := c.bot.Client.Attach(ctx, c.session, client.AttachOptions{After: &from.Seq, LogID: from.LogID, Reconnect: true})
+	if err != nil {
+		return c.lost(ctx, err)
+	}
+	defer socket.Close()
+	logID := socket.Hello().Session.LogID
+	if from.LogID == "" {
+		if err := c.do(ctx, func(tx *chats.Tx) error { return tx.PutCursor(c.key, logID, from.Seq) }); err != nil {
+			return err
+		}
+	}
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go c.typing(following)
+	c.attached.set(true)
+	defer c.attached.set(false)
+	for {
+		event, err := socket.Next(ctx)
+		if err != nil {
+			return c.lost(ctx, err)
+		}
+		left, err := c.handleEvent(ctx, logID, event)
+		if err == nil && !left { // run puts a cell first, and then waits for the gate
+			c.attached.set(false)
+			if left, err = c.anyOpen(ctx); left {
+				c.attached.set(true)
+			}
+		}
+		if err != nil || !left {
+			return err
+		}
+	}
+}
+
+func (c *chat) anyOpen(ctx context.Context) (bool, error) {
+	open, err := c.open(ctx)
+	return len(open) > 0, err
+}
+
+// lost finds out about the open cells where the events do not tell: they expired, or the session or its log is another one.
+func (c *chat) lost(ctx context.Context, why error) error {
+	var closed *client.CloseError
+	switch codeOf(why) {
+	case api.CodeSessionNotFound, api.CodeEventsExpired, api.CodeLogChanged:
+	default:
+		if !errors.As(why, &closed) || closed.Reason != "session_deleted" {
+			return why
+		}
+	}
+	open, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range open {
+		e, err := c.bot.Client.Execution(ctx, c.session, one.Execution)
+		switch code := codeOf(err); {
+		case code == api.CodeSessionNotFound || code == api.CodeExecutionNotFound:
+			err = c.finish(ctx, one.Execution, []saying{plain("The session of this chat was deleted, and this cell with it.")}, nil)
+		case err == nil && e.Status.Final():
+			err = c.deliver(ctx, e, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s, err := c.bot.Client.Session(ctx, c.session)
+	if codeOf(err) == api.CodeSessionNotFound {
+		return c.do(ctx, func(tx *chats.Tx) error { return tx.PutCursor(c.key, "", 0) })
+	}
+	if err != nil {
+		return err
+	}
+	// What is under way is told by the events that are still there.
+	return c.do(ctx, func(tx *chats.Tx) error { return tx.PutCursor(c.key, s.LogID, s.FirstSeq-1) })
+}
+
+// handleEvent does what an event asks for. left tells whether cells are still open.
+func (c *chat) handleEvent(ctx context.Context, logID string, e api.Event) (left bool, err error) {
+	if approval, ok := e.Body.(api.ApprovalRequested); ok {
+		return true, c.askApproval(ctx, e, approval)
+	}
+	if resolved, ok := e.Body.(api.ApprovalResolved); ok {
+		return true, c.tellApproval(ctx, resolved)
+	}
+	if e.ExecutionID == "" {
+		return true, nil
+	}
+	switch body := e.Body.(type) {
+	case api.ExecutionStarted:
+		err = c.started(ctx, e)
+	case api.ExecutionFinished:
+		err = c.finished(ctx, logID, e, body.Execution)
+		left, failed := c.anyOpen(ctx)
+		return left, errors.Join(err, failed)
+	case api.InputRequested:
+		err = c.ask(ctx, e.ExecutionID, body)
+	case api.InputClosed:
+		err = c.update(ctx, e.ExecutionID, nil, func(k *cell) { k.Question = "" })
+	case api.Stream, api.DisplayData, api.UpdateDisplayData, api.ExecuteResult, api.ClearOutput, api.ErrorEvent:
+		c.touch(e.ExecutionID)
+	}
+	return true, err
+}
+
+// update changes what is kept of an open cell, together with more if that is given. Cells of others are passed over.
+func (c *chat) update(ctx context.Context, id string, more func(*chats.Tx) error, change func(*cell)) error {
+	return c.do(ctx, func(tx *chats.Tx) error {
+		kept, ok, err := tx.Cell(id)
+		if err != nil || !ok || kept.Done {
+			return err
+		}
+		k := decoded[cell](kept.Body)
+		change(&k)
+		kept.Body = encoded(k)
+		if more != nil {
+			err = more(tx)
+		}
+		return errors.Join(err, tx.PutCell(c.key, kept))
+	})
+}
+
+// started makes the progress of a cell visible after a while.
+func (c *chat) started(ctx context.Context, e api.Event) error {
+	return c.update(ctx, e.ExecutionID, nil, func(k *cell) {
+		k.Started = e.Time.Time
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running[e.ExecutionID] = &progress{since: e.Time.Time, due: time.Now().Add(progressAfter), dirty: true}
+		c.outbox.wake()
+	})
+}
+
+// touch says that there is something new to show.
+func (c *chat) touch(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.running[id]; p != nil && !p.dirty {
+		p.dirty = true
+		c.outbox.wake()
+	}
+}
+
+// forget ends the previews of a cell.
+func (c *chat) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, id)
+}
+
+// finished plans the result of a cell of this chat.
+func (c *chat) finished(ctx context.Context, logID string, e api.Event, execution api.Execution) error {
+	open, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	cursor := func(tx *chats.Tx) error { return tx.PutCursor(c.key, logID, e.Seq) }
+	for _, one := range open {
+		if one.Execution == e.ExecutionID {
+			return c.deliver(ctx, execution, cursor)
+		}
+	}
+	return c.do(ctx, cursor) // it was started by somebody else, on the page for example
+}
+
+// deliver plans the result of a cell.
+func (c *chat) deliver(ctx context.Context, e api.Execution, more func(*chats.Tx) error) error {
+	rendering, err := c.bot.Client.Render(ctx, c.session, e.ID, c.bot.Platform.Target())
+	if err != nil {
+		return err
+	}
+	return c.finish(ctx, e.ID, c.sayings(e, rendering), more)
+}
+
+// sayings are the messages of a rendering. The first text, or a line that says how it went, takes the place of the progress.
+func (c *chat) sayings(e api.Execution, r api.Rendering) []saying {
+	var all []saying
+	for _, p := range r.Parts {
+		s := saying{Artifacts: p.Artifacts, AsPhotos: p.Kind == api.RenderPhoto || p.Kind == api.RenderAlbum}
+		s.Text, s.Format = p.Caption, api.RenderUnformatted
+		switch {
+		case p.Kind == api.RenderText && p.Caption != "":
+			s.Text, s.Format = p.Text+"\n"+render.Text(c.bot.Platform.Target(), p.Caption), p.Format
+		case p.Kind == api.RenderText:
+			s.Text, s.Format = p.Text, p.Format
+		}
+		all = append(all, s)
+	}
+	for i := range all {
+		if len(all[i].Artifacts) == 0 {
+			all[i].Cell, all[i].Result = e.ID, true
+			return all
+		}
+	}
+	first := plain("%s", outcome(e))
+	first.Cell, first.Result, first.Optional = e.ID, true, true
+	return append([]saying{first}, all...)
+}
+
+// outcome is the number of a cell and how long it took.
+func outcome(e api.Execution) string {
+	name := "Done"
+	if e.ExecutionCount != nil {
+		name = fmt.Sprintf("[%d]", *e.ExecutionCount)
+	}
+	if e.StartedAt == nil || e.FinishedAt == nil {
+		return name
+	}
+	return fmt.Sprintf("%s %s", name, elapsed(e.FinishedAt.Sub(e.StartedAt.Time)))
+}
+
+// elapsed is a duration as people write it.
+func elapsed(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min", d.Minutes())
+}
+
+// finish plans what is said about a cell that is over.
+func (c *chat) finish(ctx context.Context, id string, all []saying, more func(*chats.Tx) error) error {
+	c.forget(id)
+	return c.do(ctx, func(tx *chats.Tx) error {
+		kept, ok, err := tx.Cell(id)
+		if err != nil || !ok {
+			return err
+		}
+		kept.Done = true
+		err = errors.Join(tx.PutCell(c.key, kept), c.say(tx, "result:"+id, all...))
+		if more != nil {
+			err = errors.Join(err, more(tx))
+		}
+		return err
+	})
+}
+
+// typing shows that the bot is at work until ctx ends.
+func (c *chat) typing(ctx context.Context) {
+	ticker := time.NewTicker(typingEvery)
+	defer ticker.Stop()
+	for {
+		if c.busy() {
+			if err := c.bot.Platform.Typing(ctx, c.at); err != nil && ctx.Err() == nil {
+				c.log.DebugContext(ctx, "typing cannot be shown", "error", err)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// codeOf is the code of a refusal, "" for other errors.
+func codeOf(err error) api.Code {
+	var refused *api.Error
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}

@@ -1,0 +1,379 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"talaria/api"
+	"talaria/gateway/render"
+	"talaria/store/chats"
+)
+
+// action is a command that people can send.
+type action struct {
+	Command
+	hidden bool // not in the menu
+	run    func(c *chat, ctx context.Context, u Update, rest string) ([]saying, error)
+}
+
+// actions are all commands, in the order of the menu.
+func actions() []action {
+	return []action{
+		{Command{"py", "Run Python code: /py 1+1"}, false, (*chat).runCode},
+		{Command{"stop", "Interrupt the running cell, and those that wait"}, false, (*chat).stop},
+		{Command{"files", "List the files"}, false, (*chat).files},
+		{Command{"get", "Send a file: /get PATH"}, false, (*chat).get},
+		{Command{"install", "Install packages: /install NAME…"}, false, (*chat).install},
+		{Command{"vars", "List the variables"}, false, (*chat).vars},
+		{Command{"status", "Show the session: kernel, memory, limits"}, false, (*chat).status},
+		{Command{"reset", "Start a fresh interpreter; files stay (/reset all: they do not)"}, false, (*chat).reset},
+		{Command{"restart", "The same as /reset"}, true, (*chat).reset},
+		{Command{"export", "Send the session as a notebook"}, false, (*chat).export},
+		{Command{"help", "Show what this bot does"}, false, (*chat).help},
+		{Command{"start", "Show what this bot does"}, true, (*chat).help},
+		{Command{"pair", "Start to use this bot"}, true, (*chat).paired},
+	}
+}
+
+// commands are those of the menu.
+func (b *Bot) commands() []Command {
+	var menu []Command
+	for _, a := range actions() {
+		if !a.hidden {
+			menu = append(menu, a.Command)
+		}
+	}
+	return menu
+}
+
+// title is the platform's name as people write it.
+func (b *Bot) title() string {
+	name := b.Platform.Name()
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+var commandPattern = regexp.MustCompile(`^/([A-Za-z]+)(?:@\w+)?(?:\s+|$)`)
+
+// command splits a text into the name of a command and what follows it; name is "" for text that is none. Where words is true,
+// a command may lack the slash.
+func command(text string, words bool) (name, rest string) {
+	text = strings.TrimSpace(text)
+	if m := commandPattern.FindStringSubmatch(text); m != nil {
+		return strings.ToLower(m[1]), strings.TrimSpace(text[len(m[0]):])
+	}
+	if word, rest, _ := strings.Cut(text, " "); words && !strings.Contains(text, "\n") {
+		name := strings.ToLower(word)
+		if slices.ContainsFunc(actions(), func(a action) bool { return a.Name == name }) {
+			return name, strings.TrimSpace(rest)
+		}
+	}
+	return "", text
+}
+
+// handleUpdates handles what people send, one update after another.
+func (c *chat) handleUpdates(ctx context.Context) {
+	var retry backoff
+	told := int64(0)
+	for ctx.Err() == nil {
+		var kept chats.Update
+		var found bool
+		if c.do(ctx, func(tx *chats.Tx) (err error) { kept, found, err = tx.NextUpdate(c.key); return err }) != nil {
+			return
+		}
+		if !found {
+			select {
+			case <-c.inbox:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		u := decoded[Update](kept.Body)
+		all, err := c.handle(ctx, kept.N, u)
+		if ctx.Err() != nil {
+			return
+		}
+		if refused := refusal(err); refused != nil {
+			all, err = []saying{plain("%s", refused.Detail)}, nil
+		}
+		if err != nil {
+			c.log.WarnContext(ctx, "an update could not be handled; trying again", "error", err)
+			if told != kept.N {
+				told = kept.N
+				_ = c.do(ctx, func(tx *chats.Tx) error {
+					return c.say(tx, "later:"+u.ID, plain("The server cannot be reached now. Your message is kept and will be handled later."))
+				})
+			}
+			retry.wait(ctx, err)
+			continue
+		}
+		retry = 0
+		if c.do(ctx, func(tx *chats.Tx) error { return errors.Join(tx.Handled(kept.N), c.say(tx, "reply:"+u.ID, all...)) }) != nil {
+			return
+		}
+	}
+}
+
+// refusal is the server's answer that a call cannot be carried out, nil for other errors: those may be temporary.
+func refusal(err error) *api.Error {
+	var refused *api.Error
+	if !errors.As(err, &refused) || refused.Code == "" || refused.Status >= http.StatusInternalServerError && refused.Code != api.CodeDiskFull ||
+		refused.Status == http.StatusUnauthorized {
+		return nil
+	}
+	return refused
+}
+
+// handle does what an update asks for, and returns the reply. It may be called again for the same update.
+func (c *chat) handle(ctx context.Context, n int64, u Update) ([]saying, error) {
+	if u.Press != nil {
+		return nil, c.pressed(ctx, u)
+	}
+	var all []saying
+	if len(u.Files) > 0 {
+		var err error
+		if all, err = c.receiveFiles(ctx, n, u); err != nil || strings.TrimSpace(u.Text) == "" {
+			return all, err
+		}
+	}
+	more, err := c.handleText(ctx, u)
+	return append(all, more...), err
+}
+
+func (c *chat) handleText(ctx context.Context, u Update) ([]saying, error) {
+	name, rest := command(u.Text, c.bot.Platform.Target() == api.RenderSlack)
+	if name != "" {
+		for _, a := range actions() {
+			if a.Name == name {
+				return a.run(c, ctx, u, rest)
+			}
+		}
+		target := c.bot.Platform.Target()
+		s := saying{Message: Message{Text: "There is no command " + render.Inline(target, "/"+name) + ".\n" + render.Text(target, c.bot.helpText()),
+			Format: render.FormatOf(target)}}
+		return []saying{s}, nil
+	}
+	execution, request, err := c.question(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if execution != "" {
+		return c.answer(ctx, request, rest)
+	}
+	if source, fenced := fencedCode(rest); fenced {
+		return c.runCode(ctx, u, source)
+	}
+	return c.runCode(ctx, u, rest)
+}
+
+var fencePattern = regexp.MustCompile("(?s)```[ \t]*(?:(?:python3?|py)[ \t]*\n|\n)?(.*?)```")
+
+// fencedCode is the code between fences of a text, and whether there is any.
+func fencedCode(text string) (source string, ok bool) {
+	var blocks []string
+	for _, m := range fencePattern.FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, strings.Trim(m[1], "\n"))
+	}
+	return strings.Join(blocks, "\n"), len(blocks) > 0
+}
+
+// answer answers what a cell asks.
+func (c *chat) answer(ctx context.Context, request, value string) ([]saying, error) {
+	err := c.bot.Client.Input(ctx, c.session, api.InputRequest{RequestID: &request, Value: value})
+	if refused := refusal(err); refused != nil && refused.Code == api.CodeNoInputPending {
+		return []saying{plain("The question is no longer open, so your answer was not used.")}, nil
+	}
+	return nil, err
+}
+
+func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, error) {
+	if inner, fenced := fencedCode(source); fenced {
+		source = inner
+	}
+	if strings.TrimSpace(source) == "" {
+		return []saying{plain("There is no code to run. Send for example: /py 1+1")}, nil
+	}
+	interrupts := c.bot.Interrupt && c.busy()
+	if interrupts {
+		if err := c.bot.Client.Interrupt(ctx, c.session, ""); err != nil && refusal(err) == nil {
+			return nil, err
+		}
+	}
+	queued, err := c.run(ctx, executionID(u.ID, 0), u.From, source)
+	switch {
+	case err != nil:
+		return nil, err
+	case interrupts:
+		return []saying{plain("The running cell is interrupted, and this one runs.")}, nil
+	case queued:
+		return []saying{plain("This cell waits for the running one. /stop interrupts both.")}, nil
+	}
+	return nil, nil
+}
+
+func (c *chat) stop(ctx context.Context, _ Update, _ string) ([]saying, error) {
+	open, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = c.bot.Client.Interrupt(ctx, c.session, "")
+	if refused := refusal(err); refused != nil || err == nil && len(open) == 0 {
+		return []saying{plain("Nothing is running.")}, nil
+	}
+	return nil, err
+}
+
+func (c *chat) files(ctx context.Context, _ Update, rest string) ([]saying, error) {
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	files, err := c.bot.Client.Files(ctx, c.session, rest)
+	if err != nil {
+		return nil, err
+	}
+	return []saying{list(c.bot.Platform.Target(), files)}, nil
+}
+
+func (c *chat) get(ctx context.Context, _ Update, rest string) ([]saying, error) {
+	if rest == "" {
+		return []saying{plain("Name a file: /get PATH. /files lists them.")}, nil
+	}
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	d, err := c.bot.Client.GetFile(ctx, c.session, rest) // to refuse at once what cannot be sent
+	if err != nil {
+		return nil, err
+	}
+	n := d.Size
+	if err := d.Close(); err != nil {
+		return nil, err
+	}
+	target := c.bot.Platform.Target()
+	if n == 0 {
+		return []saying{{Message: Message{Text: render.Inline(target, rest) + " is empty.", Format: render.FormatOf(target)}}}, nil
+	}
+	if limit := render.LimitsOf(target).FileBytes; limit > 0 && n > limit {
+		return []saying{{Message: Message{
+			Text: render.Inline(target, rest) + fmt.Sprintf(" has %s, and %s takes files of up to %s. Split or compress it in a cell.",
+				size(n), c.bot.title(), size(limit)),
+			Format: render.FormatOf(target),
+		}}}, nil
+	}
+	return []saying{{File: rest}}, nil
+}
+
+// requirement is what /install takes: no options, no URLs, no paths.
+var requirement = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?([=<>!~]=?[A-Za-z0-9.*+!,<>=~-]+)?$`)
+
+func (c *chat) install(ctx context.Context, u Update, rest string) ([]saying, error) {
+	names := strings.Fields(rest)
+	for _, name := range names {
+		if !requirement.MatchString(name) {
+			target := c.bot.Platform.Target()
+			return []saying{{Message: Message{
+				Text:   render.Inline(target, short(name, 100)) + " is not the name of a package. Send for example: /install humanize rich==13.7.1",
+				Format: render.FormatOf(target),
+			}}}, nil
+		}
+	}
+	if len(names) == 0 {
+		return []saying{plain("Name one package or more: /install humanize rich==13.7.1")}, nil
+	}
+	return c.runCode(ctx, u, "%pip install "+strings.Join(names, " "))
+}
+
+func (c *chat) vars(ctx context.Context, _ Update, _ string) ([]saying, error) {
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	reply, err := c.bot.Client.Variables(ctx, c.session)
+	switch refused := refusal(err); {
+	case refused != nil && refused.Code == api.CodeNoKernel:
+		return []saying{plain("There are no variables: no cell has run yet.")}, nil
+	case err != nil:
+		return nil, err
+	case len(reply.Items) == 0:
+		return []saying{plain("There are no variables.")}, nil
+	}
+	var b strings.Builder
+	for _, v := range reply.Items {
+		fmt.Fprintf(&b, "%s: %s = %s\n", v.Name, v.Type, short(strings.ReplaceAll(v.Preview, "\n", " "), 80))
+	}
+	return []saying{code(c.bot.Platform.Target(), b.String())}, nil
+}
+
+func (c *chat) status(ctx context.Context, _ Update, _ string) ([]saying, error) {
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	s, err := c.bot.Client.Session(ctx, c.session)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "session    %s\nkernel     %s", s.ID, s.State)
+	if s.Kernel.Python != "" {
+		fmt.Fprintf(&b, ", Python %s", s.Kernel.Python)
+	}
+	fmt.Fprintf(&b, "\ncells      %d\nmemory     %s of %s\nfiles      %s of %s\nnetwork    %s\ntime       %s for a cell\n",
+		s.ExecutionCount, size(s.Usage.MemoryBytes), size(s.Limits.MemoryBytes), size(s.Usage.DiskBytes), size(s.Limits.DiskBytes),
+		s.Network.Mode, seconds(s.Limits.ExecutionTimeoutS))
+	return []saying{code(c.bot.Platform.Target(), b.String())}, nil
+}
+
+func seconds(s float64) string {
+	if s <= 0 {
+		return "no limit"
+	}
+	return fmt.Sprintf("%.0f s", s)
+}
+
+func (c *chat) reset(ctx context.Context, _ Update, rest string) ([]saying, error) {
+	if rest != "" && rest != "all" {
+		return []saying{plain("Send /reset, which keeps the files, or /reset all, which deletes them too.")}, nil
+	}
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	keep := rest == ""
+	if _, err := c.bot.Client.ResetSession(ctx, c.session, api.ResetRequest{KeepFiles: &keep, KeepPackages: &keep}); err != nil {
+		return nil, err
+	}
+	if keep {
+		return []saying{plain("A fresh interpreter is ready. Variables are gone; files and packages are still there.")}, nil
+	}
+	return []saying{plain("Everything is fresh: variables, files and packages are gone.")}, nil
+}
+
+func (c *chat) export(ctx context.Context, _ Update, _ string) ([]saying, error) {
+	return []saying{{Notebook: true}}, c.ensure(ctx)
+}
+
+func (c *chat) help(context.Context, Update, string) ([]saying, error) {
+	return []saying{plain("%s", c.bot.helpText())}, nil
+}
+
+func (c *chat) paired(context.Context, Update, string) ([]saying, error) {
+	return []saying{plain("You may use this bot already. %s", c.bot.welcome())}, nil
+}
+
+// helpText is what /help shows.
+func (b *Bot) helpText() string {
+	var text strings.Builder
+	text.WriteString("This bot runs Python. Each chat has a session of its own, whose variables and files stay.\n" +
+		"Send code as text, in a ``` block, or after /py. Charts and files that it makes come back. " +
+		"Send a file, and it is there for your code.\n\n")
+	prefix := "/"
+	if b.Platform.Target() == api.RenderSlack {
+		prefix = "/talaria "
+	}
+	for _, command := range b.commands() {
+		fmt.Fprintf(&text, "%s%s – %s\n", prefix, command.Name, command.About)
+	}
+	return strings.TrimRight(text.String(), "\n")
+}

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"unicode"
+
+	"talaria/api"
+	"talaria/gateway/render"
+	"talaria/store/chats"
+)
+
+const (
+	maxUpload  = 20 << 20 // that a bot may download on Telegram
+	maxName    = 120      // of a file, in bytes
+	previewCSV = 1 << 20  // that is read to count rows
+)
+
+// base is the name of a file without folders, control characters and what a reader could mistake for something else.
+func base(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`<>:"|?*`, r) {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(strings.ReplaceAll(name, `\`, "/"), "_"))
+	name = strings.TrimLeft(path.Base(path.Clean("/"+name)), ". ")
+	if name == "" || name == "/" {
+		return "file"
+	}
+	if len(name) > maxName {
+		ext := path.Ext(name)
+		if len(ext) > 20 {
+			ext = ""
+		}
+		name = strings.ToValidUTF8(name[:maxName-len(ext)], "") + ext
+	}
+	return name
+}
+
+// receiveFiles saves the files of a message in the workspace and says how to use them.
+func (c *chat) receiveFiles(ctx context.Context, n int64, u Update) ([]saying, error) {
+	if err := c.ensure(ctx); err != nil {
+		return nil, err
+	}
+	target := c.bot.Platform.Target()
+	var lines []string
+	for i, f := range u.Files {
+		if f.Size > maxUpload {
+			lines = append(lines, fmt.Sprintf("%s has %s; a file may have at most %s.", render.Inline(target, base(f.Name)), size(f.Size), size(maxUpload)))
+			continue
+		}
+		if f.Saved == "" { // kept first, so that another attempt does not save it twice
+			name, err := c.freeName(ctx, base(f.Name))
+			if err != nil {
+				return nil, err
+			}
+			f.Saved, u.Files[i].Saved = name, name
+			if err := c.do(ctx, func(tx *chats.Tx) error { return tx.PutUpdate(n, encoded(u)) }); err != nil {
+				return nil, err
+			}
+		}
+		line, err := c.receiveFile(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return []saying{{Message: Message{Text: strings.Join(lines, "\n"), Format: render.FormatOf(target), ReplyTo: u.MessageID}}}, nil
+}
+
+func (c *chat) receiveFile(ctx context.Context, f Attachment) (line string, err error) {
+	name, target := f.Saved, c.bot.Platform.Target()
+	in, err := c.bot.Platform.Download(ctx, f)
+	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForbidden) {
+		return render.Inline(target, base(f.Name)) + " cannot be downloaded: " + render.Text(target, err.Error()) + ".", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	head := &headKeeper{max: previewCSV}
+	file, _, err := c.bot.Client.PutFile(ctx, c.session, name, io.TeeReader(io.LimitReader(in, maxUpload+1), head))
+	if err != nil {
+		return "", err
+	}
+	if file.Size > maxUpload {
+		if err := c.bot.Client.DeleteFile(ctx, c.session, name); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s is larger than %s.", render.Inline(target, name), size(maxUpload)), nil
+	}
+	line = fmt.Sprintf("Saved as %s (%s).", render.Inline(target, file.Path), size(file.Size))
+	if strings.EqualFold(path.Ext(name), ".csv") {
+		if shape := csvShape(head.String(), file.Size > int64(head.Len())); shape != "" {
+			line += " " + render.Text(target, shape) + " " + render.Inline(target, fmt.Sprintf("pd.read_csv(%q)", file.Path))
+		}
+	}
+	return line, nil
+}
+
+// freeName numbers a name that is taken.
+func (c *chat) freeName(ctx context.Context, name string) (string, error) {
+	files, err := c.bot.Client.Files(ctx, c.session, "")
+	if err != nil {
+		return "", err
+	}
+	taken := make(map[string]bool)
+	for _, f := range files {
+		taken[f.Name] = true
+	}
+	ext := path.Ext(name)
+	free := name
+	for n := 2; taken[free]; n++ {
+		free = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(name, ext), n, ext)
+	}
+	return free, nil
+}
+
+// headKeeper keeps the first bytes that are written to it.
+type headKeeper struct {
+	strings.Builder
+	max int
+}
+
+// Write implements io.Writer.
+func (h *headKeeper) Write(p []byte) (int, error) {
+	if room := h.max - h.Len(); room > 0 {
+		h.Builder.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// csvShape says how many rows and which columns a CSV has, "" if it is none.
+func csvShape(head string, more bool) string {
+	r := csv.NewReader(strings.NewReader(head))
+	r.FieldsPerRecord = -1
+	header, err := r.Read()
+	if err != nil {
+		return ""
+	}
+	rows := 0
+	for {
+		_, err = r.Read()
+		if err != nil {
+			break
+		}
+		rows++
+	}
+	if !errors.Is(err, io.EOF) && !more {
+		return ""
+	}
+	count := fmt.Sprint(rows)
+	if more {
+		count = "more than " + count
+	}
+	return fmt.Sprintf("%s rows, %d columns: %s.", count, len(header), short(strings.Join(header, ", "), 300))
+}
+
+// list lists the files of the workspace's top folder.
+func list(t api.RenderTarget, files []api.File) saying {
+	if len(files) == 0 {
+		return plain("There are no files yet. Send one to the chat, or write one in a cell.")
+	}
+	var b strings.Builder
+	for _, f := range files {
+		name := f.Name
+		if f.Kind == "directory" {
+			name += "/"
+		}
+		fmt.Fprintf(&b, "%-10s %s\n", size(f.Size), name)
+	}
+	return code(t, b.String())
+}
+
+// code is a saying with a text as a code block; what does not fit is left out with a note.
+func code(t api.RenderTarget, text string) saying {
+	pieces := render.Split(t, text)
+	if len(pieces) == 0 {
+		return plain("(nothing)")
+	}
+	s := saying{Message: Message{Text: render.Code(t, pieces[0]), Format: render.FormatOf(t)}}
+	if len(pieces) > 1 {
+		s.Text += "\n" + render.Text(t, "(more was left out)")
+	}
+	return s
+}
+
+// size is a number of bytes as people write it.
+func size(n int64) string {
+	switch {
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.0f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// short cuts a text at the end of a character.
+func short(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"talaria/store/chats"
+)
+
+// PairingTime is how long a pairing code is valid.
+const PairingTime = 10 * time.Minute
+
+// strangerEvery is how often somebody who may not use the bot is told so.
+const strangerEvery = time.Hour
+
+// codeAlphabet has no letter or digit that looks like another one.
+const codeAlphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+// NewCode makes a pairing code: whoever sends it to the bot first, within [PairingTime], may use the bot. The store keeps a hash.
+func NewCode(tx *chats.Tx, admin bool) (code string, err error) {
+	var b [10]byte
+	rand.Read(b[:]) // never fails
+	for i := range b {
+		b[i] = codeAlphabet[b[i]%byte(len(codeAlphabet))]
+	}
+	code = string(b[:5]) + "-" + string(b[5:])
+	return code, tx.PutCode(codeHash(code), admin, time.Now().Add(PairingTime))
+}
+
+func codeHash(code string) string {
+	code = strings.NewReplacer("-", "", " ", "").Replace(strings.ToUpper(code))
+	sum := sha256.Sum256([]byte(code))
+	return hex.EncodeToString(sum[:])
+}
+
+// admit reports whether an update is from somebody who may use the bot. A stranger who writes in person is told what to do,
+// or is paired; replied tells that there is something to say.
+func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
+	if slices.Contains(b.Allow, u.From.ID) || slices.Contains(b.Admins, u.From.ID) || slices.Contains(b.Allow, u.Chat.ID) {
+		return true, false, nil
+	}
+	if _, known, err := tx.Person(u.From.ID); known || err != nil {
+		return known, false, err
+	}
+	if u.Chat.Group || u.Press != nil {
+		return false, false, nil
+	}
+	name, rest := command(u.Text, true)
+	reply := plain("You may not use this bot yet. If you have a pairing code, send: /pair CODE")
+	key := fmt.Sprintf("stranger:%s:%s:%d", b.account.ID, u.From.ID, time.Now().UnixMilli()/strangerEvery.Milliseconds())
+	if name == "pair" {
+		admin, ok, err := tx.TakeCode(codeHash(rest))
+		if err != nil {
+			return false, false, err
+		}
+		reply = plain("This pairing code is not valid any more. Ask the bot's operator for a new one: talaria gateway pair")
+		if ok {
+			p := chats.Person{ID: u.From.ID, Name: u.From.Name, Admin: admin, PairedAt: time.Now()}
+			if err := tx.PutPerson(p); err != nil {
+				return false, false, err
+			}
+			reply, key = plain("You may use this bot now. %s", b.welcome()), "paired:"+u.ID
+		}
+	}
+	if err := b.know(tx, b.key(u.Chat), u.Chat); err != nil {
+		return false, false, err
+	}
+	if err := tx.PutLast(b.key(u.Chat), u.MessageID); err != nil {
+		return false, false, err
+	}
+	replied, err = tx.Say(b.key(u.Chat), key+"/0", encoded(reply))
+	return false, replied, err
+}
+
+// welcome says in one line what to do first.
+func (b *Bot) welcome() string {
+	return "Send Python code, such as 1+1, and it runs in this chat's own session. /help lists the commands."
+}

@@ -1,0 +1,251 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"talaria/api"
+	"talaria/gateway"
+)
+
+// candidates is how many messages could be the one that is looked for.
+const candidates = 5
+
+// address is a chat as requests name it.
+func address(c gateway.Chat) (chat int64, thread int, err error) {
+	if chat, err = strconv.ParseInt(c.ID, 10, 64); err != nil {
+		return 0, 0, fmt.Errorf("%w: %q is no chat of Telegram", gateway.ErrRefused, c.ID)
+	}
+	thread, _ = strconv.Atoi(c.Thread)
+	return chat, thread, nil
+}
+
+// spoken is the topic as messages name it: the General topic is not named.
+func spoken(thread int) int {
+	if thread == generalID {
+		return 0
+	}
+	return thread
+}
+
+func mode(f api.RenderFormat) models.ParseMode {
+	if f == api.RenderHTML {
+		return models.ParseModeHTML
+	}
+	return ""
+}
+
+// markup is the buttons of a message, or its wish for an answer; nil for neither.
+func markup(m gateway.Message, group bool) models.ReplyMarkup {
+	if len(m.Buttons) > 0 {
+		row := make([]models.InlineKeyboardButton, 0, len(m.Buttons))
+		for _, b := range m.Buttons {
+			row = append(row, models.InlineKeyboardButton{Text: b.Label, CallbackData: b.Data})
+		}
+		return &models.InlineKeyboardMarkup{InlineKeyboard: [][]models.InlineKeyboardButton{row}}
+	}
+	if m.Asks && group { // only replies reach the bot there
+		return &models.ForceReply{ForceReply: true}
+	}
+	return nil
+}
+
+func reply(m gateway.Message) *models.ReplyParameters {
+	id, err := strconv.Atoi(m.ReplyTo)
+	if err != nil {
+		return nil
+	}
+	return &models.ReplyParameters{MessageID: id, AllowSendingWithoutReply: true}
+}
+
+// noPreview keeps Telegram from loading what a text links to.
+func noPreview() *models.LinkPreviewOptions {
+	disabled := true
+	return &models.LinkPreviewOptions{IsDisabled: &disabled}
+}
+
+// Send implements gateway.Platform.
+func (p *Platform) Send(ctx context.Context, to gateway.Chat, m gateway.Message) (id string, err error) {
+	chat, thread, err := address(to)
+	if err != nil {
+		return "", err
+	}
+	var sent *models.Message
+	switch {
+	case len(m.Files) == 0:
+		sent, err = p.bot.SendMessage(ctx, &bot.SendMessageParams{
+			ChatID: chat, MessageThreadID: spoken(thread), Text: m.Text, ParseMode: mode(m.Format), ReplyMarkup: markup(m, to.Group),
+			ReplyParameters: reply(m), LinkPreviewOptions: noPreview(),
+		})
+	case len(m.Files) > 1:
+		return p.sendAlbum(ctx, chat, spoken(thread), m)
+	default:
+		sent, err = p.sendFile(ctx, chat, spoken(thread), m)
+	}
+	if err != nil {
+		return "", p.failure(err)
+	}
+	return strconv.Itoa(sent.ID), nil
+}
+
+func (p *Platform) sendFile(ctx context.Context, chat int64, thread int, m gateway.Message) (*models.Message, error) {
+	in, err := m.Files[0].Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	file := &models.InputFileUpload{Filename: m.Files[0].Name, Data: in}
+	if m.Photos {
+		return p.bot.SendPhoto(ctx, &bot.SendPhotoParams{
+			ChatID: chat, MessageThreadID: thread, Photo: file, Caption: m.Text, ParseMode: mode(m.Format), ReplyParameters: reply(m),
+		})
+	}
+	return p.bot.SendDocument(ctx, &bot.SendDocumentParams{
+		ChatID: chat, MessageThreadID: thread, Document: file, Caption: m.Text, ParseMode: mode(m.Format), ReplyParameters: reply(m),
+		DisableContentTypeDetection: true,
+	})
+}
+
+func (p *Platform) sendAlbum(ctx context.Context, chat int64, thread int, m gateway.Message) (id string, err error) {
+	params := &bot.SendMediaGroupParams{ChatID: chat, MessageThreadID: thread, ReplyParameters: reply(m)}
+	for i, f := range m.Files {
+		in, err := f.Open(ctx)
+		if err != nil {
+			return "", err
+		}
+		defer in.Close()
+		photo := &models.InputMediaPhoto{Media: fmt.Sprintf("attach://file%d", i), MediaAttachment: in}
+		if i == 0 {
+			photo.Caption, photo.ParseMode = m.Text, mode(m.Format)
+		}
+		params.Media = append(params.Media, photo)
+	}
+	sent, err := p.bot.SendMediaGroup(ctx, params)
+	if err != nil {
+		return "", p.failure(err)
+	}
+	if len(sent) == 0 {
+		return "", nil
+	}
+	return strconv.Itoa(sent[0].ID), nil
+}
+
+// Edit implements gateway.Platform.
+func (p *Platform) Edit(ctx context.Context, in gateway.Chat, id string, m gateway.Message) error {
+	chat, _, err := address(in)
+	if err != nil {
+		return err
+	}
+	message, err := strconv.Atoi(id)
+	if err != nil {
+		return gateway.ErrNoMessage
+	}
+	_, err = p.bot.EditMessageText(ctx, &bot.EditMessageTextParams{
+		ChatID: chat, MessageID: message, Text: m.Text, ParseMode: mode(m.Format), ReplyMarkup: markup(m, false), LinkPreviewOptions: noPreview(),
+	})
+	if err != nil && strings.Contains(err.Error(), "message is not modified") {
+		return nil
+	}
+	return p.failure(err)
+}
+
+// Find implements gateway.Finder. There is no request for a message of a chat, but an edit of one to what it says is refused in
+// words of its own, and an edit of one that is not there, or not the bot's, in others. Message ids are consecutive in a
+// supergroup; elsewhere they count all chats of the bot, so that it is not found where the bot is busy.
+func (p *Platform) Find(ctx context.Context, in gateway.Chat, after string, m gateway.Message, turn func(context.Context) error) (string, error) {
+	chat, _, err := address(in)
+	if err != nil {
+		return "", err
+	}
+	last, err := strconv.Atoi(after)
+	if err != nil {
+		return "", nil
+	}
+	for id := last + 1; id <= last+candidates; id++ {
+		if err := turn(ctx); err != nil {
+			return "", err
+		}
+		if len(m.Files) == 0 {
+			_, err = p.bot.EditMessageText(ctx, &bot.EditMessageTextParams{
+				ChatID: chat, MessageID: id, Text: m.Text, ParseMode: mode(m.Format), ReplyMarkup: markup(m, false), LinkPreviewOptions: noPreview(),
+			})
+		} else {
+			_, err = p.bot.EditMessageCaption(ctx, &bot.EditMessageCaptionParams{
+				ChatID: chat, MessageID: id, Caption: m.Text, ParseMode: mode(m.Format),
+			})
+		}
+		if err == nil || strings.Contains(err.Error(), "message is not modified") {
+			return strconv.Itoa(id), nil
+		}
+		if failed := p.failure(err); !errors.Is(failed, gateway.ErrNoMessage) && !errors.Is(failed, gateway.ErrRefused) {
+			return "", failed
+		}
+	}
+	return "", nil
+}
+
+// Acknowledge implements gateway.Platform.
+func (p *Platform) Acknowledge(ctx context.Context, press gateway.Press, notice string) error {
+	for utf16Len(notice) > maxToast {
+		notice = strings.ToValidUTF8(notice[:len(notice)-1], "")
+	}
+	_, err := p.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: press.ID, Text: notice})
+	return p.failure(err)
+}
+
+func utf16Len(s string) (n int) {
+	for _, r := range s {
+		n++
+		if r > 0xFFFF {
+			n++
+		}
+	}
+	return n
+}
+
+// Typing implements gateway.Platform.
+func (p *Platform) Typing(ctx context.Context, in gateway.Chat) error {
+	chat, thread, err := address(in)
+	if err != nil {
+		return err
+	}
+	_, err = p.bot.SendChatAction(ctx, &bot.SendChatActionParams{ChatID: chat, MessageThreadID: thread, Action: models.ChatActionTyping})
+	return p.failure(err)
+}
+
+// Download implements gateway.Platform.
+func (p *Platform) Download(ctx context.Context, f gateway.Attachment) (io.ReadCloser, error) {
+	file, err := p.bot.GetFile(ctx, &bot.GetFileParams{FileID: f.ID})
+	if err != nil {
+		return nil, p.failure(err)
+	}
+	link, err := url.Parse(p.bot.FileDownloadLink(file))
+	if err != nil {
+		return nil, p.failure(err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link.String(), nil)
+	if err != nil {
+		return nil, p.failure(err)
+	}
+	res, err := p.HTTP.Do(req)
+	if err != nil {
+		return nil, p.failure(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		if res.StatusCode == http.StatusNotFound {
+			return nil, fmt.Errorf("%w: Telegram does not have the file any more", gateway.ErrRefused)
+		}
+		return nil, fmt.Errorf("download a file: Telegram answered %s", res.Status)
+	}
+	return res.Body, nil
+}
