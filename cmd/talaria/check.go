@@ -33,7 +33,7 @@ func (c config) wrong(key, format string, args ...any) error {
 
 // check refuses values that are out of bounds, wherever the server runs.
 func (c config) check() error {
-	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkAddr(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns())
+	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkAddr(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns(), c.checkGateways())
 }
 
 func (c config) checkNumbers() error {

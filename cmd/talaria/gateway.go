@@ -41,7 +41,7 @@ type chatBot struct {
 	SecretFile string   `config:"secret_file"` // of the web hook
 	APIURL     string   `config:"api_url"`     // of a Bot API server of one's own
 
-	Limits       limits   `config:"limits"` // 0: as other sessions
+	Limits       []string `config:"limits"` // NAME=VALUE; others are as in other sessions
 	Network      string   `config:"network"`
 	NetworkAllow []string `config:"network_allow"`
 	Approvals    string   `config:"approvals"`
@@ -318,8 +318,12 @@ func (c config) serveBot(ctx context.Context, platform string, server *client.Cl
 		go func() { stop(hook.Serve(listener)) }()
 		defer closing(&err, hook.Close)
 	}
+	session, err := bot.session(platform)
+	if err != nil {
+		return err
+	}
 	return gateway.New(gateway.Config{
-		Platform: p, Client: server, Store: db, Log: log, Session: bot.session(platform), Allow: bot.Users, Admins: bot.Admins,
+		Platform: p, Client: server, Store: db, Log: log, Session: session, Allow: bot.Users, Admins: bot.Admins,
 		Interrupt: bot.Interrupt,
 	}).Run(ctx)
 }
@@ -339,6 +343,36 @@ func offerCode(ctx context.Context, db *chats.Store, bot chatBot, platform strin
 			"send", "/pair "+code)
 	}
 	return err
+}
+
+// checkGateways checks what can be checked without the platforms.
+func (c config) checkGateways() error {
+	var found []error
+	for _, platform := range platforms {
+		bot, key := c.bot(platform), "gateways."+platform+"."
+		if _, err := bot.session(platform); err != nil {
+			found = append(found, c.wrong(key+"limits", "has an entry that is not NAME=VALUE: %w", err))
+		}
+		for name, one := range map[string]struct {
+			value   string
+			allowed []string
+		}{
+			"network":   {bot.Network, []string{string(api.NetworkNone), string(api.NetworkAllow), string(api.NetworkFull)}},
+			"approvals": {bot.Approvals, words(api.ApprovalModes)},
+		} {
+			if one.value != "" && !slices.Contains(one.allowed, one.value) {
+				found = append(found, c.wrong(key+name, "must be %s, not %q", strings.Join(one.allowed, ", "), one.value))
+			}
+		}
+	}
+	return errors.Join(found...)
+}
+
+func words[T ~string](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
 }
 
 // platform makes the platform of a bot.
@@ -368,9 +402,12 @@ func (c config) platform(platform string) (gateway.Platform, error) {
 }
 
 // session is what the sessions of a bot's chats are created with.
-func (b chatBot) session(platform string) api.SessionRequest {
+func (b chatBot) session(platform string) (req api.SessionRequest, err error) {
 	metadata := map[string]string{"gateway": platform}
-	req := api.SessionRequest{Metadata: &metadata, Limits: b.Limits.request()}
+	req.Metadata = &metadata
+	if req.Limits, err = parseLimits(b.Limits); err != nil {
+		return req, err
+	}
 	if b.Environment != "" {
 		req.Environment = &b.Environment
 	}
@@ -381,35 +418,5 @@ func (b chatBot) session(platform string) api.SessionRequest {
 		mode := api.ApprovalMode(b.Approvals)
 		req.Approvals = &mode
 	}
-	return req
-}
-
-// request asks for the limits that are set.
-func (l limits) request() *api.LimitsRequest {
-	req, any := new(api.LimitsRequest), false
-	integer := func(value int64, into **int64) {
-		if value != 0 {
-			*into, any = &value, true
-		}
-	}
-	number := func(value float64, into **float64) {
-		if value != 0 {
-			*into, any = &value, true
-		}
-	}
-	integer(l.MemoryBytes, &req.MemoryBytes)
-	number(l.CPUs, &req.CPUs)
-	integer(l.PIDs, &req.PIDs)
-	integer(l.DiskBytes, &req.DiskBytes)
-	number(l.ExecutionTimeoutS, &req.ExecutionTimeoutS)
-	integer(l.ExecutionCPUS, &req.ExecutionCPUS)
-	integer(l.OutputBytes, &req.OutputBytes)
-	integer(l.DisplayBytes, &req.DisplayBytes)
-	integer(l.LogBytes, &req.LogBytes)
-	integer(l.ArtifactBytes, &req.ArtifactBytes)
-	integer(l.ToolCalls, &req.ToolCalls)
-	if !any {
-		return nil
-	}
-	return req
+	return req, nil
 }

@@ -108,6 +108,11 @@ func limitFlags(cmd *cobra.Command) (*api.LimitsRequest, error) {
 			given = append(given, name+"="+flagOf(cmd, flag))
 		}
 	}
+	return parseLimits(given)
+}
+
+// parseLimits reads limits as NAME=VALUE; nil for none.
+func parseLimits(given []string) (*api.LimitsRequest, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
