@@ -15,7 +15,7 @@ const (
 	firstPause = time.Second // after an image that could not be made, and
 	lastPause  = time.Minute // the longest it grows to
 
-	// takenPause leaves the machine to the session that took an image, before the next one is made.
+	// takenPause leaves the machine to the session that took an image, before the next one is made, unless it took the last one.
 	takenPause = 100 * time.Millisecond
 )
 
@@ -77,7 +77,9 @@ func (r *ready) tend(ctx context.Context) {
 		if !r.missing() {
 			select {
 			case <-r.taken:
-				sleep(ctx, takenPause)
+				if r.left() > 0 {
+					sleep(ctx, takenPause)
+				}
 			case <-ctx.Done():
 			}
 			continue
@@ -106,10 +108,12 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (r *ready) missing() bool {
+func (r *ready) missing() bool { return r.left() < r.cfg.Ready }
+
+func (r *ready) left() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.images) < r.cfg.Ready
+	return len(r.images)
 }
 
 func (r *ready) put(i *image) {
