@@ -229,16 +229,20 @@ func (b *Bot) chat(at Chat) *chat {
 	defer b.mu.Unlock()
 	c := b.chats[key]
 	if c == nil {
-		c = &chat{
-			bot: b, key: key, at: at, session: b.sessionID(key), log: b.Log.With("chat", key),
-			inbox: newBell(), outbox: newBell(), cells: newBell(), running: make(map[string]*progress),
-		}
+		c = b.newChat(key, at)
 		b.chats[key] = c
 		b.work.Go(func() { c.handleUpdates(b.running) })
 		b.work.Go(func() { c.sendAll(b.running) })
 		b.work.Go(func() { c.followCells(b.running) })
 	}
 	return c
+}
+
+func (b *Bot) newChat(key string, at Chat) *chat {
+	return &chat{
+		bot: b, key: key, at: at, session: b.sessionID(key), log: b.Log.With("chat", key),
+		inbox: newBell(), outbox: newBell(), cells: newBell(), running: make(map[string]*progress),
+	}
 }
 
 // prune forgets what ended long ago.

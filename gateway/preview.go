@@ -142,9 +142,9 @@ func (c *chat) showMessage(ctx context.Context, id string, m Message) error {
 		parked := c.bot.paces.park(c.at, retry.After)
 		return errors.Join(err, c.do(kept, func(tx *chats.Tx) error {
 			if !known { // it was not sent
-				err = tx.DeleteRow(row.N)
+				return errors.Join(tx.DeleteRow(row.N), tx.PutPace(c.at.ID, encoded(parked)))
 			}
-			return errors.Join(err, tx.PutPace(c.at.ID, encoded(parked)))
+			return tx.PutPace(c.at.ID, encoded(parked))
 		}))
 	case errors.Is(err, ErrNoMessage):
 		return errors.Join(err, c.do(kept, func(tx *chats.Tx) error { return tx.SetRow(row.N, chats.GivenUp, "") }))

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+
+	"talaria/api"
+	"talaria/store/chats"
+)
+
+// MaxPreviews is how many previews may fail in a row.
+const MaxPreviews = maxPreviews
+
+// The pure parts.
+var (
+	Base       = base
+	CommandOf  = command
+	FencedCode = fencedCode
+	CSVShape   = csvShape
+)
+
+// Harness is one chat of a bot that neither receives updates nor follows events: its methods stand for these.
+type Harness struct{ chat *chat }
+
+const harnessCell = "cell"
+
+// NewHarness makes one.
+func NewHarness(t *testing.T, c Config, at Chat) *Harness {
+	t.Helper()
+	b := New(c)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	b.running, b.fatal = ctx, cancel
+	var err error
+	if b.account, err = c.Platform.Open(ctx, b.commands()); err != nil {
+		t.Fatal(err)
+	}
+	if b.paces, err = loadPaces(ctx, c.Store, b.tempo); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Store.Do(ctx, func(tx *chats.Tx) error { return b.know(tx, b.key(at), at) }); err != nil {
+		t.Fatal(err)
+	}
+	one := b.newChat(b.key(at), at)
+	b.work.Go(func() { one.sendAll(ctx) })
+	return &Harness{one}
+}
+
+// Stop ends the bot.
+func (h *Harness) Stop() {
+	h.chat.bot.fatal(nil)
+	h.chat.bot.work.Wait()
+}
+
+// Begin has the cell start.
+func (h *Harness) Begin(t *testing.T) {
+	t.Helper()
+	err := h.chat.do(t.Context(), func(tx *chats.Tx) error {
+		return tx.PutCell(h.chat.key, chats.Cell{Execution: harnessCell, Body: encoded(cell{})})
+	})
+	if err == nil {
+		err = h.chat.started(t.Context(), api.Event{ExecutionID: harnessCell, Time: api.Now(), Body: api.ExecutionStarted{}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Touch has the cell print something.
+func (h *Harness) Touch() { h.chat.touch(harnessCell) }
+
+// Finish has the cell end with a result of these parts.
+func (h *Harness) Finish(t *testing.T, parts ...string) {
+	t.Helper()
+	var all []saying
+	for i, part := range parts {
+		s := plain("%s", part)
+		s.Cell, s.Result = harnessCell, i == 0
+		all = append(all, s)
+	}
+	if err := h.chat.finish(t.Context(), harnessCell, all, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Say plans a message with a file of these bytes.
+func (h *Harness) Say(t *testing.T, key string, s api.RenderPart) {
+	t.Helper()
+	err := h.chat.do(t.Context(), func(tx *chats.Tx) error {
+		return h.chat.say(tx, key, h.chat.sayings(api.Execution{ID: harnessCell}, api.Rendering{Parts: []api.RenderPart{s}})...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
