@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"talaria/gateway/gatewaytest"
 )
@@ -98,6 +99,14 @@ func (b *chatBot) says(t *testing.T, chat, user int64, text, reply string) gatew
 	return b.awaits(t, chat, last, text, func(m gatewaytest.Message) bool { return strings.Contains(m.Text, reply) })
 }
 
+// becomes waits until a message was edited to contain a text.
+func (b *chatBot) becomes(t *testing.T, m gatewaytest.Message, text string) gatewaytest.Message {
+	t.Helper()
+	return b.awaits(t, m.Chat, m.ID-1, "the edit to "+text, func(one gatewaytest.Message) bool {
+		return one.ID == m.ID && strings.Contains(one.Text, text)
+	})
+}
+
 func (b *chatBot) last(chat int64) (id int) {
 	for _, m := range b.telegram.Messages(chat) {
 		id = max(id, m.ID)
@@ -119,6 +128,7 @@ func (b *chatBot) checkCalls(t *testing.T) {
 
 // The journey of a person in a chat, with a bot that is killed between any two steps and in the middle of a stream.
 func TestATelegramChatSurvivesItsBot(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	b := startBot(t, s)
 	const chat, user = 42, 42
@@ -219,5 +229,22 @@ func TestATelegramChatSurvivesItsBot(t *testing.T) {
 		if n > 1 {
 			t.Errorf("said %d times: %q", n, text)
 		}
+	}
+}
+
+// awaitCall waits until the bot has made a call.
+func (b *chatBot) awaitCall(t *testing.T, method string) {
+	t.Helper()
+	ctx := within(t)
+	for {
+		for _, call := range b.telegram.Calls() {
+			if call.Method == method {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the bot has not called %s", method)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -249,6 +249,7 @@ func (c *chat) started(ctx context.Context, e api.Event) error {
 		defer c.mu.Unlock()
 		c.running[e.ExecutionID] = &progress{since: e.Time.Time, due: time.Now().Add(progressAfter), dirty: true}
 		c.outbox.wake()
+		c.began.wake()
 	})
 }
 
@@ -358,20 +359,18 @@ func (c *chat) finish(ctx context.Context, id string, all []saying, more func(*c
 	})
 }
 
-// typing shows that the bot is at work until ctx ends.
+// typing shows that the bot is at work until ctx ends, while a cell runs that takes longer than a moment.
 func (c *chat) typing(ctx context.Context) {
-	ticker := time.NewTicker(typingEvery)
-	defer ticker.Stop()
-	for {
-		if c.busy() {
+	for ctx.Err() == nil {
+		select {
+		case <-c.began:
+		case <-ctx.Done():
+			return
+		}
+		for sleep(ctx, progressAfter); c.busy() && ctx.Err() == nil; sleep(ctx, typingEvery) {
 			if err := c.bot.Platform.Typing(ctx, c.at); err != nil && ctx.Err() == nil {
 				c.log.DebugContext(ctx, "typing cannot be shown", "error", err)
 			}
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

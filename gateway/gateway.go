@@ -241,7 +241,7 @@ func (b *Bot) chat(at Chat) *chat {
 func (b *Bot) newChat(key string, at Chat) *chat {
 	return &chat{
 		bot: b, key: key, at: at, session: b.sessionID(key), log: b.Log.With("chat", key),
-		inbox: newBell(), outbox: newBell(), cells: newBell(), running: make(map[string]*progress),
+		inbox: newBell(), outbox: newBell(), cells: newBell(), began: newBell(), running: make(map[string]*progress),
 	}
 }
 
@@ -280,6 +280,7 @@ type chat struct {
 	inbox   bell
 	outbox  bell
 	cells   bell
+	began   bell // a cell has started to run
 
 	attached gate // open while the events of the session are followed
 

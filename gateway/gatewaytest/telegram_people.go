@@ -281,6 +281,8 @@ func (f *Telegram) wire(m *Message) map[string]any {
 		w["text"] = m.Text
 		if command, _, _ := strings.Cut(m.Text, " "); strings.HasPrefix(command, "/") {
 			w["entities"] = []any{map[string]any{"type": "bot_command", "offset": 0, "length": units(command)}}
+		} else if strings.HasPrefix(command, "@") {
+			w["entities"] = []any{map[string]any{"type": "mention", "offset": 0, "length": units(command)}}
 		}
 		return w
 	}

@@ -97,13 +97,16 @@ func (p *Platform) Send(ctx context.Context, to gateway.Chat, m gateway.Message)
 	return strconv.Itoa(sent.ID), nil
 }
 
+// content is a reader as the library needs it: a pointer, since it checks for nil by reflection.
+type content struct{ io.Reader }
+
 func (p *Platform) sendFile(ctx context.Context, chat int64, thread int, m gateway.Message) (*models.Message, error) {
 	in, err := m.Files[0].Open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	file := &models.InputFileUpload{Filename: m.Files[0].Name, Data: in}
+	file := &models.InputFileUpload{Filename: m.Files[0].Name, Data: &content{in}}
 	if m.Photos {
 		return p.bot.SendPhoto(ctx, &bot.SendPhotoParams{
 			ChatID: chat, MessageThreadID: thread, Photo: file, Caption: m.Text, ParseMode: mode(m.Format), ReplyParameters: reply(m),
@@ -123,7 +126,7 @@ func (p *Platform) sendAlbum(ctx context.Context, chat int64, thread int, m gate
 			return "", err
 		}
 		defer in.Close()
-		photo := &models.InputMediaPhoto{Media: fmt.Sprintf("attach://file%d", i), MediaAttachment: in}
+		photo := &models.InputMediaPhoto{Media: fmt.Sprintf("attach://file%d", i), MediaAttachment: &content{in}}
 		if i == 0 {
 			photo.Caption, photo.ParseMode = m.Text, mode(m.Format)
 		}
