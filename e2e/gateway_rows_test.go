@@ -76,7 +76,7 @@ func TestATelegramBot(t *testing.T) {
 		}
 		upload("/etc/../../evil\n.txt", []byte("1"), 0, "", "Saved as evil_.txt")
 		upload("evil_.txt", []byte("22"), 0, "", "Saved as evil_-2.txt")
-		upload("<b>.csv", []byte("a,b\n1,2\n"), 0, "", "1 rows, 2 columns: a, b.")
+		upload("<b>.csv", []byte("a,b\n1,2\n"), 0, "", "1 row, 2 columns: a, b.")
 		upload("big.bin", []byte("x"), 21<<20, "", "at most 20.0 MiB")
 		upload("data.txt", []byte("5\n"), 0, "print(int(open('data.txt').read()) + 1)", "6")
 	})

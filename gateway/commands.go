@@ -66,7 +66,7 @@ func command(text string, words bool) (name, rest string) {
 	if m := commandPattern.FindStringSubmatch(text); m != nil {
 		return strings.ToLower(m[1]), strings.TrimSpace(text[len(m[0]):])
 	}
-	if word, rest, _ := strings.Cut(text, " "); words && !strings.Contains(text, "\n") {
+	if word, rest, _ := strings.Cut(text, " "); words && !strings.ContainsAny(text, "\n=") {
 		name := strings.ToLower(word)
 		if slices.ContainsFunc(actions(), func(a action) bool { return a.Name == name }) {
 			return name, strings.TrimSpace(rest)

@@ -81,14 +81,3 @@ func (h *Harness) Finish(t *testing.T, parts ...string) {
 		t.Fatal(err)
 	}
 }
-
-// Say plans a message with a file of these bytes.
-func (h *Harness) Say(t *testing.T, key string, s api.RenderPart) {
-	t.Helper()
-	err := h.chat.do(t.Context(), func(tx *chats.Tx) error {
-		return h.chat.say(tx, key, h.chat.sayings(api.Execution{ID: harnessCell}, api.Rendering{Parts: []api.RenderPart{s}})...)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}

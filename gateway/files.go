@@ -155,11 +155,18 @@ func csvShape(head string, more bool) string {
 	if !errors.Is(err, io.EOF) && !more {
 		return ""
 	}
-	count := fmt.Sprint(rows)
+	count := plural(rows, "row")
 	if more {
 		count = "more than " + count
 	}
-	return fmt.Sprintf("%s rows, %d columns: %s.", count, len(header), short(strings.Join(header, ", "), 300))
+	return fmt.Sprintf("%s, %s: %s.", count, plural(len(header), "column"), short(strings.Join(header, ", "), 300))
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // list lists the files of the workspace's top folder.
