@@ -18,40 +18,47 @@ import (
 // chatBot is a running bot of a server, as a process of its own, with a fake of Telegram.
 type chatBot struct {
 	server   *Server
-	telegram *gatewaytest.Telegram
-	args     []string
+	telegram *gatewaytest.Telegram // nil for another platform
+	args     []string              // of talaria gateway
 	cmd      *exec.Cmd
 	log      *bytes.Buffer
 }
 
-// startBot starts a bot that ends with its test.
+// startBot starts a Telegram bot that ends with its test.
 func startBot(t *testing.T, s *Server, args ...string) *chatBot {
 	t.Helper()
-	b := &chatBot{server: s, telegram: gatewaytest.NewTelegram(nil), args: args}
-	t.Cleanup(b.telegram.Close)
-	token := filepath.Join(s.StateDir, "telegram-token")
-	if err := os.WriteFile(token, []byte(b.telegram.Token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.give(t, token)
+	fake := gatewaytest.NewTelegram(nil)
+	t.Cleanup(fake.Close)
+	args = append([]string{"telegram", "--api-url", fake.URL, "--token-file", s.secret(t, "telegram-token", fake.Token)}, args...)
+	b := &chatBot{server: s, telegram: fake, args: args}
 	b.start(t)
 	t.Cleanup(func() { b.kill() })
 	return b
 }
 
+// secret writes a file in the state directory.
+func (s *Server) secret(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(s.StateDir, name)
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.give(t, path)
+	return path
+}
+
 func (b *chatBot) start(t *testing.T) {
 	t.Helper()
-	args := append([]string{"gateway", "telegram", "--state-dir", b.server.StateDir, "--api-url", b.telegram.URL,
-		"--token-file", filepath.Join(b.server.StateDir, "telegram-token")}, b.args...)
-	b.cmd = b.server.command(context.Background(), args...)
+	b.cmd = b.server.command(context.Background(), append([]string{"gateway", "--state-dir", b.server.StateDir}, b.args...)...)
 	b.log = new(bytes.Buffer)
 	b.cmd.Stderr = b.log
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	log := b.log
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("log of the bot:\n%s", b.log)
+			t.Logf("log of the bot:\n%s", log)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"talaria/api"
 	"talaria/client"
 	"talaria/gateway"
+	"talaria/gateway/slack"
 	"talaria/gateway/telegram"
 	"talaria/store"
 	"talaria/store/chats"
@@ -27,19 +28,19 @@ import (
 
 // gateways are the bots of chat platforms.
 type gateways struct {
-	Telegram chatBot `config:"telegram"`
+	Telegram telegramBot `config:"telegram"`
+	Slack    slackBot    `config:"slack"`
 }
 
 // chatBot is a bot on a chat platform, and what the sessions of its chats have.
 type chatBot struct {
-	TokenFile  string   `config:"token_file"` // of the bot; "" is no bot
-	Users      []string `config:"users"`      // ids of people and of chats that may use it
-	Admins     []string `config:"admins"`     // ids of people who may also decide what others are asked
-	Interrupt  bool     `config:"interrupt"`  // a cell that is sent while another runs interrupts it
-	WebhookURL string   `config:"webhook_url"`
-	Listen     string   `config:"listen"`      // HOST:PORT where requests of the web hook arrive
-	SecretFile string   `config:"secret_file"` // of the web hook
-	APIURL     string   `config:"api_url"`     // of a Bot API server of one's own
+	TokenFile  string   `config:"token_file"`  // of the bot; "" is no bot
+	Users      []string `config:"users"`       // ids of people and of chats that may use it
+	Admins     []string `config:"admins"`      // ids of people who may also decide what others are asked
+	Interrupt  bool     `config:"interrupt"`   // a cell that is sent while another runs interrupts it
+	Listen     string   `config:"listen"`      // HOST:PORT where the platform's requests arrive
+	SecretFile string   `config:"secret_file"` // what shows that a request is the platform's
+	APIURL     string   `config:"api_url"`     // of the platform's API, if it is not the platform's own
 
 	Limits       []string `config:"limits"` // NAME=VALUE; others are as in other sessions
 	Network      string   `config:"network"`
@@ -48,12 +49,22 @@ type chatBot struct {
 	Environment  string   `config:"environment"`
 }
 
+type telegramBot struct {
+	chatBot
+	WebhookURL string `config:"webhook_url"` // "": the bot asks for updates
+}
+
+type slackBot struct {
+	chatBot
+	AppTokenFile string `config:"app_token_file"` // for Socket Mode; "": events come by HTTP
+}
+
 // platforms are the names of the chat platforms.
-var platforms = []string{"telegram"}
+var platforms = []string{"telegram", "slack"}
 
 func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "gateway", Short: "Run a chat bot whose chats have sessions: Telegram", Args: arguments(0, 0),
+		Use: "gateway", Short: "Run a chat bot whose chats have sessions: Telegram, Slack", Args: arguments(0, 0),
 		Long: `Run a chat bot: each chat with it has a session of its own, and what people send is run as Python.
 
 Nobody may use a bot at first: list the ids of users, or create a pairing code and send it to the bot. A bot can also be run
@@ -71,24 +82,40 @@ Its sessions belong to the owner "telegram", unless --token is given. All option
 gateways.telegram, which has limits and network too.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
 	}
-	f := run.Flags()
+	addBotFlags(run)
+	run.Flags().String("webhook-url", "", "https URL where Telegram sends updates; default: the bot asks for them")
+	slack := &cobra.Command{
+		Use: "slack", Short: "Run a Slack bot", Args: arguments(0, 0),
+		Long: `Run a Slack app as a bot. docs/gateways.md has the manifest that creates the app.
+
+Events come by Socket Mode, with --app-token-file, or by HTTP, with --listen and --secret-file, the signing secret.
+Its sessions belong to the owner "slack", unless --token is given. All options are also keys of the configuration below
+gateways.slack, which has limits and network too.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "slack") },
+	}
+	addBotFlags(slack)
+	slack.Flags().String("app-token-file", "", "file with the app-level token, for Socket Mode")
+	cmd.AddCommand(run, slack, pairCommand(), botUsersCommand(), unpairCommand())
+	return cmd
+}
+
+// addBotFlags adds what the bots of all platforms take.
+func addBotFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.String("token-file", "", "file with the bot's token")
 	f.StringSlice("users", nil, "ids of people or chats that may use the bot")
 	f.StringSlice("admins", nil, "ids of people who may also answer approvals of others")
 	f.Bool("interrupt", false, "a cell that is sent while another runs interrupts it")
-	f.String("webhook-url", "", "https URL where Telegram sends updates; default: the bot asks for them")
-	f.String("listen", "", "with --webhook-url: HOST:PORT to listen on")
-	f.String("secret-file", "", "with --webhook-url: file with a secret that proves that Telegram sent an update")
-	f.String("api-url", "", "URL of a Bot API server of your own")
+	f.String("listen", "", "HOST:PORT where the platform's requests arrive")
+	f.String("secret-file", "", "file with the secret that proves that a request is the platform's")
+	f.String("api-url", "", "URL of the platform's API, if it is not the platform's own")
 	addLogFlags(f)
-	addConnection(run)
-	cmd.AddCommand(run, pairCommand(), botUsersCommand(), unpairCommand())
-	return cmd
+	addConnection(cmd)
 }
 
 func pairCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pair telegram", Short: "Print a pairing code, which lets one person use the bot", Args: arguments(1, 1),
+		Use: "pair PLATFORM", Short: "Print a pairing code, which lets one person use the bot", Args: arguments(1, 1),
 		Long: `Print a pairing code. Whoever sends "/pair CODE" to the bot first may use it from then on. The code is valid for ten
 minutes, also while the bot is running.`,
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
@@ -112,7 +139,7 @@ minutes, also while the bot is running.`,
 
 func botUsersCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "users telegram", Short: "List the people who were paired", Args: arguments(1, 1),
+		Use: "users PLATFORM", Short: "List the people who were paired", Args: arguments(1, 1),
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
 			var people []chats.Person
 			if err := db.Do(cmd.Context(), func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
@@ -139,7 +166,7 @@ func botUsersCommand() *cobra.Command {
 
 func unpairCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unpair telegram ID...", Short: "Take from people the right to use the bot", Args: arguments(2, -1),
+		Use: "unpair PLATFORM ID...", Short: "Take from people the right to use the bot", Args: arguments(2, -1),
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
 			return db.Do(cmd.Context(), func(tx *chats.Tx) error {
 				for _, id := range ids {
@@ -193,15 +220,16 @@ func newPairingCode(ctx context.Context, db *chats.Store, admin bool) (code stri
 	return code, db.Do(ctx, func(tx *chats.Tx) (err error) { code, err = gateway.NewCode(tx, admin); return err })
 }
 
-// runBot is talaria gateway telegram.
+// runBot is talaria gateway telegram, or another platform.
 func runBot(cmd *cobra.Command, platform string) (err error) {
 	c, err := load(cmd)
 	if err != nil {
 		return err
 	}
-	bot := &c.Gateways.Telegram
+	bot := c.bot(platform)
 	for flag, into := range map[string]*string{
-		"token-file": &bot.TokenFile, "webhook-url": &bot.WebhookURL, "listen": &bot.Listen, "secret-file": &bot.SecretFile, "api-url": &bot.APIURL,
+		"token-file": &bot.TokenFile, "listen": &bot.Listen, "secret-file": &bot.SecretFile, "api-url": &bot.APIURL,
+		"webhook-url": &c.Gateways.Telegram.WebhookURL, "app-token-file": &c.Gateways.Slack.AppTokenFile,
 	} {
 		*into = first(flagOf(cmd, flag), *into)
 	}
@@ -268,7 +296,12 @@ func (c config) startBots(ctx context.Context, db *store.Store, base string, log
 	return &bots, nil
 }
 
-func (c config) bot(string) chatBot { return c.Gateways.Telegram }
+func (c *config) bot(platform string) *chatBot {
+	if platform == "slack" {
+		return &c.Gateways.Slack.chatBot
+	}
+	return &c.Gateways.Telegram.chatBot
+}
 
 // botToken is the token of the owner of a bot's sessions, who has the platform's name. It is made once.
 func (c config) botToken(ctx context.Context, db *store.Store, platform string) (string, error) {
@@ -291,7 +324,7 @@ func (c config) botToken(ctx context.Context, db *store.Store, platform string) 
 // serveBot runs a bot until ctx ends.
 func (c config) serveBot(ctx context.Context, platform string, server *client.Client, log *slog.Logger) (err error) {
 	bot := c.bot(platform)
-	p, err := c.platform(platform)
+	p, err := c.platform(platform, log)
 	if err != nil {
 		return err
 	}
@@ -304,19 +337,19 @@ func (c config) serveBot(ctx context.Context, platform string, server *client.Cl
 		return err
 	}
 	defer closing(&err, db.Close)
-	if err := offerCode(ctx, db, bot, platform, log); err != nil {
+	if err := offerCode(ctx, db, *bot, platform, log); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if bot.WebhookURL != "" {
+	if hook, ok := p.(http.Handler); ok && bot.Listen != "" {
 		listener, err := listen(ctx, bot.Listen)
 		if err != nil {
 			return c.wrong("gateways."+platform+".listen", "cannot be used: %w", reason(err))
 		}
-		hook := &http.Server{Handler: p.(http.Handler), ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
-		go func() { stop(hook.Serve(listener)) }()
-		defer closing(&err, hook.Close)
+		listening := &http.Server{Handler: hook, ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+		go func() { stop(listening.Serve(listener)) }()
+		defer closing(&err, listening.Close)
 	}
 	session, err := bot.session(platform)
 	if err != nil {
@@ -376,25 +409,40 @@ func words[T ~string](values []T) (all []string) {
 }
 
 // platform makes the platform of a bot.
-func (c config) platform(platform string) (gateway.Platform, error) {
+func (c config) platform(platform string, log *slog.Logger) (gateway.Platform, error) {
 	bot, key := c.bot(platform), "gateways."+platform+"."
-	token, err := given("", "", bot.TokenFile)
-	if err != nil {
-		return nil, c.wrong(key+"token_file", "cannot be read: %w", err)
+	read := func(name, path string) (text string, err error) {
+		if path == "" {
+			return "", nil
+		}
+		if text, err = given("", "", path); err != nil {
+			return "", c.wrong(key+name, "cannot be read: %w", err)
+		}
+		return text, nil
 	}
-	secret := ""
-	if bot.WebhookURL != "" {
+	token, errToken := read("token_file", bot.TokenFile)
+	secret, errSecret := read("secret_file", bot.SecretFile)
+	appToken, errApp := read("app_token_file", c.Gateways.Slack.AppTokenFile)
+	if err := errors.Join(errToken, errSecret, errApp); err != nil {
+		return nil, err
+	}
+	var p gateway.Platform
+	var err error
+	if platform == "slack" {
+		if appToken == "" && bot.Listen == "" {
+			return nil, c.wrong(key+"app_token_file", "or %slisten is needed: events come by Socket Mode, or by HTTP", key)
+		}
+		p, err = slack.New(slack.Config{BotToken: token, AppToken: appToken, SigningSecret: secret, URL: bot.APIURL, Log: log})
+	} else {
+		hook := c.Gateways.Telegram.WebhookURL
 		switch {
-		case bot.SecretFile == "":
+		case hook != "" && secret == "":
 			return nil, c.wrong(key+"webhook_url", "needs %ssecret_file; create one with: (umask 077; openssl rand -hex 32 > FILE)", key)
-		case bot.Listen == "":
+		case hook != "" && bot.Listen == "":
 			return nil, c.wrong(key+"webhook_url", "needs %slisten, the HOST:PORT where requests arrive", key)
 		}
-		if secret, err = given("", "", bot.SecretFile); err != nil {
-			return nil, c.wrong(key+"secret_file", "cannot be read: %w", err)
-		}
+		p, err = telegram.New(telegram.Config{Token: token, WebhookURL: hook, WebhookSecret: secret, URL: strings.TrimRight(bot.APIURL, "/")})
 	}
-	p, err := telegram.New(telegram.Config{Token: token, WebhookURL: bot.WebhookURL, WebhookSecret: secret, URL: strings.TrimRight(bot.APIURL, "/")})
 	if err != nil {
 		return nil, c.wrong(key+"token_file", "cannot be used: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -250,7 +251,11 @@ func scalar(t reflect.Type) bool {
 func fieldsOf(section reflect.Value) map[string]reflect.Value {
 	fields := map[string]reflect.Value{}
 	for i := range section.NumField() {
-		if name := section.Type().Field(i).Tag.Get("config"); name != "" {
+		field := section.Type().Field(i)
+		if field.Anonymous { // what sections have in common
+			maps.Copy(fields, fieldsOf(section.Field(i)))
+		}
+		if name := field.Tag.Get("config"); name != "" {
 			fields[name] = section.Field(i)
 		}
 	}

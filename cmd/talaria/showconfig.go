@@ -72,6 +72,9 @@ func (c config) settings() []setting {
 func (c config) settingsOf(section reflect.Value, prefix string, list []setting) []setting {
 	for i := range section.NumField() {
 		name := section.Type().Field(i).Tag.Get("config")
+		if section.Type().Field(i).Anonymous {
+			list = c.settingsOf(section.Field(i), prefix, list)
+		}
 		if name == "" {
 			continue
 		}

@@ -150,6 +150,7 @@ var slackMethods = map[string]func(*Slack, slackFields) (map[string]any, string)
 	"chat.postMessage":             (*Slack).post,
 	"chat.update":                  (*Slack).update,
 	"chat.delete":                  (*Slack).remove,
+	"chat.postEphemeral":           (*Slack).postEphemeral,
 	"files.getUploadURLExternal":   (*Slack).uploadURL,
 	"files.completeUploadExternal": (*Slack).completeUpload,
 }
@@ -372,6 +373,17 @@ func (f *Slack) remove(q slackFields) (map[string]any, string) {
 	}
 	m.Deleted = true
 	return map[string]any{"channel": m.Channel, "ts": m.TS}, ""
+}
+
+// postEphemeral shows a text to one person; the record does not keep it.
+func (f *Slack) postEphemeral(q slackFields) (map[string]any, string) {
+	switch {
+	case !f.channels[q["channel"]]:
+		return nil, "channel_not_found"
+	case q["user"] == "" || q["text"] == "":
+		return nil, "invalid_arguments"
+	}
+	return map[string]any{"message_ts": "1.0"}, ""
 }
 
 func (f *Slack) uploadURL(q slackFields) (map[string]any, string) {
