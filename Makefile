@@ -59,7 +59,8 @@ test-go:
 # most goroutines; with all of them the detector takes too long.
 RACE_TESTS := Frames Approvals AnMCP AWebHook TheSameAnalysis AHostileCell ForgedAnswers TenThreads AnHTTPClient MCPSurvives MCPBears \
   ThreeClients Attaching AThousandInterrupts AHostThatIsStopped ACrashOfTheHost TheClientTakesUp AClientThatIsCutOff AFloodedTerminal \
-  TerminalsLeave DeletingASession AnInstallationCanBe ANetworkOutlives ALossOfVariables NamesAreKnown SIGTERM JupyterClientsRun AJupyterClient
+  TerminalsLeave DeletingASession AnInstallationCanBe ANetworkOutlives ALossOfVariables NamesAreKnown SIGTERM JupyterClientsRun AJupyterClient \
+  ATelegram ASlack
 empty :=
 
 .PHONY: test-e2e-race

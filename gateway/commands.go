@@ -34,6 +34,7 @@ func actions() []action {
 		{Command{"reset", "Start a fresh interpreter; files stay (/reset all: they do not)"}, false, (*chat).reset},
 		{Command{"restart", "The same as /reset"}, true, (*chat).reset},
 		{Command{"export", "Send the session as a notebook"}, false, (*chat).export},
+		{Command{"new", "Have the assistant forget the conversation"}, false, (*chat).forgetTalk},
 		{Command{"help", "Show what this bot does"}, false, (*chat).help},
 		{Command{"start", "Show what this bot does"}, true, (*chat).help},
 		{Command{"pair", "Start to use this bot"}, true, (*chat).paired},
@@ -44,7 +45,7 @@ func actions() []action {
 func (b *Bot) commands() []Command {
 	var menu []Command
 	for _, a := range actions() {
-		if !a.hidden {
+		if !a.hidden && (a.Name != "new" || b.Assistant != nil) {
 			menu = append(menu, a.Command)
 		}
 	}
@@ -167,6 +168,9 @@ func (c *chat) handleText(ctx context.Context, u Update) ([]saying, error) {
 	if source, fenced := fencedCode(rest); fenced {
 		return c.runCode(ctx, u, source)
 	}
+	if c.bot.Assistant != nil {
+		return c.remark(ctx, u, rest)
+	}
 	return c.runCode(ctx, u, rest)
 }
 
@@ -220,8 +224,15 @@ func (c *chat) stop(ctx context.Context, _ Update, _ string) ([]saying, error) {
 	if err != nil {
 		return nil, err
 	}
+	thinking, err := c.stopThinking(ctx)
+	if err != nil {
+		return nil, err
+	}
 	err = c.bot.Client.Interrupt(ctx, c.session, "")
-	if refused := refusal(err); refused != nil || err == nil && len(open) == 0 {
+	switch refused := refusal(err); {
+	case thinking && (refused != nil || err == nil && len(open) == 0):
+		return []saying{plain("The assistant stops after this step.")}, nil
+	case refused != nil || err == nil && len(open) == 0:
 		return []saying{plain("Nothing is running.")}, nil
 	}
 	return nil, err
@@ -365,9 +376,13 @@ func (c *chat) paired(context.Context, Update, string) ([]saying, error) {
 // helpText is what /help shows.
 func (b *Bot) helpText() string {
 	var text strings.Builder
-	text.WriteString("This bot runs Python. Each chat has a session of its own, whose variables and files stay.\n" +
-		"Send code as text, in a ``` block, or after /py. Charts and files that it makes come back. " +
-		"Send a file, and it is there for your code.\n\n")
+	text.WriteString("This bot runs Python. Each chat has a session of its own, whose variables and files stay.\n")
+	if b.Assistant != nil {
+		text.WriteString("Write to the assistant in plain words, or send code in a ``` block or after /py. ")
+	} else {
+		text.WriteString("Send code as text, in a ``` block, or after /py. ")
+	}
+	text.WriteString("Charts and files that it makes come back. Send a file, and it is there for your code.\n\n")
 	prefix := "/"
 	if b.Platform.Target() == api.RenderSlack {
 		prefix = "/talaria "

@@ -20,6 +20,7 @@ import (
 
 	"talaria/api"
 	"talaria/client"
+	"talaria/gateway/assistant"
 	"talaria/store/chats"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	Admins []string
 	// Interrupt: a cell that is sent while another runs interrupts it. Otherwise it waits.
 	Interrupt bool
+	// Assistant answers messages in plain words. Nil: all text is code.
+	Assistant *assistant.Assistant
 }
 
 // Bot is one bot account. Make it with [New].
@@ -206,6 +209,7 @@ func (b *Bot) key(c Chat) string {
 type record struct {
 	Chat
 	Session string `json:"session"`
+	Talk    talk   `json:"talk,omitzero"`
 }
 
 // sessionID is the session of a chat: the same after a loss of the store.
@@ -234,6 +238,9 @@ func (b *Bot) chat(at Chat) *chat {
 		b.work.Go(func() { c.handleUpdates(b.running) })
 		b.work.Go(func() { c.sendAll(b.running) })
 		b.work.Go(func() { c.followCells(b.running) })
+		if b.Assistant != nil {
+			b.work.Go(func() { c.think(b.running) })
+		}
 	}
 	return c
 }
@@ -241,7 +248,7 @@ func (b *Bot) chat(at Chat) *chat {
 func (b *Bot) newChat(key string, at Chat) *chat {
 	return &chat{
 		bot: b, key: key, at: at, session: b.sessionID(key), log: b.Log.With("chat", key),
-		inbox: newBell(), outbox: newBell(), cells: newBell(), began: newBell(), running: make(map[string]*progress),
+		inbox: newBell(), outbox: newBell(), cells: newBell(), began: newBell(), thoughts: newBell(), running: make(map[string]*progress),
 	}
 }
 
@@ -281,6 +288,8 @@ type chat struct {
 	outbox  bell
 	cells   bell
 	began   bell // a cell has started to run
+
+	thoughts bell
 
 	attached gate // open while the events of the session are followed
 

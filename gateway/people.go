@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"talaria/api"
 	"talaria/store/chats"
 )
 
@@ -51,7 +52,7 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 		return false, false, nil
 	}
 	name, rest := command(u.Text, true)
-	reply := plain("You may not use this bot yet. If you have a pairing code, send: /pair CODE")
+	reply := plain("You may not use this bot yet. If you have a pairing code, send: %s CODE", b.PairCommand())
 	key := fmt.Sprintf("stranger:%s:%s:%d", b.account.ID, u.From.ID, time.Now().UnixMilli()/strangerEvery.Milliseconds())
 	if name == "pair" {
 		admin, ok, err := tx.TakeCode(codeHash(rest))
@@ -77,7 +78,18 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 	return false, replied, err
 }
 
+// PairCommand is what a person sends before a pairing code. Slack keeps messages that begin with a slash.
+func (c Config) PairCommand() string {
+	if c.Platform.Target() == api.RenderSlack {
+		return "pair"
+	}
+	return "/pair"
+}
+
 // welcome says in one line what to do first.
 func (b *Bot) welcome() string {
+	if b.Assistant != nil {
+		return "Write what you want to know or to have done, or send Python code in a ``` block. /help lists the commands."
+	}
 	return "Send Python code, such as 1+1, and it runs in this chat's own session. /help lists the commands."
 }

@@ -20,6 +20,7 @@ import (
 	"talaria/api"
 	"talaria/client"
 	"talaria/gateway"
+	"talaria/gateway/assistant"
 	"talaria/gateway/slack"
 	"talaria/gateway/telegram"
 	"talaria/store"
@@ -28,8 +29,35 @@ import (
 
 // gateways are the bots of chat platforms.
 type gateways struct {
-	Telegram telegramBot `config:"telegram"`
-	Slack    slackBot    `config:"slack"`
+	Telegram  telegramBot     `config:"telegram"`
+	Slack     slackBot        `config:"slack"`
+	Assistant assistantConfig `config:"assistant"`
+}
+
+// assistantConfig is the model that answers messages in plain words.
+type assistantConfig struct {
+	BaseURL string `config:"base_url"` // of a chat completions endpoint; "" is no assistant
+	Model   string `config:"model"`
+	KeyFile string `config:"key_file"`
+}
+
+// open makes the assistant, nil for none.
+func (a assistantConfig) open(c config) (*assistant.Assistant, error) {
+	if a.BaseURL == "" {
+		return nil, nil
+	}
+	key := ""
+	if a.KeyFile != "" {
+		var err error
+		if key, err = given("", "", a.KeyFile); err != nil {
+			return nil, c.wrong("gateways.assistant.key_file", "cannot be read: %w", err)
+		}
+	}
+	made, err := assistant.New(assistant.Config{BaseURL: a.BaseURL, Model: a.Model, Key: key})
+	if err != nil {
+		return nil, c.wrong("gateways.assistant.base_url", "cannot be used: %w", err)
+	}
+	return made, nil
 }
 
 // chatBot is a bot on a chat platform, and what the sessions of its chats have.
@@ -127,7 +155,11 @@ minutes, also while the bot is running.`,
 			if asJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), map[string]any{"code": code, "expires_s": gateway.PairingTime.Seconds(), "admin": admin})
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Send this to the bot within %.0f minutes: /pair %s\n", gateway.PairingTime.Minutes(), code)
+			word := "/pair"
+			if cmd.Flags().Arg(0) == "slack" { // which keeps messages that begin with a slash
+				word = "pair"
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Send this to the bot within %.0f minutes: %s %s\n", gateway.PairingTime.Minutes(), word, code)
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), code)
 			return err
 		}),
@@ -337,7 +369,19 @@ func (c config) serveBot(ctx context.Context, platform string, server *client.Cl
 		return err
 	}
 	defer closing(&err, db.Close)
-	if err := offerCode(ctx, db, *bot, platform, log); err != nil {
+	helper, err := c.Gateways.Assistant.open(c)
+	if err != nil {
+		return err
+	}
+	session, err := bot.session(platform)
+	if err != nil {
+		return err
+	}
+	made := gateway.Config{
+		Platform: p, Client: server, Store: db, Log: log, Session: session, Allow: bot.Users, Admins: bot.Admins,
+		Interrupt: bot.Interrupt, Assistant: helper,
+	}
+	if err := offerCode(ctx, made, platform); err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
@@ -351,29 +395,22 @@ func (c config) serveBot(ctx context.Context, platform string, server *client.Cl
 		go func() { stop(listening.Serve(listener)) }()
 		defer closing(&err, listening.Close)
 	}
-	session, err := bot.session(platform)
-	if err != nil {
-		return err
-	}
-	return gateway.New(gateway.Config{
-		Platform: p, Client: server, Store: db, Log: log, Session: session, Allow: bot.Users, Admins: bot.Admins,
-		Interrupt: bot.Interrupt,
-	}).Run(ctx)
+	return gateway.New(made).Run(ctx)
 }
 
 // offerCode logs a pairing code where nobody may use the bot yet.
-func offerCode(ctx context.Context, db *chats.Store, bot chatBot, platform string, log *slog.Logger) error {
+func offerCode(ctx context.Context, c gateway.Config, platform string) error {
 	var people []chats.Person
-	if err := db.Do(ctx, func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
+	if err := c.Store.Do(ctx, func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
 		return err
 	}
-	if len(people)+len(bot.Users)+len(bot.Admins) > 0 {
+	if len(people)+len(c.Allow)+len(c.Admins) > 0 {
 		return nil
 	}
-	code, err := newPairingCode(ctx, db, true)
+	code, err := newPairingCode(ctx, c.Store, true)
 	if err == nil {
-		log.WarnContext(ctx, "nobody may use the bot yet; send it this within ten minutes, or run "+program+" gateway pair "+platform,
-			"send", "/pair "+code)
+		c.Log.WarnContext(ctx, "nobody may use the bot yet; send it this within ten minutes, or run "+program+" gateway pair "+platform,
+			"send", c.PairCommand()+" "+code)
 	}
 	return err
 }
