@@ -217,7 +217,7 @@ func (c *chat) typingMeanwhile(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		for ; ctx.Err() == nil; sleep(ctx, typingEvery) {
-			_ = c.bot.Platform.Typing(ctx, c.at) // only a sign
+			c.showTyping(ctx)
 		}
 	}()
 	return cancel

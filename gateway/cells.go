@@ -19,6 +19,7 @@ const (
 	elapsedAfter  = 30 * time.Second // then the message says how long it has been running
 	elapsedEvery  = 30 * time.Second
 	typingEvery   = 4 * time.Second
+	typingTime    = 10 * time.Second // that showing it may take
 	maxPreviews   = 3 // that fail in a row; then only the result is sent
 	attachTime    = 10 * time.Second
 	previewSpare  = 200 // UTF-16 units for the lines around a preview
@@ -368,10 +369,17 @@ func (c *chat) typing(ctx context.Context) {
 			return
 		}
 		for sleep(ctx, progressAfter); c.busy() && ctx.Err() == nil; sleep(ctx, typingEvery) {
-			if err := c.bot.Platform.Typing(ctx, c.at); err != nil && ctx.Err() == nil {
-				c.log.DebugContext(ctx, "typing cannot be shown", "error", err)
-			}
+			c.showTyping(ctx)
 		}
+	}
+}
+
+// showTyping shows it once. The end of ctx does not break a request off: what arrives of it would be no request.
+func (c *chat) showTyping(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), typingTime)
+	defer cancel()
+	if err := c.bot.Platform.Typing(ctx, c.at); err != nil {
+		c.log.DebugContext(ctx, "typing cannot be shown", "error", err)
 	}
 }
 
