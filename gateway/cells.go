@@ -20,7 +20,7 @@ const (
 	elapsedEvery  = 30 * time.Second
 	typingEvery   = 4 * time.Second
 	typingTime    = 10 * time.Second // that showing it may take
-	maxPreviews   = 3 // that fail in a row; then only the result is sent
+	maxPreviews   = 3                // that fail in a row; then only the result is sent
 	attachTime    = 10 * time.Second
 	previewSpare  = 200 // UTF-16 units for the lines around a preview
 )
