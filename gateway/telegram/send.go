@@ -162,15 +162,16 @@ func (p *Platform) Edit(ctx context.Context, in gateway.Chat, id string, m gatew
 }
 
 // Find implements gateway.Finder. There is no request for a message of a chat, but an edit of one to what it says is refused in
-// words of its own, and an edit of one that is not there, or not the bot's, in others. Message ids are consecutive in a
-// supergroup; elsewhere they count all chats of the bot, so that it is not found where the bot is busy.
+// words of its own, and an edit of one that is not there, or not the bot's, in others. It looks in private chats only: in a group,
+// the next message may be one of another topic, which an edit would change. Message ids of private chats count all of the bot's,
+// so that it is not found where the bot is busy.
 func (p *Platform) Find(ctx context.Context, in gateway.Chat, after string, m gateway.Message, turn func(context.Context) error) (string, error) {
 	chat, _, err := address(in)
 	if err != nil {
 		return "", err
 	}
 	last, err := strconv.Atoi(after)
-	if err != nil {
+	if err != nil || in.Group || in.Thread != "" {
 		return "", nil
 	}
 	for id := last + 1; id <= last+candidates; id++ {
