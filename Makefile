@@ -150,6 +150,8 @@ endif
 .PHONY: screenshots
 screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images
 	cd web && npm run --silent screenshots
+	page=$$(mktemp --suffix .html) && TALARIA_GATEWAY_PAGE=$$page $(GO) test -count 1 -run TestATelegramConversationIsDrawn ./e2e && \
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=520,960 --screenshot=docs/images/telegram.png file://$$page && rm $$page
 
 .PHONY: demo
 demo: setup build ## Record the moving picture of the README again

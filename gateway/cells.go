@@ -320,16 +320,12 @@ func (c *chat) sayings(e api.Execution, r api.Rendering) []saying {
 	return append([]saying{first}, all...)
 }
 
-// outcome is the number of a cell and how long it took.
+// outcome says how long a cell took.
 func outcome(e api.Execution) string {
-	name := "Done"
-	if e.ExecutionCount != nil {
-		name = fmt.Sprintf("[%d]", *e.ExecutionCount)
-	}
 	if e.StartedAt == nil || e.FinishedAt == nil {
-		return name
+		return "Done."
 	}
-	return fmt.Sprintf("%s %s", name, elapsed(e.FinishedAt.Sub(e.StartedAt.Time)))
+	return "Done in " + elapsed(e.FinishedAt.Sub(e.StartedAt.Time)) + "."
 }
 
 // elapsed is a duration as people write it.

@@ -60,8 +60,10 @@ type Bot struct {
 	running context.Context // set by Run; fatal ends it
 	fatal   context.CancelCauseFunc
 
-	mu    sync.Mutex // guards what follows
-	chats map[string]*chat
+	mu             sync.Mutex // guards what follows
+	chats          map[string]*chat
+	strangers      int // who were told that they may not use the bot, since strangersSince
+	strangersSince time.Time
 }
 
 // New makes a bot. Run starts it.

@@ -16,8 +16,11 @@ import (
 // PairingTime is how long a pairing code is valid.
 const PairingTime = 10 * time.Minute
 
-// strangerEvery is how often somebody who may not use the bot is told so.
-const strangerEvery = time.Hour
+// Somebody who may not use the bot is told so once in strangerEvery, and at most maxStrangers are.
+const (
+	strangerEvery = time.Hour
+	maxStrangers  = 100
+)
 
 // codeAlphabet has no letter or digit that looks like another one.
 const codeAlphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
@@ -67,6 +70,8 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 			}
 			reply, key = plain("You may use this bot now. %s", b.welcome()), "paired:"+u.ID
 		}
+	} else if !b.tellStranger() {
+		return false, false, nil
 	}
 	if err := b.know(tx, b.key(u.Chat), u.Chat); err != nil {
 		return false, false, err
@@ -84,6 +89,17 @@ func (c Config) PairCommand() string {
 		return "pair"
 	}
 	return "/pair"
+}
+
+// tellStranger counts strangers who are told, so that many of them cost nothing.
+func (b *Bot) tellStranger() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if hour := time.Now().Truncate(strangerEvery); hour.After(b.strangersSince) {
+		b.strangersSince, b.strangers = hour, 0
+	}
+	b.strangers++
+	return b.strangers <= maxStrangers
 }
 
 // welcome says in one line what to do first.
