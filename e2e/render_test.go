@@ -24,7 +24,7 @@ open("out.csv", "w").write("n\n1\n")
 pd.DataFrame({"n": range(500)})`
 
 // G20: every target gets the whole of a cell, in order, and its files can be downloaded.
-func TestACellIsRenderedForEveryTarget(t *testing.T) {
+func TestG20ACellIsRenderedForEveryTarget(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()

@@ -71,6 +71,7 @@ type chatBot struct {
 	APIURL     string   `config:"api_url"`     // of the platform's API, if it is not the platform's own
 
 	Limits       []string `config:"limits"` // NAME=VALUE; others are as in other sessions
+	Budgets      []string `config:"budgets"`
 	Network      string   `config:"network"`
 	NetworkAllow []string `config:"network_allow"`
 	Approvals    string   `config:"approvals"`
@@ -421,7 +422,7 @@ func (c config) checkGateways() error {
 	for _, platform := range platforms {
 		bot, key := c.bot(platform), "gateways."+platform+"."
 		if _, err := bot.session(platform); err != nil {
-			found = append(found, c.wrong(key+"limits", "has an entry that is not NAME=VALUE: %w", err))
+			found = append(found, c.wrong(key+"limits", "or budgets cannot be used: %w", err))
 		}
 		for name, one := range map[string]struct {
 			value   string
@@ -491,6 +492,9 @@ func (b chatBot) session(platform string) (req api.SessionRequest, err error) {
 	metadata := map[string]string{"gateway": platform}
 	req.Metadata = &metadata
 	if req.Limits, err = parseLimits(b.Limits); err != nil {
+		return req, err
+	}
+	if req.Budgets, err = parseNamed[api.BudgetsRequest]("budget", b.Budgets); err != nil {
 		return req, err
 	}
 	if b.Environment != "" {

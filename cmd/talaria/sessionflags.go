@@ -113,24 +113,29 @@ func limitFlags(cmd *cobra.Command) (*api.LimitsRequest, error) {
 
 // parseLimits reads limits as NAME=VALUE; nil for none.
 func parseLimits(given []string) (*api.LimitsRequest, error) {
+	return parseNamed[api.LimitsRequest]("limit", given)
+}
+
+// parseNamed reads NAME=VALUE into the fields of a request, by their names on the wire; nil for none.
+func parseNamed[T any](what string, given []string) (*T, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	req := new(api.LimitsRequest)
+	req := new(T)
 	fields := map[string]reflect.Value{}
-	for i := range reflect.TypeFor[api.LimitsRequest]().NumField() {
-		name, _, _ := strings.Cut(reflect.TypeFor[api.LimitsRequest]().Field(i).Tag.Get("json"), ",")
+	for i := range reflect.TypeFor[T]().NumField() {
+		name, _, _ := strings.Cut(reflect.TypeFor[T]().Field(i).Tag.Get("json"), ",")
 		fields[name] = reflect.ValueOf(req).Elem().Field(i)
 	}
 	for _, one := range given {
 		name, value, _ := strings.Cut(one, "=")
 		field, ok := fields[name]
 		if !ok {
-			return nil, usagef("unknown limit %q%s", name, suggestion(name, fields, "; docs/api.md lists the limits"))
+			return nil, usagef("unknown %s %q%s", what, name, suggestion(name, fields, "; docs/api.md lists the "+what+"s"))
 		}
 		field.Set(reflect.New(field.Type().Elem()))
 		if err := setLimit(field.Elem(), value); err != nil {
-			return nil, usagef("limit %s %v", name, err)
+			return nil, usagef("%s %s %v", what, name, err)
 		}
 	}
 	return req, nil

@@ -82,7 +82,7 @@ func wantKinds(t *testing.T, p render.Plan, want string) {
 }
 
 // G01, G02, G04: each target has one format, and all that its markup could mean is escaped in it.
-func TestEachTargetHasItsOwnCodeBlock(t *testing.T) {
+func TestG02G04EachTargetHasItsOwnCodeBlock(t *testing.T) {
 	const text = "if a < b & c > d: ``` <!channel> @everyone *x*\n"
 	for target, want := range map[render.Target]string{
 		api.RenderTelegram: "<pre>if a &lt; b &amp; c &gt; d: ``` &lt;!channel&gt; @everyone *x*\n</pre>",
@@ -116,7 +116,7 @@ func TestANameInALineIsCodeThatCannotEnd(t *testing.T) {
 }
 
 // G03: texts are cut at the ends of lines, each closes its block, and numbers stand outside.
-func TestATextIsCutAtTheEndsOfLines(t *testing.T) {
+func TestG03ATextIsCutAtTheEndsOfLines(t *testing.T) {
 	lines := strings.Repeat(strings.Repeat("x", 99)+"\n", 50)
 	for target, want := range map[render.Target]int{api.RenderTelegram: 2, api.RenderSlack: 2, api.RenderDiscord: 3, api.RenderPlain: 1} {
 		plan := render.Render(render.Source{Execution: finished(lines)}, target)
@@ -165,7 +165,7 @@ func TestACharacterIsNeverCut(t *testing.T) {
 }
 
 // G05: more than three messages are an excerpt, and a document with everything.
-func TestALongTextIsAnExcerptAndADocument(t *testing.T) {
+func TestG05ALongTextIsAnExcerptAndADocument(t *testing.T) {
 	var lines strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&lines, "line %d\n", i)
@@ -237,7 +237,7 @@ func TestADocumentThatIsTooLargeIsSeveral(t *testing.T) {
 }
 
 // G10: charts are photos, several an album, within what the platform takes.
-func TestChartsArePhotosAndAlbums(t *testing.T) {
+func TestG10ChartsArePhotosAndAlbums(t *testing.T) {
 	chart := shownImage("image/png", picture(640, 480))
 	for _, test := range []struct {
 		name     string
