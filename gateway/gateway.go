@@ -153,10 +153,11 @@ func (b *Bot) receive(ctx context.Context) error {
 		if err := b.Store.Do(ctx, func(tx *chats.Tx) (err error) { position, err = tx.Position(); return err }); err != nil {
 			return err
 		}
-		err := b.Platform.Receive(ctx, position, func(ctx context.Context, u Update) error {
+		began := time.Now()
+		err := b.Platform.Receive(ctx, position, b.take)
+		if time.Since(began) > maxRetry {
 			retry = 0
-			return b.take(ctx, u)
-		})
+		}
 		if ctx.Err() != nil || errors.Is(err, ErrSignedOut) {
 			return err
 		}
