@@ -50,8 +50,7 @@ func TestATelegramChatWithAnAssistant(t *testing.T) {
 		t.Errorf("a cell of the assistant ran again: %q", m.Text)
 	}
 
-	requests := model.Requests()
-	if n := len(requests); n != 4 {
+	if n := len(model.Requests()); n != 4 {
 		t.Errorf("the model was asked %d times, want 4", n)
 	}
 	b.says(t, 1, 1, "/new", "has forgotten")
@@ -60,6 +59,20 @@ func TestATelegramChatWithAnAssistant(t *testing.T) {
 	if n := len(model.Requests()[4]); n != 2 { // the system's and the person's
 		t.Errorf("after /new, the model reads %d messages", n)
 	}
+
+	// The bot is killed while it asks the model.
+	asked := model.Hold()
+	last = b.last(1)
+	b.telegram.Say(1, 1, "Are you there?")
+	select {
+	case <-asked:
+	case <-within(t).Done():
+		t.Fatal("the model is not asked")
+	}
+	b.kill()
+	model.Script(gatewaytest.ModelAnswer{Text: "Still here."})
+	b.start(t)
+	b.awaits(t, 1, last, "an answer after a restart", func(m gatewaytest.Message) bool { return m.Text == "Still here." })
 	model.Script(gatewaytest.ModelAnswer{Status: 400, Body: `{"error":{"message":"the model is gone"}}`})
 	b.says(t, 1, 1, "Hello?", "the model is gone")
 
@@ -71,7 +84,7 @@ func TestATelegramChatWithAnAssistant(t *testing.T) {
 	b.becomes(t, m, "KeyboardInterrupt")
 	b.says(t, 1, 1, "/new", "has forgotten")
 	b.checkCalls(t)
-	if n := len(model.Requests()); n != 7 {
-		t.Errorf("the model was asked %d times, want 7: after /stop it is not asked", n)
+	if n := len(model.Requests()); n != 8 {
+		t.Errorf("the model was asked %d times, want 8: after /stop it is not asked", n)
 	}
 }

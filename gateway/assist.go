@@ -49,7 +49,7 @@ func (c *chat) changeTalk(ctx context.Context, change func(*chats.Tx, *talk) err
 		if err := change(tx, &r.Talk); err != nil {
 			return err
 		}
-		return tx.PutChat(c.key, encoded(r))
+		return tx.PutChat(c.key, encoded(r), r.Talk.Turn != "" || len(r.Talk.Waiting) > 0)
 	})
 }
 

@@ -130,10 +130,12 @@ func (b *Bot) resume(ctx context.Context) error {
 		known = make(map[string]record)
 		for _, key := range open {
 			kept, ok, err := tx.Chat(key)
-			if err != nil || !ok {
+			if err != nil {
 				return err
 			}
-			known[key] = decoded[record](kept.Body)
+			if ok {
+				known[key] = decoded[record](kept.Body)
+			}
 		}
 		return nil
 	})
@@ -226,7 +228,7 @@ func (b *Bot) know(tx *chats.Tx, key string, c Chat) error {
 	if _, ok, err := tx.Chat(key); ok || err != nil {
 		return err
 	}
-	return tx.PutChat(key, encoded(record{Chat: c, Session: b.sessionID(key)}))
+	return tx.PutChat(key, encoded(record{Chat: c, Session: b.sessionID(key)}), false)
 }
 
 // chat returns the chat, which is at work from then on.

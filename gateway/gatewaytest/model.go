@@ -19,6 +19,7 @@ type Model struct {
 	mu       sync.Mutex // guards what follows
 	script   []ModelAnswer
 	requests [][]ModelMessage
+	held     chan struct{} // closed when a request arrives that gets no answer; nil for none
 }
 
 // ModelAnswer is one answer: a text, calls of execute_code, or a raw body with a status.
@@ -57,6 +58,14 @@ func (m *Model) Script(answers ...ModelAnswer) {
 	m.script = append(m.script, answers...)
 }
 
+// Hold has the next request wait until whoever sent it is gone. The result is closed when it arrives.
+func (m *Model) Hold() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = make(chan struct{})
+	return m.held
+}
+
 // Requests returns the messages of each request that was not refused.
 func (m *Model) Requests() [][]ModelMessage {
 	m.mu.Lock()
@@ -93,6 +102,13 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.mu.Lock()
+	if held := m.held; held != nil {
+		m.held = nil
+		m.mu.Unlock()
+		close(held)
+		<-r.Context().Done()
+		return
+	}
 	defer m.mu.Unlock()
 	m.requests = append(m.requests, q.Messages)
 	if len(m.script) == 0 {

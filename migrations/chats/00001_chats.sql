@@ -20,7 +20,8 @@ CREATE TABLE position (
 
 CREATE TABLE chats (
   key     TEXT PRIMARY KEY, -- platform:account:chat:thread
-  body    BLOB NOT NULL,    -- JSON: address, settings, conversation
+  body    BLOB NOT NULL,    -- JSON: address, session, conversation
+  open    INTEGER NOT NULL DEFAULT 0, -- whether the assistant has something to do
   log_id  TEXT NOT NULL DEFAULT '', -- of the session's log
   seq     INTEGER NOT NULL DEFAULT 0, -- up to where its events were handled
   last    TEXT NOT NULL DEFAULT '' -- id of the newest message that is known

@@ -204,7 +204,7 @@ func (t *Tx) Handled(n int64) error {
 // OpenChats are the keys of the chats in which something is left to do.
 func (t *Tx) OpenChats() (keys []string, err error) {
 	err = t.list(`SELECT chat FROM updates WHERE handled = 0 UNION SELECT chat FROM cells WHERE done = 0
-		UNION SELECT chat FROM outbox WHERE state < 2`, nil, func(r *sql.Rows) error {
+		UNION SELECT chat FROM outbox WHERE state < 2 UNION SELECT key FROM chats WHERE open = 1`, nil, func(r *sql.Rows) error {
 		var key string
 		err := r.Scan(&key)
 		keys = append(keys, key)
@@ -226,9 +226,10 @@ func (t *Tx) Chat(key string) (c Chat, ok bool, err error) {
 	return c, ok, err
 }
 
-// PutChat keeps the body of a chat.
-func (t *Tx) PutChat(key string, body []byte) error {
-	_, err := t.exec(`INSERT INTO chats (key, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body`, key, body)
+// PutChat keeps the body of a chat. open says that there is something to do in it, whatever else there is.
+func (t *Tx) PutChat(key string, body []byte, open bool) error {
+	_, err := t.exec(`INSERT INTO chats (key, body, open) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET body = excluded.body, open = excluded.open`,
+		key, body, open)
 	return err
 }
 
