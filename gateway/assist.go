@@ -179,7 +179,26 @@ func (c *chat) carryOut(ctx context.Context, t talk, call assistant.Call) error 
 	case !e.Status.Final():
 		return errors.New("the server shuts down")
 	}
+	if err := c.awaitResult(ctx, id); err != nil {
+		return err
+	}
 	return answer(assistant.Result(call.ID, e))
+}
+
+// awaitResult waits until the result of a cell is planned, so that what the model says of it comes later.
+func (c *chat) awaitResult(ctx context.Context, id string) error {
+	for {
+		var kept chats.Cell
+		var known bool
+		if err := c.do(ctx, func(tx *chats.Tx) (err error) { kept, known, err = tx.Cell(id); return err }); err != nil || !known || kept.Done {
+			return err
+		}
+		select {
+		case <-c.results:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // stopThinking ends the turn of the assistant, if there is one.

@@ -342,6 +342,7 @@ func elapsed(d time.Duration) string {
 // finish plans what is said about a cell that is over.
 func (c *chat) finish(ctx context.Context, id string, all []saying, more func(*chats.Tx) error) error {
 	c.forget(id)
+	defer c.results.wake()
 	return c.do(ctx, func(tx *chats.Tx) error {
 		kept, ok, err := tx.Cell(id)
 		if err != nil || !ok {

@@ -253,7 +253,7 @@ func (b *Bot) chat(at Chat) *chat {
 func (b *Bot) newChat(key string, at Chat) *chat {
 	return &chat{
 		bot: b, key: key, at: at, session: b.sessionID(key), log: b.Log.With("chat", key),
-		inbox: newBell(), outbox: newBell(), cells: newBell(), began: newBell(), thoughts: newBell(), running: make(map[string]*progress),
+		inbox: newBell(), outbox: newBell(), cells: newBell(), began: newBell(), thoughts: newBell(), results: newBell(), running: make(map[string]*progress),
 	}
 }
 
@@ -295,6 +295,7 @@ type chat struct {
 	began   bell // a cell has started to run
 
 	thoughts bell
+	results  bell // the result of a cell is planned
 
 	attached gate // open while the events of the session are followed
 
