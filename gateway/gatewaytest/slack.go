@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -157,6 +158,9 @@ var slackMethods = map[string]func(*Slack, slackFields) (map[string]any, string)
 
 func (f *Slack) perform(w http.ResponseWriter, r *http.Request, name string) {
 	fields, token, err := slackRequest(w, r)
+	if errors.Is(err, io.ErrUnexpectedEOF) { // whoever sent it was killed
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	call := SlackCall{Method: name, Channel: fields["channel"] + fields["channel_id"], At: f.now()}

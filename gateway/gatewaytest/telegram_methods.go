@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	_ "image/jpeg" // sizes of photos
@@ -394,6 +395,9 @@ func (q request) readForm(r *http.Request) *refusal {
 			var large *http.MaxBytesError
 			if asLarge(err, &large) {
 				return refuse(413, "Request Entity Too Large")
+			}
+			if !errors.Is(err, io.EOF) { // whoever sent it was killed
+				return bad("the request broke off")
 			}
 			return nil // a request without parameters has an empty form
 		}
