@@ -334,6 +334,21 @@ func TestJupyterClientsRunCells(t *testing.T) {
 		k.until("e1")
 		wantWords(t, k.until("e2"), "status busy", "execute_reply aborted", "status idle")
 	})
+	t.Run("only a death is told as restarting, which makes JupyterLab drop its requests", func(t *testing.T) {
+		id := s.kernel(t)
+		k := s.channels(t, id, "")
+		k.say(`{"msg_id":"h1","msg_type":"kernel_info_request","session":"h"}`, `{}`)
+		k.until("h1")
+		s.want(t, call{method: "POST", path: "/jupyter/api/kernels/" + id + "/restart"}, http.StatusOK, "")
+		wantWords(t, k.until(""), "status starting", "status idle")
+		k.say(`{"msg_id":"h2","msg_type":"execute_request","session":"h"}`, `{"code":"import os\nos._exit(3)"}`)
+		k.until("h2")
+		if m := k.first("status"); m.Content["execution_state"] != "restarting" || m.Parent.MsgID != "" {
+			t.Errorf("after the death comes %+v", m)
+		}
+		k.say(`{"msg_id":"h3","msg_type":"execute_request","session":"h"}`, `{"code":"print(1)"}`)
+		wantWords(t, k.until("h3"), "status busy", "execute_input", "stream 1\n", "execute_reply ok", "status idle")
+	})
 	t.Run("frames that are no messages harm nobody", func(t *testing.T) {
 		k := s.channels(t, s.kernel(t), "")
 		for _, frame := range []string{"", "{", "[]", `{"header":{}}`, `{"header":{"msg_id":"f","msg_type":"execute_request"},"content":7}`} {

@@ -47,7 +47,9 @@ func (k *channels) translate(e api.Event) []message {
 	case api.KernelReset:
 		k.generation, k.count = b.Generation, 0
 		if b.Reason == "reset" { // else it follows a death, which was told, or a time of idleness
-			return k.life("restarting")
+			// As with a Jupyter Server, "restarting" is for kernels that died: it makes clients drop their requests and connect
+			// again, and the one that asked for this restart is doing that already.
+			return k.life("starting")
 		}
 	case api.SessionStateEvent:
 		switch {
