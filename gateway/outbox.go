@@ -18,7 +18,7 @@ import (
 const (
 	uploadTries = 3 // of a file that the platform does not take
 	uploadPause = 1500 * time.Millisecond
-	partingTime = 3 * time.Second // for the last edits when the bot ends
+	partingTime = 3 * time.Second // when the bot ends: for what is being sent, and then for the last edits
 )
 
 // saying is a row of the outbox: what to say, and what it stands for.
@@ -200,12 +200,21 @@ func (c *chat) attempt(ctx context.Context, s *sending, m Message) error {
 	if s.message != "" && len(m.Files) == 0 {
 		err = c.bot.Platform.Edit(ctx, c.at, s.message, m)
 	} else {
-		id, err = c.bot.Platform.Send(ctx, c.at, m)
+		id, err = c.sendNew(ctx, m)
 	}
 	if err != nil {
 		return err
 	}
 	return c.sent(ctx, s, id)
+}
+
+// sendNew sends a message. The end of ctx leaves it partingTime to arrive: whether a message arrived whose answer nobody
+// waited for is not known.
+func (c *chat) sendNew(ctx context.Context, m Message) (string, error) {
+	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(partingTime, cancel) })()
+	return c.bot.Platform.Send(going, c.at, m)
 }
 
 // turn waits until a message, or an album of n, may be sent to the chat, and keeps that it is, with more.

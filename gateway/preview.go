@@ -130,7 +130,7 @@ func (c *chat) showMessage(ctx context.Context, id string, m Message) error {
 	if known {
 		err = c.bot.Platform.Edit(ctx, c.at, message, m)
 	} else {
-		message, err = c.bot.Platform.Send(ctx, c.at, m)
+		message, err = c.sendNew(ctx, m)
 	}
 	kept := context.WithoutCancel(ctx)
 	switch retry := (*RetryError)(nil); {
