@@ -19,8 +19,8 @@ afterEach(async () => {
 });
 
 const source = (cell: string) => tab.page.waitForSelector(`.cell[data-id="${cell}"] .cm-content`).then((e) => e.innerText());
-const open = async (name: string, sources: string[], options: Parameters<typeof Tab.open>[1] = {}) => {
-  const id = await server.session(name, sources);
+const open = async (name: string, sources: string[], options: Parameters<typeof Tab.open>[1] = {}, settings = {}) => {
+  const id = await server.session(name, sources, settings);
   tab = await Tab.open(server, options);
   await tab.show(id);
   return id;
@@ -122,6 +122,36 @@ describe("an error", () => {
   });
 });
 
+describe("what went wrong is said once", () => {
+  const times = (text: string, what: RegExp) => text.match(what)?.length ?? 0;
+
+  test("when memory was short: one unit, no name of a setting, one hint", async () => {
+    await open("Short", ["b = bytearray(10**9)"], {}, { limits: { memory_bytes: 256 << 20 } });
+    await runAll("c-1", "error");
+    const text = await tab.cell("c-1").locator(".outputs").innerText();
+    expect(times(text, /memory limit/g)).toBe(1);
+    expect(times(text, /delete variables/gi)).toBe(1);
+    expect(text).not.toMatch(/[GM]iB|limits\./);
+    await picture(tab.page, "newcomer-memory");
+  });
+
+  test("when Python exited: one line", async () => {
+    await open("Exited", ["import os\nos._exit(1)"]);
+    await runAll("c-1", "died");
+    const cell = tab.cell("c-1");
+    await cell.locator("text=Python exited: its own exit or a crash (code 1). Variables are lost; files are kept.").waitFor();
+    expect(times(await cell.innerText(), /exit/g)).toBe(3); // two in that line, one in the source
+  });
+
+  test("when a package has no index to come from, with what to do", async () => {
+    await open("Index", ["%pip install requests"]);
+    await runAll("c-1", "error");
+    const text = await tab.cell("c-1").locator(".outputs").innerText();
+    expect(text).toMatch(/requests: no package index was reachable; an operator can set one/);
+    expect(text).not.toContain("the page of");
+  });
+});
+
 describe("what is drawn", () => {
   test("marks brackets only where somebody types", async () => {
     await open("Brackets", ["print(1)", ""]);
@@ -181,6 +211,55 @@ describe("what is drawn", () => {
     await prose.locator(".katex-display").waitFor();
     expect(await prose.innerText()).toMatch(/☐ todo[^]*☑ done/);
     expect(await prose.innerText()).not.toContain("\\begin");
+  });
+
+  test("of a variable that is a table are its first rows", async () => {
+    await open("Rows", ["import pandas as pd\ndf = pd.DataFrame({'city': ['Lund', 'Turku'], **{f'column{i}': [i, i * i] for i in range(9)}})"]);
+    const { page } = tab;
+    await runAll("c-1");
+    await page.click(".rail >> role=button[name='Variables']");
+    await page.click(".variables >> role=button[name=/^df/]");
+    await page.waitForSelector(".variables .about >> text=Lund");
+    expect((await page.innerText(".variables .about")).split("\n").map((line) => line.trim().split(/\s+/).slice(0, 3))).toEqual([
+      ["city", "column0", "column1"], ["0", "Lund", "0"], ["1", "Turku", "0"],
+    ]);
+    const cut = await page.locator(".variables .variable .type").first().evaluate((e) => e.scrollWidth > e.clientWidth);
+    expect(cut).toBe(false);
+    await picture(page, "newcomer-variables");
+  });
+
+  test("of the load is named, and an alarm is not the colour of everything", async () => {
+    await open("Calm", ["1 + 1"], { colorScheme: "dark" });
+    const { page } = tab;
+    await page.waitForSelector(".meters .cpu >> text=/^CPU \\d+ %$/");
+    const colour = (what: string, of: "color" | "backgroundColor") => page.locator(what).first().evaluate((e, name) => getComputedStyle(e)[name], of);
+    const run = page.locator(".topline button.primary");
+    await run.hover();
+    const hovered = await colour(".topline button.primary", "backgroundColor");
+    await page.click(".topline >> role=button[name=/^Restart/]");
+    expect(await colour("dialog[open] button.danger", "color")).not.toBe(hovered);
+    await page.keyboard.press("Escape");
+    await page.waitForSelector("dialog", { state: "detached" });
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".cell.selected:not(.editing)");
+    await page.keyboard.press("?");
+    await page.waitForSelector("dialog[open] .key-groups");
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Close");
+    const keys = await page.locator("dialog .key-groups div", { hasText: "Undo the last change" }).locator("dt").innerText();
+    expect(keys.replace(/\s+/g, " ")).toMatch(/^Z or Ctrl ?\+? ?Z$/);
+    await picture(page, "newcomer-keys");
+  });
+
+  test("of a figure is dimmed in the dark, and not when it is opened", async () => {
+    await open("Dim", ["import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"], { colorScheme: "dark" });
+    const { page } = tab;
+    await runAll("c-1");
+    const filter = (what: string) => page.locator(what).evaluate((e) => getComputedStyle(e).filter);
+    await page.waitForSelector(".outputs img");
+    expect(await filter(".outputs img")).toBe("brightness(0.85)");
+    await page.click(".outputs img");
+    await page.waitForSelector("dialog.viewer[open] img");
+    expect(await filter("dialog.viewer img")).toBe("none");
   });
 
   test("of the list of sessions stays in place while a deletion is confirmed", async () => {

@@ -186,6 +186,57 @@ class Libraries(unittest.TestCase):
         self.assertIn("groupby(", inspector.bundle("frame.groupby", 0)["text/plain"])
         self.assertIn("2 rows × 2 columns: alpha, beta", inspector.bundle("frame", 0)["text/plain"])
 
+    def test_first_rows_of_frames(self) -> None:
+        when = pandas.date_range("2024-01-02", periods=7)
+        frame = pandas.DataFrame({
+            "city": ["Lund", "a\nb", "x" * 99, "", "e", "f", "g"], "n": range(7), "part": [0.1 + 0.2, *[1.0] * 6], "day": when,
+            "aware": when.tz_localize("UTC"), "kind": pandas.Categorical(list("ababaab")), "odd": [None, [1], {}, object(), 5, 6, 7],
+        })  # fmt: skip
+        wide = pandas.DataFrame(numpy.zeros((2, 30)), index=pandas.MultiIndex.from_tuples([(1, "a"), (2, "b")]))
+        inspector = Inspector({"frame": frame, "wide": wide, "none": frame[:0], "series": frame["n"]}, Sources())
+        text = inspector.bundle("frame", 0)["text/plain"]
+        lines = text.partition("First rows:\n")[2].split("\n")
+        self.assertEqual([line.split() for line in lines[:2]], [
+            ["city", "n", "part", "day", "aware", "kind", "odd"],
+            ["0", "Lund", "0", "0.3", "2024-01-02", "00:00:00", "2024-01-02", "00:00:00Z", "a", "None"],
+        ])  # fmt: skip
+        self.assertEqual(len({len(line) for line in lines[:6]}), 1)
+        self.assertEqual(lines[6:8], ["…", "Docstring:"])
+        self.assertIn("a b", lines[2])
+        self.assertIn("(2, 'b')  0  0  0  0  0  0  0  0  …\n", inspector.bundle("wide", 0)["text/plain"])
+        for name in ("none", "series"):
+            self.assertNotIn("First rows", inspector.bundle(name, 0)["text/plain"])
+
+    def test_first_rows_ask_nothing_of_the_user(self) -> None:
+        names, ran = {"pandas": pandas}, []
+        names["ran"] = ran
+        exec(compile('''
+import datetime
+
+class Zone(datetime.tzinfo):
+    def utcoffset(self, at): ran.append(1); return datetime.timedelta(hours=2)
+    def dst(self, at): ran.append(1); return datetime.timedelta(0)
+    def tzname(self, at): ran.append(1); return "zone"
+
+class Loud:
+    def __repr__(self): ran.append(1); return "loud"
+    __str__ = __hash__ = __repr__
+
+zoned = pandas.date_range("2024-01-02", periods=3).tz_localize("UTC").tz_convert(Zone())
+a = pandas.DataFrame({"zoned": zoned})
+b = a.set_index("zoned", drop=False)
+c = pandas.DataFrame({"n": [1, 2, 3]}, index=pandas.MultiIndex.from_arrays([zoned, [1, 2, 3]]))
+d = pandas.DataFrame({"o": [Loud(), zoned[0], 1]})
+del ran[:]
+''', "<cell 1>", "exec", dont_inherit=True), names)  # fmt: skip
+        inspector = Inspector(names, Sources())
+        texts = {name: inspector.bundle(name, 0)["text/plain"] for name in "abcd"}
+        self.assertEqual(ran, [])
+        self.assertIn("2024-01-02 00:00:00Z  2024-01-02 00:00:00Z\n", texts["b"])
+        self.assertNotIn("First rows", texts["c"])
+        self.assertIn("<Loud>", texts["d"])
+        self.assertIn("2024-01-02 00:00:00Z", texts["d"])
+
     def test_of_classes_that_derive_from_them(self) -> None:
         names, ran = {"numpy": numpy, "pandas": pandas}, []
         names["ran"] = ran
@@ -214,6 +265,8 @@ del ran[:]
         self.assertEqual((found["array"].shape, found["array"].dtype), ([2, 2], "float64"))
         self.assertEqual(found["frame"].shape, [2, 1])
         self.assertEqual(found["faker"].shape, None)
+        self.assertIn("0  1\n", Inspector(names, Sources()).bundle("frame", 0)["text/plain"])
+        self.assertEqual(ran, [])
 
 
 if __name__ == "__main__":

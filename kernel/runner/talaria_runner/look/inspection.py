@@ -8,7 +8,7 @@ from sys import modules
 
 from posix import O_CLOEXEC, O_NONBLOCK, O_RDONLY, close, fstat, open, read
 
-from talaria_runner.look import expressions, facts, lookup
+from talaria_runner.look import expressions, facts, lookup, rows
 from talaria_runner.look.classes import qualified_name
 from talaria_runner.look.documentation import LONGEST, documentation
 from talaria_runner.look.lookup import MISSING, Found, Namespace
@@ -95,7 +95,8 @@ class Inspector:
             fields.append(_field("Shape", " × ".join(map(str, known.shape)) or "no dimensions"))
         if known.dtype:
             fields.append(_field("Dtype", known.dtype))
-        return fields
+        table = rows.first(value)
+        return [*fields, "First rows:\n" + table] if table else fields
 
     def _source(self, value: object, callable: bool, detail: int) -> tuple[str, str]:
         """The file that value comes from, and with detail its source, if they are known."""
