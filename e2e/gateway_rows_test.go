@@ -52,6 +52,32 @@ func TestATelegramBot(t *testing.T) {
 		}
 	})
 
+	t.Run("G10 a message whose answer was lost is there once, also if the person writes meanwhile", func(t *testing.T) {
+		for _, step := range []struct{ method, code, kind, text string }{
+			{"sendMessage", "'ans' + 'wer'", "text", "answer"},
+			{"sendMediaGroup", "import matplotlib.pyplot as plt\nfor i in range(12):\n    plt.figure(); plt.plot([i, 2]); plt.show()", "photo", "Cell"},
+			{"sendMessage", "'after the ' + 'album'", "text", "after the album"},
+		} {
+			last := b.last(1)
+			b.telegram.Script(step.method, gatewaytest.Fault{Lost: true})
+			refused++ // an edit that changes nothing, by which the bot finds it
+			b.telegram.Say(1, 1, step.code)
+			b.awaits(t, 1, last, step.text, func(m gatewaytest.Message) bool { return m.Kind == step.kind && strings.Contains(m.Text, step.text) })
+			b.telegram.Say(1, 1, "/status")
+			b.awaits(t, 1, last, "/status", func(m gatewaytest.Message) bool { return strings.Contains(m.Text, "network ") })
+			found, photos := 0, 0
+			for _, m := range b.telegram.Messages(1) {
+				if m.ID > last && m.FromBot && m.Kind == step.kind {
+					found += oneIf(strings.Contains(m.Text, step.text))
+					photos += oneIf(m.Kind == "photo")
+				}
+			}
+			if found != 1 || photos != 0 && photos != 12 {
+				t.Errorf("%s: %d messages and %d photos", step.text, found, photos)
+			}
+		}
+	})
+
 	t.Run("G11 an upload is tried three times, and then told", func(t *testing.T) {
 		fault := gatewaytest.Fault{Code: 502, Description: "Bad Gateway"}
 		b.telegram.Script("sendDocument", fault, fault, fault)

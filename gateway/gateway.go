@@ -194,7 +194,7 @@ func (b *Bot) take(ctx context.Context, u Update) error {
 		if added, err = tx.AddUpdate(u.ID, key, encoded(u), u.Position); err != nil || u.Press != nil {
 			return err
 		}
-		return tx.PutLast(key, u.MessageID)
+		return tx.PutReceived(key, u.MessageID)
 	})
 	if err != nil || !added && !replied {
 		return err

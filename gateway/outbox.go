@@ -286,8 +286,12 @@ func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool)
 	case errors.As(err, &retry):
 		log.InfoContext(ctx, "the platform asks to wait")
 		p := c.bot.paces.park(c.at, retry.After)
+		state := chats.Planned
+		if s.unknown { // it was being looked for
+			state = chats.Sending
+		}
 		return c.do(ctx, func(tx *chats.Tx) error {
-			return errors.Join(tx.SetRow(s.row.N, chats.Planned, s.row.Message), tx.PutPace(c.at.ID, encoded(p)))
+			return errors.Join(tx.SetRow(s.row.N, state, s.row.Message), tx.PutPace(c.at.ID, encoded(p)))
 		}) != nil
 	case errors.Is(err, ErrSignedOut):
 		c.bot.fatal(err)

@@ -76,7 +76,7 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 	if err := b.know(tx, b.key(u.Chat), u.Chat); err != nil {
 		return false, false, err
 	}
-	if err := tx.PutLast(b.key(u.Chat), u.MessageID); err != nil {
+	if err := tx.PutReceived(b.key(u.Chat), u.MessageID); err != nil {
 		return false, false, err
 	}
 	replied, err = tx.Say(b.key(u.Chat), key+"/0", encoded(reply))

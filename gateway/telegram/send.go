@@ -17,8 +17,8 @@ import (
 	"talaria/gateway"
 )
 
-// candidates is how many messages could be the one that is looked for.
-const candidates = 5
+// candidates is how many ids could be that of the message that is looked for: other chats with the bot may have some of them.
+const candidates = 10
 
 // address is a chat as requests name it.
 func address(c gateway.Chat) (chat int64, thread int, err error) {
@@ -139,7 +139,7 @@ func (p *Platform) sendAlbum(ctx context.Context, chat int64, thread int, m gate
 	if len(sent) == 0 {
 		return "", nil
 	}
-	return strconv.Itoa(sent[0].ID), nil
+	return strconv.Itoa(sent[len(sent)-1].ID), nil
 }
 
 // Edit implements gateway.Platform.
@@ -188,7 +188,7 @@ func (p *Platform) Find(ctx context.Context, in gateway.Chat, after string, m ga
 			})
 		}
 		if err == nil || strings.Contains(err.Error(), "message is not modified") {
-			return strconv.Itoa(id), nil
+			return strconv.Itoa(id + max(0, len(m.Files)-1)), nil
 		}
 		if failed := p.failure(err); !errors.Is(failed, gateway.ErrNoMessage) && !errors.Is(failed, gateway.ErrRefused) {
 			return "", failed

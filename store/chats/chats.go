@@ -251,6 +251,14 @@ func (t *Tx) PutLast(key, id string) error {
 	return err
 }
 
+// PutReceived does so for a message that came from the chat. While one of the bot is on its way, which may have arrived before
+// it, Last stays that before both.
+func (t *Tx) PutReceived(key, id string) error {
+	_, err := t.exec(`UPDATE chats SET last = ? WHERE key = ? AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.chat = chats.key AND state = ?)`,
+		id, key, Sending)
+	return err
+}
+
 // Cell is a cell of a chat.
 type Cell struct {
 	Execution string
