@@ -9,8 +9,8 @@ APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 
 # What kernels need, and what only the tests need, as Debian names it.
 PYTHON_PACKAGES := python3 python3-numpy python3-pandas python3-matplotlib python3-pip
-JUPYTER_PACKAGES := jupyter-server python3-ipykernel
-TEST_PACKAGES   := chromium curl e2fsprogs procps util-linux python3-websockets redis-server python3-redis python3-ipython \
+JUPYTER_PACKAGES := jupyter-server python3-ipykernel python3-ipywidgets python3-nbclient python3-websocket
+TEST_PACKAGES   := chromium curl e2fsprogs openssl procps util-linux python3-websockets redis-server python3-redis python3-ipython \
   postgresql python3-psycopg2 \
   python3-dev python3-setuptools python3-venv python3-wheel flake8
 # What the acceptance cells of progress bars use.
@@ -30,6 +30,7 @@ run: setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS
 
 .PHONY: build
 build: ## Build bin/talaria
+	@command -v $(firstword $(GO)) >/dev/null || { echo "Go is not installed, or not in PATH: install Go 1.26 or newer from https://go.dev/dl/, then: export PATH=\$$PATH:/usr/local/go/bin"; exit 1; }
 	@mkdir -p bin
 	$(GO) build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
@@ -40,7 +41,7 @@ test: setup test-setup build lint lint-python ## Install what the tests need, an
 # Two tracks of about the same length: whole servers on one, everything else on the other.
 .PHONY: test-e2e test-rest test-go
 test-e2e:
-	$(GO) test -timeout 40m ./e2e
+	$(GO) test -timeout 80m ./e2e
 
 test-rest:
 	@$(MAKE) -s test-runner-stdlib
@@ -52,7 +53,7 @@ test-rest:
 # RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
 SEQUENTIAL := talaria/session/transcript talaria/session/hazard
 test-go:
-	$(GO) test $(RACE) -p 1 -timeout 20m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./... | grep -v '/e2e$$'))
+	$(GO) test $(RACE) -p 1 -timeout 40m $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./... | grep -v '/e2e$$'))
 	$(GO) test $(SEQUENTIAL)
 
 # A program built with the race detector ends at its first race, which fails the test that runs it. These are the tests with the
@@ -66,18 +67,19 @@ empty :=
 .PHONY: test-e2e-race
 test-e2e-race: setup test-setup ## Run end-to-end tests with much concurrency against a program with the race detector
 	$(GO) build -race -o bin/talaria-race ./cmd/talaria
-	GORACE=halt_on_error=1 TALARIA_BIN=$(CURDIR)/bin/talaria-race $(GO) test -timeout 20m -run '^Test($(subst $(empty) ,|,$(strip $(RACE_TESTS))))' ./e2e
+	GORACE=halt_on_error=1 TALARIA_BIN=$(CURDIR)/bin/talaria-race $(GO) test -timeout 40m -run '^Test($(subst $(empty) ,|,$(strip $(RACE_TESTS))))' ./e2e
 
 .PHONY: test-runner-stdlib test-runner-ipython
 test-runner-stdlib test-runner-ipython: test-runner-%:
 	cd kernel/runner && RUNNER_ENGINE=$* $(PYTHON) -m unittest discover -s tests -t .
 
-# Each Python from 3.11 to 3.14 on PATH, or that pyenv has; the tests take their expectations from the one that they run in.
-RUNNER_PYTHONS ?= $(shell for v in 3.11 3.12 3.13 3.14; do for python3 in $$(command -v python$$v) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python3; do \
-  $$python3 -c '' 2>/dev/null && echo $$python3 && break; done; done; true)
+# Each Python from 3.11 to 3.14 on PATH, or that pyenv has, but for the one that make test uses; the tests take their expectations
+# from the one that they run in.
+RUNNER_PYTHONS ?= $(shell minor='import sys; print(*sys.version_info[:2])'; for v in 3.11 3.12 3.13 3.14; do for python3 in $$(command -v python$$v) $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$v.*/bin/python3; do \
+  $$python3 -c '' 2>/dev/null && [ "$$($$python3 -c "$$minor")" != "$$($(PYTHON) -c "$$minor")" ] && echo $$python3 && break; done; done; true)
 
 .PHONY: test-runner-pythons
-test-runner-pythons: ## Run the runner's tests in each Python from 3.11 to 3.14 that is installed (RUNNER_PYTHONS="…" for others)
+test-runner-pythons: ## Run the runner's tests in each further Python from 3.11 to 3.14 that is installed (RUNNER_PYTHONS="…" for others)
 	@cd kernel/runner && failed=; for python3 in $(RUNNER_PYTHONS); do \
 	  for engine in stdlib ipython; do \
 	    [ $$engine = stdlib ] || $$python3 -c 'import IPython' 2>/dev/null || { echo "SKIP: $$python3 has no IPython"; continue; }; \
@@ -150,8 +152,9 @@ endif
 .PHONY: screenshots
 screenshots: $(WEB_MODULES) setup test-setup build ## Take the pictures of docs/images
 	cd web && npm run --silent screenshots
-	page=$$(mktemp --suffix .html) && TALARIA_GATEWAY_PAGE=$$page $(GO) test -count 1 -run TestATelegramConversationIsDrawn ./e2e && \
-	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=520,960 --screenshot=docs/images/telegram.png file://$$page && rm $$page
+	pages=$$(mktemp -d) && TALARIA_GATEWAY_PAGES=$$pages $(GO) test -count 1 -run 'ConversationIsDrawn' ./e2e && \
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=520,950 --screenshot=docs/images/telegram.png file://$$pages/telegram.html && \
+	chromium --headless=new --no-sandbox --hide-scrollbars --window-size=640,1150 --screenshot=docs/images/slack.png file://$$pages/slack.html && rm -r $$pages
 
 .PHONY: demo
 demo: setup build ## Record the moving picture of the README again
@@ -195,9 +198,10 @@ setup: ## Install Python and the data libraries if they are missing
 
 .PHONY: test-setup
 test-setup:
-	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; ls -d /usr/lib/postgresql/*/bin/initdb >/dev/null && $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, psycopg2, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
+	@( PATH="$$PATH:/usr/sbin:/sbin"; for tool in chromium curl mkfs.ext4 openssl pgrep setpriv redis-server; do command -v $$tool >/dev/null || exit 1; done; ls -d /usr/lib/postgresql/*/bin/initdb >/dev/null && $(PYTHON) -c 'import ensurepip, setuptools, wheel, IPython, redis, psycopg2, websockets, flake8' && test -e $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ) 2>/dev/null \
 	  || $(MAKE) -s install PACKAGES="$(TEST_PACKAGES)"
 	@$(PYTHON) -c 'import rich, tqdm' 2>/dev/null || $(MAKE) -s install PACKAGES="$(CELL_PACKAGES)"
+	@$(PYTHON) -c 'import jupyter_server, ipykernel, ipywidgets, nbclient, websocket' 2>/dev/null || $(MAKE) -s install PACKAGES="$(JUPYTER_PACKAGES)"
 
 .PHONY: install
 install:

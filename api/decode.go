@@ -149,3 +149,16 @@ func typeName(goType string) string {
 	}
 	return "an object"
 }
+
+// UnmarshalLoose decodes one JSON value into v as [Unmarshal] does, except that it passes over unknown fields: for clients of
+// other protocols, which send fields of many versions.
+func UnmarshalLoose(data []byte, v any) error {
+	if TooComplex(data, maxDepth, maxMembers) {
+		return Errorf(CodeInvalidRequest, "the JSON is nested deeper than %d levels or has more than %d members",
+			maxDepth, maxMembers)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return Errorf(CodeInvalidRequest, "%s", explain(err))
+	}
+	return nil
+}

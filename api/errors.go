@@ -47,6 +47,7 @@ const (
 	CodeNotAcceptable        Code = "not_acceptable"
 	CodeRangeInvalid         Code = "range_not_satisfiable"
 	CodeLimitExceeded        Code = "limit_exceeded"
+	CodeLanguageUnavailable  Code = "language_unavailable"
 	CodeQueueFull            Code = "queue_full"
 	CodeSessionLimit         Code = "session_limit"
 	CodeTooManyRequests      Code = "too_many_requests"
@@ -98,6 +99,7 @@ var statuses = map[Code]int{
 	CodeUnsupportedMedia:     http.StatusUnsupportedMediaType,
 	CodeRangeInvalid:         http.StatusRequestedRangeNotSatisfiable,
 	CodeLimitExceeded:        http.StatusUnprocessableEntity,
+	CodeLanguageUnavailable:  http.StatusUnprocessableEntity,
 	CodeQueueFull:            http.StatusTooManyRequests,
 	CodeSessionLimit:         http.StatusTooManyRequests,
 	CodeTooManyRequests:      http.StatusTooManyRequests,

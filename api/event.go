@@ -266,6 +266,11 @@ var eventKinds = []eventKind{
 	kindOf[ApprovalRequested](),
 	kindOf[ApprovalResolved](),
 	kindOf[DocumentChanged](),
+	kindOf[CommOpened](),
+	kindOf[CommSent](),
+	kindOf[CommClosed](),
+	kindOf[CommHandled](),
+	kindOf[UserExpressions](),
 }
 
 // eventKind is one type of events.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -17,12 +19,23 @@ type ExecuteCodeResult struct {
 	Error           string            `json:"error,omitzero"`
 	Hint            string            `json:"hint,omitzero"`
 	OutputTruncated bool              `json:"output_truncated,omitzero"` // a line in Output says how much is left out
-	Warning         string            `json:"warning,omitzero"`          // where all of a truncated output is
-	Kernel          ExecuteCodeKernel `json:"kernel"`
-	Artifacts       []Artifact        `json:"artifacts"`
-	Guard           *Guard            `json:"guard,omitzero"`
-	SessionID       string            `json:"session_id"`
-	ExecutionID     string            `json:"execution_id"`
+	Truncation
+	Warning     string            `json:"warning,omitzero"` // where all of a truncated output is
+	Kernel      ExecuteCodeKernel `json:"kernel"`
+	Artifacts   []Artifact        `json:"artifacts"`
+	Guard       *Guard            `json:"guard,omitzero"`
+	SessionID   string            `json:"session_id"`
+	ExecutionID string            `json:"execution_id"`
+}
+
+// Truncation says how much of an output a result has. Its fields have the names that agents know from their own tool; what a
+// cell wrote to stdout and stderr and its results are one text here. They are absent unless something is left out.
+type Truncation struct {
+	StdoutTruncated bool   `json:"stdout_truncated,omitzero"`
+	BytesCaptured   int64  `json:"stdout_bytes_captured,omitzero"` // in the result
+	BytesTotal      int64  `json:"stdout_bytes_total,omitzero"`
+	BytesOmitted    int64  `json:"stdout_bytes_omitted,omitzero"`
+	FullOutputURL   string `json:"full_output_url,omitzero"` // all of the text, without secrets
 }
 
 // ExecuteCodeStatus is how the tool's call ended.
@@ -55,10 +68,31 @@ const TextCutMark = " bytes were left out here]"
 func ExecuteCode(e Execution) ExecuteCodeResult {
 	r := executeCodeResult(e)
 	if r.OutputTruncated = strings.Contains(e.Text, TextCutMark); r.OutputTruncated {
-		r.Warning = fmt.Sprintf("The middle of the output is left out; outputs of GET /v1/sessions/%s/executions/%s has more. "+
-			"Print less, or write to a file and read parts of it.", url.PathEscape(e.SessionID), e.ID)
+		r.Truncation = truncation(e.Text)
+		r.FullOutputURL = fmt.Sprintf("/v1/sessions/%s/executions/%s/text", url.PathEscape(e.SessionID), url.PathEscape(e.ID))
+		r.Warning = "The middle of the output is left out; GET " + r.FullOutputURL + " returns all of it. " +
+			"Print less, or write to a file and read parts of it."
 	}
 	return r
+}
+
+// cutLine is a line that stands for what the text of an execution lacks.
+var cutLine = regexp.MustCompile(`(?m)^\[([0-9,]{1,19}) of [0-9,]{1,19}` + regexp.QuoteMeta(TextCutMark) + `$`)
+
+// truncation counts what a text has and lacks.
+func truncation(text string) Truncation {
+	t := Truncation{StdoutTruncated: true, BytesCaptured: int64(len(text))}
+	for _, line := range cutLine.FindAllStringSubmatch(text, -1) {
+		omitted, err := strconv.ParseInt(strings.ReplaceAll(line[1], ",", ""), 10, 64)
+		if err != nil {
+			continue
+		}
+		t.BytesOmitted += omitted
+		t.BytesCaptured -= int64(len(line[0]) + len("\n\n"))
+	}
+	t.BytesCaptured = max(t.BytesCaptured, 0)
+	t.BytesTotal = t.BytesCaptured + t.BytesOmitted
+	return t
 }
 
 func executeCodeResult(e Execution) ExecuteCodeResult {

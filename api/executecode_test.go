@@ -88,3 +88,22 @@ func TestExecuteCodeHintsAtTheMistakesThatModelsMake(t *testing.T) {
 		}
 	}
 }
+
+// TestExecuteCodeCountsWhatIsLeftOut holds P32.
+func TestExecuteCodeCountsWhatIsLeftOut(t *testing.T) {
+	const cut = "ab\n[1,200 of 1,202 bytes were left out here]\ncd\n[30 of 32 bytes were left out here]\n"
+	r := ExecuteCode(Execution{ID: "e:1", SessionID: "chat:7", Status: StatusOK, Text: cut})
+	want := Truncation{
+		StdoutTruncated: true, BytesCaptured: 4, BytesOmitted: 1230, BytesTotal: 1234, FullOutputURL: "/v1/sessions/chat:7/executions/e:1/text",
+	}
+	if r.Truncation != want || !r.OutputTruncated || !strings.Contains(r.Warning, want.FullOutputURL) {
+		t.Errorf("it is %+v %q, want %+v", r.Truncation, r.Warning, want)
+	}
+	if r := ExecuteCode(Execution{Status: StatusOK, Text: "[12 bytes]\n"}); r.OutputTruncated || r.Truncation != (Truncation{}) {
+		t.Errorf("nothing is left out, and it is %+v", r)
+	}
+	huge := ExecuteCode(Execution{Status: StatusOK, Text: "[9,999,999,999,999 of 1 bytes were left out here]"})
+	if huge.BytesCaptured < 0 || huge.BytesTotal < huge.BytesOmitted {
+		t.Errorf("printed numbers are counted as %+v", huge.Truncation)
+	}
+}

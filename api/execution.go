@@ -44,6 +44,13 @@ type ExecutionRequest struct {
 	Force       *bool    `json:"force,omitzero"` // run it even where the guard would refuse it
 	// Tools are carried out by whoever sends the request: see Execution.PendingToolCalls.
 	Tools []Tool `json:"tools,omitzero"`
+
+	// What follows comes from other protocols only.
+
+	// Expressions are evaluated after the code, by name: see [UserExpressions].
+	Expressions map[string]string `json:"-"`
+	// Origin is kept with the execution for the front that submits it.
+	Origin []byte `json:"-"`
 }
 
 // PackagesRequest is the body of POST packages. A nil field was not given.

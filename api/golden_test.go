@@ -69,8 +69,14 @@ var events = map[string]api.EventBody{
 		Patterns: []string{"rm -r"}, ExpiresAt: noon},
 	"approval_resolved":         api.ApprovalResolved{ApprovalID: "a", Decision: api.DecisionDeny, By: "ann", Reason: "not today"},
 	"approval_resolved_expired": api.ApprovalResolved{ApprovalID: "a", Decision: api.DecisionExpired},
-	"document_changed":          api.DocumentChanged{Revision: 3},
-	"execution_started_si":      api.ExecutionStarted{Code: "1", ExecutionCount: nil},
+	"comm_open": api.CommOpened{CommID: "w", TargetName: "jupyter.widget", Data: api.Raw(`{"state":{"value":7}}`),
+		Metadata: map[string]api.Raw{"version": api.Raw(`"2.1.0"`)}, Buffers: [][]byte{{0, 255}}},
+	"comm_msg":             api.CommSent{CommID: "w", Data: api.Raw(`{"method":"update"}`), Metadata: map[string]api.Raw{}},
+	"comm_close":           api.CommClosed{CommID: "w", Data: api.Raw(`{}`), Metadata: map[string]api.Raw{}},
+	"user_expressions":     api.UserExpressions{Values: api.Raw(`{"n":{"status":"ok","data":{"text/plain":"3"},"metadata":{}}}`)},
+	"comm_handled":         api.CommHandled{},
+	"document_changed":     api.DocumentChanged{Revision: 3},
+	"execution_started_si": api.ExecutionStarted{Code: "1", ExecutionCount: nil},
 }
 
 func TestEveryEventHasItsGoldenFormAndReadsBackAsItself(t *testing.T) {

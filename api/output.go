@@ -85,11 +85,11 @@ type Outputs struct {
 	clear    bool               // empty the list when the next output comes
 }
 
-// Add takes the next event of the execution. Events that are no outputs are passed over.
+// Add takes the next event of the execution. Events that are not outputs are ignored.
 func (f *Outputs) Add(body EventBody) { f.AddWithin(body, 0, math.MaxInt) }
 
 // AddWithin takes the next event like Add, unless the events that the list is made of would then have more than limit
-// bytes together; size is that of this one. It reports whether the event was taken.
+// bytes together; size is the size of this one. It reports whether the event was taken.
 func (f *Outputs) AddWithin(body EventBody, size, limit int) bool {
 	before := f.size
 	switch b := body.(type) {

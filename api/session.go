@@ -266,8 +266,8 @@ type Stats struct {
 	Machine       Machine                `json:"machine"`
 }
 
-// Machine is what the server's machine has and what of it is left; 0 where the operating system does not say. The disk
-// is that of the state directory.
+// Machine is what the server's machine has and what is available; 0 if the operating system does not say. The disk
+// is the one that holds the state directory.
 type Machine struct {
 	CPUs                 int     `json:"cpus"`
 	Load1                float64 `json:"load1"`

@@ -70,7 +70,7 @@ type ToolResult struct {
 	Error  *ToolError `json:"error,omitzero"`
 }
 
-// ToolProgress is what whoever carries a call out tells meanwhile.
+// ToolProgress is a message from the provider of a tool while it works on a call.
 type ToolProgress struct {
 	CallID  string `json:"call_id"`
 	Message string `json:"message"`
@@ -105,7 +105,7 @@ type ToolInfo struct {
 	Available bool         `json:"available"`       // false while its client is gone and may come back
 }
 
-// ToolProvider is the kind of whoever carries the calls of a tool out.
+// ToolProvider is the kind of provider that carries out the calls of a tool.
 type ToolProvider string
 
 // The providers of tools.

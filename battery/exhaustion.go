@@ -102,7 +102,7 @@ say(held=960)`, Judge: judgeMemory},
 		}
 		return judgeTemporary(t)
 	}},
-	{Name: "exhaustion/home-bytes", Quick: true, Alone: true, Cell: temporary("/home/user"), Judge: judgeTemporary},
+	{Name: "exhaustion/home-bytes", Quick: true, Alone: true, Cell: temporary("/home/talaria"), Judge: judgeTemporary},
 	{Name: "exhaustion/tmp-inodes", Alone: true, Limits: fewInodes, Cell: `
 error, made = "none", 0
 os.mkdir("/tmp/d")
@@ -115,18 +115,20 @@ say(error=error, few=made < 50_000)`, Judge: judgeTemporaryInodes},
 	{Name: "exhaustion/workspace-bytes", Alone: true, Holds: NeedHeldDisk, Cell: `
 error = "ok"
 for n in range(80):
+    begun = time.monotonic()
     error = attempt(os.mkdir, f"/workspace/{n}")
     if error == "ok": error, _ = fill(f"/workspace/{n}", 4 << 20, 4 << 20)
     if error != "ok": break
-    time.sleep(0.1)
+    time.sleep(0.1 + 2 * (time.monotonic() - begun))
 say(error=error)`, Judge: judgeWorkspaceBytes},
 	{Name: "exhaustion/workspace-inodes", Alone: true, Limits: fewInodes, Holds: NeedHeldDisk, Cell: `
 error = "ok"
 try:
     for folder in range(40):
+        begun = time.monotonic()
         os.mkdir(f"/workspace/d{folder}")
         for n in range(500): os.close(os.open(f"/workspace/d{folder}/{n}", os.O_CREAT))
-        time.sleep(0.1)
+        time.sleep(0.1 + 2 * (time.monotonic() - begun))
 except OSError as e: error = error_name(e.errno)
 say(error=error)`, Judge: judgeWorkspaceInodes},
 	{Name: "exhaustion/giant-file", Quick: true, Alone: true, Cell: `
@@ -233,7 +235,7 @@ func judgeTemporary(t *Trial) error {
 	if !t.Server.ownFiles {
 		return all(saw("error", "ENOSPC"), saw("few", "true"), saw("again", "ok"))(t)
 	}
-	left, err := t.See(t.Session, `say(bytes=sum(e.stat().st_size for d in ("/tmp", "/home/user") for e in os.scandir(d) if e.is_file()))`)
+	left, err := t.See(t.Session, `say(bytes=sum(e.stat().st_size for d in ("/tmp", "/home/talaria") for e in os.scandir(d) if e.is_file()))`)
 	if err != nil {
 		return err
 	}

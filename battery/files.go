@@ -10,7 +10,7 @@ var files = []Check{
     "/proc/self/cwd/../../../OUTSIDE/secret", "/proc/1/root/OUTSIDE/secret", "/proc/1/cwd/../OUTSIDE/secret") if
     contents(p) not in ("ENOENT", "EACCES", "EPERM")]`, "[]"),
 	asks("files/homes", `[entries("/root") in ("ENOENT", "EACCES", []), entries("/home") in ("EACCES", "ENOENT",
-    ["user"])]`, "[true true]"),
+    ["talaria", "user"])]`, "[true true]"),
 	asks("files/write-root", `attempt(write, "/made")`, "EROFS", "EACCES"),
 	asks("files/write-usr", `attempt(write, "/usr/made")`, "EROFS", "EACCES"),
 	asks("files/write-etc", `sorted({attempt(write, p) for p in ("/etc/made", "/etc/passwd", "/etc/ld.so.preload",

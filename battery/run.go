@@ -15,8 +15,8 @@ import (
 
 // checkTime bounds a check, and cleanUpTime the cleaning up after it.
 const (
-	checkTime   = 2 * time.Minute
-	cleanUpTime = 30 * time.Second
+	checkTime   = 5 * time.Minute
+	cleanUpTime = 2 * time.Minute
 )
 
 // Server is the server under test. It runs on this machine.

@@ -29,7 +29,7 @@ const (
 	diskBytes   = 64 << 20
 	outputBytes = 4 << 20
 	cpus        = 1
-	cellTimeout = 60.0 // seconds
+	cellTimeout = 150.0 // seconds
 )
 
 // Trial is one check in progress. It is used by one goroutine.
@@ -106,7 +106,7 @@ func (t *Trial) inside(session, code string) ([]string, error) {
 }
 
 // ownPlaces are where a sandbox with a tree of its own has its directories.
-var ownPlaces = []string{"/workspace", "/packages", "/home/user", "/tmp"}
+var ownPlaces = []string{"/workspace", "/packages", "/home/talaria", "/tmp"}
 
 // mistakes are errors that no cell of the battery raises on purpose.
 var mistakes = []string{"SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "AttributeError", "TypeError", "ImportError"}

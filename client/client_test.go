@@ -211,7 +211,7 @@ func TestARefusalIsAnAPIErrorWithItsCode(t *testing.T) {
 		}
 	}
 	if _, err := c.Session(t.Context(), "odd"); err == nil {
-		t.Error("half an answer is no error")
+		t.Error("half an answer is not an error")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"image/png"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -20,7 +21,7 @@ import (
 func TestATelegramBot(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
-	b := startBot(t, s, "--users", "1,2,-100", "--log-level", "debug")
+	b := startBot(t, s, "--users", "1,2,-100", "--log-level", "debug", "--public-url", s.URL)
 	refused := 0 // calls that the test has Telegram refuse
 
 	t.Run("G01 hostile output is no markup, and a refused format is sent as plain text once", func(t *testing.T) {
@@ -34,6 +35,9 @@ func TestATelegramBot(t *testing.T) {
 		if m := b.says(t, 1, 1, "/status", "network "); m.Mode != "" || strings.Contains(m.Text, "<pre>") {
 			t.Errorf("after a refused format, the mode is %q: %q", m.Mode, m.Text)
 		}
+		b.telegram.Script("sendMessage", gatewaytest.Fault{Code: 400, Description: "Bad Request: something new"})
+		refused++
+		b.says(t, 1, 1, "/status", "Telegram rejected a message of the bot, which is missing here.")
 		b.telegram.Script("sendMessage", gatewaytest.Fault{Code: 429, RetryAfter: 1})
 		refused++
 		if m := b.says(t, 1, 1, "/status", "network "); m.Mode != "HTML" {
@@ -47,6 +51,11 @@ func TestATelegramBot(t *testing.T) {
 		last := b.last(1)
 		b.telegram.Say(1, 1, "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()")
 		m := b.awaits(t, 1, last, "the document", func(m gatewaytest.Message) bool { return m.Kind == "document" })
+		for _, one := range b.telegram.Messages(1) {
+			if one.ID > last && one.FromBot && one.Kind == "text" {
+				t.Errorf("beside a chart, the bot says %q", one.Text)
+			}
+		}
 		if _, err := png.Decode(bytes.NewReader(m.File.Data)); err != nil {
 			t.Errorf("the document is no picture: %v", err)
 		}
@@ -78,7 +87,28 @@ func TestATelegramBot(t *testing.T) {
 		}
 	})
 
-	t.Run("G11 an upload is tried three times, and then told", func(t *testing.T) {
+	t.Run("G10 a file that is too large to send comes as a link, which expires", func(t *testing.T) {
+		for _, step := range [][2]string{
+			{"open('large.bin', 'wb').truncate(50_000_001)\nNone", "large.bin has 47.7 MiB, which is too large for Telegram. Download it within a day: "},
+			{"/get large.bin", "large.bin has 47.7 MiB, which is too large for Telegram. Download it within a day: "},
+		} {
+			m := b.says(t, 1, 1, step[0], step[1])
+			link := strings.TrimPrefix(m.Text, step[1])
+			res, err := http.Get(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := io.Copy(io.Discard, res.Body)
+			if res.Body.Close(); n != 50_000_001 || err != nil || res.StatusCode != http.StatusOK {
+				t.Errorf("%s: %s with %d bytes, %v", link, res.Status, n, err)
+			}
+			if strings.Contains(m.Text, s.StateDir) {
+				t.Errorf("a path of the host is in the chat: %q", m.Text)
+			}
+		}
+	})
+
+	t.Run("G11 an upload is tried three times, and its loss is said", func(t *testing.T) {
 		fault := gatewaytest.Fault{Code: 502, Description: "Bad Gateway"}
 		b.telegram.Script("sendDocument", fault, fault, fault)
 		refused += 3
@@ -104,6 +134,12 @@ func TestATelegramBot(t *testing.T) {
 		upload("evil_.txt", []byte("22"), 0, "", "Saved as evil_-2.txt")
 		upload("<b>.csv", []byte("a,b\n1,2\n"), 0, "", "1 row, 2 columns: a, b.")
 		upload("big.bin", []byte("x"), 21<<20, "", "at most 20.0 MiB")
+		fault := gatewaytest.Fault{Code: 502, Description: "Bad Gateway"}
+		b.telegram.Script("getFile", fault)
+		upload("second-try.txt", []byte("x"), 0, "", "Saved as second-try.txt")
+		b.telegram.Script("getFile", fault, fault, fault)
+		upload("no-try.txt", []byte("x"), 0, "", "no-try.txt could not be downloaded from Telegram. Send it again.")
+		refused += 4
 		upload("data.txt", []byte("5\n"), 0, "print(int(open('data.txt').read()) + 1)", "6")
 	})
 
@@ -214,7 +250,7 @@ func TestATelegramBot(t *testing.T) {
 			t.Errorf("the bot ended with %v", err)
 		}
 		for _, one := range b.telegram.Messages(1) {
-			if one.ID == m.ID && !strings.Contains(one.Text, "The bot is being restarted") {
+			if one.ID == m.ID && !strings.Contains(one.Text, "The bot is restarting") {
 				t.Errorf("after SIGTERM the message is %q", one.Text)
 			}
 		}
@@ -267,11 +303,14 @@ func TestATelegramBotAsksForApprovals(t *testing.T) {
 	}
 	b.awaits(t, -5, m.ID, "the cell", func(m gatewaytest.Message) bool { return strings.Contains(m.Text, "approved 1") })
 	outcome(m, "Allowed once (by User 1 on Telegram).")
-	if !strings.Contains(foreign.Toast, "Only the person who ran the cell") {
-		t.Errorf("another person was told %q", foreign.Toast)
+	if err := b.telegram.WaitCalls(within(t), "answerCallbackQuery", 3); err != nil {
+		t.Fatal(err)
 	}
-	if stranger.Answered {
-		t.Errorf("a stranger was told %q", stranger.Toast)
+	if !strings.Contains(foreign.Toast, "Only the person who ran the cell") || !strings.Contains(stranger.Toast, "You may not use this bot") {
+		t.Errorf("another person was shown %q, and a stranger %q", foreign.Toast, stranger.Toast)
+	}
+	if late, ok := b.telegram.Press(m, 1, "Deny"); ok {
+		t.Errorf("after the decision there is still a button: %+v", late)
 	}
 	m = ask("print('approved', 2)")
 	if _, ok := b.telegram.Press(m, 9, "Deny"); !ok {
@@ -323,19 +362,30 @@ func TestATelegramBotInsideTheServer(t *testing.T) {
     secret_file: %[1]s/secret
 `, dir, fake.URL, port)})
 	b := &chatBot{server: s, telegram: fake}
-	// Telegram repeats an update until it is taken; the fake does so by hand.
-	for done := false; !done; {
-		res, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d/", port), "application/json", strings.NewReader(`{"update_id":1}`))
-		if err == nil {
-			res.Body.Close()
-			done = true
-			if res.StatusCode != http.StatusUnauthorized {
-				t.Errorf("a forged update was answered with %s", res.Status)
-			}
-		} else if t.Context().Err() != nil {
-			t.Fatal(err)
-		}
-	}
 	b.awaitCall(t, "setWebhook")
 	b.says(t, 5, 5, "6 * 7", "42")
+	post := func(secret string, want int) {
+		t.Helper()
+		body := `{"update_id":5000,"message":{"message_id":900,"date":1,"from":{"id":5,"first_name":"Ann"},"chat":{"id":5,"type":"private"},
+			"text":"n = globals().get('n', 0) + 1; print('ran', n)"}}`
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("http://127.0.0.1:%d/", port), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("with the secret %q, the status is %s", secret, res.Status)
+		}
+	}
+	post("", http.StatusUnauthorized)
+	post("a-guess", http.StatusUnauthorized)
+	for range 3 { // a replay is confirmed, and changes nothing
+		post("a-secret-of-telegram", http.StatusOK)
+	}
+	b.says(t, 5, 5, "print('n is', n)", "n is 1")
 }

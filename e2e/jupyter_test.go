@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"talaria/api"
+	"talaria/client"
 )
 
 // jupyterKernel is a kernel as Jupyter's REST API shows it.
@@ -127,8 +129,32 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 
 func TestJupyterCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{config: "jupyter: false\n"})
-	s.want(t, call{method: "GET", path: "/jupyter/api"}, http.StatusNotFound, api.CodeNotFound)
+	for _, config := range []string{"jupyter: false\n", "fronts:\n  jupyter:\n    enabled: false\n    addr: 127.0.0.1:0\n"} {
+		s := start(t, options{config: config})
+		s.want(t, call{method: "GET", path: "/jupyter/api"}, http.StatusNotFound, api.CodeNotFound)
+		if len(s.Fronts) != 0 {
+			t.Errorf("fronts that are switched off are served: %v", s.Fronts)
+		}
+	}
+}
+
+func TestAFrontHasAnAddressOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{config: "fronts:\n  jupyter:\n    addr: 127.0.0.1:0\n"})
+	own := *s
+	if own.URL = s.Fronts["jupyter"]; own.URL == "" || own.URL == s.URL {
+		t.Fatalf("the front is at %q, the server at %q", own.URL, s.URL)
+	}
+	for _, path := range []string{"/api", "/jupyter/api"} {
+		own.want(t, call{method: "GET", path: path, token: "-"}, http.StatusOK, "")
+	}
+	own.want(t, call{method: "GET", path: "/api/kernels", token: "-"}, http.StatusForbidden, "")
+	id := decode[jupyterKernel](t, string(own.want(t, call{method: "POST", path: "/api/kernels", body: "{}"}, http.StatusCreated, "").body)).ID
+	s.want(t, call{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"1"}`}, http.StatusOK, "")
+	for _, path := range []string{"/v1/sessions", "/", "/metrics", "/healthz", "/%2e%2e/v1/stats"} {
+		own.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
+	}
+	s.want(t, call{method: "GET", path: "/healthz"}, http.StatusOK, "")
 }
 
 // jupyterMessage is a kernel message as a client reads it.
@@ -349,7 +375,7 @@ func TestJupyterClientsRunCells(t *testing.T) {
 		k.say(`{"msg_id":"h3","msg_type":"execute_request","session":"h"}`, `{"code":"print(1)"}`)
 		wantWords(t, k.until("h3"), "status busy", "execute_input", "stream 1\n", "execute_reply ok", "status idle")
 	})
-	t.Run("frames that are no messages harm nobody", func(t *testing.T) {
+	t.Run("frames that are not messages harm nobody", func(t *testing.T) {
 		k := s.channels(t, s.kernel(t), "")
 		for _, frame := range []string{"", "{", "[]", `{"header":{}}`, `{"header":{"msg_id":"f","msg_type":"execute_request"},"content":7}`} {
 			if err := k.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
@@ -400,10 +426,16 @@ func TestAJupyterClientThatWasAwayGetsWhatItMissed(t *testing.T) {
 // labOutput is what testdata/jupyter/client.mjs prints.
 func labOutput(t *testing.T, address, token, mode string) map[string]string {
 	t.Helper()
+	return labClient(t, "client.mjs", address, token, mode)
+}
+
+// labClient runs a program of testdata/jupyter and returns what it prints.
+func labClient(t *testing.T, program, address, token, mode string) map[string]string {
+	t.Helper()
 	installNode(t, "testdata/jupyter")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "testdata/jupyter/client.mjs", address, token, mode)
+	cmd := exec.CommandContext(ctx, "node", "testdata/jupyter/"+program, address, token, mode)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -463,12 +495,19 @@ func TestJupyterLabsLibraryWorks(t *testing.T) {
 }
 
 // TestAJupyterServerUsesUsAsItsGateway runs the same through a Jupyter Server that has its kernels here.
+// jupyterPython is a Python with Jupyter's programs.
+func jupyterPython(t *testing.T) string {
+	t.Helper()
+	const python = "/usr/bin/python3"
+	if out, err := exec.Command(python, "-c", "import jupyter_server, nbclient, websocket").CombinedOutput(); err != nil {
+		t.Fatalf("Jupyter's programs are missing (make test-setup installs them): %v: %s", err, out)
+	}
+	return python
+}
+
 func TestAJupyterServerUsesUsAsItsGateway(t *testing.T) {
 	t.Parallel()
-	const python = "/usr/bin/python3"
-	if exec.Command(python, "-c", "import jupyter_server").Run() != nil {
-		t.Skip("SKIP: no Jupyter Server is installed; make bench-setup installs one")
-	}
+	python := jupyterPython(t)
 	s := start(t, options{args: []string{"--engine", "stdlib"}})
 	port := unusedPort(t)
 	home := t.TempDir()
@@ -492,4 +531,115 @@ func TestAJupyterServerUsesUsAsItsGateway(t *testing.T) {
 		}
 	}
 	checkLab(t, labOutput(t, address, "open", "gateway"), true)
+}
+
+// TestNbclientRunsANotebook runs the example of docs/jupyter.md. nbclient writes dates as numbers, and says no channels.
+func TestNbclientRunsANotebook(t *testing.T) {
+	t.Parallel()
+	python := jupyterPython(t)
+	text, err := os.ReadFile("../docs/jupyter.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)<!-- example: jupyter-nbclient -->\n```python\n(.*?)```").FindSubmatch(text)
+	if example == nil {
+		t.Fatal("docs/jupyter.md has no example for nbclient")
+	}
+	s := start(t, options{})
+	folder := t.TempDir()
+	file := filepath.Join(folder, "analysis.ipynb")
+	execute := func(cells ...string) (printed []byte, err error) {
+		t.Helper()
+		notebook := map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": map[string]any{"kernelspec": map[string]any{
+			"name": "python3", "display_name": "Python 3", "language": "python"}}}
+		list := []any{}
+		for i, code := range cells {
+			list = append(list, map[string]any{"id": fmt.Sprint("cell-", i), "cell_type": "code", "source": code,
+				"metadata": map[string]any{}, "outputs": []any{}, "execution_count": nil})
+		}
+		notebook["cells"] = list
+		data, err := json.Marshal(notebook)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(within(t), python, "-c", string(example[1]))
+		cmd.Dir = folder
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + folder, "JUPYTER_GATEWAY_URL=" + s.URL + "/jupyter", "JUPYTER_GATEWAY_AUTH_TOKEN=" + s.Token}
+		return cmd.CombinedOutput()
+	}
+	if printed, err := execute("x = 41", "print('out')\nx + 1", "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"); err != nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	notebook := decode[struct {
+		Cells []struct {
+			ExecutionCount int `json:"execution_count"`
+			Outputs        []struct {
+				OutputType string `json:"output_type"`
+				Data       map[string]any
+			}
+		}
+	}](t, string(data))
+	for _, cell := range notebook.Cells {
+		for _, o := range cell.Outputs {
+			_, png := o.Data["image/png"]
+			got = append(got, fmt.Sprint(cell.ExecutionCount, " ", o.OutputType, " ", png))
+		}
+	}
+	if want := "2 stream false, 2 execute_result false, 3 display_data true"; strings.Join(got, ", ") != want {
+		t.Errorf("the notebook has %q, want %q", got, want)
+	}
+	if printed, err := execute("1/0"); err == nil || !strings.Contains(string(printed), "ZeroDivisionError: division by zero") {
+		t.Errorf("a cell that fails: %v: %s", err, printed)
+	}
+	if page, err := s.Client().Sessions(within(t), client.SessionFilter{}); err != nil || len(page.Items) != 0 {
+		t.Errorf("these sessions are left: %+v (%v)", page.Items, err)
+	}
+}
+
+func TestTheNextServerTakesAJupyterClientUpWhereItStopped(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := s.kernel(t)
+	k := s.channels(t, id, "&session_id=tab")
+	k.say(`{"msg_id":"n1","msg_type":"execute_request","username":"ann","session":"tab"}`,
+		`{"code":"for i in range(2000): print(i)\nanswer = input()\nfor i in range(2000): print('after', i)"}`)
+	k.first("input_request")
+	k.say(`{"msg_id":"n2","msg_type":"kernel_info_request","session":"tab"}`, `{}`)
+	k.until("n2") // everything before it is noted as sent
+	s.Kill9()
+	s.Restart(t)
+	if err := s.Client().Input(within(t), id, api.InputRequest{Value: "go on"}); err != nil {
+		t.Fatal(err)
+	}
+	collect(t, s.Client().ExecutionEvents(within(t), id, "n1", 0)) // to its end
+	var want strings.Builder
+	for i := range 2000 {
+		fmt.Fprintln(&want, "after", i)
+	}
+	wantWords(t, s.channels(t, id, "&session_id=tab").until("n1"), "stream "+want.String(), "execute_reply ok", "status idle")
+}
+
+func TestJupyterClientsInterruptAnAwaitAndLearnWhyAKernelDied(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := s.kernel(t)
+	k := s.channels(t, id, "")
+	k.say(`{"msg_id":"w1","msg_type":"execute_request","session":"w"}`, `{"code":"import asyncio\nn = 7\nprint('waits', flush=True)\nawait asyncio.Event().wait()"}`)
+	k.first("stream")
+	s.want(t, call{method: "POST", path: "/jupyter/api/kernels/" + id + "/interrupt"}, http.StatusNoContent, "")
+	wantWords(t, k.until("w1"), "error KeyboardInterrupt", "execute_reply error KeyboardInterrupt", "status idle")
+	k.say(`{"msg_id":"w2","msg_type":"execute_request","session":"w"}`, `{"code":"print(n)\nimport os\nos._exit(9)"}`)
+	wantWords(t, k.until("w2"), "status busy", "execute_input", "stream 7\n", "error KernelDied", "execute_reply error KernelDied", "status idle")
+	a := s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + id}, http.StatusOK, "")
+	if !strings.Contains(string(a.body), `"reason":"exit:9"`) {
+		t.Errorf("the kernel is %s", a.body)
+	}
 }

@@ -145,7 +145,7 @@ func onStdio(t *testing.T, s *Server, args ...string) mcp.Transport {
 	t.Helper()
 	cmd := s.command(context.Background(), append([]string{"mcp", "--state-dir", s.StateDir}, args...)...)
 	cmd.Stderr = t.Output()
-	return &mcp.CommandTransport{Command: cmd}
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: ending}
 }
 
 // installNode installs the packages for Node that the lock file of a folder names, unless they are there.

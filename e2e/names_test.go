@@ -195,7 +195,7 @@ func TestAKernelThatCannotAnswerIsBusy(t *testing.T) {
 		fastest = min(fastest, time.Since(asked))
 	}
 	t.Logf("busy was said after %v", fastest)
-	if fastest < 100*time.Millisecond || fastest > 2*time.Second {
+	if fastest < 100*time.Millisecond || fastest > 10*time.Second {
 		t.Errorf("busy was said after %v", fastest)
 	}
 	if _, err := c.ResetSession(within(t), id, api.ResetRequest{}); err != nil {

@@ -105,7 +105,7 @@ func TestTheSandboxFromInside(t *testing.T) {
 			"server": "ConnectionRefusedError|OSError", "internet": "OSError|PermissionError", "dns": "gaierror",
 			"interfaces": "[]", "cwd": "/workspace", "own home": "false", "groups": "[]",
 			"shadow": "FileNotFoundError|PermissionError", "root": "FileNotFoundError|PermissionError|did []",
-			"home": "[]", "state": "FileNotFoundError", "sockets": "[]",
+			"home": "[user]", "state": "FileNotFoundError", "sockets": "[]",
 			"write /usr/x": "OSError|PermissionError", "write /x": "OSError|PermissionError",
 			"write /etc/x": "OSError|PermissionError", "write /proc/sys/kernel/hostname": "OSError|PermissionError",
 			"write /packages/x": "OSError|PermissionError", "write /usr/bin/python3": "OSError|PermissionError",

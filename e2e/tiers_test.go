@@ -25,7 +25,7 @@ func TestTheJourneysInTierLandlock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := exec.CommandContext(t.Context(), self, "-test.run="+journeys, "-test.v", "-test.timeout=10m", "-test.parallel=2")
+	again := exec.CommandContext(t.Context(), self, "-test.run="+journeys, "-test.timeout=30m", "-test.parallel=2")
 	again.Env = append(os.Environ(), tierVariable+"=landlock", "TALARIA_BIN="+binary)
 	again.Stdout, again.Stderr = t.Output(), t.Output()
 	if err := again.Run(); err != nil {

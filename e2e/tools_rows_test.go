@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
 )
@@ -37,10 +39,17 @@ func TestWhatAgentsRelyOn(t *testing.T) {
 			len(r.Output) > 50_100 || !strings.Contains(r.Output, " of 80,012 bytes were left out here]") {
 			t.Errorf("the output has %d bytes: %.20q … %.20q", len(r.Output), r.Output, r.Output[max(0, len(r.Output)-20):])
 		}
-		if !r.OutputTruncated || !strings.Contains(r.Warning, r.ExecutionID) {
-			t.Errorf("the result does not say where the rest is: %v %q", r.OutputTruncated, r.Warning)
+		if !r.OutputTruncated || !r.StdoutTruncated || r.BytesTotal != 80_012 || r.BytesCaptured+r.BytesOmitted != r.BytesTotal ||
+			r.BytesCaptured >= int64(len(r.Output)) || r.BytesCaptured < int64(len(r.Output))-60 {
+			t.Errorf("of 80,012 bytes the result has %d and counts %+v", len(r.Output), r.Truncation)
 		}
-		if r := executeCode(t, s, id, code(`print("x" * 49_999)`)); len(r.Output) != 50_000 || r.OutputTruncated || r.Warning != "" {
+		if !strings.Contains(r.Warning, r.FullOutputURL) {
+			t.Errorf("the warning does not say where the rest is: %q", r.Warning)
+		}
+		if whole := s.want(t, call{path: r.FullOutputURL}, http.StatusOK, ""); string(whole.body) != "first "+strings.Repeat("ö", 40_000)+" last\n" {
+			t.Errorf("%s has %d bytes, not all 80,012", r.FullOutputURL, len(whole.body))
+		}
+		if r := executeCode(t, s, id, code(`print("x" * 49_999)`)); len(r.Output) != 50_000 || r.OutputTruncated || r.Truncation != (api.Truncation{}) || r.Warning != "" {
 			t.Errorf("output of the limit: %d bytes, %q", len(r.Output), r.Warning)
 		}
 	})
@@ -54,7 +63,7 @@ func TestWhatAgentsRelyOn(t *testing.T) {
 	t.Run("P42 P44 a timeout ends the descendants too", func(t *testing.T) {
 		id := session(t, c, api.SessionRequest{})
 		executeCode(t, s, id, code("pass"))
-		gone := s.marked(t, id)
+		daemon, dirs := s.daemon(t, id)
 		req := code(`import ctypes, signal, subprocess
 subprocess.Popen(["setsid", "sh", "-c", "trap '' INT TERM HUP; while :; do sleep 1000; done"])
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
@@ -64,7 +73,21 @@ ctypes.CDLL(None).sleep(1000)`)
 		if r.Status != api.ExecuteCodeTimeout || !strings.Contains(r.Error, "timeout_s") || !strings.Contains(r.Output, r.Error) || r.Kernel.Ended != "timeout" {
 			t.Errorf("%+v", r)
 		}
-		gone(t)
+		remains := func() bool {
+			return daemon.alive() || slices.ContainsFunc(dirs, func(dir string) bool { _, err := os.Stat(dir); return err == nil })
+		}
+		for ctx := within(t); ctx.Err() == nil && remains(); time.Sleep(20 * time.Millisecond) { // the answer may come a moment before
+		}
+		if remains() {
+			t.Errorf("process %v, or one of its control groups %v, outlives its kernel", daemon, dirs)
+		}
+	})
+	t.Run("P25 P26 there is no transport by files", func(t *testing.T) {
+		got := runOK(t, c, session(t, c, api.SessionRequest{}), `import os, stat
+print(os.environ.get("HERMES_RPC_DIR"), stat.S_ISSOCK(os.stat(os.environ["HERMES_RPC_SOCKET"]).st_mode))`)
+		if got != "None True\n" {
+			t.Errorf("inside: %s", got)
+		}
 	})
 	t.Run("P50 P51 the environment is what was asked for", func(t *testing.T) {
 		id := session(t, c, api.SessionRequest{Env: &map[string]string{"MY_TOKEN": "given"}})

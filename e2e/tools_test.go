@@ -156,7 +156,7 @@ import hermes_tools
 for call in (hermes_tools.shout, lambda text: hermes_tools.echo(text=text)):
     try: call("x" * (100 << 20))
     except hermes_tools.ToolLimit as e: print(type(e).__name__)`, "ToolLimit\nToolLimit\n"},
-		{"names of arguments that are no names", `
+		{"names of arguments that are not identifiers", `
 import inspect
 print(list(inspect.signature(hermes_tools.shout).parameters), sorted(hermes_tools.shout(1, 2, 3).items()))`,
 			"['import_', 'class_', 'a_b'] [('__import__', 1), ('a b', 3), ('class', 2)]\n"},

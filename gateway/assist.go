@@ -19,7 +19,7 @@ const (
 	maxWaiting      = 20        // messages of people while the assistant is at work
 )
 
-// talk is the conversation of a chat with the assistant. It is kept after each step, so that a restart repeats none.
+// talk is the conversation of a chat with the assistant. It is stored after each step, so that a restart repeats none.
 type talk struct {
 	Messages []assistant.Message `json:"messages,omitzero"`
 	Turn     string              `json:"turn,omitzero"` // the update that is being answered; "" for none
@@ -53,11 +53,11 @@ func (c *chat) changeTalk(ctx context.Context, change func(*chats.Tx, *talk) err
 	})
 }
 
-// remark takes a message in plain words.
+// remark queues a message in plain words for the assistant.
 func (c *chat) remark(ctx context.Context, u Update, text string) ([]saying, error) {
 	full := false
 	err := c.changeTalk(ctx, func(_ *chats.Tx, t *talk) error {
-		if t.Last == u.ID { // it was handled up to here before
+		if t.Last == u.ID { // it got this far before a restart
 			return nil
 		}
 		if full = len(t.Waiting) >= maxWaiting; !full {
@@ -67,12 +67,12 @@ func (c *chat) remark(ctx context.Context, u Update, text string) ([]saying, err
 	})
 	c.thoughts.wake()
 	if full {
-		return []saying{plain("The assistant is still at work on earlier messages. Try again later, or send /stop.")}, err
+		return []saying{c.bot.words("The assistant is still working on earlier messages. Try again later, or send {/}stop")}, err
 	}
 	return nil, err
 }
 
-// think lets the assistant answer, one message of a person after another.
+// think has the assistant answer one message after another.
 func (c *chat) think(ctx context.Context) {
 	var retry backoff
 	for ctx.Err() == nil {
@@ -96,7 +96,7 @@ func (c *chat) think(ctx context.Context) {
 			continue
 		}
 		if err := c.step(ctx, now); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "the assistant could not go on; trying again", "error", err)
+			c.log.WarnContext(ctx, "the assistant could not continue; trying again", "error", err)
 			retry.wait(ctx, err)
 			continue
 		}
@@ -113,10 +113,10 @@ func (c *chat) step(ctx context.Context, t talk) error {
 	case len(calls) > 0:
 		return c.carryOut(ctx, t, calls[0])
 	case t.Asked >= maxSteps:
-		s := plain("The assistant stopped after %d steps. Write to it to go on.", maxSteps)
+		s := plain("The assistant stopped after %d steps. Send it a message to continue.", maxSteps)
 		return c.endTurn(ctx, t, nil, []saying{s})
 	}
-	stop := c.typingMeanwhile(ctx)
+	stop := c.typeMeanwhile(ctx)
 	m, err := c.bot.Assistant.Next(ctx, t.Messages)
 	stop()
 	if ctx.Err() != nil {
@@ -226,19 +226,19 @@ func (c *chat) forgetTalk(ctx context.Context, _ Update, _ string) ([]saying, er
 		return nil
 	})
 	if busy {
-		return []saying{plain("The assistant is at work. Send /stop first.")}, err
+		return []saying{c.bot.words("The assistant is working. Send {/}stop first.")}, err
 	}
-	return []saying{plain("The assistant has forgotten the conversation. Variables and files are still there; /reset all deletes them.")}, err
+	return []saying{c.bot.words("The assistant has forgotten the conversation. Variables and files are still there; {/}reset all deletes them.")}, err
 }
 
-// typingMeanwhile shows that the bot is at work until stop is called.
-func (c *chat) typingMeanwhile(ctx context.Context) (stop func()) {
+// typeMeanwhile shows that the bot is at work until stop is called. Run waits for it.
+func (c *chat) typeMeanwhile(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
+	c.bot.work.Go(func() {
 		for ; ctx.Err() == nil; sleep(ctx, typingEvery) {
 			c.showTyping(ctx)
 		}
-	}()
+	})
 	return cancel
 }
 

@@ -19,13 +19,13 @@ const (
 	elapsedAfter  = 30 * time.Second // then the message says how long it has been running
 	elapsedEvery  = 30 * time.Second
 	typingEvery   = 4 * time.Second
-	typingTime    = 10 * time.Second // that showing it may take
-	maxPreviews   = 3                // that fail in a row; then only the result is sent
+	typingTime    = 5 * time.Second // that showing it may take
+	maxPreviews   = 3               // that fail in a row; then only the result is sent
 	attachTime    = 10 * time.Second
 	previewSpare  = 200 // UTF-16 units for the lines around a preview
 )
 
-// cell is what is kept of a cell until its result is in the outbox.
+// cell is what the store has about a cell until its result is in the outbox.
 type cell struct {
 	By      Person    `json:"by"`
 	Started time.Time `json:"started,omitzero"`
@@ -39,7 +39,7 @@ func executionID(update string, n int) string {
 	return "chat-" + hex.EncodeToString(sum[:12])
 }
 
-// ensure makes the session of the chat if there is none.
+// ensure creates the chat's session if it does not exist.
 func (c *chat) ensure(ctx context.Context) error {
 	_, _, err := c.bot.Client.EnsureSession(ctx, c.session, c.bot.Session, api.IfExistsKeep)
 	return err
@@ -59,7 +59,7 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 		return false, err
 	}
 	c.cells.wake()
-	if !c.attached.wait(ctx, attachTime) { // the cell could not ask anybody
+	if !c.attached.wait(ctx, attachTime) { // nobody could answer the cell's questions
 		return false, errors.New("the session cannot be attached to")
 	}
 	stdin := true
@@ -72,14 +72,19 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 	if err != nil {
 		return false, err
 	}
-	return e.Status == api.StatusQueued && c.busy(), nil
+	return e.Status == api.StatusQueued && c.busy(id), nil
 }
 
-// busy reports whether a cell of the chat runs.
-func (c *chat) busy() bool {
+// busy reports whether a cell of the chat runs, other than the one that is named: that one may have begun in the meantime.
+func (c *chat) busy(but string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.running) > 0
+	for id := range c.running {
+		if id != but {
+			return true
+		}
+	}
+	return false
 }
 
 // followCells handles the events of the session while cells of the chat are under way.
@@ -114,8 +119,8 @@ func (c *chat) open(ctx context.Context) (cells []chats.Cell, err error) {
 	return cells, c.do(ctx, func(tx *chats.Tx) (err error) { cells, err = tx.OpenCells(c.key); return err })
 }
 
-// follow handles events from where the last one was handled, until no cell of the chat is open. Meanwhile the bot is attached to
-// the session: somebody is there to be asked.
+// follow handles events after the last one that was handled, until no cell of the chat is open. Meanwhile the bot is attached to
+// the session, so that cells can ask.
 func (c *chat) follow(ctx context.Context) error {
 	var from chats.Chat
 	if err := c.do(ctx, func(tx *chats.Tx) (err error) { from, _, err = tx.Chat(c.key); return err }); err != nil {
@@ -134,7 +139,7 @@ func (c *chat) follow(ctx context.Context) error {
 	}
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go c.typing(following)
+	c.bot.work.Go(func() { c.typing(following) })
 	c.attached.set(true)
 	defer c.attached.set(false)
 	for {
@@ -160,7 +165,7 @@ func (c *chat) anyOpen(ctx context.Context) (bool, error) {
 	return len(open) > 0, err
 }
 
-// lost finds out about the open cells where the events do not tell: they expired, or the session or its log is another one.
+// lost finds out what became of the open cells if the events cannot say: they expired, or the session was deleted or recreated.
 func (c *chat) lost(ctx context.Context, why error) error {
 	var closed *client.CloseError
 	switch codeOf(why) {
@@ -178,7 +183,7 @@ func (c *chat) lost(ctx context.Context, why error) error {
 		e, err := c.bot.Client.Execution(ctx, c.session, one.Execution)
 		switch code := codeOf(err); {
 		case code == api.CodeSessionNotFound || code == api.CodeExecutionNotFound:
-			err = c.finish(ctx, one.Execution, []saying{plain("The session of this chat was deleted, and this cell with it.")}, nil)
+			err = c.finish(ctx, one.Execution, []saying{plain("This chat's session was deleted, and this cell with it.")}, nil)
 		case err == nil && e.Status.Final():
 			err = c.deliver(ctx, e, nil)
 		}
@@ -193,11 +198,11 @@ func (c *chat) lost(ctx context.Context, why error) error {
 	if err != nil {
 		return err
 	}
-	// What is under way is told by the events that are still there.
+	// The events that are left report what is still running.
 	return c.do(ctx, func(tx *chats.Tx) error { return tx.PutCursor(c.key, s.LogID, s.FirstSeq-1) })
 }
 
-// handleEvent does what an event asks for. left tells whether cells are still open.
+// handleEvent does what an event asks for. left reports whether cells are still open.
 func (c *chat) handleEvent(ctx context.Context, logID string, e api.Event) (left bool, err error) {
 	if approval, ok := e.Body.(api.ApprovalRequested); ok {
 		return true, c.askApproval(ctx, e, approval)
@@ -225,7 +230,8 @@ func (c *chat) handleEvent(ctx context.Context, logID string, e api.Event) (left
 	return true, err
 }
 
-// update changes what is kept of an open cell, together with more if that is given. Cells of others are passed over.
+// update changes what is stored of an open cell, together with more if that is given. Cells that the chat did not start are
+// ignored.
 func (c *chat) update(ctx context.Context, id string, more func(*chats.Tx) error, change func(*cell)) error {
 	return c.do(ctx, func(tx *chats.Tx) error {
 		kept, ok, err := tx.Cell(id)
@@ -254,7 +260,7 @@ func (c *chat) started(ctx context.Context, e api.Event) error {
 	})
 }
 
-// touch says that there is something new to show.
+// touch records that there is something new to show.
 func (c *chat) touch(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +289,7 @@ func (c *chat) finished(ctx context.Context, logID string, e api.Event, executio
 			return c.deliver(ctx, execution, cursor)
 		}
 	}
-	return c.do(ctx, cursor) // it was started by somebody else, on the page for example
+	return c.do(ctx, cursor) // somebody else started it, for example on the page
 }
 
 // deliver plans the result of a cell.
@@ -292,10 +298,14 @@ func (c *chat) deliver(ctx context.Context, e api.Execution, more func(*chats.Tx
 	if err != nil {
 		return err
 	}
-	return c.finish(ctx, e.ID, c.sayings(e, rendering), more)
+	large, err := c.largeFiles(ctx, e)
+	if err != nil {
+		return err
+	}
+	return c.finish(ctx, e.ID, append(c.sayings(e, rendering), large...), more)
 }
 
-// sayings are the messages of a rendering. The first text, or a line that says how it went, takes the place of the progress.
+// sayings returns the messages of a rendering. The first text replaces the progress message; without a text, that is deleted.
 func (c *chat) sayings(e api.Execution, r api.Rendering) []saying {
 	var all []saying
 	for _, p := range r.Parts {
@@ -315,20 +325,10 @@ func (c *chat) sayings(e api.Execution, r api.Rendering) []saying {
 			return all
 		}
 	}
-	first := plain("%s", outcome(e))
-	first.Cell, first.Result, first.Optional = e.ID, true, true
-	return append([]saying{first}, all...)
+	return append([]saying{{Cell: e.ID, Result: true, Removes: true}}, all...)
 }
 
-// outcome says how long a cell took.
-func outcome(e api.Execution) string {
-	if e.StartedAt == nil || e.FinishedAt == nil {
-		return "Done."
-	}
-	return "Done in " + elapsed(e.FinishedAt.Sub(e.StartedAt.Time)) + "."
-}
-
-// elapsed is a duration as people write it.
+// elapsed formats a duration for people.
 func elapsed(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -339,7 +339,7 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%.0f min", d.Minutes())
 }
 
-// finish plans what is said about a cell that is over.
+// finish plans the messages about a cell that has ended.
 func (c *chat) finish(ctx context.Context, id string, all []saying, more func(*chats.Tx) error) error {
 	c.forget(id)
 	defer c.results.wake()
@@ -365,13 +365,13 @@ func (c *chat) typing(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for sleep(ctx, progressAfter); c.busy() && ctx.Err() == nil; sleep(ctx, typingEvery) {
+		for sleep(ctx, progressAfter); c.busy("") && ctx.Err() == nil; sleep(ctx, typingEvery) {
 			c.showTyping(ctx)
 		}
 	}
 }
 
-// showTyping shows it once. The end of ctx does not break a request off: what arrives of it would be no request.
+// showTyping shows it once. The end of ctx does not break a request off in the middle.
 func (c *chat) showTyping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), typingTime)
 	defer cancel()
@@ -380,7 +380,7 @@ func (c *chat) showTyping(ctx context.Context) {
 	}
 }
 
-// codeOf is the code of a refusal, "" for other errors.
+// codeOf returns the code of a refusal, "" for other errors.
 func codeOf(err error) api.Code {
 	var refused *api.Error
 	if errors.As(err, &refused) {

@@ -24,15 +24,15 @@ type action struct {
 // actions are all commands, in the order of the menu.
 func actions() []action {
 	return []action{
-		{Command{"py", "Run Python code: /py 1+1"}, false, (*chat).runCode},
+		{Command{"py", "Run Python code: {/}py 1+1"}, false, (*chat).runCode},
 		{Command{"stop", "Interrupt the running cell, and those that wait"}, false, (*chat).stop},
 		{Command{"files", "List the files"}, false, (*chat).files},
-		{Command{"get", "Send a file: /get PATH"}, false, (*chat).get},
-		{Command{"install", "Install packages: /install NAME…"}, false, (*chat).install},
+		{Command{"get", "Send a file: {/}get PATH"}, false, (*chat).get},
+		{Command{"install", "Install packages: {/}install NAME…"}, false, (*chat).install},
 		{Command{"vars", "List the variables"}, false, (*chat).vars},
 		{Command{"status", "Show the session: kernel, memory, limits"}, false, (*chat).status},
-		{Command{"reset", "Start a fresh interpreter; files stay (/reset all: they do not)"}, false, (*chat).reset},
-		{Command{"restart", "The same as /reset"}, true, (*chat).reset},
+		{Command{"reset", "Start a fresh interpreter and keep the files ({/}reset all deletes them)"}, false, (*chat).reset},
+		{Command{"restart", "The same as {/}reset"}, true, (*chat).reset},
 		{Command{"export", "Send the session as a notebook"}, false, (*chat).export},
 		{Command{"new", "Have the assistant forget the conversation"}, false, (*chat).forgetTalk},
 		{Command{"help", "Show what this bot does"}, false, (*chat).help},
@@ -46,6 +46,7 @@ func (b *Bot) commands() []Command {
 	var menu []Command
 	for _, a := range actions() {
 		if !a.hidden && (a.Name != "new" || b.Assistant != nil) {
+			a.About = strings.ReplaceAll(a.About, "{/}", b.slash())
 			menu = append(menu, a.Command)
 		}
 	}
@@ -60,7 +61,7 @@ func (b *Bot) title() string {
 
 var commandPattern = regexp.MustCompile(`^/([A-Za-z]+)(?:@\w+)?(?:\s+|$)`)
 
-// command splits a text into the name of a command and what follows it; name is "" for text that is none. Where words is true,
+// command splits a text into the name of a command and what follows it; name is "" if the text is not a command. If words is true,
 // a command may lack the slash.
 func command(text string, words bool) (name, rest string) {
 	text = strings.TrimSpace(text)
@@ -79,7 +80,7 @@ func command(text string, words bool) (name, rest string) {
 // handleUpdates handles what people send, one update after another.
 func (c *chat) handleUpdates(ctx context.Context) {
 	var retry backoff
-	told := int64(0)
+	var excused int64 // the update whose delay the person knows of
 	for ctx.Err() == nil {
 		var kept chats.Update
 		var found bool
@@ -103,11 +104,13 @@ func (c *chat) handleUpdates(ctx context.Context) {
 		}
 		if err != nil {
 			c.log.WarnContext(ctx, "an update could not be handled; trying again", "error", err)
-			if told != kept.N {
-				told = kept.N
-				_ = c.do(ctx, func(tx *chats.Tx) error {
-					return c.say(tx, "later:"+u.ID, plain("The server cannot be reached now. Your message is kept and will be handled later."))
-				})
+			if excused != kept.N {
+				excused = kept.N
+				if c.do(ctx, func(tx *chats.Tx) error {
+					return c.say(tx, "later:"+u.ID, plain("The server cannot be reached at the moment. Your message will be handled as soon as it can."))
+				}) != nil {
+					return
+				}
 			}
 			retry.wait(ctx, err)
 			continue
@@ -119,7 +122,7 @@ func (c *chat) handleUpdates(ctx context.Context) {
 	}
 }
 
-// refusal is the server's answer that a call cannot be carried out, nil for other errors: those may be temporary.
+// refusal returns the server's refusal of a call, or nil for other errors, which may be temporary.
 func refusal(err error) *api.Error {
 	var refused *api.Error
 	if !errors.As(err, &refused) || refused.Code == "" || refused.Status >= http.StatusInternalServerError && refused.Code != api.CodeDiskFull ||
@@ -154,7 +157,7 @@ func (c *chat) handleText(ctx context.Context, u Update) ([]saying, error) {
 			}
 		}
 		target := c.bot.Platform.Target()
-		s := saying{Message: Message{Text: "There is no command " + render.Inline(target, "/"+name) + ".\n" + render.Text(target, c.bot.helpText()),
+		s := saying{Message: Message{Text: "There is no command " + render.Inline(target, c.bot.slash()+name) + ".\n" + render.Text(target, c.bot.helpText()),
 			Format: render.FormatOf(target)}}
 		return []saying{s}, nil
 	}
@@ -199,9 +202,9 @@ func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, 
 		source = inner
 	}
 	if strings.TrimSpace(source) == "" {
-		return []saying{plain("There is no code to run. Send for example: /py 1+1")}, nil
+		return []saying{c.bot.words("There is no code to run. Send for example: {/}py 1+1")}, nil
 	}
-	interrupts := c.bot.Interrupt && c.busy()
+	interrupts := c.bot.Interrupt && c.busy("")
 	if interrupts {
 		if err := c.bot.Client.Interrupt(ctx, c.session, ""); err != nil && refusal(err) == nil {
 			return nil, err
@@ -212,9 +215,9 @@ func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, 
 	case err != nil:
 		return nil, err
 	case interrupts:
-		return []saying{plain("The running cell is interrupted, and this one runs.")}, nil
+		return []saying{plain("The running cell is interrupted, and this one runs next.")}, nil
 	case queued:
-		return []saying{plain("This cell waits for the running one. /stop interrupts both.")}, nil
+		return []saying{c.bot.words("This cell waits for the running one. To interrupt both, send {/}stop")}, nil
 	}
 	return nil, nil
 }
@@ -251,7 +254,7 @@ func (c *chat) files(ctx context.Context, _ Update, rest string) ([]saying, erro
 
 func (c *chat) get(ctx context.Context, _ Update, rest string) ([]saying, error) {
 	if rest == "" {
-		return []saying{plain("Name a file: /get PATH. /files lists them.")}, nil
+		return []saying{c.bot.words("Name a file, as in {/}get PATH. To list the files, send {/}files")}, nil
 	}
 	if err := c.ensure(ctx); err != nil {
 		return nil, err
@@ -268,12 +271,9 @@ func (c *chat) get(ctx context.Context, _ Update, rest string) ([]saying, error)
 	if n == 0 {
 		return []saying{{Message: Message{Text: render.Inline(target, rest) + " is empty.", Format: render.FormatOf(target)}}}, nil
 	}
-	if limit := render.LimitsOf(target).FileBytes; limit > 0 && n > limit {
-		return []saying{{Message: Message{
-			Text: render.Inline(target, rest) + fmt.Sprintf(" has %s, and %s takes files of up to %s. Split or compress it in a cell.",
-				size(n), c.bot.title(), size(limit)),
-			Format: render.FormatOf(target),
-		}}}, nil
+	if n > render.LimitsOf(target).FileBytes {
+		s, err := c.largeFile(ctx, rest, n)
+		return []saying{s}, err
 	}
 	return []saying{{File: rest}}, nil
 }
@@ -287,13 +287,14 @@ func (c *chat) install(ctx context.Context, u Update, rest string) ([]saying, er
 		if !requirement.MatchString(name) {
 			target := c.bot.Platform.Target()
 			return []saying{{Message: Message{
-				Text:   render.Inline(target, short(name, 100)) + " is not the name of a package. Send for example: /install humanize rich==13.7.1",
+				Text: render.Inline(target, short(name, 100)) + " is not the name of a package. Send for example: " +
+					c.bot.slash() + "install humanize rich==13.7.1",
 				Format: render.FormatOf(target),
 			}}}, nil
 		}
 	}
 	if len(names) == 0 {
-		return []saying{plain("Name one package or more: /install humanize rich==13.7.1")}, nil
+		return []saying{c.bot.words("Name one package or more, as in {/}install humanize rich==13.7.1")}, nil
 	}
 	return c.runCode(ctx, u, "%pip install "+strings.Join(names, " "))
 }
@@ -346,7 +347,7 @@ func seconds(s float64) string {
 
 func (c *chat) reset(ctx context.Context, _ Update, rest string) ([]saying, error) {
 	if rest != "" && rest != "all" {
-		return []saying{plain("Send /reset, which keeps the files, or /reset all, which deletes them too.")}, nil
+		return []saying{c.bot.words("Send {/}reset to keep the files, or {/}reset all to delete them too.")}, nil
 	}
 	if err := c.ensure(ctx); err != nil {
 		return nil, err
@@ -370,25 +371,24 @@ func (c *chat) help(context.Context, Update, string) ([]saying, error) {
 }
 
 func (c *chat) paired(context.Context, Update, string) ([]saying, error) {
-	return []saying{plain("You may use this bot already. %s", c.bot.welcome())}, nil
+	return []saying{c.bot.words("You may use this bot already. " + c.bot.welcome())}, nil
 }
 
 // helpText is what /help shows.
 func (b *Bot) helpText() string {
 	var text strings.Builder
-	text.WriteString("This bot runs Python. Each chat has a session of its own, whose variables and files stay.\n")
+	text.WriteString("This bot runs Python. Each chat has its own session, which keeps its variables and files.\n")
 	if b.Assistant != nil {
-		text.WriteString("Write to the assistant in plain words, or send code in a ``` block or after /py. ")
+		fmt.Fprintf(&text, "Write to the assistant in plain words, or send code in a ``` block or after %spy. ", b.slash())
 	} else {
-		text.WriteString("Send code as text, in a ``` block, or after /py. ")
+		fmt.Fprintf(&text, "Send code as text, in a ``` block, or after %spy. ", b.slash())
 	}
-	text.WriteString("Charts and files that it makes come back. Send a file, and it is there for your code.\n\n")
-	prefix := "/"
+	text.WriteString("Charts and files that it makes come back. A file that you send is there for your code.\n\n")
 	if b.Platform.Target() == api.RenderSlack {
-		prefix = "/talaria "
+		text.WriteString("Commands, as a message or after /talaria:\n")
 	}
 	for _, command := range b.commands() {
-		fmt.Fprintf(&text, "%s%s – %s\n", prefix, command.Name, command.About)
+		fmt.Fprintf(&text, "%s%s – %s\n", b.slash(), command.Name, command.About)
 	}
 	return strings.TrimRight(text.String(), "\n")
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"time"
 	"unicode"
 
 	"talaria/api"
@@ -16,12 +17,14 @@ import (
 )
 
 const (
-	maxUpload  = 20 << 20 // that a bot may download on Telegram
-	maxName    = 120      // of a file, in bytes
-	previewCSV = 1 << 20  // that is read to count rows
+	maxUpload     = 20 << 20 // that a bot may download on Telegram
+	downloadTries = 3
+	maxName       = 120     // of a file, in bytes
+	previewCSV    = 1 << 20 // that is read to count rows
 )
 
-// base is the name of a file without folders, control characters and what a reader could mistake for something else.
+// base returns the name of a file without folders, without control characters and without invisible ones that could mislead a
+// reader.
 func base(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`<>:"|?*`, r) {
@@ -52,10 +55,10 @@ func (c *chat) receiveFiles(ctx context.Context, n int64, u Update) ([]saying, e
 	var lines []string
 	for i, f := range u.Files {
 		if f.Size > maxUpload {
-			lines = append(lines, fmt.Sprintf("%s has %s; a file may have at most %s.", render.Inline(target, base(f.Name)), size(f.Size), size(maxUpload)))
+			lines = append(lines, fmt.Sprintf("%s has %s, and the bot takes files of at most %s.", render.Inline(target, base(f.Name)), size(f.Size), size(maxUpload)))
 			continue
 		}
-		if f.Saved == "" { // kept first, so that another attempt does not save it twice
+		if f.Saved == "" { // stored first, so that another attempt does not save the file twice
 			name, err := c.freeName(ctx, base(f.Name))
 			if err != nil {
 				return nil, err
@@ -74,26 +77,57 @@ func (c *chat) receiveFiles(ctx context.Context, n int64, u Update) ([]saying, e
 	return []saying{{Message: Message{Text: strings.Join(lines, "\n"), Format: render.FormatOf(target), ReplyTo: u.MessageID}}}, nil
 }
 
+// receiveFile saves a file, and returns what to say about it. A download that fails is tried three times; if the server fails, the
+// error is returned.
 func (c *chat) receiveFile(ctx context.Context, f Attachment) (line string, err error) {
-	name, target := f.Saved, c.bot.Platform.Target()
-	in, err := c.bot.Platform.Download(ctx, f)
-	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrRefused) || errors.Is(err, ErrForbidden) {
-		return render.Inline(target, base(f.Name)) + " cannot be downloaded: " + render.Text(target, err.Error()) + ".", nil
+	target := c.bot.Platform.Target()
+	for try := 1; ; try++ {
+		var failed error // of the platform
+		if line, failed, err = c.saveFile(ctx, f); failed == nil || ctx.Err() != nil {
+			return line, err
+		}
+		if errors.Is(failed, ErrTooLarge) || errors.Is(failed, ErrRefused) || errors.Is(failed, ErrForbidden) {
+			return render.Inline(target, base(f.Name)) + " cannot be downloaded: " + render.Text(target, reason(failed)) + ".", nil
+		}
+		c.log.WarnContext(ctx, "a file could not be downloaded", "attempt", try, "error", failed)
+		if try == downloadTries {
+			return render.Inline(target, base(f.Name)) + " could not be downloaded from " + c.bot.title() + ". Send it again.", nil
+		}
+		sleep(ctx, time.Duration(try)*uploadPause)
 	}
-	if err != nil {
-		return "", err
+}
+
+// reason returns the words that a platform gave for an error.
+func reason(err error) string {
+	words := err.Error()
+	for _, kind := range []error{ErrTooLarge, ErrRefused, ErrForbidden} {
+		words = strings.TrimPrefix(words, kind.Error()+": ")
+	}
+	return words
+}
+
+// saveFile saves a file in the workspace under its Saved name, and returns what to say about it. failed is an error of the platform.
+func (c *chat) saveFile(ctx context.Context, f Attachment) (line string, failed, err error) {
+	name, target := f.Saved, c.bot.Platform.Target()
+	in, failed := c.bot.Platform.Download(ctx, f)
+	if failed != nil {
+		return "", failed, nil
 	}
 	defer in.Close()
+	source := &watched{in: in}
 	head := &headKeeper{max: previewCSV}
-	file, _, err := c.bot.Client.PutFile(ctx, c.session, name, io.TeeReader(io.LimitReader(in, maxUpload+1), head))
+	file, _, err := c.bot.Client.PutFile(ctx, c.session, name, io.TeeReader(io.LimitReader(source, maxUpload+1), head))
+	if source.err != nil {
+		return "", source.err, nil
+	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if file.Size > maxUpload {
 		if err := c.bot.Client.DeleteFile(ctx, c.session, name); err != nil {
-			return "", err
+			return "", nil, err
 		}
-		return fmt.Sprintf("%s is larger than %s.", render.Inline(target, name), size(maxUpload)), nil
+		return fmt.Sprintf("%s is larger than %s, so it was not saved.", render.Inline(target, name), size(maxUpload)), nil, nil
 	}
 	line = fmt.Sprintf("Saved as %s (%s).", render.Inline(target, file.Path), size(file.Size))
 	if strings.EqualFold(path.Ext(name), ".csv") {
@@ -101,7 +135,22 @@ func (c *chat) receiveFile(ctx context.Context, f Attachment) (line string, err 
 			line += " " + render.Text(target, shape) + " " + render.Inline(target, fmt.Sprintf("pd.read_csv(%q)", file.Path))
 		}
 	}
-	return line, nil
+	return line, nil, nil
+}
+
+// watched keeps the error of a reader.
+type watched struct {
+	in  io.Reader
+	err error
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		w.err = err
+	}
+	return n, err
 }
 
 // freeName numbers a name that is taken.
@@ -136,7 +185,7 @@ func (h *headKeeper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// csvShape says how many rows and which columns a CSV has, "" if it is none.
+// csvShape says how many rows and which columns a CSV has. It returns "" if the text is not a CSV.
 func csvShape(head string, more bool) string {
 	r := csv.NewReader(strings.NewReader(head))
 	r.FieldsPerRecord = -1
@@ -185,7 +234,7 @@ func list(t api.RenderTarget, files []api.File) saying {
 	return code(t, b.String())
 }
 
-// code is a saying with a text as a code block; what does not fit is left out with a note.
+// code returns a message with a text as a code block. A note stands for what does not fit.
 func code(t api.RenderTarget, text string) saying {
 	pieces := render.Split(t, text)
 	if len(pieces) == 0 {
@@ -193,12 +242,12 @@ func code(t api.RenderTarget, text string) saying {
 	}
 	s := saying{Message: Message{Text: render.Code(t, pieces[0]), Format: render.FormatOf(t)}}
 	if len(pieces) > 1 {
-		s.Text += "\n" + render.Text(t, "(more was left out)")
+		s.Text += "\n" + render.Text(t, "(the rest does not fit)")
 	}
 	return s
 }
 
-// size is a number of bytes as people write it.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	switch {
 	case n < 1000:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,7 +75,7 @@ func newRig(t *testing.T, fake *gatewaytest.Telegram, at gateway.Chat) *rig {
 
 // Over ten minutes of output, the bot never writes earlier than it may, drops previews before anything else, and the last edit
 // always arrives.
-func TestG06G07FloodOfOutput(t *testing.T) {
+func TestG06G07G18FloodOfOutput(t *testing.T) {
 	for name, test := range map[string]struct {
 		chat   int64
 		faults []gatewaytest.Fault
@@ -83,9 +84,10 @@ func TestG06G07FloodOfOutput(t *testing.T) {
 		"a person": {42, nil, [2]int{400, 500}},
 		"a group":  {-42, nil, [2]int{50, 130}},
 		"with scripted 429s": {42, []gatewaytest.Fault{
-			{}, {}, {Code: 429, RetryAfter: 7}, {}, {Code: 429, RetryAfter: 44}, {Code: 429, RetryAfter: 1}, {Code: 429, RetryAfter: 180},
-		}, [2]int{200, 320}},
-		"with failures": {42, []gatewaytest.Fault{{}, {Code: 500, Description: "Internal Server Error"}, {}}, [2]int{390, 500}},
+			{}, {}, {Code: 429, RetryAfter: 7}, {}, {Code: 429, RetryAfter: 45}, {Code: 429, RetryAfter: 1},
+		}, [2]int{340, 460}},
+		"with a long 429": {42, []gatewaytest.Fault{{}, {}, {Code: 429, RetryAfter: 46}}, [2]int{3, 3}}, // two previews and the result
+		"with failures":   {42, []gatewaytest.Fault{{}, {Code: 500, Description: "Internal Server Error"}, {}}, [2]int{390, 500}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var now func() time.Time
@@ -133,6 +135,10 @@ func TestG06G07FloodOfOutput(t *testing.T) {
 					t.Errorf("there were %d edits, want %v", edits, test.edits)
 				}
 				messages := fake.Messages(test.chat)
+				elapsed := slices.ContainsFunc(messages[1].Edits, func(text string) bool { return strings.Contains(text, "Running for ") })
+				if elapsed != (test.edits[1] > 3) {
+					t.Errorf("that a message says how long the cell has been running is %t", elapsed)
+				}
 				if len(messages) != 3 || messages[1].Text != "the end" || messages[2].Text != "and a second part" {
 					t.Errorf("the chat ends with %d messages: %.100q", len(messages), messages[len(messages)-1].Text)
 				}

@@ -1,18 +1,16 @@
 // Package gateway is the bot that lets people use sessions from a chat: each chat, or topic or thread of one, has a session.
 //
-// Every update of the platform is kept before it is confirmed, every cell has an id that follows from its update, and all that
-// the bot says is planned in the store before it is sent. So after a restart, nothing is run twice and nothing is lost. Where
-// the process is killed while a request to the platform is under way, it looks for the message before it sends it again, if the
-// platform has a way to do that ([Finder]).
+// Every update of the platform is stored before it is confirmed, every cell has an id that follows from its update, and all that
+// the bot says is in the store before it is sent. So after a restart, nothing runs twice and nothing is lost. If the process was
+// killed during a request to the platform, the bot looks for the message before it sends it again, if the platform has a way to do
+// that ([Finder]).
 package gateway
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -25,9 +23,12 @@ import (
 )
 
 const (
-	keepFor    = 14 * 24 * time.Hour // what ended; platforms repeat updates for a day
-	pruneEvery = time.Hour
-	maxRetry   = time.Minute // between attempts to reach the server or the platform
+	keepFor     = 14 * 24 * time.Hour // what ended; platforms repeat updates for a day
+	pruneEvery  = time.Hour
+	retireEvery = 5 * time.Minute
+	idleTime    = 10 * time.Minute // without anything to do; then the goroutines of a chat end
+	maxRetry    = time.Minute      // between attempts to reach the server or the platform
+	maxToasts   = 20               // presses of strangers that wait for an answer; more get none
 )
 
 // Config is what a bot is made of.
@@ -46,6 +47,8 @@ type Config struct {
 	Interrupt bool
 	// Assistant answers messages in plain words. Nil: all text is code.
 	Assistant *assistant.Assistant
+	// PublicURL is the server's address for people in chats, who get links to files that are too large to send. "" for no links.
+	PublicURL string
 }
 
 // Bot is one bot account. Make it with [New].
@@ -60,19 +63,22 @@ type Bot struct {
 	running context.Context // set by Run; fatal ends it
 	fatal   context.CancelCauseFunc
 
+	toasts chan Press // of strangers
+
 	mu             sync.Mutex // guards what follows
 	chats          map[string]*chat
-	strangers      int // who were told that they may not use the bot, since strangersSince
+	ended          bool // no chat is started any more
+	strangers      int  // replies to people who may not use the bot, since strangersSince
 	strangersSince time.Time
 }
 
 // New makes a bot. Run starts it.
 func New(c Config) *Bot {
-	return &Bot{Config: c, tempo: tempoOf(c.Platform.Target()), chats: make(map[string]*chat)}
+	return &Bot{Config: c, tempo: tempoOf(c.Platform.Target()), toasts: make(chan Press, maxToasts), chats: make(map[string]*chat)}
 }
 
-// Run serves the chats until ctx ends, and says then in chats with a running cell that the bot is away. It returns an error
-// if the platform does not know the bot, or the store fails.
+// Run serves the chats until ctx ends. It then says in chats with a running cell that the bot is away. It returns an error if the
+// platform rejects the bot's token, or the store fails.
 func (b *Bot) Run(ctx context.Context) error {
 	account, err := b.signIn(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -88,11 +94,16 @@ func (b *Bot) Run(ctx context.Context) error {
 	if err := b.resume(running); err != nil {
 		return err
 	}
-	b.work.Go(func() { b.prune(running) })
+	b.work.Go(func() { b.every(running, pruneEvery, "old rows cannot be removed", b.prune) })
+	b.work.Go(func() { b.every(running, retireEvery, "idle chats cannot be found", b.retire) })
+	b.work.Go(func() { b.answerStrangers(running) })
 	if err := b.receive(running); err != nil && running.Err() == nil {
 		fatal(err)
 	}
 	<-running.Done()
+	b.mu.Lock()
+	b.ended = true // a request of a web hook may still be under way
+	b.mu.Unlock()
 	b.work.Wait()
 	if ctx.Err() != nil {
 		return nil
@@ -100,7 +111,7 @@ func (b *Bot) Run(ctx context.Context) error {
 	return context.Cause(running)
 }
 
-// signIn signs in, again and again while the platform cannot be reached.
+// signIn signs in, and tries again while the platform cannot be reached.
 func (b *Bot) signIn(ctx context.Context) (Account, error) {
 	var retry backoff
 	for {
@@ -119,7 +130,7 @@ func (b *Bot) signIn(ctx context.Context) (Account, error) {
 	}
 }
 
-// resume goes on with what was left to do.
+// resume starts the chats in which something was left to do.
 func (b *Bot) resume(ctx context.Context) error {
 	var open []string
 	var known map[string]record
@@ -147,7 +158,7 @@ func (b *Bot) resume(ctx context.Context) error {
 	return err
 }
 
-// receive takes updates until ctx ends.
+// receive takes updates until ctx ends or the bot is signed out.
 func (b *Bot) receive(ctx context.Context) error {
 	var retry backoff
 	for ctx.Err() == nil {
@@ -169,17 +180,20 @@ func (b *Bot) receive(ctx context.Context) error {
 	return nil
 }
 
-// take keeps an update for its chat. Updates that are for nobody here are forgotten.
+// take stores an update for its chat. Updates that are not for the bot are dropped.
 func (b *Bot) take(ctx context.Context, u Update) error {
-	wanted := !u.From.Bot && (u.Addressed || u.Press != nil)
 	key := b.key(u.Chat)
-	added, replied := false, false
+	added, replied, foreign := false, false, false
 	err := b.Store.Do(ctx, func(tx *chats.Tx) error {
+		wanted, err := b.concerns(tx, key, u)
+		if err != nil {
+			return err
+		}
 		if wanted {
-			var err error
 			if wanted, replied, err = b.admit(tx, u); err != nil {
 				return err
 			}
+			foreign = !wanted && u.Press != nil
 		}
 		if !wanted {
 			if u.Position == "" {
@@ -190,12 +204,17 @@ func (b *Bot) take(ctx context.Context, u Update) error {
 		if err := b.know(tx, key, u.Chat); err != nil {
 			return err
 		}
-		var err error
-		if added, err = tx.AddUpdate(u.ID, key, encoded(u), u.Position); err != nil || u.Press != nil {
+		if added, err = tx.AddUpdate(u.ID, key, encoded(u), u.Position); err != nil || u.Press != nil || u.MessageID == "" {
 			return err
 		}
 		return tx.PutReceived(key, u.MessageID)
 	})
+	if foreign && err == nil {
+		select {
+		case b.toasts <- *u.Press:
+		default:
+		}
+	}
 	if err != nil || !added && !replied {
 		return err
 	}
@@ -205,25 +224,54 @@ func (b *Bot) take(ctx context.Context, u Update) error {
 	return nil
 }
 
+// concerns reports whether an update is for the bot: a press of a button, a message that is addressed to it, or one in a thread in
+// which it was addressed before.
+func (b *Bot) concerns(tx *chats.Tx, key string, u Update) (bool, error) {
+	switch {
+	case u.From.ID == "" || u.From.Bot:
+		return false, nil
+	case u.Addressed || u.Press != nil:
+		return true, nil
+	case u.Follows:
+		_, known, err := tx.Chat(key)
+		return known, err
+	}
+	return false, nil
+}
+
+// answerStrangers ends the waiting of people who pressed a button of a bot that they may not use, until ctx ends.
+func (b *Bot) answerStrangers(ctx context.Context) {
+	for {
+		select {
+		case press := <-b.toasts:
+			if err := b.Platform.Acknowledge(ctx, press, "You may not use this bot."); err != nil && ctx.Err() == nil {
+				b.Log.InfoContext(ctx, "a stranger's press was not acknowledged", "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // key names a chat in the store.
 func (b *Bot) key(c Chat) string {
 	return b.Platform.Name() + ":" + b.account.ID + ":" + c.ID + ":" + c.Thread
 }
 
-// record is what is kept of a chat.
+// record is what the store has about a chat.
 type record struct {
 	Chat
 	Session string `json:"session"`
 	Talk    talk   `json:"talk,omitzero"`
 }
 
-// sessionID is the session of a chat: the same after a loss of the store.
+// sessionID returns the session of a chat. It does not change if the store is lost.
 func (b *Bot) sessionID(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return b.Platform.Name() + "-" + hex.EncodeToString(sum[:8])
 }
 
-// know keeps the address of a chat, once.
+// know stores the address of a chat, once.
 func (b *Bot) know(tx *chats.Tx, key string, c Chat) error {
 	if _, ok, err := tx.Chat(key); ok || err != nil {
 		return err
@@ -231,23 +279,54 @@ func (b *Bot) know(tx *chats.Tx, key string, c Chat) error {
 	return tx.PutChat(key, encoded(record{Chat: c, Session: b.sessionID(key)}), false)
 }
 
-// chat returns the chat, which is at work from then on.
+// chat returns the chat, and starts its goroutines if they are not running. Once the bot has ended, what comes waits in the store.
 func (b *Bot) chat(at Chat) *chat {
 	key := b.key(at)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.chats[key]
+	if c == nil && b.ended {
+		return b.newChat(key, at)
+	}
 	if c == nil {
 		c = b.newChat(key, at)
 		b.chats[key] = c
-		b.work.Go(func() { c.handleUpdates(b.running) })
-		b.work.Go(func() { c.sendAll(b.running) })
-		b.work.Go(func() { c.followCells(b.running) })
+		running, end := context.WithCancel(b.running)
+		c.end = end
+		b.work.Go(func() { c.handleUpdates(running) })
+		b.work.Go(func() { c.sendAll(running) })
+		b.work.Go(func() { c.followCells(running) })
 		if b.Assistant != nil {
-			b.work.Go(func() { c.think(b.running) })
+			b.work.Go(func() { c.think(running) })
 		}
 	}
+	c.used = time.Now()
 	return c
+}
+
+// retire ends the goroutines of chats in which nothing happened for idleTime and nothing is left to do, so that their number does
+// not grow with every thread that ever was. The next update starts them again.
+func (b *Bot) retire(ctx context.Context) error {
+	before := time.Now().Add(-idleTime)
+	busy := make(map[string]bool)
+	if err := b.Store.Do(ctx, func(tx *chats.Tx) error {
+		open, err := tx.OpenChats()
+		for _, key := range open {
+			busy[key] = true
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, c := range b.chats {
+		if !busy[key] && c.used.Before(before) { // an update that came meanwhile has set used
+			c.end()
+			delete(b.chats, key)
+		}
+	}
+	return nil
 }
 
 func (b *Bot) newChat(key string, at Chat) *chat {
@@ -257,13 +336,25 @@ func (b *Bot) newChat(key string, at Chat) *chat {
 	}
 }
 
-// prune forgets what ended long ago.
-func (b *Bot) prune(ctx context.Context) {
-	ticker := time.NewTicker(pruneEvery)
+// prune deletes what ended long ago.
+func (b *Bot) prune(ctx context.Context) error {
+	return b.Store.Do(ctx, func(tx *chats.Tx) error {
+		for _, chat := range b.paces.forget() {
+			if err := tx.DeletePace(chat); err != nil {
+				return err
+			}
+		}
+		return tx.Prune(time.Now().Add(-keepFor))
+	})
+}
+
+// every does something at once and then regularly, until ctx ends.
+func (b *Bot) every(ctx context.Context, pause time.Duration, problem string, do func(context.Context) error) {
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
-		if err := b.Store.Do(ctx, func(tx *chats.Tx) error { return tx.Prune(time.Now().Add(-keepFor)) }); err != nil && ctx.Err() == nil {
-			b.Log.ErrorContext(ctx, "old rows cannot be removed", "error", err)
+		if err := do(ctx); err != nil && ctx.Err() == nil {
+			b.Log.ErrorContext(ctx, problem, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -282,7 +373,7 @@ func (b *Bot) admin(tx *chats.Tx, id string) (bool, error) {
 	return ok && p.Admin, err
 }
 
-// chat is one chat at work: what people write, what runs, and what is said, each in its own goroutine.
+// chat is an active chat. One goroutine handles what people write, one follows cells, one sends, and one runs the assistant.
 type chat struct {
 	bot     *Bot
 	key     string
@@ -294,114 +385,23 @@ type chat struct {
 	cells   bell
 	began   bell // a cell has started to run
 
-	thoughts bell
+	thoughts bell // the assistant has something to do
 	results  bell // the result of a cell is planned
 
 	attached gate // open while the events of the session are followed
+
+	end  context.CancelFunc // of the goroutines
+	used time.Time          // when an update last came; guarded by Bot.mu
 
 	mu      sync.Mutex // guards what follows
 	running map[string]*progress
 }
 
-// do makes a change in the store. It fails only with the disk, which ends the bot, or with ctx.
+// do makes a change in the store. It fails if ctx ends, or if the database does, which ends the bot.
 func (c *chat) do(ctx context.Context, run func(*chats.Tx) error) error {
 	err := c.bot.Store.Do(ctx, run)
 	if err != nil && ctx.Err() == nil {
 		c.bot.fatal(err)
 	}
 	return err
-}
-
-// bell wakes one goroutine that waits for work.
-type bell chan struct{}
-
-func newBell() bell {
-	b := make(bell, 1)
-	b.wake() // there may be something from before
-	return b
-}
-
-func (b bell) wake() {
-	select {
-	case b <- struct{}{}:
-	default:
-	}
-}
-
-// gate lets through while it is open. The zero value is closed.
-type gate struct {
-	mu   sync.Mutex
-	open bool
-	wake chan struct{} // closed when it opens; nil while nobody waits
-}
-
-func (g *gate) set(open bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.open = open
-	if open && g.wake != nil {
-		close(g.wake)
-		g.wake = nil
-	}
-}
-
-// wait waits until it is open. It returns false if that takes too long.
-func (g *gate) wait(ctx context.Context, most time.Duration) bool {
-	g.mu.Lock()
-	if g.open {
-		g.mu.Unlock()
-		return true
-	}
-	if g.wake == nil {
-		g.wake = make(chan struct{})
-	}
-	wake := g.wake
-	g.mu.Unlock()
-	timer := time.NewTimer(most)
-	defer timer.Stop()
-	select {
-	case <-wake:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
-// backoff is the time until the next attempt.
-type backoff time.Duration
-
-// wait waits for as long as the error says, or else longer than the last time.
-func (b *backoff) wait(ctx context.Context, err error) {
-	*b = min(max(2**b, backoff(500*time.Millisecond)), backoff(maxRetry))
-	pause := time.Duration(*b)
-	if retry := (*RetryError)(nil); errors.As(err, &retry) {
-		pause = retry.After
-	}
-	sleep(ctx, pause)
-}
-
-func sleep(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-func encoded(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("%T cannot be encoded: %v", v, err))
-	}
-	return b
-}
-
-// decoded reads what encoded wrote.
-func decoded[T any](b []byte) (v T) {
-	if err := json.Unmarshal(b, &v); err != nil {
-		panic(fmt.Sprintf("a row of the gateway's database is not a %T: %v", v, err))
-	}
-	return v
 }

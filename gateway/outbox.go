@@ -16,21 +16,20 @@ import (
 )
 
 const (
-	uploadTries = 3 // of a file that the platform does not take
-	uploadPause = 1500 * time.Millisecond
-	partingTime = 3 * time.Second // when the bot ends: for what is being sent, and then for the last edits
+	uploadTries = 3                       // of one file
+	uploadPause = 1500 * time.Millisecond // after the first try; after the second, twice as long
+	partingTime = 3 * time.Second         // when the bot ends: for what is being sent, and then for the last edits
 )
 
-// saying is a row of the outbox: what to say, and what it stands for.
+// saying is a row of the outbox: a message, and what it is for.
 type saying struct {
 	Message
-	// Cell: this is about that cell. As Progress it is the message that shows how far it is; otherwise, if Result, it takes the
-	// place of that message.
+	// Cell is the cell that this is about. Progress is the message that shows how far the cell is; a Result replaces it.
 	Cell     string `json:"cell,omitzero"`
 	Progress bool   `json:"progress,omitzero"`
 	Result   bool   `json:"result,omitzero"`
-	// Optional: it is only to take the place of a message, and is left out where there is none.
-	Optional bool `json:"optional,omitzero"`
+	// Removes: it has no text; the message that it would replace is deleted, if there is one.
+	Removes bool `json:"removes,omitzero"`
 	// Replaces is the key of a row whose message this one replaces.
 	Replaces string `json:"replaces,omitzero"`
 
@@ -41,21 +40,23 @@ type saying struct {
 	AsPhotos  bool                 `json:"as_photos,omitzero"`
 	// Done counts the files that were sent one by one.
 	Done int `json:"done,omitzero"`
+	// Notice: it stands for a message that the platform rejected.
+	Notice bool `json:"notice,omitzero"`
 }
 
-// plain is a saying in words of our own.
+// plain returns a message without markup.
 func plain(format string, args ...any) saying {
 	return saying{Message: Message{Text: fmt.Sprintf(format, args...), Format: api.RenderUnformatted}}
 }
 
-// say plans sayings under the same key and numbers, and is part of a change.
+// say adds messages to the outbox as part of a change. Their keys are the given one with a number.
 func (c *chat) say(tx *chats.Tx, key string, all ...saying) error {
 	for i, s := range all {
 		if _, err := tx.Say(c.key, fmt.Sprintf("%s/%d", key, i), encoded(s)); err != nil {
 			return err
 		}
 	}
-	c.outbox.wake() // it waits for this change
+	c.outbox.wake() // its next read waits for this change
 	return nil
 }
 
@@ -86,7 +87,7 @@ type sending struct {
 	tries   int
 }
 
-// send sends a row, whatever it takes.
+// send sends a row, and tries again until the row is settled.
 func (c *chat) send(ctx context.Context, row chats.Row) {
 	s := &sending{row: row, saying: decoded[saying](row.Body), unknown: row.State == chats.Sending}
 	var retry backoff
@@ -94,7 +95,7 @@ func (c *chat) send(ctx context.Context, row chats.Row) {
 		if c.target(ctx, s) != nil {
 			return
 		}
-		if s.saying.Optional && s.message == "" {
+		if s.saying.Removes && s.message == "" {
 			_ = c.do(ctx, func(tx *chats.Tx) error { return tx.SetRow(row.N, chats.Sent, "") })
 			return
 		}
@@ -111,7 +112,11 @@ func (c *chat) send(ctx context.Context, row chats.Row) {
 		if err == nil || ctx.Err() != nil || c.settle(ctx, s, err) {
 			return
 		}
-		if r := (*RetryError)(nil); !errors.As(err, &r) { // that one is in the pace already
+		switch r := (*RetryError)(nil); {
+		case errors.As(err, &r): // the pace has it
+		case s.tries > 0 && s.files():
+			sleep(ctx, time.Duration(s.tries)*uploadPause)
+		default:
 			retry.wait(ctx, err)
 		}
 	}
@@ -136,9 +141,13 @@ func (c *chat) target(ctx context.Context, s *sending) error {
 	})
 }
 
+// messageKey returns the key of a message of a row that has several.
+func messageKey(row string, n int) string { return fmt.Sprintf("%s.%d", row, n) }
+
 // compose makes the message of a row.
 func (c *chat) compose(s *sending) (Message, error) {
 	m := s.saying.Message
+	m.Key = messageKey(s.row.Key, s.saying.Done)
 	if s.plain {
 		m.Text, m.Format = render.Unmarked(c.bot.Platform.Target(), m.Text), api.RenderUnformatted
 	}
@@ -164,7 +173,7 @@ func (c *chat) compose(s *sending) (Message, error) {
 	}
 	limit := render.LimitsOf(c.bot.Platform.Target()).FileBytes
 	for _, f := range m.Files {
-		if limit > 0 && f.Size > limit {
+		if f.Size > limit {
 			return m, ErrTooLarge
 		}
 	}
@@ -181,7 +190,7 @@ func (c *chat) artifact(a api.RenderArtifact) File {
 	return f
 }
 
-// body keeps a nil download from becoming a reader that is not nil.
+// body keeps a nil *Download from becoming a non-nil interface.
 func body(d *client.Download, err error) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
@@ -197,9 +206,12 @@ func (c *chat) attempt(ctx context.Context, s *sending, m Message) error {
 		return err
 	}
 	id, err := s.message, error(nil)
-	if s.message != "" && len(m.Files) == 0 {
+	switch {
+	case s.saying.Removes:
+		err = c.bot.Platform.Delete(ctx, c.at, s.message)
+	case s.message != "" && len(m.Files) == 0:
 		err = c.bot.Platform.Edit(ctx, c.at, s.message, m)
-	} else {
+	default:
 		id, err = c.sendNew(ctx, m)
 	}
 	if err != nil {
@@ -208,8 +220,8 @@ func (c *chat) attempt(ctx context.Context, s *sending, m Message) error {
 	return c.sent(ctx, s, id)
 }
 
-// sendNew sends a message. The end of ctx leaves it partingTime to arrive: whether a message arrived whose answer nobody
-// waited for is not known.
+// sendNew sends a message. If ctx ends meanwhile, the request gets partingTime to finish, since nobody would know whether a
+// message arrived whose answer was not read.
 func (c *chat) sendNew(ctx context.Context, m Message) (string, error) {
 	going, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -217,7 +229,7 @@ func (c *chat) sendNew(ctx context.Context, m Message) (string, error) {
 	return c.bot.Platform.Send(going, c.at, m)
 }
 
-// turn waits until a message, or an album of n, may be sent to the chat, and keeps that it is, with more.
+// turn waits until a message, or an album of n, may be sent to the chat, and records that one is, together with more.
 func (c *chat) turn(ctx context.Context, n int, more func(*chats.Tx) error) error {
 	for ctx.Err() == nil {
 		p, ok := c.bot.paces.take(c.at, n, false)
@@ -229,7 +241,7 @@ func (c *chat) turn(ctx context.Context, n int, more func(*chats.Tx) error) erro
 	return ctx.Err()
 }
 
-// find looks for a message that may have arrived. It reports whether the row is settled by that.
+// find looks for a message that may have arrived. It reports whether that settles the row.
 func (c *chat) find(ctx context.Context, s *sending, m Message) (settled bool, err error) {
 	finder, can := c.bot.Platform.(Finder)
 	if s.message != "" || !can { // an edit can be repeated
@@ -258,7 +270,7 @@ func (c *chat) find(ctx context.Context, s *sending, m Message) (settled bool, e
 	return false, nil
 }
 
-// sent keeps that a row, or one file of it, has arrived.
+// sent records that a row, or one file of it, has arrived.
 func (c *chat) sent(ctx context.Context, s *sending, id string) error {
 	state := chats.Sent
 	if n := len(s.saying.Artifacts); n > 1 && !s.saying.AsPhotos && s.saying.Done < n-1 {
@@ -266,7 +278,7 @@ func (c *chat) sent(ctx context.Context, s *sending, id string) error {
 		s.saying.Text = "" // the caption is below the first
 		state = chats.Planned
 	}
-	// The platform has it: this is kept even if ctx has ended meanwhile.
+	// The platform has it: this must be recorded even if ctx has ended.
 	return c.do(context.WithoutCancel(ctx), func(tx *chats.Tx) (err error) {
 		if id != "" && id != s.message {
 			err = tx.PutLast(c.key, id)
@@ -278,14 +290,14 @@ func (c *chat) sent(ctx context.Context, s *sending, id string) error {
 	})
 }
 
-// settle does what an error asks for. It reports whether the row is settled; otherwise there is another attempt.
+// settle handles an error. It reports whether the row is settled; otherwise there is another attempt.
 func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool) {
 	log := c.log.With("row", s.row.Key, "error", err)
 	retry := (*RetryError)(nil)
 	switch {
 	case errors.As(err, &retry):
 		log.InfoContext(ctx, "the platform asks to wait")
-		p := c.bot.paces.park(c.at, retry.After)
+		p := c.park(retry.After)
 		state := chats.Planned
 		if s.unknown { // it was being looked for
 			state = chats.Sending
@@ -297,7 +309,7 @@ func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool)
 		c.bot.fatal(err)
 		return true
 	case errors.Is(err, ErrForbidden):
-		log.WarnContext(ctx, "the bot may not write to the chat; what was to be said there is dropped")
+		log.WarnContext(ctx, "the bot may not write to the chat; its messages there are dropped")
 		return c.do(ctx, func(tx *chats.Tx) error { return tx.GiveUp(c.key) }) == nil
 	case errors.Is(err, ErrNoMessage):
 		return c.change(ctx, s, func() { s.saying.Result, s.saying.Replaces = false, "" })
@@ -311,7 +323,13 @@ func (c *chat) settle(ctx context.Context, s *sending, err error) (settled bool)
 	case refusal(err) != nil:
 		return c.change(ctx, s, func() { c.withoutFile(s, "cannot be sent: "+strings.TrimSuffix(refusal(err).Detail, ".")) })
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrMarkup), errors.Is(err, ErrMedia):
-		log.ErrorContext(ctx, "the platform does not take a message, which is dropped")
+		log.ErrorContext(ctx, "the platform rejects a message")
+		switch {
+		case s.files():
+			return c.change(ctx, s, func() { c.withoutFile(s, "was rejected by "+c.bot.title()) })
+		case !s.saying.Notice && !s.saying.Removes:
+			return c.change(ctx, s, func() { c.instead(s) })
+		}
 		return c.do(ctx, func(tx *chats.Tx) error { return tx.SetRow(s.row.N, chats.GivenUp, "") }) == nil
 	}
 	s.tries++
@@ -327,10 +345,10 @@ func (s *sending) files() bool {
 	return len(s.saying.Artifacts) > 0 || s.saying.File != "" || s.saying.Notebook
 }
 
-// change changes a row that is tried again then.
+// change changes a row, which is then tried again. It reports whether that failed.
 func (c *chat) change(ctx context.Context, s *sending, how func()) (settled bool) {
 	how()
-	s.tries = 0
+	s.tries, s.unknown = 0, false
 	return c.do(ctx, func(tx *chats.Tx) error { return tx.SetRowBody(s.row.N, encoded(s.saying)) }) != nil
 }
 
@@ -353,13 +371,10 @@ func (c *chat) withoutFile(s *sending, why string) {
 	s.saying = saying{Message: m, Cell: s.saying.Cell}
 }
 
-// progress is a cell that runs, as far as this process has seen it.
-type progress struct {
-	since  time.Time
-	due    time.Time // when to show it next
-	dirty  bool      // there is something new to show
-	shown  string    // the text that was shown last
-	failed int       // previews that failed in a row
+// instead puts a notice in the place of a text that the platform rejects, so that its loss is visible.
+func (c *chat) instead(s *sending) {
+	notice := plain("%s rejected a message of the bot, which is missing here.", c.bot.title())
+	notice.Cell, notice.Result, notice.Replaces = s.saying.Cell, s.saying.Result, s.saying.Replaces
+	notice.Notice = true
+	s.saying, s.plain = notice, false
 }
-
-func progressKey(cell string) string { return "progress:" + cell + "/0" }

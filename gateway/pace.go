@@ -27,7 +27,7 @@ func tempoOf(t api.RenderTarget) tempo {
 	return tempo{every: time.Second, burst: 3, full: 4, minute: 20, reserve: 8, all: time.Second / 25, preview: 1200 * time.Millisecond}
 }
 
-// pace is when a chat was written to, and until when it must not be. It is kept, so that a restart is no way around it.
+// pace records when a chat was written to, and until when it must not be. It is stored, so that it holds after a restart too.
 type pace struct {
 	Tokens float64     `json:"tokens"`
 	At     time.Time   `json:"at"`
@@ -79,7 +79,12 @@ func (p pace) took(t tempo, n int, group bool, now time.Time) pace {
 	return p
 }
 
-// park keeps the platform's wish that nothing is sent until a time.
+// idle reports whether the pace limits nothing any more.
+func (p pace) idle(t tempo, now time.Time) bool {
+	return p.tokens(t, now) >= t.full && now.Sub(p.At) > time.Minute && !p.Until.After(now)
+}
+
+// park records that the platform wants nothing to be sent until a time.
 func (p pace) park(until time.Time) pace {
 	p.Until = later(p.Until, until)
 	return p

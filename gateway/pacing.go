@@ -8,7 +8,7 @@ import (
 	"talaria/store/chats"
 )
 
-// paces are those of all chats. It is safe for concurrent use.
+// paces has the pace of each chat that was written to lately. It is safe for concurrent use.
 type paces struct {
 	tempo tempo
 
@@ -17,7 +17,7 @@ type paces struct {
 	last time.Time // when a message was sent to any chat
 }
 
-// loadPaces reads what was kept.
+// loadPaces reads the stored paces.
 func loadPaces(ctx context.Context, store *chats.Store, t tempo) (*paces, error) {
 	p := &paces{tempo: t, all: make(map[string]pace)}
 	return p, store.Do(ctx, func(tx *chats.Tx) error {
@@ -45,7 +45,21 @@ func (p *paces) of(chat string, now time.Time) pace {
 	return one
 }
 
-// take counts a message that is sent now, if one may be, and returns the pace to keep.
+// forget drops the paces of chats that may be written to like new ones, and returns their ids.
+func (p *paces) forget() (chats []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for chat, one := range p.all {
+		if one.idle(p.tempo, now) {
+			delete(p.all, chat)
+			chats = append(chats, chat)
+		}
+	}
+	return chats
+}
+
+// take counts a message that is sent now, if one may be, and returns the pace to store.
 func (p *paces) take(c Chat, n int, preview bool) (pace, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +73,7 @@ func (p *paces) take(c Chat, n int, preview bool) (pace, bool) {
 	return one, true
 }
 
-// park keeps the platform's wish that nothing is sent for a while, and returns the pace to keep.
+// park records that the platform wants nothing to be sent for a while, and returns the pace to store.
 func (p *paces) park(c Chat, pause time.Duration) pace {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 // PairingTime is how long a pairing code is valid.
 const PairingTime = 10 * time.Minute
 
-// Somebody who may not use the bot is told so once in strangerEvery, and at most maxStrangers are.
+// Somebody who may not use the bot gets one reply in strangerEvery, and at most maxStrangers people get one.
 const (
 	strangerEvery = time.Hour
 	maxStrangers  = 100
 )
 
-// codeAlphabet has no letter or digit that looks like another one.
+// codeAlphabet lacks letters and digits that look alike.
 const codeAlphabet = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 
 // NewCode makes a pairing code: whoever sends it to the bot first, within [PairingTime], may use the bot. The store keeps a hash.
@@ -42,8 +42,8 @@ func codeHash(code string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// admit reports whether an update is from somebody who may use the bot. A stranger who writes in person is told what to do,
-// or is paired; replied tells that there is something to say.
+// admit reports whether an update is from somebody who may use the bot. A stranger who writes in person is paired, or gets a
+// reply that says what to do; replied reports that there is one to send.
 func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 	if slices.Contains(b.Allow, u.From.ID) || slices.Contains(b.Admins, u.From.ID) || slices.Contains(b.Allow, u.Chat.ID) {
 		return true, false, nil
@@ -55,22 +55,25 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 		return false, false, nil
 	}
 	name, rest := command(u.Text, true)
-	reply := plain("You may not use this bot yet. If you have a pairing code, send: %s CODE", b.PairCommand())
+	reply := b.words("You may not use this bot yet. If you have a pairing code, send: {/}pair CODE")
 	key := fmt.Sprintf("stranger:%s:%s:%d", b.account.ID, u.From.ID, time.Now().UnixMilli()/strangerEvery.Milliseconds())
 	if name == "pair" {
 		admin, ok, err := tx.TakeCode(codeHash(rest))
 		if err != nil {
 			return false, false, err
 		}
-		reply = plain("This pairing code is not valid any more. Ask the bot's operator for a new one: talaria gateway pair")
-		if ok {
+		reply = plain("This pairing code is wrong or has expired. Ask the bot's operator for a new one: talaria gateway pair %s", b.Platform.Name())
+		switch {
+		case !ok && !b.replyToStranger():
+			return false, false, nil
+		case ok:
 			p := chats.Person{ID: u.From.ID, Name: u.From.Name, Admin: admin, PairedAt: time.Now()}
 			if err := tx.PutPerson(p); err != nil {
 				return false, false, err
 			}
-			reply, key = plain("You may use this bot now. %s", b.welcome()), "paired:"+u.ID
+			reply, key = b.words("You may use this bot now. "+b.welcome()), "paired:"+u.ID
 		}
-	} else if !b.tellStranger() {
+	} else if !b.replyToStranger() {
 		return false, false, nil
 	}
 	if err := b.know(tx, b.key(u.Chat), u.Chat); err != nil {
@@ -83,16 +86,24 @@ func (b *Bot) admit(tx *chats.Tx, u Update) (allowed, replied bool, err error) {
 	return false, replied, err
 }
 
-// PairCommand is what a person sends before a pairing code. Slack keeps messages that begin with a slash.
-func (c Config) PairCommand() string {
+// PairCommand returns what a person sends before a pairing code.
+func (c Config) PairCommand() string { return c.slash() + "pair" }
+
+// slash returns what begins a command. Slack does not pass on messages that begin with a slash.
+func (c Config) slash() string {
 	if c.Platform.Target() == api.RenderSlack {
-		return "pair"
+		return ""
 	}
-	return "/pair"
+	return "/"
 }
 
-// tellStranger counts strangers who are told, so that many of them cost nothing.
-func (b *Bot) tellStranger() bool {
+// words returns a message in our own words, in which {/} stands for what begins a command.
+func (c Config) words(format string, args ...any) saying {
+	return plain(strings.ReplaceAll(format, "{/}", c.slash()), args...)
+}
+
+// replyToStranger reports whether a stranger gets a reply. It counts them, so that many strangers cannot make the bot busy.
+func (b *Bot) replyToStranger() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if hour := time.Now().Truncate(strangerEvery); hour.After(b.strangersSince) {
@@ -102,10 +113,10 @@ func (b *Bot) tellStranger() bool {
 	return b.strangers <= maxStrangers
 }
 
-// welcome says in one line what to do first.
+// welcome says in one line what to do first, for words.
 func (b *Bot) welcome() string {
 	if b.Assistant != nil {
-		return "Write what you want to know or to have done, or send Python code in a ``` block. /help lists the commands."
+		return "Write what you want to know or have done, or send Python code in a ``` block. {/}help lists the commands."
 	}
-	return "Send Python code, such as 1+1, and it runs in this chat's own session. /help lists the commands."
+	return "Send Python code, such as 1+1, and it runs in this chat's own session. {/}help lists the commands."
 }

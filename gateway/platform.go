@@ -12,8 +12,8 @@ import (
 
 // Platform is one bot account on a chat platform. Its methods are safe for concurrent use.
 //
-// Sends return one of the errors below where the platform says why; any other error may be temporary. A context that ends is
-// returned as its own error.
+// A method returns one of the errors below if the platform gives that reason; any other error may be temporary. If ctx ends, its
+// error is returned.
 type Platform interface {
 	// Name is "telegram" or "slack": the first part of the keys of its chats.
 	Name() string
@@ -21,13 +21,15 @@ type Platform interface {
 	Target() api.RenderTarget
 	// Open signs in, makes the commands known, and returns the account.
 	Open(ctx context.Context, commands []Command) (Account, error)
-	// Receive calls take for each update after a position, one at a time, until ctx ends or it cannot go on. position is what
-	// was kept with the last update, "" at first. An update is confirmed to the platform only after take has returned nil.
+	// Receive calls take for each update after a position, one at a time, until ctx ends or it fails. position is that of the last
+	// stored update, "" at first. An update is confirmed to the platform only after take has returned nil.
 	Receive(ctx context.Context, position string, take func(context.Context, Update) error) error
 	// Send sends a message and returns the id by which it is edited.
 	Send(ctx context.Context, to Chat, m Message) (id string, err error)
-	// Edit replaces the text and the buttons of a message. A message that is as wanted already is no error.
+	// Edit replaces the text and the buttons of a message. It succeeds if the message has them already.
 	Edit(ctx context.Context, in Chat, id string, m Message) error
+	// Delete deletes a message of the bot.
+	Delete(ctx context.Context, in Chat, id string) error
 	// Acknowledge ends the waiting of whoever pressed a button. notice, if not empty, is shown to them alone.
 	Acknowledge(ctx context.Context, p Press, notice string) error
 	// Download opens a file that somebody sent. The caller closes it.
@@ -36,28 +38,28 @@ type Platform interface {
 	Typing(ctx context.Context, in Chat) error
 }
 
-// Finder is a Platform that can find out whether a message arrived whose answer was lost.
+// Finder is a Platform that can find out whether a message arrived if the answer to the request was lost.
 type Finder interface {
-	// Find looks for a message of the bot that came soon after the one with the id after, and was not edited since. turn is
-	// called before each request. The id is "" if there is none.
+	// Find looks for a message of the bot that came soon after the one with the id after and was not edited since. It calls turn
+	// before each request. The id is "" if nothing is found.
 	Find(ctx context.Context, in Chat, after string, m Message, turn func(context.Context) error) (id string, err error)
 }
 
 // Errors of a Platform.
 var (
-	// ErrMarkup: the platform does not take the text in its format.
+	// ErrMarkup: the platform rejects the text in its format.
 	ErrMarkup = errors.New("the platform rejected the markup")
-	// ErrNoMessage: the message to edit is not there any more.
+	// ErrNoMessage: the message no longer exists, or cannot be changed any more.
 	ErrNoMessage = errors.New("the message no longer exists")
-	// ErrMedia: the platform does not take the file as a photo.
+	// ErrMedia: the platform rejects the file as a photo.
 	ErrMedia = errors.New("the platform rejected the photo")
-	// ErrTooLarge: the platform does not take a file of that size.
+	// ErrTooLarge: the platform rejects a file of that size.
 	ErrTooLarge = errors.New("the file is too large for the platform")
 	// ErrForbidden: the bot may not write to the chat.
 	ErrForbidden = errors.New("the bot may not write to this chat")
-	// ErrRefused: the platform does not take the message, and would not take it later.
+	// ErrRefused: the platform rejects the message, and would reject it later too.
 	ErrRefused = errors.New("the platform rejected the message")
-	// ErrSignedOut: the platform does not know the bot's token.
+	// ErrSignedOut: the platform rejects the bot's token.
 	ErrSignedOut = errors.New("the platform rejected the bot's token")
 )
 
@@ -92,9 +94,9 @@ type Person struct {
 
 // Update is what happened on the platform: a message, or a press of a button.
 type Update struct {
-	// ID is the same when the platform tells the same thing twice.
+	// ID is the same when the platform reports the same thing twice.
 	ID string `json:"id"`
-	// Position is where Receive goes on after this update.
+	// Position is where Receive continues after this update.
 	Position string `json:"position,omitzero"`
 	Chat     Chat   `json:"chat"`
 	From     Person `json:"from"`
@@ -105,9 +107,11 @@ type Update struct {
 	// Text is what was written, without a mention of the bot at its start.
 	Text string `json:"text,omitzero"`
 	// Addressed: written to the bot in person, or with its name, or as a reply to it.
-	Addressed bool         `json:"addressed,omitzero"`
-	Files     []Attachment `json:"files,omitzero"`
-	Press     *Press       `json:"press,omitzero"`
+	Addressed bool `json:"addressed,omitzero"`
+	// Follows: written in a thread, without addressing anybody. It is for the bot if the bot was addressed in the thread before.
+	Follows bool         `json:"follows,omitzero"`
+	Files   []Attachment `json:"files,omitzero"`
+	Press   *Press       `json:"press,omitzero"`
 }
 
 // Attachment is a file that somebody sent.
@@ -133,6 +137,9 @@ type Button struct {
 
 // Message is what the bot writes: a text, or files with a caption in Text.
 type Message struct {
+	// Key is the same for each attempt to send the message, and no other message has it. Platforms that can store it with the
+	// message find it by that.
+	Key     string           `json:"-"`
 	Text    string           `json:"text,omitzero"`
 	Format  api.RenderFormat `json:"format,omitzero"` // of Text; RenderUnformatted for none
 	Buttons []Button         `json:"buttons,omitzero"`
@@ -140,6 +147,9 @@ type Message struct {
 	ReplyTo string `json:"reply_to,omitzero"`
 	// Asks: the next message of the person is the answer.
 	Asks bool `json:"asks,omitzero"`
+	// Live: it shows the progress of a cell that has printed Printed so far. Text has the end of that.
+	Live    bool   `json:"-"`
+	Printed string `json:"-"`
 	// Files are one document, or photos that are shown together.
 	Files  []File `json:"-"`
 	Photos bool   `json:"-"`

@@ -10,7 +10,33 @@ import (
 	"talaria/store/chats"
 )
 
-// preview waits until there is something to send, or until the progress of a cell is due, and then shows that.
+// maxKeep is the longest pause after which previews go on. After a longer one, the cell's next message is its result.
+const maxKeep = 45 * time.Second
+
+// progress is a running cell, as this process has seen it.
+type progress struct {
+	since  time.Time
+	due    time.Time // when to show it next
+	dirty  bool      // there is something new to show
+	shown  string    // the text that was shown last
+	failed int       // previews that failed in a row
+}
+
+func progressKey(cell string) string { return "progress:" + cell + "/0" }
+
+// park records that the platform wants nothing to be sent to the chat for a while, and returns the pace to store.
+func (c *chat) park(pause time.Duration) pace {
+	if pause > maxKeep {
+		c.mu.Lock()
+		for _, p := range c.running {
+			p.failed = maxPreviews
+		}
+		c.mu.Unlock()
+	}
+	return c.bot.paces.park(c.at, pause)
+}
+
+// preview waits until there is something to send, or until the progress of a cell is due, which it then shows.
 func (c *chat) preview(ctx context.Context) {
 	id, at := c.nextPreview()
 	if id != "" {
@@ -32,7 +58,7 @@ func (c *chat) preview(ctx context.Context) {
 	}
 }
 
-// nextPreview is the cell whose progress is to be shown next, and when.
+// nextPreview returns the cell whose progress is to be shown next, and when.
 func (c *chat) nextPreview() (id string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,15 +98,15 @@ func (c *chat) show(ctx context.Context, id string) {
 		return
 	}
 	if retry := (*RetryError)(nil); !errors.As(err, &retry) {
-		p.failed++
+		p.failed++ // park counts the others
 	}
 	p.dirty = true
 	if ctx.Err() == nil {
-		c.log.InfoContext(ctx, "a preview was left out", "execution", id, "error", err)
+		c.log.InfoContext(ctx, "a preview was skipped", "execution", id, "error", err)
 	}
 }
 
-// progressMessage is what a cell has printed last, and how long it has been running.
+// progressMessage says what a cell has printed last, and how long it has been running.
 func (c *chat) progressMessage(ctx context.Context, id string, since time.Time) (Message, error) {
 	e, err := c.bot.Client.Execution(ctx, c.session, id)
 	if err != nil {
@@ -97,7 +123,10 @@ func (c *chat) progressMessage(ctx context.Context, id string, since time.Time) 
 	} else {
 		text += " …"
 	}
-	return Message{Text: text, Format: render.FormatOf(target), Buttons: []Button{{Label: "Stop", Data: stopData(id)}}}, nil
+	return Message{
+		Text: text, Format: render.FormatOf(target), Buttons: []Button{{Label: "Stop", Data: stopData(id)}}, Live: true, Printed: e.Text,
+		Key: messageKey(progressKey(id), 0),
+	}, nil
 }
 
 // showMessage sends or edits the message with the progress of a cell, if the chat's turn has come.
@@ -108,7 +137,7 @@ func (c *chat) showMessage(ctx context.Context, id string, m Message) error {
 		return err
 	}
 	if known && row.Message == "" {
-		return nil // whether it arrived is unknown; the result comes as a message of its own
+		return nil // whether it arrived is unknown, so the result will be a message of its own
 	}
 	p, ok := c.bot.paces.take(c.at, 1, true)
 	if !ok {
@@ -139,7 +168,7 @@ func (c *chat) showMessage(ctx context.Context, id string, m Message) error {
 			return errors.Join(tx.SetRow(row.N, chats.Sent, message), tx.PutLast(c.key, message))
 		})
 	case errors.As(err, &retry):
-		parked := c.bot.paces.park(c.at, retry.After)
+		parked := c.park(retry.After)
 		return errors.Join(err, c.do(kept, func(tx *chats.Tx) error {
 			if !known { // it was not sent
 				return errors.Join(tx.DeleteRow(row.N), tx.PutPace(c.at.ID, encoded(parked)))
@@ -149,7 +178,7 @@ func (c *chat) showMessage(ctx context.Context, id string, m Message) error {
 	case errors.Is(err, ErrNoMessage):
 		return errors.Join(err, c.do(kept, func(tx *chats.Tx) error { return tx.SetRow(row.N, chats.GivenUp, "") }))
 	}
-	return err // a first message whose answer was lost is a row on its way, which is looked for
+	return err // if the answer to the first message was lost, its row is on its way, and send looks for it
 }
 
 // part says in the messages of running cells that the bot is away.
@@ -168,11 +197,11 @@ func (c *chat) part() {
 		if err != nil || row.Message == "" {
 			continue
 		}
-		sleep(ctx, time.Until(c.bot.paces.ready(c.at, 1, false)))
-		if _, ok := c.bot.paces.take(c.at, 1, false); !ok {
+		if c.turn(ctx, 1, func(*chats.Tx) error { return nil }) != nil {
+			c.log.Warn("there was no time for the last edit", "execution", id)
 			continue
 		}
-		m := Message{Text: "Still running. The bot is being restarted; the result follows then.", Format: api.RenderUnformatted}
+		m := Message{Text: "Still running. The bot is restarting; the result follows.", Format: api.RenderUnformatted}
 		if err := c.bot.Platform.Edit(ctx, c.at, row.Message, m); err != nil {
 			c.log.Warn("a last edit failed", "error", err)
 		}

@@ -77,12 +77,33 @@ type Exit struct {
 	Lost bool
 }
 
+// ProcessMeter is implemented by processes that know what they have used.
+type ProcessMeter interface {
+	// Used returns the CPU time and the peak memory of the process and the children that it waited for, the peak being
+	// that of the largest of them. It is valid once Done is closed.
+	Used() (cpu time.Duration, peakMemoryBytes int64)
+}
+
+// DirMaker is implemented by backends that keep directories for sandboxes that belong to no session. What a program
+// that has crashed left of them is swept with its sandboxes.
+type DirMaker interface {
+	// MakeDir makes a directory in which everybody may open what they know the name of.
+	MakeDir() (path string, err error)
+	// RemoveDir removes it with everything in it.
+	RemoveDir(path string) error
+}
+
 // Program is what Start runs.
 type Program struct {
 	// Args is the program and its arguments. Empty means the runner, which speaks on Control.
 	Args []string
-	Env  map[string]string // in addition to the sandbox's own
-	Dir  string            // default: the workspace
+	// Script is a file of Python that the environment's interpreter runs instead, with Args as its arguments. It
+	// starts fastest in an environment with EngineScript.
+	Script string
+	// Stdin is the standard input of a program or script; nil means none. The caller keeps ownership of it.
+	Stdin *os.File
+	Env   map[string]string // in addition to the sandbox's own
+	Dir   string            // default: the workspace
 	// Terminal is the inner end of a terminal that replaces all three standard streams; the process runs in its
 	// foreground. nil means none. The caller keeps ownership of it.
 	Terminal *os.File
@@ -97,7 +118,7 @@ type Environment struct {
 	Path    []string // its sys.path without the script's folder
 	Modules []string // which of the data libraries are installed, with versions: "numpy 1.24.2"
 	Preload []string // modules that kernels have imported when they start, unless they are fresh
-	Engine  string   // EngineStdlib or EngineIPython; empty is EngineStdlib
+	Engine  string   // EngineStdlib, EngineIPython or EngineScript; empty is EngineStdlib
 }
 
 // Spec holds everything that sealing a sandbox for a session needs.
@@ -116,6 +137,9 @@ type Spec struct {
 	Strict   bool // a fresh sandbox, in the sense of Backend.Create
 	Mounts   []Mount
 	Network  Network
+	// OOMOnly bounds memory by the control group alone if there is one: a process is killed at the limit and does not
+	// get an error before.
+	OOMOnly bool `json:",omitempty"`
 	// NoInstalls says why nobody inside may ask for packages, as a phrase for people; "" if they may.
 	NoInstalls string
 	// NoTools says why nobody inside may call tools, as a sentence for people; "" if they may.

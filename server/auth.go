@@ -20,12 +20,19 @@ const (
 	shareCookie = "talaria_share"
 )
 
-// credential is what a request carries to identify its caller. At most one of token and login is set.
+// credential is what a request carries to identify its caller. At most one of token, login, sandbox, signed and
+// assertion is set.
 type credential struct {
 	token string // from a header or the address: an owner's or a share's
 	login string // from an owner's cookie
 	share string // from a share's cookie, alone or in addition to an owner's
-	given bool   // something was given, even if it is empty
+	// sandbox is the token of a single sandbox, of a client of E2B.
+	sandbox string
+	// signed is the query of a file's URL that was signed with such a token.
+	signed string
+	// assertion is a token that a LibreChat has signed.
+	assertion string
+	given     bool // something was given, even if it is empty
 }
 
 // cookie reports whether a browser sent the credential by itself.
@@ -37,8 +44,12 @@ func credentials(r *http.Request, query map[string][]string) credential {
 	return credentialsOf(r, query, nil)
 }
 
-// credentialsOf finds the token as clients of a front send it, which is never a cookie; nil is our own API.
+// credentialsOf finds the token as clients of a front send it, which is a cookie only where the front has
+// a login of its own; nil is our own API.
 func credentialsOf(r *http.Request, query map[string][]string, f *front) credential {
+	if f != nil && f.credential != nil {
+		return f.credential(r, query)
+	}
 	if headers, ok := r.Header["Authorization"]; ok {
 		if len(headers) != 1 {
 			return credential{given: true}
@@ -51,6 +62,9 @@ func credentialsOf(r *http.Request, query map[string][]string, f *front) credent
 	}
 	if tokens, ok := query["token"]; ok && (f != nil || safeMethod(r.Method)) {
 		return credential{token: tokens[0], given: true}
+	}
+	if f != nil && f.cookie != nil {
+		return f.cookie(r)
 	}
 	if f != nil {
 		return credential{}
@@ -104,7 +118,7 @@ func (s *Server) authenticate(c *call) error {
 		}
 		return api.Errorf(api.CodeUnauthorized, "authentication required: send Authorization: Bearer TOKEN")
 	}
-	if c.front != nil { // a page cannot be tricked into sending a token that it does not have
+	if c.front != nil { // a page cannot be tricked into sending a token that it does not have; cookies need a header beside them
 		return nil
 	}
 	upgrade := websocket.IsWebSocketUpgrade(c.Request)
@@ -128,19 +142,32 @@ func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
 			s.uses.note(c.cred)
 		}
 	}()
-	if cred.token == "" { // the values of cookies cannot be guessed
+	if cred.sandbox != "" {
+		return s.enterSandbox(c, cred)
+	}
+	if cred.assertion != "" {
+		return s.enterAssertion(c, cred)
+	}
+	if cred.token == "" && cred.signed == "" { // the values of cookies cannot be guessed
 		return s.recognize(c, cred), nil
 	}
 	from := addressOf(c.Request.RemoteAddr)
+	if cred.signed != "" {
+		cred.token = cred.signed // what is guessed
+	}
 	if wait := s.guesses.wait(from, cred.token); wait > 0 {
 		seconds := int(wait/time.Second) + 1
 		c.Header("Retry-After", strconv.Itoa(seconds))
 		return false, api.Errorf(api.CodeTooManyRequests,
 			"too many invalid tokens from your address; try again in %d s", seconds)
 	}
-	ok = s.recognize(c, cred)
+	if cred.signed != "" {
+		ok, err = s.enterSigned(c)
+	} else {
+		ok = s.recognize(c, cred)
+	}
 	s.guesses.saw(from, cred.token, ok)
-	return ok, nil
+	return ok, err
 }
 
 // recognize finds the owner, or the visitor with a share's token. If both cookies are present, the owner's counts,
@@ -180,6 +207,11 @@ func (s *Server) admit(c *call, token string) bool {
 // good reports whether a credential is still valid.
 func (s *Server) good(ctx context.Context, cred credential) (ok bool) {
 	switch {
+	case cred.sandbox != "":
+		_, err := s.e2b.Recognize(cred.sandbox)
+		ok = err == nil
+	case cred.assertion != "": // it ends by itself
+		ok = true
 	case cred.token != "":
 		_, _, ok = s.tokens.Owner(ctx, cred.token)
 	case cred.login != "":

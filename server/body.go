@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -29,10 +30,9 @@ func readBody(c *call, optional bool, types ...string) (data []byte, release fun
 	if typed && r.ContentLength != 0 && !mediaTypeIs(r, types...) {
 		return nil, func() {}, errMediaType(types[0])
 	}
-	data, release, err = c.caller.intake.read(c.ctx(), http.MaxBytesReader(c.Writer, r.Body, api.MaxBody))
+	data, release, err = c.wholeBody()
 	switch {
 	case err != nil:
-		err = bodyError(err)
 	case len(data) == 0 && optional:
 	case !typed:
 		err = errMediaType(types[0])
@@ -44,6 +44,24 @@ func readBody(c *call, optional bool, types ...string) (data []byte, release fun
 
 func errMediaType(want string) *api.Error {
 	return api.Errorf(api.CodeUnsupportedMedia, "the body must have Content-Type: %s", want)
+}
+
+// intake reads r to its end, within the bounds on what the caller may have in memory. release must be called, in any case.
+func (c *call) intake(r io.Reader) (data []byte, release func(), err error) {
+	data, release, err = c.caller.intake.read(c.ctx(), r)
+	if err != nil {
+		err = bodyError(err)
+	}
+	return data, release, err
+}
+
+// wholeBody is intake for the request's body, up to [api.MaxBody].
+func (c *call) wholeBody() (data []byte, release func(), err error) {
+	data, release, err = c.intake(http.MaxBytesReader(c.Writer, c.Request.Body, api.MaxBody))
+	if refused := new(api.Error); errors.As(err, &refused) && refused.Code == api.CodePayloadTooLarge {
+		discardBody(c.Request)
+	}
+	return data, release, err
 }
 
 // bodyError says why a body could not be read to its end.

@@ -7,11 +7,15 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+
+	"talaria/api"
 )
 
 const (
 	// strangersBody is how long the body of an unauthenticated request may take.
 	strangersBody = 10 * time.Second
+	// excessBody is how long a client may write on, up to [api.MaxBody] again, after its body has turned out to be too large.
+	excessBody = 5 * time.Second
 	// restOfBody is how long the rest of an unwanted body may take: the connection is closed after it.
 	restOfBody = time.Second
 )
@@ -71,5 +75,15 @@ func refuseBody(r *http.Request) {
 func (b *pacedBody) refuse() {
 	if !b.ended {
 		b.expect(restOfBody)
+	}
+}
+
+// discardBody reads what the client of a body that is too large still writes. Otherwise the connection would be closed while
+// the client writes, which many clients report as a broken connection, without reading the answer.
+func discardBody(r *http.Request) {
+	if body, ok := r.Body.(*pacedBody); ok {
+		body.trusted = false // the deadline does not move
+		body.expect(excessBody)
+		_, _ = io.CopyN(io.Discard, body, api.MaxBody) // its end, its deadline and its bound mean the same here
 	}
 }

@@ -15,6 +15,7 @@ import (
 type call struct {
 	*gin.Context
 	owner  string
+	shared string         // owner of what the users of a LibreChat share; "": nobody
 	first  bool           // the caller is the first owner
 	visit  *session.Visit // the visitor with a share's token; nil for an owner
 	cred   credential     // that made it so: one of its fields is set

@@ -69,6 +69,27 @@ func TestABodyThatNeverComesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+func TestAClientThatWritesItsWholeBodyFirstReadsThatItIsTooLarge(t *testing.T) {
+	h := start(t)
+	h.session("s")
+	size := api.MaxBody + 15<<20 // more than the buffers of a connection hold
+	c := h.raw(fmt.Sprintf("POST /v1/sessions/s/executions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n", firstToken, size))
+	for part, sent := make([]byte, 1<<20), 0; sent < size; sent += len(part) {
+		if _, err := c.Write(part); err != nil {
+			t.Fatalf("after %d MiB: %v", sent>>20, err)
+		}
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
 // Whatever clients are told without detail is in the log with all detail.
 func TestTheLogSaysWhatFailed(t *testing.T) {
 	h := start(t)

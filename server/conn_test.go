@@ -16,7 +16,7 @@ import (
 // pair returns a connection that belongs to a lobby, and its peer.
 func pair(t *testing.T, stall time.Duration) (ours *conn, peer net.Conn) {
 	below, peer := net.Pipe()
-	l := newLobby(nil, 2, stall)
+	l := newLobby(2, stall)
 	return &conn{Conn: below, stall: stall, lobby: l}, peer
 }
 

@@ -76,7 +76,7 @@ func executeCodeTool(dialect, description string) any {
 func describeExecuteCode(tools []api.ToolInfo, limits api.Limits, network api.NetworkMode) string {
 	var b strings.Builder
 	b.WriteString("Run Python in a session that stays: variables, imports and files in the working directory persist from call to call. " +
-		"The result has what was printed, the value of the last expression, and the traceback of an error. " +
+		"The result contains the printed text, the value of the last expression, and the traceback of an error. " +
 		"Print only what you need to read.\n")
 	tools = slices.DeleteFunc(slices.Clone(tools), func(t api.ToolInfo) bool { return !t.Available })
 	if len(tools) > 0 {

@@ -61,7 +61,7 @@ type socketCommand struct {
 	kind string
 	frameKind
 	data  []byte
-	wrong error // why it is no command
+	wrong error // why it is not a command
 }
 
 func parseOrder(f frame) (o socketCommand) {

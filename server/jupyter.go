@@ -8,24 +8,26 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"talaria/api"
 	"talaria/server/jupyter"
 	"talaria/session"
 )
 
-// jupyterFront is how clients of Jupyter authenticate and are answered. Only the version of the API is open.
+// jupyterFront is how clients of Jupyter authenticate and are answered. Only the version of the API and the login are open.
 var jupyterFront = &front{
+	name: "jupyter", prefix: jupyter.Prefix,
 	scheme: "token",
 	open: func(r *http.Request) bool {
-		return r.Method == http.MethodGet && strings.TrimSuffix(r.URL.Path, "/") == jupyter.Prefix+"/api"
+		get := r.Method == http.MethodGet
+		return get && strings.TrimSuffix(r.URL.Path, "/") == jupyter.Prefix+"/api" || (get || r.Method == http.MethodPost) && r.URL.Path == jupyterLogin
 	},
 	refuse: jupyter.Refuse,
+	cookie: jupyterCookie,
 }
 
-func (s *Server) newJupyter() *jupyter.Handler {
+func (s *Server) newJupyter(places *jupyter.Places) *jupyter.Handler {
 	return jupyter.New(jupyter.Config{
 		Sessions: s.sessions, Version: s.version, Log: s.log, UntilDrain: s.untilDrain, Problem: s.problem,
-		Environments: s.sessions.Environments(),
+		Environments: s.sessions.Environments(), Places: places,
 	})
 }
 
@@ -35,7 +37,7 @@ func (s *Server) jupyterRoutes() []route {
 	}
 	const all = jupyter.Prefix + "/{path}"
 	var routes []route
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		d := doc{
 			id: strings.ToLower(method) + "Jupyter", summary: "Jupyter's API, for its clients",
 			body: optional(jsonOf[struct{}]()), answers: answers{200: jsonOf[struct{}]()},
@@ -51,15 +53,18 @@ func (s *Server) jupyterRoutes() []route {
 // serveJupyter answers a request. What its caller may do with a session is checked for each.
 func (s *Server) serveJupyter(c *call) error {
 	if c.front.open(c.Request) {
+		if c.Request.URL.Path == jupyterLogin {
+			return s.loginJupyter(c)
+		}
 		s.jupyter.ServeHTTP(c.Writer, c.Request, jupyter.Caller{}, nil)
 		return nil
 	}
 	var body []byte
 	if c.Request.Method != http.MethodGet {
-		data, release, err := c.caller.intake.read(c.ctx(), http.MaxBytesReader(c.Writer, c.Request.Body, api.MaxBody))
+		data, release, err := c.wholeBody()
 		defer release()
 		if err != nil {
-			return bodyError(err)
+			return err
 		}
 		body = data
 	}
@@ -110,6 +115,12 @@ func (f *frontSocket) Write(binary bool, data []byte) error {
 func (f *frontSocket) Ping() error {
 	return f.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(stall))
 }
+
+func (f *frontSocket) Hold() { f.wire.hold() }
+
+func (f *frontSocket) Full() bool { return f.wire.full() }
+
+func (f *frontSocket) Release() error { return f.wire.release() }
 
 func (f *frontSocket) Unblock() { f.unblock() }
 

@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// lobby accepts connections, and bounds those without an authenticated request under way: a new one closes the oldest.
+// lobby bounds the connections of all listeners on which no authenticated request is under way: a new one closes the oldest.
 // A client with a token leaves the lobby during its requests. It is safe for concurrent use.
 type lobby struct {
-	net.Listener
 	stall time.Duration
 
 	mu        sync.Mutex // guards the fields below and the seats of connections
@@ -36,28 +35,37 @@ type seat struct {
 }
 
 // newLobby bounds the connections on both benches by total. One guest gets no more than half of a bench.
-func newLobby(below net.Listener, total int, stall time.Duration) *lobby {
+func newLobby(total int, stall time.Duration) *lobby {
 	half := max(total/2, 1)
 	return &lobby{
-		Listener:  below,
 		stall:     stall,
 		strangers: bench{total: total, each: half, of: map[string]int{}},
 		idle:      bench{total: total, each: half, of: map[string]int{}},
 	}
 }
 
+// door is a listener whose connections enter a lobby.
+type door struct {
+	net.Listener
+	lobby *lobby
+}
+
 // Accept implements [net.Listener].
-func (l *lobby) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
+func (d door) Accept() (net.Conn, error) {
+	accepted, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
+	return d.lobby.enter(accepted), nil
+}
+
+func (l *lobby) enter(accepted net.Conn) *conn {
 	c := &conn{Conn: accepted, stall: l.stall, lobby: l}
 	l.mu.Lock()
 	evicted := l.strangers.sit(c, addressOf(accepted.RemoteAddr().String()))
 	l.mu.Unlock()
 	evict(evicted)
-	return c, nil
+	return c
 }
 
 // call takes a connection out of the lobby: an authenticated request of caller is under way on it.

@@ -105,7 +105,7 @@ var queryParams = map[string]huma.Param{
 	"after": {Description: "the last seq that the client has", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
 	"follow": {Description: "false: end at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
-	"log_id": {Description: "the log that after belongs to; another one is 409 log_changed",
+	"log_id": {Description: "the log that after belongs to; a different log is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"view": {Description: "1: begin with the log so far, without the outputs of executions that a later one of their cell replaced",
 		Schema: &huma.Schema{Type: huma.TypeBoolean}},

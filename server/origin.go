@@ -9,7 +9,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"talaria/api"
-	"talaria/server/jupyter"
 )
 
 const (
@@ -71,7 +70,7 @@ func errOrigin() *api.Error {
 		"the Origin is neither the server's own nor one of its allowed origins")
 }
 
-// cors lets pages of configured origins use /v1, /mcp and /jupyter, and answers their preflight requests, which carry no token. Pages of
+// cors lets pages of configured origins use /v1, /mcp and the fronts, and answers their preflight requests, which carry no token. Pages of
 // any origin may import the client libraries, which are public and the same for everybody.
 func (s *Server) cors(c *gin.Context) {
 	r, h := c.Request, c.Writer.Header()
@@ -79,8 +78,7 @@ func (s *Server) cors(c *gin.Context) {
 		h.Set("Access-Control-Allow-Origin", "*")
 		return
 	}
-	if r.URL.Path != "/v1" && !strings.HasPrefix(r.URL.Path, "/v1/") && r.URL.Path != mcpPath &&
-		!strings.HasPrefix(r.URL.Path, jupyter.Prefix+"/") {
+	if !beneath(r.URL.Path, "/v1") && r.URL.Path != mcpPath && frontOf(r.URL.Path) == nil {
 		return
 	}
 	h.Add("Vary", "Origin")

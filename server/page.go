@@ -43,7 +43,7 @@ func newPage() (*page, error) {
 		}
 		if of, compressed := strings.CutSuffix(name, ".br"); compressed { // it comes after the file that it was made from
 			if all[of] == nil {
-				return fmt.Errorf("%s is a copy of nothing; make web builds the page", name)
+				return fmt.Errorf("%s is a copy of a missing file; make web builds the page", name)
 			}
 			all[of].brotli = data
 			return nil

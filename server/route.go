@@ -22,13 +22,6 @@ type route struct {
 	doc    doc
 }
 
-// front is how clients of another protocol authenticate and are answered.
-type front struct {
-	scheme string                     // what they write for Bearer; they may also send ?token= with every method
-	open   func(r *http.Request) bool // whether a request needs no token
-	refuse func(http.ResponseWriter, *api.Error)
-}
-
 // pattern returns the path in gin's form.
 func (r route) pattern() string {
 	segments := strings.Split(r.path, "/")

@@ -6,7 +6,7 @@ import (
 	"talaria/api"
 )
 
-// routes is every endpoint. HEAD goes with each GET that is no socket.
+// routes is every endpoint. HEAD goes with each GET that is not a socket.
 func (s *Server) routes() []route {
 	const one = "/v1/sessions/{id}"
 	with := s.withSession
@@ -44,6 +44,10 @@ func (s *Server) routes() []route {
 		get("/v1/tools/execute_code", s.getExecuteCode, doc{
 			id: "describeExecuteCode", summary: "The tool execute_code, as a client describes it to its language model",
 			query: "dialect session", answers: answers{200: jsonOf[struct{}]()}}),
+
+		post("/v1/run", s.postRun, doc{
+			id: "run", summary: "Run a program of any language to its end, in a fresh sandbox", body: jsonOf[api.RunRequest](),
+			answers: answers{200: jsonOf[api.RunResult]()}}),
 
 		post("/v1/sessions", s.createSession, doc{
 			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
@@ -106,6 +110,9 @@ func (s *Server) routes() []route {
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
 			id: "getExecution", summary: "One execution, or its events", query: "after format log_id Last-Event-ID",
 			answers: answers{200: streamed[api.Execution]()}}).readable().bulky(),
+		get(one+"/executions/{eid}/text", with(s.getText), doc{
+			id: "getExecutionText", summary: "All of an execution's text, also what `text` leaves out",
+			answers: answers{200: bytesOf("text/plain"), 206: bytesOf("text/plain"), 304: nothing}}).readable().bulky(),
 		get(one+"/executions/{eid}/render", with(s.getRendering), doc{
 			id: "renderExecution", summary: "An execution as messages of a chat", query: "target",
 			answers: answers{200: jsonOf[api.Rendering]()}}).readable().bulky(),

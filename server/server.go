@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -19,7 +20,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talaria/api"
+	"talaria/server/e2b"
 	"talaria/server/jupyter"
+	"talaria/server/librechat"
 	"talaria/server/mcp"
 	"talaria/session"
 )
@@ -64,6 +67,16 @@ type Config struct {
 	Registry *prometheus.Registry // nil: one of its own
 	MCP      string               // which tools /mcp offers, such as [mcp.ToolsAll], which "" means
 	Jupyter  bool                 // serve clients of Jupyter below [jupyter.Prefix]
+	// JupyterPlaces keeps how far clients of Jupyter have read; nil: for the life of the server.
+	JupyterPlaces *jupyter.Places
+	Runs          Runs // runs programs outside of sessions; nil: nobody does
+	Engine        bool // serve clients of one-shot engines below [engine.Prefix]; needs Runs
+	E2B           bool // serve clients of E2B below [e2b.Prefix]
+	// SandboxKey makes the tokens of single sandboxes, which clients of E2B get. It is required with E2B.
+	SandboxKey []byte
+	LibreChat  bool // serve LibreChat below [librechat.Prefix]
+	// LibreChatKeys verify the tokens that LibreChat signs.
+	LibreChatKeys []librechat.Key
 
 	// Connections bounds those on which no authenticated request is under way; 0: 256.
 	Connections int
@@ -85,16 +98,22 @@ type Server struct {
 	version       string
 	engine        *gin.Engine
 	web           *http.Server
+	frontWebs     map[string]*http.Server // of the fronts that are served, by their names
+	lobby         *lobby
 	metrics       *metrics
 	page          *page
 	mcp           *mcp.Handler     // nil: off
 	jupyter       *jupyter.Handler // nil: off
+	runs          Runs             // nil: none
+	engineOn      bool
+	e2b           *e2b.Handler       // nil: off
+	librechat     *librechat.Handler // nil: off
+	librechatKeys []librechat.Key
 	openapi       []byte
 	sockets       connTracker
 	callers       *callers
 	guesses       *guesses
 	revocations   atomic.Int64 // how often recheck began
-	connections   int
 	stall         time.Duration
 	secureCookies bool
 
@@ -124,7 +143,7 @@ func New(cfg Config) (*Server, error) {
 		page:          page,
 		callers:       newCallers(cmp.Or(cfg.OwnerRequests, 1000)),
 		guesses:       newGuesses(),
-		connections:   cmp.Or(cfg.Connections, 256),
+		lobby:         newLobby(cmp.Or(cfg.Connections, 256), cmp.Or(cfg.Stall, stall)),
 		stall:         cmp.Or(cfg.Stall, stall),
 		secureCookies: cfg.SecureCookies,
 		draining:      make(chan struct{}),
@@ -132,19 +151,37 @@ func New(cfg Config) (*Server, error) {
 	s.metrics = newMetrics(cfg.Registry, cfg.Sessions)
 	s.mcp = s.newMCP(cmp.Or(cfg.MCP, mcp.ToolsAll))
 	if cfg.Jupyter {
-		s.jupyter = s.newJupyter()
+		s.jupyter = s.newJupyter(cfg.JupyterPlaces)
 	}
-	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes())
+	s.runs, s.engineOn = cfg.Runs, cfg.Engine && cfg.Runs != nil
+	if cfg.E2B {
+		s.e2b = s.newE2B(cfg.SandboxKey)
+	}
+	if cfg.LibreChat {
+		s.librechatKeys = cfg.LibreChatKeys
+		s.librechat = librechat.New(librechat.Config{Sessions: s.sessions, Runs: s.runs, UntilDrain: s.untilDrain, Problem: s.problem})
+	}
+	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes(), s.e2bRoutes(), s.librechatRoutes(), s.engineRoutes())
 	if s.openapi, err = describe(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}
 	s.engine = s.newEngine(routes)
-	s.web = &http.Server{
-		Handler: s.engine, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog:    slog.NewLogLogger(cfg.Log.Handler(), slog.LevelDebug),
-		ConnContext: withConn, ConnState: connState,
+	s.web = s.newWeb(s.engine)
+	s.frontWebs = map[string]*http.Server{}
+	for _, r := range routes {
+		if f := r.front; f != nil && s.frontWebs[f.name] == nil {
+			s.frontWebs[f.name] = s.newWeb(f.atRoot(s.engine))
+		}
 	}
 	return s, nil
+}
+
+func (s *Server) newWeb(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnContext: withConn, ConnState: connState,
+	}
 }
 
 // Serve accepts connections until Shutdown or Close, and then returns [http.ErrServerClosed].
@@ -153,20 +190,30 @@ func (s *Server) Serve(listener net.Listener) error {
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watchRevocations(watching) })
 	watch.Go(func() { s.recordUses(watching) })
+	if s.e2b != nil {
+		watch.Go(func() { s.e2b.Run(watching) })
+	}
 	defer watch.Wait()
 	defer stop()
-	return s.web.Serve(newLobby(listener, s.connections, s.stall))
+	return s.web.Serve(door{listener, s.lobby})
 }
 
 // Shutdown drains the server and waits for the requests under way. What is left when ctx ends is cut off, and is the
 // error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
-	err := s.web.Shutdown(ctx)
-	if err != nil {
-		return errors.Join(err, s.web.Close())
+	webs := append(slices.Collect(maps.Values(s.frontWebs)), s.web)
+	errs := make([]error, len(webs))
+	var ending sync.WaitGroup
+	for i, web := range webs {
+		ending.Go(func() {
+			if err := web.Shutdown(ctx); err != nil {
+				errs[i] = errors.Join(err, web.Close())
+			}
+		})
 	}
-	return nil
+	ending.Wait()
+	return errors.Join(errs...)
 }
 
 // Drain answers waiting requests with what there is, ends streams, and closes sockets with 1001. It returns when the

@@ -33,7 +33,7 @@ func TestASharesTokenOnlyReads(t *testing.T) {
 	h.want(h.do(request{method: "PUT", path: "/v1/sessions/s/files/f.txt", body: "x", header: map[string]string{"Content-Type": "text/plain"}}), 201, "")
 	readable := map[string]bool{
 		"GET /v1/sessions/{id}": true, "GET /v1/sessions/{id}/executions": true, "GET /v1/sessions/{id}/executions/{eid}": true,
-		"GET /v1/sessions/{id}/executions/{eid}/render": true, "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": true,
+		"GET /v1/sessions/{id}/executions/{eid}/text": true, "GET /v1/sessions/{id}/executions/{eid}/render": true, "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": true,
 		"GET /v1/sessions/{id}/events": true, "GET /v1/sessions/{id}/ws": true, "GET /v1/sessions/{id}/files": true,
 		"GET /v1/sessions/{id}/files/{path}": true, "GET /v1/sessions/{id}/artifacts": true, "GET /v1/artifacts/{sha256}": true,
 		"GET /v1/sessions/{id}/notebook": true, "GET /v1/sessions/{id}/document": true,
@@ -140,7 +140,7 @@ func TestASharesLinkOpensThePage(t *testing.T) {
 	}
 	h.want(h.do(request{method: "GET", path: "/v1/sessions/s", token: "-", header: map[string]string{"Cookie": cookie}}), 200, "")
 
-	// The owner who follows his own link stays the owner; another owner sees what is shared, and his own sessions.
+	// An owner who follows their own link stays the owner; another owner sees what is shared, and their own sessions.
 	both := h.cookie() + "; " + cookie
 	own := h.do(request{method: "GET", path: "/?session=s", token: "-", header: map[string]string{"Cookie": both}})
 	if !strings.Contains(string(own.body), `name="talaria-share" content=""`) {

@@ -22,6 +22,7 @@ func (h *harness) sessionToken(id, body string) api.SessionToken {
 // rightOf is the right that each route needs which a session token may use.
 var rightOf = map[string]api.Right{
 	"GET /v1/sessions/{id}": "read", "GET /v1/sessions/{id}/executions": "read", "GET /v1/sessions/{id}/executions/{eid}": "read",
+	"GET /v1/sessions/{id}/executions/{eid}/text":   "read",
 	"GET /v1/sessions/{id}/executions/{eid}/render": "read", "GET /v1/sessions/{id}/executions/{eid}/render/{sha256}": "read",
 	"GET /v1/sessions/{id}/events": "read", "GET /v1/sessions/{id}/ws": "read", "GET /v1/sessions/{id}/files": "read",
 	"GET /v1/sessions/{id}/files/{path}": "read", "GET /v1/sessions/{id}/artifacts": "read", "GET /v1/artifacts/{sha256}": "read",

@@ -3,11 +3,11 @@ package server
 import (
 	"errors"
 	"io"
-	"mime"
 	"mime/multipart"
 	"net/http"
 
 	"talaria/api"
+	"talaria/server/transfer"
 	"talaria/session"
 )
 
@@ -15,10 +15,10 @@ func (s *Server) putFile(c *call, sess *session.Session) error {
 	if c.Request.Header.Get("Content-Range") != "" {
 		return api.Errorf(api.CodeInvalidRequest, "partial uploads are not supported; send the whole file")
 	}
-	body := &upload{from: c.Request.Body}
+	body := &transfer.Upload{From: c.Request.Body}
 	created, file, err := sess.PutFile(c.command(), c.filePath(), body)
 	if err != nil {
-		return body.blame(err)
+		return blame(body, err)
 	}
 	if created {
 		return c.answer(http.StatusCreated, file)
@@ -54,35 +54,19 @@ func (s *Server) postFiles(c *call, sess *session.Session) error {
 }
 
 func putPart(c *call, sess *session.Session, part *multipart.Part) (api.File, error) {
-	// Part.FileName would drop the folders.
-	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-	name, ok := params["filename"]
-	if err != nil || !ok {
+	name, isFile, err := transfer.FileName(part)
+	if err != nil || !isFile {
 		return api.File{}, api.Errorf(api.CodeInvalidRequest, "field %.80q is not a file", part.FormName())
 	}
-	body := &upload{from: part}
+	body := &transfer.Upload{From: part}
 	_, file, err := sess.PutFile(c.command(), name, body)
-	return file, body.blame(err)
-}
-
-// upload remembers that reading failed, which is the client's fault and not the server's.
-type upload struct {
-	from   io.Reader
-	failed error
-}
-
-func (u *upload) Read(p []byte) (int, error) {
-	n, err := u.from.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		u.failed = err
-	}
-	return n, err
+	return file, blame(body, err)
 }
 
 // blame returns err, attributed to the client if its body broke off.
-func (u *upload) blame(err error) error {
-	if err != nil && u.failed != nil {
-		return bodyError(u.failed)
+func blame(u *transfer.Upload, err error) error {
+	if err != nil && u.Failed != nil {
+		return bodyError(u.Failed)
 	}
 	return err
 }

@@ -435,7 +435,7 @@ func TestOpenQuestionsSurviveTheServer(t *testing.T) {
 			}
 			who.asked() // to pay: its client cannot get the call again
 			again()
-			if e := wait(t, s, cell); e.Text != "1\nprovider_gone: whoever provides pay is gone\n" {
+			if e := wait(t, s, cell); e.Text != "1\nprovider_gone: the provider of pay has disconnected\n" {
 				t.Error(e.Text)
 			}
 			if end := who.resolved(); end.Decision != api.DecisionCancelled {

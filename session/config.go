@@ -27,6 +27,8 @@ type Host interface {
 	// Attach adopts a kernel that an earlier server started; Kernels lists all known ones.
 	Attach(ctx context.Context, key record.Key) (command.Attachment, error)
 	Kernels(ctx context.Context) ([]record.Key, error)
+	// Usages returns what each of these kernels uses now. It leaves out those that it cannot tell of.
+	Usages(ctx context.Context, keys []record.Key) ([]command.KernelUsage, error)
 	// Sweep removes what a crashed server's sandboxes left on the machine.
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 }

@@ -7,6 +7,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/trace"
 	"talaria/store"
 )
 
@@ -116,6 +117,7 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 }
 
 func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+	trace.Step("request received")
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
@@ -134,6 +136,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		m.freeUID(row.UID)
 		return nil, err
 	}
+	trace.Step("workspace allocated")
 	s.guard.loaded = true // nothing has failed in it
 	if !m.hold(s) {       // before anybody can find the row
 		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
@@ -156,6 +159,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
 		return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 	}
+	trace.Step("session committed")
 	s.begin()
 	if len(set.packages) == 0 {
 		s.startSoon()
@@ -183,7 +187,7 @@ func (m *Manager) freeUID(uid int) {
 	delete(m.uids, uid)
 }
 
-// room refuses a session when max-sessions of them already have a kernel.
+// room refuses a session when max_sessions of them already have a kernel.
 func (m *Manager) room(ctx context.Context) error {
 	if m.cfg.MaxSessions == 0 {
 		return nil
@@ -195,7 +199,7 @@ func (m *Manager) room(ctx context.Context) error {
 	live := counts[api.StateStarting] + counts[api.StateIdle] + counts[api.StateBusy]
 	if live >= m.cfg.MaxSessions {
 		return api.Errorf(api.CodeSessionLimit,
-			"%d sessions have a kernel, the server's limit (max-sessions); delete one, or wait until an idle kernel is stopped", live)
+			"%d sessions have a kernel, the server's limit (max_sessions); delete one, or wait until an idle kernel is stopped", live)
 	}
 	return nil
 }

@@ -138,6 +138,37 @@ func (s *Session) PutFile(ctx context.Context, name string, r io.Reader) (create
 	return created, file(e, nil), s.filesChanged(ctx)
 }
 
+// StatFile describes a file or folder of the workspace; "" is the workspace itself.
+func (s *Session) StatFile(_ context.Context, name string) (api.File, error) {
+	e, err := s.dir.Stat(name)
+	if err != nil {
+		return api.File{}, fileError(err, name)
+	}
+	if name == "" {
+		e.Path = ""
+	}
+	return file(e, nil), nil
+}
+
+// MakeFolder makes a folder of the workspace, and those on the way. created is false if it exists already.
+func (s *Session) MakeFolder(ctx context.Context, name string) (f api.File, created bool, err error) {
+	if err := s.m.spare(); err != nil {
+		return f, false, err
+	}
+	err = s.dir.Mkdir(name)
+	if errors.Is(err, fs.ErrExist) || name == "" {
+		f, err = s.StatFile(ctx, name)
+		return f, false, err
+	}
+	if err != nil {
+		return f, false, fileError(err, name)
+	}
+	if f, err = s.StatFile(ctx, name); err != nil {
+		return f, true, err
+	}
+	return f, true, s.filesChanged(ctx)
+}
+
 // DeleteFile removes a file, a link itself, or a folder with everything in it.
 func (s *Session) DeleteFile(ctx context.Context, name string) error {
 	if err := s.dir.Remove(ctx, name); err != nil {

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 	"talaria/store"
 )
 
@@ -51,6 +53,7 @@ func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 
 // startKernel starts a kernel: the first one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
+	trace.Step("start of the kernel begun")
 	if err := s.hasEnvironment(); err != nil {
 		return err
 	}
@@ -86,6 +89,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}
+	trace.Step("generation committed")
 	key := record.Key{Session: s.id, Generation: generation}
 	mounts, err := s.m.findMounts(s.mounts)
 	if err != nil {
@@ -110,6 +114,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	trace.Step("kernel ready")
 	s.running = true
 	go s.pump(ctx, key, 0)
 	return s.ready(ctx, info)
@@ -157,7 +162,7 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	s.log.Error("start a kernel", "error", err)
 	var c change
 	if r != nil {
-		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(err)}
+		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: s.startError(err)}
 		failure.Traceback = []string{failure.Ename + ": " + failure.Evalue}
 		r.failure = &failure
 		r.out.traceback(failure)
@@ -171,12 +176,15 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 }
 
 // startError returns what clients may know about why no kernel could be started.
-func startError(err error) string {
+func (s *Session) startError(err error) string {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return "no kernel could be started: " + e.Detail
 	}
-	return "no kernel could be started; the cause is in the server's log"
+	if _, err := os.Stat(s.env.Python); s.env.Python != "" && err != nil {
+		return fmt.Sprintf("no kernel could be started: the Python of the environment %q is missing; an operator must restore it", s.env.Name)
+	}
+	return fmt.Sprintf("no kernel could be started in the environment %q; the cause is in the server's log", s.env.Name)
 }
 
 // died returns the change that records why the next kernel is started.
@@ -276,7 +284,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		}
 		if err := s.startKernel(own); err != nil {
 			s.failStart(own, nil, err)
-			return api.Errorf(api.CodeKernelStart, "%s", startError(err))
+			return api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
 		}
 		return s.touch(own)
 	})

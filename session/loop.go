@@ -9,6 +9,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 	"talaria/store"
 )
 
@@ -28,6 +29,7 @@ type loop struct {
 	drafted  store.StateReason // the state, including all changes that are on their way to the log
 	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
 	pendingArtifacts int64
+	commBytes        int64 // that betweenCells has counted since the last execution started
 }
 
 func newLoop(state store.StateReason) loop {
@@ -182,7 +184,8 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	r.out.number = r.row.N
 	go s.give(ctx, r, key, command.Execution{
 		ID: r.row.ID, Code: r.row.Code, Count: count, Silent: r.row.Silent, AllowStdin: r.row.AllowStdin,
-		Timeout: time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
+		Expressions: r.row.Expressions,
+		Timeout:     time.Duration(r.row.TimeoutMS) * time.Millisecond, CPUTime: time.Duration(cpu) * time.Second,
 	})
 	return false
 }
@@ -190,6 +193,7 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 // give gives an execution to the kernel, which takes as long as the host does not respond, and then interrupts the
 // execution if that was requested meanwhile.
 func (s *Session) give(ctx context.Context, r *run, key record.Key, e command.Execution) {
+	trace.Step("cell taken from the queue")
 	err := command.Tell(ctx, s.m.cfg.Host, key, e)
 	dead := errors.Is(err, command.ErrNoKernel) // its last record will come, and the next kernel gets this execution
 	s.mu.Lock()

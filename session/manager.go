@@ -29,6 +29,7 @@ type Manager struct {
 	loading   singleflight.Group
 	owners    *owners
 	reserve   reserve
+	watches   watchCounts
 	crashed   bool     // the previous server did not end cleanly
 	mended    sync.Map // after a crash: the ids of sessions whose unfinished uploads were removed
 	closeOnce sync.Once
@@ -211,20 +212,32 @@ func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[ap
 			return nil, nil, err
 		}
 		items, numbers := make([]api.Session, len(rows)), make([]int64, len(rows))
-		var usages sync.WaitGroup
+		loaded := make([]*Session, len(rows))
 		for i, row := range rows {
 			numbers[i] = row.N
-			s := m.known(row.ID)
-			if s == nil || !s.retain() { // the row is all there is
-				items[i] = m.sessionOf(row).summary()
-				continue
-			}
-			usages.Go(func() {
+			if s := m.known(row.ID); s != nil && s.retain() {
 				defer s.Release()
-				items[i] = s.Info(ctx)
-			})
+				loaded[i] = s
+			} else { // the row is all there is
+				items[i] = m.sessionOf(row).summary()
+			}
 		}
-		usages.Wait()
+		m.describe(ctx, loaded, items)
 		return items, numbers, nil
 	})
+}
+
+// Each calls do with every session of every owner, without the usage of its processes, until do returns false. serial is
+// what [Session.Serial] returns.
+func (m *Manager) Each(ctx context.Context, do func(owner, serial string, s api.Session) bool) error {
+	rows, err := m.cfg.Store.AllSessions(ctx)
+	if err != nil {
+		return fmt.Errorf("list all sessions: %w", err)
+	}
+	for _, row := range rows {
+		if !do(row.Owner, row.ID, m.sessionOf(row).summary()) {
+			break
+		}
+	}
+	return nil
 }

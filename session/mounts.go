@@ -93,7 +93,7 @@ func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err err
 	}
 	if root.Name == "" {
 		return root, "", api.Errorf(api.CodeMountNotAllowed,
-			"source %.200q is not in a directory that the operator allows (mount-roots)", source)
+			"source %.200q is not in a directory that the operator allows (mount_roots)", source)
 	}
 	rest, err = filepath.Rel(root.Name, source)
 	return root, rest, err

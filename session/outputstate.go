@@ -89,7 +89,7 @@ func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pend
 			st.head = append(st.head, b.Text)
 			st.logged += int64(len(b.Text))
 			st.total = st.logged
-		case api.DisplayData, api.UpdateDisplayData, api.ClearOutput:
+		case api.DisplayData, api.UpdateDisplayData, api.ClearOutput, api.CommOpened, api.CommSent, api.CommClosed:
 			o.shown.fits(int64(size), o.displayLimit)
 		case api.ExecuteResult:
 			o.result(b.Data)

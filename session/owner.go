@@ -68,7 +68,7 @@ func (u *ownerUse) add(c ownerUse) {
 func (m *Manager) takeSession(owner string) error {
 	return m.owners.take(owner, ownerUse{sessions: 1, kernels: 1}, func(now ownerUse) error {
 		if most := m.cfg.OwnerSessions; most > 0 && now.sessions >= most {
-			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the server's limit for one owner (owner-sessions); delete some", most)
+			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the server's limit for one owner (owner_sessions); delete some", most)
 		}
 		return m.kernelAllowed(now)
 	})
@@ -77,7 +77,7 @@ func (m *Manager) takeSession(owner string) error {
 func (m *Manager) kernelAllowed(now ownerUse) error {
 	if most := m.cfg.OwnerKernels; most > 0 && now.kernels >= most {
 		return api.Errorf(api.CodeSessionLimit,
-			"%d of your sessions have a kernel, the server's limit for one owner (owner-kernels); delete one, or wait until an idle kernel is stopped", most)
+			"%d of your sessions have a kernel, the server's limit for one owner (owner_kernels); delete one, or wait until an idle kernel is stopped", most)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestAnOwnerHasSoManySessionsAndKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := create("ann", "c"); code(err) != api.CodeSessionLimit || !strings.Contains(err.Error(), "owner-kernels") {
+	if err := create("ann", "c"); code(err) != api.CodeSessionLimit || !strings.Contains(err.Error(), "owner_kernels") {
 		t.Errorf("a third kernel: %v", err)
 	}
 	if err := create("bob", "a"); err != nil {
@@ -34,10 +34,10 @@ func TestAnOwnerHasSoManySessionsAndKernels(t *testing.T) {
 	if err := create("ann", "c"); err != nil {
 		t.Fatalf("with one kernel less: %v", err)
 	}
-	if e := execute(t, a, "print x"); e.Status != api.StatusDied || !strings.Contains(e.Error.Evalue, "owner-kernels") {
+	if e := execute(t, a, "print x"); e.Status != api.StatusDied || !strings.Contains(e.Error.Evalue, "owner_kernels") {
 		t.Errorf("a kernel that is started again: %+v", e)
 	}
-	if err := create("ann", "d"); code(err) != api.CodeSessionLimit || !strings.Contains(err.Error(), "owner-sessions") {
+	if err := create("ann", "d"); code(err) != api.CodeSessionLimit || !strings.Contains(err.Error(), "owner_sessions") {
 		t.Errorf("a fourth session: %v", err)
 	}
 	r.leave()

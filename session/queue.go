@@ -13,6 +13,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/trace"
 	"talaria/store"
 )
 
@@ -54,6 +55,7 @@ type queueState struct {
 // Submit queues a cell and returns its execution's id. Submitting the same id with the same code again returns the
 // first one and runs nothing. ctx bounds the wait, not the execution.
 func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDefault bool) (string, error) {
+	trace.Step("cell received")
 	r, err := s.newRun(req, stdinDefault)
 	if err != nil {
 		return "", err
@@ -74,6 +76,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	queued := s.queued(r)
 	queued.progress.Spent.Executions = 1
 	err = s.commit(ctx, queued)
+	trace.Step("cell queued")
 	s.mu.Lock()
 	s.reserved--
 	if err != nil {
@@ -125,7 +128,10 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	}
 	row := store.Execution{
 		Session: s.n, Code: *req.Code, AllowStdin: stdinDefault, Status: api.StatusQueued, State: api.VariablesKept,
-		Generation: generation,
+		Generation: generation, Expressions: req.Expressions, Origin: req.Origin,
+	}
+	if err := checkExpressions(req.Expressions); err != nil {
+		return nil, err
 	}
 	timeout := limits.ExecutionTimeoutS
 	if err := checkTime("timeout_s", req.TimeoutS, &timeout, s.m.cfg.Ceilings.ExecutionTimeoutS); err != nil {
@@ -250,8 +256,9 @@ func (s *Session) Interrupt(ctx context.Context, executionID string) error {
 			r.cancel = "interrupted"
 		}
 	}
+	idle := s.current == nil && executionID == "" && (s.state == api.StateIdle || s.state == api.StateBusy)
 	s.mu.Unlock()
-	if running != "" {
+	if running != "" || idle { // code that handles a front end's message may run
 		err := command.Tell(ctx, s.m.cfg.Host, key, command.Interrupt{ExecutionID: running})
 		if err != nil && !errors.Is(err, command.ErrNoKernel) {
 			return err

@@ -60,7 +60,7 @@ func (r *rig) open() {
 	}
 	r.db = db
 	if r.host == nil {
-		r.host = host.NewHost(host.HostConfig{Backend: r.fake, InterruptGrace: 50 * time.Millisecond, JoinWindow: -1})
+		r.host = host.NewHost(host.HostConfig{Backend: r.fake, InterruptGrace: 500 * time.Millisecond, JoinWindow: -1})
 	}
 	cfg := session.Config{
 		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test",
@@ -335,6 +335,19 @@ func script(dir func() string) func(*kerneltest.Cell) {
 				os.WriteFile(filepath.Join(dir(), name), noise, 0o644)
 			case "remove":
 				os.Remove(filepath.Join(dir(), rest))
+			case "comm": // of that execution or message, some messages of that size
+				var id string
+				var n, size int
+				fmt.Sscan(rest, &id, &n, &size)
+				if id == "cell" {
+					id = c.ID
+				}
+				for range n {
+					c.Runner.Send(map[string]any{"type": "comm", "id": id, "action": "msg", "comm": "w", "target": "", "data": strings.Repeat("d", size),
+						"metadata": map[string]any{}, "buffers": []string{"AAE="}})
+				}
+			case "handled":
+				c.Runner.Send(map[string]any{"type": "comm_end", "id": rest})
 			case "as": // another execution, whose thread still prints
 				id, text, _ := strings.Cut(rest, " ")
 				c.Runner.Stream(id, "stdout", text+"\n", 0)

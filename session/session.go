@@ -150,24 +150,40 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 	return s
 }
 
+// ID returns the session's id, which is unique for its owner.
+func (s *Session) ID() string { return s.clientID }
+
+// Serial returns the id that the server made for the session. No other session has or had it.
+func (s *Session) Serial() string { return s.id }
+
 // Info returns the session as clients see it. ctx bounds the reading of its usage.
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
-	if info.State == api.StateIdle || info.State == api.StateBusy { // the host would answer for a kernel that starts when it has
-		key := record.Key{Session: s.id, Generation: info.Kernel.Generation}
+	if key, measurable := s.measurable(info); measurable {
 		if u, err := command.Ask(ctx, s.m.cfg.Host, key, command.ReadUsage{}); err == nil {
-			info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
-			if info.State == api.StateBusy { // what is known from the last cell's end is exact
-				info.Usage.DiskBytes = u.DiskBytes
-			}
-			info.Usage.CPUSeconds = u.CPU.Seconds()
-			info.Usage.PIDs = u.PIDs
-			for _, p := range u.Processes {
-				info.Usage.Processes = append(info.Usage.Processes, api.Process{PID: int64(p.PID), Name: p.Name})
-			}
+			addUsage(&info, u)
 		}
 	}
 	return info
+}
+
+// measurable returns the key of the kernel whose usage belongs into info. A host would answer only when a kernel that is
+// starting has started.
+func (s *Session) measurable(info api.Session) (record.Key, bool) {
+	return record.Key{Session: s.id, Generation: info.Kernel.Generation}, info.State == api.StateIdle || info.State == api.StateBusy
+}
+
+// addUsage adds to info what its kernel uses.
+func addUsage(info *api.Session, u kernel.Usage) {
+	info.Usage.MemoryBytes, info.Usage.PeakMemoryBytes = u.MemoryBytes, u.PeakMemoryBytes
+	if info.State == api.StateBusy { // what is known from the last cell's end is exact
+		info.Usage.DiskBytes = u.DiskBytes
+	}
+	info.Usage.CPUSeconds = u.CPU.Seconds()
+	info.Usage.PIDs = u.PIDs
+	for _, p := range u.Processes {
+		info.Usage.Processes = append(info.Usage.Processes, api.Process{PID: int64(p.PID), Name: p.Name})
+	}
 }
 
 // summary returns the session without the usage of its processes.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/session"
 )
 
@@ -801,5 +802,31 @@ func TestNotebooksGoOutAndIn(t *testing.T) {
 		if err := s.ImportNotebook(t.Context(), []byte(bad)); code(err) != api.CodeInvalidRequest {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+}
+
+func TestAListHasTheUsageOfEachSession(t *testing.T) {
+	r := scripted(t, nil)
+	r.fake.Usage = func() (kernel.Usage, error) {
+		return kernel.Usage{MemoryBytes: 7, CPU: 2 * time.Second, PIDs: 3, Processes: []kernel.ProcessInfo{{PID: 2, Name: "python3"}}}, nil
+	}
+	execute(t, r.session(api.SessionRequest{}), "result 1")
+	execute(t, r.session(api.SessionRequest{}), "result 1")
+	r.session(api.SessionRequest{ID: ptr("other")})
+	if err := r.Delete(t.Context(), "ann", "other"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := r.List(t.Context(), "ann", session.Filter{})
+	if err != nil || len(page.Items) != 2 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	for _, s := range page.Items {
+		want := []api.Process{{PID: 2, Name: "python3"}}
+		if u := s.Usage; u.MemoryBytes != 7 || u.CPUSeconds != 2 || u.PIDs != 3 || !slices.Equal(u.Processes, want) {
+			t.Errorf("session %s uses %+v", s.ID, u)
+		}
+	}
+	if st := r.Stats(t.Context()); st.MemoryBytes != 14 || st.CPUSeconds != 4 {
+		t.Errorf("the server reports %+v", st)
 	}
 }

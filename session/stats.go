@@ -2,11 +2,12 @@ package session
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
+	"maps"
+	"slices"
 
 	"talaria/api"
 	"talaria/kernel/machine"
+	"talaria/kernel/record"
 )
 
 // Stats returns figures about the server.
@@ -52,25 +53,42 @@ func (m *Manager) Stats(ctx context.Context) api.Stats {
 // EndedExecutions counts the executions that have ended since the start, including those of deleted sessions.
 func (m *Manager) EndedExecutions() int64 { return m.ended.Load() }
 
-// usageQuestions is how many kernels are asked for their usage at once.
-const usageQuestions = 16
-
 // infos returns the sessions that have a kernel.
 func (m *Manager) infos(ctx context.Context) []api.Session {
 	all := m.withKernels()
 	infos := make([]api.Session, len(all))
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(usageQuestions, len(all)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
-				infos[i] = all[i].Info(ctx)
-				all[i].Release()
-			}
-		})
+	m.describe(ctx, all, infos)
+	for _, s := range all {
+		s.Release()
 	}
-	wg.Wait()
 	return infos
+}
+
+// describe sets an element of infos to what Info returns for the session in its place, unless that is nil. The hosts are
+// asked once for the usage of all.
+func (m *Manager) describe(ctx context.Context, sessions []*Session, infos []api.Session) {
+	places := map[record.Key]int{}
+	for i, s := range sessions {
+		if s == nil {
+			continue
+		}
+		infos[i] = s.summary()
+		if key, measurable := s.measurable(infos[i]); measurable {
+			places[key] = i
+		}
+	}
+	if len(places) == 0 {
+		return
+	}
+	usages, err := m.cfg.Host.Usages(ctx, slices.Collect(maps.Keys(places)))
+	if err != nil && ctx.Err() == nil {
+		m.cfg.Log.Warn("read the usage of sessions", "error", err)
+	}
+	for _, u := range usages {
+		if i, asked := places[u.Key]; asked {
+			addUsage(&infos[i], u.Usage)
+		}
+	}
 }
 
 // Environments are the configured Pythons, the default first.

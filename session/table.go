@@ -33,7 +33,7 @@ func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.Tab
 	case command.TableChanged:
 		return page, api.Errorf(api.CodeTableGone, "the rows or columns of this table have changed; show it again to page through it")
 	case command.TableUnsortable:
-		return page, api.Errorf(api.CodeNotSortable, "this table cannot be shown so: %s", t.Reason)
+		return page, api.Errorf(api.CodeNotSortable, "this table cannot be sorted or filtered this way: %s", t.Reason)
 	}
 	return page, api.Errorf(api.CodeTableGone, "this table's data is gone: the object was dropped, or its kernel has ended; show it again")
 }

@@ -55,6 +55,7 @@ type toolCall struct {
 	// Guarded by tools.mu.
 	provider *provider // nil for a built-in tool
 	handed   bool      // the provider has it, or must come back for it
+	counted  bool      // in tools.handed
 	missing  bool      // the provider came back, so far without the tool
 	deadline time.Time
 	timer    *time.Timer
@@ -109,11 +110,11 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	case slices.Contains(ts.builtin, call.Tool):
 		c.kind, c.tool = api.ProviderBuiltin, builtinTools[call.Tool]
 	default:
-		refuse(codeUnavailable, "there is no tool %.80s now; there are: %s", call.Tool, toolNames(ts.list(r.ExecutionID)))
+		refuse(codeUnavailable, "there is no tool %.80s at the moment; available: %s", call.Tool, toolNames(ts.list(r.ExecutionID)))
 		return
 	}
 	if gone {
-		refuse(codeProviderGone, "the client that provides %s is gone", call.Tool)
+		refuse(codeProviderGone, "the client that provides %s has disconnected", call.Tool)
 		return
 	}
 	if run.toolCalls.Load() >= limit {
@@ -234,11 +235,30 @@ func (s *Session) start(c *toolCall, work *toolWork) {
 		return
 	}
 	ts.handed++
-	c.handed, c.deadline = true, time.Now().Add(c.timeout())
+	c.handed, c.counted, c.deadline = true, true, time.Now().Add(c.timeout())
 	c.timer = time.AfterFunc(c.timeout(), func() { s.expire(c) })
 	work.again = append(work.again, c)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
+	}
+}
+
+// startWaiting hands waiting calls to their providers, now that a call no longer counts as one that a provider has. tools.mu is
+// held.
+func (s *Session) startWaiting(c *toolCall, work *toolWork) {
+	ts := s.tools
+	if c.counted {
+		c.counted = false
+		ts.handed--
+	}
+	if len(ts.waiting) == 0 {
+		return
+	}
+	ts.waiting = slices.DeleteFunc(ts.waiting, func(w *toolCall) bool { return w.ended || w.answered })
+	for ts.handed < maxHanded && len(ts.waiting) > 0 {
+		next := ts.waiting[0]
+		ts.waiting = ts.waiting[1:]
+		s.start(next, work)
 	}
 }
 
@@ -290,13 +310,13 @@ func (t *translation) callClosed(id, how string) {
 	ts := t.s.tools
 	ts.mu.Lock()
 	c := ts.calls[id]
-	if c == nil || c.kind == api.ProviderBuiltin && how == "answered" { // refused, or it runs inside
+	if c == nil || c.kind == api.ProviderBuiltin && how == record.Answered { // refused, or it runs inside
 		ts.mu.Unlock()
 		return
 	}
 	failure := c.failure
 	switch {
-	case how != "answered":
+	case how != record.Answered:
 		failure = &api.ToolError{Code: how, Message: "the cell waits for the call no longer"}
 	case !c.answered: // by the last server
 		failure = &api.ToolError{Code: codeUnknown, Message: "the server was restarted while it passed the answer on; the cell has it"}
@@ -332,15 +352,7 @@ func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) chang
 	}
 	c.ended = true
 	c.stopTimer()
-	if c.handed {
-		ts.handed--
-	}
-	ts.waiting = slices.DeleteFunc(ts.waiting, func(w *toolCall) bool { return w.ended || w.answered })
-	for ts.handed < maxHanded && len(ts.waiting) > 0 {
-		next := ts.waiting[0]
-		ts.waiting = ts.waiting[1:]
-		s.start(next, &work)
-	}
+	s.startWaiting(c, &work)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
 	}
@@ -436,10 +448,13 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 	c.answered, c.failure = true, failure
 	c.stopTimer()
 	key := c.key
+	var work toolWork
+	s.startWaiting(c, &work)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
 	}
 	ts.mu.Unlock()
+	s.carryOut(work)
 	err := s.answerCall(ts.ctx, key, answer)
 	switch {
 	case errors.Is(err, command.ErrNoCallPending), errors.Is(err, command.ErrNoKernel):

@@ -31,7 +31,7 @@ func TestACallGoesThroughTheHost(t *testing.T) {
 		t.Error(err)
 	}
 	e := wait(t, s, id)
-	if want := "echo terminal {\"n\":1} there is no tool nothing now; there are: echo, terminal "; e.Text != want || e.ToolCalls != 2 {
+	if want := "echo terminal {\"n\":1} there is no tool nothing at the moment; available: echo, terminal "; e.Text != want || e.ToolCalls != 2 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	audit, err := s.ToolCalls(t.Context(), api.PageQuery{})

@@ -172,7 +172,7 @@ func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, wo
 		return
 	}
 	ts.handed++
-	c.handed = true
+	c.handed, c.counted = true, true
 	c.timer = time.AfterFunc(time.Until(c.deadline), func() { s.expire(c) })
 	if c.provider.lasting {
 		work.again = append(work.again, c)

@@ -216,6 +216,10 @@ func (h *toolHost) Kernels(context.Context) (keys []record.Key, err error) {
 	return keys, nil
 }
 
+func (h *toolHost) Usages(context.Context, []record.Key) ([]command.KernelUsage, error) {
+	return nil, nil
+}
+
 func (h *toolHost) Sweep(context.Context, []kernel.Handle) error { return nil }
 
 // toolClient is a connected client. Its requests and cancels wait in channels.

@@ -163,7 +163,7 @@ func checkToolName(name string) error {
 	case slices.Contains(keywords, name):
 		return fmt.Errorf("its name is a keyword of Python")
 	case slices.Contains(moduleNames, name):
-		return fmt.Errorf("hermes_tools has a %s of its own", name)
+		return fmt.Errorf("hermes_tools itself defines %s", name)
 	}
 	for i := range len(name) {
 		if c := name[i]; !letter(c) && c != '_' && (c < '0' || c > '9') {
@@ -378,7 +378,7 @@ func (ts *tools) abandon(p *provider, which func(*toolCall) bool) (work toolWork
 }
 
 func goneFailure(name string) *api.ToolError {
-	return &api.ToolError{Code: codeProviderGone, Message: fmt.Sprintf("whoever provides %s is gone", name)}
+	return &api.ToolError{Code: codeProviderGone, Message: fmt.Sprintf("the provider of %s has disconnected", name)}
 }
 
 // find returns the tool of that name that a cell calls: of the execution's own client, else of the client that came

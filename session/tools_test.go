@@ -100,7 +100,7 @@ func TestRefusedCallsAreFreeAndTheLimitIsNamed(t *testing.T) {
 	}()
 	e := execute(t, s, "")
 	close(client.requests)
-	want := "unavailable: there is no tool nothing now; there are: echo\n{\"limit\":5}\n{\"limit\":5}\n" +
+	want := "unavailable: there is no tool nothing at the moment; available: echo\n{\"limit\":5}\n{\"limit\":5}\n" +
 		"limit: this cell has reached limits.tool_calls (2); raise the limit, or make fewer calls\nlimit\n"
 	if e.Text != want || e.ToolCalls != 2 {
 		t.Errorf("%d calls\n%s\nwant\n%s", e.ToolCalls, e.Text, want)

@@ -48,6 +48,9 @@ func failureOf(e *api.ToolError) *command.ToolFailure {
 
 // carryOut does the work. tools.mu is not held.
 func (s *Session) carryOut(w toolWork) {
+	if len(w.again)+len(w.cancels)+len(w.answers) == 0 {
+		return
+	}
 	ts := s.tools
 	ts.mu.Lock()
 	type request struct {

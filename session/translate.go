@@ -14,6 +14,7 @@ import (
 	"talaria/artifacts"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 	"talaria/session/transcript"
 	"talaria/store"
 )
@@ -21,6 +22,7 @@ import (
 // take turns records of the kernel into events, commits them with the position, and acknowledges. On the
 // session's goroutine.
 func (s *Session) take(ctx context.Context, batch []record.Record) {
+	trace.Step("records received")
 	s.mu.Lock()
 	key := s.key()
 	s.mu.Unlock()
@@ -37,6 +39,7 @@ func (s *Session) take(ctx context.Context, batch []record.Record) {
 	if !t.flushed {
 		t.flush()
 	}
+	trace.Step("events committed and published")
 	if t.kseq > 0 && !t.failed { // a batch of an earlier kernel has nothing to acknowledge
 		s.m.cfg.Host.Ack(key, t.kseq)
 	}
@@ -126,6 +129,10 @@ func (t *translation) record(r record.Record) {
 		t.toolEnded(b)
 		return
 	}
+	if run == nil && isOfComms(r) {
+		t.betweenCells(r)
+		return
+	}
 	if run == nil {
 		t.lateOutput(r)
 		return
@@ -153,6 +160,10 @@ func (t *translation) record(r record.Record) {
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: run.row.ID, body: api.ErrorEvent{
 			ErrorOutput: failure, Limit: limitOf(b.Limit),
 		}})...)
+	case record.Comm:
+		t.comm(run, b)
+	case record.Expressions:
+		t.log(r.ExecutionID, api.UserExpressions{Values: api.Raw(b.Values)})
 	case record.Clear:
 		t.showClear(run, b)
 	case record.Finished:
@@ -164,6 +175,7 @@ func (t *translation) startedRun(run *run, r record.Record) {
 	s := t.s
 	at := api.At(r.Time).UnixMilli()
 	run.row.StartedAt, run.row.Status = &at, api.StatusRunning
+	s.commBytes = 0
 	if run.row.ExecutionCount != nil {
 		t.count = *run.row.ExecutionCount
 		run.out.tellLoss(t.s.lossNotice(t.ctx, run.row))
@@ -206,7 +218,7 @@ func (t *translation) askClosed(run *run, r record.Record, closed record.AskClos
 	case record.AskTool:
 		t.callClosed(closed.ID, closed.How)
 	case record.AskInstall:
-		if closed.How != "answered" {
+		if closed.How != record.Answered {
 			t.s.cancelInstall(closed.ID)
 		}
 	}

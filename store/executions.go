@@ -32,6 +32,8 @@ type Execution struct {
 	Guard          *api.Guard
 	TruncatedBytes int64
 	Tools          []api.Tool // that came with its request
+	Expressions    map[string]string
+	Origin         []byte // written here, and read by Origin
 	ToolCalls      int64
 	CreatedAt      int64
 	StartedAt      *int64
@@ -43,14 +45,14 @@ type Execution struct {
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
 	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, tools, tool_calls, created_at, started_at,
-	finished_at`
+	finished_at, expressions`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
 		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, asJSON(&e.Tools), &e.ToolCalls, &e.CreatedAt, &e.StartedAt,
-		&e.FinishedAt)
+		&e.FinishedAt, asJSON(&e.Expressions))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -60,15 +62,19 @@ func scanExecution(scan func(...any) error) (Execution, error) {
 // InsertExecution adds the execution and returns its number; it returns [ErrExists] if the session has one with that
 // id.
 func (t *Tx) InsertExecution(e Execution) (int64, error) {
-	var tools any // null for most
+	var tools, expressions any // null for most
 	if len(e.Tools) > 0 {
 		tools = asJSON(&e.Tools)
 	}
+	if len(e.Expressions) > 0 {
+		expressions = asJSON(&e.Expressions)
+	}
 	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
-			status, reason, state, generation, text, artifacts, usage, truncated_bytes, tools, created_at, queued_seq)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
+			status, reason, state, generation, text, artifacts, usage, truncated_bytes, tools, created_at, queued_seq,
+			expressions, origin)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
 		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
-		tools, e.CreatedAt, e.QueuedSeq)
+		tools, e.CreatedAt, e.QueuedSeq, expressions, e.Origin)
 	if err != nil {
 		return 0, err
 	}
@@ -127,6 +133,15 @@ func (t *Tx) ForgetSignatures(session int64) error {
 func (s *Store) Execution(ctx context.Context, session int64, id string) (Execution, error) {
 	return scanExecution(s.ro.QueryRowContext(ctx,
 		`SELECT `+executionColumns+` FROM executions WHERE session = ? AND id = ?`, session, id).Scan)
+}
+
+// Origin returns what was stored as the origin of an execution, or nil.
+func (s *Store) Origin(ctx context.Context, session int64, id string) (origin []byte, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT origin FROM executions WHERE session = ? AND id = ?`, session, id).Scan(&origin)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return origin, err
 }
 
 // Executions lists the session's executions, newest first, from below before (0: from the newest).

@@ -1,4 +1,4 @@
-// Package web embeds the page as it was built. Its sources are beside it; `make web` builds dist anew.
+// Package web embeds the page as it was built. Its sources are beside it; `make web` rebuilds dist.
 package web
 
 import (

@@ -33,7 +33,7 @@ func (c config) wrong(key, format string, args ...any) error {
 
 // check refuses values that are out of bounds, wherever the server runs.
 func (c config) check() error {
-	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkAddr(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns(), c.checkGateways())
+	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkAddress("addr", c.Addr), c.checkFronts(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns(), c.checkGateways())
 }
 
 func (c config) checkNumbers() error {
@@ -41,7 +41,10 @@ func (c config) checkNumbers() error {
 	for key, least := range map[string]struct{ value, least int64 }{
 		"pool":            {int64(c.Pool), 0},
 		"owner_requests":  {int64(c.OwnerRequests), 1},
-		"uid_base":        {int64(c.UIDBase), 1},
+		"uid_base":        {int64(c.UIDBase), leastUIDBase},
+		"run.concurrency": {c.Run.Concurrency, 0},
+		"run.owner_runs":  {int64(c.Run.OwnerRuns), 1},
+		"run.total_runs":  {int64(c.Run.TotalRuns), 1},
 		"inline_bytes":    {c.InlineBytes, 0},
 		"max_sessions":    {c.MaxSessions, 0},
 		"owner_sessions":  {c.OwnerSessions, 0},
@@ -54,7 +57,7 @@ func (c config) checkNumbers() error {
 			found = append(found, c.wrong(key, "must be at least %d", least.least))
 		}
 	}
-	for key, value := range map[string]time.Duration{"client_timeout": c.ClientTimeout, "orphan_ttl": c.OrphanTTL} {
+	for key, value := range map[string]time.Duration{"client_timeout": c.ClientTimeout, "orphan_ttl": c.OrphanTTL, "run.max_time": c.Run.MaxTime} {
 		if value <= 0 {
 			found = append(found, c.wrong(key, "must be above 0, not %v", value))
 		}
@@ -102,13 +105,14 @@ func oneOf(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-func (c config) checkAddr() error {
-	_, port, err := net.SplitHostPort(c.Addr)
+// checkAddress refuses a value of key that no server can listen on.
+func (c config) checkAddress(key, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return c.wrong("addr", "must be HOST:PORT or :PORT, not %q", c.Addr)
+		return c.wrong(key, "must be HOST:PORT or :PORT, not %q", addr)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return c.wrong("addr", "needs a port from 0 to 65535, not %q", port)
+		return c.wrong(key, "needs a port from 0 to 65535, not %q", port)
 	}
 	return nil
 }

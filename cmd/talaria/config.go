@@ -31,7 +31,8 @@ type config struct {
 
 	MCP string `config:"mcp"` // the tools that /mcp offers: mcp.ToolsAll, mcp.ToolsBasic or mcp.ToolsOff
 
-	Jupyter bool `config:"jupyter"` // serve clients of Jupyter
+	Jupyter bool   `config:"jupyter"` // the older key for fronts.jupyter.enabled
+	Fronts  fronts `config:"fronts"`
 
 	Python       string        `config:"python"` // of the default environment; "": found
 	Engine       string        `config:"engine"` // of all environments that do not name one
@@ -56,6 +57,7 @@ type config struct {
 	MountRoots     []string      `config:"mount_roots"` // directories whose folders sessions may mount
 	Network        network       `config:"network"`
 	Packages       packages      `config:"packages"`
+	Run            runs          `config:"run"`
 	Webhooks       webhooks      `config:"webhooks"`
 	MCPServers     []mcpServer   `config:"mcp_servers"`
 	Gateways       gateways      `config:"gateways"`
@@ -140,6 +142,7 @@ func defaults() config {
 		CookieSecure:   cookieAuto,
 		MCP:            mcp.ToolsAll,
 		Jupyter:        true,
+		Fronts:         defaultFronts(),
 		OwnerRequests:  1000,
 		ClientTimeout:  time.Minute,
 		TZ:             "UTC",
@@ -158,6 +161,7 @@ func defaults() config {
 		UIDBase:        1_900_000_000,
 		Network:        network{MaxMode: "full"},
 		Packages:       defaultPackages(),
+		Run:            defaultRuns(),
 		Disk:           string(disk.Auto),
 		MinTier:        tiers[0],
 	}

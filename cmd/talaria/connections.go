@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// The values of cookie-secure. A proxy that does TLS talks plain HTTP to the server, which cannot tell.
+// The values of cookie_secure. A proxy that does TLS talks plain HTTP to the server, which cannot tell.
 const (
 	cookieAuto   = "auto" // where the server itself does TLS
 	cookieAlways = "always"

@@ -26,7 +26,7 @@ func page(t *testing.T, name string) string {
 func TestTheConfigurationPageHasExactlyTheKeysAndTheirDefaults(t *testing.T) {
 	text := page(t, "configuration.md")
 	documented := map[string]string{} // the default by key
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(text, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_.]+)` \\| ([^|]*) \\|").FindAllStringSubmatch(text, -1) {
 		documented[row[1]] = row[2]
 	}
 	for _, s := range defaults().settings() {

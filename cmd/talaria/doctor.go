@@ -17,7 +17,6 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/python"
 	"talaria/kernel/sandbox"
-	"talaria/server/jupyter"
 	"talaria/server/mcp"
 )
 
@@ -77,7 +76,8 @@ limit that should hold.`,
 // examine looks at the state directory, the Pythons and the isolation, and leaves nothing behind. fit reports whether
 // a server can run.
 func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool) {
-	findings = []kernel.Finding{stateFinding(c.StateDir), mcpFinding(c), jupyterFinding(c)}
+	findings = []kernel.Finding{stateFinding(c.StateDir), mcpFinding(c)}
+	findings = append(findings, c.frontFindings()...)
 	fit = findings[0].OK
 	var found []kernel.Environment
 	discovered := python.DiscoverEnvironments(ctx, c.pythons(""))
@@ -101,6 +101,9 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 			continue
 		}
 		env.Preload = w.Preload
+		if i == 0 {
+			findings = append(findings, toolchainFinding(env.Python))
+		}
 		found = append(found, env)
 		findings = append(findings, kernel.Finding{
 			Name: "environment " + w.Name, OK: true,
@@ -156,7 +159,7 @@ func warmFindings(ctx context.Context, backend *sandbox.Backend, env kernel.Envi
 
 // survivalFinding says whether kernels outlive the server here.
 func survivalFinding() kernel.Finding {
-	f := kernel.Finding{Name: "kernels outlive the server", OK: true, Detail: "the host is a process of its own"}
+	f := kernel.Finding{Name: "kernels outlive the server", OK: true, Detail: "the host is a separate process"}
 	line, err := os.ReadFile("/proc/1/cmdline")
 	args := strings.Split(string(line), "\x00")
 	if err == nil && len(args) > 1 && filepath.Base(args[0]) == "talaria" && args[1] == "serve" {
@@ -275,13 +278,20 @@ func printFindings(w io.Writer, findings []kernel.Finding) {
 	}
 }
 
-// jupyterFinding has the setting for a client of Jupyter.
-func jupyterFinding(c config) kernel.Finding {
-	f := kernel.Finding{Name: "Jupyter clients", OK: true}
-	if !c.Jupyter {
-		f.Detail = "switched off by jupyter: false"
-		return f
+// frontFindings have the setting for the clients of each front.
+func (c config) frontFindings() []kernel.Finding {
+	var findings []kernel.Finding
+	for _, f := range c.fronts() {
+		finding := kernel.Finding{Name: f.title, OK: true}
+		switch {
+		case f.Enabled:
+			finding.Detail = "give a client this base URL, and a token: " + f.base(c)
+		case f.name == "jupyter" && !c.Jupyter:
+			finding.Detail = "switched off by jupyter: false"
+		default:
+			finding.Detail = "switched off by fronts." + f.name + ".enabled: false"
+		}
+		findings = append(findings, finding)
 	}
-	f.Detail = "give a client this base URL, and a token: http://" + reachable(c.Addr) + jupyter.Prefix
-	return f
+	return findings
 }

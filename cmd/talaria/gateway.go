@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,16 +27,20 @@ import (
 	"talaria/store/chats"
 )
 
+// hookTime is how long a request of a platform may take when the bot ends.
+const hookTime = 3 * time.Second
+
 // gateways are the bots of chat platforms.
 type gateways struct {
 	Telegram  telegramBot     `config:"telegram"`
 	Slack     slackBot        `config:"slack"`
 	Assistant assistantConfig `config:"assistant"`
+	PublicURL string          `config:"public_url"` // of the server, for links to large files; "" for no links
 }
 
 // assistantConfig is the model that answers messages in plain words.
 type assistantConfig struct {
-	BaseURL string `config:"base_url"` // of a chat completions endpoint; "" is no assistant
+	BaseURL string `config:"base_url"` // of a chat completions endpoint; "" for no assistant
 	Model   string `config:"model"`
 	KeyFile string `config:"key_file"`
 }
@@ -62,12 +66,12 @@ func (a assistantConfig) open(c config) (*assistant.Assistant, error) {
 
 // chatBot is a bot on a chat platform, and what the sessions of its chats have.
 type chatBot struct {
-	TokenFile  string   `config:"token_file"`  // of the bot; "" is no bot
+	TokenFile  string   `config:"token_file"`  // of the bot; "" for no bot
 	Users      []string `config:"users"`       // ids of people and of chats that may use it
-	Admins     []string `config:"admins"`      // ids of people who may also decide what others are asked
+	Admins     []string `config:"admins"`      // ids of people who may also answer approvals of others
 	Interrupt  bool     `config:"interrupt"`   // a cell that is sent while another runs interrupts it
 	Listen     string   `config:"listen"`      // HOST:PORT where the platform's requests arrive
-	SecretFile string   `config:"secret_file"` // what shows that a request is the platform's
+	SecretFile string   `config:"secret_file"` // proves that a request is the platform's
 	APIURL     string   `config:"api_url"`     // of the platform's API, if it is not the platform's own
 
 	Limits       []string `config:"limits"` // NAME=VALUE; others are as in other sessions
@@ -85,7 +89,8 @@ type telegramBot struct {
 
 type slackBot struct {
 	chatBot
-	AppTokenFile string `config:"app_token_file"` // for Socket Mode; "": events come by HTTP
+	AppTokenFile  string `config:"app_token_file"` // for Socket Mode; "": events come by HTTP
+	DirectThreads bool   `config:"direct_threads"` // a direct message opens a thread with a session of its own
 }
 
 // platforms are the names of the chat platforms.
@@ -94,9 +99,9 @@ var platforms = []string{"telegram", "slack"}
 func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gateway", Short: "Run a chat bot whose chats have sessions: Telegram, Slack", Args: arguments(0, 0),
-		Long: `Run a chat bot: each chat with it has a session of its own, and what people send is run as Python.
+		Long: `Run a chat bot: each chat has its own session, and messages run as Python.
 
-Nobody may use a bot at first: list the ids of users, or create a pairing code and send it to the bot. A bot can also be run
+At first nobody may use a bot: list the ids of users, or create a pairing code and send it to the bot. A bot can also run
 inside the server; see docs/gateways.md.`,
 		Example: `  talaria gateway telegram --token-file telegram-token
   talaria gateway pair telegram
@@ -109,7 +114,8 @@ inside the server; see docs/gateways.md.`,
 
 Its sessions belong to the owner "telegram", unless --token is given. All options are also keys of the configuration below
 gateways.telegram, which has limits and network too.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
+		Example: `  talaria gateway telegram --token-file telegram-token`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
 	}
 	addBotFlags(run)
 	run.Flags().String("webhook-url", "", "https URL where Telegram sends updates; default: the bot asks for them")
@@ -117,13 +123,15 @@ gateways.telegram, which has limits and network too.`,
 		Use: "slack", Short: "Run a Slack bot", Args: arguments(0, 0),
 		Long: `Run a Slack app as a bot. docs/gateways.md has the manifest that creates the app.
 
-Events come by Socket Mode, with --app-token-file, or by HTTP, with --listen and --secret-file, the signing secret.
+Events arrive by Socket Mode, with --app-token-file, or by HTTP, with --listen and --secret-file, the signing secret.
 Its sessions belong to the owner "slack", unless --token is given. All options are also keys of the configuration below
 gateways.slack, which has limits and network too.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "slack") },
+		Example: `  talaria gateway slack --token-file slack-token --app-token-file slack-app-token`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "slack") },
 	}
 	addBotFlags(slack)
 	slack.Flags().String("app-token-file", "", "file with the app-level token, for Socket Mode")
+	slack.Flags().Bool("direct-threads", false, "each direct message opens a thread with a session of its own")
 	cmd.AddCommand(run, slack, pairCommand(), botUsersCommand(), unpairCommand())
 	return cmd
 }
@@ -138,106 +146,9 @@ func addBotFlags(cmd *cobra.Command) {
 	f.String("listen", "", "HOST:PORT where the platform's requests arrive")
 	f.String("secret-file", "", "file with the secret that proves that a request is the platform's")
 	f.String("api-url", "", "URL of the platform's API, if it is not the platform's own")
+	f.String("public-url", "", "address of the server for people in chats, for links to files that are too large to send")
 	addLogFlags(f)
 	addConnection(cmd)
-}
-
-func pairCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "pair PLATFORM", Short: "Print a pairing code, which lets one person use the bot", Args: arguments(1, 1),
-		Long: `Print a pairing code. Whoever sends "/pair CODE" to the bot first may use it from then on. The code is valid for ten
-minutes, also while the bot is running.`,
-		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
-			admin, _ := cmd.Flags().GetBool("admin")
-			code, err := newPairingCode(cmd.Context(), db, admin)
-			if err != nil {
-				return err
-			}
-			if asJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"code": code, "expires_s": gateway.PairingTime.Seconds(), "admin": admin})
-			}
-			word := "/pair"
-			if cmd.Flags().Arg(0) == "slack" { // which keeps messages that begin with a slash
-				word = "pair"
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Send this to the bot within %.0f minutes: %s %s\n", gateway.PairingTime.Minutes(), word, code)
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), code)
-			return err
-		}),
-	}
-	cmd.Flags().Bool("admin", false, "the person may also answer approvals of others")
-	cmd.Flags().Bool("json", false, "print JSON")
-	return cmd
-}
-
-func botUsersCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "users PLATFORM", Short: "List the people who were paired", Args: arguments(1, 1),
-		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
-			var people []chats.Person
-			if err := db.Do(cmd.Context(), func(tx *chats.Tx) (err error) { people, err = tx.People(); return err }); err != nil {
-				return err
-			}
-			if asJSON(cmd) {
-				list := []map[string]any{}
-				for _, p := range people {
-					list = append(list, map[string]any{"id": p.ID, "name": p.Name, "admin": p.Admin, "paired_at": api.At(p.PairedAt)})
-				}
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tADMIN\tPAIRED")
-			for _, p := range people {
-				fmt.Fprintf(w, "%s\t%q\t%t\t%s\n", p.ID, p.Name, p.Admin, p.PairedAt.Format(time.DateOnly))
-			}
-			return w.Flush()
-		}),
-	}
-	cmd.Flags().Bool("json", false, "print JSON")
-	return cmd
-}
-
-func unpairCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "unpair PLATFORM ID...", Short: "Take from people the right to use the bot", Args: arguments(2, -1),
-		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
-			return db.Do(cmd.Context(), func(tx *chats.Tx) error {
-				for _, id := range ids {
-					found, err := tx.RemovePerson(id)
-					if err != nil {
-						return err
-					}
-					if !found {
-						return fmt.Errorf("nobody with the id %s was paired; %s gateway users lists who was", id, program)
-					}
-				}
-				return nil
-			})
-		}),
-	}
-}
-
-// withChats opens the database of the bot that the first argument names.
-func withChats(run func(*cobra.Command, *chats.Store, []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) (err error) {
-		if !slices.Contains(platforms, args[0]) {
-			return usagef("unknown platform %q; it must be %s", args[0], strings.Join(platforms, " or "))
-		}
-		c, err := load(cmd)
-		if err != nil {
-			return err
-		}
-		path, err := c.chatsPath(args[0])
-		if err != nil {
-			return err
-		}
-		db, err := chats.OpenGuest(cmd.Context(), path)
-		if err != nil {
-			return err
-		}
-		defer closing(&err, db.Close)
-		return run(cmd, db, args[1:])
-	}
 }
 
 // chatsPath is the database of a bot. Its directory is made.
@@ -262,7 +173,7 @@ func runBot(cmd *cobra.Command, platform string) (err error) {
 	bot := c.bot(platform)
 	for flag, into := range map[string]*string{
 		"token-file": &bot.TokenFile, "listen": &bot.Listen, "secret-file": &bot.SecretFile, "api-url": &bot.APIURL,
-		"webhook-url": &c.Gateways.Telegram.WebhookURL, "app-token-file": &c.Gateways.Slack.AppTokenFile,
+		"webhook-url": &c.Gateways.Telegram.WebhookURL, "app-token-file": &c.Gateways.Slack.AppTokenFile, "public-url": &c.Gateways.PublicURL,
 	} {
 		*into = first(flagOf(cmd, flag), *into)
 	}
@@ -273,6 +184,9 @@ func runBot(cmd *cobra.Command, platform string) (err error) {
 	}
 	if interrupt, _ := cmd.Flags().GetBool("interrupt"); interrupt {
 		bot.Interrupt = true
+	}
+	if threads, _ := cmd.Flags().GetBool("direct-threads"); threads {
+		c.Gateways.Slack.DirectThreads = true
 	}
 	if bot.TokenFile == "" {
 		return usagef("name the file with the bot's token: --token-file FILE, or gateways.%s.token_file in the configuration", platform)
@@ -322,7 +236,7 @@ func (c config) startBots(ctx context.Context, db *store.Store, base string, log
 		}
 		bots.Go(func() {
 			if err := c.serveBot(ctx, platform, client.New(base, token), log); err != nil {
-				log.ErrorContext(ctx, "the bot has ended; the server goes on without it", "platform", platform, "error", err)
+				log.ErrorContext(ctx, "the bot has ended; the server continues without it", "platform", platform, "error", err)
 			}
 		})
 	}
@@ -380,23 +294,40 @@ func (c config) serveBot(ctx context.Context, platform string, server *client.Cl
 	}
 	made := gateway.Config{
 		Platform: p, Client: server, Store: db, Log: log, Session: session, Allow: bot.Users, Admins: bot.Admins,
-		Interrupt: bot.Interrupt, Assistant: helper,
+		Interrupt: bot.Interrupt, Assistant: helper, PublicURL: c.Gateways.PublicURL,
 	}
 	if err := offerCode(ctx, made, platform); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	if hook, ok := p.(http.Handler); ok && bot.Listen != "" {
-		listener, err := listen(ctx, bot.Listen)
-		if err != nil {
-			return c.wrong("gateways."+platform+".listen", "cannot be used: %w", reason(err))
-		}
-		listening := &http.Server{Handler: hook, ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
-		go func() { stop(listening.Serve(listener)) }()
-		defer closing(&err, listening.Close)
+	hook, ok := p.(http.Handler)
+	if !ok || bot.Listen == "" {
+		return gateway.New(made).Run(ctx)
 	}
-	return gateway.New(made).Run(ctx)
+	listener, err := listen(ctx, bot.Listen)
+	if err != nil {
+		return c.wrong("gateways."+platform+".listen", "cannot be used: %w", reason(err))
+	}
+	return withHook(ctx, listener, hook, gateway.New(made).Run)
+}
+
+// withHook runs a bot while requests to a listener reach its handler. If the listener fails, the bot ends.
+func withHook(ctx context.Context, listener net.Listener, hook http.Handler, run func(context.Context) error) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	server := &http.Server{Handler: hook, ReadTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	var serving sync.WaitGroup
+	serving.Go(func() { stop(server.Serve(listener)) })
+	err := run(running)
+	if err == nil && ctx.Err() == nil {
+		err = context.Cause(running)
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
+	defer cancel()
+	if server.Shutdown(closing) != nil { // a request does not end
+		err = errors.Join(err, server.Close())
+	}
+	serving.Wait()
+	return err
 }
 
 // offerCode logs a pairing code where nobody may use the bot yet.
@@ -470,7 +401,9 @@ func (c config) platform(platform string, log *slog.Logger) (gateway.Platform, e
 		if appToken == "" && bot.Listen == "" {
 			return nil, c.wrong(key+"app_token_file", "or %slisten is needed: events come by Socket Mode, or by HTTP", key)
 		}
-		p, err = slack.New(slack.Config{BotToken: token, AppToken: appToken, SigningSecret: secret, URL: bot.APIURL, Log: log})
+		p, err = slack.New(slack.Config{
+			BotToken: token, AppToken: appToken, SigningSecret: secret, URL: bot.APIURL, Log: log, DirectThreads: c.Gateways.Slack.DirectThreads,
+		})
 	} else {
 		hook := c.Gateways.Telegram.WebhookURL
 		switch {
@@ -479,7 +412,9 @@ func (c config) platform(platform string, log *slog.Logger) (gateway.Platform, e
 		case hook != "" && bot.Listen == "":
 			return nil, c.wrong(key+"webhook_url", "needs %slisten, the HOST:PORT where requests arrive", key)
 		}
-		p, err = telegram.New(telegram.Config{Token: token, WebhookURL: hook, WebhookSecret: secret, URL: strings.TrimRight(bot.APIURL, "/")})
+		p, err = telegram.New(telegram.Config{
+			Token: token, WebhookURL: hook, WebhookSecret: secret, URL: strings.TrimRight(bot.APIURL, "/"), Log: log,
+		})
 	}
 	if err != nil {
 		return nil, c.wrong(key+"token_file", "cannot be used: %w", err)

@@ -43,6 +43,9 @@ kernels exit with it.
 With --supervise, the command runs the server instead: it restarts the server whenever it exits, and reaps orphaned
 processes. Use it as the entry point of a container, so that kernels survive a crash of the server. Arguments after --
 are passed to serve.`,
+		Example: `  talaria host list
+  talaria host stop
+  talaria host --supervise -- --addr 0.0.0.0:8765`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := load(cmd)
 			if err != nil {
@@ -213,8 +216,12 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 	if backend.Name() != tiers[0] {
 		log.Warn("isolation is weaker than it could be; "+program+" doctor says why and how to fix it", "tier", backend.Name())
 	}
+	runUID := 0
+	if os.Geteuid() == 0 {
+		runUID = c.runUID()
+	}
 	kernels := host.NewHost(host.HostConfig{
-		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: poolSize(c.Pool),
+		Backend: backend, Log: log, InterruptGrace: c.InterruptGrace, SpoolDir: folder.Spool(), Pool: poolSize(c.Pool), RunUID: runUID,
 	})
 	return link.Serve(ctx, link.ServerConfig{
 		Folder: folder, Host: kernels, Build: hostBuild(c), Version: fullVersion(), Instance: instance, OrphanTTL: c.OrphanTTL,
@@ -317,7 +324,7 @@ func spawnHost(ctx context.Context, c config, configFile string) error {
 // hostEnvironment is what of this process's environment a host needs: no token, and nothing of the server's own.
 func hostEnvironment() []string {
 	var kept []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TALARIA_PROFILE"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "TALARIA_PROFILE", "TALARIA_TRACE"} {
 		if value, ok := os.LookupEnv(name); ok {
 			kept = append(kept, name+"="+value)
 		}

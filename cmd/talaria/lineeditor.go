@@ -40,7 +40,7 @@ func newLineEditor(complete completer) *lineEditor {
 		return string(runes[:start]), matches, string(runes[end:])
 	})
 	if file, err := os.Open(e.history); err == nil {
-		_, _ = e.state.ReadHistory(file) // a history that cannot be read is no reason to refuse a prompt
+		_, _ = e.state.ReadHistory(file) // a history that cannot be read does not prevent a prompt
 		file.Close()
 	}
 	return e

@@ -178,7 +178,7 @@ func (r *configReader) wrong(node *yaml.Node, format string, args ...any) error 
 }
 
 // otherVariables are TALARIA_ variables that configure something other than the server.
-var otherVariables = []string{"TALARIA_CONFIG", "TALARIA_URL", "TALARIA_PROFILE", "TALARIA_WORKSPACE"}
+var otherVariables = []string{"TALARIA_CONFIG", "TALARIA_URL", "TALARIA_PROFILE", "TALARIA_TRACE", "TALARIA_WORKSPACE"}
 
 // readEnvironment takes TALARIA_IDLE_TIMEOUT as idle_timeout, and TALARIA_LIMITS__MEMORY_BYTES as limits.memory_bytes. An
 // unknown one only warns: variables may be there for other programs.

@@ -53,6 +53,8 @@ func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
 		"no code of the API":      {"network:\n  max_mode: all", `yaml:2: network\.max_mode must be "none"`},
 		"address":                 {"addr: '9999'", `addr must be HOST:PORT or :PORT, not "9999"`},
 		"port":                    {"addr: ':99999'", `addr needs a port`},
+		"address of a front":      {"fronts:\n  jupyter:\n    addr: '9999'", `yaml:3: fronts\.jupyter\.addr must be HOST:PORT or :PORT, not "9999"`},
+		"front":                   {"fronts:\n  jupiter:\n    enabled: true", `yaml:2: unknown key "fronts\.jupiter"; did you mean "jupyter"\?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loaded(t, c.file)

@@ -23,6 +23,9 @@ func main() {
 	inheritNoIgnored()
 	stop, err := profile()
 	if err == nil {
+		err = traceSteps()
+	}
+	if err == nil {
 		err = command().ExecuteContext(untilSignal())
 		stop()
 	}

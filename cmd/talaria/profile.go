@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+
+	"talaria/kernel/trace"
 )
 
 // profile writes a CPU profile of the command into the directory that TALARIA_PROFILE names, until stop is called; see
@@ -25,4 +27,14 @@ func profile() (stop func(), err error) {
 		pprof.StopCPUProfile()
 		_ = f.Close()
 	}, nil
+}
+
+// traceSteps makes the command write when the steps of its work ended into the directory that TALARIA_TRACE names; see
+// docs/performance.md.
+func traceSteps() error {
+	dir := os.Getenv(trace.Variable)
+	if dir == "" || len(os.Args) < 2 {
+		return nil
+	}
+	return trace.Open(dir, filepath.Base(os.Args[1]))
 }

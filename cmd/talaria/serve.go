@@ -33,8 +33,12 @@ import (
 	"talaria/store"
 )
 
-// shutdownTime bounds the orderly end of the server.
+// shutdownTime bounds how long waiting requests are answered for.
 const shutdownTime = 4 * time.Second
+
+// sessionsStop bounds the end of all kernels when the server ends with them. Interpreters that do not end are killed long before,
+// so that only a machine that is very busy needs it.
+const sessionsStop = 20 * time.Second
 
 // hostStop bounds the end of hosts with all of their kernels.
 const hostStop = 30 * time.Second
@@ -43,7 +47,14 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve sessions over HTTP and WebSocket",
-		Args:  arguments(0, 0),
+		Long: `Serve sessions over HTTP and WebSocket, and print the URL of the notebook page.
+
+Every flag is also a key of the configuration; talaria config shows the effective values. SIGTERM stops the server and
+leaves its kernels running for the next one; Ctrl-C stops both.`,
+		Example: `  talaria serve
+  talaria serve --addr 127.0.0.1:9000 --idle-timeout 2h
+  talaria serve --check`,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := load(cmd)
 			if err != nil {
@@ -111,6 +122,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return fmt.Errorf("cannot listen on %s (%w); choose another address with --addr", c.Addr, reason(err))
 	}
 	defer listener.Close()
+	ownAddresses, err := c.listenFronts(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer closeFronts(ownAddresses)
 	warnOpenAddress(log, listener.Addr())
 	hosts, err := link.Open(ctx, link.ClientConfig{
 		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile), Log: log,
@@ -145,10 +161,25 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
+	places, err := c.jupyterPlaces(log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, places.Close)
+	sandboxKey, err := keepSandboxKey(c.StateDir)
+	if err != nil {
+		return err
+	}
+	librechatKeys, err := c.librechatKeys()
+	if err != nil {
+		return err
+	}
 	srv, err := server.New(server.Config{
 		Sessions: sessions, Tokens: servedTokens{db, c.StateDir}, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
-		MCP: c.MCP, Jupyter: c.Jupyter,
+		MCP: c.MCP, Jupyter: c.serves("jupyter"), JupyterPlaces: places, E2B: c.serves("e2b"), SandboxKey: sandboxKey,
+		LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
+		Engine: c.serves("engine"), Runs: c.programRuns(hosts, environments[0]),
 	})
 	if err != nil {
 		return err
@@ -169,8 +200,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer bots.Wait()
+	announceFronts(log, stdout, c, ownAddresses)
 	announce(log, stdout, c, environments[0], tier, base, token)
-	return run(ctx, srv, listener, log)
+	return serveUntil(ctx, srv, listener, ownAddresses, log)
 }
 
 // announce says that the server runs and where. The token is printed on a terminal only: elsewhere it would stay in a log.
@@ -242,19 +274,25 @@ func leave(ctx context.Context, sessions *session.Manager, hosts *link.Client) e
 	if !errors.As(context.Cause(ctx), &cause) || cause.Signal != os.Interrupt {
 		return sessions.Close(context.Background())
 	}
-	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	ending, cancel := context.WithTimeout(context.Background(), sessionsStop)
 	defer cancel()
 	err := sessions.Shutdown(ending)
+	if err != nil {
+		err = fmt.Errorf("end the kernels: %w", err)
+	}
 	stopping, cancel := context.WithTimeout(context.Background(), hostStop) // it kills what the sessions could not end
 	defer cancel()
 	return errors.Join(err, hosts.StopHosts(stopping))
 }
 
-// run serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.
-func run(ctx context.Context, srv *server.Server, listener net.Listener, log *slog.Logger) error {
+// serveUntil serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.
+func serveUntil(ctx context.Context, srv *server.Server, listener net.Listener, ownAddresses []frontListener, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(listener) }()
 	log.Info("serving", "addr", listener.Addr().String())
+	waitFronts := serveFronts(srv, ownAddresses, log)
+	defer waitFronts()
+	defer closeFronts(ownAddresses)
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve: %w", err)

@@ -120,6 +120,8 @@ func exportCommand() *cobra.Command {
 func openCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "open [SESSION]", Short: "Open the notebook page in a browser", Args: arguments(0, 1),
+		Example: `  talaria open
+  talaria open work`,
 		RunE: withServer(func(cmd *cobra.Command, c *connection, args []string) error {
 			query := url.Values{}
 			if len(args) > 0 {

@@ -60,7 +60,7 @@ func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (
 		case probe.OK:
 			found = append(found, kernel.Finding{
 				Name: "tier", Detail: tier + " works here, and is less than the minimum, " + c.MinTier,
-				Remedy: "see below for the better one; to be content with this one, start with --min-tier " + tier +
+				Remedy: "see below for the better tier; to accept this one, start with --min-tier " + tier +
 					" (docs/security.md says what it lacks)",
 			}, probe.Findings[0])
 		case better == "":
@@ -84,7 +84,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 	case c.Tier != "":
 		f.Detail += ", as configured"
 	default:
-		f.Detail += fmt.Sprintf(", since %s does not work here (see below) and min-tier allows it", tiers[0])
+		f.Detail += fmt.Sprintf(", since %s does not work here (see below) and min_tier allows it", tiers[0])
 		f.Remedy = "for tier " + tiers[0] + ": " + first(better, "see below")
 	}
 	return f

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +21,19 @@ import (
 	"talaria/store"
 )
 
+// The forms of tokens.
+const (
+	formTalaria = "talaria"
+	formE2B     = "e2b"
+)
+
+// newE2BToken returns a token in the only form that E2B's SDKs accept: e2b_ and hexadecimal digits.
+func newE2BToken() string {
+	var b [24]byte
+	rand.Read(b[:]) // never fails
+	return "e2b_" + hex.EncodeToString(b[:])
+}
+
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "token", Short: "Create, list and revoke tokens", Args: arguments(0, 0),
@@ -27,6 +42,7 @@ func tokenCommand() *cobra.Command {
 An owner's token gives access to all of the owner's sessions. It is created in the state directory, whether or not the
 server is running. A session token gives chosen rights to one session, and expires; the server creates it.`,
 		Example: `  TOKEN=$(talaria token create --owner alice)
+  E2B_API_KEY=$(talaria token create --owner agent --form e2b)
   talaria token create --session work --rights run,write --expires 8h
   talaria token list
   talaria token revoke 1f0c3a9be212`,
@@ -44,6 +60,7 @@ Rights of a token for a session: read (always), run, write, terminal.`,
 	f.String("owner", "", "owner whose sessions the token gives access to")
 	f.String("session", "", "the one session that the token gives access to")
 	f.StringSlice("rights", nil, "with --session: read, run, write, terminal (default: read)")
+	f.String("form", formTalaria, "form of the token: talaria, or e2b, which E2B's SDKs accept")
 	f.Duration("expires", time.Hour, "with --session: how long the token is valid")
 	addConnection(create)
 	list := &cobra.Command{
@@ -121,6 +138,8 @@ func createToken(cmd *cobra.Command, args []string) error {
 		return usagef("give either --owner or --session; see %s --help", cmd.CommandPath())
 	case session != "":
 		return withServer(createSessionToken)(cmd, args)
+	case !slices.Contains([]string{"", formTalaria, formE2B}, flagOf(cmd, "form")):
+		return usagef("--form must be talaria or e2b, not %q", flagOf(cmd, "form"))
 	case cmd.Flags().Changed("rights") || cmd.Flags().Changed("expires"):
 		return usagef("--rights and --expires are for tokens with --session")
 	case !api.ValidID(owner):
@@ -131,6 +150,9 @@ func createToken(cmd *cobra.Command, args []string) error {
 
 func createOwnerToken(ctx context.Context, r *tokenRun) error {
 	owner, token := flagOf(r.cmd, "owner"), newToken()
+	if flagOf(r.cmd, "form") == formE2B {
+		token = newE2BToken()
+	}
 	if err := r.db.PutToken(ctx, token, owner, owner == firstOwner); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ var unreadAnswers = abuse{
 }
 
 // hold sends a request on a connection of its own, which receives little ahead of its reader and stays open. A server
-// that takes no more connections is no error.
+// that takes no more connections is not an error.
 func (o *owner) hold(ctx context.Context, request string) {
 	dialer := net.Dialer{Timeout: time.Second, Control: smallBuffer}
 	conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(o.server.url, "http://"))

@@ -89,7 +89,7 @@ func (o *owner) get(ctx context.Context, session, path string) {
 const headBytes = 64 << 10
 
 // call reads an answer to its end and returns its head. It decodes nothing, which would take CPU time from the server.
-// A call that is refused or breaks is no error: it is what a server may do to an abuser.
+// A call that is refused or breaks is not an error: it is what a server may do to an abuser.
 func (o *owner) call(ctx context.Context, method, path string, body []byte) (head []byte) {
 	req, err := http.NewRequestWithContext(ctx, method, o.server.url+path, bytes.NewReader(body))
 	if err != nil {

@@ -42,7 +42,7 @@ func bench(t *testing.T, args ...string) report {
 	}
 	samples := filepath.Join(t.TempDir(), "samples.json")
 	t.Setenv("TMPDIR", temp)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	if err := run(ctx, append(args, "-json", samples), t.Output(), t.Output()); err != nil {
 		t.Error(err)

@@ -60,6 +60,6 @@ func TestTheCommitToCompareWithMayComeFromAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := commitOf(path); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("a file that is no report: %v", err)
+		t.Errorf("a file that is not a report: %v", err)
 	}
 }

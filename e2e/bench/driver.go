@@ -23,7 +23,9 @@ type flavour struct {
 	redact   string // regular expression of what the operator has taken out of texts
 	files    int    // open files that the server may have; 0: as many as whoever measures
 	ordinary bool   // an ordinary user runs the server
+	trace    string // directory into which the server writes its steps
 	jupyter  bool   // sessions are those of a client of Jupyter
+	e2b      bool   // sessions are those of a client of E2B
 }
 
 // server is one running server. It is used by one goroutine at a time, its sessions by several.

@@ -205,14 +205,19 @@ func (s *jupyterServer) send(ctx context.Context, method, path string, body io.R
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := s.http.Do(req)
+	return succeed(s.http, req)
+}
+
+// succeed makes a request whose answer must have a status below 400; the caller closes its body.
+func succeed(by *http.Client, req *http.Request) (*http.Response, error) {
+	resp, err := by.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode >= 400 {
 		defer resp.Body.Close()
 		detail, _ := io.ReadAll(io.LimitReader(resp.Body, 200))
-		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, detail)
+		return nil, fmt.Errorf("%s %s: %s: %s", req.Method, req.URL.Path, resp.Status, detail)
 	}
 	return resp, nil
 }

@@ -47,6 +47,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err := os.Chmod(temp, 0o755); err != nil { // for servers of another user
 		return err
 	}
+	if o.trace != "" {
+		return o.follow(ctx, temp, as, stdout, stderr)
+	}
+	if o.growth != "" {
+		return o.grow(ctx, temp, as, stdout, stderr)
+	}
 	if o.before != "" {
 		return o.compare(ctx, temp, stdout, stderr)
 	}

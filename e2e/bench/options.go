@@ -26,7 +26,10 @@ type options struct {
 	doc     string
 	before  string // a commit, or a report of one; "" compares nothing
 	rounds  int
-	total   time.Duration
+	// trace names what is followed step by step instead of being measured; pictures is where it is drawn.
+	trace, pictures string
+	growth          string // numbers of sessions; "" measures rows
+	total           time.Duration
 }
 
 func parse(args []string, stderr io.Writer) (o options, err error) {
@@ -44,6 +47,9 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.json, "json", "", "write all samples to this file")
 	f.StringVar(&o.doc, "doc", "", "write the table into this document, between its marks")
 	f.StringVar(&o.before, "before", "", "compare with the build of this commit, or of the commit of this file of -json, in turns")
+	f.StringVar(&o.trace, "trace", "", "follow a cell, create, or both (cell,create) step by step instead, and print where the time goes")
+	f.StringVar(&o.pictures, "pictures", "", "with -trace: draw it into this directory")
+	f.StringVar(&o.growth, "growth", "", "measure one server with growing numbers of sessions instead, such as 1,10,100,1000")
 	f.IntVar(&o.rounds, "rounds", 3, "with -before: how often to measure each build")
 	f.DurationVar(&o.total, "timeout", time.Hour, "end after this long")
 	if err := f.Parse(args); err != nil {

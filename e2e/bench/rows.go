@@ -162,6 +162,32 @@ var rows = []row{
 		measure: warm(flavour{jupyter: true}, attachment{}),
 	},
 	{
+		id: "e2b-create", n: 30, few: 2, warmUp: 3, only: talariaName,
+		metrics: []metric{{what: "the same by a client of E2B: create sandbox → result of `1+1`, with the three libraries", unit: "ms"}},
+		measure: fromNothing(flavour{e2b: true}, libraries, kindResult),
+	},
+	{
+		id: "e2b-warm", n: 300, few: 20, warmUp: 20, only: talariaName,
+		metrics: []metric{{what: "warm `1+1` by a client of E2B", unit: "ms"}},
+		measure: warm(flavour{e2b: true}, attachment{}),
+	},
+	{
+		id: "run-python", n: 100, few: 5, warmUp: 10, only: talariaName,
+		metrics: []metric{
+			{what: "`POST /v1/run` of `print(1+1)` in Python, to the answer", unit: "ms", p50: 15},
+			{what: "the same: the program itself", unit: "ms"},
+		},
+		measure: oneshot("python", "print(1+1)", "2\n"),
+	},
+	{
+		id: "run-cpp", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "`POST /v1/run` of a line of C++, to the answer", unit: "ms"},
+			{what: "the same: the compiler and the program", unit: "ms"},
+		},
+		measure: oneshot("cpp", "#include <cstdio>\nint main() { puts(\"2\"); }", "2\n"),
+	},
+	{
 		id: "tool-call", n: 300, few: 20, warmUp: 20, only: talariaName,
 		metrics: []metric{{what: "call of a tool whose provider on a WebSocket answers at once", unit: "ms", p50: 1}},
 		measure: toolCall("echo(n=1)"),

@@ -53,7 +53,7 @@ func (d *talaria) start(ctx context.Context, f flavour) (server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &talariaServer{driver: d, root: root, flavour: f, as: d.as, token: client.NewID(), jupyter: &http.Client{Transport: &http.Transport{}}}
+	s := &talariaServer{driver: d, root: root, flavour: f, as: d.as, token: client.NewID(), fronts: &http.Client{Transport: &http.Transport{}}}
 	if f.ordinary && s.as.credential == nil && os.Getuid() == 0 {
 		if s.as, err = lookUp(ordinaryUser); err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ type talariaServer struct {
 	program                *program
 	url                    string         // of the present start
 	client                 *client.Client // of the present start
-	jupyter                *http.Client   // of clients of Jupyter
+	fronts                 *http.Client   // of clients of other protocols
 }
 
 // restart starts the server on its state directory, and returns when sessions can be made.
@@ -111,6 +111,9 @@ func (s *talariaServer) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TALARIA_ENGINE=" + s.driver.engine}
 	if s.flavour.noPool {
 		env = append(env, "TALARIA_POOL=0")
+	}
+	if s.flavour.trace != "" {
+		env = append(env, "TALARIA_TRACE="+s.flavour.trace)
 	}
 	if s.flavour.redact != "" {
 		env = append(env, "TALARIA_REDACT="+s.flavour.redact)
@@ -166,7 +169,10 @@ func (s *talariaServer) settle(ctx context.Context) error {
 
 func (s *talariaServer) create(ctx context.Context) (session, error) {
 	if s.flavour.jupyter {
-		return (&jupyterServer{url: s.url + "/jupyter", token: s.token, http: s.jupyter}).create(ctx)
+		return (&jupyterServer{url: s.url + "/jupyter", token: s.token, http: s.fronts}).create(ctx)
+	}
+	if s.flavour.e2b {
+		return s.createE2B(ctx)
 	}
 	made, err := s.client.CreateSession(ctx, api.SessionRequest{})
 	return &talariaSession{s, made.ID}, err
@@ -199,6 +205,7 @@ func (s *talariaServer) close() error {
 	}
 	if s.client != nil {
 		s.client.HTTP.CloseIdleConnections()
+		s.fronts.CloseIdleConnections()
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.root))...)
 }

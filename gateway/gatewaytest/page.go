@@ -4,17 +4,15 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io"
+	"path"
 	"strings"
 )
 
 // WritePage renders the record of one chat as a standalone HTML page in Telegram's look, for the
-// pictures of the documentation. It shows the latest state of each message, without deleted ones.
+// pictures of the documentation. It shows the latest state of each message.
 func (f *Telegram) WritePage(w io.Writer, chat int64, title string) error {
 	var bubbles []bubble
 	for _, m := range f.Messages(chat) {
-		if m.Deleted {
-			continue
-		}
 		b := bubble{Bot: m.FromBot, Time: m.At.UTC().Format("15:04"), Edited: len(m.Edits) > 0, Buttons: m.Buttons}
 		b.HTML = template.HTML(template.HTMLEscapeString(m.Text)) // #nosec G203: escaped here
 		if strings.EqualFold(m.Mode, "html") {
@@ -24,11 +22,20 @@ func (f *Telegram) WritePage(w io.Writer, chat int64, title string) error {
 		case "photo":
 			b.Photo = template.URL("data:" + m.File.Type + ";base64," + base64.StdEncoding.EncodeToString(m.File.Data)) // #nosec G203: base64
 		case "document":
-			b.Document = m.File.Name
+			b.Document, b.Type = m.File.Name, kindOf(m.File.Name)
 		}
 		bubbles = append(bubbles, b)
 	}
 	return page.Execute(w, map[string]any{"Title": title, "Bubbles": bubbles})
+}
+
+// kindOf returns the extension of a file's name as a label.
+func kindOf(name string) string {
+	kind := strings.ToUpper(strings.TrimPrefix(path.Ext(name), "."))
+	if len(kind) > 5 || kind == "" {
+		return "FILE"
+	}
+	return kind
 }
 
 type bubble struct {
@@ -36,6 +43,7 @@ type bubble struct {
 	HTML        template.HTML
 	Photo       template.URL
 	Document    string
+	Type        string // of the document
 	Time        string
 	Buttons     [][]Button
 }
@@ -52,12 +60,13 @@ article.bot { align-self: flex-start; border-radius: 12px 12px 12px 2px; backgro
 article img { display: block; max-width: 100%; border-radius: 8px }
 pre { margin: 4px 0; padding: 6px 8px; border-left: 3px solid #3f9ae0; background: #eef5fb; overflow-x: auto; font: 13px/1.35 ui-monospace, monospace }
 time { float: right; margin-left: 12px; color: #7a8a6a; font-size: 11px }
+.kind { margin-right: 8px; padding: 6px 5px; border-radius: 50%; background: #4fae4e; color: #fff; font-size: 10px; font-weight: 700 }
 .row { display: flex; gap: 4px; margin-top: 4px }
 .row span { flex: 1; padding: 5px; border-radius: 8px; background: #dce8f2; text-align: center }
 </style>
 <h1>{{.Title}}</h1>
 <main>
-{{range .Bubbles}}<article{{if .Bot}} class="bot"{{end}}>{{if .Photo}}<img alt="" src="{{.Photo}}">{{end}}{{if .Document}}<div>📄 {{.Document}}</div>{{end}}{{.HTML}}{{range .Buttons}}<div class="row">{{range .}}<span>{{.Text}}</span>{{end}}</div>{{end}}<time>{{if .Edited}}edited {{end}}{{.Time}}</time></article>
+{{range .Bubbles}}<article{{if .Bot}} class="bot"{{end}}>{{if .Photo}}<img alt="" src="{{.Photo}}">{{end}}{{if .Document}}<div><span class="kind">{{.Type}}</span>{{.Document}}</div>{{end}}{{.HTML}}{{range .Buttons}}<div class="row">{{range .}}<span>{{.Text}}</span>{{end}}</div>{{end}}<time>{{if .Edited}}edited {{end}}{{.Time}}</time></article>
 {{end}}</main>
 </html>
 `))

@@ -1,14 +1,12 @@
 package gatewaytest
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +24,7 @@ const (
 	slackTotal    = 13200 // bolt-js #2509
 	slackBlocks   = 50
 	slackAltText  = 1000
+	slackStream   = 12000
 	slackPost     = time.Second             // chat.postMessage, for one channel
 	slackUpdate   = 1200 * time.Millisecond // chat.update, tier 3: 50 a minute
 	slackBurst    = 3
@@ -58,7 +57,11 @@ type Slack struct {
 	acks     map[string]time.Duration
 	sent     map[string]time.Time
 	next     int
+	whispers []Whisper
 }
+
+// Whisper is a text that one person sees.
+type Whisper struct{ Channel, User, Text string }
 
 // SlackMessage is one message of the record.
 type SlackMessage struct {
@@ -70,6 +73,10 @@ type SlackMessage struct {
 	Files               []File
 	Edits               []string
 	Deleted             bool
+	Streams             bool            // between chat.startStream and chat.stopStream
+	Streamed            []string        // what was appended
+	Metadata            json.RawMessage // that the app stored with it
+	At                  time.Time
 }
 
 // SlackBlock holds the parts of a block that the limits and tests need.
@@ -79,9 +86,10 @@ type SlackBlock struct {
 	Text     json.RawMessage `json:"text"`
 	AltText  string          `json:"alt_text"`
 	Elements []struct {
-		Type     string `json:"type"`
-		ActionID string `json:"action_id"`
-		Value    string `json:"value"`
+		Type     string          `json:"type"`
+		ActionID string          `json:"action_id"`
+		Value    string          `json:"value"`
+		Text     json.RawMessage `json:"text"`
 	} `json:"elements"`
 }
 
@@ -151,6 +159,11 @@ var slackMethods = map[string]func(*Slack, slackFields) (map[string]any, string)
 	"chat.postMessage":             (*Slack).post,
 	"chat.update":                  (*Slack).update,
 	"chat.delete":                  (*Slack).remove,
+	"chat.startStream":             (*Slack).startStream,
+	"chat.appendStream":            (*Slack).appendStream,
+	"chat.stopStream":              (*Slack).stopStream,
+	"conversations.history":        (*Slack).history,
+	"conversations.replies":        (*Slack).replies,
 	"chat.postEphemeral":           (*Slack).postEphemeral,
 	"files.getUploadURLExternal":   (*Slack).uploadURL,
 	"files.completeUploadExternal": (*Slack).completeUpload,
@@ -220,7 +233,10 @@ func (f *Slack) answer(w http.ResponseWriter, key string, call SlackCall, result
 
 // wait returns the seconds that a call comes too early, or 0.
 func (f *Slack) wait(name, key string, now time.Time) int {
-	every := map[string]time.Duration{"chat.postMessage": slackPost, "chat.update": slackUpdate}[name]
+	every := map[string]time.Duration{
+		"chat.postMessage": slackPost, "chat.update": slackUpdate, "chat.startStream": 3 * time.Second, "chat.stopStream": 3 * time.Second,
+		"chat.appendStream": 600 * time.Millisecond, "conversations.history": slackUpdate, "conversations.replies": slackUpdate,
+	}[name]
 	if every == 0 {
 		return 0
 	}
@@ -297,6 +313,16 @@ func (f *Slack) compose(q slackFields) (*SlackMessage, string) {
 	if m.Text == "" && len(m.Blocks) == 0 {
 		return nil, "no_text"
 	}
+	if raw := q["metadata"]; raw != "" {
+		var metadata struct {
+			Type    string          `json:"event_type"`
+			Payload json.RawMessage `json:"event_payload"`
+		}
+		if json.Unmarshal([]byte(raw), &metadata) != nil || metadata.Type == "" || len(metadata.Payload) == 0 {
+			return nil, "invalid_metadata_format"
+		}
+		m.Metadata = json.RawMessage(raw)
+	}
 	if runes := []rune(m.Text); len(runes) > slackText {
 		m.Text, m.Cut = string(runes[:slackText]), true
 	}
@@ -337,7 +363,8 @@ func (b SlackBlock) text() string {
 
 func (f *Slack) add(m *SlackMessage) {
 	f.next++
-	m.TS = fmt.Sprintf("%d.%06d", f.now().Unix(), f.next)
+	m.At = f.now()
+	m.TS = fmt.Sprintf("%d.%06d", m.At.Unix(), f.next)
 	f.messages = append(f.messages, m)
 }
 
@@ -357,6 +384,8 @@ func (f *Slack) update(q slackFields) (map[string]any, string) {
 		return nil, "message_not_found"
 	case m.User != "":
 		return nil, "cant_update_message"
+	case m.Streams:
+		return nil, "streaming_state_conflict"
 	}
 	n, refused := f.compose(q)
 	if refused != "" {
@@ -372,14 +401,17 @@ func (f *Slack) update(q slackFields) (map[string]any, string) {
 
 func (f *Slack) remove(q slackFields) (map[string]any, string) {
 	m := f.find(q["channel"], q["ts"])
-	if m == nil {
+	switch {
+	case m == nil:
 		return nil, "message_not_found"
+	case m.User != "":
+		return nil, "cant_delete_message"
 	}
 	m.Deleted = true
 	return map[string]any{"channel": m.Channel, "ts": m.TS}, ""
 }
 
-// postEphemeral shows a text to one person; the record does not keep it.
+// postEphemeral shows a text to one person.
 func (f *Slack) postEphemeral(q slackFields) (map[string]any, string) {
 	switch {
 	case !f.channels[q["channel"]]:
@@ -387,60 +419,8 @@ func (f *Slack) postEphemeral(q slackFields) (map[string]any, string) {
 	case q["user"] == "" || q["text"] == "":
 		return nil, "invalid_arguments"
 	}
+	f.whispers = append(f.whispers, Whisper{q["channel"], q["user"], q["text"]})
 	return map[string]any{"message_ts": "1.0"}, ""
-}
-
-func (f *Slack) uploadURL(q slackFields) (map[string]any, string) {
-	length, _ := strconv.Atoi(q["length"])
-	if length <= 0 || q["filename"] == "" || utf8.RuneCountInString(q["alt_txt"]) > slackAltText {
-		return nil, "invalid_arguments"
-	}
-	id := fmt.Sprintf("F%d", len(f.files)+1)
-	f.files[id] = &slackFile{File: File{ID: id, Name: q["filename"]}, length: length}
-	return map[string]any{"upload_url": f.server.URL + "/upload/" + id, "file_id": id}, ""
-}
-
-// receive takes the bytes of an upload, which have to be as many as were announced.
-func (f *Slack) receive(w http.ResponseWriter, r *http.Request, id string) {
-	var data []byte
-	part, _, err := r.FormFile("file")
-	if err == nil {
-		data, err = io.ReadAll(part)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	file := f.files[id]
-	if err != nil || file == nil || file.uploaded || len(data) != file.length {
-		http.Error(w, "upload failed", http.StatusBadRequest)
-		return
-	}
-	file.Data, file.Type, file.uploaded = data, http.DetectContentType(data), true
-	fmt.Fprintf(w, "OK - %d", len(data))
-}
-
-func (f *Slack) completeUpload(q slackFields) (map[string]any, string) {
-	var files []struct{ ID, Title string }
-	if json.Unmarshal([]byte(q["files"]), &files) != nil || len(files) == 0 || len(files) > 10 {
-		return nil, "invalid_arguments"
-	}
-	if !f.channels[q["channel_id"]] {
-		return nil, "channel_not_found"
-	}
-	m := &SlackMessage{Channel: q["channel_id"], Thread: q["thread_ts"], Text: q["initial_comment"]}
-	var shown []any
-	for _, named := range files {
-		file := f.files[named.ID]
-		if file == nil || !file.uploaded || file.shared {
-			return nil, "file_not_found"
-		}
-		m.Files = append(m.Files, file.File)
-		shown = append(shown, map[string]any{"id": named.ID, "title": named.Title})
-	}
-	for _, named := range files {
-		f.files[named.ID].shared = true
-	}
-	f.add(m)
-	return map[string]any{"files": shown}, ""
 }
 
 func (f *Slack) signal() {
@@ -454,32 +434,4 @@ func (f *Slack) Script(method string, faults ...Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults[method] = append(f.faults[method], faults...)
-}
-
-// Calls returns a copy of all calls of the Web API.
-func (f *Slack) Calls() []SlackCall {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.calls)
-}
-
-// Wait returns the first message of the bot that matches, waiting until there is one or ctx ends.
-func (f *Slack) Wait(ctx context.Context, match func(SlackMessage) bool) (SlackMessage, error) {
-	for {
-		f.mu.Lock()
-		changed := f.changed
-		for _, m := range f.messages {
-			if m.User == "" && match(*m) {
-				found := *m
-				f.mu.Unlock()
-				return found, nil
-			}
-		}
-		f.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return SlackMessage{}, fmt.Errorf("wait for a message: %w", context.Cause(ctx))
-		}
-	}
 }

@@ -37,6 +37,14 @@ func (f *Slack) serveSocket(w http.ResponseWriter, r *http.Request) {
 	_ = conn.WriteJSON(map[string]any{"type": "hello", "num_connections": 1})
 	f.signal()
 	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.socket == conn {
+			f.socket = nil
+			f.signal()
+		}
+	}()
 	for {
 		var ack struct {
 			ID string `json:"envelope_id"`
@@ -55,23 +63,22 @@ func (f *Slack) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Send waits for a Socket Mode connection, sends an envelope with a payload and waits for its
-// acknowledgement. It returns an error when ctx ends, or when the acknowledgement took over 3 s.
+// Send waits for a Socket Mode connection, sends an envelope with a payload and waits for its acknowledgement; if the connection
+// ends before that, it sends the payload again over the next one. It returns an error when ctx ends, or when the acknowledgement took
+// over 3 s.
 func (f *Slack) Send(ctx context.Context, kind string, payload map[string]any) error {
 	var id string
+	var over *websocket.Conn
 	for {
 		f.mu.Lock()
 		changed := f.changed
-		if id == "" && f.socket != nil {
+		took, acked := f.acks[id]
+		if !acked && f.socket != nil && f.socket != over {
+			over = f.socket
 			id = fmt.Sprintf("envelope%d", len(f.sent)+1)
 			f.sent[id] = f.now()
-			err := f.socket.WriteJSON(map[string]any{"type": kind, "envelope_id": id, "payload": payload})
-			if err != nil {
-				f.mu.Unlock()
-				return fmt.Errorf("send an envelope: %w", err)
-			}
+			_ = over.WriteJSON(map[string]any{"type": kind, "envelope_id": id, "payload": payload}) // a broken connection is replaced
 		}
-		took, acked := f.acks[id]
 		f.mu.Unlock()
 		if acked && took > slackAck {
 			return fmt.Errorf("the acknowledgement took %s, Slack allows %s", took, slackAck)
@@ -102,6 +109,53 @@ func (f *Slack) Message(channel, user, thread, text string) map[string]any {
 		event["thread_ts"] = thread
 	}
 	return map[string]any{"type": "event_callback", "team_id": "T1", "event_id": "Ev" + m.TS, "event_time": f.now().Unix(), "event": event}
+}
+
+// Upload records a message with a file of a user, and returns the payload of its event.
+func (f *Slack) Upload(channel, user, thread, text string, file File) map[string]any {
+	payload := f.Message(channel, user, thread, text)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	file.ID = fmt.Sprintf("F%d", len(f.files)+1)
+	f.files[file.ID] = &slackFile{File: file, length: len(file.Data), uploaded: true, shared: true}
+	m := f.messages[len(f.messages)-1]
+	m.Files = []File{file}
+	event := payload["event"].(map[string]any)
+	event["subtype"] = "file_share"
+	event["files"] = []any{map[string]any{
+		"id": file.ID, "name": file.Name, "size": max(file.Declared, int64(len(file.Data))), "url_private_download": f.server.URL + "/files/" + file.ID,
+	}}
+	return payload
+}
+
+// Press returns the payload of a press of a button of a message, and false if the message has no such button.
+func (f *Slack) Press(m SlackMessage, user, label string) (map[string]any, bool) {
+	for _, b := range m.Blocks {
+		for _, e := range b.Elements {
+			if labelOf(e.Text) != label {
+				continue
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.next++
+			message := map[string]any{"ts": m.TS}
+			if m.Thread != "" {
+				message["thread_ts"] = m.Thread
+			}
+			return map[string]any{
+				"type": "block_actions", "user": map[string]any{"id": user, "username": "name-of-" + user}, "channel": map[string]any{"id": m.Channel},
+				"message": message, "actions": []any{map[string]any{"value": e.Value, "action_ts": fmt.Sprintf("%d.%06d", f.now().Unix(), f.next)}},
+			}, true
+		}
+	}
+	return nil, false
+}
+
+// labelOf returns the text of a button.
+func labelOf(raw json.RawMessage) string {
+	var text struct{ Text string }
+	_ = json.Unmarshal(raw, &text)
+	return text.Text
 }
 
 // Sign returns the headers of an HTTP event that was sent at a time.
@@ -136,16 +190,4 @@ func (f *Slack) PostEvent(ctx context.Context, url string, payload map[string]an
 	}
 	r.Body.Close()
 	return r.StatusCode, nil
-}
-
-// serveFile is url_private: it needs the bot's token.
-func (f *Slack) serveFile(w http.ResponseWriter, r *http.Request, id string) {
-	f.mu.Lock()
-	file := f.files[id]
-	f.mu.Unlock()
-	if file == nil || r.Header.Get("Authorization") != "Bearer "+f.BotToken {
-		http.Error(w, "not allowed", http.StatusForbidden)
-		return
-	}
-	_, _ = w.Write(file.Data)
 }

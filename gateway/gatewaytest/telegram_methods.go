@@ -240,8 +240,11 @@ func (f *Telegram) editCaption(q request) (any, *refusal) {
 
 func (f *Telegram) deleteMessage(q request) (any, *refusal) {
 	m := f.find(q.int("chat_id"), int(q.int("message_id")))
-	if m == nil {
+	switch {
+	case m == nil:
 		return nil, bad("message to delete not found")
+	case !m.FromBot:
+		return nil, bad("message can't be deleted")
 	}
 	m.Deleted = true
 	return true, nil

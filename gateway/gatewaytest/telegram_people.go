@@ -90,13 +90,13 @@ func (f *Telegram) Block(chat int64, blocked bool) {
 	f.chats[chat].blocked = blocked
 }
 
-// Messages returns a copy of the record of one chat, oldest first.
+// Messages returns a copy of the record of one chat, oldest first, without deleted messages.
 func (f *Telegram) Messages(chat int64) []Message {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []Message
 	for _, m := range f.messages {
-		if m.Chat == chat {
+		if m.Chat == chat && !m.Deleted {
 			all = append(all, copied(m))
 		}
 	}
@@ -116,7 +116,7 @@ func (f *Telegram) Wait(ctx context.Context, match func(Message) bool) (Message,
 		f.mu.Lock()
 		changed := f.changed
 		for _, m := range f.messages {
-			if shown := copied(m); m.FromBot && match(shown) {
+			if shown := copied(m); m.FromBot && !m.Deleted && match(shown) {
 				f.mu.Unlock()
 				return shown, nil
 			}
@@ -126,6 +126,28 @@ func (f *Telegram) Wait(ctx context.Context, match func(Message) bool) (Message,
 		case <-changed:
 		case <-ctx.Done():
 			return Message{}, fmt.Errorf("wait for a message: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// WaitCalls waits until the bot has made n calls of a method.
+func (f *Telegram) WaitCalls(ctx context.Context, method string, n int) error {
+	for {
+		f.mu.Lock()
+		changed, found := f.changed, 0
+		for _, call := range f.calls {
+			if call.Method == method {
+				found++
+			}
+		}
+		f.mu.Unlock()
+		if found >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d calls of %s: %w", n, method, context.Cause(ctx))
 		}
 	}
 }

@@ -70,7 +70,7 @@ type slashCommand struct {
 	TriggerID string `json:"trigger_id"`
 }
 
-// read decodes a payload. An update without an id is for nobody here.
+// read decodes a payload. The update has no id if it is not for the bot.
 func (p *Platform) read(kind string, payload json.RawMessage) (u gateway.Update, err error) {
 	switch kind {
 	case eventsAPI:
@@ -83,7 +83,7 @@ func (p *Platform) read(kind string, payload json.RawMessage) (u gateway.Update,
 	case interactive:
 		var pressed press
 		if err = json.Unmarshal(payload, &pressed); err == nil {
-			u = readPress(pressed)
+			u = p.readPress(pressed)
 		}
 	case slashCommands:
 		var c slashCommand
@@ -110,18 +110,23 @@ func (p *Platform) readMessage(m message) (u gateway.Update) {
 		return u
 	}
 	direct := m.ChannelType == "im" || strings.HasPrefix(m.Channel, "D")
+	if direct && !p.DirectThreads {
+		m.ThreadTS = ""
+	}
 	u = gateway.Update{
 		ID:   "slack:" + m.Channel + ":" + m.TS, // a mention comes as two events
 		Chat: gateway.Chat{ID: m.Channel, Thread: m.ThreadTS, Group: !direct}, From: gateway.Person{ID: m.User, Name: m.User}, MessageID: m.TS,
 	}
-	if !direct && u.Chat.Thread == "" {
-		u.Chat.Thread = m.TS // a mention opens a thread
+	opens := u.Chat.Thread == "" && (!direct || p.DirectThreads)
+	if opens {
+		u.Chat.Thread = m.TS
 	}
 	mention := "<@" + self + ">"
 	u.Addressed = direct || m.Type == "app_mention" || strings.Contains(m.Text, mention) || m.ParentUserID == self
 	if m.ParentUserID == self {
 		u.ReplyTo = m.ThreadTS
 	}
+	u.Follows = !opens && !strings.HasPrefix(m.Text, "<@") // who mentions somebody else speaks to them
 	u.Text = typed(strings.TrimLeft(strings.TrimPrefix(m.Text, mention), " \n"))
 	for _, f := range m.Files {
 		link := f.Download
@@ -133,7 +138,7 @@ func (p *Platform) readMessage(m message) (u gateway.Update) {
 	return u
 }
 
-func readPress(pressed press) (u gateway.Update) {
+func (p *Platform) readPress(pressed press) (u gateway.Update) {
 	if pressed.Type != "block_actions" || len(pressed.Actions) == 0 || pressed.User.ID == "" || pressed.Channel.ID == "" {
 		return u
 	}
@@ -143,6 +148,9 @@ func readPress(pressed press) (u gateway.Update) {
 		name = pressed.User.Name
 	}
 	direct := strings.HasPrefix(pressed.Channel.ID, "D")
+	if direct && !p.DirectThreads {
+		pressed.Message.ThreadTS = ""
+	}
 	return gateway.Update{
 		ID:   "slack:press:" + pressed.Channel.ID + ":" + pressed.Message.TS + ":" + pressed.User.ID + ":" + a.ActionTS,
 		Chat: gateway.Chat{ID: pressed.Channel.ID, Thread: pressed.Message.ThreadTS, Group: !direct},
@@ -151,22 +159,32 @@ func readPress(pressed press) (u gateway.Update) {
 	}
 }
 
+// named is a text that begins with the name of a command.
+var named = regexp.MustCompile(`^[A-Za-z]+(\s|$)`)
+
 func readCommand(c slashCommand) (u gateway.Update) {
 	if c.UserID == "" || c.ChannelID == "" || c.TriggerID == "" {
 		return u
+	}
+	text := strings.TrimSpace(c.Text)
+	switch {
+	case text == "":
+		text = "help"
+	case !named.MatchString(text):
+		text = "py " + text
 	}
 	return gateway.Update{
 		ID:   "slack:command:" + c.TriggerID,
 		Chat: gateway.Chat{ID: c.ChannelID, Group: !strings.HasPrefix(c.ChannelID, "D")},
 		From: gateway.Person{ID: c.UserID, Name: c.UserName},
-		Text: "/" + strings.TrimSpace(c.Text), Addressed: true,
+		Text: "/" + text, Addressed: true,
 	}
 }
 
-// link is what Slack makes of an address that somebody types: <http://a.b|a.b>, <mailto:a@b|a@b>.
+// link matches what Slack makes of an address that somebody types: <http://a.b|a.b>, <mailto:a@b|a@b>.
 var link = regexp.MustCompile(`<((?:https?|mailto|ftp):[^|>]*)(?:\|([^>]*))?>`)
 
-// typed is a text as the person typed it, where Slack shows it with markup.
+// typed returns a text as the person typed it, without the markup that Slack adds.
 func typed(text string) string {
 	text = link.ReplaceAllStringFunc(text, func(found string) string {
 		parts := link.FindStringSubmatch(found)

@@ -1,8 +1,7 @@
-// Package slack is Slack as a chat platform: the Web API, with events by Socket Mode or by HTTP.
+// Package slack implements gateway.Platform with Slack's Web API, and events by Socket Mode or by HTTP.
 package slack
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -25,9 +25,10 @@ import (
 const (
 	defaultURL = "https://slack.com/api/"
 	callTime   = 60 * time.Second
-	maxEvent   = 1 << 20  // bytes of a request with an event
-	maxUpload  = 64 << 20 // bytes of a file whose size is not known before
-	maxSection = 3000     // characters of a section block
+	fileTime   = 10 * time.Minute // for the bytes of one file
+	maxEvent   = 1 << 20          // bytes of a request with an event
+	maxUpload  = 1_000_000_000    // bytes of a file
+	maxSection = 3000             // characters of a section block
 	maxBlocks  = 50
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	BotToken      string // xoxb-…
 	AppToken      string // xapp-…, for Socket Mode
 	SigningSecret string // for events by HTTP, which reach ServeHTTP
+	// DirectThreads: a direct message opens a thread with a session of its own. Otherwise all direct messages of a person have one.
+	DirectThreads bool
 	// URL is the address of the Web API; "" for Slack's own.
 	URL string
 	Log *slog.Logger
@@ -44,12 +47,15 @@ type Config struct {
 // Platform is an app in a workspace. It is safe for concurrent use. As an [http.Handler] it takes events.
 type Platform struct {
 	Config
-	http *http.Client
-	api  *slack.Client
+	http  *http.Client
+	api   *slack.Client
+	files *slack.Client // with more time
 
-	mu   sync.Mutex // guards what follows
-	user string     // the bot's
-	take func(context.Context, gateway.Update) error
+	mu        sync.Mutex // guards what follows
+	user      string     // the bot's
+	take      func(context.Context, gateway.Update) error
+	streams   map[string]string // the texts of messages that still grow, by id
+	noStreams bool              // Slack has refused one
 }
 
 // New makes a platform. Nothing is sent yet.
@@ -67,9 +73,10 @@ func New(c Config) (*Platform, error) {
 	if !strings.HasSuffix(c.URL, "/") {
 		c.URL += "/"
 	}
-	p := &Platform{Config: c}
+	p := &Platform{Config: c, streams: make(map[string]string)}
 	p.http = &http.Client{Timeout: callTime, CheckRedirect: p.checkRedirect}
 	p.api = slack.New(c.BotToken, slack.OptionAPIURL(c.URL), slack.OptionAppLevelToken(c.AppToken), slack.OptionHTTPClient(p.http))
+	p.files = slack.New(c.BotToken, slack.OptionAPIURL(c.URL), slack.OptionHTTPClient(&http.Client{Timeout: fileTime, CheckRedirect: p.checkRedirect}))
 	return p, nil
 }
 
@@ -91,7 +98,7 @@ func (p *Platform) Open(ctx context.Context, _ []gateway.Command) (gateway.Accou
 	return gateway.Account{ID: me.TeamID + "/" + me.UserID, Name: me.User}, nil
 }
 
-// Receive implements gateway.Platform. Slack keeps no position: it repeats what was not acknowledged.
+// Receive implements gateway.Platform. Slack has no positions: it repeats what was not acknowledged.
 func (p *Platform) Receive(ctx context.Context, _ string, take func(context.Context, gateway.Update) error) error {
 	if p.AppToken == "" {
 		return p.receiveHTTP(ctx, take)
@@ -100,7 +107,12 @@ func (p *Platform) Receive(ctx context.Context, _ string, take func(context.Cont
 	defer stop()
 	socket := socketmode.New(p.api)
 	ended := make(chan error, 1)
-	go func() { ended <- socket.RunContext(ctx) }()
+	var running sync.WaitGroup
+	running.Go(func() { ended <- socket.RunContext(ctx) })
+	defer func() {
+		stop()
+		running.Wait()
+	}()
 	for {
 		select {
 		case err := <-ended:
@@ -117,8 +129,8 @@ func (p *Platform) Receive(ctx context.Context, _ string, take func(context.Cont
 			if err == nil && u.ID != "" {
 				err = take(ctx, u)
 			}
-			if err != nil { // it is not acknowledged, so that Slack sends it again
-				p.Log.WarnContext(ctx, "an event of Slack could not be kept", "error", err)
+			if err != nil { // without an acknowledgement, Slack sends it again
+				p.Log.WarnContext(ctx, "an event of Slack could not be stored", "error", err)
 				continue
 			}
 			if err := socket.AckCtx(ctx, e.Request.EnvelopeID, nil); err != nil {
@@ -140,7 +152,7 @@ func (p *Platform) receiveHTTP(ctx context.Context, take func(context.Context, g
 	return ctx.Err()
 }
 
-// ServeHTTP takes events, presses and slash commands. It answers 200 once they are kept; otherwise Slack sends events again.
+// ServeHTTP takes events, presses and slash commands. It answers 200 once they are stored; otherwise Slack sends events again.
 func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
 	if err != nil {
@@ -153,7 +165,7 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	kind, payload, err := unwrap(r.Header.Get("Content-Type"), body)
 	if err != nil {
-		http.Error(w, "this is no event", http.StatusBadRequest)
+		http.Error(w, "not a Slack event", http.StatusBadRequest)
 		return
 	}
 	var hello struct{ Type, Challenge string }
@@ -164,7 +176,7 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	u, err := p.read(kind, payload)
 	if err != nil {
-		http.Error(w, "this is no event", http.StatusBadRequest)
+		http.Error(w, "not a Slack event", http.StatusBadRequest)
 		return
 	}
 	p.mu.Lock()
@@ -178,7 +190,7 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := take(r.Context(), u); err != nil {
-		http.Error(w, "the event could not be kept", http.StatusInternalServerError)
+		http.Error(w, "the event could not be stored", http.StatusInternalServerError)
 	}
 }
 
@@ -226,7 +238,7 @@ func (p *Platform) Acknowledge(ctx context.Context, press gateway.Press, notice 
 	return p.failure(err)
 }
 
-// Typing implements gateway.Platform. Slack shows no bot at work.
+// Typing implements gateway.Platform. Slack has nothing like it for bots; the progress message is the sign.
 func (*Platform) Typing(context.Context, gateway.Chat) error { return nil }
 
 // Send implements gateway.Platform.
@@ -234,7 +246,10 @@ func (p *Platform) Send(ctx context.Context, to gateway.Chat, m gateway.Message)
 	if len(m.Files) > 0 {
 		return "", p.upload(ctx, to, m)
 	}
-	options := append(content(m, false), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl())
+	if id, started, err := p.startStream(ctx, to, m); started || err != nil {
+		return id, err
+	}
+	options := append(content(m, false), metadata(m), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl())
 	if to.Thread != "" {
 		options = append(options, slack.MsgOptionTS(to.Thread))
 	}
@@ -247,15 +262,52 @@ func (p *Platform) Send(ctx context.Context, to gateway.Chat, m gateway.Message)
 
 // Edit implements gateway.Platform. An edit without buttons removes those that were there.
 func (p *Platform) Edit(ctx context.Context, in gateway.Chat, id string, m gateway.Message) error {
+	if appended, err := p.appendStream(ctx, in.ID, id, m); appended || err != nil {
+		return err
+	}
+	if _, streams := p.stream(id); streams {
+		if err := p.stopStream(ctx, in.ID, id); err != nil {
+			return err
+		}
+	}
 	_, _, _, err := p.api.UpdateMessageContext(ctx, in.ID, id, content(m, true)...)
+	if err != nil && err.Error() == streamRunning { // the bot that started it has ended
+		if err := p.stopStream(ctx, in.ID, id); err != nil {
+			return err
+		}
+		_, _, _, err = p.api.UpdateMessageContext(ctx, in.ID, id, content(m, true)...)
+	}
 	if blocksRejected(err) {
 		_, _, _, err = p.api.UpdateMessageContext(ctx, in.ID, id, append(content(m, true), slack.MsgOptionBlocks())...)
 	}
 	return p.failure(err)
 }
 
-// content is the text of a message, and its blocks where it has buttons, or where an edit has to remove them.
+// Delete implements gateway.Platform.
+func (p *Platform) Delete(ctx context.Context, in gateway.Chat, id string) error {
+	if _, streams := p.stream(id); streams {
+		if err := p.stopStream(ctx, in.ID, id); err != nil {
+			return err
+		}
+	}
+	_, _, err := p.api.DeleteMessageContext(ctx, in.ID, id)
+	if err != nil && err.Error() == streamRunning {
+		if err := p.stopStream(ctx, in.ID, id); err != nil {
+			return err
+		}
+		_, _, err = p.api.DeleteMessageContext(ctx, in.ID, id)
+	}
+	return p.failure(err)
+}
+
+// block matches a code block that ends with an empty line, which Slack would show.
+var block = regexp.MustCompile("(?s)```\n(.*?)\n\n```")
+
+// content returns the text of a message, and its blocks if it has buttons, or if an edit has to remove them.
 func content(m gateway.Message, edit bool) []slack.MsgOption {
+	if m.Format == api.RenderMrkdwn {
+		m.Text = block.ReplaceAllString(m.Text, "```\n$1\n```")
+	}
 	options := []slack.MsgOption{slack.MsgOptionText(m.Text, m.Format != api.RenderMrkdwn)}
 	if len(m.Buttons) == 0 {
 		if edit {
@@ -271,12 +323,17 @@ func content(m gateway.Message, edit bool) []slack.MsgOption {
 	for _, section := range sections(m.Text) {
 		blocks = append(blocks, slack.NewSectionBlock(slack.NewTextBlockObject(kind, section, false, false), nil, nil))
 	}
-	var buttons []slack.BlockElement
+	return append(options, slack.MsgOptionBlocks(append(blocks, buttons(m))...))
+}
+
+// buttons is the block with the buttons of a message.
+func buttons(m gateway.Message) slack.Block {
+	var elements []slack.BlockElement
 	for i, b := range m.Buttons {
-		buttons = append(buttons, slack.NewButtonBlockElement(fmt.Sprintf("button%d", i), b.Data,
+		elements = append(elements, slack.NewButtonBlockElement(fmt.Sprintf("button%d", i), b.Data,
 			slack.NewTextBlockObject(slack.PlainTextType, b.Label, false, false)))
 	}
-	return append(options, slack.MsgOptionBlocks(append(blocks, slack.NewActionBlock("", buttons...))...))
+	return slack.NewActionBlock("", elements...)
 }
 
 // sections cuts a text for section blocks, at the ends of lines where it can.
@@ -293,36 +350,6 @@ func sections(text string) (pieces []string) {
 
 func blocksRejected(err error) bool {
 	return err != nil && (strings.HasPrefix(err.Error(), "invalid_blocks") || err.Error() == "msg_blocks_too_long" || err.Error() == "too_many_blocks")
-}
-
-// upload sends the files of a message together.
-func (p *Platform) upload(ctx context.Context, to gateway.Chat, m gateway.Message) error {
-	params := slack.CompleteUploadExternalParameters{Channel: to.ID, ThreadTimestamp: to.Thread, InitialComment: m.Text}
-	for _, f := range m.Files {
-		in, err := f.Open(ctx)
-		if err != nil {
-			return err
-		}
-		data, err := io.ReadAll(io.LimitReader(in, maxUpload+1)) // its size has to be announced
-		if err := errors.Join(err, in.Close()); err != nil {
-			return err
-		}
-		if len(data) > maxUpload {
-			return gateway.ErrTooLarge
-		}
-		target, err := p.api.GetUploadURLExternalContext(ctx, slack.GetUploadURLExternalParameters{FileName: f.Name, FileSize: len(data)})
-		if err != nil {
-			return p.failure(err)
-		}
-		if err := p.api.UploadToURL(ctx, slack.UploadToURLParameters{
-			UploadURL: target.UploadURL, Reader: bytes.NewReader(data), Filename: f.Name,
-		}); err != nil {
-			return p.failure(err)
-		}
-		params.Files = append(params.Files, slack.FileSummary{ID: target.FileID, Title: f.Name})
-	}
-	_, err := p.api.CompleteUploadExternalContext(ctx, params)
-	return p.failure(err)
 }
 
 // Download implements gateway.Platform. The bot's token goes to Slack only.
@@ -366,7 +393,7 @@ func (p *Platform) checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// failure says an error in the terms of a gateway, without tokens.
+// failure translates an error into one of the gateway's, without tokens.
 func (p *Platform) failure(err error) error {
 	if err == nil {
 		return nil
@@ -375,7 +402,7 @@ func (p *Platform) failure(err error) error {
 	var limited *slack.RateLimitedError
 	var refused slack.SlackErrorResponse
 	switch {
-	case errors.As(err, &file), errors.Is(err, gateway.ErrRefused), errors.Is(err, context.Canceled):
+	case errors.As(err, &file), errors.Is(err, gateway.ErrRefused), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.As(err, &limited):
 		return &gateway.RetryError{After: limited.RetryAfter}
@@ -394,7 +421,7 @@ func (p *Platform) failure(err error) error {
 		kind = gateway.ErrSignedOut
 	case "channel_not_found", "not_in_channel", "is_archived", "restricted_action", "user_not_found", "cannot_dm_bot", "messages_tab_disabled":
 		kind = gateway.ErrForbidden
-	case "message_not_found", "cant_update_message", "edit_window_closed":
+	case "message_not_found", "cant_update_message", "edit_window_closed", "cant_delete_message":
 		kind = gateway.ErrNoMessage
 	case "file_upload_size_restricted", "file_uploads_disabled", "file_upload_size_exceeded":
 		kind = gateway.ErrTooLarge

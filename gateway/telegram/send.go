@@ -17,19 +17,19 @@ import (
 	"talaria/gateway"
 )
 
-// candidates is how many ids could be that of the message that is looked for: other chats with the bot may have some of them.
+// candidates is how many ids Find tries. Ids between two messages of a chat may belong to other chats with the bot.
 const candidates = 10
 
-// address is a chat as requests name it.
+// address returns a chat and its topic as requests name them.
 func address(c gateway.Chat) (chat int64, thread int, err error) {
 	if chat, err = strconv.ParseInt(c.ID, 10, 64); err != nil {
-		return 0, 0, fmt.Errorf("%w: %q is no chat of Telegram", gateway.ErrRefused, c.ID)
+		return 0, 0, fmt.Errorf("%w: %q is not a Telegram chat", gateway.ErrRefused, c.ID)
 	}
 	thread, _ = strconv.Atoi(c.Thread)
 	return chat, thread, nil
 }
 
-// spoken is the topic as messages name it: the General topic is not named.
+// spoken returns the topic as messages name it: the General topic must be omitted.
 func spoken(thread int) int {
 	if thread == generalID {
 		return 0
@@ -44,7 +44,7 @@ func mode(f api.RenderFormat) models.ParseMode {
 	return ""
 }
 
-// markup is the buttons of a message, or its wish for an answer; nil for neither.
+// markup returns the buttons of a message, or the request to reply to it; nil for neither.
 func markup(m gateway.Message, group bool) models.ReplyMarkup {
 	if len(m.Buttons) > 0 {
 		row := make([]models.InlineKeyboardButton, 0, len(m.Buttons))
@@ -67,7 +67,7 @@ func reply(m gateway.Message) *models.ReplyParameters {
 	return &models.ReplyParameters{MessageID: id, AllowSendingWithoutReply: true}
 }
 
-// noPreview keeps Telegram from loading what a text links to.
+// noPreview keeps Telegram from loading the pages that a text links to.
 func noPreview() *models.LinkPreviewOptions {
 	disabled := true
 	return &models.LinkPreviewOptions{IsDisabled: &disabled}
@@ -78,6 +78,11 @@ func (p *Platform) Send(ctx context.Context, to gateway.Chat, m gateway.Message)
 	chat, thread, err := address(to)
 	if err != nil {
 		return "", err
+	}
+	if len(m.Files) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
 	}
 	var sent *models.Message
 	switch {
@@ -152,6 +157,8 @@ func (p *Platform) Edit(ctx context.Context, in gateway.Chat, id string, m gatew
 	if err != nil {
 		return gateway.ErrNoMessage
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	_, err = p.bot.EditMessageText(ctx, &bot.EditMessageTextParams{
 		ChatID: chat, MessageID: message, Text: m.Text, ParseMode: mode(m.Format), ReplyMarkup: markup(m, false), LinkPreviewOptions: noPreview(),
 	})
@@ -161,10 +168,26 @@ func (p *Platform) Edit(ctx context.Context, in gateway.Chat, id string, m gatew
 	return p.failure(err)
 }
 
-// Find implements gateway.Finder. There is no request for a message of a chat, but an edit of one to what it says is refused in
-// words of its own, and an edit of one that is not there, or not the bot's, in others. It looks in private chats only: in a group,
-// the next message may be one of another topic, which an edit would change. Message ids of private chats count all of the bot's,
-// so that it is not found where the bot is busy.
+// Delete implements gateway.Platform.
+func (p *Platform) Delete(ctx context.Context, in gateway.Chat, id string) error {
+	chat, _, err := address(in)
+	if err != nil {
+		return err
+	}
+	message, err := strconv.Atoi(id)
+	if err != nil {
+		return gateway.ErrNoMessage
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	_, err = p.bot.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: chat, MessageID: message})
+	return p.failure(err)
+}
+
+// Find implements gateway.Finder. The Bot API cannot read messages, but it refuses an edit that changes nothing with an error of its
+// own, and an edit of a message that does not exist, or that is not the bot's, with others. Find works in private chats only: in a
+// group, the next message may be one of another topic, which an edit would change. Private chats share one sequence of ids, so
+// Find may miss a message while the bot is busy in others.
 func (p *Platform) Find(ctx context.Context, in gateway.Chat, after string, m gateway.Message, turn func(context.Context) error) (string, error) {
 	chat, _, err := address(in)
 	if err != nil {
@@ -236,20 +259,36 @@ func (p *Platform) Download(ctx context.Context, f gateway.Attachment) (io.ReadC
 	if err != nil {
 		return nil, p.failure(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime) // for at most 20 MB
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, link.String(), nil)
 	if err != nil {
+		cancel()
 		return nil, p.failure(err)
 	}
 	res, err := p.HTTP.Do(req)
 	if err != nil {
+		cancel()
 		return nil, p.failure(err)
 	}
 	if res.StatusCode != http.StatusOK {
+		cancel()
 		res.Body.Close()
 		if res.StatusCode == http.StatusNotFound {
-			return nil, fmt.Errorf("%w: Telegram does not have the file any more", gateway.ErrRefused)
+			return nil, fmt.Errorf("%w: Telegram no longer has the file", gateway.ErrRefused)
 		}
 		return nil, fmt.Errorf("download a file: Telegram answered %s", res.Status)
 	}
-	return res.Body, nil
+	return &timed{res.Body, cancel}, nil
+}
+
+// timed is a body whose time is limited until Close.
+type timed struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (t *timed) Close() error {
+	defer t.cancel()
+	return t.ReadCloser.Close()
 }

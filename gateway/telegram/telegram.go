@@ -1,4 +1,4 @@
-// Package telegram is Telegram as a chat platform: the Bot API, by long polling or by a web hook.
+// Package telegram implements gateway.Platform with Telegram's Bot API, by long polling or by a web hook.
 package telegram
 
 import (
@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -27,7 +28,8 @@ import (
 const (
 	defaultURL  = "https://api.telegram.org"
 	pollTime    = 50 * time.Second
-	callTime    = 60 * time.Second // beyond it a request has failed; files of 50 MB take a while
+	callTime    = 60 * time.Second // beyond it a request has failed
+	fileTime    = 5 * time.Minute  // and beyond this, one with a file
 	maxUpdate   = 1 << 20          // bytes of an update
 	maxUpdates  = 16 << 20         // bytes of an answer with up to 100 of them
 	maxToast    = 200              // UTF-16 units of an answer to a press
@@ -45,7 +47,11 @@ type Config struct {
 	URL string
 	// HTTP makes the requests; nil for a client of its own.
 	HTTP bot.HttpClient
+	Log  *slog.Logger // nil for none
 }
+
+// errUnreadable means that an update cannot be decoded, and never will be.
+var errUnreadable = errors.New("the update cannot be decoded")
 
 // Platform is a bot account. It is safe for concurrent use. As an [http.Handler] it takes the updates of a web hook.
 type Platform struct {
@@ -64,13 +70,16 @@ func New(c Config) (*Platform, error) {
 		c.URL = defaultURL
 	}
 	if c.HTTP == nil {
-		c.HTTP = &http.Client{Timeout: callTime}
+		c.HTTP = &http.Client{Timeout: fileTime}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.WebhookURL != "" && c.WebhookSecret == "" {
 		return nil, errors.New("a web hook needs a secret, so that nobody else can send updates")
 	}
 	b, err := bot.New(c.Token, bot.WithSkipGetMe(), bot.WithServerURL(c.URL), bot.WithHTTPClient(callTime, c.HTTP),
-		bot.WithErrorsHandler(func(error) {})) // what it reports there is returned too
+		bot.WithErrorsHandler(func(error) {})) // these errors are also returned
 	if err != nil {
 		return nil, errors.New("the bot's token is empty")
 	}
@@ -118,7 +127,9 @@ func (p *Platform) Receive(ctx context.Context, position string, take func(conte
 		}
 		for _, raw := range updates {
 			u, id, err := p.read(raw)
-			if err != nil {
+			if errors.Is(err, errUnreadable) { // it is confirmed, since it would come back for ever
+				p.Log.WarnContext(ctx, "an update is skipped", "update", id, "error", err)
+			} else if err != nil {
 				return err
 			}
 			u.Position = strconv.FormatInt(max(offset, id+1), 10)
@@ -139,6 +150,8 @@ func (p *Platform) poll(ctx context.Context, offset int64) ([]json.RawMessage, e
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.URL+"/bot"+p.Token+"/getUpdates", bytes.NewReader(body))
 	if err != nil {
 		return nil, p.failure(err)
@@ -159,7 +172,7 @@ func (p *Platform) poll(ctx context.Context, offset int64) ([]json.RawMessage, e
 		} `json:"parameters"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxUpdates)).Decode(&answer); err != nil {
-		return nil, p.failure(fmt.Errorf("read updates: %w", err))
+		return nil, p.failure(fmt.Errorf("receive updates: %w", err))
 	}
 	switch {
 	case answer.OK:
@@ -171,10 +184,10 @@ func (p *Platform) poll(ctx context.Context, offset int64) ([]json.RawMessage, e
 	case answer.Code == http.StatusConflict:
 		return nil, errors.New("another program receives the updates of this bot; stop it")
 	}
-	return nil, fmt.Errorf("read updates: %s", answer.Description)
+	return nil, fmt.Errorf("receive updates: Telegram answered %d %s", answer.Code, answer.Description)
 }
 
-// receiveHook has Telegram send updates to ServeHTTP until ctx ends.
+// receiveHook makes Telegram send updates to ServeHTTP until ctx ends.
 func (p *Platform) receiveHook(ctx context.Context, take func(context.Context, gateway.Update) error) error {
 	p.mu.Lock()
 	p.take = take
@@ -193,7 +206,7 @@ func (p *Platform) receiveHook(ctx context.Context, take func(context.Context, g
 	return ctx.Err()
 }
 
-// ServeHTTP takes an update of the web hook. It answers 200 once the update is kept; otherwise Telegram sends it again.
+// ServeHTTP takes an update of the web hook. It answers 200 once the update is stored; otherwise Telegram sends it again.
 func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	given := sha256.Sum256([]byte(r.Header.Get("X-Telegram-Bot-Api-Secret-Token")))
 	wanted := sha256.Sum256([]byte(p.WebhookSecret))
@@ -210,9 +223,13 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the update cannot be read", http.StatusBadRequest)
 		return
 	}
-	u, _, err := p.read(body)
-	if err != nil {
-		http.Error(w, "this is no update", http.StatusBadRequest)
+	u, id, err := p.read(body)
+	switch {
+	case errors.Is(err, errUnreadable):
+		p.Log.WarnContext(r.Context(), "an update is skipped", "update", id, "error", err)
+		return
+	case err != nil:
+		http.Error(w, "not a Telegram update", http.StatusBadRequest)
 		return
 	}
 	p.mu.Lock()
@@ -223,17 +240,24 @@ func (p *Platform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := take(r.Context(), u); err != nil {
-		http.Error(w, "the update could not be kept", http.StatusInternalServerError)
+		http.Error(w, "the update could not be stored", http.StatusInternalServerError)
 	}
 }
 
-// read decodes an update. One that is neither a message nor a press has nobody who sent it.
+// read decodes an update. One that is neither a message nor a press has no sender. The error is errUnreadable if only its id can be
+// read.
 func (p *Platform) read(raw []byte) (u gateway.Update, id int64, err error) {
+	var head struct {
+		ID *int64 `json:"update_id"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil || head.ID == nil {
+		return u, 0, errors.Join(errors.New("an update has no id"), err)
+	}
+	u.ID = "telegram:" + p.self() + ":" + strconv.FormatInt(*head.ID, 10)
 	var update models.Update
 	if err := json.Unmarshal(raw, &update); err != nil {
-		return u, 0, fmt.Errorf("read an update: %w", err)
+		return u, *head.ID, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	u.ID = "telegram:" + p.self() + ":" + strconv.FormatInt(update.ID, 10)
 	switch {
 	case update.Message != nil:
 		p.readMessage(&u, update.Message)
@@ -256,7 +280,7 @@ func (p *Platform) readMessage(u *gateway.Update, m *models.Message) {
 	p.mu.Lock()
 	account, id := p.account, p.id
 	p.mu.Unlock()
-	if m.From == nil || m.SenderChat != nil && m.SenderChat.ID != m.Chat.ID { // a channel speaks
+	if m.From == nil || m.SenderChat != nil && m.SenderChat.ID != m.Chat.ID { // sent on behalf of a channel
 		return
 	}
 	u.Chat, u.From, u.MessageID = chatOf(m), personOf(m.From), strconv.Itoa(m.ID)
@@ -289,12 +313,12 @@ func (p *Platform) readMessage(u *gateway.Update, m *models.Message) {
 	case m.Voice != nil:
 		u.Files = []gateway.Attachment{{ID: m.Voice.FileID, Name: "voice-" + strconv.Itoa(m.ID) + ".ogg", Size: m.Voice.FileSize}}
 	}
-	if u.Text == "" && len(u.Files) == 0 { // somebody joined, or a sticker
+	if u.Text == "" && len(u.Files) == 0 { // such as a sticker, or somebody who joined
 		u.Addressed = false
 	}
 }
 
-// part is a part of a text that is given in UTF-16 units, "" if there is none.
+// part returns a part of a text whose place is given in UTF-16 units.
 func part(text string, offset, length int) string {
 	var b strings.Builder
 	at := 0
@@ -329,7 +353,7 @@ func personOf(u *models.User) gateway.Person {
 	return gateway.Person{ID: strconv.FormatInt(u.ID, 10), Name: strings.TrimSpace(u.FirstName + " " + u.LastName), Bot: u.IsBot}
 }
 
-// failure says an error in the terms of a gateway, without the token.
+// failure translates an error into one of the gateway's, without the token.
 func (p *Platform) failure(err error) error {
 	if err == nil {
 		return nil
@@ -361,7 +385,7 @@ func (p *Platform) failure(err error) error {
 		kind = gateway.ErrSignedOut
 	case errors.Is(err, bot.ErrorForbidden), errors.As(err, &moved), has("chat not found", "not enough rights", "message thread not found", "TOPIC_CLOSED"):
 		kind = gateway.ErrForbidden
-	case has("message to edit not found", "MESSAGE_ID_INVALID", "message can't be edited", "there is no text in the message",
+	case has("message to edit not found", "message to delete not found", "message can't be deleted", "MESSAGE_ID_INVALID", "message can't be edited", "there is no text in the message",
 		"there is no caption in the message"):
 		kind = gateway.ErrNoMessage
 	case has("can't parse entities", "unsupported parse_mode"):

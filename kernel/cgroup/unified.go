@@ -59,7 +59,7 @@ func (u unified) moveOut() error {
 		return err
 	}
 	if !slices.Equal(pids, []int{os.Getpid()}) {
-		return fmt.Errorf("%s has other processes; give the server a control group of its own: %w", u.dir, unix.EBUSY)
+		return fmt.Errorf("%s has other processes; give the server its own control group: %w", u.dir, unix.EBUSY)
 	}
 	leaf := filepath.Join(u.dir, ownLeaf)
 	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {

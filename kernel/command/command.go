@@ -81,12 +81,15 @@ type Execution struct {
 	AllowStdin bool
 	Timeout    time.Duration // 0: none
 	CPUTime    time.Duration // of CPU that it may use, in whole seconds; 0: any
+	// Expressions are evaluated after the code, by name, if it succeeds; hosts before version 7 ignore them.
+	Expressions map[string]string `json:",omitempty"`
 }
 
 // Commands without a reply.
 type (
 	// Interrupt raises KeyboardInterrupt in that execution, and closes the question it is waiting on. It does nothing
-	// if that execution is not running.
+	// if that execution is not running. Without an id, while no execution runs, it interrupts the code that handles a
+	// front end's message.
 	Interrupt struct {
 		ExecutionID string `json:"id"`
 	}
@@ -126,6 +129,12 @@ type (
 		ID string `json:"id"`
 	}
 )
+
+// KernelUsage is what one of many kernels uses.
+type KernelUsage struct {
+	Key   record.Key
+	Usage kernel.Usage
+}
 
 // Commands with a reply.
 type (
@@ -175,10 +184,13 @@ type TerminalOutput struct {
 
 // Versions of the host protocol that introduced commands.
 const (
-	withQueries  = 2 // and terminals
-	withInstalls = 3
-	withPing     = 4
-	withTools    = 5
+	withQueries      = 2 // and terminals
+	withInstalls     = 3
+	withPing         = 4
+	withTools        = 5
+	withComms        = 7
+	withPrograms     = 7
+	withProgramInput = 9
 )
 
 // Spec implements [Command].
@@ -266,7 +278,9 @@ var commands = byName(
 	told[InstallOutput](), told[AnswerInstall](), told[AnswerTools](), told[AnswerTool](), told[ToolProgress](),
 	asked(ReadUsage{}), asked(ChangeLimits{}), asked(ChangeNetwork{}), asked(Query{}), asked(Ping{}),
 	asked(OpenTerminal{}), asked(ListTerminals{}), asked(ReadTerminal{}), asked(WriteTerminal{}),
-	told[ResizeTerminal](), told[CloseTerminal](),
+	told[ResizeTerminal](), told[CloseTerminal](), told[CommMessage](), asked(ListComms{}),
+	asked(StartProgram{}), asked(ListPrograms{}), asked(ReadProgram{}), told[SignalProgram](),
+	asked(WriteProgram{}), told[CloseProgramInput](),
 )
 
 // codec decodes a command of one kind and its reply.

@@ -43,7 +43,7 @@ var Modes = []Mode{Auto, Quota, Image, Watched}
 var ErrCapacity = errors.New("the image of the workspace is too small for that limit")
 
 // errNoMounts is why some tiers have no images.
-var errNoMounts = errors.New("an image takes a tier of isolation with mounts of its own, namespace")
+var errNoMounts = errors.New("an image requires a tier of isolation with its own mounts: namespace")
 
 // imageName is the name of a workspace's image in its session's directory, where it replaces the workspace's folder.
 const imageName = "workspace.ext4"

@@ -357,3 +357,108 @@ func BenchmarkCreate(b *testing.B) {
 		})
 	}
 }
+
+// The numbers of loop devices are used again, by other programs too.
+func TestAnImageIsNotLookedForOnADeviceThatAnotherProgramTook(t *testing.T) {
+	s, dir := images(t, 8*mib)
+	w := create(t, s, "s", 8*mib)
+	if err := errors.Join(put(w, "kept", mib), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	for range 4 { // one of them is the number that the image had
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		device, err := os.OpenFile(fmt.Sprint("/dev/loop", number), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer device.Close()
+		other, err := os.CreateTemp(dir, "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		if err := other.Truncate(mib); err != nil {
+			t.Fatal(err)
+		}
+		config := unix.LoopConfig{Fd: uint32(other.Fd())}
+		config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+		if err := unix.IoctlLoopConfigure(int(device.Fd()), &config); err != nil && !errors.Is(err, unix.EBUSY) {
+			t.Fatal(err)
+		}
+	}
+	first, err := s.Load("s", uid, 8*mib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, release, err := first.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels, err := disk.Clone(root) // keeps the device
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kernels.Close()
+	release()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		again, err := s.Load("s", uid, 8*mib)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := again.Stat("kept"); err != nil || e.Size != mib {
+			t.Errorf("the file is %+v (%v)", e, err)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOpenAmongManyImages(b *testing.B) {
+	s, _ := images(b, 8*mib)
+	var held []func()
+	for i := range 200 {
+		w := create(b, s, fmt.Sprint("s", i), 8*mib)
+		root, release, err := w.Hold()
+		if err != nil {
+			b.Fatal(err)
+		}
+		kernels, err := disk.Clone(root)
+		if err != nil {
+			b.Fatal(err)
+		}
+		release()
+		held = append(held, func() { kernels.Close() })
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		w, err := s.Load("s7", uid, 8*mib)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, release, err := w.Hold()
+		if err != nil {
+			b.Fatal(err)
+		}
+		release()
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, close := range held {
+		close()
+	}
+}

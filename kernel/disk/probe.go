@@ -70,14 +70,14 @@ func tryImage(ctx context.Context, dir string, cfg Config) (err error) {
 func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []kernel.Finding, ok bool) {
 	if os.Geteuid() != 0 {
 		f := kernel.Finding{Name: "limit of the disk", OK: mode == Auto || mode == Watched,
-			Detail: "watched: a workspace may pass its limit for a moment; what holds one takes root"}
+			Detail: "watched: a workspace may briefly exceed its limit; exact limits require root"}
 		if !f.OK {
 			f.Detail, f.Remedy = "disk is "+string(mode)+", which takes root", "run the server as root, or configure disk: auto"
 		}
 		return []kernel.Finding{f}, f.OK
 	}
 	cfg := Config{Root: dir, MaxBytes: most}
-	quota := kernel.Finding{Name: "project quota", OK: true, Detail: "the file system of " + dir + " holds projects to theirs"}
+	quota := kernel.Finding{Name: "project quota", OK: true, Detail: "the file system of " + dir + " enforces project quotas"}
 	if err := tryQuota(dir); err != nil {
 		quota.OK, quota.Detail, quota.Remedy = false, err.Error(), quotaRemedy(err)
 	}

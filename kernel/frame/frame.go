@@ -140,6 +140,12 @@ func decodeAnyFrame(line []byte) (Frame, error) {
 		out = AskEnd{Ask: f.matching("ask", api.ValidID)}
 	case "tool_end":
 		out = decodeToolEnd(f)
+	case "comm":
+		out = decodeComm(f)
+	case "expressions":
+		out = decodeExpressions(f)
+	case "comm_end":
+		out = CommEnd{ID: f.name("id")}
 	case "done":
 		failed := f.oneOf("status", "ok", "error") == "error"
 		out = Done{ID: f.name("id"), Failed: failed, Interrupted: f.flag("interrupted")}

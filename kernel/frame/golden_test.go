@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the golden files of the frames th
 
 // hostFrames has a frame of every type that the host sends.
 var hostFrames = map[string]any{
-	"execute":        Execute{"execute", "cell-1", "print('<é>')\n", 3, false, true},
+	"execute":        Execute{"execute", "cell-1", "print('<é>')\n", 3, false, true, map[string]string{"n": "1 + 2"}},
 	"interrupt":      Interrupt{"interrupt", "cell-1"},
 	"progress":       AskProgress{"progress", "0a1b", "Collecting numpy\n"},
 	"answer_input":   AskAnswer{Type: "answer", Ask: "0a1b", Body: InputAnswer{"Ada"}},
@@ -40,7 +40,12 @@ var hostFrames = map[string]any{
 	"inspect":           ForQuery(command.Query{Kind: command.QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),
 	"is_complete":       ForQuery(command.Query{Kind: command.QueryIsComplete, Code: "for x in y:", Cursor: 11}, "9"),
 	"variables":         ForQuery(command.Query{Kind: command.QueryVariables}, "10"),
-	"ping":              ForQuery(command.Query{Kind: command.QueryPing}, "12"),
+	"comm": ForComm(command.CommMessage{
+		ID: "m1", Action: record.CommSend, Comm: "c1", Data: json.RawMessage(`{"method":"update","state":{"value":7}}`),
+		Metadata: map[string]json.RawMessage{"version": json.RawMessage(`"2.1.0"`)}, Buffers: [][]byte{{0, 10, 255}, {}},
+	}),
+	"comm_open": ForComm(command.CommMessage{ID: "m2", Action: record.CommOpen, Comm: "c2", Target: "jupyter.widget.control"}),
+	"ping":      ForQuery(command.Query{Kind: command.QueryPing}, "12"),
 	"table": ForQuery(command.Query{Kind: command.QueryTable, Table: &command.TableQuery{
 		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,
 	}}, "11"),
@@ -74,7 +79,14 @@ var runnerFrames = map[string]Frame{
 	"ask_tool":               Ask{ID: "cell-1", Ask: "0a1b", Body: record.ToolCall{Tool: "web_search", Arguments: json.RawMessage(`{"query":"\u00e9","limit":5}`)}},
 	"tool_end":               ToolEnd{ID: "cell-1", Body: record.ToolEnded{CallID: "0a1b", Code: "not_found", Message: "no such file", DurationMS: 12}},
 	"tool_end_ok":            ToolEnd{ID: "cell-1", Body: record.ToolEnded{CallID: "0a1b", OK: true}},
-	"done":                   Done{ID: "cell-1", Failed: true, Interrupted: true},
+	"comm": Comm{ID: "cell-1", Mark: 4, Body: record.Comm{
+		Action: record.CommOpen, ID: "c1", Target: "jupyter.widget", Data: json.RawMessage(`{"state":{"value":7}}`),
+		Metadata: map[string]json.RawMessage{"version": json.RawMessage(`"2.1.0"`)}, Buffers: [][]byte{{0, 10, 255}, {}},
+	}},
+	"expressions": Expressions{ID: "cell-1", Body: record.Expressions{Values: json.RawMessage(
+		`{"n":{"status":"ok","data":{"text/plain":"3"},"metadata":{}},"m":{"status":"error","ename":"NameError","evalue":"m","traceback":["NameError: m"]}}`)}},
+	"comm_end": CommEnd{ID: "comm~m1"},
+	"done":     Done{ID: "cell-1", Failed: true, Interrupted: true},
 	"completion": QueryAnswer{RequestID: "7", Answer: command.Answer{Completion: &api.CompleteReply{
 		Matches: []string{"value"}, CursorStart: 0, CursorEnd: 4,
 	}}},

@@ -164,6 +164,8 @@ type (
 		Count      int64  `json:"count"`
 		Silent     bool   `json:"silent"`
 		AllowStdin bool   `json:"allow_stdin"`
+		// Expressions are evaluated after the code, by name.
+		Expressions map[string]string `json:"expressions,omitempty"`
 	}
 	Interrupt struct {
 		Type string `json:"type"`

@@ -57,7 +57,7 @@ const (
 
 // How an ask was closed, in the terms of [AskClosed].
 const (
-	askAnswered    = "answered"
+	askAnswered    = record.Answered
 	askInterrupted = "interrupted"
 	askTimedOut    = "timeout"
 	askRefused     = "" // not recorded: nobody outside has heard of the ask

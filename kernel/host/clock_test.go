@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,6 +101,51 @@ func TestAWaitThatUsedCPUIsChargedWhenItEnds(t *testing.T) {
 			t.Errorf("it ended after %v, not %v", took, want)
 		}
 	})
+}
+
+func TestShortWaitsAreChargedTogether(t *testing.T) {
+	const waits, each, timeout = 1000, time.Millisecond, 10 * time.Second
+	for _, c := range []struct {
+		name  string
+		share float64 // of a CPU that the sandbox uses
+		took  time.Duration
+	}{
+		{"no CPU", 0, timeout + waits*each},
+		{"half a CPU", 0.5, timeout + waits*each/2},
+		{"four CPUs", 4, timeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var reads atomic.Int64
+				r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+					for range waits {
+						c.Input("? ")
+					}
+					c.Sleep()
+				}), withCPU(c.share), func(_ *host.HostConfig, f *kerneltest.Fake) {
+					usage := f.Usage
+					f.Usage = func() (kernel.Usage, error) { reads.Add(1); return usage() }
+				})
+				began, before := time.Now(), reads.Load()
+				r.execute(command.Execution{ID: "e1", Timeout: timeout, AllowStdin: true})
+				for range waits {
+					got := r.until(is[record.Asked])
+					time.Sleep(each)
+					answer := command.AnswerInput{RequestID: got[len(got)-1].Body.(record.Asked).ID, Value: "yes"}
+					if err := command.Tell(t.Context(), r.host, r.key, answer); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if n := reads.Load() - before; n > waits/5 {
+					t.Errorf("the CPU time was read %d times for %d waits", n, waits)
+				}
+				r.untilFinished()
+				if took := time.Since(began); took < c.took-20*time.Millisecond || took > c.took+20*time.Millisecond {
+					t.Errorf("the cell ended after %v, not %v", took, c.took)
+				}
+			})
+		})
+	}
 }
 
 func TestACellCannotStandStillForEver(t *testing.T) {

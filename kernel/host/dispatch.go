@@ -8,6 +8,7 @@ import (
 
 	"talaria/kernel/frame"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 )
 
 var errUnexpected = errors.New("not expected now")
@@ -117,6 +118,16 @@ func (k *interpreter) handleFrame(f frame.Frame) error {
 		return k.withdrawAsk(f)
 	case frame.ToolEnd:
 		return k.toolEnded(f)
+	case frame.Expressions:
+		if !k.runs(f.ID) || k.run.evaluated || len(k.run.Expressions) == 0 {
+			return errUnexpected
+		}
+		k.run.evaluated = true
+		k.records.Add(f.ID, f.Body)
+	case frame.Comm:
+		return k.commSent(f)
+	case frame.CommEnd:
+		return k.commHandled(f)
 	case frame.QueryAnswer:
 		return k.answered(f)
 	}
@@ -143,7 +154,9 @@ func (k *interpreter) done(f frame.Done) error {
 		return errUnexpected
 	}
 	ended := time.Now()
+	trace.Step("cell executed")
 	after := k.measure(measureTimeout)
+	trace.Step("usage after the cell read")
 	k.tellKills(after)
 
 	k.mu.Lock()

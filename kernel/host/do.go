@@ -40,6 +40,10 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return nil, k.answerTool(c)
 	case command.ToolProgress:
 		return nil, k.tellProgress(record.AskTool, c.RequestID, c.Message)
+	case command.CommMessage:
+		return nil, k.commMessage(c)
+	case command.ListComms:
+		return k.openComms(), nil
 	case command.ReadUsage:
 		return k.usage(ctx)
 	case command.ChangeLimits:
@@ -63,6 +67,18 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return nil, k.resizeTerminal(c)
 	case command.CloseTerminal:
 		return nil, k.closeTerminal(ctx, c.ID)
+	case command.StartProgram:
+		return k.startProgram(ctx, c)
+	case command.ListPrograms:
+		return k.listPrograms(), nil
+	case command.ReadProgram:
+		return k.readProgram(ctx, c)
+	case command.WriteProgram:
+		return k.writeProgram(ctx, c)
+	case command.CloseProgramInput:
+		return nil, k.closeProgramInput(c.ID)
+	case command.SignalProgram:
+		return nil, k.signalProgram(c)
 	}
 	return nil, fmt.Errorf("%w: %q", command.ErrUnknown, c.Spec().Name)
 }

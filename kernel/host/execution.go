@@ -10,6 +10,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/frame"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 )
 
 const (
@@ -27,6 +28,7 @@ type running struct {
 	withdrawn   int                 // asks for input that got no answer because the cell stopped waiting
 	carried     map[string]struct{} // calls of tools that the runner is carrying out
 	resulted    bool                // its one result has come
+	evaluated   bool                // the values of its expressions have come
 	raised      *record.ErrorInfo   // its one exception
 	interrupted bool                // on request
 	unreadTold  bool                // the cell was told that something was left out
@@ -97,10 +99,12 @@ func (k *interpreter) execute(e command.Execution) error {
 	}
 	line, err := frame.Encode(frame.Execute{
 		Type: "execute", ID: e.ID, Code: e.Code, Count: e.Count, Silent: e.Silent, AllowStdin: e.AllowStdin,
+		Expressions: e.Expressions,
 	})
 	if err != nil {
 		return err
 	}
+	trace.Step("cell received")
 	if err := k.reserve(e.ID); err != nil {
 		return err
 	}
@@ -113,6 +117,7 @@ func (k *interpreter) execute(e command.Execution) error {
 		}
 	}
 	before := k.measure(measureTimeout)
+	trace.Step("usage before the cell read")
 	k.watch.begin()
 
 	k.mu.Lock()
@@ -126,6 +131,7 @@ func (k *interpreter) execute(e command.Execution) error {
 		k.given.remove(e.ID)
 		return err
 	}
+	trace.Step("cell sent to the interpreter")
 	k.run = &running{Execution: e, started: time.Now(), before: before}
 	k.watch.hurry()
 	k.lastID = e.ID
@@ -172,6 +178,8 @@ func (k *interpreter) interrupt(id string) {
 		k.early = true
 	case k.run != nil && k.run.ID == id:
 		k.interruptRun()
+	case k.run == nil && id == "":
+		k.interruptComm()
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -42,6 +44,8 @@ type HostConfig struct {
 	SpoolBytes int64
 	// Pool is how many sandboxes are kept ready for each warm environment; 2, negative: none.
 	Pool int
+	// RunUID is the first of the [RunUIDs] user ids that one-shot runs have; 0: the host's own user, which is not root.
+	RunUID int
 }
 
 // Host runs kernels and keeps their output as numbered records until these are acknowledged. Nothing that happens
@@ -50,6 +54,7 @@ type HostConfig struct {
 type Host struct {
 	cfg   HostConfig
 	pool  *pool
+	runs  *runs
 	large *semaphore.Weighted // the budget for large frames
 
 	mu       sync.Mutex // guards kernels and closed
@@ -86,7 +91,7 @@ func NewHost(cfg HostConfig) *Host {
 		cfg.StartTimeout = time.Minute
 	}
 	return &Host{
-		cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), large: frame.NewLargeBudget(), kernels: map[record.Key]*interpreter{},
+		cfg: cfg, pool: newPool(cfg.Backend, cfg.Pool, cfg.Log), runs: newRuns(cfg.Backend, cfg.Pool, cfg.RunUID, cfg.Log), large: frame.NewLargeBudget(), kernels: map[record.Key]*interpreter{},
 	}
 }
 
@@ -218,6 +223,34 @@ func (h *Host) Kernels(context.Context) ([]record.Key, error) {
 	return slices.Collect(maps.Keys(h.kernels)), nil
 }
 
+// Usages returns what each of these kernels uses now. It leaves out kernels that are gone or still starting.
+func (h *Host) Usages(ctx context.Context, keys []record.Key) ([]command.KernelUsage, error) {
+	read := make([]*command.KernelUsage, len(keys))
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(keys)) {
+		readers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(keys)) && ctx.Err() == nil; i = next.Add(1) - 1 {
+				k := h.kernel(keys[i])
+				if k == nil {
+					continue
+				}
+				if usage, err := k.usage(ctx); err == nil {
+					read[i] = &command.KernelUsage{Key: keys[i], Usage: usage}
+				}
+			}
+		})
+	}
+	readers.Wait()
+	var usages []command.KernelUsage
+	for _, usage := range read {
+		if usage != nil {
+			usages = append(usages, *usage)
+		}
+	}
+	return usages, context.Cause(ctx)
+}
+
 // Warm imports the libraries of these environments and keeps kernels of them ready, in the background. It replaces the
 // previous list.
 func (h *Host) Warm(envs []kernel.Environment) { h.pool.keep(envs) }
@@ -244,7 +277,7 @@ func (h *Host) Handles() map[record.Key]kernel.Handle {
 	return handles
 }
 
-// Close stops all kernels with ReasonShutdown and refuses new ones. It returns when no process is left, or with an
+// Close stops all kernels and runs with ReasonShutdown and refuses new ones. It returns when no process is left, or with an
 // error if ctx ends first. Records can still be read and acknowledged afterwards; unacknowledged ones stay in the
 // SpoolDir.
 func (h *Host) Close(ctx context.Context) error {
@@ -252,9 +285,10 @@ func (h *Host) Close(ctx context.Context) error {
 	h.closed = true
 	keys := slices.Collect(maps.Keys(h.kernels))
 	h.mu.Unlock()
-	errs := make([]error, len(keys)+1)
+	errs := make([]error, len(keys)+2)
 	var all sync.WaitGroup
 	all.Go(func() { errs[len(keys)] = h.pool.close(ctx) })
+	all.Go(func() { errs[len(keys)+1] = h.runs.close(ctx) })
 	for i, key := range keys {
 		all.Go(func() { errs[i] = h.Stop(ctx, key, ReasonShutdown) })
 	}

@@ -24,6 +24,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/kernel/record"
 	"talaria/kernel/spool"
+	"talaria/kernel/trace"
 )
 
 const (
@@ -82,6 +83,7 @@ type interpreter struct {
 	terminals    []*terminal
 	opening      int // terminals that are not among terminals yet
 	lastTerminal int
+	programs     programs         // programs.go
 	way          *network.Network // egress of the sandbox; nil without
 	wayMode      string
 	wayHow       string         // for people
@@ -89,14 +91,15 @@ type interpreter struct {
 	limits       kernel.Limits
 	cause        *ending // why we end it; nil if it ended by itself
 	marks        marks
-	dropped      uint64           // frames that were not valid at this point
-	given        recentIDs        // ids of the executions that were handed over, or are about to be
-	reserved     string           // id of the execution that is about to run
-	early        bool             // the reserved execution has already been interrupted
-	run          *running         // the running execution
-	lastID       string           // id of the execution that runs, or ran last
-	asks         []ask            // the open asks, in the order in which they were opened
-	installsPaid time.Time        // when the installations so far would be due at a rate of one every installPause
+	dropped      uint64    // frames that were not valid at this point
+	given        recentIDs // ids of the executions that were handed over, or are about to be
+	reserved     string    // id of the execution that is about to run
+	early        bool      // the reserved execution has already been interrupted
+	run          *running  // the running execution
+	lastID       string    // id of the execution that runs, or ran last
+	asks         []ask     // the open asks, in the order in which they were opened
+	installsPaid time.Time // when the installations so far would be due at a rate of one every installPause
+	comms        comms
 	queries      map[string]query // the waiting queries, by request id
 	posed        uint64           // queries so far
 }
@@ -135,6 +138,7 @@ func newInterpreter(
 
 // start returns when the runner is ready. After an error nothing is left.
 func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) (command.KernelInfo, error) {
+	trace.Step("start received")
 	if err := k.launch(ctx, p, env, spec); err != nil {
 		k.watch.close()
 		k.disconnect()
@@ -149,6 +153,7 @@ func (k *interpreter) start(ctx context.Context, p *pool, env kernel.Environment
 	go k.supervise()
 	select {
 	case <-k.ready:
+		trace.Step("interpreter ready")
 		return k.info(), nil
 	case <-k.gone:
 		k.neverStarted.Store(true)
@@ -181,6 +186,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 		opened <- err
 	}()
 	err = k.seal(ctx, p, env, spec)
+	trace.Step("sandbox sealed")
 	if err := errors.Join(<-opened, err); err != nil {
 		return err
 	}
@@ -195,6 +201,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)
 	}
+	trace.Step("interpreter started")
 	if process.Control() == nil {
 		return errors.New("start runner: it has no control stream")
 	}
@@ -233,6 +240,7 @@ func (k *interpreter) runnerEnv(loss string) map[string]string {
 func (k *interpreter) seal(ctx context.Context, p *pool, env kernel.Environment, spec kernel.Spec) error {
 	if !spec.Strict {
 		if sandbox := p.take(env); sandbox != nil {
+			trace.Step("sandbox taken from the pool")
 			k.use(sandbox, spec.Limits)
 			err := sandbox.Seal(ctx, spec)
 			if err == nil || ctx.Err() != nil {
@@ -343,6 +351,7 @@ func (k *interpreter) supervise() {
 	}
 	k.disconnect()
 	k.closeTerminals()
+	k.closePrograms()
 	k.watch.wait()
 	k.forgetIfWanted()
 	close(k.gone)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/command"
@@ -73,4 +75,44 @@ func TestAServerOfAnEarlierVersionIsAskedForNoTools(t *testing.T) {
 	}
 	r.execute(command.Execution{ID: "e1"})
 	r.expect(r.untilFinished(), "e1: started", `e1: stdout "the server is too old"`, "e1: finished ok")
+}
+
+// TestTheEndOfACallComesWithTheNextCall checks that a reader is woken once for the end of a call and the next one, and is
+// not left waiting for an end that nothing follows.
+func TestTheEndOfACallComesWithTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pause = 100 * time.Microsecond // between the answer and the next call
+		r := newRig(t, kerneltest.Cells(func(c *kerneltest.Cell) {
+			for _, tool := range []string{"a", "b"} {
+				c.CallTool(tool, map[string]any{})
+				c.Answer()
+				time.Sleep(pause)
+			}
+			c.Stuck()
+		}))
+		r.execute(command.Execution{ID: "e1"})
+		r.expect(r.until(is[record.Asked]), "e1: started", "e1: tool c1 a {}")
+		for _, want := range []struct {
+			call, batch string
+			after       time.Duration
+		}{
+			{"c1", "e1: tool c1 answered\ne1: tool c2 b {}", pause},
+			{"c2", "e1: tool c2 answered", time.Millisecond},
+		} {
+			answered := time.Now().Add(time.Microsecond) // once the reader waits
+			time.AfterFunc(time.Microsecond, func() {
+				if err := command.Tell(t.Context(), r.host, r.key, command.AnswerTool{RequestID: want.call}); err != nil {
+					t.Error(err)
+				}
+			})
+			batch, err := r.host.Next(t.Context(), r.key, uint64(len(r.seen)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.seen = append(r.seen, batch...)
+			if got, took := words(batch), time.Since(answered); got != want.batch || took != want.after {
+				t.Errorf("after %v the reader got\n%s\nwant, after %v,\n%s", took, got, want.after, want.batch)
+			}
+		}
+	})
 }

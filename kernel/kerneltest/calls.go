@@ -215,7 +215,7 @@ os.makedirs("a/b", exist_ok=True); os.makedirs("c", exist_ok=True)
 pathlib.Path("a/b/one").write_text("1")
 os.rename("a/b/one", "c/one"); os.link("c/one", "a/two"); os.symlink("../c/one", "a/link"); os.rename("a/b", "c/b")
 assert pathlib.Path("a/link").read_text() == "1" and os.stat("a/two").st_nlink == 2
-os.truncate("c/one", 0); shutil.move("c/one", "/tmp/one"); shutil.copytree("c", "/home/user/c"); shutil.rmtree("c")
+os.truncate("c/one", 0); shutil.move("c/one", "/tmp/one"); shutil.copytree("c", "/home/talaria/c"); shutil.rmtree("c")
 os.mkfifo("/tmp/fifo"); os.chmod("/tmp/one", 0o755); os.utime("/tmp/one"); os.setxattr("a/two", "user.x", b"y")
 pathlib.Path("/tmp/run").write_text("#!/bin/sh\necho ran\n"); os.chmod("/tmp/run", 0o700)
 assert subprocess.run(["/tmp/run"], capture_output=True).stdout == b"ran\n"

@@ -34,6 +34,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 	}{
 		{"processes inside see only themselves", seeOnlyThemselves},
 		{"the workspace is writable and persists on the host, owned by the session's user", workspacePersists},
+		{"the workspace is also where E2B's sandboxes have it", workspaceHasAlias},
 		{"packages and the system are read-only", systemIsReadOnly},
 		{"there is no network", noNetwork},
 		{"no variable of the host is in the environment", noHostVariable},
@@ -58,6 +59,8 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"a second command runs beside the first", secondCommand},
 		{"a signal reaches only its process", signalReachesOnlyItsProcess},
 		{"orphans are reaped", orphansAreReaped},
+		{"a command reads its standard input", commandsReadStdin},
+		{"a script runs like a program of its own", scriptsRun},
 		{"Close ends daemons that ignore signals, and may be repeated", closeKillsDaemons},
 		{"a closed sandbox refuses everything", closedRefuses},
 		{"a create that is called off leaves nothing", createCalledOff},

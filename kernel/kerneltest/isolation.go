@@ -267,7 +267,7 @@ print({attempt(open, p) for p in (%q, %q, "/etc/shadow", "/etc/hosts")}, {attemp
 		for _, entry := range entries {
 			path := filepath.Join(dir, entry.Name())
 			needed := func(prefix string) bool { return prefix == path || strings.HasPrefix(prefix, path+"/") }
-			if path == "/home/user" || path == "/var/tmp" || slices.ContainsFunc(r.env.Prefix, needed) {
+			if path == "/home/user" || path == "/mnt/data" || path == "/home/talaria" || path == "/var/tmp" || slices.ContainsFunc(r.env.Prefix, needed) {
 				continue
 			}
 			r.prints(t, s, fmt.Sprintf("import os; print(os.path.lexists(%q))", path), "False")
@@ -335,7 +335,7 @@ func sandboxesAreApart(t *testing.T, r *rig) {
 	a, b := r.sealed(t), r.sealed(t)
 	p := start(t, a, r.pythonCommand(`
 import os, socket, sys
-for path in ("/tmp/mine", "/dev/shm/mine", "/workspace/mine", "/home/user/mine"):
+for path in ("/tmp/mine", "/dev/shm/mine", "/workspace/mine", "/home/talaria/mine"):
     open(path, "w").write("a")
 s = socket.socket(socket.AF_UNIX)
 s.bind("\0mine")
@@ -348,7 +348,7 @@ s.accept()
 	}
 	r.prints(t, b, `
 import os, socket
-print([p for p in ("/tmp/mine", "/dev/shm/mine", "/workspace/mine", "/home/user/mine") if os.path.exists(p)])
+print([p for p in ("/tmp/mine", "/dev/shm/mine", "/workspace/mine", "/home/talaria/mine") if os.path.exists(p)])
 try:
     socket.socket(socket.AF_UNIX).connect("\0mine")
     print("connected")
@@ -365,4 +365,14 @@ print(any("mine" in name for name in names))
 		t.Errorf("the other sandbox's process ended: %+v", p.Exit())
 	default:
 	}
+}
+
+func workspaceHasAlias(t *testing.T, r *rig) {
+	r.needs(t, OwnTree, "paths are the machine's")
+	r.prints(t, r.sealed(t), `
+import os
+open("/home/user/made", "w").write("x")
+print(os.path.samefile("/home/user/made", "/workspace/made"), os.path.samefile(os.path.expanduser("~"), "/home/user"),
+      os.path.samefile("/mnt/data/made", "/workspace/made"))
+`, "True False True")
 }

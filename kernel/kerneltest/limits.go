@@ -113,7 +113,7 @@ except OSError as e:
 func tmpLimit(t *testing.T, r *rig) {
 	r.needs(t, OwnTree, "temporary files count as the workspace's")
 	s := r.sealed(t, limits(kernel.Limits{TmpBytes: 8 * mib}))
-	for _, dir := range []string{"/tmp", "/dev/shm", "/home/user"} {
+	for _, dir := range []string{"/tmp", "/dev/shm", "/home/talaria"} {
 		r.prints(t, s, `
 import errno
 try:

@@ -112,8 +112,8 @@ func (*tier) Remedy(step string, err error) string {
 	case step == "check signals":
 		return "an ordinary user needs Landlock ABI 6 (Linux 6.12): use a newer kernel, or run as root"
 	case errors.Is(err, unix.EINVAL) && os.Geteuid() == 0:
-		return "this container has few user ids: set uid-base to where it has as many as there will be sessions " +
-			"(/proc/self/uid_map tells)"
+		return "this container has few user ids: set uid_base to where it has as many as there will be sessions " +
+			"(see /proc/self/uid_map)"
 	case errors.Is(err, unix.EACCES) && os.Geteuid() == 0:
 		return "the users of sessions have to pass to the state directory and to the interpreter: choose another " +
 			"--state-dir or python, or let others pass (chmod o+x) each directory on the way"

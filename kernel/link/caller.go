@@ -112,6 +112,9 @@ func (c *caller) send(ctx context.Context, request []byte, files ...*os.File) er
 	if ctx.Done() == nil {
 		return c.write(frameRequest, request, files...)
 	}
+	if len(files) == 0 && c.writeAtOnce(frameRequest, request) { // usually, and without a goroutine
+		return nil
+	}
 	written := make(chan error, 1)
 	go func() { written <- c.write(frameRequest, request, files...) }()
 	select {

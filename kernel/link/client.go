@@ -187,6 +187,51 @@ func (c *Client) Kernels(ctx context.Context) ([]record.Key, error) {
 	return slices.Collect(maps.Keys(all)), nil
 }
 
+// usagesSince is the first version of the host protocol that has the request usages.
+const usagesSince = 6
+
+// Usages returns what each of these kernels uses now, with one request to each host. It leaves out kernels that are
+// gone, still starting, or of a host that does not respond.
+func (c *Client) Usages(ctx context.Context, keys []record.Key) ([]command.KernelUsage, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errNoReply)
+	defer cancel()
+	byHost := map[*remote][]record.Key{}
+	for _, key := range keys {
+		if k := c.known(key); k != nil && k.host != nil {
+			byHost[k.host] = append(byHost[k.host], key)
+		}
+	}
+	var mu sync.Mutex // guards all
+	var all []command.KernelUsage
+	var asking sync.WaitGroup
+	for r, keys := range byHost {
+		asking.Go(func() {
+			usages, err := c.usagesOf(ctx, r, keys)
+			if err != nil && ctx.Err() == nil {
+				c.log.Debug("read the usage of kernels", "host", r.id, "error", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, usages...)
+		})
+	}
+	asking.Wait()
+	return all, context.Cause(ctx)
+}
+
+func (c *Client) usagesOf(ctx context.Context, r *remote, keys []record.Key) (usages []command.KernelUsage, err error) {
+	if r.protocol >= usagesSince {
+		err = r.ask(ctx, opUsages, keys, &usages)
+		return usages, err
+	}
+	for _, key := range keys {
+		if usage, err := command.Ask(ctx, c, key, command.ReadUsage{}); err == nil {
+			usages = append(usages, command.KernelUsage{Key: key, Usage: usage})
+		}
+	}
+	return usages, ctx.Err()
+}
+
 // Stats returns what the living hosts report about themselves, the newest first.
 func (c *Client) Stats(ctx context.Context) ([]HostStats, error) {
 	var all []HostStats

@@ -6,7 +6,9 @@ import (
 	"sync"
 
 	"talaria/kernel"
+	"talaria/kernel/command"
 	"talaria/kernel/host"
+	"talaria/kernel/record"
 )
 
 // HostStats is what a living host reports about itself.
@@ -58,6 +60,11 @@ func (s *server) control(c *conn, hello request) {
 			err = c.answer(r.N, nil, refused)
 		case r.Op == opSweep:
 			slow.Go(func() { _ = c.answer(r.N, nil, s.sweep(ctx, r)) })
+		case r.Op == opUsages:
+			slow.Go(func() {
+				usages, err := s.usages(ctx, r)
+				_ = c.answer(r.N, usages, err)
+			})
 		default:
 			err = s.answer(c, r)
 		}
@@ -101,6 +108,16 @@ func (s *server) answer(c *conn, r request) error {
 		return c.answer(r.N, s.stats(), nil)
 	}
 	return c.answer(r.N, nil, fmt.Errorf("the host does not know the request %q", r.Op))
+}
+
+func (s *server) usages(ctx context.Context, r request) ([]command.KernelUsage, error) {
+	var keys []record.Key
+	if err := r.decode(&keys); err != nil {
+		return nil, err
+	}
+	ctx, cancel := r.context(ctx)
+	defer cancel()
+	return s.host.Usages(ctx, keys)
 }
 
 func (s *server) sweep(ctx context.Context, r request) error {

@@ -96,6 +96,30 @@ func (c *conn) write(t frameType, payload []byte, files ...*os.File) error {
 	return err
 }
 
+// writeAtOnce sends a small frame if the socket has room for it. Otherwise it sends nothing and reports false.
+func (c *conn) writeAtOnce(t frameType, payload []byte) bool {
+	if len(payload) > 4<<10 || !c.writing.TryLock() {
+		return false
+	}
+	defer c.writing.Unlock()
+	raw, err := c.unix.SyscallConn()
+	if err != nil {
+		return false
+	}
+	head := [frameHead]byte{4: byte(t)}
+	binary.LittleEndian.PutUint32(head[:], uint32(len(payload)))
+	frame := append(append(make([]byte, 0, frameHead+len(payload)), head[:]...), payload...)
+	sent := 0
+	_ = raw.Write(func(fd uintptr) bool {
+		sent, _ = unix.Write(int(fd), frame) // an error says that there is no room, or comes again
+		return true
+	})
+	if sent > 0 && sent < len(frame) { // no socket splits a frame that small; if one did, the rest has to follow
+		_, _ = c.unix.Write(frame[sent:]) // an error ends the connection, which the reader notices
+	}
+	return sent > 0
+}
+
 // writeFrom sends a frame whose payload is that many bytes of from. On an error it closes the connection, since half
 // of the frame may be on its way.
 func (c *conn) writeFrom(t frameType, size int, from io.Reader) error {

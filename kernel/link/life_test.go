@@ -3,6 +3,7 @@ package link_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -101,13 +102,13 @@ func TestARetiredHostWithoutKernelsEnds(t *testing.T) {
 
 func TestAHostThatSpeaksAnotherProtocolIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
-	old := serve(t, dir, func(cfg *link.ServerConfig) { cfg.Version = "0.9"; cfg.SpeakFrom(7, 8) })
+	old := serve(t, dir, func(cfg *link.ServerConfig) { cfg.Version = "0.9"; cfg.SpeakFrom(100, 101) })
 	if _, err := old.host.Start(t.Context(), key("a"), kernel.Environment{}, kernel.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 	c := open(t, dir, func(context.Context) error { serve(t, dir); return nil })
 	_, err := c.Attach(t.Context(), key("a"))
-	for _, word := range []string{old.folder.ID, "version 0.9", "7 to 8", "1 to 5", "talaria host stop"} {
+	for _, word := range []string{old.folder.ID, "version 0.9", "100 to 101", "1 to 9", "talaria host stop"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("error %v, want it to say %q", err, word)
 		}
@@ -139,6 +140,31 @@ func TestAHostOfTheFirstProtocolRunsKernelsButIsNotAskedAboutNames(t *testing.T)
 		}
 		if _, err := ask(t, c, key("other")); !errors.Is(err, command.ErrNoKernel) {
 			t.Errorf("version %d, a kernel that is not there: %v", highest, err)
+		}
+	}
+}
+
+func TestTheUsageOfManyKernelsIsReadAtOnceWhateverTheHostsSpeak(t *testing.T) {
+	for _, highest := range []int{5, 6} {
+		dir := t.TempDir()
+		fake := kerneltest.NewFake(kerneltest.Cells(cells))
+		fake.Usage = func() (kernel.Usage, error) {
+			return kernel.Usage{MemoryBytes: 7, Processes: []kernel.ProcessInfo{{PID: 2, Name: "python3"}}}, nil
+		}
+		serveOn(t, dir, fake, func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, highest) })
+		c := open(t, dir, noSpawn)
+		begin(t, c, "a")
+		begin(t, c, "b")
+		usages, err := c.Usages(t.Context(), []record.Key{key("a"), key("gone"), key("b")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[record.Key]int64{}
+		for _, u := range usages {
+			found[u.Key] += u.Usage.MemoryBytes * int64(len(u.Usage.Processes))
+		}
+		if want := map[record.Key]int64{key("a"): 7, key("b"): 7}; !maps.Equal(found, want) {
+			t.Errorf("version %d: %v", highest, found)
 		}
 	}
 }

@@ -11,7 +11,7 @@
 //	log        the host's stderr, if its starter wants that
 //
 // A connection carries frames: a length, a type, and a payload. The first frame of the server is a request that makes
-// it a control connection ("hello") or the connection of one kernel ("start", "attach"). Requests have numbers, which
+// it a control connection ("hello"), the connection of one kernel ("start", "attach"), or that of one run ("run"). Requests have numbers, which
 // their replies repeat. On the connection of a kernel "read" begins the flow of its records, which are passed on
 // encoded; "taken" lets the host send more, and "ack" says which records it may drop.
 package link
@@ -49,8 +49,9 @@ type Versions struct {
 }
 
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; the commands of later
-// versions name theirs ([kernel.Spec]); versions 3 and 5 have further kinds of records.
-var supported = Versions{Min: 1, Max: 5}
+// versions name theirs ([kernel.Spec]); versions 3, 5 and 7 have further kinds of records. Version 6
+// has the request usages, version 8 one-shot runs, and version 9 the standard input of programs.
+var supported = Versions{Min: 1, Max: 9}
 
 // A new encoding of records requires a new version of the protocol: this line then fails to compile.
 var _ = [1]struct{}{}[record.Encoding-1]

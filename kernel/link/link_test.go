@@ -31,6 +31,7 @@ type kernels interface {
 	Next(ctx context.Context, key record.Key, after uint64) ([]record.Record, error)
 	Ack(key record.Key, kseq uint64)
 	Stop(ctx context.Context, key record.Key, reason string) error
+	Usages(ctx context.Context, keys []record.Key) ([]command.KernelUsage, error)
 	Sweep(ctx context.Context, handles []kernel.Handle) error
 	Warm(envs []kernel.Environment)
 }

@@ -13,11 +13,12 @@ import (
 	"talaria/kernel/record"
 )
 
-// The requests that are not commands of a kernel. The first three open a connection.
+// The requests that are not commands of a kernel. The first four open a connection.
 const (
 	opHello  = "hello"
 	opStart  = "start"
 	opAttach = "attach"
+	opRun    = "run"
 
 	opKernels = "kernels"
 	opWarm    = "warm"
@@ -25,6 +26,7 @@ const (
 	opRetire  = "retire"
 	opStop    = "stop" // stops the host on a control connection, and the kernel on its own connection
 	opStats   = "stats"
+	opUsages  = "usages"
 
 	opAbort = "abort" // aborts a start: nothing of it remains
 )

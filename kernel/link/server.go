@@ -275,6 +275,8 @@ func (s *server) serve(c *conn) {
 		s.start(c, first)
 	case opAttach:
 		s.attach(c, first)
+	case opRun:
+		s.run(c, first)
 	default:
 		_ = c.answer(first.N, nil, fmt.Errorf("a connection cannot begin with %q", first.Op))
 	}

@@ -19,18 +19,23 @@ const clockTick = 10 * time.Millisecond
 // exiting is PF_EXITING of Linux's include/linux/sched.h, in the flags of a process.
 const exiting = 0x4
 
+// Identity is what a process is called, by itself and inside its pid namespace, and how many threads it has.
+type Identity struct {
+	Name      string
+	InsidePID int
+	Threads   int64
+}
+
 // Process is what /proc says about a process.
 type Process struct {
-	Name       string
+	Identity
 	State      byte
 	StartTime  uint64 // in clock ticks since boot
 	CPU        time.Duration
 	Reaped     time.Duration // CPU time of the children it waited for
 	Parent     int           // its pid, as seen by the reader
-	InsidePID  int
-	Threads    int64
-	Private    int64 // memory that is backed by no file, with the tables of its pages
-	Shared     int64 // pages of tmpfs and shared memory that it has mapped
+	Private    int64         // memory that is backed by no file, with the tables of its pages
+	Shared     int64         // pages of tmpfs and shared memory that it has mapped
 	PeakMemory int64
 	Ending     bool // it is exiting, or was killed and has not had a CPU since: its memory is about to be freed
 	Status     map[string]string
@@ -51,16 +56,39 @@ func Read(pid int) (Process, error) {
 		name, value, _ := strings.Cut(line, ":")
 		p.Status[name] = strings.TrimSpace(value)
 	}
-	p.Name = p.Status["Name"]
+	p.Identity = identify(status)
 	p.Private = p.bytes("RssAnon") + p.bytes("VmPTE")
 	p.Shared = p.bytes("RssShmem")
 	p.PeakMemory = p.bytes("VmHWM")
 	p.Ending = p.Ending || p.pending("SigPnd", syscall.SIGKILL) || p.pending("ShdPnd", syscall.SIGKILL)
-	p.Threads, _ = strconv.ParseInt(p.Status["Threads"], 10, 64)
-	if pids := strings.Fields(p.Status["NSpid"]); len(pids) > 0 {
-		p.InsidePID, _ = strconv.Atoi(pids[len(pids)-1])
-	}
 	return p, nil
+}
+
+// ReadIdentity reads only the identity of a process, which takes half the time of [Read]. An error that wraps
+// fs.ErrNotExist means that the process is gone.
+func ReadIdentity(pid int) (Identity, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return Identity{}, Gone(err)
+	}
+	return identify(status), nil
+}
+
+// identify takes the identity out of a process's status.
+func identify(status []byte) (id Identity) {
+	for line := range bytes.Lines(status) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(name) {
+		case "Name":
+			id.Name = string(value)
+		case "NSpid":
+			id.InsidePID, _ = strconv.Atoi(string(value[bytes.LastIndexByte(value, '\t')+1:]))
+		case "Threads":
+			id.Threads, _ = strconv.ParseInt(string(value), 10, 64)
+		}
+	}
+	return id
 }
 
 // ReadStat reads only /proc/PID/stat of a process, which takes less time than [Read].

@@ -10,6 +10,7 @@ import (
 
 // The engines that execute cells.
 const (
+	EngineScript  = "script"  // runs one file of Python instead of cells; nobody configures it
 	EngineStdlib  = "stdlib"  // the runner's own, which needs only the standard library
 	EngineIPython = "ipython" // IPython's shell, which must be installed in the environment
 	// EngineAuto is IPython if the environment has one that can be imported, else the standard library's engine. It is

@@ -37,7 +37,7 @@ var (
 // with little-endian integers. A text is encoded as its length, a uvarint, and its bytes. The body of a Stream is the
 // name as a text, and the printed bytes unchanged. The body of a Display is flags, the display id as a text, and two
 // bundles; the body of a Result is two bundles. A bundle is the number of its members as a uvarint, and then the name
-// and the JSON of each as texts. All other bodies are JSON.
+// and the JSON of each as texts. The body of a Comm is described at appendComm. All other bodies are JSON.
 const (
 	Prefix      = 8               // length and check sum
 	recordFixed = 17              // number, time and kind
@@ -63,6 +63,9 @@ const (
 	kindToolRequest
 	kindToolClosed
 	kindToolEnded
+	kindComm
+	kindCommHandled
+	kindExpressions
 )
 
 // aliased is the size from which a bundle's value is not copied when it is decoded.
@@ -97,6 +100,8 @@ func AppendBody(dst []byte, kseq uint64, at time.Time, execution string, body Bo
 	case Result:
 		b = slices.Grow(b, bundleSize(body.Data)+bundleSize(body.Metadata))
 		b = appendBundle(appendBundle(b, body.Data), body.Metadata)
+	case Comm:
+		b = appendComm(b, body)
 	default:
 		if kind == KindSegment {
 			return dst, fmt.Errorf("encode record %d: %T is not a kind of record", kseq, body)
@@ -196,6 +201,12 @@ func kindOf(body Body) byte {
 		}
 	case ToolEnded:
 		return kindToolEnded
+	case Comm:
+		return kindComm
+	case CommHandled:
+		return kindCommHandled
+	case Expressions:
+		return kindExpressions
 	case Finished:
 		return kindFinished
 	case Died:
@@ -243,7 +254,7 @@ func encodable(body Body) any {
 }
 
 // Decode decodes whole encoded records of key that are consecutive in b and in number. If something is wrong, it
-// returns the records before it and an error that wraps one of the above. Values of bundles of more than 1 MiB alias
+// returns the records before it and an error that wraps one of the above. Values of bundles and buffers of more than 1 MiB alias
 // b, which must not be changed then; nothing else aliases it.
 func Decode(key Key, b []byte) ([]Record, error) {
 	var records []Record
@@ -359,6 +370,12 @@ func (r Raw) decode() (Body, error) {
 		return decodeClosed(AskTool, r.body)
 	case kindToolEnded:
 		return decodeJSON[ToolEnded](r.body)
+	case kindComm:
+		body = in.comm()
+	case kindCommHandled:
+		return decodeJSON[CommHandled](r.body)
+	case kindExpressions:
+		return decodeJSON[Expressions](r.body)
 	case kindFinished:
 		return decodeJSON[Finished](r.body)
 	case KindDied:
@@ -437,11 +454,16 @@ func (in *input) bundle() map[string]json.RawMessage {
 	bundle := map[string]json.RawMessage{}
 	for n := in.uvarint(); n > 0 && !in.bad; n-- {
 		name := string(in.text())
-		value := in.text()
-		if len(value) <= aliased {
-			value = bytes.Clone(value)
-		}
-		bundle[name] = json.RawMessage(value[:len(value):len(value)])
+		bundle[name] = json.RawMessage(in.value())
 	}
 	return bundle
+}
+
+// value is a text that aliases the input only if it is large.
+func (in *input) value() []byte {
+	value := in.text()
+	if len(value) <= aliased {
+		return bytes.Clone(value)
+	}
+	return value[:len(value):len(value)]
 }

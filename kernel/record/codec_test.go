@@ -53,6 +53,13 @@ func sampleRecords(key Key) []Record {
 		AskClosed{Kind: AskTool, ID: "q4", How: "interrupted"},
 		ToolEnded{CallID: "q4", OK: true, DurationMS: 7},
 		ToolEnded{CallID: "q4", Code: "not_found", Message: "no"},
+		Comm{
+			Action: CommOpen, ID: "c1", Target: "jupyter.widget", Data: json.RawMessage(`{"state":{}}`),
+			Metadata: map[string]json.RawMessage{"version": json.RawMessage(`"2.1.0"`)}, Buffers: [][]byte{{0, 255, '\n'}, {1}},
+		},
+		Comm{Action: CommClose, ID: "c1", Data: json.RawMessage(`{}`), Metadata: map[string]json.RawMessage{}},
+		CommHandled{},
+		Expressions{Values: json.RawMessage(`{"a":{"status":"ok"}}`)},
 	}
 	records := make([]Record, len(bodies))
 	for i, body := range bodies {

@@ -59,7 +59,7 @@ type (
 		ID   string
 		Body AskBody
 	}
-	// AskClosed: nobody is waiting for the answer any longer. How is "answered", "interrupted" or "timeout".
+	// AskClosed: nobody is waiting for the answer any longer. How is [Answered], "interrupted" or "timeout".
 	AskClosed struct {
 		Kind AskKind
 		ID   string
@@ -93,6 +93,9 @@ func (Asked) record()     {}
 func (AskClosed) record() {}
 func (Finished) record()  {}
 func (Died) record()      {}
+
+// Answered is the How of an [AskClosed] whose asker got the answer.
+const Answered = "answered"
 
 // Status says how an execution ended while its interpreter lived.
 type Status string

@@ -81,6 +81,8 @@ type Backend struct {
 var (
 	_ kernel.Backend = (*Backend)(nil)
 	_ kernel.Warmer  = (*Backend)(nil)
+
+	_ kernel.DirMaker = (*Backend)(nil)
 )
 
 // New makes a backend of a tier: it validates cfg and writes the embedded Python to LibDir. It starts nothing.

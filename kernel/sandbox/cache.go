@@ -117,6 +117,12 @@ func (b *Backend) withOwnSandbox(ctx context.Context, env kernel.Environment,
 // number.
 const ownPrefix = ".own-"
 
+// MakeDir implements [kernel.DirMaker].
+func (b *Backend) MakeDir() (string, error) { return b.makeOwnDir() }
+
+// RemoveDir implements [kernel.DirMaker].
+func (b *Backend) RemoveDir(dir string) error { return b.removeOwnDir(dir) }
+
 func (b *Backend) makeOwnDir() (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -60,9 +60,9 @@ func (c confinement) missing(tier Tier) error {
 	case tier.Contained():
 		return nil
 	case c.landlock == 0:
-		return fmt.Errorf("tier %s takes Landlock: %w", tier.Name(), c.noLandlock)
+		return fmt.Errorf("tier %s requires Landlock: %w", tier.Name(), c.noLandlock)
 	case c.calls.Rules() == 0:
-		return fmt.Errorf("tier %s takes a filter of system calls, and there is none for %s", tier.Name(), runtime.GOARCH)
+		return fmt.Errorf("tier %s requires a filter of system calls, which does not exist for %s", tier.Name(), runtime.GOARCH)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (c confinement) findings() []kernel.Finding {
 		filter.Detail = fmt.Sprintf("%d calls refused, some by their arguments (%d instructions); "+
 			"calls of other architectures end the process", c.calls.Rules()+c.limits.Rules(), c.calls.Instructions())
 	} else {
-		filter.Detail = "there is none for " + runtime.GOARCH
+		filter.Detail = "not available for " + runtime.GOARCH
 		filter.Remedy = "run on amd64 or arm64"
 	}
 	landlock := kernel.Finding{Name: "landlock", OK: c.landlock > 0}

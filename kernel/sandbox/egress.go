@@ -64,7 +64,7 @@ func (s *Sandbox) makeExit(ctx context.Context) (exit kernel.Egress, err error) 
 			Env: proxyVariables(fmt.Sprint("127.0.0.1:", proxyPort), fmt.Sprint("127.0.0.1:", socksPort)),
 		}, nil
 	}
-	return exit, fmt.Errorf("its answer %q with %d descriptors is none", r.Op, len(files))
+	return exit, fmt.Errorf("its answer %q with %d descriptors is invalid", r.Op, len(files))
 }
 
 // outside runs a step of device.py in a process outside the sandbox that joins its network namespace, and returns the

@@ -325,7 +325,7 @@ func TestForkedKernelsHeedPackagesFilesVariablesAndSmallLimits(t *testing.T) {
 import os, sys
 print([m for m in sys.modules if m.startswith("talaria_init")], "TALARIA_LIBRARY" in os.environ, os.environ["HOME"])
 print(sorted(int(fd) for fd in os.listdir("/proc/self/fd") if int(fd) < 100)[:3], os.getcwd(), sys.orig_argv[1:])
-`); got != "[] False /home/user\n[0, 1, 2] /workspace []" {
+`); got != "[] False /home/talaria\n[0, 1, 2] /workspace []" {
 				t.Errorf("an interpreter of its own: %s", got)
 			}
 		})

@@ -171,7 +171,7 @@ func (s *Sandbox) openSocketList() (*socketList, error) {
 	}
 	if r.Op != "sockets" || len(files) != 1 {
 		closeAll(files)
-		return nil, fmt.Errorf("the answer %q with %d descriptors is none", r.Op, len(files))
+		return nil, fmt.Errorf("the answer %q with %d descriptors is invalid", r.Op, len(files))
 	}
 	return &socketList{file: files[0], families: []uint8{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}}, nil
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"syscall"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
@@ -16,6 +17,7 @@ const (
 // exit returns how a process ended, with the limit that caused it.
 func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	exit := kernel.Exit{Code: r.Code, Signal: syscall.Signal(r.Signal)}
+	p.cpu, p.peak = time.Duration(r.CPU)*time.Microsecond, r.Peak
 	if exit.Signal == syscall.SIGKILL && !p.killed.Load() {
 		exit.Limit = s.limitReached()
 	}

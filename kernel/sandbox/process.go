@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,8 +31,12 @@ type Process struct {
 	stderr  *os.File
 	killed  atomic.Bool // by the host
 	done    chan struct{}
-	exit    kernel.Exit // written before done is closed
+	exit    kernel.Exit   // written before done is closed, as are
+	cpu     time.Duration // these
+	peak    int64
 }
+
+var _ kernel.ProcessMeter = (*Process)(nil)
 
 // Control is the host's end of a stream socket; nil unless the process is the runner.
 func (p *Process) Control() io.ReadWriteCloser {
@@ -52,6 +57,9 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Exit returns how the process ended; it is valid once Done is closed.
 func (p *Process) Exit() kernel.Exit { return p.exit }
+
+// Used implements [kernel.ProcessMeter].
+func (p *Process) Used() (cpu time.Duration, peakMemoryBytes int64) { return p.cpu, p.peak }
 
 // Signal asks pid 1 to send a signal. It returns os.ErrProcessDone if the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
@@ -109,12 +117,22 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		}
 		inside = append(inside, write)
 	}
-	if len(cmd.Args) == 0 && cmd.Terminal == nil {
+	reopened := inside[:2:2] // as /dev/stdin, /dev/stdout and /dev/stderr
+	isRunner := len(cmd.Args) == 0 && cmd.Script == ""
+	if isRunner && cmd.Terminal == nil {
 		var control *os.File
 		if p.control, control, err = controlPair(); err != nil {
 			return nil, err
 		}
 		inside = append(inside, control)
+	}
+	if cmd.Stdin != nil && !isRunner {
+		stdin, err := duplicate(cmd.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		inside = append(inside, stdin)
+		reopened = append(reopened, stdin)
 	}
 	s.mu.Lock()
 	sealed, uid := s.sealed, s.uid
@@ -122,17 +140,16 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 	if !sealed {
 		return nil, errors.New("the sandbox is not sealed")
 	}
-	for _, write := range inside[:2] {
-		// So that it can be opened again, as /dev/stdout and /dev/stderr are.
-		if err := unix.Fchown(int(write.Fd()), uid, -1); err != nil {
-			return nil, fmt.Errorf("give output pipe to user %d: %w", uid, err)
+	for _, pipe := range reopened {
+		if err := unix.Fchown(int(pipe.Fd()), uid, -1); err != nil {
+			return nil, fmt.Errorf("give a standard stream to user %d: %w", uid, err)
 		}
 	}
 	if !s.admit(p) {
 		return nil, s.lost()
 	}
 
-	body := startRequest{Args: cmd.Args, Environment: cmd.Env, Directory: cmd.Dir, Terminal: cmd.Terminal != nil}
+	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir, Terminal: cmd.Terminal != nil}
 	if body.Args == nil {
 		body.Args = []string{}
 	}

@@ -206,10 +206,14 @@ func (s *Sandbox) seal(ctx context.Context, spec kernel.Spec) error {
 	s.mu.Lock()
 	s.uid = outer
 	s.mu.Unlock()
+	limits := s.processLimits(spec.Limits)
+	if spec.OOMOnly && !s.MemoryUnheld() {
+		limits.Data = 0
+	}
 	body := sealRequest{
 		UID:         inner,
 		Hostname:    spec.Hostname,
-		Limits:      s.processLimits(spec.Limits),
+		Limits:      limits,
 		Confinement: s.backend.confinement.request,
 		Environment: sealEnvironment{
 			Python:  s.env.Python,
@@ -272,7 +276,7 @@ func userID(uid int) (inner, outer int, err error) {
 	own := os.Geteuid()
 	switch {
 	case own == 0 && uid <= 0:
-		return 0, 0, errors.New("as root, a session needs a user id of its own")
+		return 0, 0, errors.New("as root, a session needs its own user id")
 	case own != 0 && uid != 0 && uid != own:
 		return 0, 0, fmt.Errorf("only root can run a session as user %d", uid)
 	case own != 0:
@@ -498,7 +502,7 @@ func (s *Sandbox) lost() error {
 	if words != "" {
 		words = ": " + words
 	}
-	return fmt.Errorf("the sandbox is gone%s: %w", words, fs.ErrClosed)
+	return fmt.Errorf("the sandbox has ended%s: %w", words, fs.ErrClosed)
 }
 
 // tail keeps the last bytes written to it.

@@ -21,7 +21,7 @@ var (
 
 // Usage returns what the sandbox uses, including pid 1; Processes lists all processes except pid 1, and PIDs counts
 // their threads, as the limit does. Without a control group, the memory is the sum over the processes of what no file
-// on a disk backs, plus files in memory and the data in sockets and pipes, and the peak is that of the largest
+// on a disk backs, plus files in memory and the data in sockets and pipes, and the peak is the peak of the largest
 // process; the memory that pid 1 and the runner share with a fork server is left out.
 func (s *Sandbox) Usage(ctx context.Context) (kernel.Usage, error) {
 	usage, err := s.usage()
@@ -41,10 +41,15 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	if err != nil {
 		return kernel.Usage{}, err
 	}
+	unheld := s.MemoryUnheld()
+	if !unheld {
+		if usage, err := s.accounted(pids); !errors.Is(err, cgroup.ErrNotHeld) {
+			return usage, err
+		}
+	}
 	s.mu.Lock()
 	shared, runner := s.shared, s.runner
 	s.mu.Unlock()
-	unheld := s.MemoryUnheld()
 	var usage kernel.Usage
 	var t tally
 	for _, pid := range pids {
@@ -81,6 +86,32 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	} else if !errors.Is(err, cgroup.ErrNotHeld) {
 		return kernel.Usage{}, err
 	}
+	return usage, nil
+}
+
+// accounted is usage if control groups account for memory and CPU time: then a process is only asked who it is.
+func (s *Sandbox) accounted(pids []int) (usage kernel.Usage, err error) {
+	if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.Memory(); err != nil {
+		return kernel.Usage{}, err
+	}
+	if usage.CPU, err = s.group.CPU(); err != nil {
+		return kernel.Usage{}, err
+	}
+	for _, pid := range pids {
+		if pid == s.handle.PID {
+			continue
+		}
+		id, err := procfs.ReadIdentity(pid)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return kernel.Usage{}, err
+		}
+		usage.PIDs += id.Threads
+		usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: id.InsidePID, Name: id.Name})
+	}
+	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
 	return usage, nil
 }
 

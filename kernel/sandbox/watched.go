@@ -33,18 +33,18 @@ func (s *Sandbox) StopWrites(ctx context.Context, stop bool) error {
 	err := s.limitRunning(ctx, limits)
 	_, later := s.call(ctx, "limits", limitsRequest{Limits: s.processLimits(limits)})
 	if err := errors.Join(err, later); err != nil {
-		return fmt.Errorf("limit what is written: %w", err)
+		return fmt.Errorf("limit writing: %w", err)
 	}
 	return nil
 }
 
 // writableFolders are the folders of a sandbox that are kept in memory.
-var writableFolders = []string{"/tmp", "/dev/shm", "/home/user"}
+var writableFolders = []string{"/tmp", "/dev/shm", "/home/talaria"}
 
 // TmpFree returns the least free space of /tmp, /dev/shm and the home directory. It needs a host that is root.
 func (s *Sandbox) TmpFree() (int64, error) {
 	if !s.backend.tier.Contained() {
-		return 0, fmt.Errorf("they have no file systems of their own: %w", errors.ErrUnsupported)
+		return 0, fmt.Errorf("they do not have their own file systems: %w", errors.ErrUnsupported)
 	}
 	least := int64(math.MaxInt64)
 	for _, folder := range writableFolders {

@@ -82,6 +82,7 @@ type processLimits struct {
 
 type startRequest struct {
 	Args        []string          `json:"args"`
+	Script      string            `json:"script"`
 	Environment map[string]string `json:"environment"`
 	Directory   string            `json:"directory"`
 	Terminal    bool              `json:"terminal"` // the descriptors are those of a terminal
@@ -121,6 +122,8 @@ type reply struct {
 	PID    int    `json:"pid"`
 	Code   int    `json:"code"`
 	Signal int    `json:"signal"`
+	CPU    int64  `json:"cpu_us"` // of a process that has ended, and the children that it waited for
+	Peak   int64  `json:"peak"`   // the same
 	Bytes  int64  `json:"bytes"`
 	Inodes int64  `json:"inodes"`
 	Hidden int64  `json:"hidden"` // processes that cannot be looked into

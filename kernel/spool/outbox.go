@@ -21,8 +21,9 @@ const (
 	lastRetry  = 10 * time.Second       // the longest pause
 	tellAgain  = time.Minute            // time without trouble after which the operator is told of new trouble
 
-	// briefly is how long readers are not told of a start or a result, so that a small cell reaches them as a whole.
-	// Any record that follows ends the delay, and a reader that looks by itself finds the record.
+	// briefly is how long readers are not told of a start, a result or the end of a tool call, so that a small cell
+	// reaches them as a whole, and the end of a call together with the next one. Any record that follows ends the
+	// delay, and a reader that looks by itself finds the record.
 	briefly = time.Millisecond
 
 	// apart is how long after the text before it text is handed out at once: at that rate there is nothing to gain by
@@ -53,8 +54,9 @@ type Outbox struct {
 	written   uint64 // the newest number in the spool
 	acked     uint64
 	given     string // the last execution that started
-	lone      bool   // pending holds only starts and results
+	lone      bool   // pending holds only records that readers need not be told of at once
 	soon      *time.Timer
+	soonSet   bool // soon will tell the readers
 	printing  bool // the newest record is text, and more may follow soon
 	unlimited bool
 	ended     bool
@@ -108,16 +110,22 @@ func (q *Outbox) Add(execution string, body record.Body) {
 	first := len(q.pending) == 0
 	q.append(b, err)
 	q.printing = false
-	switch body.(type) {
-	case record.Started:
+	if _, ok := body.(record.Started); ok {
 		q.given = execution
 		q.quiet = time.Time{} // the first text of an execution is not joined
-		q.lone = (first || q.lone) && q.window > 0
-	case record.Result:
-		q.lone = (first || q.lone) && q.window > 0
-	default:
-		q.lone = false
 	}
+	q.lone = (first || q.lone) && q.window > 0 && mayWait(body)
+}
+
+// mayWait reports whether readers need not be told of a record at once: soon another one follows, or nobody waits for it.
+func mayWait(body record.Body) bool {
+	switch b := body.(type) {
+	case record.Started, record.Result:
+		return true
+	case record.AskClosed: // whoever asked has the answer
+		return b.How == record.Answered && (b.Kind == record.AskTool || b.Kind == record.AskTools)
+	}
+	return false
 }
 
 // Text adds valid UTF-8 of a stream; it keeps no reference to b.
@@ -288,6 +296,10 @@ func (q *Outbox) Flush() {
 
 // notifySoon tells the readers a little later. The caller holds mu.
 func (q *Outbox) notifySoon() {
+	if q.soonSet { // the first of several sets the time
+		return
+	}
+	q.soonSet = true
 	if q.soon != nil {
 		q.soon.Reset(briefly)
 		return
@@ -429,6 +441,7 @@ func (q *Outbox) release() {
 }
 
 func (q *Outbox) notify() {
+	q.soonSet = false
 	if q.changed != nil {
 		close(q.changed)
 		q.changed = nil

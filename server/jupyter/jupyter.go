@@ -1,8 +1,8 @@
-// Package jupyter serves sessions to clients of Jupyter: its REST API for kernels, kernel specifications and sessions, and its
-// kernel messages over a WebSocket. It translates between Jupyter's protocol and package session, where every kernel is an
+// Package jupyter serves sessions to clients of Jupyter: its REST API for kernels, kernel specifications, sessions and contents,
+// and its kernel messages over a WebSocket. It translates between Jupyter's protocol and package session, where every kernel is an
 // ordinary session; it keeps no queue, no log and no kernel of its own.
 //
-// The protocol is that of jupyter_server's documents "REST API" and "WebSocket kernel wire protocols", and of jupyter_client's
+// The protocol is described in jupyter_server's documents "REST API" and "WebSocket kernel wire protocols", and of jupyter_client's
 // "Messaging in Jupyter", version 5.3.
 package jupyter
 
@@ -21,13 +21,14 @@ import (
 // Prefix is the path below which the protocol is served: a client's base URL ends with it.
 const Prefix = "/jupyter"
 
-// Config is what a Handler needs; all fields are required.
+// Config is what a Handler needs; all fields but Places are required.
 type Config struct {
 	Sessions *session.Manager
 	// Environments are the Pythons that kernels may run, the default first.
 	Environments []api.EnvironmentInfo
 	Version      string
 	Log          *slog.Logger
+	Places       *Places // where clients stopped; nil: not kept for the next server
 	// UntilDrain returns a context that also ends when the server shuts down.
 	UntilDrain func(context.Context) (context.Context, context.CancelFunc)
 	// Problem turns any error into one that a client may see.
@@ -67,7 +68,7 @@ type requestKey struct{}
 
 // New returns a handler. It starts nothing.
 func New(cfg Config) *Handler {
-	h := &Handler{Config: cfg, mux: http.NewServeMux(), started: time.Now()}
+	h := &Handler{Config: cfg, mux: http.NewServeMux(), started: time.Now(), kernels: kernels{places: cfg.Places}}
 	for pattern, handle := range map[string]func(*request) error{
 		"GET /api":                         h.getVersion,
 		"GET /api/status":                  h.getStatus,
@@ -86,6 +87,8 @@ func New(cfg Config) *Handler {
 		"GET /api/sessions/{id}":           h.getSession,
 		"PATCH /api/sessions/{id}":         h.patchSession,
 		"DELETE /api/sessions/{id}":        h.deleteSession,
+		"/api/contents":                    h.serveContents,
+		"/api/contents/{path...}":          h.serveContents,
 	} {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			q := r.Context().Value(requestKey{}).(*request)
@@ -96,7 +99,7 @@ func New(cfg Config) *Handler {
 		})
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria serves no %s %s", r.Method, Prefix+r.URL.Path))
+		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria does not serve %s %s", r.Method, Prefix+r.URL.Path))
 	})
 	return h
 }
@@ -123,6 +126,11 @@ func Refuse(w http.ResponseWriter, problem *api.Error) {
 		answer["message"] = "Forbidden: " + problem.Detail
 	}
 	writeJSON(w, status, answer)
+}
+
+// RefusePassword answers a login with a wrong password.
+func RefusePassword(w http.ResponseWriter) {
+	writeJSON(w, http.StatusUnauthorized, map[string]any{"message": "Invalid credentials: the password is a Talaria token", "reason": nil})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -51,7 +51,7 @@ const maxHeader = 2 << 10
 // maxBuffers bounds the number of buffers of a message.
 const maxBuffers = 1024
 
-var errFrame = errors.New("the frame is no kernel message")
+var errFrame = errors.New("the frame is not a kernel message")
 
 // wireMessage is a message as the text framing has it.
 type wireMessage struct {
@@ -90,9 +90,15 @@ func decode(v1, binary bool, data []byte) (m message, err error) {
 	if len(w.Header) > maxHeader {
 		return m, fmt.Errorf("%w: its header has more than %d bytes", errFrame, maxHeader)
 	}
-	if err := json.Unmarshal(w.Header, &m.header); err != nil {
+	var named struct { // what else a header has is as the client likes: a date, for example, text or a number
+		MsgID   string `json:"msg_id"`
+		Session string `json:"session"`
+		MsgType string `json:"msg_type"`
+	}
+	if err := json.Unmarshal(w.Header, &named); err != nil {
 		return m, fmt.Errorf("%w: its header: %v", errFrame, err)
 	}
+	m.header = header{MsgID: named.MsgID, Session: named.Session, MsgType: named.MsgType}
 	if m.header.MsgID == "" || m.header.MsgType == "" {
 		return m, fmt.Errorf("%w: its header has no msg_id or no msg_type", errFrame)
 	}
@@ -175,7 +181,29 @@ func (m message) encode(v1 bool) (data []byte, binary bool, err error) {
 	}
 	data, err = api.Marshal(wireMessage{Header: head, MsgID: m.header.MsgID, MsgType: m.header.MsgType, ParentHeader: orEmpty(m.parent),
 		Metadata: orEmpty(m.metadata), Content: orEmpty(m.content), Buffers: []api.Raw{}, Channel: m.channel})
-	return data, false, err
+	if err != nil || len(m.buffers) == 0 {
+		return data, false, err
+	}
+	return joinBinary(append([][]byte{data}, m.buffers...)), true, nil
+}
+
+// joinBinary is the reverse of splitBinary.
+func joinBinary(parts [][]byte) []byte {
+	at := 4 * uint32(len(parts)+1)
+	size := int(at)
+	for _, part := range parts {
+		size += len(part)
+	}
+	data := make([]byte, 0, size)
+	data = binary.BigEndian.AppendUint32(data, uint32(len(parts)))
+	for _, part := range parts {
+		data = binary.BigEndian.AppendUint32(data, at)
+		at += uint32(len(part))
+	}
+	for _, part := range parts {
+		data = append(data, part...)
+	}
+	return data
 }
 
 // joinV1 is the reverse of splitV1.

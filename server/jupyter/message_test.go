@@ -45,6 +45,32 @@ func TestAMessageIsTheSameInBothFramings(t *testing.T) {
 	}
 }
 
+func TestAHeaderMayHaveADateOfAnyKind(t *testing.T) {
+	for _, date := range []string{`"2026-11-24T20:00:00Z"`, `1795548719.275771`, `null`, `{}`} {
+		m, err := decode(false, false, []byte(`{"header":{"msg_id":"m","msg_type":"kernel_info_request","session":"s","date":`+date+`}}`))
+		if err != nil || m.header.MsgID != "m" || m.header.MsgType != "kernel_info_request" || m.header.Session != "s" || m.channel != shell {
+			t.Errorf("date %s: %+v (%v)", date, m, err)
+		}
+	}
+}
+
+func TestBuffersOfAnyBytesComeThroughBothFramings(t *testing.T) {
+	sent := sample([]byte{0, '\n', 255}, nil, bytes.Repeat([]byte("x"), 70_000))
+	for _, v1 := range []bool{false, true} {
+		data, isBinary, err := sent.encode(v1)
+		if err != nil || !isBinary {
+			t.Fatalf("v1 %t: binary %t, %v", v1, isBinary, err)
+		}
+		m, err := decode(v1, true, data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fields(t, m), fields(t, sent); got["buffers"] != want["buffers"] || got["content"] != want["content"] || len(m.buffers) != 3 {
+			t.Errorf("v1 %t: %d buffers, content %s", v1, len(m.buffers), got["content"])
+		}
+	}
+}
+
 func TestTheTextFramingRepeatsTheTypeForClientsThatReadNoHeader(t *testing.T) {
 	data, _, err := sample().encode(false)
 	if err != nil {

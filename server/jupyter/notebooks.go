@@ -109,6 +109,12 @@ func (h *Handler) kernelFor(q *request, r notebookRequest, metadata map[string]s
 		id, name = r.Kernel.ID, r.Kernel.Name
 	}
 	if id == "" {
+		if s := h.sessionAround(q, metadata[metaPath]); s != nil {
+			id = kernelID(s.Info(q.command()).ID)
+			s.Release()
+		}
+	}
+	if id == "" {
 		return h.create(q, kernelRequest{Name: name, Path: metadata[metaPath]}, metadata)
 	}
 	s, err := h.session(q, id, "")
@@ -120,6 +126,26 @@ func (h *Handler) kernelFor(q *request, r notebookRequest, metadata map[string]s
 		return nil, err
 	}
 	return s, nil
+}
+
+// sessionAround returns the session in whose workspace a notebook lies, by its path in the contents API, or nil. That session
+// is the notebook's kernel, so that the notebook sees the files beside it.
+func (h *Handler) sessionAround(q *request, path string) *session.Session {
+	kernel, inside, _ := strings.Cut(strings.Trim(path, "/"), "/")
+	if inside == "" {
+		return nil
+	}
+	s, err := h.session(q, kernel, api.RightRun)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// isInside reports whether the notebook of a session lies in the session's own workspace.
+func isInside(s api.Session) bool {
+	kernel, inside, _ := strings.Cut(strings.Trim(s.Metadata[metaPath], "/"), "/")
+	return inside != "" && kernel == kernelID(s.ID)
 }
 
 // describe adds to the metadata of a session; "" removes an entry.
@@ -169,7 +195,13 @@ func (h *Handler) patchSession(q *request) error {
 	for key, given := range map[string]*string{metaPath: r.Path, metaName: r.Name, metaType: r.Type} {
 		entries[key] = *cmp.Or(given, new(found.Metadata[key]))
 	}
-	moves := r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelID(found.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
+	restarts := r.Kernel != nil && r.Kernel.ID == "" && r.Kernel.Name != "" && isInside(*found)
+	if restarts { // it has no other kernel, and its file would go with this one
+		if err := old.Reset(q.command(), api.ResetRequest{}); err != nil {
+			return err
+		}
+	}
+	moves := !restarts && r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelID(found.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
 	if !moves {
 		if err := h.describe(q, old, entries); err != nil {
 			return err
@@ -198,10 +230,28 @@ func (h *Handler) deleteSession(q *request) error {
 		return err
 	}
 	if q.caller.Session == "" {
-		if err := h.delete(q, kernelID(found.ID)); err != nil {
+		if isInside(*found) {
+			err = h.leave(q, found)
+		} else {
+			err = h.delete(q, kernelID(found.ID))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	q.w.WriteHeader(http.StatusNoContent)
 	return nil
+}
+
+// leave ends the kernel of a notebook that lies in its session's workspace: the session starts over and keeps its files.
+func (h *Handler) leave(q *request, found *api.Session) error {
+	s, err := h.session(q, kernelID(found.ID), "")
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	if err := s.Reset(q.command(), api.ResetRequest{}); err != nil {
+		return err
+	}
+	return h.describe(q, s, map[string]string{metaID: "", metaPath: "", metaName: "", metaType: ""})
 }

@@ -1,12 +1,14 @@
 package jupyter
 
 import (
+	"context"
+
 	"talaria/api"
 )
 
 // translate returns what a client of Jupyter gets for an event of the log.
-func (k *channels) translate(e api.Event) []message {
-	p := k.kernel.parentOf(e.ExecutionID)
+func (k *channels) translate(ctx context.Context, e api.Event) []message {
+	p := k.parentOf(ctx, e.ExecutionID)
 	out := func(msgType string, content object) []message {
 		return []message{{channel: iopub, header: header{MsgType: msgType, Date: date(e.Time.Time)}, parent: p.head, content: content.raw()}}
 	}
@@ -42,15 +44,23 @@ func (k *channels) translate(e api.Event) []message {
 	case api.ExecutionFinished:
 		k.kernel.end(e.ExecutionID)
 		return k.finished(p, b.Execution)
+	case api.CommOpened, api.CommSent, api.CommClosed:
+		return commMessages(e.Body, p)
+	case api.UserExpressions:
+		k.expressed, k.expressions = e.ExecutionID, b.Values
+	case api.CommHandled:
+		return k.commHandled(e.ExecutionID, p)
 	case api.KernelDied:
-		return k.life("restarting")
+		return append(k.closeComms(), k.life("restarting")...)
 	case api.KernelReset:
+		closed := k.closeComms()
 		k.generation, k.count = b.Generation, 0
 		if b.Reason == "reset" { // else it follows a death, which was told, or a time of idleness
 			// As with a Jupyter Server, "restarting" is for kernels that died: it makes clients drop their requests and connect
 			// again, and the one that asked for this restart is doing that already.
-			return k.life("starting")
+			return append(closed, k.life("starting")...)
 		}
+		return closed
 	case api.SessionStateEvent:
 		switch {
 		case b.State == api.StateStarting:
@@ -101,6 +111,9 @@ func (k *channels) finished(p parent, e api.Execution) []message {
 	}
 	if k.asked(p) {
 		content := executeReply(e)
+		if content["status"] == "ok" && k.expressed == e.ID {
+			content["user_expressions"] = k.expressions
+		}
 		content["execution_count"] = k.count
 		list = append(list, message{channel: shell, header: header{MsgType: "execute_reply"}, parent: p.head, content: content.raw()})
 	}

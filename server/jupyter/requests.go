@@ -43,18 +43,16 @@ func (k *channels) carryOut(ctx context.Context, m message) {
 	case "history_request":
 		k.answer(ctx, m, k.history(ctx, m))
 	case "comm_info_request":
-		k.answer(ctx, m, object{"status": "ok", "comms": object{}})
+		k.answer(ctx, m, k.commInfo(ctx, m))
 	case "interrupt_request":
 		k.answer(ctx, m, status(k.sess.Interrupt(command, "")))
 	case "shutdown_request":
 		k.shutdown(ctx, m)
-	case "comm_open":
-		k.refuseComm(ctx, m)
-	case "comm_msg", "comm_close":
-		k.reply(ctx, k.busy(m.head), k.idle(m.head))
+	case "comm_open", "comm_msg", "comm_close":
+		k.comm(ctx, m)
 	default:
 		if strings.HasSuffix(m.header.MsgType, "_request") {
-			k.answer(ctx, m, status(api.Errorf(api.CodeNotImplemented, "Talaria's kernels have no %.100s", m.header.MsgType)))
+			k.answer(ctx, m, status(api.Errorf(api.CodeNotImplemented, "Talaria's kernels do not support %.100s", m.header.MsgType)))
 		}
 	}
 }
@@ -101,10 +99,11 @@ func (k *channels) answer(ctx context.Context, m message, content object) {
 
 // executeContent is the content of an execute_request.
 type executeContent struct {
-	Code        string `json:"code"`
-	Silent      bool   `json:"silent"`
-	AllowStdin  *bool  `json:"allow_stdin"`
-	StopOnError *bool  `json:"stop_on_error"`
+	Code        string            `json:"code"`
+	Silent      bool              `json:"silent"`
+	AllowStdin  *bool             `json:"allow_stdin"`
+	StopOnError *bool             `json:"stop_on_error"`
+	Expressions map[string]string `json:"user_expressions"`
 }
 
 // execute submits a cell under the id of its message, so that the same message sent again runs nothing.
@@ -124,7 +123,12 @@ func (k *channels) execute(ctx context.Context, m message) {
 		client = m.header.Session
 	}
 	k.kernel.expect(id, parent{head: slices.Clone(m.head), client: client, socket: k})
-	_, err := k.sess.Submit(context.WithoutCancel(ctx), api.ExecutionRequest{ID: &id, Code: &c.Code, Silent: &c.Silent, StopOnError: &stop, AllowStdin: &ask}, ask)
+	stored, err := api.Marshal(origin{Header: m.head, Client: client})
+	if err == nil {
+		_, err = k.sess.Submit(context.WithoutCancel(ctx), api.ExecutionRequest{
+			ID: &id, Code: &c.Code, Silent: &c.Silent, StopOnError: &stop, AllowStdin: &ask, Expressions: c.Expressions, Origin: stored,
+		}, ask)
+	}
 	if err != nil {
 		k.kernel.end(id)
 		content := status(k.h.Problem(ctx, err, "execute_request"))
@@ -308,14 +312,4 @@ func (k *channels) shutdown(ctx context.Context, m message) {
 		id, _ := sessionID(k.kernel.id)
 		_ = k.h.Sessions.Delete(command, k.caller.Owner, id) // somebody else may have deleted it
 	}
-}
-
-// refuseComm closes a comm that a client opens: cells cannot receive it.
-func (k *channels) refuseComm(ctx context.Context, m message) {
-	var c struct {
-		ID string `json:"comm_id"`
-	}
-	_ = json.Unmarshal(orEmpty(m.content), &c)
-	end := message{channel: iopub, header: header{MsgType: "comm_close"}, parent: m.head, content: object{"comm_id": c.ID, "data": object{}}.raw()}
-	k.reply(ctx, k.busy(m.head), end, k.idle(m.head))
 }

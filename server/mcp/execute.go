@@ -48,7 +48,7 @@ type interruptInput struct {
 type packagesInput struct {
 	Requirements []string `json:"requirements" jsonschema:"As pip takes them, such as requests or pandas>=2."`
 	SessionID    string   `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
-	WaitS        *float64 `json:"wait_s,omitzero" jsonschema:"Return after this many seconds even if it goes on (default 45)."`
+	WaitS        *float64 `json:"wait_s,omitzero" jsonschema:"Return after this many seconds even if the code is still running (default 45)."`
 }
 
 // checkCode answers a call of execute_code that has no code: models often send none, an empty one, or a shell command.

@@ -139,7 +139,7 @@ func (h *Handler) readFile(_ context.Context, q *request, _ *sdk.CallToolRequest
 	if more {
 		next := in.Offset + int64(len(data))
 		found.NextOffset = &next
-		r.Content = append(r.Content, &sdk.TextContent{Text: fmt.Sprintf("[%d of %d bytes; go on with offset %d]", len(data), info.Size, next)}, link)
+		r.Content = append(r.Content, &sdk.TextContent{Text: fmt.Sprintf("[%d of %d bytes; continue with offset %d]", len(data), info.Size, next)}, link)
 	}
 	return r, found, nil
 }

@@ -113,7 +113,7 @@ func (v view) showFiles(ctx context.Context, sess *session.Session, e api.Execut
 			continue
 		}
 		if links++; links > maxLinks {
-			add(&sdk.TextContent{Text: fmt.Sprintf("[%d files in all; list_files shows them]", len(e.Artifacts))})
+			add(&sdk.TextContent{Text: fmt.Sprintf("[%d files in total; list_files shows them]", len(e.Artifacts))})
 			return
 		}
 		if inline > 0 && v.images != imagesNone && isPicture(a.MediaType) && a.Size != nil && *a.Size <= maxImageBytes {

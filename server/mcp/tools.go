@@ -29,12 +29,12 @@ func (h *Handler) addTools(server *sdk.Server) {
 	if h.Tools == ToolsBasic {
 		return
 	}
-	add(h, server, "interrupt", "Interrupt", "Stop what runs in the session; variables and files are kept.", writes, h.interrupt)
+	add(h, server, "interrupt", "Interrupt", "Interrupt the running code of the session; variables and files are kept.", writes, h.interrupt)
 	add(h, server, "install_packages", "Install packages", "Install Python packages into the session.",
 		&sdk.ToolAnnotations{DestructiveHint: new(bool), OpenWorldHint: new(true)}, h.installPackages)
 	add(h, server, "list_variables", "List variables", "List the variables of the session's interpreter, also while code runs.", reads, h.listVariables)
 	add(h, server, "create_session", "Create a session",
-		"Create another session, with a working directory and variables of its own. Your own session needs no creating.", writes, h.createSession)
+		"Create another session, with its own working directory and variables. Your own session exists already.", writes, h.createSession)
 	add(h, server, "list_sessions", "List sessions", "List your sessions, newest first.", reads, h.listSessions)
 	add(h, server, "close_session", "Delete a session", "Delete a session with its variables, files and history.", destroys, h.closeSession)
 }

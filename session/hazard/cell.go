@@ -54,7 +54,7 @@ func (e *examiner) cell(code string, depth int) {
 			}
 			e.shell(body, depth+1)
 			return
-		case name == "perl" || name == "ruby":
+		case name == "perl" || name == "ruby" || name == "node" || name == "c" || name == "cpp":
 			e.ask("%%" + name)
 			return
 		case name == "writefile" || name == "file":

@@ -110,7 +110,7 @@ func TestCommands(t *testing.T) {
 		{"python3 -c 'import os; os.remove(\"x\")'", "os.remove"},
 		{"echo 'it", "unbalanced quotes"},
 
-		// Prose is no command.
+		// Prose is not a command.
 		{`git commit -m "rm -rf /"`, ""},
 		{`echo "rm -rf / is dangerous; shutdown now"`, ""},
 		{"grep -rn 'rm -rf' .", ""},
@@ -205,6 +205,9 @@ func TestCells(t *testing.T) {
 		{"%time !rm x", "rm"},
 		{"%%bash\nrm -rf build", "rm -r"},
 		{"\n%%time\n%%sh\nrm -rf build", "rm -r"},
+		{"%%perl\nsystem(1)", "%%perl"},
+		{"%%cpp 1\nint main() {}", "%%cpp"},
+		{"%%node\n1", "%%node"},
 		{"%%script bash -e\nrm -rf /", "!deleting a system directory"},
 		{"%%writefile /mnt/data/x\nrm -rf /", "writing to a mount"},
 		{"%%writefile x.sh\nrm -rf /", ""},

@@ -191,7 +191,7 @@ func TestAnIndexThatSaysNothingIsGivenUp(t *testing.T) {
 	if status, _, err := g.fetch(f.URL); err == nil && status == 200 {
 		t.Error("it came whole")
 	}
-	g.want("/reasons", 200, "the package index says nothing for 50ms")
+	g.want("/reasons", 200, "the package index did not answer within 50ms")
 }
 
 func TestAnInstallationSeesNothingOlderThanItself(t *testing.T) {

@@ -72,7 +72,7 @@ func (d *download) leave() {
 	}
 }
 
-// forget lets the next one who wants the file begin anew. The index's mutex is held.
+// forget lets the next caller that wants the file start over. The index's mutex is held.
 func (d *download) forget() {
 	if d.ix.downloads[d.digest] == d {
 		delete(d.ix.downloads, d.digest)

@@ -32,7 +32,7 @@ type file struct {
 	metadataSHA256 string
 }
 
-// page is that of a project. It is not changed once made.
+// page lists the files of a project. It is not changed once made.
 type page struct {
 	files  []file
 	byName map[string]*file
@@ -75,7 +75,7 @@ func (p *pages) put(project string, fresh *page) {
 	}
 }
 
-// page is that of a project, as the index has it now or had it since the installation began.
+// page returns the page of a project, as the index has it now or had it since the installation began.
 func (ix *Index) page(ctx context.Context, project string, since time.Time) (*page, error) {
 	if kept := ix.pages.get(project, since); kept != nil {
 		return kept, nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// apiVersion is that of our pages.
+// apiVersion is the version of the index API that our pages declare.
 const apiVersion = "1.0"
 
 type jsonPage struct {

@@ -28,7 +28,7 @@ func (ix *Index) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer ix.work.Done()
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
-		http.Error(w, "this index is only read", http.StatusMethodNotAllowed)
+		http.Error(w, "this index is read-only", http.StatusMethodNotAllowed)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -263,7 +263,7 @@ func (ix *Index) explain(what string, err error) (why string, status int) {
 	case errors.Is(err, errDowngrade):
 		return what + ": the package index redirects from https to http", http.StatusBadGateway
 	case errors.Is(err, errSilent):
-		return fmt.Sprintf("%s: the package index says nothing for %v; try again later", what, ix.cfg.Timeout),
+		return fmt.Sprintf("%s: the package index did not answer within %v; try again later", what, ix.cfg.Timeout),
 			http.StatusServiceUnavailable
 	}
 	if unreachable := (*url.Error)(nil); errors.As(err, &unreachable) {

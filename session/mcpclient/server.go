@@ -12,7 +12,7 @@ import (
 
 const (
 	connectTime = 30 * time.Second // for a program to start and answer
-	stableTime  = 30 * time.Second // a connection that lasted this long is no failure when it ends
+	stableTime  = 30 * time.Second // a connection that lasted this long is not a failure when it ends
 	minBackoff  = time.Second
 	maxBackoff  = time.Minute
 )
@@ -88,7 +88,7 @@ func ended(ctx context.Context, name string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return remote.Failuref(remote.CodeTimeout, "the MCP server %s did not answer before the call's deadline", name)
 	}
-	return remote.Failuref(remote.CodeCancelled, "nobody waits for the call any more")
+	return remote.Failuref(remote.CodeCancelled, "the cell no longer waits for the call")
 }
 
 // dial makes one attempt, and then keeps the connection until it ends.

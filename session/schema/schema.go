@@ -243,7 +243,7 @@ func read(text, want string) (any, bool) {
 
 var english = message.NewPrinter(language.English)
 
-// describe is the first failure for whoever called the tool, with the name of the field.
+// describe returns the first failure as an error for the caller of the tool, with the name of the field.
 func describe(e *jsonschema.ValidationError) error {
 	all := leaves(e)
 	first := slices.MinFunc(all, func(a, b *jsonschema.ValidationError) int {

@@ -82,7 +82,7 @@ func (w *window) assigned(i int) (match, bool) {
 	return m, a.secret(w.text[a.value:end])
 }
 
-// sensitivity is that of the name that ends before the = or : at i.
+// sensitivity returns how sensitive the name is that ends before the = or : at i.
 func (w *window) sensitivity(i int) sensitivity {
 	j := i
 	if j > 0 && w.text[i] == '=' && w.text[j-1] == ':' {

@@ -185,7 +185,7 @@ func before(text []byte, i int) byte {
 	return text[i-1]
 }
 
-// apart reports whether a token may begin at i: after what is no part of a word, or after an escape sequence of a
+// apart reports whether a token may begin at i: after what is not part of a word, or after an escape sequence of a
 // quoted text such as \n or %3D.
 func (w *window) apart(i int) bool {
 	if i == 0 {

@@ -206,7 +206,7 @@ func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return remote.Failuref(remote.CodeTimeout, "the web hook did not answer before the call's deadline")
 	}
-	return remote.Failuref(remote.CodeCancelled, "nobody waits for the call any more")
+	return remote.Failuref(remote.CodeCancelled, "the cell no longer waits for the call")
 }
 
 // retryAfter reads the header in both of its forms. Source: RFC 9110, section 10.2.3.

@@ -93,7 +93,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Do makes a change: all of what run does is kept, or, if it fails, nothing.
+// Do runs a transaction: it commits if run succeeds, and otherwise changes nothing.
 func (s *Store) Do(ctx context.Context, run func(*Tx) error) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -150,13 +150,13 @@ func (t *Tx) list(query string, args []any, scan func(*sql.Rows) error) (err err
 
 func now() int64 { return time.Now().UnixMilli() }
 
-// Update is one that waits to be handled.
+// Update is an update that waits to be handled.
 type Update struct {
 	N    int64
 	Body []byte
 }
 
-// AddUpdate keeps an update, unless it was kept before, and where to go on after it.
+// AddUpdate stores an update, unless it was stored before, and the position after it.
 func (t *Tx) AddUpdate(id, chat string, body []byte, position string) (added bool, err error) {
 	n, err := t.exec(`INSERT INTO updates (id, chat, body, received_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`, id, chat, body, now())
 	if err == nil && position != "" {
@@ -165,13 +165,13 @@ func (t *Tx) AddUpdate(id, chat string, body []byte, position string) (added boo
 	return n > 0, err
 }
 
-// PutPosition keeps where to go on.
+// PutPosition stores where to continue receiving.
 func (t *Tx) PutPosition(position string) error {
 	_, err := t.exec(`INSERT INTO position (one, value) VALUES (1, ?) ON CONFLICT DO UPDATE SET value = excluded.value`, position)
 	return err
 }
 
-// Position is where to go on, "" at first.
+// Position returns where to continue receiving, "" at first.
 func (t *Tx) Position() (position string, err error) {
 	_, err = t.row(`SELECT value FROM position`, nil, &position)
 	return position, err
@@ -213,27 +213,27 @@ func (t *Tx) OpenChats() (keys []string, err error) {
 	return keys, err
 }
 
-// Chat is what is kept of a chat. LogID and Seq say up to where the events of its session were handled.
+// Chat is a row about a chat. LogID and Seq name the last event of its session that was handled.
 type Chat struct {
 	Body  []byte
 	LogID string
 	Seq   int64
 }
 
-// Chat returns what is kept under a key.
+// Chat returns the row with a key.
 func (t *Tx) Chat(key string) (c Chat, ok bool, err error) {
 	ok, err = t.row(`SELECT body, log_id, seq FROM chats WHERE key = ?`, []any{key}, &c.Body, &c.LogID, &c.Seq)
 	return c, ok, err
 }
 
-// PutChat keeps the body of a chat. open says that there is something to do in it, whatever else there is.
+// PutChat stores the body of a chat. open says that the chat has something to do besides its updates, cells and messages.
 func (t *Tx) PutChat(key string, body []byte, open bool) error {
 	_, err := t.exec(`INSERT INTO chats (key, body, open) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET body = excluded.body, open = excluded.open`,
 		key, body, open)
 	return err
 }
 
-// PutCursor keeps up to where the events of a chat's session were handled.
+// PutCursor stores which event of a chat's session was handled last.
 func (t *Tx) PutCursor(key, logID string, seq int64) error {
 	_, err := t.exec(`UPDATE chats SET log_id = ?, seq = ? WHERE key = ?`, logID, seq, key)
 	return err
@@ -245,14 +245,14 @@ func (t *Tx) Last(key string) (id string, err error) {
 	return id, err
 }
 
-// PutLast keeps the id of the newest message of a chat.
+// PutLast stores the id of the newest message of a chat.
 func (t *Tx) PutLast(key, id string) error {
 	_, err := t.exec(`UPDATE chats SET last = ? WHERE key = ?`, id, key)
 	return err
 }
 
-// PutReceived does so for a message that came from the chat. While one of the bot is on its way, which may have arrived before
-// it, Last stays that before both.
+// PutReceived does so for a message that somebody wrote. While one of the bot's is on its way, which may have arrived first, Last
+// stays as it is.
 func (t *Tx) PutReceived(key, id string) error {
 	_, err := t.exec(`UPDATE chats SET last = ? WHERE key = ? AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.chat = chats.key AND state = ?)`,
 		id, key, Sending)
@@ -273,7 +273,7 @@ func (t *Tx) Cell(execution string) (c Cell, ok bool, err error) {
 	return c, ok, err
 }
 
-// PutCell keeps a cell.
+// PutCell stores a cell.
 func (t *Tx) PutCell(chat string, c Cell) error {
 	_, err := t.exec(`INSERT INTO cells (execution, chat, body, done) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET body = excluded.body, done = excluded.done`, c.Execution, chat, c.Body, c.Done)
@@ -302,7 +302,7 @@ const (
 	GivenUp
 )
 
-// Row is something that the bot says.
+// Row is a message of the bot.
 type Row struct {
 	N       int64
 	Key     string
@@ -311,7 +311,7 @@ type Row struct {
 	Message string // its id on the platform, once it is sent
 }
 
-// Say plans something to say after all that is planned for the chat. Under the same key it is said once.
+// Say adds a message after all others of the chat. A key is added once.
 func (t *Tx) Say(chat, key string, body []byte) (added bool, err error) {
 	n, err := t.exec(`INSERT INTO outbox (key, chat, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`, key, chat, body)
 	return n > 0, err
@@ -319,7 +319,7 @@ func (t *Tx) Say(chat, key string, body []byte) (added bool, err error) {
 
 const row = `SELECT n, key, body, state, message FROM outbox `
 
-// NextRow is what to say next in a chat.
+// NextRow returns the message to send next in a chat.
 func (t *Tx) NextRow(chat string) (r Row, ok bool, err error) {
 	ok, err = t.row(row+`WHERE chat = ? AND state < 2 ORDER BY n LIMIT 1`, []any{chat}, &r.N, &r.Key, &r.Body, &r.State, &r.Message)
 	return r, ok, err
@@ -337,7 +337,7 @@ func (t *Tx) RowByMessage(chat, message string) (r Row, ok bool, err error) {
 	return r, ok, err
 }
 
-// SetRow keeps how far a row is, and the id of its message.
+// SetRow stores the state of a row and the id of its message.
 func (t *Tx) SetRow(n int64, state State, message string) error {
 	_, err := t.exec(`UPDATE outbox SET state = ?, message = ?, sent_at = ? WHERE n = ?`, state, message, now(), n)
 	return err
@@ -355,13 +355,13 @@ func (t *Tx) DeleteRow(n int64) error {
 	return err
 }
 
-// GiveUp gives up all that was to be said in a chat.
+// GiveUp gives up all messages of a chat that were not sent.
 func (t *Tx) GiveUp(chat string) error {
-	_, err := t.exec(`UPDATE outbox SET state = ? WHERE chat = ? AND state < 2`, GivenUp, chat)
+	_, err := t.exec(`UPDATE outbox SET state = ?, sent_at = ? WHERE chat = ? AND state < 2`, GivenUp, now(), chat)
 	return err
 }
 
-// Paces returns what is kept of the pace of each chat.
+// Paces returns the stored pace of each chat.
 func (t *Tx) Paces() (map[string][]byte, error) {
 	paces := make(map[string][]byte)
 	err := t.list(`SELECT chat, body FROM pace`, nil, func(r *sql.Rows) error {
@@ -374,9 +374,15 @@ func (t *Tx) Paces() (map[string][]byte, error) {
 	return paces, err
 }
 
-// PutPace keeps the pace of a chat.
+// PutPace stores the pace of a chat.
 func (t *Tx) PutPace(chat string, body []byte) error {
 	_, err := t.exec(`INSERT INTO pace (chat, body) VALUES (?, ?) ON CONFLICT DO UPDATE SET body = excluded.body`, chat, body)
+	return err
+}
+
+// DeletePace deletes the pace of a chat.
+func (t *Tx) DeletePace(chat string) error {
+	_, err := t.exec(`DELETE FROM pace WHERE chat = ?`, chat)
 	return err
 }
 
@@ -408,26 +414,26 @@ func (t *Tx) People() (people []Person, err error) {
 	return people, err
 }
 
-// PutPerson keeps that somebody was paired.
+// PutPerson stores that somebody was paired.
 func (t *Tx) PutPerson(p Person) error {
 	_, err := t.exec(`INSERT INTO people (id, name, admin, paired_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET name = excluded.name, admin = max(admin, excluded.admin)`, p.ID, p.Name, p.Admin, p.PairedAt.UnixMilli())
 	return err
 }
 
-// RemovePerson forgets somebody.
+// RemovePerson removes somebody.
 func (t *Tx) RemovePerson(id string) (found bool, err error) {
 	n, err := t.exec(`DELETE FROM people WHERE id = ?`, id)
 	return n > 0, err
 }
 
-// PutCode keeps the hash of a pairing code.
+// PutCode stores the hash of a pairing code.
 func (t *Tx) PutCode(hash string, admin bool, expires time.Time) error {
 	_, err := t.exec(`INSERT INTO codes (hash, admin, expires_at) VALUES (?, ?, ?)`, hash, admin, expires.UnixMilli())
 	return err
 }
 
-// TakeCode uses a pairing code up. ok is false if there is none, or it has expired.
+// TakeCode uses up a pairing code. ok is false if it does not exist or has expired.
 func (t *Tx) TakeCode(hash string) (admin, ok bool, err error) {
 	if ok, err = t.row(`SELECT admin FROM codes WHERE hash = ? AND expires_at > ?`, []any{hash, now()}, &admin); !ok || err != nil {
 		return false, false, err
@@ -436,7 +442,7 @@ func (t *Tx) TakeCode(hash string) (admin, ok bool, err error) {
 	return admin, true, err
 }
 
-// Prune forgets what ended before a time.
+// Prune deletes what ended before a time.
 func (t *Tx) Prune(before time.Time) error {
 	at := before.UnixMilli()
 	for _, query := range []string{

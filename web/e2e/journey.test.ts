@@ -89,7 +89,7 @@ describe("a journey with the mouse", () => {
     const before = await outputs();
     await page.reload();
     await tab.ran(gone, "error");
-    expect(await outputs()).toEqual(before);
+    await expect.poll(outputs, { timeout: 30_000 }).toEqual(before); // they are drawn one after the other
   });
 
   test("renaming, files and the timeline", async () => {

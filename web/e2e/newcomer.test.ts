@@ -118,6 +118,8 @@ describe("an error", () => {
     await cell.locator(".traceback >> text=was the direct cause of the following exception").waitFor();
     expect((await cell.locator(".traceback pre.mine").allInnerTexts()).map((text) => /File "([^"]*)"/.exec(text)?.[1])).toEqual(["<cell 1>"]);
     expect(await cell.locator("summary").allInnerTexts()).toEqual([expect.stringMatching(/^\d+ frames in pandas$/), expect.stringMatching(/^\d+ frames? in pandas$/)]);
+    const cut = await cell.locator(".traceback pre").evaluateAll((all) => all.filter((pre) => pre.scrollHeight > pre.clientHeight || pre.getBoundingClientRect().height < 16).length);
+    expect(cut).toBe(0); // the marks below the code are whole
     await picture(tab.page, "newcomer-seam");
   });
 });
@@ -186,7 +188,12 @@ describe("what is drawn", () => {
       }).map((th) => (th as HTMLElement).innerText));
       expect(cut).toEqual([]);
     }
-    await tab.cell("c-2").locator(".foot >> text=41 columns").waitFor();
+    const wide = tab.cell("c-2");
+    await wide.getByText("1–2 of 2, 40 columns").waitFor();
+    await wide.locator(".table").scrollIntoViewIfNeeded();
+    expect((await wide.locator("thead th").first().textContent())?.trim()).toBe("index"); // without a type: it is not a column
+    const edge = await wide.locator(".sideways").evaluate((e) => ({ more: e.scrollWidth > e.clientWidth, shadows: getComputedStyle(e).backgroundImage.match(/linear-gradient/g)?.length }));
+    expect(edge).toEqual({ more: true, shadows: 4 });
     await picture(page, "newcomer-table");
   });
 
@@ -245,7 +252,12 @@ describe("what is drawn", () => {
     await page.keyboard.press("?");
     await page.waitForSelector("dialog[open] .key-groups");
     expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Close");
-    const keys = await page.locator("dialog .key-groups div", { hasText: "Undo the last change" }).locator("dt").innerText();
+    const hidden = await page.locator("dialog .key-groups").evaluate((box) => {
+      const { right, bottom } = box.getBoundingClientRect();
+      return [...box.querySelectorAll("dl > div")].filter((row) => row.getBoundingClientRect().right > right + 1 || row.getBoundingClientRect().bottom > bottom + 1).map((row) => row.textContent);
+    });
+    expect(hidden).toEqual([]);
+    const keys = await page.locator("dialog .key-groups dl > div", { hasText: "Undo the last change" }).locator("dt").innerText();
     expect(keys.replace(/\s+/g, " ")).toMatch(/^Z or Ctrl ?\+? ?Z$/);
     await picture(page, "newcomer-keys");
   });
@@ -280,6 +292,14 @@ describe("what is drawn", () => {
     await picture(page, "newcomer-sure");
     await page.click(".sessions >> role=button[name=Keep]");
     await trash.waitFor();
+    await page.setViewportSize({ width: 720, height: 450 }); // 1440 at 200 %
+    const broken = await page.locator("table.sessions td.time").evaluateAll((all) => all.filter((td) => {
+      const range = document.createRange();
+      range.selectNodeContents(td);
+      return range.getClientRects().length > 1 || td.scrollWidth > td.clientWidth;
+    }).map((td) => td.textContent));
+    expect(broken).toEqual([]);
+    await picture(page, "newcomer-list-zoomed");
   });
 });
 
@@ -338,6 +358,19 @@ describe("a notebook", () => {
     await page.click(".topline >> role=button[name='Export the notebook']");
     const [file] = await Promise.all([page.waitForEvent("download"), page.click("dialog >> text=(.py)")]);
     expect(file.suggestedFilename()).toBe("Tidy.py");
+  });
+
+  test("has a palette that knows the words of other notebooks, and offers no restart for “new”", async () => {
+    await open("Palette", ["1"]);
+    const { page } = tab;
+    await page.click(".topline >> role=button[name='All commands']");
+    const offers = (typed: string, best: string) => page.fill("#palette-input", typed).then(() => page.waitForSelector(`.palette-list > :first-child:has-text("${best}")`));
+    for (const [typed, best] of Object.entries({
+      interrupt: "Interrupt the running cell", restart: "Restart Python…", kernel: "Restart Python…", theme: "Light or dark", clear: "Clear the output",
+      find: "Find in the cell", download: "Export as a notebook", pip: "Insert a cell that installs packages", collapse: "Fold or unfold the output", new: "Insert a code cell above",
+    })) await offers(typed, best);
+    await offers("qqq", "No matching commands.");
+    await page.keyboard.press("Escape");
   });
 
   test("shows the end of a long output, also of one that came at once", async () => {

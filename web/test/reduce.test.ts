@@ -53,6 +53,9 @@ function story(): Event[] {
     finished("b", { status: "died", state: "lost", execution_count: 2 }),
     event({ type: "kernel_reset", reason: "died", generation: 2 }),
     event({ type: "document_changed", revision: 3 }),
+    on("b", { type: "comm_open", comm_id: "w", target_name: "jupyter.widget", data: {}, metadata: {} }),
+    on("comm~m", { type: "stream", name: "stdout", text: "a widget's" }),
+    on("comm~m", { type: "comm_handled" }),
     event({ type: "something_new", of: "the future" }),
     on("a", { type: "stream", name: "stdout", text: "late" }),
   ];

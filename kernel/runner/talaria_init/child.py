@@ -16,7 +16,7 @@ from typing import NoReturn
 import _signal
 import posix
 
-from . import interpreter, limits, linux, places, preload, tier
+from . import interpreter, limits, linux, places, preload, script, tier
 from .interpreter import Serve, forget_init, make_ordinary
 from .limits import Limits
 from .step import StepError
@@ -34,9 +34,12 @@ VARIABLES = {"LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/bin:/bin", "MALLOC_
 
 @dataclass
 class Start:
-    """A process to start. Without arguments it is the runner, which has a third descriptor."""
+    """A process to start: a command; with a script, an interpreter that runs this file of Python; without
+    arguments and script, the runner. A third descriptor is the standard input of the first two, and the
+    control socket of the runner."""
 
     args: list[str]
+    script: str
     environment: dict[str, str]  # in addition to the sandbox's own
     directory: str
     terminal: bool  # it runs in the foreground of the terminal that both descriptors belong to
@@ -83,12 +86,22 @@ class Runner:
             self._fresh = self._fresh or preload.conflicts(start.environment, Limits())
             self._environment.update(start.environment)
             set_variables(self._environment)
+        if start.script:
+            return self._begin_script(start, fds)
         control = _take_descriptors(*fds)
         if self._fresh:
             _replace(self._environment, control)
         if preload.serve:
             preload.allow_threads(int(self._environment["OMP_NUM_THREADS"]))
         return lambda: self._serve(control)
+
+    def _begin_script(self, start: Start, fds: list[int]) -> Callable[[], None]:
+        _take_standard(*fds)
+        os.closerange(3, limits.max_control_fd() + 1)
+        if self._fresh or interpreter.engine != interpreter.SCRIPT:
+            arguments = [sys.executable, start.script, *start.args]
+            os.execve(sys.executable, arguments, self._environment)
+        return lambda: script.run(start.script, start.args)
 
     def _become_interpreter(self) -> None:
         linux.set_name("python")
@@ -135,8 +148,8 @@ def run_command(start: Start, environment: dict[str, str], limits_: Limits, fds:
         tell(report, tier.current.enter())
         os.chdir(start.directory or places.workspace)
         limits_.apply()
-        stdout, stderr = fds
-        number = _take_descriptors(stdout, stderr, report.fileno())
+        stdout, stderr, *stdin = fds
+        number = _take_descriptors(stdout, stderr, report.fileno(), *stdin)
         report.forget()
         report = Channel(number)
         if start.terminal:
@@ -167,15 +180,20 @@ def give_up(error: BaseException) -> NoReturn:
     posix._exit(1)
 
 
-def _take_descriptors(stdout: int, stderr: int, extra: int) -> int:
-    """Takes three standard descriptors and the extra one, which gets the highest possible number."""
+def _take_descriptors(stdout: int, stderr: int, extra: int, *stdin: int) -> int:
+    """Takes the standard descriptors and the extra one, which gets the highest possible number."""
     highest = limits.max_control_fd()
     os.dup2(extra, highest, inheritable=False)
-    null = os.open("/dev/null", os.O_RDWR)
-    for fd, target in ((null, 0), (stdout, 1), (stderr, 2)):
-        os.dup2(fd, target)
+    _take_standard(stdout, stderr, *stdin)
     os.closerange(3, highest)
     return highest
+
+
+def _take_standard(stdout: int, stderr: int, stdin: int = -1) -> None:
+    if stdin < 0:
+        stdin = os.open("/dev/null", os.O_RDWR)
+    for fd, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(fd, target)
 
 
 def _replace(environment: dict[str, str], control: int) -> NoReturn:

@@ -11,14 +11,19 @@ from . import limits, places
 
 Serve = Callable[[int], NoReturn]
 
+SCRIPT = "script"  # the engine of sandboxes that run one file of Python instead of cells
 engine = "stdlib"  # of the runners that are made here, and in processes forked from here
 
 
 def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
     """Restores what pid 1 did without, site-packages among them, calls preload, and makes a runner. The
-    returned function serves the host on the runner's control socket."""
-    # First of all: it must bind, on import, what existed before anything else was imported.
-    from talaria_runner.main import prepare
+    returned function serves the host on the runner's control socket. With the engine SCRIPT there is no
+    runner, and the function cannot be called."""
+    if engine == SCRIPT:
+        prepare = _no_runner
+    else:
+        # First of all: it must bind, on import, what existed before anything else was imported.
+        from talaria_runner.main import prepare
 
     sys.path.remove(places.library)
     site.main()
@@ -29,6 +34,13 @@ def make_ordinary(preload: Callable[[], None] = lambda: None) -> Serve:
     limits.shrink_thread_stacks()
     preload()
     return prepare(engine)
+
+
+def _no_runner(_: str) -> Serve:
+    def serve(_: int) -> NoReturn:
+        raise RuntimeError("this environment runs files, not cells")
+
+    return serve
 
 
 def forget_init() -> None:

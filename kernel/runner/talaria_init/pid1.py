@@ -122,8 +122,9 @@ class Init:
         sys.path[0] = places.library
         self._channel.send(encode(op="done", id=id))
         # Nobody is waiting for it now. If it fails, the runner tries again and says why.
-        with contextlib.suppress(Exception):
-            import talaria_runner.main  # noqa: F401
+        if interpreter.engine != interpreter.SCRIPT:
+            with contextlib.suppress(Exception):
+                import talaria_runner.main  # noqa: F401
         self._make_spare()
 
     def _leave(self, id: int, body: dict, fds: list[int]) -> None:
@@ -187,7 +188,7 @@ class Init:
 
     def _start(self, id: int, body: dict, fds: list[int]) -> None:
         start = Start(**body)
-        if start.args:
+        if start.args and not start.script:
             # A sandbox that begins with a command is not a kernel, and a command is to be alone.
             self._discard_spare()
             self._start_command(id, start, fds)
@@ -289,7 +290,7 @@ class Init:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -301,7 +302,9 @@ class Init:
             if id is None:
                 continue
             code = os.waitstatus_to_exitcode(status)
-            self._channel.send(encode(op="exited", id=id, code=max(code, 0), signal=max(-code, 0)))
+            cpu_us = int((used.ru_utime + used.ru_stime) * 1e6)
+            ended = {"code": max(code, 0), "signal": max(-code, 0), "cpu_us": cpu_us, "peak": used.ru_maxrss << 10}
+            self._channel.send(encode(op="exited", id=id, **ended))
 
 
 def begin(fd: int) -> Next:

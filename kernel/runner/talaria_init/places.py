@@ -7,7 +7,7 @@ library = "/opt/talaria/lib"  # this package and the runner
 cache = "/opt/talaria/cache"
 workspace = "/workspace"
 packages = "/packages"
-home = "/home/user"
+home = "/home/talaria"
 temporary = "/tmp"
 
 _NAMES = ("library", "cache", "workspace", "packages", "home", "temporary")

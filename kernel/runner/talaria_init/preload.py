@@ -55,6 +55,7 @@ def prepare(modules: list[str], tell: Callable[..., None], rehearse: Callable[[]
     register, handlers = os.register_at_fork, []
     os.register_at_fork = lambda **handler: handlers.append((sys._getframe(1).f_globals.get("__name__"), handler))
     serve = make_ordinary(lambda: _import_all(modules, tell))
+    _import_runner()
     os.register_at_fork = register
     for module, handler in handlers:
         register(**handler)
@@ -113,6 +114,22 @@ def _import_all(modules: list[str], tell: Callable[..., None]) -> None:
         vars(sys.modules["tempfile"]).update(tempdir=None, _name_sequence=None)
     if "uuid" in sys.modules:
         vars(sys.modules["uuid"]).update(_node=None, _last_timestamp=None)
+
+
+def _import_runner() -> None:
+    """Imports the modules that a runner imports when it first needs them: for a table, a chart, a magic, a tool.
+    Each kernel would spend time and memory of its own on them."""
+    package = sys.modules.get("talaria_runner")
+    if package is None:
+        return  # this process makes interpreters without a runner
+    top = os.path.dirname(package.__file__ or "")
+    for folder, _, files in os.walk(top):
+        for file in sorted(files):
+            name, extension = os.path.splitext(file)
+            needs_ipython = name.startswith("ipython_") and "IPython" not in sys.modules
+            if extension == ".py" and name != "__init__" and not needs_ipython:
+                inner = os.path.relpath(os.path.join(folder, name), top).replace(os.sep, ".")
+                __import__(f"{package.__name__}.{inner}")
 
 
 def _draw() -> None:

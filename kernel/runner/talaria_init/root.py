@@ -35,20 +35,21 @@ _OWN_NAMESPACES = (
     linux.CLONE_NEWNS | linux.CLONE_NEWNET | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | linux.CLONE_NEWCGROUP
 )
 
+_ALIASES = ("/home/user", "/mnt/data")  # the workspace, to code that was written for the sandboxes of E2B and LibreChat
 _OOM_SCORE = 300  # a sandbox is killed before the host when the machine is out of memory
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 _TMPFS = linux.MS_NOSUID | linux.MS_NODEV
 TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
-    "fonts", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic",
+    "fonts", "inputrc", "java-*-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic",
     "magic.mime", "matplotlibrc", "mime.types", "os-release", "pki/ca-trust/extracted", "pki/tls/certs",
     "pki/tls/openssl.cnf", "profile", "protocols", "python3*", "services", "ssl/certs", "ssl/openssl.cnf",
     "terminfo", "timezone",
 )  # fmt: skip
 _FILES = {
     "passwd": "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
-    "user:x:1000:1000:user:/home/user:/bin/bash\n"
+    "user:x:1000:1000:user:/home/talaria:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     # Nothing answers there unless the session was given a network.
     "resolv.conf": "nameserver 10.0.2.3\noptions timeout:5 attempts:1\n",
@@ -128,6 +129,9 @@ def build(spec: Park) -> Root:
             _symlink(link, new + target)
         for target, tree in trees.items():
             _attach(tree, new + target)
+        for alias in _ALIASES:
+            if not os.path.lexists(new + alias):  # unless an interpreter lies there
+                os.symlink(WORKSPACE, new + alias)
     with step("etc"):
         for name, text in _FILES.items():
             linux.write(f"{new}/etc/{name}", text.encode(), os.O_CREAT)

@@ -13,7 +13,8 @@ from posix import _exit, urandom
 from talaria_runner.engines.plain import PlainEngine
 from talaria_runner.errors import warned
 from talaria_runner.errors.tracebacks import Tracebacks
-from talaria_runner.ipython import shim
+from talaria_runner.ipython import comms, shim
+from talaria_runner.ipython.comm_inbox import Inbox
 from talaria_runner.own import threads, workspace
 from talaria_runner.own.hooks import Hooks
 from talaria_runner.own.reserve import Reserve
@@ -103,6 +104,12 @@ class _Kernel:
         self._tracebacks = Tracebacks(self._sources, deadline, self._reserve)
         self._display = Display(self._outbox, self._interrupts, self._tracebacks, deadline)
         self._figures = Figures(self._display)
+        manager = comms.CommManager(self._outbox, self._interrupts, self._display)
+        self._messages = Inbox(
+            manager, self._outbox, self._guard, self._interrupts, self._display, self._figures
+        )
+        self._loop.handle_message = self._messages.handle_while_awaiting
+        self._due = 0  # messages that came before the job
         self._flush_c = flusher()
         self._job: Execution | None = None
         self._forked = False
@@ -117,6 +124,8 @@ class _Kernel:
             main, vars(builtins), self._guard, self._outbox, self._display, self._figures, self._loop,
             self._sources, self._tracebacks, Commands(self._interrupts),
         )  # fmt: skip
+        comms.kernels.append(comms.Kernel(manager, self.engine.shell))
+        self.engine.shell.kernel = comms.kernels[0]
 
     def begin(self, control_fd: int) -> NoReturn:
         self._installs.off = os.environ.get(_NO_INSTALLS, "")
@@ -138,7 +147,7 @@ class _Kernel:
         requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
         reader = Reader(
             self._descriptors.control, self._interrupts, self._asks, requests, (programs, rpc), self.accept,
-            self._reserve,
+            self._reserve, self.take_message,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
         self._outbox.open(mark)
@@ -170,6 +179,8 @@ class _Kernel:
             hooks.after(name, self._figures.adopt_inline)
         libraries.follow(hooks, self._display)
         hooks.after("matplotlib.pyplot", self._figures.adopt)
+        for name in ("comm", "ipykernel.comm"):
+            hooks.after(name, comms.adopt)
         if engine is PlainEngine:
             hooks.after("IPython", shim.adopt_class)
             hooks.after("IPython.core.getipython", shim.adopt_shell)
@@ -183,10 +194,21 @@ class _Kernel:
     def accept(self, execution: Execution) -> None:
         """Takes the next execution. Called by the reader, and called again if there was no memory for all of it."""
         if not execution.started:
-            self._interrupts.execution = execution
+            self._due = self._messages.received
+            if self._due > self._messages.handled:
+                self._interrupts.following = execution
+            else:
+                self._interrupts.execution = execution
             self._job = execution
         self._kick()
         self._loop.wake()
+
+    def take_message(self, frame: dict[str, object]) -> None:
+        """Takes a front end's message to a comm. Called by the reader, like accept."""
+        self._messages.put(frame)
+        self._kick()
+        self._loop.wake()
+        self._loop.offer_message()
 
     def _kick(self) -> None:
         """Makes the main thread, if it waits, look for work. Called in any thread."""
@@ -216,10 +238,18 @@ class _Kernel:
             self._leave(None)
         job = self._job
         if job is None:
-            if not self._loop.idle_until(lambda: self._job is not None):
+            if self._messages.handled < self._messages.received:
+                self._messages.handle()
+                self._interrupts.install()
+            elif not self._loop.idle_until(self._has_work):
                 self._given.acquire()
             return
         if not job.started:
+            if self._messages.handled < self._due:
+                self._messages.handle()
+                self._interrupts.install()
+                return
+            self._interrupts.execution, self._interrupts.following = job, None
             executions.begin(job)
             self._outbox.begin()
             job.started = True
@@ -229,6 +259,9 @@ class _Kernel:
         elif job.status is None:
             job.status = "error"
         self._finish(job)
+
+    def _has_work(self) -> bool:
+        return self._job is not None or self._messages.handled < self._messages.received
 
     def _finish(self, job: Execution) -> None:
         if self._forked:

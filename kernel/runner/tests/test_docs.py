@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 
 from tests.case import RunnerCase
 from tests.host import RUNNER
@@ -23,8 +24,9 @@ class Cells(RunnerCase):
         cls.runner.installer = lambda frame: packages.install(cls.runner, frame)
 
     def test_work_one_after_another(self) -> None:
+        languages = "python|cpp" if shutil.which("g++") else "python"
         with open(_FILE, encoding="utf-8") as file:
-            cells = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
+            cells = re.findall(rf"```(?:{languages})\n(.*?)```", file.read(), re.DOTALL)
         self.assertGreater(len(cells), 10)
         for cell in cells:
             with self.subTest(cell.partition("\n")[0]):

@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 from talaria_runner.errors.stacks import Shown
+from talaria_runner.ipython.comm_inbox import Inbox
 from talaria_runner.own.reserve import Reserve
 from talaria_runner.packages.pip_arguments import parse
 from talaria_runner.questions import Requests
@@ -57,6 +58,17 @@ _SENT = {
     "ask_tool": (frames.ask(_CELL, "0a1b", "tool", {"tool": "web_search", "arguments": {"query": "é", "limit": 5}}), False),
     "tool_end": (frames.tool_end(_CELL, "0a1b", ("not_found", "no such file"), 12), False),
     "tool_end_ok": (frames.tool_end(_CELL, "0a1b", None, 0), False),
+    "comm": (
+        frames.comm(
+            _CELL, "open", "c1", "jupyter.widget", '{"state":{"value":7}}', '{"version":"2.1.0"}', ["AAr/", ""]
+        ), True,
+    ),
+    "expressions": (
+        frames.expressions(
+            _CELL, {"n": frames.value('{"text/plain":"3"}', "{}"), "m": frames.failure("NameError", "m", ["NameError: m"])}
+        ), False,
+    ),
+    "comm_end": (frames.comm_end(Execution("comm~m1", "", 0, True, False)), False),
     "ask_end": (frames.ask_end("0a1b"), False),
     "done": (frames.done(_CELL), False),
     "completion": (frames.answer("7", "completion", {"matches": ["value"], "start": 0, "end": 4}), False),
@@ -111,8 +123,9 @@ class Reading(unittest.TestCase):
         self.accepted: list[Execution] = []
         control = os.open(os.devnull, os.O_RDONLY)
         self.addCleanup(os.close, control)
+        self.comms: list[dict] = []
         self.reader = Reader(
-            control, self.interrupts, self.asks, self.requests, (), self.accepted.append, Reserve()
+            control, self.interrupts, self.asks, self.requests, (), self.accepted.append, Reserve(), self.comms.append
         )
 
     def read(self, name: str) -> None:
@@ -122,8 +135,8 @@ class Reading(unittest.TestCase):
     def test_of_cells(self) -> None:
         self.read("execute")
         (cell,) = self.accepted
-        self.assertEqual((cell.id, cell.code, cell.count, cell.silent, cell.allow_stdin),
-                         ("cell-1", "print('<é>')\n", 3, False, True))  # fmt: skip
+        self.assertEqual((cell.id, cell.code, cell.count, cell.silent, cell.allow_stdin, cell.expressions),
+                         ("cell-1", "print('<é>')\n", 3, False, True, {"n": "1 + 2"}))  # fmt: skip
         self.interrupts.execution = cell
         self.read("interrupt")
         self.interrupts.request.assert_called_once_with(cell)
@@ -161,8 +174,21 @@ class Reading(unittest.TestCase):
                 self.read(name)
                 self.assertEqual([(frame["request_id"], frame["type"]) for frame in self.sent], [(id, kind)])
 
+    def test_of_messages_to_comms(self) -> None:
+        self.read("comm")
+        self.read("comm_open")
+        inbox = Inbox(mock.Mock(), mock.Mock(), mock.Mock(), self.interrupts, mock.Mock(), mock.Mock())
+        for frame in self.comms:
+            inbox.put(frame)
+        first, second = inbox._waiting
+        self.assertEqual((first.execution.id, first.action, first.comm, second.action, second.target),
+                         ("comm~m1", "msg", "c1", "open", "jupyter.widget.control"))  # fmt: skip
+        self.assertEqual(first.msg["header"]["msg_id"], "m1")
+        self.assertEqual(first.msg["content"], {"comm_id": "c1", "data": {"method": "update", "state": {"value": 7}}})
+        self.assertEqual((first.msg["metadata"], first.msg["buffers"]), ({"version": "2.1.0"}, [b"\0\n\xff", b""]))
+
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping"
+        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

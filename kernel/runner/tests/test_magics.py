@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import unittest
 
 from tests.case import RunnerCase
@@ -110,6 +111,24 @@ class Scripts(RunnerCase):
         self.assertIn("exit status 3", outcome.error["evalue"])
         self.run_cell("%%bash --no-raise-error\nexit 3")
         self.assertIn("no program", self.fail_cell("%%script no-such-program\nx", "UsageError").error["evalue"])
+
+    @unittest.skipUnless(shutil.which("gcc") and shutil.which("g++"), "there is no compiler")
+    def test_that_are_compiled(self) -> None:
+        cell = "#include <iostream>\nint main(int n, char **a) {\n  std::cout << a[1] << ' ' << n << '\\n';\n  return %d;\n}"
+        self.assertEqual(self.run_cell("%%cpp 'a b' c\n" + cell % 0).stdout, "a b 3\n")
+        self.assertIn("exit status 7", self.fail_cell("%%cpp x\n" + cell % 7, "CalledProcessError").error["evalue"])
+        self.assertEqual(self.run_cell("%%cpp --out o x\n" + cell % 0 + "\n").stdout, "")
+        self.assertEqual(self.run_cell("o").text, "'x 2\\n'")
+        self.assertEqual(self.run_cell("%%c\n#include <math.h>\n#include <stdio.h>\n"
+                                       "int main() { double x = 9; printf(\"%g\\n\", sqrt(x)); }").stdout, "3\n")
+        outcome = self.fail_cell("%%c\nint main() {\n  return nothing;\n}", "CalledProcessError")
+        self.assertIn(":3:", outcome.stderr)  # the line of the cell
+        self.assertIn("gcc", outcome.error["evalue"])
+        self.assertEqual(self.run_cell("import os\n[n for n in os.listdir() if n in ('c', 'cpp')]").text, "[]")
+
+    @unittest.skipUnless(shutil.which("node"), "there is no Node.js")
+    def test_of_node(self) -> None:
+        self.assertEqual(self.run_cell("%%node\nconsole.log([1, 2].map(x => x * 2).join())").stdout, "2,4\n")
 
     def test_of_files(self) -> None:
         self.run_cell("open('rf.py', 'w').write('import sys\\nRV = 3\\nprint(\"ran\", __name__, sys.argv[1:])\\n')")

@@ -158,7 +158,7 @@ class OfTheKernel(PackagesCase):
         }  # fmt: skip
         self.packages.changed = [{"name": "traitlets", "version": "99"}]
         self.assertRegex(self.cell("%pip install -U traitlets").stdout,
-                         r"^traitlets \S+ is a part of this kernel, which goes on using it; 99 is for other processes\n")
+                         r"^traitlets \S+ is part of this kernel, which continues to use it; 99 is for other processes\n")
         self.assertNotIn("99", self.cell("import traitlets; traitlets.__version__").text)
 
 

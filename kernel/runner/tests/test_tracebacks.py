@@ -245,7 +245,7 @@ class Columns(RunnerCase):
         for code in ("df['cty']", "df[['amount', 'cty']]", "df.groupby('cty')", "df.sort_values('cty')"):
             with self.subTest(code):
                 hint = self.runner.run(code).error["hint"]
-                self.assertRegex(hint, "^did you mean 'city'\\? the columns are 'city', 'amount'$")
+                self.assertRegex(hint, "^did you mean 'city'\\? columns: 'city', 'amount'$")
         self.assertEqual(self.runner.run("df.amuont").error["hint"], "did you mean 'amount'?")
         self.assertEqual(self.runner.run("df.loc[5]").error["hint"], "")
 

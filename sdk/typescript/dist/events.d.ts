@@ -41,6 +41,41 @@ export interface ClearOutputEvent {
     execution_id?: string;
     wait: boolean;
 }
+export interface CommCloseEvent {
+    seq: number;
+    time: string;
+    type: "comm_close";
+    execution_id?: string;
+    comm_id: string;
+    data: Record<string, any>;
+    metadata: Record<string, any>;
+}
+export interface CommHandledEvent {
+    seq: number;
+    time: string;
+    type: "comm_handled";
+    execution_id?: string;
+}
+export interface CommMsgEvent {
+    seq: number;
+    time: string;
+    type: "comm_msg";
+    execution_id?: string;
+    comm_id: string;
+    data: Record<string, any>;
+    metadata: Record<string, any>;
+}
+export interface CommOpenEvent {
+    seq: number;
+    time: string;
+    type: "comm_open";
+    execution_id?: string;
+    comm_id: string;
+    target_name: string;
+    data: Record<string, any>;
+    metadata: Record<string, any>;
+    buffers: string[];
+}
 export interface DisplayDataEvent {
     seq: number;
     time: string;
@@ -234,8 +269,21 @@ export interface UpdateDisplayDataEvent {
     metadata: Record<string, any>;
     display_id?: string;
 }
+export interface UserExpressionsEvent {
+    seq: number;
+    time: string;
+    type: "user_expressions";
+    execution_id?: string;
+    values: {
+        n: {
+            status: string;
+            data: Record<string, any>;
+            metadata: Record<string, any>;
+        };
+    };
+}
 /** An event of a session's log. The server may send further types: ignore them. */
-export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | ClearOutputEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent;
+export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | ClearOutputEvent | CommCloseEvent | CommHandledEvent | CommMsgEvent | CommOpenEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent | UserExpressionsEvent;
 /** An execution as the server sends it. */
 export interface RawExecution {
     id: string;

@@ -21,7 +21,7 @@ import (
 type File struct {
 	Name    string
 	Content []byte
-	// SHA256 is what the index says; "" is that of Content, and NoHash says nothing.
+	// SHA256 is what the index says; "" means the digest of Content, and NoHash says nothing.
 	SHA256         string
 	URL            string // where it lies, if not here
 	RequiresPython string
@@ -71,7 +71,7 @@ func New(t testing.TB) *Index {
 // Close ends it before the test does.
 func (ix *Index) Close() { ix.server.Close() }
 
-// URL is that of the simple index, without a user.
+// URL returns the address of the simple index, without a user.
 func (ix *Index) URL() string { return ix.server.URL + "/simple/" }
 
 // Host is the index's host and port.
@@ -108,7 +108,7 @@ func (ix *Index) Downloads(name string) (n int) {
 	return n
 }
 
-// Forget begins to count anew.
+// Forget resets the counts.
 func (ix *Index) Forget() {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()

@@ -5,7 +5,7 @@ export type Mode = "command" | "edit" | "any";
 export interface Action {
   id: ActionID;
   title: string;
-  group: "Run" | "Cells" | "Move" | "Notebook" | "Look";
+  group: "Run" | "Cells" | "Move" | "Notebook" | "View";
   keys?: readonly Binding[];
   also?: string; // other words that people search for
   needs?: "write"; // not on a read-only page
@@ -77,19 +77,19 @@ const table = [
   { id: "print", title: "Print, or save as PDF", group: "Notebook", also: "export download" },
   { id: "sessions", title: "All sessions", group: "Notebook", keys: [command("g s")], also: "home list new back" },
 
-  { id: "files", title: "Files", group: "Look", keys: [command("g f")], also: "upload download folder workspace" },
-  { id: "variables", title: "Variables", group: "Look", keys: [command("g v")] },
-  { id: "timeline", title: "Timeline of runs", group: "Look", keys: [command("g t")], also: "history" },
-  { id: "calls", title: "Tool calls", group: "Look", keys: [command("g o")], needs: "write", also: "audit approvals" },
-  { id: "terminal", title: "Terminal", group: "Look", keys: [command("g c")], needs: "write", also: "shell console bash" },
-  { id: "terminal-reader", title: "Screen reader mode of the terminal, on or off", group: "Look", needs: "write", also: "accessibility" },
-  { id: "outline", title: "About this session", group: "Look", keys: [command("g i")], also: "info limits isolation" },
-  { id: "toggle-output", title: "Fold or unfold the output", group: "Look", keys: [command("o")], also: "collapse expand hide show" },
-  { id: "copy-output", title: "Copy the output of the cell", group: "Look", also: "clipboard" },
-  { id: "toggle-numbers", title: "Line numbers, on or off", group: "Look", keys: [command("Shift-l")] },
-  { id: "toggle-density", title: "Comfortable or compact spacing", group: "Look", also: "density" },
-  { id: "toggle-theme", title: "Light or dark", group: "Look", also: "theme colours colors mode" },
-  { id: "theme-system", title: "Light or dark, as the system", group: "Look", also: "theme colours colors mode" },
+  { id: "files", title: "Files", group: "View", keys: [command("g f")], also: "upload download folder workspace" },
+  { id: "variables", title: "Variables", group: "View", keys: [command("g v")] },
+  { id: "timeline", title: "Timeline of runs", group: "View", keys: [command("g t")], also: "history" },
+  { id: "calls", title: "Tool calls", group: "View", keys: [command("g o")], needs: "write", also: "audit approvals" },
+  { id: "terminal", title: "Terminal", group: "View", keys: [command("g c")], needs: "write", also: "shell console bash" },
+  { id: "terminal-reader", title: "Screen reader mode of the terminal, on or off", group: "View", needs: "write", also: "accessibility" },
+  { id: "outline", title: "About this session", group: "View", keys: [command("g i")], also: "info limits isolation" },
+  { id: "toggle-output", title: "Fold or unfold the output", group: "View", keys: [command("o")], also: "collapse expand hide show" },
+  { id: "copy-output", title: "Copy the output of the cell", group: "View", also: "clipboard" },
+  { id: "toggle-numbers", title: "Line numbers, on or off", group: "View", keys: [command("Shift-l")] },
+  { id: "toggle-density", title: "Comfortable or compact spacing", group: "View", also: "density" },
+  { id: "toggle-theme", title: "Light or dark", group: "View", also: "theme colours colors mode" },
+  { id: "theme-system", title: "Light or dark, as the system", group: "View", also: "theme colours colors mode" },
 ] as const satisfies readonly Row[];
 
 export type ActionID = (typeof table)[number]["id"];

@@ -8,6 +8,9 @@ import { cellOf } from "./cells";
 import { Rope } from "./rope";
 import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
+// What begins the id of a Jupyter client's message to a widget, among those of executions: its output is that client's.
+const frontEndMessage = "comm~";
+
 export const reduce = (state: LogState, event: Event): LogState => reduceAll(state, [event]);
 
 // reduceAll copies what it changes once for all of the events. Events that the state has already are passed over.
@@ -102,7 +105,7 @@ class Draft {
         next.documentRevision = event.revision;
         return;
     }
-    if (event.execution_id) this.takeRun(event, event.execution_id);
+    if (event.execution_id && !event.execution_id.startsWith(frontEndMessage)) this.takeRun(event, event.execution_id);
   }
 
   private note(note: LogState["notes"][number]): void {

@@ -131,6 +131,10 @@ export type Event = Head & (
       summary: string; detail: string; patterns?: string[]; expires_at: string }
   | { type: "approval_resolved"; approval_id: string; decision: "once" | "session" | "deny" | "expired" | "cancelled"; by?: string; reason?: string }
   | { type: "document_changed"; revision: number }
+  | { type: "comm_open"; comm_id: string; target_name: string; data: Json; metadata: Bundle; buffers?: string[] }
+  | { type: "comm_msg" | "comm_close"; comm_id: string; data: Json; metadata: Bundle }
+  | { type: "comm_handled" }
+  | { type: "user_expressions"; values: Bundle }
 );
 
 export interface UsageFrame { type: "usage"; usage: Usage; limits: Limits; reap_at?: string }

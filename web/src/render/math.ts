@@ -11,7 +11,7 @@ export function formulaElement({ tex, display, html }: Formula): HTMLElement {
   else {
     element.textContent = tex;
     element.classList.add("bad-math");
-    element.title = "This formula could not be set.";
+    element.title = "This formula could not be rendered.";
   }
   return element;
 }

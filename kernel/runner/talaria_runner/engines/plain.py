@@ -8,6 +8,7 @@ import sys
 from keyword import iskeyword
 from _ast import Expr, Expression, Name
 
+from talaria_runner.engines.expressions import evaluate
 from talaria_runner.engines.history import History
 from talaria_runner.engines.rewriting import call, rewrite, spread, spread_over
 from talaria_runner.errors.tracebacks import Tracebacks, bare
@@ -128,7 +129,22 @@ class PlainEngine:
         if self._history.holds:
             self._guard.run(execution, self._history.release)
         if execution.status is None:
+            if execution.expressions:
+                self._outbox.put(frames.expressions(execution, evaluate(execution, self)))
             execution.status = "ok"
+
+    def value_of(self, execution: Execution, source: str) -> str:
+        """What the expression evaluates to, as JSON. See engines/expressions.py."""
+        made: list[str] = []
+        error = self._guard.run(execution, lambda: made.append(
+            frames.value(*self._display.encoded(eval(source.strip(), self._namespace)))
+        ))  # fmt: skip
+        if error is None:
+            return made[0]
+        described: list[Described] = []
+        if self._guard.run(execution, lambda: described.append(self._tracebacks.describe(error))) is not None:
+            described = [bare(error)]
+        return frames.failure(*described[0][:3])
 
     def fail(self, execution: Execution, error: BaseException) -> None:
         described: list[Described] = []

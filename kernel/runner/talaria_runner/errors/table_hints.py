@@ -57,5 +57,5 @@ def _said(names: list[str], key: object) -> str | None:
     near = closest(missing[0], names, far=1 / 2)
     shown = [*near, *(name for name in names if name not in near)][:_NAMES]
     more = len(names) - len(shown)
-    listed = "the columns are " + ", ".join(map(repr, shown)) + (f" and {more} more" if more > 0 else "")
+    listed = "columns: " + ", ".join(map(repr, shown)) + (f" and {more} more" if more > 0 else "")
     return f"did you mean {near[0]!r}? {listed}" if near else listed

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 # Our own magics: they keep line numbers, fail the cell when their code fails, await, and stop when
 # interrupted.
 _OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()
-_OURS_CELL = "time timeit capture bash sh script perl ruby python python3 pypy sx system js javascript".split()
+_OURS_CELL = (
+    "time timeit capture bash sh script perl ruby python python3 pypy node c cpp sx system js javascript".split()
+)
 _OF_IPYTHON = {  # options that only IPython's own have
     ("line", "run"): ("-d", "-p"),
     ("cell", "script"): ("--bg", "--proc"),

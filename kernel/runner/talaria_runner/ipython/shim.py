@@ -1,5 +1,5 @@
-"""IPython.display for kernels without IPython: the modules that notebooks import from, created when they are
-imported."""
+"""IPython.display, and the modules of comms, for kernels without IPython and ipykernel: what notebooks and libraries
+import from, created when it is imported."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import sys
 
 _DISPLAY = "show.media", None
+_COMM = "ipython.comms", None
 _CAPTURE = "ipython.magics.capturing", ("CapturedIO", "RichOutput", "capture_output")
 # The content of each module: which module of ours it comes from, and which names; None means all public ones.
 _MODULES: dict[str, tuple[str, tuple[str, ...] | None] | None] = {
@@ -27,8 +28,12 @@ _MODULES: dict[str, tuple[str, tuple[str, ...] | None] | None] = {
     "IPython.utils.capture": _CAPTURE,
     "IPython.utils.io": _CAPTURE,
     "IPython.utils.text": ("ipython.text", ("LSString", "SList")),
+    "comm": _COMM,
+    "comm.base_comm": None,
+    "ipykernel": None,
+    "ipykernel.comm": _COMM,
 }
-_PACKAGES = ("IPython", "IPython.core", "IPython.lib", "IPython.utils")
+_PACKAGES = ("IPython", "IPython.core", "IPython.lib", "IPython.utils", "comm", "ipykernel")
 
 
 def install() -> None:
@@ -54,10 +59,16 @@ class _Loader:
         if module.__name__ == "IPython":
             names["version_info"] = (8, 0, 0, "")
             names["__version__"] = "8.0.0"
+        if module.__name__ == "ipykernel":
+            names["version_info"] = (6, 29, 0)
+            names["__version__"] = "6.29.0"
         if module.__name__ == "IPython.core.pylabtools":
             names["backend2gui"] = {}  # matplotlib looks for the windows of its backend here
         source = _MODULES[module.__name__]
-        if source is not None:
+        if module.__name__ == "comm.base_comm":
+            comms = __import__("talaria_runner.ipython.comms", fromlist=["Comm"])
+            names.update(BaseComm=comms.Comm, CommManager=comms.CommManager, __all__=["BaseComm", "CommManager"])
+        elif source is not None:
             full = f"talaria_runner.{source[0]}"
             __import__(full)
             public = source[1] or sys.modules[full].__all__

@@ -17,7 +17,7 @@ _QUOTED = ("Timestamp('", "Timedelta('")
 
 def first(value: object) -> str:
     """The index and the first columns of the first rows, a line each, below the names of the columns; empty where
-    value is no pandas frame, or has no rows."""
+    value is not a pandas frame, or has no rows."""
     if not tabular.is_genuine(value, "pandas", "DataFrame"):
         return ""
     try:

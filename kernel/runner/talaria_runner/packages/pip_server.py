@@ -172,7 +172,7 @@ class _Answer:
         """Waits until wake is called."""
         for fd, events in self._poll.poll():
             if fd == self._fd and events & ~POLLIN:
-                raise OSError("whoever asked is gone")
+                raise OSError("the caller is gone")
         os.eventfd_read(self._wake)
 
     def close(self) -> None:

@@ -39,6 +39,8 @@ class EventLoop:
         self._interrupts = interrupts
         self._kick = kick
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._awaiting: asyncio.AbstractEventLoop | None = None  # the loop, while it runs because a cell awaits
+        self.handle_message: Callable[[], bool] = lambda: False  # of a front end; True if there are more
         self._idle: asyncio.AbstractEventLoop | None = None  # the loop, while it runs between cells
         self._stopped: asyncio.Task | None = None  # the task for which the loop is suspended
         self._main = get_ident()
@@ -168,6 +170,8 @@ class EventLoop:
 
         stray: BaseException | None = None
         failures = 0
+        self._awaiting = loop
+        loop.call_soon(self._handle_messages)
         while not task.done():
             try:
                 interrupts.elsewhere = elsewhere
@@ -189,6 +193,8 @@ class EventLoop:
                 task.cancel()
             finally:
                 interrupts.cancel = None
+                if task.done() or self._loop is not loop:
+                    self._awaiting = None
         value = None
         try:
             value = task.result()
@@ -229,8 +235,22 @@ class EventLoop:
             except RuntimeError:
                 pass  # it was closed at this moment
 
+    def offer_message(self) -> None:
+        """Has messages of front ends handled if a cell awaits. Called by another thread."""
+        loop = self._awaiting
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._handle_messages)
+            except RuntimeError:
+                pass  # it was closed at this moment
+
+    def _handle_messages(self) -> None:
+        loop = self._awaiting
+        if loop is not None and self.handle_message():
+            loop.call_soon(self._handle_messages)
+
     def become_child(self) -> None:
-        self._loop = self._idle = None
+        self._loop = self._idle = self._awaiting = None
 
     def _open(self) -> asyncio.AbstractEventLoop:
         asyncio = self._module or __import__("asyncio")  # user code may have removed it from sys.modules

@@ -14,12 +14,13 @@ class Execution:
 
     __slots__ = (
         "id", "code", "count", "silent", "allow_stdin",
-        "unread", "started", "status", "interrupts", "interrupt_requested", "interrupted",
+        "expressions", "unread", "started", "status", "interrupts", "interrupt_requested", "interrupted",
     )
 
     def __init__(self, id: str, code: str, count: int, silent: bool, allow_stdin: bool, unread: bool = False) -> None:
         self.id = id
         self.code = code
+        self.expressions: dict[str, str] = {}  # to be evaluated after the code, by name
         self.unread = unread  # memory was too full for its code, which is empty here
         self.count = count
         self.silent = silent

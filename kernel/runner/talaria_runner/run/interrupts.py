@@ -41,6 +41,7 @@ _REPEATS = 7  # after which children get the signal, and tasks that do not end: 
 class Interrupts:
     def __init__(self) -> None:
         self.execution: Execution | None = None  # the one that was given and has not ended
+        self.following: Execution | None = None  # given while a front end's message is handled, and not begun
         self.guard: FrameType | None = None  # below this frame is user code; None if none is running
         self.idle: FrameType | None = None  # below this frame background tasks run while no cell does
         self.cancel: Callable[[], bool] | None = None  # cancels the awaited task; False if it did so before
@@ -88,6 +89,18 @@ class Interrupts:
         self._repeats = 0
         self._children_wait = grouped
         pthread_kill(self._main, SIGINT)
+
+    def request_for(self, id: str) -> None:
+        """Interrupts the execution with that id. If it waits for the handler of a front end's message to end, the
+        handler is interrupted as well."""
+        execution, following = self.execution, self.following
+        if execution is not None and execution.id == id:
+            self.request(execution)
+        elif following is not None and following.id == id:
+            following.interrupts += 1
+            following.interrupt_requested = True
+            if execution is not None:
+                self.request(execution)
 
     def repeat(self, execution: Execution) -> None:
         """Called by the reader after growing pauses, while an interrupted execution keeps running."""

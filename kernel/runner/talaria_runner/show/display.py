@@ -112,6 +112,11 @@ class Display:
             self._outbox.put(frames.result(owner(), data, metadata))
         self._interrupts.deliver()
 
+    def encoded(self, value: object) -> tuple[str, str]:
+        """The MIME bundle of value and its metadata, as JSON. Nothing is shown."""
+        data, metadata = self._encoded(*(self.bundle(value) or ({}, {})))
+        return data or "{}", metadata
+
     def bundle(self, value: object) -> tuple[Bundle, Bundle] | None:
         """The MIME bundle of value and its metadata; None if value showed itself, or cannot be shown.
         Exceptions in its methods go to stderr as tracebacks."""
@@ -214,7 +219,7 @@ class Display:
             text = self._attempt(lambda value, mime=mime: _encode(mime, value), value)
             if text is not None:
                 parts.append(f"{frames.quoted(str(mime))}:{text}")
-        about = self._attempt(_encode_json, metadata)
+        about = self._attempt(encode_json, metadata)
         return ("{" + ",".join(parts) + "}" if parts else ""), about or "{}"
 
     def _fits(self, data: Bundle, encoded: str) -> bool:
@@ -274,10 +279,11 @@ def _encode(mime: str, value: object) -> str:
         value = "".join(value)
     if not is_json and not isinstance(value, str):
         value = str(value)
-    return frames.quoted(value) if isinstance(value, str) else _encode_json(value)
+    return frames.quoted(value) if isinstance(value, str) else encode_json(value)
 
 
-def _encode_json(value: object) -> str:
+def encode_json(value: object) -> str:
+    """JSON of value, with what JSON cannot express as the nearest that it can."""
     try:
         return frames.encode(value, _as_json)
     except (TypeError, ValueError):

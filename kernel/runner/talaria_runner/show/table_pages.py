@@ -228,7 +228,7 @@ def _key(column: object, down: bool) -> ndarray:
 def _ranks(column: object, down: bool) -> ndarray:
     numpy, pandas = modules["numpy"], modules["pandas"]
     if not is_a(column.dtype, numpy.dtype) and not comes_from(type(column.dtype), "pandas"):
-        raise Unsortable("the column is of a kind of its own; sort it in a cell")
+        raise Unsortable("the column has a type of its own; sort it in a cell")
     if hasattr(column.dtype, "categories"):
         column = column if hasattr(column, "cat") else pandas.Series(column)
         codes, uniques = column.cat.codes.to_numpy(), list(column.dtype.categories)

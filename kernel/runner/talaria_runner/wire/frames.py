@@ -105,6 +105,37 @@ def tool_end(execution: Execution, id: str, error: tuple[str, str] | None, durat
     )
 
 
+def comm(
+    execution: Execution, action: str, id: str, target: str, data: str, metadata: str, buffers: list[str]
+) -> str:
+    """data and metadata are JSON already, and the buffers base64."""
+    quoted_buffers = ",".join([f'"{buffer}"' for buffer in buffers])
+    return (
+        f'{{"type":"comm","id":{quoted(execution.id)},"action":"{action}","comm":{quoted(id)},'
+        f'"target":{quoted(target)},"data":{data},"metadata":{metadata},"buffers":[{quoted_buffers}]'
+    )
+
+
+def expressions(execution: Execution, values: dict[str, str]) -> str:
+    """values are JSON already."""
+    members = ",".join([f"{quoted(name)}:{value}" for name, value in values.items()])
+    return f'{{"type":"expressions","id":{quoted(execution.id)},"values":{{{members}}}'
+
+
+def value(data: str, metadata: str) -> str:
+    """The value of an expression. data and metadata are JSON already."""
+    return f'{{"status":"ok","data":{data},"metadata":{metadata}}}'
+
+
+def failure(ename: str, evalue: str, lines: list[str]) -> str:
+    """The exception of an expression."""
+    return encode({"status": "error", "ename": ename, "evalue": evalue, "traceback": lines})
+
+
+def comm_end(execution: Execution) -> str:
+    return f'{{"type":"comm_end","id":{quoted(execution.id)}'
+
+
 def done(execution: Execution) -> str:
     return (
         f'{{"type":"done","id":{quoted(execution.id)},"status":"{execution.status}",'

@@ -51,12 +51,14 @@ class Reader:
         doors: Iterable[Door],
         accept: Callable[[Execution], None],
         reserve: Reserve,
+        take_comm: Callable[[dict[str, object]], None],
     ) -> None:
         self._fd = fd
         self._interrupts = interrupts
         self._asks = asks
         self._requests = requests
         self._accept = accept
+        self._take_comm = take_comm
         self._reserve = reserve
         self._lines = Lines(reserve)
         self._repeat = _FIRST_REPEAT_MS
@@ -159,11 +161,12 @@ class Reader:
                     line.execution = Execution(
                         frame["id"], frame["code"], frame["count"], frame["silent"], frame["allow_stdin"]
                     )
+                    line.execution.expressions = dict(frame.get("expressions", ()))
                 self._accept(line.execution)
             elif kind == "interrupt":
-                execution = self._interrupts.execution
-                if execution is not None and execution.id == frame["id"]:
-                    self._interrupts.request(execution)
+                self._interrupts.request_for(frame["id"])
+            elif kind == "comm":
+                self._take_comm(frame)
             elif kind == "progress":
                 self._asks.progress(frame["ask"], frame["text"])
             elif kind == "answer":

@@ -35,7 +35,7 @@ export class TextPainter {
     return this.screen.dropped;
   }
 
-  // show takes what a rope has more than the last time. Another text begins anew; `more` tells whether there is some left.
+  // show takes what a rope has more than the last time. Another text starts over; `more` tells whether there is some left.
   show(text: Rope, until: number): boolean {
     if (!text.continues(this.before)) this.restart();
     this.before = text;

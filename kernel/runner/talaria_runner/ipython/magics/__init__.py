@@ -29,7 +29,7 @@ _LINE = {
                 "automagic gui autosave",
 }  # fmt: skip
 _CELL = {
-    "programs": "sx system bash sh script perl ruby python python3 pypy",
+    "programs": "sx system bash sh script perl ruby python python3 pypy node c cpp",
     "files": "writefile file",
     "timing": "time timeit prun",
     "capturing": "capture",

@@ -6,6 +6,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from talaria_runner.ipython.magics.options import parse, words
 from talaria_runner.ipython.magics.usage import UsageError
+from talaria_runner.own.stdlib import load
 from talaria_runner.streams.commands import redirected
 
 TYPE_CHECKING = False
@@ -53,19 +54,46 @@ def cell_script(shell: Shell, line: str, cell: str) -> None:
     _run(shell, arguments, options, cell)
 
 
+def _options_and_arguments(magic: str, line: str) -> tuple[dict[str, str], list[str]]:
+    """Our options, which begin with two hyphens, and the arguments of the program, which may begin with one."""
+    options, rest = parse(magic, line, "", _OPTIONS) if line.startswith("--") else ({}, line)
+    return options, words(magic, rest)
+
+
 def _script(program: str) -> Callable:
     def cell_magic(shell: Shell, line: str, cell: str) -> None:
-        options, rest = parse(program, line, "", _OPTIONS) if line.startswith("--") else ({}, line)
-        _run(shell, [program, *words(program, rest)], options, cell)
+        options, arguments = _options_and_arguments(program, line)
+        _run(shell, [program, *arguments], options, cell)
 
     cell_magic.__doc__ = f"Runs the cell with {program}. --out NAME and --err NAME keep what it writes in variables."
     return cell_magic
 
 
-cell_bash, cell_sh, cell_perl, cell_ruby, cell_python3, cell_pypy = map(
-    _script, ("bash", "sh", "perl", "ruby", "python3", "pypy")
+cell_bash, cell_sh, cell_perl, cell_ruby, cell_python3, cell_pypy, cell_node = map(
+    _script, ("bash", "sh", "perl", "ruby", "python3", "pypy", "node")
 )
 cell_python = cell_python3
+
+
+def _compiled(magic: str, compiler: list[str], libraries: list[str]) -> Callable:
+    def cell_magic(shell: Shell, line: str, cell: str) -> None:
+        options, arguments = _options_and_arguments(magic, line)
+        with load("tempfile").TemporaryDirectory() as folder:
+            program = f"{folder}/{magic}"
+            # The line of the magic counts, so that the compiler's numbers are those of the cell.
+            _run(shell, [*compiler, "-o", program, "-", *libraries], {}, "\n" + cell)
+            _run(shell, [program, *arguments], options, "")
+
+    cell_magic.__doc__ = (
+        f"Compiles the cell with {compiler[0]} and runs it with the arguments behind %%{magic}. "
+        "--out NAME and --err NAME keep what it writes in variables."
+    )
+    return cell_magic
+
+
+# The options are those of POST /v1/run.
+cell_c = _compiled("c", ["gcc", "-O2", "-pipe", "-x", "c"], ["-lm"])
+cell_cpp = _compiled("cpp", ["g++", "-std=gnu++20", "-O2", "-pipe", "-x", "c++"], [])
 
 
 def _alias(command: str) -> Callable:

@@ -1,0 +1,90 @@
+package telegram_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"talaria/gateway"
+	"talaria/gateway/telegram"
+)
+
+// An update that cannot be decoded is skipped: otherwise it would keep the bot from all that come after it.
+func TestAnUnreadableUpdateIsSkipped(t *testing.T) {
+	polls := make(chan string, 10)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/getUpdates") {
+			fmt.Fprint(w, `{"ok":true,"result":true}`)
+			return
+		}
+		var q struct{ Offset int64 }
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		select {
+		case polls <- fmt.Sprint(q.Offset):
+		default:
+		}
+		if q.Offset == 0 {
+			fmt.Fprint(w, `{"ok":true,"result":[{"update_id":7,"message":"not an object"},
+				{"update_id":8,"message":{"message_id":3,"date":1,"from":{"id":5,"first_name":"Ann"},"chat":{"id":5,"type":"private"},"text":"1+1"}}]}`)
+			return
+		}
+		<-r.Context().Done()
+	}))
+	defer api.Close()
+	p, err := telegram.New(telegram.Config{Token: "1:x", URL: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer stop()
+	var taken []string
+	err = p.Receive(ctx, "", func(_ context.Context, u gateway.Update) error {
+		taken = append(taken, u.From.ID+" "+u.Text+" "+u.Position)
+		if u.Text != "" {
+			stop()
+		}
+		return nil
+	})
+	if got := strings.Join(taken, "|"); got != "  8|5 1+1 9" {
+		t.Errorf("the updates are %q, and Receive ended with %v", got, err)
+	}
+}
+
+// Requests to the web hook without the secret are rejected, before their bodies are decoded; with it, one that cannot be decoded
+// is confirmed.
+func TestG14TheWebHookWantsItsSecret(t *testing.T) {
+	p, err := telegram.New(telegram.Config{Token: "1:x", WebhookURL: "https://bot.example.org/", WebhookSecret: "s3cret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		secret, body string
+		want         int
+	}{
+		{"", `{"update_id":1}`, http.StatusUnauthorized},
+		{"s3cre", `{"update_id":1}`, http.StatusUnauthorized},
+		{"s3cret", `{"update_id":1,"message":7}`, http.StatusOK},
+		{"s3cret", `{"message":{}}`, http.StatusBadRequest},
+		{"s3cret", `[`, http.StatusBadRequest},
+		{"s3cret", `{"update_id":1,"message":{"text":"` + strings.Repeat("x", 1<<20) + `"}}`, http.StatusBadRequest},
+		{"s3cret", `{"update_id":1}`, http.StatusServiceUnavailable}, // nothing receives yet
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body))
+		r.Header.Set("X-Telegram-Bot-Api-Secret-Token", c.secret)
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("secret %q, body %.40s: status %d, want %d", c.secret, c.body, w.Code, c.want)
+		}
+	}
+	if _, err := telegram.New(telegram.Config{Token: "1:x", WebhookURL: "https://bot.example.org/"}); err == nil {
+		t.Error("a web hook without a secret is accepted")
+	}
+}

@@ -1,0 +1,185 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+)
+
+// programs are the programs of an interpreter's sandbox. Guarded by interpreter.mu.
+type programs struct {
+	list     []*program
+	starting int // that are not in list yet
+	last     int // the number of the newest one
+}
+
+func (k *interpreter) startProgram(ctx context.Context, c command.StartProgram) (string, error) {
+	sandbox := k.usable()
+	if sandbox == nil {
+		return "", command.ErrNoKernel
+	}
+	if len(c.Args) == 0 {
+		return "", command.ErrNoProgram
+	}
+	id, err := k.admitProgram()
+	if err != nil {
+		return "", err
+	}
+	env := maps.Clone(k.proxies)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, c.Env)
+	p, err := launch(ctx, sandbox, command.ProgramInfo{ID: id, Args: c.Args, Dir: c.Dir, Tag: c.Tag}, env, c.Stdin)
+	if err == nil {
+		go p.run()
+	}
+	k.mu.Lock()
+	k.programs.starting--
+	late := k.phase >= leaving
+	if err == nil && !late {
+		k.programs.list = append(k.programs.list, p)
+	}
+	k.mu.Unlock()
+	switch {
+	case late && err == nil: // it ends with the sandbox
+		<-p.done
+		return "", command.ErrNoKernel
+	case late:
+		return "", command.ErrNoKernel
+	case err != nil:
+		return "", fmt.Errorf("start a program: %w", startError(err))
+	}
+	return id, nil
+}
+
+// launch starts a program in a sandbox. The caller runs it.
+func launch(ctx context.Context, s kernel.Sandbox, info command.ProgramInfo, env map[string]string, stdin bool) (*program, error) {
+	var input *programInput
+	start := kernel.Program{Args: info.Args, Env: env, Dir: info.Dir}
+	if stdin {
+		made, inside, err := newProgramInput()
+		if err != nil {
+			return nil, err
+		}
+		defer inside.Close()
+		input, start.Stdin = made, inside
+	}
+	process, err := s.Start(ctx, start)
+	if err != nil {
+		input.close()
+		return nil, err
+	}
+	return newProgram(info, process, input), nil
+}
+
+// admitProgram makes room for another program and returns its id. The caller decrements starting.
+func (k *interpreter) admitProgram() (id string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.programs.list)+k.programs.starting >= command.MaxPrograms {
+		over := slices.IndexFunc(k.programs.list, (*program).isOver)
+		if over < 0 {
+			return "", command.ErrTooManyPrograms
+		}
+		k.programs.list = slices.Delete(k.programs.list, over, over+1)
+	}
+	k.programs.starting++
+	k.programs.last++
+	return strconv.Itoa(k.programs.last), nil
+}
+
+func (k *interpreter) program(id string) (*program, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.phase >= leaving {
+		return nil, command.ErrNoKernel
+	}
+	for _, p := range k.programs.list {
+		if p.info.ID == id {
+			return p, nil
+		}
+	}
+	return nil, command.ErrNoProgram
+}
+
+func (k *interpreter) listPrograms() []command.ProgramInfo {
+	k.mu.Lock()
+	all := slices.Clone(k.programs.list)
+	k.mu.Unlock()
+	list := []command.ProgramInfo{}
+	for _, p := range all {
+		if !p.isOver() {
+			list = append(list, p.info)
+		}
+	}
+	return list
+}
+
+func (k *interpreter) readProgram(ctx context.Context, c command.ReadProgram) (command.ProgramOutput, error) {
+	p, err := k.program(c.ID)
+	if err != nil {
+		return command.ProgramOutput{}, err
+	}
+	return p.next(ctx, c)
+}
+
+// running is program for one that has not ended.
+func (k *interpreter) running(id string) (*program, error) {
+	p, err := k.program(id)
+	if err == nil && p.isOver() {
+		return nil, command.ErrNoProgram
+	}
+	return p, err
+}
+
+func (k *interpreter) writeProgram(ctx context.Context, c command.WriteProgram) (int, error) {
+	p, err := k.running(c.ID)
+	if err != nil {
+		return 0, err
+	}
+	return p.input.write(ctx, c.Data)
+}
+
+func (k *interpreter) closeProgramInput(id string) error {
+	p, err := k.running(id)
+	if err != nil {
+		return err
+	}
+	if p.input == nil {
+		return command.ErrInputClosed
+	}
+	p.input.close()
+	return nil
+}
+
+func (k *interpreter) signalProgram(c command.SignalProgram) error {
+	p, err := k.program(c.ID)
+	if err != nil {
+		return err
+	}
+	err = p.process.Signal(syscall.Signal(c.Signal))
+	if errors.Is(err, os.ErrProcessDone) {
+		return command.ErrNoProgram
+	}
+	return err
+}
+
+// closePrograms waits until no program runs. The sandbox has been closed.
+func (k *interpreter) closePrograms() {
+	k.mu.Lock()
+	all := k.programs.list
+	k.programs.list = nil
+	k.mu.Unlock()
+	for _, p := range all {
+		<-p.done
+	}
+}

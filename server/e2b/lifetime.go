@@ -1,0 +1,266 @@
+package e2b
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"talaria/api"
+	"talaria/session"
+)
+
+// retryKill is how soon a sandbox that could not be killed is tried again.
+const retryKill = 10 * time.Second
+
+// place names a session.
+type place struct{ owner, id string }
+
+// expiry keeps a timer for each sandbox, which goes off at its end. It is safe for concurrent use.
+type expiry struct {
+	due  chan place    // sandboxes whose timers went off
+	done chan struct{} // closed when nobody takes them any more
+
+	mu     sync.Mutex // guards the field below
+	timers map[place]*time.Timer
+}
+
+func newExpiry() *expiry {
+	return &expiry{due: make(chan place), done: make(chan struct{}), timers: map[place]*time.Timer{}}
+}
+
+// set replaces the timer of a sandbox; the zero time means that it has no end.
+func (e *expiry) set(owner, id string, at time.Time) {
+	e.forget(owner, id)
+	if at.IsZero() {
+		return
+	}
+	p := place{owner, id}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.timers[p] = time.AfterFunc(time.Until(at), func() {
+		select {
+		case e.due <- p:
+		case <-e.done:
+		}
+	})
+}
+
+func (e *expiry) forget(owner, id string) {
+	p := place{owner, id}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.timers[p]; t != nil {
+		t.Stop()
+		delete(e.timers, p)
+	}
+}
+
+// Run kills sandboxes when their time is over, until ctx ends. It is called once.
+func (h *Handler) Run(ctx context.Context) {
+	err := h.Sessions.Each(ctx, func(owner, _ string, s api.Session) bool {
+		h.expiry.set(owner, s.ID, endOf(s))
+		return ctx.Err() == nil
+	})
+	if err != nil && ctx.Err() == nil {
+		h.Log.Error("read when sandboxes end", slog.Any("error", err))
+	}
+	for {
+		select {
+		case p := <-h.expiry.due:
+			h.expire(ctx, p)
+		case <-ctx.Done():
+			h.expiry.stop()
+			h.watchers.stop()
+			return
+		}
+	}
+}
+
+// stop stops all timers.
+func (e *expiry) stop() {
+	close(e.done)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.timers {
+		t.Stop()
+	}
+	clear(e.timers)
+}
+
+// expire kills a sandbox if its time is over by what its session says.
+func (h *Handler) expire(ctx context.Context, p place) {
+	h.expiry.drop(p)
+	s, err := h.Sessions.Get(p.owner, p.id)
+	if err != nil {
+		return // it was deleted
+	}
+	end := endOf(s.Info(ctx))
+	s.Release()
+	switch {
+	case end.IsZero():
+		return
+	case time.Now().Before(end):
+		h.expiry.set(p.owner, p.id, end)
+		return
+	}
+	if err := h.kill(context.WithoutCancel(ctx), p.owner, p.id); err != nil && !isGone(err) {
+		h.Log.Error("kill a sandbox whose time is over", slog.String("session", p.id), slog.Any("error", err))
+		h.expiry.set(p.owner, p.id, time.Now().Add(retryKill))
+	}
+}
+
+// drop forgets the timer of a sandbox, which has gone off.
+func (e *expiry) drop(p place) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.timers, p)
+}
+
+func isGone(err error) bool {
+	known := new(api.Error)
+	return errors.As(err, &known) && known.Code == api.CodeSessionNotFound
+}
+
+// prolong moves the end of a sandbox to so many seconds from now; with onlyLater, never to an earlier time.
+func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyLater bool) error {
+	end, err := endAfter(seconds)
+	if err != nil {
+		return err
+	}
+	info := s.Info(q.command())
+	metadata := maps.Clone(info.Metadata)
+	if metadata == nil {
+		metadata = map[string]string{}
+	}
+	before := endOf(info)
+	metadata[metaEnd] = end
+	info.Metadata = metadata
+	after := endOf(info)
+	if onlyLater && (before.IsZero() || after.Before(before)) {
+		return nil
+	}
+	patch := api.SessionPatch{Metadata: &metadata}
+	if info.IdleTimeoutS != 0 && info.IdleTimeoutS < seconds {
+		patch.IdleTimeoutS = &seconds
+	}
+	if err := s.Update(q.command(), patch); err != nil {
+		return err
+	}
+	h.expiry.set(q.caller.Owner, info.ID, after)
+	return nil
+}
+
+func (h *Handler) setTimeout(q *request) error {
+	var body struct {
+		Timeout *float64 `json:"timeout"`
+	}
+	if err := q.read(&body); err != nil {
+		return err
+	}
+	if body.Timeout == nil {
+		return api.Errorf(api.CodeInvalidRequest, "timeout is missing")
+	}
+	return h.live(q, *body.Timeout, false)
+}
+
+// refresh prolongs the life of a sandbox, as older SDKs do it.
+func (h *Handler) refresh(q *request) error {
+	var body struct {
+		Duration *float64 `json:"duration"`
+	}
+	if err := q.read(&body); err != nil {
+		return err
+	}
+	seconds := 15.0 // as E2B has it
+	if body.Duration != nil {
+		seconds = *body.Duration
+	}
+	return h.live(q, seconds, true)
+}
+
+func (h *Handler) live(q *request, seconds float64, onlyLater bool) error {
+	s, err := h.named(q, q.PathValue("id"), "")
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	if err := h.prolong(q, s, seconds, onlyLater); err != nil {
+		return err
+	}
+	return q.nothing()
+}
+
+// connectSandbox gives a client access to a sandbox that exists, and lets it live at least as long as asked.
+func (h *Handler) connectSandbox(q *request) error {
+	var body struct {
+		Timeout *float64 `json:"timeout"`
+	}
+	if err := q.read(&body); err != nil {
+		return err
+	}
+	s, err := h.named(q, q.PathValue("id"), "")
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	if body.Timeout != nil {
+		if err := h.prolong(q, s, *body.Timeout, true); err != nil {
+			return err
+		}
+	}
+	return q.answer(http.StatusOK, h.opened(q.caller.Owner, s, s.Info(q.command())))
+}
+
+// resumeSandbox is how older SDKs take up a paused sandbox. None is paused.
+func (h *Handler) resumeSandbox(q *request) error {
+	s, err := h.named(q, q.PathValue("id"), "")
+	if err != nil {
+		return err
+	}
+	s.Release()
+	return api.Errorf(api.CodeSessionConflict, "sandbox %.140q runs already; connect to it", q.PathValue("id"))
+}
+
+func (h *Handler) setNetwork(q *request) error {
+	var body network
+	if err := q.read(&body); err != nil {
+		return err
+	}
+	s, err := h.named(q, q.PathValue("id"), "")
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	reach, err := body.request(body.Internet)
+	if err != nil {
+		return err
+	}
+	if reach == nil { // E2B takes this as the default again
+		reach = &api.Network{Mode: api.NetworkNone}
+	}
+	if err := s.Update(q.command(), api.SessionPatch{Network: reach}); err != nil {
+		return err
+	}
+	return q.nothing()
+}
+
+// getMetrics answers with one measurement, made now. CPU is the mean since the sandbox was created.
+func (h *Handler) getMetrics(q *request) error {
+	s, err := h.named(q, q.PathValue("id"), api.RightRead)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	info, now := s.Info(q.Context()), time.Now()
+	cpus := max(1, info.Limits.CPUs)
+	age := max(1, now.Sub(info.CreatedAt.Time).Seconds())
+	return q.answer(http.StatusOK, []map[string]any{{
+		"timestamp": date(now), "timestampUnix": now.Unix(), "cpuCount": int64(cpus), "cpuUsedPct": 100 * info.Usage.CPUSeconds / age / cpus,
+		"memUsed": info.Usage.MemoryBytes, "memTotal": info.Limits.MemoryBytes, "memCache": 0,
+		"diskUsed": info.Usage.DiskBytes, "diskTotal": info.Limits.DiskBytes,
+	}})
+}

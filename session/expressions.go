@@ -1,0 +1,28 @@
+package session
+
+import (
+	"context"
+
+	"talaria/api"
+)
+
+const (
+	maxExpressions    = 100
+	maxExpressionsLen = 64 << 10 // bytes of all names and sources
+)
+
+func checkExpressions(list map[string]string) error {
+	size := 0
+	for name, source := range list {
+		size += len(name) + len(source)
+	}
+	if len(list) > maxExpressions || size > maxExpressionsLen {
+		return api.Errorf(api.CodePayloadTooLarge, "user_expressions are limited to %d of %d bytes together", maxExpressions, maxExpressionsLen)
+	}
+	return nil
+}
+
+// Origin returns what was given as Origin of the request for an execution, or nil.
+func (s *Session) Origin(ctx context.Context, executionID string) ([]byte, error) {
+	return s.m.cfg.Store.Origin(ctx, s.n, executionID)
+}

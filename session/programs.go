@@ -1,0 +1,210 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"talaria/api"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+)
+
+// The bounds of what starts a program.
+const (
+	maxProgramArgs  = 1000
+	maxProgramBytes = 128 << 10 // of arguments and variables together
+)
+
+// Program is a program in the session's sandbox, beside the interpreter.
+type Program struct {
+	ID   string // unique in the session
+	Args []string
+	Dir  string
+	Tag  string // what the caller of StartProgram named it
+}
+
+// ProgramRequest is what StartProgram starts.
+type ProgramRequest = command.StartProgram
+
+// ProgramOutput is a piece of what a program has printed, and how it ended.
+type ProgramOutput = command.ProgramOutput
+
+// TerminalOutput is a piece of what a terminal has shown, and how its shell ended.
+type TerminalOutput = command.TerminalOutput
+
+// StartProgram starts a program in the session's sandbox, and first a kernel if there is none. The program ends with the
+// kernel. It counts as use of the session once.
+func (s *Session) StartProgram(ctx context.Context, r ProgramRequest) (id string, err error) {
+	if err := checkProgram(r); err != nil {
+		return "", err
+	}
+	var key record.Key
+	err = s.do(ctx, func(own context.Context) error {
+		if !s.running {
+			if err := s.startKernel(own); errors.Is(err, command.ErrUnresponsive) {
+				return err
+			} else if err != nil {
+				return api.Errorf(api.CodeKernelStart, "no kernel could be started for the program: %v", err)
+			}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		key = s.key()
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
+	defer cancel()
+	number, err := command.Ask(bounded, s.m.cfg.Host, key, r)
+	switch {
+	case errors.Is(err, command.ErrNoKernel):
+		return "", api.Errorf(api.CodeNoKernel, "the kernel ended while the program was started; try again")
+	case errors.Is(err, command.ErrNoProgram):
+		return "", api.Errorf(api.CodeFileNotFound, "%.200q cannot be started: there is no such program, or no folder %.200q", r.Args[0], r.Dir)
+	case err != nil:
+		return "", programError(err, "")
+	}
+	return terminalID(key.Generation, number), s.touch(ctx)
+}
+
+func checkProgram(r ProgramRequest) error {
+	if len(r.Args) == 0 || r.Args[0] == "" {
+		return invalid("the name of the program is missing")
+	}
+	if len(r.Args) > maxProgramArgs {
+		return invalid("the program has more than %d arguments", maxProgramArgs)
+	}
+	bytes := 0
+	check := func(texts ...string) bool {
+		for _, text := range texts {
+			bytes += len(text) + 1
+			for i := range len(text) {
+				if text[i] == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	fine := check(r.Args...) && check(r.Tag)
+	for name, value := range r.Env {
+		fine = fine && check(name, value) && name != ""
+	}
+	switch {
+	case !fine:
+		return invalid("an argument, variable or tag of the program contains a NUL, or a variable has no name")
+	case bytes > maxProgramBytes:
+		return invalid("the arguments, variables and tag of the program have more than %d bytes", maxProgramBytes)
+	}
+	return nil
+}
+
+// Programs lists the programs that run.
+func (s *Session) Programs(ctx context.Context) ([]Program, error) {
+	s.mu.Lock()
+	key := s.key()
+	s.mu.Unlock()
+	infos, err := command.Ask(ctx, s.m.cfg.Host, key, command.ListPrograms{})
+	if err != nil && !errors.Is(err, command.ErrNoKernel) {
+		return nil, programError(err, "")
+	}
+	list := make([]Program, len(infos))
+	for i, info := range infos {
+		list[i] = Program{ID: terminalID(key.Generation, info.ID), Args: info.Args, Dir: info.Dir, Tag: info.Tag}
+	}
+	return list, nil
+}
+
+// ReadProgram waits for output after two offsets, one for each stream, or for the program's end. A program whose kernel has
+// ended was killed with it. ctx bounds the wait.
+func (s *Session) ReadProgram(ctx context.Context, id string, stdout, stderr int64) (command.ProgramOutput, error) {
+	key, number, err := s.terminal(id)
+	if err != nil {
+		return command.ProgramOutput{}, programError(command.ErrNoProgram, id)
+	}
+	for {
+		bounded, cancel := context.WithTimeout(ctx, terminalWait)
+		out, err := command.Ask(bounded, s.m.cfg.Host, key, command.ReadProgram{ID: number, Stdout: stdout, Stderr: stderr})
+		cancel()
+		switch {
+		case err == nil:
+			return out, nil
+		case ctx.Err() != nil:
+			return command.ProgramOutput{}, context.Cause(ctx)
+		case errors.Is(err, command.ErrNoKernel):
+			return command.ProgramOutput{Stdout: command.Piece{Offset: stdout}, Stderr: command.Piece{Offset: stderr},
+				Ended: true, Signal: int(syscall.SIGKILL)}, nil
+		case !errors.Is(err, context.DeadlineExceeded): // here or at the host
+			return command.ProgramOutput{}, programError(err, id)
+		}
+	}
+}
+
+// WriteProgram writes to the standard input of a program that was started with Stdin, which counts as use of the session. It
+// waits while the program reads nothing, until ctx ends; then a part may have been written. It fails with no_input_pending if
+// the program reads no input any more.
+func (s *Session) WriteProgram(ctx context.Context, id string, data []byte) error {
+	key, number, err := s.terminal(id)
+	if err != nil {
+		return programError(command.ErrNoProgram, id)
+	}
+	for len(data) > 0 {
+		n, err := s.writeSome(ctx, key, command.WriteProgram{ID: number, Data: data[:min(len(data), typingBytes)]})
+		if err != nil {
+			return programError(err, id)
+		}
+		if data = data[n:]; ctx.Err() != nil && len(data) > 0 {
+			return context.Cause(ctx)
+		}
+	}
+	return s.typed(context.WithoutCancel(ctx))
+}
+
+// writeSome does not end with ctx: then it would not be known how much was written.
+func (s *Session) writeSome(ctx context.Context, key record.Key, c command.WriteProgram) (int, error) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), terminalAnswer)
+	defer cancel()
+	return command.Ask(bounded, s.m.cfg.Host, key, c)
+}
+
+// CloseProgramInput ends the standard input of a program: it still reads what was written before. Closing it again changes
+// nothing.
+func (s *Session) CloseProgramInput(ctx context.Context, id string) error {
+	key, number, err := s.terminal(id)
+	if err != nil {
+		return programError(command.ErrNoProgram, id)
+	}
+	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
+	defer cancel()
+	return programError(command.Tell(bounded, s.m.cfg.Host, key, command.CloseProgramInput{ID: number}), id)
+}
+
+// SignalProgram sends a signal to a program that runs.
+func (s *Session) SignalProgram(ctx context.Context, id string, signal int) error {
+	key, number, err := s.terminal(id)
+	if err != nil {
+		return programError(command.ErrNoProgram, id)
+	}
+	bounded, cancel := context.WithTimeout(ctx, terminalAnswer)
+	defer cancel()
+	return programError(command.Tell(bounded, s.m.cfg.Host, key, command.SignalProgram{ID: number, Signal: signal}), id)
+}
+
+func programError(err error, id string) error {
+	switch {
+	case errors.Is(err, command.ErrNoProgram), errors.Is(err, command.ErrNoKernel):
+		return api.Errorf(api.CodeNotFound, "no program %.140q runs in this session", id)
+	case errors.Is(err, command.ErrInputClosed):
+		return api.Errorf(api.CodeNoInputPending, "program %.140q reads no input: it was started without, has closed it, or its input was ended", id)
+	case errors.Is(err, command.ErrTooManyPrograms):
+		return api.Errorf(api.CodeLimitExceeded, "%v that run; end one of them", command.ErrTooManyPrograms)
+	case errors.Is(err, command.ErrTooOld):
+		return errTooOld()
+	case errors.Is(err, context.DeadlineExceeded):
+		return api.Errorf(api.CodeKernelBusy, "the session's kernel did not answer in time; try again")
+	}
+	return err
+}
