@@ -24,7 +24,7 @@ type front struct {
 }
 
 // allFronts lists the fronts that this program has; each is served only where its configuration says so.
-var allFronts = []*front{jupyterFront, e2bFront, librechatFront, engineFront}
+var allFronts = []*front{jupyterFront, e2bFront, librechatFront, execdFront, engineFront}
 
 // ServeFront is [Server.Serve] for the front of that name alone, for clients that need the root of a host: its paths are
 // served without its prefix as well as with it, and no others are. Serve must run too.

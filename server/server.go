@@ -21,6 +21,7 @@ import (
 
 	"talaria/api"
 	"talaria/server/e2b"
+	"talaria/server/execd"
 	"talaria/server/jupyter"
 	"talaria/server/librechat"
 	"talaria/server/mcp"
@@ -74,6 +75,7 @@ type Config struct {
 	E2B           bool // serve clients of E2B below [e2b.Prefix]
 	// SandboxKey makes the tokens of single sandboxes, which clients of E2B get. It is required with E2B.
 	SandboxKey []byte
+	Execd      bool // serve clients of OpenSandbox's execd below [execd.Prefix]
 	LibreChat  bool // serve LibreChat below [librechat.Prefix]
 	// LibreChatKeys verify the tokens that LibreChat signs.
 	LibreChatKeys []librechat.Key
@@ -107,6 +109,7 @@ type Server struct {
 	runs          Runs             // nil: none
 	engineOn      bool
 	e2b           *e2b.Handler       // nil: off
+	execd         *execd.Handler     // nil: off
 	librechat     *librechat.Handler // nil: off
 	librechatKeys []librechat.Key
 	openapi       []byte
@@ -157,11 +160,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.E2B {
 		s.e2b = s.newE2B(cfg.SandboxKey)
 	}
+	if cfg.Execd {
+		s.execd = execd.New(execd.Config{Sessions: s.sessions, Stall: s.stall, UntilDrain: s.untilDrain, Problem: s.problem})
+	}
 	if cfg.LibreChat {
 		s.librechatKeys = cfg.LibreChatKeys
 		s.librechat = librechat.New(librechat.Config{Sessions: s.sessions, Runs: s.runs, UntilDrain: s.untilDrain, Problem: s.problem})
 	}
-	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes(), s.e2bRoutes(), s.librechatRoutes(), s.engineRoutes())
+	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes(), s.e2bRoutes(), s.librechatRoutes(), s.execdRoutes(), s.engineRoutes())
 	if s.openapi, err = describe(routes, cfg.Version); err != nil {
 		return nil, fmt.Errorf("describe the API: %w", err)
 	}

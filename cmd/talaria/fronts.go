@@ -16,6 +16,7 @@ import (
 	"talaria/server"
 	"talaria/server/e2b"
 	"talaria/server/engine"
+	"talaria/server/execd"
 	"talaria/server/jupyter"
 	"talaria/server/librechat"
 )
@@ -25,6 +26,7 @@ type fronts struct {
 	E2B     front `config:"e2b"`
 	Jupyter front `config:"jupyter"`
 	Engine  front `config:"engine"`
+	Execd   front `config:"execd"`
 
 	LibreChat librechatFront `config:"librechat"`
 }
@@ -43,7 +45,7 @@ type librechatFront struct {
 
 func defaultFronts() fronts {
 	on := front{Enabled: true}
-	return fronts{E2B: on, Jupyter: on, Engine: on, LibreChat: librechatFront{front: on}}
+	return fronts{E2B: on, Jupyter: on, Engine: on, Execd: on, LibreChat: librechatFront{front: on}}
 }
 
 // namedFront is a front as the commands show it.
@@ -61,6 +63,7 @@ func (c config) fronts() []namedFront {
 		{c.Fronts.Jupyter, "jupyter", "Jupyter clients", jupyter.Prefix, ""},
 		{c.Fronts.E2B, "e2b", "E2B clients", e2b.Prefix, ""},
 		{c.Fronts.Engine, "engine", "one-shot engine clients", engine.Prefix, ""},
+		{c.Fronts.Execd, "execd", "OpenSandbox's execd clients", execd.Prefix, ""},
 		{c.Fronts.LibreChat.front, "librechat", "LibreChat", librechat.Prefix, "/v1"},
 	}
 	list[0].Enabled = list[0].Enabled && c.Jupyter

@@ -178,7 +178,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		Sessions: sessions, Tokens: servedTokens{db, c.StateDir}, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 		MCP: c.MCP, Jupyter: c.serves("jupyter"), JupyterPlaces: places, E2B: c.serves("e2b"), SandboxKey: sandboxKey,
-		LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
+		Execd: c.serves("execd"), LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
 		Engine: c.serves("engine"), Runs: c.programRuns(hosts, environments[0]),
 	})
 	if err != nil {

@@ -139,10 +139,10 @@ func streaming[In any](h *Handler, call func(context.Context, *request, In, *mes
 			return err
 		}
 		defer cancel()
-		out := &messages{lineWriter: h.lines(q.w), header: q.w.Header()}
+		out := &messages{Stream: transfer.NewStream(q.w, h.Stall), header: q.w.Header()}
 		err = call(ctx, q, in, out)
 		switch {
-		case errors.Is(err, errWrite), q.Context().Err() != nil:
+		case errors.Is(err, transfer.ErrWrite), q.Context().Err() != nil:
 			return nil // nobody is there
 		case !out.begun:
 			if err == nil {
@@ -179,7 +179,7 @@ func clientStream(h *Handler, call func(ctx context.Context, next func(into any)
 		if err != nil {
 			return err
 		}
-		out := &messages{lineWriter: h.lines(q.w), header: q.w.Header()}
+		out := &messages{Stream: transfer.NewStream(q.w, h.Stall), header: q.w.Header()}
 		if err := out.send(answer); err == nil {
 			return out.end(q, h, nil)
 		}
@@ -209,7 +209,7 @@ var errDeadline = &api.Error{Code: codeTimeout, Status: http.StatusGatewayTimeou
 
 // messages is the answer of a stream.
 type messages struct {
-	*lineWriter
+	*transfer.Stream
 	header http.Header
 	begun  bool
 }
@@ -220,7 +220,7 @@ func (m *messages) begin() error {
 	m.header.Set("Content-Type", streamMedia)
 	m.header.Set("Cache-Control", "no-store")
 	m.header.Set("X-Accel-Buffering", "no")
-	return m.flush()
+	return m.Flush()
 }
 
 func (m *messages) send(v any) error {
@@ -233,7 +233,7 @@ func (m *messages) send(v any) error {
 	if err != nil {
 		return err
 	}
-	return m.lineWriter.send(data)
+	return m.Stream.Send(data)
 }
 
 // end sends the last message, which says how the call ended.
@@ -247,7 +247,7 @@ func (m *messages) end(q *request, h *Handler, err error) error {
 	if err != nil {
 		return err
 	}
-	_ = m.lineWriter.send(data) // nothing can be done about a client that has left
+	_ = m.Stream.Send(data) // nothing can be done about a client that has left
 	return nil
 }
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
 
 	"talaria/api"
+	"talaria/server/transfer"
 	"talaria/session"
 )
 
@@ -137,10 +137,18 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 	q.w.Header().Set("Content-Type", "application/x-ndjson")
 	q.w.Header().Set("Cache-Control", "no-store")
 	q.w.Header().Set("X-Accel-Buffering", "no")
-	out := h.lines(q.w)
-	out.flush()
-	err := relay(ctx, s.ExecutionEvents(ctx, id, 0), out)
-	if q.Context().Err() != nil || errors.Is(err, errWrite) {
+	out := transfer.NewStream(q.w, h.Stall)
+	out.Flush() // a failure shows with the first line
+	var t translation
+	err := transfer.Relay(ctx, s.ExecutionEvents(ctx, id, 0), keepAlive, func(event api.Event) error {
+		for _, line := range t.lines(event) {
+			if err := out.SendJSON(line, "\n"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() error { return out.SendJSON(object{"type": "keepalive"}, "\n") })
+	if q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
 		return s.Interrupt(q.command(), id)
 	}
 	if err != nil {
@@ -151,59 +159,6 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 
 // caller counts the client as a user of the session.
 func (h *Handler) caller(q *request, s *session.Session) (detach func()) { return q.caller.Attach(s) }
-
-// relay writes events as they come, and something whenever there was silence for keepAlive.
-func relay(ctx context.Context, events iter.Seq2[api.Event, error], out *lineWriter) error {
-	ctx, cancel := context.WithCancel(ctx)
-	list, failure := make(chan api.Event), error(nil)
-	go func() {
-		defer close(list)
-		for event, err := range events {
-			if err != nil {
-				failure = err
-				return
-			}
-			select {
-			case list <- event:
-			case <-ctx.Done():
-				failure = context.Cause(ctx)
-				return
-			}
-		}
-	}()
-	defer func() {
-		cancel()
-		for range list { // until the goroutine has ended
-		}
-	}()
-	var t translation
-	ticker := time.NewTicker(keepAlive)
-	defer ticker.Stop()
-	for {
-		select {
-		case event, more := <-list:
-			if !more {
-				return failure
-			}
-			decoded, err := event.Decoded()
-			if err != nil {
-				return err
-			}
-			for _, line := range t.lines(decoded) {
-				if err := out.write(line); err != nil {
-					return err
-				}
-			}
-			ticker.Reset(keepAlive)
-		case <-ticker.C:
-			if err := out.write(object{"type": "keepalive"}); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
 
 // object is one line of an answer, or one message.
 type object map[string]any

@@ -1,5 +1,5 @@
 // Package transfer has what our own API and the fronts of other protocols share about bodies: uploads that may break off, files of
-// forms, and answers.
+// forms, answers, and streams of events.
 package transfer
 
 import (
