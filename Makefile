@@ -36,19 +36,17 @@ build: ## Build bin/talaria
 
 .PHONY: test
 test: setup test-setup build lint lint-python ## Install what the tests need, and run all of them
-	@$(MAKE) -s -k -j 2 -O test-e2e test-rest
+	@$(MAKE) -s -k -j 2 -O test-whole test-parts
 
-# Two tracks of about the same length: whole servers on one, everything else on the other.
-.PHONY: test-e2e test-rest test-go
+# Two tracks of about the same length: whole programs on one, their parts on the other. Each goes on after a failure.
+.PHONY: test-whole test-parts test-e2e test-go
+test-whole: track := test-e2e test-web test-sdk
+test-parts: track := test-runner-stdlib test-runner-ipython test-go
+test-whole test-parts:
+	@failed=; for part in $(track); do $(MAKE) -s $$part || failed="$$failed $$part"; done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
 test-e2e:
 	$(GO) test -timeout 80m ./e2e
-
-test-rest:
-	@$(MAKE) -s test-runner-stdlib
-	@$(MAKE) -s test-runner-ipython
-	@$(MAKE) -s test-go
-	@$(MAKE) -s test-web
-	@$(MAKE) -s test-sdk
 
 # RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
 SEQUENTIAL := talaria/session/transcript talaria/session/hazard
