@@ -72,15 +72,19 @@ func (c *chat) run(ctx context.Context, id string, by Person, code string) (queu
 	if err != nil {
 		return false, err
 	}
-	return e.Status == api.StatusQueued && c.busy(id), nil
+	// The cell itself may have begun in the meantime.
+	return e.Status == api.StatusQueued && c.busyWithOther(id), nil
 }
 
-// busy reports whether a cell of the chat runs, other than the one that is named: that one may have begun in the meantime.
-func (c *chat) busy(but string) bool {
+// busy reports whether a cell of the chat runs.
+func (c *chat) busy() bool { return c.busyWithOther("") }
+
+// busyWithOther reports whether a cell of the chat runs that is not the given one.
+func (c *chat) busyWithOther(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id := range c.running {
-		if id != but {
+	for running := range c.running {
+		if running != id {
 			return true
 		}
 	}
@@ -365,7 +369,7 @@ func (c *chat) typing(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for sleep(ctx, progressAfter); c.busy("") && ctx.Err() == nil; sleep(ctx, typingEvery) {
+		for sleep(ctx, progressAfter); c.busy() && ctx.Err() == nil; sleep(ctx, typingEvery) {
 			c.showTyping(ctx)
 		}
 	}

@@ -204,7 +204,7 @@ func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, 
 	if strings.TrimSpace(source) == "" {
 		return []saying{c.bot.words("There is no code to run. Send for example: {/}py 1+1")}, nil
 	}
-	interrupts := c.bot.Interrupt && c.busy("")
+	interrupts := c.bot.Interrupt && c.busy()
 	if interrupts {
 		if err := c.bot.Client.Interrupt(ctx, c.session, ""); err != nil && refusal(err) == nil {
 			return nil, err
