@@ -44,17 +44,6 @@ func language(name string) (string, error) {
 	return known, nil
 }
 
-// wrap returns a cell as the interpreter runs it.
-func (c codeContext) wrap(code string) string {
-	switch c.language {
-	case languageBash:
-		return "%%bash\n" + code
-	case languageJavaScript:
-		return "%%script node\n" + code
-	}
-	return code
-}
-
 // defaultID names the context of a language that every sandbox has. It cannot be the id of a session.
 func defaultID(language string) string { return "_" + language }
 

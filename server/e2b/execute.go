@@ -2,8 +2,8 @@ package e2b
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -73,13 +73,13 @@ func (h *Handler) submit(q *request, where codeContext, code string, variables m
 	}
 	defer release()
 	if len(variables) == 0 {
-		return where.submit(q.command(), where.wrap(code), false)
+		return where.submit(q.command(), transfer.Cell(where.language, code), false)
 	}
 	mark := where.session.Serial() + time.Now().String()
 	if _, err := where.submit(q.command(), setVariables(mark, variables), true); err != nil {
 		return "", err
 	}
-	id, err = where.submit(q.command(), where.wrap(code), false)
+	id, err = where.submit(q.command(), transfer.Cell(where.language, code), false)
 	_, restored := where.submit(q.command(), setVariables(mark, nil), true)
 	return id, errors.Join(err, restored)
 }
@@ -118,15 +118,7 @@ func setVariables(mark string, variables map[string]string) string {
 	if variables == nil {
 		variables = map[string]string{}
 	}
-	return "exec(" + literal(variablesProgram) + `, {"mine": ` + literal(mark) + `, "new": ` + literal(variables) + "})"
-}
-
-func literal(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil { // strings and their maps always encode
-		panic(err)
-	}
-	return string(text)
+	return "exec(" + transfer.Literal(variablesProgram) + `, {"mine": ` + transfer.Literal(mark) + `, "new": ` + transfer.Literal(variables) + "})"
 }
 
 // stream answers with the events of an execution until it has ended.
@@ -140,7 +132,13 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 	out := transfer.NewStream(q.w, h.Stall)
 	out.Flush() // a failure shows with the first line
 	var t translation
-	err := transfer.Relay(ctx, s.ExecutionEvents(ctx, id, 0), keepAlive, func(event api.Event) error {
+	err := transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[api.Event, error] {
+		return s.ExecutionEvents(ctx, id, 0)
+	}, keepAlive, func(event api.Event) error {
+		event, err := event.Decoded()
+		if err != nil {
+			return err
+		}
 		for _, line := range t.lines(event) {
 			if err := out.SendJSON(line, "\n"); err != nil {
 				return err

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -102,66 +104,38 @@ func commandFailed(code, words string) event {
 	return event{Type: typeError, Error: &failure{Ename: "CommandExecError", Evalue: code, Traceback: []string{words}}}
 }
 
-// piece is a part of a program's output, or why there will be no more.
-type piece struct {
-	session.ProgramOutput
-	err error
-}
-
 // follow sends what a program prints until it has ended, and returns the last event.
-func follow(ctx context.Context, s *session.Session, id string, out events) (event, error) {
+func follow(ctx context.Context, s *session.Session, id string, out events) (last event, err error) {
 	if err := out.send(event{Type: typeInit, Text: joinID(s.ID(), programMark+id)}); err != nil {
 		return event{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	pieces := make(chan piece)
-	go func() {
-		defer close(pieces)
+	stdout, stderr := lines{name: typeStdout}, lines{name: typeStderr}
+	err = transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[session.ProgramOutput, error] {
+		return printed(ctx, s, id)
+	}, silence, func(p session.ProgramOutput) error {
+		if p.Ended {
+			last = exit(p.Code, p.Signal)
+		}
+		for _, e := range slices.Concat(stdout.take(p.Stdout.Data, p.Ended), stderr.take(p.Stderr.Data, p.Ended)) {
+			if err := out.send(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, out.ping)
+	return last, err
+}
+
+// printed yields what a program prints, and at last how it ended.
+func printed(ctx context.Context, s *session.Session, id string) iter.Seq2[session.ProgramOutput, error] {
+	return func(yield func(session.ProgramOutput, error) bool) {
 		var stdout, stderr int64
 		for {
 			p, err := s.ReadProgram(ctx, id, stdout, stderr)
-			select {
-			case pieces <- piece{p, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil || p.Ended {
+			if !yield(p, err) || err != nil || p.Ended {
 				return
 			}
 			stdout, stderr = p.Stdout.Offset+int64(len(p.Stdout.Data)), p.Stderr.Offset+int64(len(p.Stderr.Data))
-		}
-	}()
-	defer func() {
-		cancel()
-		for range pieces { // until the goroutine has ended
-		}
-	}()
-	ticker := time.NewTicker(silence)
-	defer ticker.Stop()
-	stdout, stderr := lines{name: typeStdout}, lines{name: typeStderr}
-	for {
-		select {
-		case p, more := <-pieces:
-			if !more {
-				return event{}, context.Cause(ctx)
-			}
-			if p.err != nil {
-				return event{}, p.err
-			}
-			texts := append(stdout.take(p.Stdout.Data, p.Ended), stderr.take(p.Stderr.Data, p.Ended)...)
-			for _, e := range texts {
-				if err := out.send(e); err != nil {
-					return event{}, err
-				}
-			}
-			if p.Ended {
-				return exit(p.Code, p.Signal), nil
-			}
-			ticker.Reset(silence)
-		case <-ticker.C:
-			if err := out.ping(); err != nil {
-				return event{}, err
-			}
 		}
 	}
 }

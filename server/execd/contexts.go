@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"talaria/api"
+	"talaria/server/transfer"
 	"talaria/session"
 )
 
@@ -43,17 +44,6 @@ func language(name string) (string, error) {
 	}
 	return "", api.Errorf(api.CodeInvalidRequest,
 		"language %.80q is not supported here; use python, bash or javascript, or POST /v1/run for compiled languages", name)
-}
-
-// cell returns code as the interpreter runs it.
-func cell(language, code string) string {
-	switch language {
-	case languageBash:
-		return "%%bash\n" + code
-	case languageJavaScript:
-		return "%%script node\n" + code
-	}
-	return code
 }
 
 // contextModel is a context as clients see it, and what they ask one for.
@@ -154,7 +144,7 @@ func (h *Handler) enter(q *request, c codeContext, folder string) error {
 		return nil
 	}
 	silent := true
-	code := "__import__('os').chdir(" + literal(folder) + ")"
+	code := "__import__('os').chdir(" + transfer.Literal(folder) + ")"
 	id, err := c.Submit(q.command(), api.ExecutionRequest{Code: &code, Silent: &silent}, false)
 	if err != nil {
 		return err
@@ -176,15 +166,6 @@ func (h *Handler) enter(q *request, c codeContext, folder string) error {
 		return api.Errorf(api.CodeInvalidRequest, "cwd %.200q cannot be the working directory: %.300s", folder, reason)
 	}
 	return nil
-}
-
-// literal returns a string of Python. Strings in JSON are strings in Python, too.
-func literal(text string) string {
-	data, err := api.Marshal(text)
-	if err != nil { // strings always encode
-		panic(err)
-	}
-	return string(data)
 }
 
 func (h *Handler) getContext(q *request) error {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"talaria/api"
+	"talaria/server/transfer"
 )
 
 // texts of the events that output in pieces gives.
@@ -116,8 +117,8 @@ func FuzzRequests(f *testing.F) {
 		if err := api.UnmarshalLoose(body, &run); err != nil && !known(err) {
 			t.Errorf("%q fails with %v", body, err)
 		} else if err == nil {
-			if name, err := language(run.Context.Language); err != nil && !known(err) || err == nil && !strings.HasSuffix(cell(name, run.Code), run.Code) {
-				t.Errorf("%q is the cell %q (%v)", body, cell(name, run.Code), err)
+			if name, err := language(run.Context.Language); err != nil && !known(err) || err == nil && !strings.HasSuffix(transfer.Cell(name, run.Code), run.Code) {
+				t.Errorf("%q is the cell %q (%v)", body, transfer.Cell(name, run.Code), err)
 			}
 		}
 		var command commandRequest

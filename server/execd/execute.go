@@ -1,7 +1,9 @@
 package execd
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -66,7 +68,7 @@ func (h *Handler) runCode(q *request) error {
 	if body.Context.ID == "" && body.Context.CWD != "" {
 		return api.Errorf(api.CodeInvalidRequest, "cwd is the working directory of a new context: send it to POST /code/context")
 	}
-	code, no := cell(where.language, body.Code), false
+	code, no := transfer.Cell(where.language, body.Code), false
 	id, err := where.Submit(q.command(), api.ExecutionRequest{Code: &code, AllowStdin: &no}, false)
 	if err != nil {
 		return err
@@ -78,7 +80,13 @@ func (h *Handler) runCode(q *request) error {
 	var t translation
 	err = out.send(event{Type: typeInit, Text: joinID(where.ID(), id)})
 	if err == nil {
-		err = transfer.Relay(ctx, where.ExecutionEvents(ctx, id, 0), silence, func(e api.Event) error {
+		err = transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[api.Event, error] {
+			return where.ExecutionEvents(ctx, id, 0)
+		}, silence, func(e api.Event) error {
+			e, err := e.Decoded()
+			if err != nil {
+				return err
+			}
 			for _, line := range t.events(e) {
 				if err := out.send(line); err != nil {
 					return err

@@ -52,22 +52,22 @@ func (s *Stream) Flush() error {
 	return nil
 }
 
-// Relay passes events to send as they come, and calls idle whenever there was silence for that long. It returns when the events
-// end, ctx does, or one of them fails.
-func Relay(
-	ctx context.Context, events iter.Seq2[api.Event, error], silence time.Duration, send func(api.Event) error, idle func() error,
+// Relay passes what a sequence yields to send as it comes, and calls idle whenever there was silence for that long. It returns when
+// the sequence ends, ctx does, or one of them fails. The sequence must end when the context does that it is made with.
+func Relay[T any](
+	ctx context.Context, sequence func(context.Context) iter.Seq2[T, error], silence time.Duration, send func(T) error, idle func() error,
 ) error {
 	ctx, cancel := context.WithCancel(ctx)
-	list, failure := make(chan api.Event), error(nil)
+	list, failure := make(chan T), error(nil)
 	go func() {
 		defer close(list)
-		for event, err := range events {
+		for one, err := range sequence(ctx) {
 			if err != nil {
 				failure = err
 				return
 			}
 			select {
-			case list <- event:
+			case list <- one:
 			case <-ctx.Done():
 				failure = context.Cause(ctx)
 				return
@@ -83,15 +83,11 @@ func Relay(
 	defer ticker.Stop()
 	for {
 		select {
-		case event, more := <-list:
+		case one, more := <-list:
 			if !more {
 				return failure
 			}
-			decoded, err := event.Decoded()
-			if err != nil {
-				return err
-			}
-			if err := send(decoded); err != nil {
+			if err := send(one); err != nil {
 				return err
 			}
 			ticker.Reset(silence)

@@ -1,5 +1,5 @@
 // Package transfer has what our own API and the fronts of other protocols share about bodies: uploads that may break off, files of
-// forms, answers, and streams of events.
+// forms, answers, streams of events, and cells.
 package transfer
 
 import (

@@ -1,0 +1,23 @@
+package transfer
+
+import "encoding/json"
+
+// Cell returns code of a language as the interpreter runs it: bash and javascript in a fresh process, all else as Python.
+func Cell(language, code string) string {
+	switch language {
+	case "bash":
+		return "%%bash\n" + code
+	case "javascript":
+		return "%%script node\n" + code
+	}
+	return code
+}
+
+// Literal returns v, a string or a map of strings, as Python writes it. Strings in JSON are strings in Python, too.
+func Literal(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil { // strings and their maps always encode
+		panic(err)
+	}
+	return string(text)
+}
