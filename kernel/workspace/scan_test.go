@@ -72,16 +72,22 @@ func TestAChangeInPlaceRightAfterAScanIsSeenByTheNext(t *testing.T) {
 }
 
 func TestAChangeInPlaceIsSeenAlsoWhereTimesAreCoarse(t *testing.T) {
+	d, host := createCoarse(t)
+	changeInPlace(t, d, host, 50)
+}
+
+// createCoarse is create on a file system that takes its times from the coarse clock.
+func createCoarse(t *testing.T) (d *workspace.Dir, host string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounts need root")
 	}
 	parent := t.TempDir()
-	if err := unix.Mount("ramfs", parent, "ramfs", 0, ""); err != nil { // takes its times from the coarse clock
+	if err := unix.Mount("ramfs", parent, "ramfs", 0, ""); err != nil {
 		t.Skipf("no mounts here: %v", err)
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(parent, 0)) })
-	d, host := createIn(t, parent)
-	changeInPlace(t, d, host, 50)
+	return createIn(t, parent)
 }
 
 func changeInPlace(t *testing.T, d *workspace.Dir, host string, times int) {
@@ -241,6 +247,11 @@ func TestASnapshotIsTheSameAfterEncoding(t *testing.T) {
 	}
 	if len(b) > 200 {
 		t.Errorf("%d bytes for 5 files", len(b))
+	}
+	for n := range b {
+		if new(workspace.Snapshot).UnmarshalBinary(b[:n]) == nil {
+			t.Errorf("%d of %d bytes were decoded", n, len(b))
+		}
 	}
 	if _, changes := scan(t, d, back); changes != "" {
 		t.Errorf("changes against the decoded one: %s", changes)

@@ -106,11 +106,13 @@ type decoder struct {
 
 func (d *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.rest)
+	d.failed = d.failed || n == 0
 	return take(d, v, n)
 }
 
 func (d *decoder) varint() int64 {
 	v, n := binary.Varint(d.rest)
+	d.failed = d.failed || n == 0
 	return take(d, v, n)
 }
 

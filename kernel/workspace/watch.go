@@ -72,8 +72,9 @@ type Watch struct {
 }
 
 // Watch watches a folder, "" and "." being the workspace itself; recursive also watches the folders in it, and those made
-// later. It follows no links. What is found in a new folder may be told twice. The server's own unfinished uploads are left
-// out, and a finished one is told as created and written. The caller closes the watch, which keeps a [Lazy] workspace open.
+// later. It follows no links. What is found in a new folder is told as created, a file also as written, and maybe twice. The
+// server's own unfinished uploads are left out, and a finished one is told as created and written. The caller closes the watch,
+// which keeps a [Lazy] workspace open.
 //
 // Besides the errors of [Dir.List] it returns [ErrTooManyFolders] and [ErrNoWatches].
 func (d *Dir) Watch(folder string, recursive bool) (*Watch, error) {
@@ -267,7 +268,11 @@ func (w *Watch) add(folder string, found bool) error {
 			}
 			at := path.Join(next, e.name)
 			if found {
-				if err := w.tell(Event{at, EventCreate}); err != nil {
+				told := []Event{{at, EventCreate}}
+				if e.kind != unix.DT_DIR { // whatever was written to it before the folder was watched
+					told = append(told, Event{at, EventWrite})
+				}
+				if err := w.tell(told...); err != nil {
 					return err
 				}
 			}

@@ -132,3 +132,13 @@ func TestAWatchEndsAndSaysWhy(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+func TestFilesThatCameWithAFolderAreToldAsWritten(t *testing.T) {
+	_, dir, w := watching(t, true)
+	elsewhere := filepath.Join(filepath.Dir(dir), "elsewhere")
+	must(t, errors.Join(os.MkdirAll(filepath.Join(elsewhere, "sub"), 0o700), os.WriteFile(filepath.Join(elsewhere, "sub/f"), []byte("x"), 0o600),
+		os.Rename(elsewhere, filepath.Join(dir, "a")), os.Mkdir(filepath.Join(dir, "end"), 0o700)))
+	if got, want := until(t, w, "create end"), "create a, create a/sub, create a/sub/f, write a/sub/f, create end"; got != want {
+		t.Errorf("the events are %s; want %s", got, want)
+	}
+}
