@@ -263,6 +263,17 @@ type TmpMeter interface{ TmpFree() (int64, error) }
 // counts against the workspace. Scratch is its path, on the workspace's file system, or "".
 type Scratcher interface{ Scratch() string }
 
+// Copier is implemented by sandboxes whose interpreter can be replaced by a copy that it has made of itself. The copy has
+// inherited the interpreter's control stream and pipes.
+type Copier interface {
+	// Adopt returns the copy with that pid, as it is seen inside, as a process without streams of its own. The copy waits,
+	// and is the first to be killed when the sandbox runs out of memory.
+	Adopt(ctx context.Context, pid int) (Process, error)
+	// Wake kills the interpreter and everything that it has started, and makes the copy go on in its place. An error that
+	// wraps os.ErrProcessDone means that one of both has ended, and that nothing was changed.
+	Wake(ctx context.Context, interpreter, copied Process) error
+}
+
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since
 // the last ResetPeak.
 type OOMCounter interface{ OOMKills() int64 }

@@ -281,6 +281,8 @@ var commands = byName(
 	told[ResizeTerminal](), told[CloseTerminal](), told[CommMessage](), asked(ListComms{}),
 	asked(StartProgram{}), asked(ListPrograms{}), asked(ReadProgram{}), told[SignalProgram](),
 	asked(WriteProgram{}), told[CloseProgramInput](),
+	asked(MakeCopy{}), told[WakeCopy](), told[DropCopy](), asked(ListCopies{}),
+	asked(SaveVariables{}), asked(LoadVariables{}),
 )
 
 // codec decodes a command of one kind and its reply.

@@ -59,6 +59,12 @@ var messages = []struct {
 	{command.CloseProgramInput{ID: "1"}, "close_program_input", 9, `{"id":"1"}`},
 	{command.ListPrograms{}, "programs", 7, `{}`},
 	{command.ReadProgram{ID: "1", Stdout: 2, Stderr: 3}, "read_program", 7, `{"id":"1","stdout":2,"stderr":3}`},
+	{command.MakeCopy{ID: "c"}, "make_copy", 10, `{"id":"c"}`},
+	{command.WakeCopy{ID: "c"}, "wake_copy", 10, `{"id":"c"}`},
+	{command.DropCopy{ID: "c"}, "drop_copy", 10, `{"id":"c"}`},
+	{command.ListCopies{}, "copies", 10, `{}`},
+	{command.SaveVariables{Path: "p", Seconds: 1.5, MaxBytes: 2}, "save_variables", 10, `{"path":"p","seconds":1.5,"max_bytes":2}`},
+	{command.LoadVariables{Path: "p", Digest: "d"}, "load_variables", 10, `{"path":"p","digest":"d"}`},
 	{command.SignalProgram{ID: "1", Signal: 9}, "signal_program", 7, `{"id":"1","signal":9}`},
 }
 

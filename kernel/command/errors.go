@@ -32,6 +32,7 @@ var Errors = []NamedError{
 	{"no_program", ErrNoProgram},
 	{"too_many_programs", ErrTooManyPrograms},
 	{"input_closed", ErrInputClosed},
+	{"no_copy", ErrNoCopy},
 	{"unknown_command", ErrUnknown},
 	{"deadline", context.DeadlineExceeded},
 	{"cancelled", context.Canceled},

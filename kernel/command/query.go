@@ -15,6 +15,9 @@ const (
 	QueryVariables  QueryKind = "variables"
 	QueryTable      QueryKind = "table"
 	QueryPing       QueryKind = "ping" // of the command [Ping]
+	QueryCopy       QueryKind = "copy" // of the command [MakeCopy]
+	QuerySave       QueryKind = "save" // of the command [SaveVariables]
+	QueryLoad       QueryKind = "load" // of the command [LoadVariables]
 )
 
 // Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell
@@ -63,6 +66,11 @@ type Answer struct {
 	Variables    *api.VariablesReply  `json:"variables,omitzero"`
 	Table        *TablePage           `json:"table,omitzero"`
 	Pong         *Pong                `json:"pong,omitzero"`
+	Copied       *Copied              `json:"copied,omitzero"`
+	Saved        *SavedVariables      `json:"saved,omitzero"`
+	Loaded       *LoadedVariables     `json:"loaded,omitzero"`
+	// Later answers a wish for which a cell left no time.
+	Later bool `json:"later,omitzero"`
 }
 
 // Pong is the answer to a [Ping].
@@ -81,6 +89,12 @@ func (a Answer) Kind() QueryKind {
 		return QueryTable
 	case a.Pong != nil:
 		return QueryPing
+	case a.Copied != nil:
+		return QueryCopy
+	case a.Saved != nil:
+		return QuerySave
+	case a.Loaded != nil:
+		return QueryLoad
 	default:
 		return QueryVariables
 	}

@@ -9,6 +9,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/record"
 )
 
 // Bounds of what the answer to a query may hold. Anything beyond them is left out.
@@ -20,6 +21,7 @@ const (
 	maxVariables   = 1000
 	maxVariableLen = 1 << 10 // bytes of each text of a variable
 	maxDimensions  = 64
+	maxLosses      = 201 // of a copy or a saved state of the interpreter
 	maxTableRows   = 500
 	maxTableFields = 128
 	maxTableCell   = 4 << 10 // bytes of JSON
@@ -58,6 +60,14 @@ func answerOf(kind string, f *fields) Frame {
 		a.Variables = &v
 	case "pong":
 		a.Pong = &command.Pong{}
+	case "copied":
+		a.Copied = f.copied()
+	case "saved":
+		a.Saved = f.saved()
+	case "loaded":
+		a.Loaded = f.loaded()
+	case "later":
+		a.Later = true
 	case "table_page":
 		a.Table = f.tablePage()
 	default:
@@ -65,6 +75,47 @@ func answerOf(kind string, f *fields) Frame {
 	}
 	return QueryAnswer{RequestID: f.name("request_id"), Answer: a}
 }
+
+// copied decodes what the runner says of a copy of itself.
+func (f *fields) copied() *command.Copied {
+	c := command.Copied{PID: int(f.count("pid"))}
+	c.Refused, c.Resident, c.Losses = f.short("reason"), f.count("resident"), f.losses("losses")
+	return &c
+}
+
+// losses decodes a list of what is lost.
+func (f *fields) losses(name string) (list []record.Loss) {
+	f.each(name, func(value jsontext.Value) {
+		of, err := splitFields(value)
+		if err != nil {
+			f.fail(name, err.Error())
+			return
+		}
+		loss := record.Loss{Name: of.short("name"), Type: of.optionalShort("type"), Reason: of.short("reason")}
+		if err := of.check(); err != nil {
+			f.fail(name, err.Error())
+		}
+		if len(list) < maxLosses {
+			list = append(list, loss)
+		}
+	})
+	return list
+}
+
+// saved decodes what the runner says of variables that it has saved.
+func (f *fields) saved() *command.SavedVariables {
+	return &command.SavedVariables{
+		Reason: f.short("reason"), Count: f.count("count"), Lost: f.losses("lost"), Bytes: f.count("bytes"), Digest: f.matching("digest", isDigest),
+	}
+}
+
+// loaded decodes what the runner says of variables that it has loaded.
+func (f *fields) loaded() *command.LoadedVariables {
+	s := f.saved()
+	return &command.LoadedVariables{Reason: s.Reason, Count: s.Count, Lost: s.Lost}
+}
+
+func isDigest(s string) bool { return s == "" || hexPattern.MatchString(s) }
 
 func isIndent(s string) bool { return len(s) <= maxIndent && strings.Trim(s, " \t") == "" }
 

@@ -45,6 +45,9 @@ var hostFrames = map[string]any{
 		Metadata: map[string]json.RawMessage{"version": json.RawMessage(`"2.1.0"`)}, Buffers: [][]byte{{0, 10, 255}, {}},
 	}),
 	"comm_open": ForComm(command.CommMessage{ID: "m2", Action: record.CommOpen, Comm: "c2", Target: "jupyter.widget.control"}),
+	"save":      SaveOut{Type: "save", RequestID: "14", Path: "f", Seconds: 5, MaxBytes: 1 << 20},
+	"load":      LoadOut{Type: "load", RequestID: "15", Path: "f", Digest: "0a1b0a1b"},
+	"copy":      ForQuery(command.Query{Kind: command.QueryCopy}, "13"),
 	"ping":      ForQuery(command.Query{Kind: command.QueryPing}, "12"),
 	"table": ForQuery(command.Query{Kind: command.QueryTable, Table: &command.TableQuery{
 		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,
@@ -99,7 +102,13 @@ var runnerFrames = map[string]Frame{
 	"variables": QueryAnswer{RequestID: "10", Answer: command.Answer{Variables: &api.VariablesReply{
 		Items: []api.Variable{{Name: "value", Type: "int", Preview: "5"}}, Total: 1,
 	}}},
-	"pong": QueryAnswer{RequestID: "12", Answer: command.Answer{Pong: &command.Pong{}}},
+	"copied": QueryAnswer{RequestID: "13", Answer: command.Answer{Copied: &command.Copied{PID: 7, Copy: command.Copy{
+		Resident: 1 << 20, Losses: []record.Loss{{Name: "t", Reason: "a thread"}}}}}},
+	"later": QueryAnswer{RequestID: "13", Answer: command.Answer{Later: true}},
+	"saved": QueryAnswer{RequestID: "14", Answer: command.Answer{Saved: &command.SavedVariables{
+		Count: 2, Bytes: 900, Digest: "0a1b0a1b", Lost: []record.Loss{{Name: "g", Type: "generator", Reason: "it runs"}}}}},
+	"loaded": QueryAnswer{RequestID: "15", Answer: command.Answer{Loaded: &command.LoadedVariables{Reason: "it is damaged"}}},
+	"pong":   QueryAnswer{RequestID: "12", Answer: command.Answer{Pong: &command.Pong{}}},
 	"table_page": QueryAnswer{RequestID: "11", Answer: command.Answer{Table: &command.TablePage{
 		State: command.TableOK, Page: api.TableReply{Offset: 20, Total: 21, Rows: [][]api.Raw{{api.Raw(`1`), api.Raw(`"a"`)}}},
 	}}},

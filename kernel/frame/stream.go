@@ -274,3 +274,20 @@ func ForQuery(q command.Query, id string) any {
 	}
 	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
 }
+
+// SaveOut is the frame that has variables saved.
+type SaveOut struct {
+	Type      string  `json:"type"`
+	RequestID string  `json:"request_id"`
+	Path      string  `json:"path"`
+	Seconds   float64 `json:"seconds"`
+	MaxBytes  int64   `json:"max_bytes"`
+}
+
+// LoadOut is the frame that has variables loaded.
+type LoadOut struct {
+	Type      string `json:"type"`
+	RequestID string `json:"request_id"`
+	Path      string `json:"path"`
+	Digest    string `json:"digest"`
+}

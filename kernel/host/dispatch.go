@@ -16,7 +16,7 @@ var errUnexpected = errors.New("not expected now")
 // readControl handles the runner's frames until the stream ends. It does not read while too many records wait.
 func (k *interpreter) readControl() {
 	defer close(k.controlEnded)
-	reader := frame.NewReader(k.process.Control(), k.records.Flush, frame.LongLine{Dir: k.spoolDir, Budget: k.large})
+	reader := frame.NewReader(k.first.Control(), k.records.Flush, frame.LongLine{Dir: k.spoolDir, Budget: k.large})
 	defer reader.Close()
 	for k.records.WaitRoom() {
 		line, err := reader.Next()
@@ -135,11 +135,14 @@ func (k *interpreter) handleFrame(f frame.Frame) error {
 }
 
 func (k *interpreter) becomeReady(f frame.Ready) error {
+	if k.phase == serving {
+		return k.woken(f)
+	}
 	if k.phase != starting {
 		return errUnexpected
 	}
 	k.phase, k.started = serving, time.Now()
-	k.marks.prefix = append(append([]byte{markByte}, f.Mark...), ':')
+	k.marks.begin(f.Mark)
 	close(k.ready)
 	return nil
 }

@@ -55,6 +55,18 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 	case command.Ping:
 		_, err := k.ask(ctx, command.Query{Kind: command.QueryPing})
 		return command.Pong{}, err
+	case command.MakeCopy:
+		return k.makeCopy(ctx, c.ID)
+	case command.WakeCopy:
+		return nil, k.wakeCopy(ctx, c.ID)
+	case command.DropCopy:
+		return nil, k.dropCopy(ctx, c.ID)
+	case command.SaveVariables:
+		return k.saveVariables(ctx, c)
+	case command.LoadVariables:
+		return k.loadVariables(ctx, c)
+	case command.ListCopies:
+		return k.copyIDs(), nil
 	case command.OpenTerminal:
 		return k.openTerminal(ctx, c.Size)
 	case command.ListTerminals:

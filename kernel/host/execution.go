@@ -132,6 +132,7 @@ func (k *interpreter) execute(e command.Execution) error {
 		return err
 	}
 	trace.Step("cell sent to the interpreter")
+	k.copies.lost = 0
 	k.run = &running{Execution: e, started: time.Now(), before: before}
 	k.watch.hurry()
 	k.lastID = e.ID

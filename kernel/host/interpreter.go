@@ -56,6 +56,7 @@ type interpreter struct {
 
 	sandbox  kernel.Sandbox    // set before the goroutines start
 	frames   *frame.Writer     // the same
+	first    kernel.Process    // the same; its streams are those of every interpreter that takes its place
 	watch    *watcher          // the same; nil if there is nothing to watch
 	taps     []*tap            // the same; their contents are guarded by mu
 	proxies  map[string]string // the same; variables for programs that run inside
@@ -87,7 +88,8 @@ type interpreter struct {
 	way          *network.Network // egress of the sandbox; nil without
 	wayMode      string
 	wayHow       string         // for people
-	process      kernel.Process // nil until launched
+	process      kernel.Process // nil until launched; the interpreter now
+	copies       copies         // copies.go
 	limits       kernel.Limits
 	cause        *ending // why we end it; nil if it ended by itself
 	marks        marks
@@ -132,6 +134,7 @@ func newInterpreter(
 		controlEnded: make(chan struct{}),
 		gone:         make(chan struct{}),
 		handing:      make(chan struct{}, 1),
+		copies:       copies{changing: make(chan struct{}, 1)},
 		wayChanging:  make(chan struct{}, 1),
 	}
 }
@@ -209,7 +212,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 		closeStreams(process)
 		return err
 	}
-	k.frames = frame.NewWriter(process.Control())
+	k.frames, k.first = frame.NewWriter(process.Control()), process
 	k.mu.Lock()
 	k.process = process
 	k.mu.Unlock()
@@ -340,7 +343,7 @@ func (k *interpreter) supervise() {
 	err, isClosed := k.awaitClosed(closed)
 	k.finish(ended, after, full)
 	k.frames.Close()
-	closeStreams(k.process)
+	closeStreams(k.first)
 	k.readers.Wait()
 	k.frames.Wait()
 	if !isClosed {
@@ -364,19 +367,34 @@ func (k *interpreter) forgetIfWanted() {
 	}
 }
 
+// present returns the process that is the interpreter now.
+func (k *interpreter) present() kernel.Process {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.process
+}
+
 // awaitEnd returns when the process has ended or is to be killed.
 func (k *interpreter) awaitEnd() {
-	select {
-	case <-k.process.Done():
-		return
-	case <-k.killed:
-		return
-	case <-k.controlEnded:
+	for process := k.present(); ; {
+		select {
+		case <-process.Done():
+			next := k.present()
+			if next == process {
+				return
+			}
+			process = next // a copy has taken its place
+			continue
+		case <-k.killed:
+			return
+		case <-k.controlEnded:
+		}
+		break
 	}
 	grace := time.NewTimer(controlGrace)
 	defer grace.Stop()
 	select {
-	case <-k.process.Done():
+	case <-k.present().Done():
 	case <-k.killed:
 	case <-grace.C:
 		k.kill(ending{reason: "control_closed"})
@@ -405,7 +423,7 @@ func (k *interpreter) awaitClosed(closed <-chan error) (err error, isClosed bool
 	read := make(chan struct{})
 	go func() {
 		k.readers.Wait()
-		<-k.process.Done()
+		<-k.present().Done()
 		close(read)
 	}()
 	grace.Reset(drainGrace)

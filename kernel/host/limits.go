@@ -103,11 +103,11 @@ func (k *interpreter) behind(ctx context.Context, e *record.ErrorInfo, limits ke
 // which the operating system answers with SIGBUS; else nil.
 func (k *interpreter) endedByFullDisk() *record.LimitHit {
 	select {
-	case <-k.process.Done():
+	case <-k.present().Done():
 	default:
 		return nil
 	}
-	if !k.watch.holdsDisk() || k.process.Exit().Signal != unix.SIGBUS {
+	if !k.watch.holdsDisk() || k.present().Exit().Signal != unix.SIGBUS {
 		return nil
 	}
 	return k.watch.fullDisk()
@@ -188,7 +188,10 @@ func (k *interpreter) tellKills(usage kernel.Usage) {
 	if !ok || limit <= 0 || peak(usage) < limit-limit/10 {
 		return
 	}
-	if n := counter.OOMKills(); n > 0 {
+	k.mu.Lock()
+	copies := k.copies.lost
+	k.mu.Unlock()
+	if n := counter.OOMKills() - copies; n > 0 { // for copies there is a record
 		hit := record.LimitHit{Name: "memory_bytes", Value: limit, Used: peak(usage)}
 		k.tell(fmt.Sprintf("[%d of this session's processes were killed: %v; %s]", n, hit, kept))
 	}

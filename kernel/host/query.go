@@ -55,6 +55,11 @@ func (k *interpreter) ask(ctx context.Context, q command.Query) (command.Answer,
 
 // pose sends the query.
 func (k *interpreter) pose(q command.Query) (id string, answered <-chan command.Answer, err error) {
+	return k.poseFrame(q.Kind, func(id string) any { return frame.ForQuery(q, id) })
+}
+
+// poseFrame sends the frame that frameOf returns for the id of a query.
+func (k *interpreter) poseFrame(kind command.QueryKind, frameOf func(id string) any) (id string, answered <-chan command.Answer, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -65,15 +70,43 @@ func (k *interpreter) pose(q command.Query) (id string, answered <-chan command.
 	}
 	k.posed++
 	id = strconv.FormatUint(k.posed, 10)
-	if err := k.frames.Send(frame.ForQuery(q, id)); err != nil {
+	if err := k.frames.Send(frameOf(id)); err != nil {
 		return "", nil, errors.Join(command.ErrKernelBusy, err)
 	}
-	asked := query{kind: q.Kind, answered: make(chan command.Answer, 1)}
+	asked := query{kind: kind, answered: make(chan command.Answer, 1)}
 	if k.queries == nil {
 		k.queries = map[string]query{}
 	}
 	k.queries[id] = asked
 	return id, asked.answered, nil
+}
+
+// isWish reports whether a query of that kind is one that the interpreter answers between two cells.
+func isWish(kind command.QueryKind) bool {
+	return kind == command.QueryCopy || kind == command.QuerySave || kind == command.QueryLoad
+}
+
+// wish has the interpreter do something that it does between two cells, and waits as long as ctx lasts. It returns
+// ErrKernelBusy if a cell came first.
+func (k *interpreter) wish(ctx context.Context, kind command.QueryKind, frameOf func(id string) any) (command.Answer, error) {
+	id, answered, err := k.poseFrame(kind, frameOf)
+	if err != nil {
+		return command.Answer{}, err
+	}
+	defer k.withdraw(id)
+	select {
+	case a := <-answered:
+		if a.Later {
+			return a, command.ErrKernelBusy
+		}
+		return a, nil
+	case <-k.killed:
+		return command.Answer{}, command.ErrNoKernel
+	case <-k.controlEnded:
+		return command.Answer{}, command.ErrNoKernel
+	case <-ctx.Done():
+		return command.Answer{}, context.Cause(ctx)
+	}
 }
 
 func (k *interpreter) withdraw(id string) {
@@ -85,7 +118,7 @@ func (k *interpreter) withdraw(id string) {
 // answered handles an answer of the runner. The caller holds mu.
 func (k *interpreter) answered(f frame.QueryAnswer) error {
 	asked, ok := k.queries[f.RequestID]
-	if !ok || asked.kind != f.Answer.Kind() {
+	if !ok || asked.kind != f.Answer.Kind() && !(f.Answer.Later && isWish(asked.kind)) {
 		return errUnexpected // it came too late, or nobody asked
 	}
 	delete(k.queries, f.RequestID)

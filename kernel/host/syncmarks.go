@@ -13,6 +13,11 @@ type marks struct {
 	passed uint64 // the highest mark whose frame was handled
 }
 
+// begin begins the marks of an interpreter that has announced hex.
+func (m *marks) begin(hex string) {
+	m.prefix, m.passed = append(append([]byte{markByte}, hex...), ':'), 0
+}
+
 type markMatch int
 
 const (

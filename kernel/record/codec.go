@@ -66,6 +66,7 @@ const (
 	kindComm
 	kindCommHandled
 	kindExpressions
+	kindCopyLost
 )
 
 // aliased is the size from which a bundle's value is not copied when it is decoded.
@@ -207,6 +208,8 @@ func kindOf(body Body) byte {
 		return kindCommHandled
 	case Expressions:
 		return kindExpressions
+	case CopyLost:
+		return kindCopyLost
 	case Finished:
 		return kindFinished
 	case Died:
@@ -376,6 +379,8 @@ func (r Raw) decode() (Body, error) {
 		return decodeJSON[CommHandled](r.body)
 	case kindExpressions:
 		return decodeJSON[Expressions](r.body)
+	case kindCopyLost:
+		return decodeJSON[CopyLost](r.body)
 	case kindFinished:
 		return decodeJSON[Finished](r.body)
 	case KindDied:

@@ -83,6 +83,21 @@ type (
 	}
 )
 
+// CopyLost: a copy of the interpreter that waited is gone. Reason is as of [Died].
+type CopyLost struct {
+	ID     string
+	Reason string
+}
+
+func (CopyLost) record() {}
+
+// Loss is a thing that a copy or a saved state of an interpreter does not have, by its name, and why.
+type Loss struct {
+	Name   string `json:"name"`
+	Type   string `json:"type,omitzero"`
+	Reason string `json:"reason"`
+}
+
 func (Started) record()   {}
 func (Stream) record()    {}
 func (Display) record()   {}

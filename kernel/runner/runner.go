@@ -20,11 +20,14 @@
 //	{"type":"is_complete","request_id":QID,"code":SOURCE}
 //	{"type":"variables","request_id":QID}
 //	{"type":"ping","request_id":QID}                     a sign of life, also while a cell runs
+//	{"type":"copy","request_id":QID}                     make a copy of the interpreter that waits
+//	{"type":"save","request_id":QID,"path":FILE,"seconds":N,"max_bytes":N}   save the variables
+//	{"type":"load","request_id":QID,"path":FILE,"digest":HEX}                load them
 //	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}
 //
 // From the runner (count is never sent back; times and exit codes come from the operating system):
 //
-//	{"type":"ready","mark":HEX}                          once, when it can execute
+//	{"type":"ready","mark":HEX}                          once, when it can execute; again from a copy that takes its place
 //	{"type":"stream","id":ID,"name":"stdout","text":TEXT,"mark":K}
 //	{"type":"display","id":ID,"data":{MIME:VALUE},"metadata":{},"display_id":DID,"update":BOOL,"mark":K}
 //	{"type":"result","id":ID,"data":{MIME:VALUE},"metadata":{}}
@@ -39,10 +42,14 @@
 //	{"type":"inspection","request_id":QID,"found":BOOL,"data":{MIME:VALUE}}
 //	{"type":"completeness","request_id":QID,"status":WORD,"indent":SPACES}
 //	{"type":"pong","request_id":QID}
+//	{"type":"copied","request_id":QID,"pid":N,"reason":TEXT,"resident":N,"losses":[{"name":TEXT,"reason":TEXT},…]}
+//	{"type":"saved"|"loaded","request_id":QID,"reason":TEXT,"count":N,"lost":[{"name":TEXT,"type":TEXT,"reason":TEXT},…],"bytes":N,"digest":HEX}
+//	{"type":"later","request_id":QID}                    a cell came before one of these
 //	{"type":"variables","request_id":QID,"items":[{"name":…,"type":…,"preview":…,…},…],"total":N}
 //	{"type":"table_page","request_id":QID,"state":"ok"|"gone"|"changed"|"unsortable","reason":TEXT,"offset":N,"total":N,"rows":[[CELL,…],…]}
 //
-// The last five answer the host's queries about names, also while a cell runs, and within 200 ms or not at all.
+// The answers to queries about names and to a ping come within 200 ms or not at all, also while a cell runs; copy, save and load
+// are done between two cells.
 // Positions in code are counted in code points.
 //
 // # Asks

@@ -26,6 +26,9 @@ const (
 type Process struct {
 	sandbox *Sandbox
 	id      int64
+	pid     int    // as seen inside; this and the next two are of a copy of the interpreter only
+	onHost  int    // the same, as the host sees it
+	score   []byte // that it had before it became the first to go when memory runs out
 	control net.Conn
 	stdout  *os.File
 	stderr  *os.File

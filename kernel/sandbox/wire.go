@@ -88,6 +88,17 @@ type startRequest struct {
 	Terminal    bool              `json:"terminal"` // the descriptors are those of a terminal
 }
 
+// adoptRequest names a process that pid 1 has inherited, by its pid inside.
+type adoptRequest struct {
+	PID int `json:"pid"`
+}
+
+// wakeRequest names two processes, by their ids.
+type wakeRequest struct {
+	Stops int64 `json:"stops"`
+	Wakes int64 `json:"wakes"`
+}
+
 type signalRequest struct {
 	Process int64 `json:"process"`
 	Signal  int   `json:"signal"`

@@ -10,6 +10,7 @@ keeper's tree.
 """
 
 import contextlib
+import errno
 import os
 import resource
 import select
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 
 import _signal
 
-from . import forkserver, interpreter, linux, places, spare, tier
+from . import forkserver, interpreter, leftovers, linux, places, spare, tier
 from .child import LISTEN, Runner, Start, give_up, run_command, tell
 from .environment import environment
 from .forkserver import Next
@@ -62,6 +63,8 @@ class Init:
             "seal": self._seal,
             "start": self._start,
             "signal": self._signal,
+            "adopt": self._adopt,
+            "wake": self._wake,
             "limits": self._change_limits,
             "limit": self._limit,
             "unlinked": self._unlinked,
@@ -272,6 +275,26 @@ class Init:
         for pid, process in self._children.items():
             if process == body["process"]:
                 os.kill(pid, body["signal"])
+
+    def _adopt(self, id: int, body: dict, fds: list[int]) -> None:
+        """Treats a process that this one has inherited, a copy of the interpreter, as one that it started."""
+        pid = body["pid"]
+        if pid in self._children or self._spare and pid == self._spare.pid:
+            raise ProcessLookupError(errno.ESRCH, f"process {pid} is no copy")
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises unless it is a child
+        self._started(id, pid)
+
+    def _wake(self, id: int, body: dict, fds: list[int]) -> None:
+        """Stops a process for good, with everything else of its session, and lets a copy of it go on in its place."""
+        pids = {process: pid for pid, process in self._children.items()}
+        old, copy = pids.get(body["stops"]), pids.get(body["wakes"])
+        if old is None or copy is None or os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            raise ProcessLookupError(errno.ESRCH, "one of the processes has ended")
+        os.kill(old, _signal.SIGSTOP)
+        os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        os.kill(copy, _signal.SIGRTMAX)  # as talaria_runner/checkpoints/copies.py expects it
+        leftovers.end(old)
+        self._channel.send(encode(op="done", id=id))
 
     def _change_limits(self, id: int, body: dict, fds: list[int]) -> None:
         """For processes that start later; the host changes running ones."""

@@ -7,7 +7,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 import builtins
 import os
 import sys
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from posix import _exit, urandom
 
 from talaria_runner.engines.plain import PlainEngine
@@ -21,6 +21,7 @@ from talaria_runner.own.reserve import Reserve
 from talaria_runner.packages import installs, layer
 from talaria_runner.packages.installs import Installs
 from talaria_runner.packages.pip_server import Programs, pass_by
+from talaria_runner.parallel import talaria_module
 from talaria_runner.questions import Requests
 from talaria_runner.run import execution as executions
 from talaria_runner.run.deadline import Deadline
@@ -30,6 +31,7 @@ from talaria_runner.run.execution import Execution
 from talaria_runner.run.guard import Guard
 from talaria_runner.run.interrupts import Interrupts
 from talaria_runner.run.sources import Sources
+from talaria_runner.saves import settings
 from talaria_runner.show import display as display_module
 from talaria_runner.show import libraries
 from talaria_runner.show.display import Display
@@ -44,7 +46,7 @@ from talaria_runner.tools.rpc import Rpc
 from talaria_runner.wire import frames
 from talaria_runner.wire.asks import Asks
 from talaria_runner.wire.descriptors import Descriptors
-from talaria_runner.wire.outbox import Outbox
+from talaria_runner.wire.outbox import Outbox, printable
 from talaria_runner.wire.reader import Reader
 
 TYPE_CHECKING = False
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from talaria_runner.engines.plain import Engine
+    from talaria_runner.parallel.maps import Maps
 
 _UNREAD = "not enough memory to read this cell, so none of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
@@ -100,9 +103,9 @@ class _Kernel:
         installs.shared.append(self._installs)
         self._sources = Sources()
         self._reserve = Reserve()
-        deadline = Deadline(self._interrupts)
-        self._tracebacks = Tracebacks(self._sources, deadline, self._reserve)
-        self._display = Display(self._outbox, self._interrupts, self._tracebacks, deadline)
+        self._deadline = Deadline(self._interrupts)
+        self._tracebacks = Tracebacks(self._sources, self._deadline, self._reserve)
+        self._display = Display(self._outbox, self._interrupts, self._tracebacks, self._deadline)
         self._figures = Figures(self._display)
         manager = comms.CommManager(self._outbox, self._interrupts, self._display)
         self._messages = Inbox(
@@ -112,7 +115,10 @@ class _Kernel:
         self._due = 0  # messages that came before the job
         self._flush_c = flusher()
         self._job: Execution | None = None
+        self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs
         self._forked = False
+        self._maps: Maps | None = None  # once there was one
+        self._main = get_ident()
         self._namespace = vars(main)
         self._streams = (
             TextOut(1, self._outbox, self._interrupts),
@@ -136,25 +142,30 @@ class _Kernel:
         self._descriptors.take(control_fd)
         self._interrupts.install()
         layer.begin(os.environ.get(_PACKAGES, ""))
-        programs = Programs(self._installs, self._interrupts, self._descriptors, threads.start)
-        programs.begin(os.environ.get(_INSTALLS, ""))
-        rpc = Rpc(self._tools.calls, self._descriptors, threads.start)
-        rpc.begin(os.environ.get(_INSTALLS, ""))
+        self._programs = Programs(self._installs, self._interrupts, self._descriptors, threads.start)
+        self._programs.begin(os.environ.get(_INSTALLS, ""))
+        self._rpc = Rpc(self._tools.calls, self._descriptors, threads.start)
+        self._rpc.begin(os.environ.get(_INSTALLS, ""))
         if self._installs.off:
             pass_by()
+        settings.remember()
+        self._attach()
+        self.serve()
+
+    def _attach(self, again: bool = False) -> None:
+        """Begins to talk to the host; again in a copy that has become the interpreter."""
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
         reader = Reader(
-            self._descriptors.control, self._interrupts, self._asks, requests, (programs, rpc), self.accept,
-            self._reserve, self.take_message,
+            self._descriptors.control, self._interrupts, self._asks, requests, (self._programs, self._rpc), self.accept,
+            self._reserve, self.take_message, self.take_wish,
         )  # fmt: skip
         self._interrupts.catch_up = reader.catch_up
-        self._outbox.open(mark)
+        self._outbox.open(mark, again)
         threads.start(self._outbox.run)
         threads.start(reader.run)
         self._outbox.put(frames.ready(mark))
-        self.serve()
 
     def _install(self, engine: type[PlainEngine]) -> None:
         sys.stdout = sys.__stdout__ = self._streams[0]
@@ -189,7 +200,10 @@ class _Kernel:
         shim.install()
         self._tools = Finder(self._asks, self._interrupts)
         self._tools.install()
-        Children(self._outbox, self._interrupts).watch(self._become_child)
+        talaria_module.shared.append(self._get_maps)
+        talaria_module.Module(self._get_maps).install()
+        self._children = Children(self._outbox, self._interrupts)
+        self._children.watch(self._become_child)
 
     def accept(self, execution: Execution) -> None:
         """Takes the next execution. Called by the reader, and called again if there was no memory for all of it."""
@@ -200,6 +214,12 @@ class _Kernel:
             else:
                 self._interrupts.execution = execution
             self._job = execution
+        self._kick()
+        self._loop.wake()
+
+    def take_wish(self, frame: dict[str, object]) -> None:
+        """Takes what the host wants to be done when no cell runs. Called by the reader, like accept."""
+        self._wanted = frame
         self._kick()
         self._loop.wake()
 
@@ -241,9 +261,14 @@ class _Kernel:
             if self._messages.handled < self._messages.received:
                 self._messages.handle()
                 self._interrupts.install()
+            elif self._wanted is not None:
+                self._grant()
             elif not self._loop.idle_until(self._has_work):
                 self._given.acquire()
             return
+        if self._wanted is not None:
+            frame, self._wanted = self._wanted, None
+            self._outbox.put(frames.answer(frame["request_id"], "later", {}))
         if not job.started:
             if self._messages.handled < self._due:
                 self._messages.handle()
@@ -261,11 +286,56 @@ class _Kernel:
         self._finish(job)
 
     def _has_work(self) -> bool:
-        return self._job is not None or self._messages.handled < self._messages.received
+        return self._job is not None or self._wanted is not None or self._messages.handled < self._messages.received
+
+    def _grant(self) -> None:
+        """Does what the host wants."""
+        frame, self._wanted = self._wanted, None
+        self._outbox.flush()
+        self._flush_c()
+        kind, request = frame["type"], frame["request_id"]
+        # Imported when they are first needed: a kernel that starts from nothing does without them.
+        from talaria_runner.checkpoints import copies, states
+
+        if kind == "copy":
+            made = copies.take(
+                self._namespace, (*self._descriptors.all(), *self._loop.descriptors()), self._children.fork_a_copy
+            )  # fmt: skip
+            if made is None:
+                self._revive()
+                return
+            fields = {
+                "pid": made.pid, "reason": made.reason, "resident": made.resident,
+                "losses": [{"name": printable(loss.name), "reason": loss.reason} for loss in made.losses],
+            }  # fmt: skip
+            self._outbox.put(frames.answer(request, "copied", fields))
+        elif kind == "save":
+            fields = states.save(
+                self._namespace, frame["path"], frame["seconds"], frame["max_bytes"], self._children.fork_a_copy
+            )  # fmt: skip
+            self._outbox.put(frames.answer(request, "saved", fields))
+        else:
+            fields, restored = states.load(self._namespace, frame["path"], frame["digest"])
+            if restored is not None:
+                self._tracebacks.gone = restored.gone()
+            self._interrupts.install()
+            self._outbox.put(frames.answer(request, "loaded", fields))
+
+    def _revive(self) -> None:
+        """Makes this process, a copy that waited, the interpreter: everything that belonged to threads begins anew."""
+        self._job = None
+        self._messages.forget()
+        for part in (self._interrupts, self._deadline, self._asks, self._loop, self._programs, self._rpc, self._outbox):
+            part.revive()
+        self._stdin.free()
+        self._interrupts.install()
+        self._attach(again=True)
 
     def _finish(self, job: Execution) -> None:
         if self._forked:
             self._leave(None)
+        if self._maps is not None:
+            self._maps.end()
         self._outbox.settle()
         self._flush_c()
         self._descriptors.restore_standard()
@@ -305,7 +375,22 @@ class _Kernel:
             if writable != [True]:
                 setattr(sys, name, stream)
 
+    def _get_maps(self) -> Maps:
+        if self._maps is None:
+            from talaria_runner.parallel.job import Parts
+            from talaria_runner.parallel.maps import Maps
+
+            self._maps = Maps(
+                Parts(self._asks, self._interrupts, self._display, self._figures, self._tracebacks, self._flush_c),
+                self._outbox, self._main,
+            )  # fmt: skip
+        return self._maps
+
     def _become_child(self) -> None:
+        threads.forget()
+        if self._children.copying:
+            self._outbox.forked = True  # until the copy is the interpreter
+            return
         self._forked = True
         self._outbox.become_child()
         self._interrupts.become_child()

@@ -74,6 +74,22 @@ _SENT = {
     "completion": (frames.answer("7", "completion", {"matches": ["value"], "start": 0, "end": 4}), False),
     "inspection": (frames.answer("8", "inspection", {"found": True, "data": {"text/plain": "int"}}), False),
     "completeness": (frames.answer("9", "completeness", {"status": "incomplete", "indent": "    "}), False),
+    "copied": (
+        frames.answer(
+            "13", "copied",
+            {"pid": 7, "reason": "", "resident": 1 << 20, "losses": [{"name": "t", "reason": "a thread"}]},
+        ), False,
+    ),
+    "later": (frames.answer("13", "later", {}), False),
+    "saved": (
+        frames.answer(
+            "14", "saved",
+            {"reason": "", "count": 2, "lost": [{"name": "g", "type": "generator", "reason": "it runs"}], "bytes": 900, "digest": "0a1b0a1b"},
+        ), False,
+    ),
+    "loaded": (
+        frames.answer("15", "loaded", {"reason": "it is damaged", "count": 0, "lost": [], "bytes": 0, "digest": ""}), False,
+    ),
     "pong": (frames.answer("12", "pong", {}), False),
     "variables": (
         frames.answer("10", "variables", {"items": [{"name": "value", "type": "int", "preview": "5"}], "total": 1}), False,
@@ -124,9 +140,11 @@ class Reading(unittest.TestCase):
         control = os.open(os.devnull, os.O_RDONLY)
         self.addCleanup(os.close, control)
         self.comms: list[dict] = []
+        self.wishes: list[dict] = []
         self.reader = Reader(
-            control, self.interrupts, self.asks, self.requests, (), self.accepted.append, Reserve(), self.comms.append
-        )
+            control, self.interrupts, self.asks, self.requests, (), self.accepted.append, Reserve(), self.comms.append,
+            self.wishes.append,
+        )  # fmt: skip
 
     def read(self, name: str) -> None:
         with open(_golden("host_" + name), "rb") as f:
@@ -174,6 +192,12 @@ class Reading(unittest.TestCase):
                 self.read(name)
                 self.assertEqual([(frame["request_id"], frame["type"]) for frame in self.sent], [(id, kind)])
 
+    def test_of_what_is_done_between_cells(self) -> None:
+        self.read("copy")
+        self.read("save")
+        self.read("load")
+        self.assertEqual([frame["type"] for frame in self.wishes], ["copy", "save", "load"])
+
     def test_of_messages_to_comms(self) -> None:
         self.read("comm")
         self.read("comm_open")
@@ -188,7 +212,7 @@ class Reading(unittest.TestCase):
         self.assertEqual((first.msg["metadata"], first.msg["buffers"]), ({"version": "2.1.0"}, [b"\0\n\xff", b""]))
 
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping"
+        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping copy save load"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

@@ -37,8 +37,11 @@ class Hint:
         self.inline = inline
 
 
-def find(error: BaseException, message: str, loss: str = "") -> Hint | None:
-    """Returns the hint for an error that ended a cell, given its message, and when and why earlier variables were lost."""
+def find(
+    error: BaseException, message: str, loss: str = "", gone: dict[str, str] | None = None
+) -> Hint | None:
+    """Returns the hint for an error that ended a cell, given its message, when and why earlier variables were lost, and
+    what those were that could not be saved, by name."""
     kind = type(error)
     text = network_hints.find(error)
     if text is not None:
@@ -50,7 +53,7 @@ def find(error: BaseException, message: str, loss: str = "") -> Hint | None:
     elif issubclass(kind, UnboundLocalError):
         return None
     elif issubclass(kind, NameError):
-        return _with_loss(error, _name(error), loss)
+        return _saved(error, gone or {}) or _with_loss(error, _name(error), loss)
     elif issubclass(kind, AttributeError):
         return _attribute(error)
     elif issubclass(kind, OSError):
@@ -126,14 +129,29 @@ def _with_loss(error: NameError, hint: Hint | None, loss: str) -> Hint | None:
     """Adds to the hint that variables were lost, if the name was looked up among the variables of cells.
 
     Nobody knows whether an earlier kernel had the name, so the hint does not claim it."""
-    name = vars(NameError)["name"].__get__(error)
-    frame = _innermost(error)
-    if not loss or type(name) is not str or frame is None or frame.f_globals is not vars(modules["__main__"]):
-        return hint
-    if name in frame.f_code.co_freevars or name in frame.f_code.co_cellvars:
+    name = _name_in_cells(error) if loss else ""
+    if not name:
         return hint
     text = f"{loss}; if {name!r} was one of them, run the cell that defines it again"
     return Hint(f"{hint.text} {text[0].upper()}{text[1:]}" if hint else text)
+
+
+def _saved(error: NameError, gone: dict[str, str]) -> Hint | None:
+    """What the variable was, if there was one that could not be saved."""
+    what = gone.get(_name_in_cells(error)) if gone else None
+    if what is None:
+        return None
+    text = f"{what}; run the cell that made it again"
+    return Hint(text, f": {text}")
+
+
+def _name_in_cells(error: NameError) -> str:
+    """The name that was not found, if it was looked up among the variables of cells."""
+    name = vars(NameError)["name"].__get__(error)
+    frame = _innermost(error)
+    if type(name) is not str or frame is None or frame.f_globals is not vars(modules["__main__"]):
+        return ""
+    return "" if name in frame.f_code.co_freevars or name in frame.f_code.co_cellvars else name
 
 
 def _attribute(error: AttributeError) -> Hint | None:

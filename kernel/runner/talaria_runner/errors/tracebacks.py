@@ -43,6 +43,7 @@ class Tracebacks:
         self._reserve = reserve
         self._stacks = Stacks(sources)
         self.loss = ""  # when and why the variables of an earlier kernel were lost, for hints
+        self.gone: dict[str, str] = {}  # what the variables were that could not be saved, by name, for hints
 
     def describe(self, error: BaseException, hint: bool = False) -> Described:
         """Describes error. It calls __str__ of user classes, and removes the runner's frames from error's own
@@ -81,7 +82,7 @@ class Tracebacks:
 
     def _hint(self, error: BaseException, message: str) -> object:
         try:
-            return hints.find(error, message, self.loss)
+            return hints.find(error, message, self.loss, self.gone)
         except Exception:
             return None  # a hint must never fail
 

@@ -61,6 +61,11 @@ class Inbox:
         self._waiting.append(_Message(Execution(id, "", 0, True, False), action, frame["comm"], frame["target"], msg))
         self.received += 1
 
+    def forget(self) -> None:
+        """Drops what waits."""
+        self._waiting.clear()
+        self.handled = self.received
+
     def handle(self) -> None:
         """Handles the next message, which there is. Called between cells; if it raises, it is called again."""
         message = self._waiting[0]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # interrupted.
 _OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()
 _OURS_CELL = (
-    "time timeit capture bash sh script perl ruby python python3 pypy node c cpp sx system js javascript".split()
+    "time timeit capture map bash sh script perl ruby python python3 pypy node c cpp sx system js javascript".split()
 )
 _OF_IPYTHON = {  # options that only IPython's own have
     ("line", "run"): ("-d", "-p"),

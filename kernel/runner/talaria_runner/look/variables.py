@@ -44,7 +44,7 @@ def variables(namespace: dict[str, object], budget: Budget) -> tuple[list[Variab
         if len(listed) >= MOST or budget.is_over:
             break
         value = lookup.get(namespace, name)
-        if value is lookup.MISSING or _is_ours(name, value, namespace):
+        if value is lookup.MISSING or _is_module(value) or is_of_engine(name, value, namespace):
             hidden += 1
             continue
         listed.append(describe(name, value))
@@ -77,12 +77,13 @@ def _is_shown(name: object) -> bool:
     return type(name) is str and not name.startswith("_")
 
 
-def _is_ours(name: str, value: object, namespace: dict[str, object]) -> bool:
-    """Whether it is a module, or something that the kernel put there; not something of the user's with one of
-    these names."""
+def _is_module(value: object) -> bool:
+    return lookup.derives(type(value), lookup.Module)
+
+
+def is_of_engine(name: str, value: object, namespace: dict[str, object]) -> bool:
+    """Whether it is something that the kernel put there; not something of the user's with one of these names."""
     cls = type(value)
-    if lookup.derives(cls, lookup.Module):
-        return True
     if name in _RECORDS:
         return lookup.derives(cls, _RECORDS[name])
     if name not in _FUNCTIONS:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from _signal import SIG_BLOCK, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, pthread_sigmask, valid_signals
-from _thread import stack_size, start_new_thread
+from _thread import get_native_id, stack_size, start_new_thread
+from posix import getpid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _STACK = 1 << 20  # bytes for each: the memory limit counts the whole stack
+
+running: set[int] = set()  # the ids that the system has given to them
+
+
+def main() -> int:
+    """The id that the system has given to the main thread."""
+    return getpid()
+
+
+def forget() -> None:
+    """In a forked process, where none of them is."""
+    running.clear()
 
 
 def start(function: Callable[[], object]) -> None:
@@ -20,7 +33,12 @@ def start(function: Callable[[], object]) -> None:
 
     def run() -> None:
         pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
-        function()
+        id = get_native_id()
+        running.add(id)
+        try:
+            function()
+        finally:
+            running.discard(id)
 
     before = stack_size(_STACK)
     try:

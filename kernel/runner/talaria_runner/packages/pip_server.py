@@ -67,6 +67,12 @@ class Programs:
         except OSError:
             pass
 
+    def revive(self) -> None:
+        """In a copy that has become the interpreter: nothing is being served."""
+        self._rest = b""
+        self._lock = allocate_lock()
+        self._served = 0
+
     def fileno(self) -> int:
         """The descriptor that programs write to, or -1."""
         return self._descriptors.asks

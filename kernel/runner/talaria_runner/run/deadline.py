@@ -55,6 +55,13 @@ class Deadline:
         """Raises Overdue if the deadline has passed. For code of the runner that works for a long time."""
         self._interrupts.check_deadline()
 
+    def revive(self) -> None:
+        """In a copy that has become the interpreter: the thread starts with the next deadline."""
+        self._kick = allocate_lock()
+        self._kick.acquire()
+        self._asleep = True
+        self._started = False
+
     def _wake(self) -> None:
         self._asleep = False
         try:

@@ -249,6 +249,37 @@ class EventLoop:
         if loop is not None and self.handle_message():
             loop.call_soon(self._handle_messages)
 
+    def descriptors(self) -> list[int]:
+        """Those of the loop itself, and of what wakes it."""
+        selector = getattr(self._loop, "_selector", None)
+        found = [getattr(self._loop, "_ssock", None), getattr(self._loop, "_csock", None), selector]
+        fds = []
+        for one in found:
+            try:
+                fds.append(one.fileno())
+            except (AttributeError, OSError, ValueError):
+                pass  # there is none, or it is closed
+        return [fd for fd in fds if fd >= 0]
+
+    def revive(self) -> None:
+        """In a copy that has become the interpreter: the loop gets a selector of its own. The one that it has inherited is
+        also that of the process that it was copied from, which may have changed what it waits for."""
+        self._idle = self._awaiting = None
+        selector = getattr(self._loop, "_selector", None)
+        if selector is None:
+            return
+        try:
+            own = type(selector)()
+            for key in list(selector.get_map().values()):
+                try:
+                    own.register(key.fd, key.events, key.data)
+                except (OSError, ValueError):
+                    pass  # a connection that the copy does not have
+            self._loop._selector = own
+            selector.close()
+        except (AttributeError, OSError):
+            self._loop = None  # the next cell that awaits makes another
+
     def become_child(self) -> None:
         self._loop = self._idle = self._awaiting = None
 

@@ -147,6 +147,14 @@ class Interrupts:
     def end_deadline(self) -> None:
         self.limited = self._late = None
 
+    def revive(self) -> None:
+        """In a copy that has become the interpreter, between two cells."""
+        self.execution = self.following = None
+        self._sent = self._seen
+        self._nudges = self._nudged
+        self._children_wait = False
+        self._repeats = 0
+
     def become_child(self) -> None:
         self._forked = True
         self.catch_up = lambda: None

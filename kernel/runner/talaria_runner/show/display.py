@@ -203,14 +203,19 @@ class Display:
         if self.sinks:
             self.sinks[-1](data, metadata, display_id, update)
             return
-        encoded, encoded_metadata = self._encoded(data, metadata)
-        if not encoded or not self._fits(data, encoded):
+        encoded = self.encode(data, metadata)
+        if encoded is None:
             return
         if self._outbox.forked:
             print(data.get("text/plain", ""))
             return
-        self._outbox.put(frames.display(owner(), encoded, encoded_metadata, display_id, update), marked=True)
+        self._outbox.put(frames.display(owner(), *encoded, display_id, update), marked=True)
         self._outbox.flush()
+
+    def encode(self, data: Bundle, metadata: Bundle) -> tuple[str, str] | None:
+        """Both as JSON, as a frame takes them. None, with the reason on stderr, if nothing of it can be shown."""
+        encoded, about = self._encoded(data, metadata)
+        return (encoded, about) if encoded and self._fits(data, encoded) else None
 
     def _encoded(self, data: Bundle, metadata: Bundle) -> tuple[str, str]:
         """Both as JSON; values that cannot be encoded are left out, with their tracebacks on stderr."""

@@ -30,6 +30,7 @@ _OPENS = "ctypes.dlopen"
 
 class Children:
     def __init__(self, outbox: Outbox, interrupts: Interrupts) -> None:
+        self.copying = False  # the runner itself forks
         self._outbox = outbox
         self._interrupts = interrupts
 
@@ -39,6 +40,19 @@ class Children:
         register_at_fork(after_in_child=become_child)
 
         self._come_first()
+
+    def fork_a_copy(self, fork: Callable[[], int]) -> int:
+        """Calls fork for the runner: nothing is sent ahead, and nobody is warned of the threads that the copy lacks."""
+        warnings = modules.get("warnings")
+        self.copying = True
+        try:
+            if warnings is None:
+                return fork()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                return fork()
+        finally:
+            self.copying = False
 
     def _come_first(self) -> None:
         """Makes printed text come before what os.write puts into our pipes, and before the end by os._exit."""
@@ -59,6 +73,8 @@ class Children:
         os.write, os._exit = write, exit_at_once
 
     def _heard(self, event: str, args: tuple[object, ...]) -> None:
+        if self.copying:
+            return
         if event in _STARTS:
             self._interrupts.children = True
         elif event != _OPENS or _being_imported("ctypes"):

@@ -48,8 +48,8 @@ class Rpc:
         self._start = start
         self._fd = -1
         self._token = ""
-        self._lock = allocate_lock()  # for the count
-        self._open = 0
+        self._lock = allocate_lock()  # for the connections
+        self._open: set[int] = set()  # the descriptors of those that are served
 
     def begin(self, folder: str) -> None:
         """Listens in that folder, and names the socket in the environment. Without a folder nobody can call."""
@@ -83,27 +83,34 @@ class Rpc:
             return False
         fd = self._descriptors.take_further(fd)
         connection = _Connection(fd, pid == getpid(), self)
-        refused = self._refused(uid)
+        refused = self._refused(uid, fd)
         try:
             if not refused:
                 self._start(lambda: self._serve(connection))
                 return True
             connection.say({"error": refused})
         except (RuntimeError, MemoryError):  # there can be no more threads
-            self._leave()
+            self._leave(fd)
         except OSError:
             pass  # the client is gone
         self._drop(fd)
         return True
 
-    def _refused(self, uid: int) -> str:
+    def revive(self) -> None:
+        """In a copy that has become the interpreter: the threads that served are gone."""
+        self._lock = allocate_lock()
+        for fd in self._open:
+            self._drop(fd)
+        self._open.clear()
+
+    def _refused(self, uid: int, fd: int) -> str:
         """Why a client is not served, or "". One that is served is counted."""
         if uid != getuid():
             return "Unauthorized RPC request"
         with self._lock:
-            if self._open >= _MOST:
+            if len(self._open) >= _MOST:
                 return f"{_MOST} connections for tools are open, the most there may be; close some of them"
-            self._open += 1
+            self._open.add(fd)
         return ""
 
     def _serve(self, connection: _Connection) -> None:
@@ -112,12 +119,12 @@ class Rpc:
         except BaseException:
             pass  # the client is gone
         finally:
+            self._leave(connection.fd)
             self._drop(connection.fd)
-            self._leave()
 
-    def _leave(self) -> None:
+    def _leave(self, fd: int) -> None:
         with self._lock:
-            self._open -= 1
+            self._open.discard(fd)
 
     def _drop(self, fd: int) -> None:
         self._descriptors.drop_further(fd)

@@ -21,6 +21,16 @@ from talaria_runner.wire.outbox import Outbox
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    class Relay(Protocol):
+        """The way from a forked child to the kernel, which asks in its place. Its methods are safe in every thread."""
+
+        def ask(self, ask: Ask, kind: str, body: dict[str, object]) -> bool:
+            """Settles the ask, or returns False if it passes on none of that kind."""
+
+        def tool_ended(self, id: str, error: tuple[str, str] | None, duration_ms: int) -> None:
+            """See Asks.tool_ended."""
 
 FORKED = "forked"  # the code of an error in a forked process
 _MOST_WAITING = 1 << 20  # characters of progress that nobody takes
@@ -112,6 +122,7 @@ class Asks:
         self._interrupts = interrupts
         self._open: dict[str, Ask] = {}
         self._forked = False
+        self.relay: Relay | None = None  # of a forked child that has one
         interrupts.waiting.add(wait.__code__)
 
     def execution(self) -> Execution | None:
@@ -125,7 +136,8 @@ class Asks:
         in_child, even if the process was forked later."""
         ask = Ask(in_child)
         if self._forked:
-            ask.settle_in_child()
+            if self.relay is None or not self.relay.ask(ask, kind, body):
+                ask.settle_in_child()
             return ask
         self._open[ask.id] = ask
         self._outbox.put(frames.ask(execution, ask.id, kind, body))
@@ -139,6 +151,8 @@ class Asks:
 
     def tool_ended(self, ask: Ask, execution: Execution, error: tuple[str, str] | None, duration_ms: int) -> None:
         """Reports how the call of a tool ended that was carried out here."""
+        if self.relay is not None:
+            self.relay.tool_ended(ask.id, error, duration_ms)
         self._outbox.put(frames.tool_end(execution, ask.id, error, duration_ms))
 
     def progress(self, id: str, text: str) -> None:
@@ -152,6 +166,10 @@ class Asks:
         ask = self._open.pop(id, None)
         if ask is not None:
             ask.settle(body, error, code)
+
+    def revive(self) -> None:
+        """In a copy that has become the interpreter nobody waits: those who did were threads."""
+        self._open.clear()
 
     def become_child(self) -> None:
         """In a forked child no answer comes."""

@@ -61,9 +61,13 @@ class Descriptors:
         dup2(null, fd)
         close(null)
 
+    def all(self) -> tuple[int, ...]:
+        """All of them, but for the standard ones."""
+        return (self.control, self.asks, *self.pipes, *self._further)
+
     def close_private(self) -> None:
         """For a forked child, which speaks to nobody."""
-        for fd in (self.control, self.asks, *self.pipes, *self._further):
+        for fd in self.all():
             try:
                 close(fd)
             except OSError:

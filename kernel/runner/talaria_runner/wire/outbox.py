@@ -72,10 +72,12 @@ class Outbox:
         self._marks = 0  # the last mark written
         self._marking = False
 
-    def open(self, mark: str) -> None:
-        """Called before the thread runs. Anything queued until now belongs to no execution, and is dropped."""
+    def open(self, mark: str, again: bool = False) -> None:
+        """Called before the thread runs; again in a copy that has become the interpreter. Anything queued until now belongs
+        to no execution, and is dropped."""
         self._mark = mark
-        self._marking = False
+        self._marks = 0
+        self._marking = self._marking and again
         self._queue.clear()
         self.tail = None
         self.size = 0
@@ -204,6 +206,14 @@ class Outbox:
             write_all(self._descriptors.control, line.encode("ascii"))
         except OSError:
             _exit(GONE)
+
+    def revive(self) -> None:
+        """In a copy that has become the interpreter, before open."""
+        self.forked = self._busy = False
+        self.asleep = True
+        self._opened = False
+        self._kick = allocate_lock()
+        self._kick.acquire()
 
     def become_child(self) -> None:
         """In a forked child there is no writing thread, and the socket belongs to the parent."""

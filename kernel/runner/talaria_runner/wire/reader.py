@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         def hear(self, events: int) -> bool:
             """Takes what they ask; False when none can ask any more."""
 
+_WISHES = frozenset(("copy", "save", "load"))  # that the main thread fulfils between two cells
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250
 _CATCH_UP = 0.5  # s at most
@@ -52,6 +53,7 @@ class Reader:
         accept: Callable[[Execution], None],
         reserve: Reserve,
         take_comm: Callable[[dict[str, object]], None],
+        take_wish: Callable[[dict[str, object]], None],
     ) -> None:
         self._fd = fd
         self._interrupts = interrupts
@@ -59,6 +61,7 @@ class Reader:
         self._requests = requests
         self._accept = accept
         self._take_comm = take_comm
+        self._take_wish = take_wish
         self._reserve = reserve
         self._lines = Lines(reserve)
         self._repeat = _FIRST_REPEAT_MS
@@ -167,6 +170,8 @@ class Reader:
                 self._interrupts.request_for(frame["id"])
             elif kind == "comm":
                 self._take_comm(frame)
+            elif kind in _WISHES:
+                self._take_wish(frame)
             elif kind == "progress":
                 self._asks.progress(frame["ask"], frame["text"])
             elif kind == "answer":

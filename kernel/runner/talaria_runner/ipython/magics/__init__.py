@@ -33,6 +33,7 @@ _CELL = {
     "files": "writefile file",
     "timing": "time timeit prun",
     "capturing": "capture",
+    "mapping": "map",
     "showing": "html HTML javascript js latex markdown svg SVG",
 }
 _ALL_LINE = frozenset(name for text in _LINE.values() for name in text.split())

@@ -1,0 +1,286 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"talaria/kernel"
+	"talaria/kernel/command"
+	"talaria/kernel/frame"
+	"talaria/kernel/record"
+)
+
+const (
+	// copyPatience is how long the interpreter may take to make a copy of itself, and
+	copyPatience = 30 * time.Second
+	// wakePatience how long a copy may take to become the interpreter.
+	wakePatience = 30 * time.Second
+
+	reasonNoWake = "copy_did_not_wake"
+
+	refusedUnheld = "this machine does not bound the memory of a session's processes together (the server has no memory control " +
+		"group), so copies of an interpreter could use up all of it"
+	refusedRights = "this server may not make copies of an interpreter the first to go when memory runs out, so they could cost the " +
+		"interpreter its life; run the server as root"
+	refusedBackend = "this tier of isolation cannot copy interpreters"
+)
+
+// interpreterCopy is a copy of the interpreter that waits.
+type interpreterCopy struct {
+	process kernel.Process
+	reply   command.Copy
+	comms   map[string]string // that were open when it was made, as comms has them
+}
+
+// copies are the copies of an interpreter.
+type copies struct {
+	// changing holds one value while a copy is made or woken.
+	changing chan struct{}
+	// The lock of the interpreter guards the fields below.
+	waiting map[string]*interpreterCopy // by id
+	waking  chan struct{}               // closed when the copy that is being woken is the interpreter; nil if none is
+	woken   string                      // the name of the copy that was woken last
+	lost    int64                       // copies that memory pressure ended since the running execution began
+}
+
+// begin waits until no copy is being made or woken; the caller calls end.
+func (c *copies) begin(ctx context.Context) error {
+	select {
+	case c.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *copies) end() { <-c.changing }
+
+// makeCopy makes a copy of the interpreter. It takes no lock that a cell has to wait for: a cell that comes first is run first.
+func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, error) {
+	if err := k.copies.begin(ctx); err != nil {
+		return command.Copy{}, fmt.Errorf("copy the interpreter: %w", err)
+	}
+	defer k.copies.end()
+	copier, refused := k.copier()
+	k.mu.Lock()
+	known, count := k.copies.waiting[id], len(k.copies.waiting)
+	err := k.idle()
+	open := maps.Clone(k.comms.open)
+	k.mu.Unlock()
+	switch {
+	case err != nil:
+		return command.Copy{}, err
+	case known != nil:
+		return known.reply, nil
+	case refused != "":
+		return command.Copy{Refused: refused}, nil
+	case count >= command.MaxCopies:
+		return command.Copy{Refused: fmt.Sprintf("the kernel has %d copies of its interpreter already, the limit; drop some", count)}, nil
+	}
+	// A copy that nobody hears of could never be ended, so the caller's patience does not matter.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), copyPatience, command.ErrKernelBusy)
+	defer cancel()
+	answer, err := k.wish(ctx, command.QueryCopy, func(id string) any { return frame.ForQuery(command.Query{Kind: command.QueryCopy}, id) })
+	if err != nil {
+		return command.Copy{}, fmt.Errorf("copy the interpreter: %w", err)
+	}
+	made := *answer.Copied
+	if made.PID == 0 {
+		return made.Copy, nil
+	}
+	process, err := copier.Adopt(ctx, made.PID)
+	if err != nil {
+		k.log.Warn("a copy of an interpreter was lost", "error", err)
+		if errors.Is(err, fs.ErrPermission) {
+			return command.Copy{Refused: refusedRights}, nil
+		}
+		return command.Copy{Refused: "the copy ended at once"}, nil
+	}
+	made.Refused, made.Held = "", k.heldByCopies(made.Resident)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.copies.waiting == nil {
+		k.copies.waiting = map[string]*interpreterCopy{}
+	}
+	k.copies.waiting[id] = &interpreterCopy{process: process, reply: made.Copy, comms: open}
+	go k.awaitLoss(id, process)
+	return made.Copy, nil
+}
+
+// copier returns the sandbox if it can have copies of its interpreter, or says why it cannot.
+func (k *interpreter) copier() (kernel.Copier, string) {
+	copier, ok := k.sandbox.(kernel.Copier)
+	if !ok {
+		return nil, refusedBackend
+	}
+	if w, ok := k.sandbox.(kernel.Watched); ok && w.MemoryUnheld() {
+		return nil, refusedUnheld
+	}
+	return copier, ""
+}
+
+// idle returns an error unless a copy can be made or woken now. The caller holds mu.
+func (k *interpreter) idle() error {
+	switch {
+	case k.phase == starting, k.run != nil, k.reserved != "":
+		return command.ErrKernelBusy
+	case k.phase != serving, k.cause != nil:
+		return command.ErrNoKernel
+	}
+	return nil
+}
+
+// heldByCopies returns what the sandbox uses besides the interpreter, whose memory is resident: most of it are pages of copies
+// that the interpreter has changed since.
+func (k *interpreter) heldByCopies(resident int64) int64 {
+	usage, err := k.meter(measureTimeout)
+	if err != nil {
+		return 0
+	}
+	return max(0, usage.MemoryBytes-resident)
+}
+
+// awaitLoss records that a copy has ended without having been dropped.
+func (k *interpreter) awaitLoss(id string, process kernel.Process) {
+	<-process.Done()
+	defer k.records.Flush()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if c := k.copies.waiting[id]; c == nil || c.process != process || k.phase != serving {
+		return
+	}
+	delete(k.copies.waiting, id)
+	exit := process.Exit()
+	if exit.Limit != "" {
+		k.copies.lost++
+	}
+	k.records.Add("", record.CopyLost{ID: id, Reason: exitReason(exit)})
+}
+
+// wakeCopy replaces the interpreter by a copy. No cell is taken meanwhile.
+func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
+	if err := k.copies.begin(ctx); err != nil {
+		return fmt.Errorf("wake a copy of the interpreter: %w", err)
+	}
+	defer k.copies.end()
+	select {
+	case k.handing <- struct{}{}:
+		defer func() { <-k.handing }()
+	case <-ctx.Done():
+		return fmt.Errorf("wake a copy of the interpreter: %w", context.Cause(ctx))
+	}
+	copier, _ := k.copier()
+	next, old, err := k.beginWaking(id, copier)
+	if err != nil || next == nil {
+		return err
+	}
+	defer k.records.Flush()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakePatience) // half of it cannot be taken back
+	defer cancel()
+	if err := copier.Wake(ctx, old, next.process); errors.Is(err, os.ErrProcessDone) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.copies.waking = nil
+		k.process = old
+		return command.ErrNoCopy
+	} else if err != nil {
+		k.kill(ending{reason: reasonNoWake})
+		return fmt.Errorf("wake a copy of the interpreter: %w", err)
+	}
+	select {
+	case <-k.copies.waking:
+	case <-next.process.Done():
+		return fmt.Errorf("wake a copy of the interpreter: it ended: %s", exitReason(next.process.Exit()))
+	case <-k.killed:
+		return command.ErrNoKernel
+	case <-ctx.Done():
+		k.kill(ending{reason: reasonNoWake})
+		return fmt.Errorf("wake a copy of the interpreter: it did not answer within %s; the kernel was stopped", wakePatience)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.copies.waking, k.copies.woken = nil, id
+	k.comms.open, k.comms.waiting = next.comms, nil
+	return nil
+}
+
+// beginWaking makes the copy the process whose end is that of the kernel. From here on it is used up. It returns nil for the
+// copy that was woken last.
+func (k *interpreter) beginWaking(id string, copier kernel.Copier) (next *interpreterCopy, old kernel.Process, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.idle(); err != nil {
+		return nil, nil, err
+	}
+	if id == k.copies.woken {
+		return nil, nil, nil
+	}
+	next = k.copies.waiting[id]
+	if next == nil || copier == nil {
+		return nil, nil, command.ErrNoCopy
+	}
+	delete(k.copies.waiting, id)
+	k.closeAsks(nil, askInterrupted) // those of threads, which end
+	old, k.process = k.process, next.process
+	k.copies.waking = make(chan struct{})
+	return next, old, nil
+}
+
+// woken handles the first frame of a copy that has become the interpreter. Its marks begin anew. The caller holds mu.
+func (k *interpreter) woken(f frame.Ready) error {
+	if k.copies.waking == nil || isClosed(k.copies.waking) {
+		return errUnexpected
+	}
+	k.settle((*tap).flush) // what the process before it has written
+	k.marks.begin(f.Mark)
+	for _, t := range k.taps {
+		t.seen = 0
+	}
+	close(k.copies.waking)
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (k *interpreter) dropCopy(ctx context.Context, id string) error {
+	if err := k.copies.begin(ctx); err != nil {
+		return fmt.Errorf("drop a copy of the interpreter: %w", err)
+	}
+	defer k.copies.end()
+	k.mu.Lock()
+	c := k.copies.waiting[id]
+	delete(k.copies.waiting, id)
+	k.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	if err := c.process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("drop a copy of the interpreter: %w", err)
+	}
+	select {
+	case <-c.process.Done():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("drop a copy of the interpreter: %w", context.Cause(ctx))
+	}
+}
+
+func (k *interpreter) copyIDs() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.copies.waiting))
+}

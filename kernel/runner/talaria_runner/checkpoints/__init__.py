@@ -1,0 +1,1 @@
+"""Copies of the interpreter that wait: what a session goes back to."""

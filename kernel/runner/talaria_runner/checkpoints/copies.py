@@ -1,0 +1,173 @@
+"""Makes copies of the interpreter, and makes a copy the interpreter.
+
+A copy is forked between two cells. It has everything in memory as it was, and waits for a signal of pid 1 while the
+interpreter goes on; memory that neither of them writes to exists once. When it gets the signal, the host has stopped the
+interpreter for good, and the copy takes its place: with its control socket and its pipes, which it has inherited, and
+threads of its own.
+
+It is forked twice, so that it is a child of pid 1: code of the user that waits for its children never sees it.
+"""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+import os
+from _signal import (
+    SIG_BLOCK, SIG_SETMASK, SIGRTMAX, pthread_sigmask, sigtimedwait, sigwaitinfo, valid_signals,
+)  # fmt: skip
+from posix import O_CLOEXEC, _exit, close, fork, getpid, getppid, kill, pipe2, read, setsid, waitpid, write
+from sys import modules
+
+from talaria_runner.checkpoints import losses, repairs
+from talaria_runner.checkpoints.losses import Loss
+from talaria_runner.own import openmp
+from talaria_runner.wire.descriptors import wait_for
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+WAKE = SIGRTMAX  # makes a waiting copy the interpreter, if pid 1 sends it
+_SENT_BY_KILL = 0  # si_code
+_KILL = 9
+_PATIENCE_MS = 20_000  # until a copy that does not say that it waits is given up
+_PR_SET_NAME = 15
+_NAME = b"checkpoint"  # of the process, for lists of processes
+
+
+class Made:
+    """A copy that waits: its pid; or 0, and why there is none. losses are what it does not have."""
+
+    __slots__ = ("pid", "reason", "losses", "resident")
+
+    def __init__(self, pid: int, reason: str, losses: list[Loss], resident: int = 0) -> None:
+        self.pid = pid
+        self.reason = reason
+        self.losses = losses
+        self.resident = resident  # bytes of memory that this process had then
+
+
+def take(namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[Callable[[], int]], int]) -> Made | None:
+    """Makes a copy, and returns None in the copy itself once it is to be the interpreter. Only in the main thread, while no
+    user code runs in it. ours are the runner's descriptors; quietly calls the function that forks, so that the rest of the
+    runner does not take the copy for a fork of the user's."""
+    descriptors = losses.Descriptors(ours)
+    lost = losses.of(namespace, descriptors)
+    if descriptors.device:
+        return Made(0, f"a GPU is in use ({descriptors.device}), whose state cannot be copied", lost)
+    openmp.pause()
+    kept = repairs.Kept(descriptors)
+    ready, tell = pipe2(O_CLOEXEC)
+    try:
+        pid = quietly(_fork)
+        if pid == 0:
+            _become_copy(kept, ready, tell)
+            return None
+        close(tell)
+        tell = -1
+        made = _hear(ready)
+        waitpid(pid, 0)
+    except OSError as e:
+        return Made(0, f"the process could not be copied: {e.strerror}", lost)
+    finally:
+        # The copy closes its own ends.
+        for fd in (ready, tell):
+            if fd >= 0:
+                _close(fd)
+    if not made:
+        return Made(0, "the copy ended, for want of memory or by code that a library runs in forked processes", lost)
+    strangers = losses.foreign_threads()
+    if strangers:
+        kill(made, _KILL)
+        reason = f"{strangers} threads of libraries are running{_suspects()}, which a copy would wait for without end"
+        return Made(0, reason, lost)
+    return Made(made, "", lost, _resident())
+
+
+def _fork() -> int:
+    """Forks twice. Returns 0 in the copy, and in the caller the pid of the process between, which has nothing to do."""
+    pid = fork()
+    if pid:
+        return pid
+    try:
+        if fork():
+            _exit(0)
+    except BaseException:
+        _exit(1)
+    return 0
+
+
+def _become_copy(kept: repairs.Kept, ready: int, tell: int) -> None:
+    """Returns when the copy is to be the interpreter."""
+    try:
+        close(ready)
+        setsid()
+        before = pthread_sigmask(SIG_BLOCK, valid_signals())
+        kept.part()
+        name = _rename(_NAME)
+        write(tell, b"%d" % getpid())
+        close(tell)
+        parent = -1
+        while True:
+            info = sigwaitinfo((WAKE,))
+            parent = getppid()
+            # Others inside may send the signal, but the system says who did.
+            if info.si_code == _SENT_BY_KILL and info.si_pid == parent:
+                break
+        while sigtimedwait(valid_signals(), 0) is not None:
+            pass  # what others sent meanwhile was not for the interpreter
+        kept.restore()
+        _rename(name)
+        pthread_sigmask(SIG_SETMASK, before)
+    except BaseException:
+        _exit(1)
+
+
+def _hear(ready: int) -> int:
+    """The pid of the copy once it waits, or 0 if there is none."""
+    if not wait_for(ready, timeout_ms=_PATIENCE_MS):
+        return 0
+    said = read(ready, 32)
+    return int(said) if said else 0
+
+
+def _rename(name: bytes) -> bytes:
+    """Changes the name of this process in lists of processes. Returns the one before."""
+    try:
+        from _ctypes import call_function, dlopen, dlsym
+
+        fd = os.open("/proc/self/comm", os.O_RDONLY | O_CLOEXEC)
+        try:
+            before = read(fd, 64).strip()
+        finally:
+            close(fd)
+        call_function(dlsym(dlopen(None, 2), "prctl"), (_PR_SET_NAME, name, 0, 0, 0))
+        return before
+    except (ImportError, OSError):
+        return b"python"
+
+
+def _resident() -> int:
+    try:
+        fd = os.open("/proc/self/statm", os.O_RDONLY | O_CLOEXEC)
+        try:
+            _, resident, shared = map(int, read(fd, 256).split()[:3])
+        finally:
+            close(fd)
+    except OSError:
+        return 0
+    return (resident - shared) * os.sysconf("SC_PAGESIZE")
+
+
+def _suspects() -> str:
+    names = [name for name in ("polars", "pyarrow", "torch", "tensorflow", "jax", "ray", "mkl") if name in modules]
+    return f" ({', '.join(names)})" if names else ""
+
+
+def _close(fd: int) -> None:
+    try:
+        close(fd)
+    except OSError:
+        pass

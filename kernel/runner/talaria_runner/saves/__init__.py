@@ -1,0 +1,1 @@
+"""Saves the variables of a session in a file, and loads them into another interpreter."""

@@ -1,0 +1,189 @@
+"""Loads saved variables into the namespace of another interpreter."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+import builtins
+import sys
+from os import O_CLOEXEC, O_RDONLY
+from posix import close, open
+from sys import modules
+
+from talaria_runner.own.stdlib import load as load_module
+from talaria_runner.saves import archive, reasons, rebuild, settings
+from talaria_runner.saves.archive import Reader, Unusable
+from talaria_runner.saves.report import Restored
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from talaria_runner.saves.report import Lost
+
+_pickle = load_module("_pickle")
+
+
+def load(
+    path: str, namespace: dict[str, object], *, digest: str | None = None, dir_fd: int | None = None
+) -> Restored:
+    """Loads the variables into namespace, which becomes that of their functions, and restores settings of the interpreter.
+
+    Runs code of the variables, and so only inside a sandbox, in the main thread. Raises Unusable, and loads nothing, if
+    the file is damaged, of another version, or not the one with that digest; OSError if it cannot be opened. A variable
+    that cannot be loaded is named in the result, and so is each that shares objects with it and comes after it."""
+    fd = open(path, O_RDONLY | O_CLOEXEC, dir_fd=dir_fd)
+    try:
+        reader = Reader(fd, digest)
+        index = _Index(reader.index)
+        restored: list[str] = []
+        lost = index.lost
+        for group in index.groups:
+            unpickling = Unpickling(fd, group, namespace)
+            failed = ""
+            for name, kind in group.names:
+                if failed:
+                    lost.append((name, kind, f"it shares objects with {failed!r}, which could not be loaded"))
+                    continue
+                try:
+                    value = unpickling.load()
+                    if group.is_setting:
+                        settings.restore(name, value)
+                except BaseException as e:
+                    lost.append((name, kind, reasons.of(e)))
+                    failed = name
+                    continue
+                if not group.is_setting:
+                    namespace[name] = value
+                    restored.append(name)
+        found = set(restored)
+        ordered = [name for name in index.order if name in found]
+        for name in ordered:
+            if name in namespace:
+                namespace[name] = namespace.pop(name)
+        return Restored(ordered, lost, reader.digest)
+    finally:
+        close(fd)
+
+
+class Parts:
+    """Where a group is in the file."""
+
+    __slots__ = ("names", "stream", "regions", "buffers", "is_setting")
+
+    def __init__(
+        self,
+        names: list[tuple[str, str]],
+        stream: tuple[int, int],
+        regions: list[tuple[int, int]],
+        buffers: list[tuple[int, int]],
+        is_setting: bool,
+    ) -> None:
+        self.names = names  # with the type of each
+        self.stream = stream  # where it begins, and how long it is, in bytes
+        self.regions = regions
+        self.buffers = buffers
+        self.is_setting = is_setting
+
+    def entry(self) -> dict[str, object]:
+        """Itself in the index."""
+        return {
+            "names": self.names, "stream": self.stream, "regions": self.regions, "buffers": self.buffers,
+            "setting": self.is_setting,
+        }  # fmt: skip
+
+
+class _Index:
+    """Raises Unusable if the index is not what save writes."""
+
+    def __init__(self, index: object) -> None:
+        try:
+            self.order = [_text(name) for name in index["order"]]
+            self.lost: list[Lost] = [(_text(name), _text(kind), _text(why)) for name, kind, why in index["lost"]]
+            self.groups = [
+                Parts(
+                    [(_text(name), _text(kind)) for name, kind in group["names"]],
+                    _place(group["stream"]),
+                    [_place(place) for place in group["regions"]],
+                    [_place(place) for place in group["buffers"]],
+                    group["setting"] is True,
+                )
+                for group in index["groups"]
+            ]
+        except (KeyError, TypeError, ValueError):
+            raise Unusable("the index of the saved variables is not one that this version writes") from None
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value
+
+
+def _place(value: object) -> tuple[int, int]:
+    start, size = value
+    if type(start) is not int or type(size) is not int or start < 0 or size < 0:
+        raise TypeError
+    return start, size
+
+
+class Unpickling(_pickle.Unpickler):
+    """Loads the variables of a group, one with each call of load. With check, arrays are left empty."""
+
+    def __init__(self, fd: int, parts: Parts, namespace: dict[str, object], check: bool = False) -> None:
+        self._fd = fd
+        self._parts = parts
+        self._namespace = namespace
+        self._check = check
+        self._cells: dict[int, object] = {}
+        super().__init__(archive.opened(fd, *parts.stream), buffers=self._buffers())
+
+    def persistent_load(self, token: object) -> object:
+        kind, *about = token
+        if kind == "globals":
+            return self._namespace
+        if kind == "builtins":
+            return vars(builtins)
+        if kind == "main":
+            return modules["__main__"]
+        if kind == "stream":
+            return getattr(sys, about[0])
+        if kind == "module":
+            return rebuild.module(*about)
+        if kind == "held":
+            return vars(rebuild.module(about[0]))[about[1]]
+        if kind == "region":
+            return _Region(self._fd, self._parts.regions[about[0]], self._check)
+        if kind == "cell":
+            number = about[0]
+            if number not in self._cells:
+                self._cells[number] = rebuild.empty_cell()
+            return self._cells[number]
+        raise _pickle.UnpicklingError(f"there is no reference of kind {kind!r}")
+
+    def find_class(self, module: str, name: str) -> object:
+        if module == "__main__":
+            raise _pickle.UnpicklingError(f"it refers to {name!r} of the cells by name")
+        return super().find_class(module, name)
+
+    def _buffers(self) -> Iterator[bytearray]:
+        for start, size in self._parts.buffers:
+            data = bytearray(size)
+            archive.read_into(self._fd, memoryview(data), start)
+            yield data
+
+
+class _Region:
+    """The saved memory of an array."""
+
+    def __init__(self, fd: int, place: tuple[int, int], check: bool) -> None:
+        self._fd = fd
+        self._place = place
+        self._check = check
+
+    def read_into(self, array: object) -> None:
+        start, size = self._place
+        if size != array.nbytes:
+            raise _pickle.UnpicklingError("the memory of an array has another size than the array")
+        if not self._check:
+            archive.read_into(self._fd, memoryview(rebuild.octets(array)), start)

@@ -1,0 +1,234 @@
+"""Saves the variables of a namespace in a file."""
+
+from __future__ import annotations
+
+from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
+
+import sys
+from os import O_CLOEXEC, O_CREAT, O_RDWR, O_TRUNC, SEEK_SET
+from posix import close, fsync, ftruncate, lseek, open, replace, unlink
+from time import monotonic
+
+from talaria_runner.look.classes import derives
+from talaria_runner.look.lookup import Function, Module
+from talaria_runner.look.preview import class_name
+from talaria_runner.look.variables import is_of_engine
+from talaria_runner.own.stdlib import load
+from talaria_runner.saves import reasons, settings, worker
+from talaria_runner.saves.archive import TooLarge, Writer
+from talaria_runner.saves.loading import Parts, Unpickling
+from talaria_runner.saves.pickling import Context, Pickling
+from talaria_runner.saves.report import Saved
+from talaria_runner.saves.sharing import Sharing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TRACING = 0.4  # of the time is for finding out what shares objects,
+_WRITING = 0.9  # and so much has passed when writing ends; the rest is for the index
+_DEPTH = 20_000  # of recursion while pickling, which goes down into objects: a stack of 8 MiB has room for it
+_OF_MODULE = frozenset((
+    "__name__", "__doc__", "__package__", "__loader__", "__spec__", "__file__", "__cached__", "__builtins__",
+    "__builtin__", "__annotations__", "__annotate__", "__conditional_annotations__", "__warningregistry__",
+))  # fmt: skip
+_OF_IPYTHON = load("re").compile(r"_{1,3}|_\d+|_i{1,3}|_i\d+|_ih|_oh|_dh|_exit_code")
+
+
+def save(
+    namespace: dict[str, object],
+    path: str,
+    *,
+    skip: Iterable[str] = (),
+    deadline: float,
+    max_bytes: int,
+    dir_fd: int | None = None,
+    changed: dict[str, object] | None = None,
+) -> Saved:
+    """Saves the variables in a file at path, which is replaced when the new one is complete. skip are names to leave out,
+    deadline is of time.monotonic(), and max_bytes is for the values; an index of some 200 bytes a variable comes on top.
+    changed is what settings.changed() returned before the fork: random seeds itself anew in a fork.
+
+    Runs code of the variables in a fork of this process: call it in the main thread of a process that was itself forked
+    for this. It returns soon after the deadline, whatever that code does. Every variable that was not saved is named.
+    Raises OSError if the file cannot be written, or no process started."""
+    skipped = frozenset(skip)
+    variables = {
+        name: value for name, value in list(dict.items(namespace))
+        if type(name) is str and name not in skipped and is_users(name, value, namespace)
+    }  # fmt: skip
+    changed = settings.changed() if changed is None else changed
+    streams = {name: getattr(sys, name, None) for name in ("stdin", "stdout", "stderr")}
+    part = f"{path}.part"
+    fd = open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600, dir_fd=dir_fd)
+    try:
+        def work(gone: dict[str, str], tell: worker.Tell) -> object:
+            return _Saving(fd, namespace, streams, variables, gone, max_bytes, deadline).run(changed, tell)
+
+        result, gone, reason = worker.run(work, deadline)
+        if result is None:
+            for name in variables:
+                gone.setdefault(name, reason)
+            result = _Saving(fd, namespace, streams, variables, gone, max_bytes, deadline).finish()
+        saved, lost, size, digest = result
+        report = Saved(saved, [tuple(one) for one in lost], size, digest)
+        fsync(fd)
+        replace(part, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        return report
+    except BaseException:
+        unlink(part, dir_fd=dir_fd)
+        raise
+    finally:
+        close(fd)
+
+
+def is_users(name: str, value: object, namespace: dict[str, object]) -> bool:
+    """Whether a variable is the user's, and not one that the module or the engine has."""
+    return not (name in _OF_MODULE or _OF_IPYTHON.fullmatch(name) or is_of_engine(name, value, namespace))
+
+
+class _Late(Exception):
+    pass
+
+
+class _Failure(Exception):
+    """Saving or loading one variable of a group failed."""
+
+    def __init__(self, name: str, error: BaseException, loading: bool) -> None:
+        self.name = name
+        self.error = error
+        self.loading = loading  # what was pickled
+
+
+class _Saving:
+    """Writes one file, from its beginning. gone gets the reason for each variable that is not in it."""
+
+    def __init__(
+        self,
+        fd: int,
+        namespace: dict[str, object],
+        streams: dict[str, object],
+        variables: dict[str, object],
+        gone: dict[str, str],
+        most: int,
+        deadline: float,
+    ) -> None:
+        ftruncate(fd, 0)
+        lseek(fd, 0, SEEK_SET)
+        begun = monotonic()
+        self._traced = begun + (deadline - begun) * _TRACING
+        self._end = begun + (deadline - begun) * _WRITING
+        self._variables = variables
+        self._gone = gone
+        self._context = Context(namespace, streams)
+        self._writer = Writer(fd, most, self._check)
+        self._groups: list[Parts] = []
+        # While what was saved is loaded for a check, as after a restart.
+        self._loaded: dict[str, object] = {
+            "__name__": "__main__", "__builtins__": dict.get(namespace, "__builtins__", __builtins__)
+        }  # fmt: skip
+
+    def run(self, changed: dict[str, object], tell: worker.Tell) -> object:
+        self._tell = tell
+        self._depth = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(self._depth, _DEPTH))
+        for name, value in changed.items():
+            self._write([name], {name: value}, True, True)
+        sharing = Sharing(self._context, self._gone)
+        for name, value in self._variables.items():
+            if name in self._gone:
+                continue
+            if monotonic() > self._traced:
+                self._gone[name] = reasons.NO_TIME
+                continue
+            tell(name)
+            sharing.add(name, value)
+        waiting = [group.names for group in sharing.groups(self._rank)]
+        last = False
+        while waiting:
+            # One that fails may need variables while it is loaded that come later.
+            later = [names for names in waiting if not self._write(names, self._variables, False, last)]
+            last = len(later) == len(waiting)
+            waiting = later
+        return self.finish()
+
+    def finish(self) -> object:
+        saved = {name for group in self._groups if not group.is_setting for name, _ in group.names}
+        order = [name for name in self._variables if name in saved]
+        lost = [(name, self._kind(name), reason) for name, reason in self._gone.items()]
+        index = {"order": order, "lost": lost, "groups": [group.entry() for group in self._groups]}
+        digest = self._writer.finish(index)
+        return order, lost, self._writer.size, digest
+
+    def _write(self, names: list[str], values: dict[str, object], setting: bool, last: bool) -> bool:
+        """Writes a group without the variables that fail. Returns False, and has written nothing, if one of them fails
+        when it is loaded, unless this is the last attempt."""
+        names = list(names)
+        while names:
+            state = self._writer.state()
+            try:
+                self._groups.append(self._put(names, values, setting))
+                return True
+            except _Failure as e:
+                if self._writer.error is not None:
+                    raise self._writer.error from None
+                self._writer.rewind(state)
+                if isinstance(e.error, (TooLarge, _Late)):
+                    reason = reasons.NO_TIME if isinstance(e.error, _Late) else str(e.error)
+                    self._gone.update(dict.fromkeys(names, reason))
+                    return True
+                if e.loading and not last:
+                    return False
+                names.remove(e.name)
+                reason = reasons.of(e.error)
+                self._gone[e.name] = f"it was saved, but could not be loaded: {reason}" if e.loading else reason
+        return True
+
+    def _put(self, names: list[str], values: dict[str, object], setting: bool) -> Parts:
+        writer = self._writer
+        start = writer.size
+        pickling = Pickling(writer, self._context)
+        for name in names:
+            self._tell(name)
+            try:
+                self._check()
+                pickling.dump(values[name])
+            except BaseException as e:
+                raise _Failure(name, e, False) from None
+        stream = (start, writer.size - start)
+        self._tell(None)
+        try:
+            regions = [(writer.size, writer.write(region.memory)) for region in pickling.regions]
+            buffers = [(writer.size, writer.write(buffer.raw())) for buffer in pickling.buffers]
+        except BaseException as e:
+            raise _Failure(name, e, False) from None
+        parts = Parts([(name, self._kind(name)) for name in names], stream, regions, buffers, setting)
+        del pickling  # it remembers every object
+        unpickling = Unpickling(writer.fd, parts, self._loaded, check=True)
+        for name in names:
+            self._tell(name)
+            try:
+                sys.setrecursionlimit(self._depth)
+                copy = unpickling.load()
+            except BaseException as e:
+                raise _Failure(name, e, True) from None
+            finally:
+                sys.setrecursionlimit(max(self._depth, _DEPTH))
+            if not setting:
+                # Values of cells are not kept twice; functions and classes are small, and have to be those with our globals.
+                self._loaded[name] = copy if self._rank(name) < 2 else values[name]
+        return parts
+
+    def _rank(self, name: str) -> int:
+        """0 for a module, 1 for a function or class, 2 for anything else: see sharing.Group."""
+        cls = type(self._variables[name])
+        if derives(cls, Module):
+            return 0
+        return 1 if cls is Function or derives(cls, type) else 2
+
+    def _kind(self, name: str) -> str:
+        return class_name(type(self._variables[name])) if name in self._variables else "setting"
+
+    def _check(self) -> None:
+        if monotonic() > self._end:
+            raise _Late

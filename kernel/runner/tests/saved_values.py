@@ -1,0 +1,264 @@
+"""Kinds of values, and what becomes of each when a session's variables are saved and loaded.
+
+docs/saved-variables.md is made from this table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    kind: str  # as users call it
+    code: str  # a cell that makes it; its variables begin with the number of the row: v7, v7_other
+    check: str = ""  # an expression that is true after loading; for a variable that is gone it says why, in words
+    outcome: str = "same"  # "same", "gone", or what differs
+    needs: str = ""  # a library
+
+
+def gone(kind: str, code: str, why: str, needs: str = "") -> Row:
+    return Row(kind, code, why, "gone", needs)
+
+
+_GENERATOR = "a generator cannot be saved: it is a function that has not ended"
+_COROUTINE = "a coroutine cannot be saved: it is a function that has not ended"
+_FILE = "an open file cannot be saved"
+_CONNECTION = "a connection cannot be saved"
+_LOCK = "a lock that is held cannot be saved"
+_THREAD = "a thread cannot be saved"
+_WEAK = "a weak reference cannot be saved"
+
+
+def _none(name: str) -> str:
+    return f"Python cannot save objects of type {name}"
+
+
+# V stands for the variable.
+SECTIONS: dict[str, list[Row]] = {
+    "Numbers and text": [
+        Row("int, also very large", "V = [0, -7, 1 << 5000]", "V == [0, -7, 1 << 5000]"),
+        Row("bool and None", "V = (True, False, None, ..., NotImplemented)", "V == (True, False, None, ..., NotImplemented)"),
+        Row("float, also nan and inf", "V = [1.5, float('nan'), float('-inf'), -0.0]",
+            "V[0] == 1.5 and V[1] != V[1] and V[2] == -float('inf') and str(V[3]) == '-0.0'"),
+        Row("complex", "V = 1 + 2j", "V == 1 + 2j"),
+        Row("Decimal", "import decimal\nV = decimal.Decimal('1.50')", "str(V) == '1.50'"),
+        Row("Fraction", "import fractions\nV = fractions.Fraction(1, 3)", "V * 3 == 1"),
+        Row("str, also with surrogates", "V = 'ä\\ud800\\n'", "V == 'ä\\ud800\\n'"),
+        Row("bytes", "V = bytes(range(256))", "V == bytes(range(256))"),
+        Row("bytearray", "V = bytearray(b'ab'); V_too = V", "V is V_too and V == b'ab' and (V.append(1) or len(V)) == 3"),
+        Row("memoryview of all of an object", "V = bytearray(b'abcd'); V_view = memoryview(V)",
+            "(V.__setitem__(0, 66) or bytes(V_view)) == b'Bbcd'"),
+        gone("memoryview of a part", "V = memoryview(bytearray(b'abcd'))[1:3]", "a view of memory like this one cannot be saved"),
+        Row("range and slice", "V = (range(3, 9, 2), slice(1, None, 2))", "V == (range(3, 9, 2), slice(1, None, 2))"),
+        Row("array.array", "import array\nV = array.array('d', [1, 2])", "V.typecode == 'd' and list(V) == [1, 2]"),
+    ],
+    "Containers": [
+        Row("list, tuple, dict, set", "V = [1, (2, {'k': {3, frozenset([4])}})]", "V == [1, (2, {'k': {3, frozenset([4])}})]"),
+        Row("dict, in its order", "V = {'b': 1, 'a': 2, (1, 2): 3}", "list(V) == ['b', 'a', (1, 2)]"),
+        Row("a list that contains itself", "V = []; V.append(V)", "V[0] is V"),
+        Row("a dict and a list that contain each other", "V = {}; V['l'] = [V]", "V['l'][0] is V"),
+        Row("an object that two variables share", "V = [1]; V_holder = {'list': V}", "V_holder['list'] is V"),
+        Row("an object without a name that variables share",
+            "import collections\nclass V_C: pass\ndef V_make(wrap):\n    x = [1]\n    return wrap(x), wrap(x)\n"
+            "def V_own(x): o = V_C(); o.x = x; return o\n"
+            "V_a, V_b = V_make(lambda x: (x,)); V_c, V_d = V_make(lambda x: [x]); V_e, V_f = V_make(lambda x: {0: x})\n"
+            "V_g, V_h = V_make(V_own); V_i, V_j = V_make(lambda x: collections.deque([x])); V_k, V_l = V_make(lambda x: lambda: x)",
+            "V_a[0] is V_b[0] and V_c[0] is V_d[0] and V_e[0] is V_f[0] and V_g.x is V_h.x and V_i[0] is V_j[0] and V_k() is V_l()"),
+        Row("an object that two values share", "V = [{}] * 2", "V[0] is V[1]"),
+        Row("deque", "import collections\nV = collections.deque([1, 2], 2)", "V.maxlen == 2 and list(V) == [1, 2]"),
+        Row("OrderedDict", "import collections\nV = collections.OrderedDict(b=1, a=2)", "list(V) == ['b', 'a']"),
+        Row("Counter", "import collections\nV = collections.Counter('aab')", "V.most_common(1) == [('a', 2)]"),
+        Row("defaultdict with a lambda", "import collections\nV = collections.defaultdict(lambda: [7])", "V['x'] == [7]"),
+        Row("ChainMap", "import collections\nV_own = {'a': 1}; V = collections.ChainMap(V_own, {'b': 2})",
+            "V['b'] == 2 and V.maps[0] is V_own"),
+        Row("heap, queue.Queue", "import queue\nV = queue.Queue(); V.put(5)", "V.get() == 5"),
+        Row("MappingProxyType", "import types\nV_own = {'a': 1}; V = types.MappingProxyType(V_own)",
+            "(V_own.update(b=2) or V['b']) == 2"),
+        Row("SimpleNamespace", "import types\nV = types.SimpleNamespace(a=1)", "V.a == 1"),
+        Row("a subclass of dict, with attributes", "class V_Dict(dict): pass\nV = V_Dict(a=1); V.note = 'n'",
+            "type(V) is V_Dict and V == {'a': 1} and V.note == 'n'"),
+        gone("the keys of a dict, without cloudpickle and dill", "V = {'a': 1}.keys()", _none("dict_keys"), needs="no cloudpickle"),
+        gone("a list nested 100,000 deep", "V = []\nfor V_i in range(100_000): V = [V]", "it is nested too deeply, or its code calls itself"),
+    ],
+    "Values of the standard library": [
+        Row("date, time, timedelta, time zone",
+            "import datetime as dt\nV = [dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc), dt.date(2024, 1, 2), dt.timedelta(1)]",
+            "V == [dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc), dt.date(2024, 1, 2), dt.timedelta(1)]"),
+        Row("regular expression", "import re\nV = re.compile(r'a+(b)', re.I)", "V.match('AAB')[1] == 'B'"),
+        gone("match of a regular expression", "import re\nV = re.match('a', 'ab')", _none("re.Match")),
+        Row("Path", "import pathlib\nV = pathlib.Path('a') / 'b.txt'", "V.name == 'b.txt'"),
+        Row("UUID", "import uuid\nV = uuid.UUID(int=5)", "V.int == 5"),
+        Row("IP address", "import ipaddress\nV = ipaddress.ip_network('10.0.0.0/8')", "V.prefixlen == 8"),
+        Row("Random, in its state", "import random\nV = random.Random(3); V.random(); V_next = random.Random(); "
+            "V_next.setstate(V.getstate()); V_next = V_next.random()", "V.random() == V_next"),
+        Row("StringIO and BytesIO, at their position", "import io\nV = io.StringIO('a\\nb\\n'); V.readline()", "V.readline() == 'b\\n'"),
+        Row("exception", "V = ValueError('why', 3); V.note = 'n'", "V.args == ('why', 3) and V.note == 'n'"),
+        Row("exception that was raised", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    V = e",
+            "V.args == ('division by zero',) and V.__traceback__ is None", "without its traceback, cause and context"),
+        Row("partial", "import functools\nV = functools.partial(int, base=2)", "V('11') == 3"),
+        Row("itemgetter", "import operator\nV = operator.itemgetter(1)", "V('ab') == 'b'"),
+        Row("number of ctypes", "import ctypes\nV = ctypes.c_int(5)", "V.value == 5"),
+        gone("structure of ctypes", "import ctypes\nclass V(ctypes.Structure): _fields_ = [('x', ctypes.c_int)]",
+             "the class PyCStructType is of C code, and in no module"),
+        gone("pointer of ctypes", "import ctypes\nV = ctypes.pointer(ctypes.c_int(5))",
+             "ValueError: ctypes objects containing pointers cannot be pickled"),
+        Row("lock that nobody holds", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)"),
+        Row("RLock, Event, Condition", "import threading\nV = (threading.RLock(), threading.Event(), threading.Condition())\nV[1].set()",
+            "V[0].acquire(False) and V[1].is_set()"),
+        Row("logger", "import logging\nV = logging.getLogger('saved')", "V is logging.getLogger('saved')"),
+        Row("os.environ", "import os\nV = os.environ", "V is os.environ"),
+        Row("iterator of a list, at its position", "V = iter([1, 2, 3]); next(V)", "list(V) == [2, 3]"),
+        Row("typing", "import typing\nV = typing.Optional[typing.List[int]]", "V == typing.Optional[typing.List[int]]"),
+    ],
+    "Functions": [
+        Row("function", "def V(a, b=[2], *c, k: int = 3) -> str:\n    'doc'\n    return (a, b, c, k)",
+            "V(1) == (1, [2], (), 3) and V.__doc__ == 'doc' and V.__annotations__.keys() == {'k', 'return'}"),
+        Row("lambda", "V = lambda x: x + 1", "V(1) == 2"),
+        Row("recursive function", "def V(n): return 1 if n < 2 else n * V(n - 1)", "V(5) == 120"),
+        Row("functions that use each other", "def V(n): return n == 0 or V_odd(n - 1)\ndef V_odd(n): return n != 0 and V(n - 1)", "V(10)"),
+        Row("function that uses a variable", "V_rate = 2\ndef V(): return V_rate", "V() == 2 and (globals().update(V_rate=9) or V()) == 9"),
+        Row("function that uses a variable that is gone", "V_g = (i for i in 'ab')\ndef V(): return V_g",
+            "callable(V) and 'V_g' not in globals()", "it is there; the variable is not"),
+        Row("functions that share a variable", "def V_make():\n    n = 0\n    def add():\n        nonlocal n; n += 1; return n\n"
+            "    return add, lambda: n\nV, V_get = V_make(); V()", "V() == 2 and V_get() == 2"),
+        Row("recursive function in a function", "def V_make():\n    def f(n): return 1 if n < 2 else n * f(n - 1)\n    return f\nV = V_make()", "V(5) == 120"),
+        Row("decorated function", "import functools\ndef V_twice(f):\n    @functools.wraps(f)\n    def g(*a): return 2 * f(*a)\n    return g\n"
+            "@V_twice\ndef V(x): 'doc'; return x", "V(3) == 6 and V.__wrapped__(3) == 3 and V.__doc__ == 'doc'"),
+        Row("function with lru_cache", "import functools\n@functools.lru_cache(maxsize=5)\ndef V(n): return n if n < 2 else V(n-1) + V(n-2)\nV(9)",
+            "V.cache_info()[2:] == (5, 0) and V(9) == 34", "its cache is empty"),
+        Row("function with attributes", "def V(): pass\nV.calls = [1]", "V.calls == [1]"),
+        Row("generator function, async function", "def V(): yield 1\nasync def V_a(): return 2", "list(V()) == [1] and V_a().close() is None"),
+        Row("function of a library", "import json\nV = json.dumps", "V is json.dumps"),
+        Row("built-in function and method", "V = (len, [3, 1].index)", "V[0] is len and V[1](1) == 1"),
+        Row("bound method", "class V_C:\n    def m(self): return self\nV_o = V_C(); V = V_o.m", "V() is V_o"),
+        Row("partial of a lambda", "import functools\nV = functools.partial(lambda a, b: a - b, 5)", "V(3) == 2"),
+        Row("code object", "V = compile('1 + 1', 'x', 'eval')", "eval(V) == 2"),
+        gone("generator", "V = (i for i in range(3))", _GENERATOR),
+        gone("coroutine", "async def V_f(): pass\nV = V_f()", _COROUTINE),
+        gone("async generator", "async def V_f(): yield 1\nV = V_f()", _GENERATOR),
+        gone("frame", "import sys\nV = sys._getframe()", "a frame cannot be saved: it belongs to a running function"),
+    ],
+    "Classes and their instances": [
+        Row("class with inheritance and super()", "class V_A:\n    def who(self): return 'A'\nclass V(V_A):\n    def who(self): return 'B' + super().who()\nV_o = V()",
+            "V_o.who() == 'BA' and type(V_o) is V and isinstance(V_o, V_A)"),
+        Row("property, classmethod, staticmethod", "class V:\n    n = 3\n    @property\n    def p(self): return self.n\n    @p.setter\n"
+            "    def p(self, n): self.n = n\n    @classmethod\n    def c(cls): return cls\n    @staticmethod\n    def s(): return 5\nV_o = V()",
+            "V_o.p == 3 and V.c() is V and V.s() == 5"),
+        Row("class with __slots__", "class V:\n    __slots__ = ('a', '__b')\n    def __init__(self): self.a = 1; self.__b = 2\n"
+            "    def both(self): return self.a, self.__b\nV_o = V()", "V_o.both() == (1, 2) and not hasattr(V_o, '__dict__')"),
+        Row("class that refers to itself", "class V: pass\nV.me = V; V.made = [V()]", "V.me is V and type(V.made[0]) is V"),
+        Row("class with cached_property", "import functools\nclass V:\n    @functools.cached_property\n    def p(self): return [1]\nV_o = V(); V_p = V_o.p",
+            "V_o.p is V_p and V().p == [1]"),
+        Row("class with a metaclass", "class V_M(type):\n    made = 0\n    def __new__(m, *a):\n        m.made += 1\n        return super().__new__(m, *a)\n"
+            "    def hello(cls): return 'hi'\nclass V(metaclass=V_M): pass", "V.hello() == 'hi' and V_M.made == 1"),
+        Row("class that registers its subclasses", "class V:\n    all = []\n    def __init_subclass__(cls, *, tag, **k): V.all.append((tag, cls))\n"
+            "class V_S(V, tag='s'): pass", "V.all == [('s', V_S)]"),
+        Row("abstract class", "import abc\nclass V(abc.ABC):\n    @abc.abstractmethod\n    def m(self): ...\nclass V_S(V):\n    def m(self): return 1\nV.register(int)",
+            "V.__abstractmethods__ == {'m'} and V_S().m() == 1 and isinstance(3, V)"),
+        Row("generic class", "import typing\nV_T = typing.TypeVar('V_T')\nclass V(typing.Generic[V_T]): pass\nV_o = V[int]()",
+            "V.__parameters__ == (V_T,) and type(V_o) is V and V[int].__args__ == (int,)"),
+        Row("protocol", "import typing\n@typing.runtime_checkable\nclass V(typing.Protocol):\n    def close(self): ...", "isinstance(open, V) is False"),
+        Row("dataclass", "import dataclasses\n@dataclasses.dataclass(order=True)\nclass V:\n    x: int\n    y: list = dataclasses.field(default_factory=list)\nV_o = V(1)",
+            "V_o == V(1) and V(1) < V(2) and dataclasses.asdict(V_o) == {'x': 1, 'y': []} and dataclasses.replace(V_o, x=3).x == 3"),
+        Row("frozen dataclass with slots", "import dataclasses\n@dataclasses.dataclass(frozen=True, slots=True)\nclass V:\n    x: int = 0\nV_o = {V(1): 'one'}",
+            "V_o[V(1)] == 'one'"),
+        Row("enum", "import enum\nclass V(enum.Enum):\n    RED = 1; BLUE = 2; AZURE = 2\n    def hot(self): return self is V.RED\nV_o = V.RED",
+            "V_o is V.RED and list(V) == [V.RED, V.BLUE] and V.AZURE is V.BLUE and V(2) is V.BLUE and V_o.hot()"),
+        Row("flag, IntEnum, enum of text", "import enum\nclass V(enum.Flag): A = 1; B = 2\nclass V_I(enum.IntEnum): ONE = 1\n"
+            "class V_S(str, enum.Enum): A = 'a'\nV_o = (V.A | V.B, V_I.ONE, V_S.A)", "V_o == (V.A | V.B, 1, 'a') and V_o[1] is V_I.ONE"),
+        Row("enum whose members have attributes", "import enum\nclass V(enum.Enum):\n    EARTH = (5.9, 6.3)\n    def __init__(self, mass, radius): self.mass = mass",
+            "V.EARTH.mass == 5.9 and V((5.9, 6.3)) is V.EARTH"),
+        Row("namedtuple", "import collections\nV = collections.namedtuple('V', 'a b', defaults=[2]); V_o = V(1)",
+            "V_o == (1, 2) and V_o.b == 2 and V_o._replace(a=3)._asdict() == {'a': 3, 'b': 2} and type(V_o) is V"),
+        Row("NamedTuple and TypedDict", "import typing\nclass V(typing.NamedTuple):\n    a: int = 1\nclass V_D(typing.TypedDict):\n    a: int\nV_o = V()",
+            "V_o.a == 1 and V_D(a=1) == {'a': 1} and V_D.__required_keys__ == {'a'}"),
+        Row("class of an exception", "class V(ValueError):\n    def __init__(self, a): super().__init__(a); self.a = a\nV_o = V(3)", "V_o.a == 3 and type(V_o) is V"),
+        Row("instance of a class that was defined again", "class V: n = 1\nV_o = V()\nclass V: n = 2", "V_o.n == 1 and V.n == 2"),
+        Row("instance with __getstate__ and __setstate__", "class V:\n    def __getstate__(self): return {'s': 1}\n    def __setstate__(self, s): self.t = s\nV_o = V()",
+            "V_o.t == {'s': 1}"),
+        Row("instance whose loading uses a function", "def z_V(s): return s + 1\nclass V:\n    def __getstate__(self): return 1\n    def __setstate__(self, s): self.t = z_V(s)\nV_o = V()",
+            "V_o.t == 2"),
+        Row("instance with __reduce__, as tensors have", "class V_Storage:\n    def __init__(self, d): self.d = d\n"
+            "def V_rebuild(storage, offset): o = V(); o.s, o.o = storage, offset; return o\n"
+            "class V:\n    def __reduce_ex__(self, p): return V_rebuild, (self.s, self.o)\nV_a = V_rebuild(V_Storage([1, 2]), 0); V_b = V_rebuild(V_a.s, 1)",
+            "V_a.s is V_b.s and V_b.o == 1 and type(V_b) is V"),
+        Row("set of instances with __hash__", "import math\nclass V:\n    def __init__(self, x): self.x = x\n    def __hash__(self): return math.floor(self.x)\n"
+            "    def __eq__(self, o): return self.x == o.x\nV_o = {V(1.5), V(2)}", "V(1.5) in V_o and len(V_o) == 2"),
+        Row("descriptor with __set_name__", "class V_D:\n    def __set_name__(self, o, n): self.n = n\n    def __get__(self, o, c): return self.n\nclass V: field = V_D()", "V.field == 'field'"),
+        Row("tuple with a __new__ of its own",
+            "class V(tuple):\n    def __new__(cls, *a): return super().__new__(cls, a)\nV_o = V(1, 2); V_o.note = 'n'",
+            "V_o == (1, 2) and type(V_o) is V and V_o.note == 'n'"),
+        gone("instance whose __getattr__ needs an attribute", "class V_P:\n    def __init__(self): self.inner = []\n"
+             "    def __getattr__(self, name): return getattr(self.inner, name)\nV = V_P()",
+             "it was saved, but could not be loaded: it is nested too deeply, or its code calls itself"),
+        Row("bare object()", "V = object(); V_same = [V]", "V_same[0] is V"),
+        gone("instance whose __reduce__ raises", "class V_C:\n    def __reduce__(self): raise KeyError('no')\nV = V_C()", "KeyError: 'no'"),
+        gone("instance that cannot be made again", "class V_C(Exception):\n    def __init__(self, a, b): super().__init__(a)\nV = V_C(1, 2)",
+             "it was saved, but could not be loaded: TypeError: V_C.__init__() missing 1 required positional argument: 'b'"),
+    ],
+    "Modules": [
+        Row("module", "import os.path as V", "V.join('a', 'b') == 'a/b'"),
+        Row("module of a package", "import xml.dom as V", "V.__name__ == 'xml.dom'"),
+        Row("module made by hand", "import types\nV = types.ModuleType('V_made'); V.x = [1]", "V.x == [1] and V.__name__ == 'V_made'"),
+        Row("module changed by hand", "import colorsys as V\nV.added = 1", "not hasattr(V, 'added') and V.rgb_to_hsv", "imported again, without the changes"),
+        Row("the module of the cells", "import __main__ as V", "vars(V) is globals()"),
+    ],
+    "What belongs to the running process": [
+        gone("open file", "V = open('/dev/null')", _FILE),
+        gone("open binary file", "V = open('/dev/null', 'rb')", _FILE),
+        gone("temporary file", "import tempfile\nV = tempfile.TemporaryFile()", _FILE),
+        gone("list with an open file in it", "V = [1, open('/dev/null')]", _FILE),
+        gone("socket", "import socket\nV = socket.socket()", _CONNECTION),
+        gone("connection of sqlite3", "import sqlite3\nV = sqlite3.connect(':memory:')", _CONNECTION),
+        gone("cursor of sqlite3", "import sqlite3\nV = sqlite3.connect(':memory:').cursor()", _CONNECTION),
+        gone("lock that is held", "import threading\nV = threading.Lock(); V.acquire()", _LOCK),
+        gone("thread", "import threading\nV = threading.Thread(target=print)", _THREAD),
+        gone("thread-local data", "import threading\nV = threading.local()", _none("_thread._local")),
+        gone("process", "import subprocess\nV = subprocess.Popen(['true']); V.wait()", "a process cannot be saved"),
+        gone("event loop", "import asyncio\nV = asyncio.new_event_loop()", "an event loop cannot be saved"),
+        gone("mmap", "import mmap\nV = mmap.mmap(-1, 10)", "a mapped file cannot be saved"),
+        gone("weak reference", "import weakref\nclass V_C: pass\nV_o = V_C(); V = weakref.ref(V_o)", _WEAK),
+        gone("traceback", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    V = e.__traceback__", "a traceback cannot be saved: it belongs to functions that ran"),
+        gone("ContextVar", "import contextvars\nV = contextvars.ContextVar('v')", _none("_contextvars.ContextVar")),
+        gone("hash object", "import hashlib\nV = hashlib.sha256()", _none("_hashlib.HASH")),
+    ],
+    "numpy": [
+        Row("array", "import numpy as np\nV = np.arange(6.0).reshape(2, 3)", "V.tolist() == [[0, 1, 2], [3, 4, 5]] and (V.fill(1) or V.sum()) == 6", needs="numpy"),
+        Row("array that can grow", "V = np.arange(3)", "V.flags.owndata and (V.resize(5) or V.shape) == (5,)", needs="numpy"),
+        Row("view of an array", "V = np.arange(10); V_v = V[2:8:2]; V_r = V[::-1]; V_t = V.reshape(2, 5).T",
+            "V_v.base is V and (V.__setitem__(4, 99) or (V_v[1], V_r[5], V_t[4, 0])) == (99, 99, 99)", needs="numpy"),
+        Row("view whose array has no name", "V = np.arange(10)[:5]; V_v = V[1:]", "(V.__setitem__(1, 99) or V_v[0]) == 99", needs="numpy"),
+        Row("view with another type", "V = np.zeros(2, 'f8'); V_v = V.view('u1')", "(V_v.fill(255) or V[0]) != 0", needs="numpy"),
+        Row("array that is read-only", "V = np.arange(3); V.flags.writeable = False", "not V.flags.writeable", needs="numpy"),
+        Row("array in Fortran's order", "V = np.asfortranarray(np.arange(6).reshape(2, 3))", "V.flags.f_contiguous and V[1, 2] == 5", needs="numpy"),
+        Row("structured array, and a view of one field", "V = np.array([(1, 2.0)], dtype=[('a', 'i4'), ('b', 'f8')]); V_v = V['b']",
+            "V.dtype.names == ('a', 'b') and (V.__setitem__('b', 7) or V_v[0]) == 7", needs="numpy"),
+        Row("array of objects, and a view", "V_l = [1]; V = np.array([V_l, 'x', None], dtype=object); V_v = V[1:]",
+            "V[0] is V_l and (V.__setitem__(1, 'y') or V_v[0]) == 'y'", needs="numpy"),
+        Row("array of dates, of text, of no items", "V = [np.array(['2024-01-02'], 'M8[D]'), np.array(['a', 'bc']), np.zeros((0, 3)), np.array(5)]",
+            "str(V[0][0]) == '2024-01-02' and V[1][1] == 'bc' and V[2].shape == (0, 3) and V[3] == 5", needs="numpy"),
+        Row("number of numpy, dtype", "V = [np.float32(1.5), np.dtype('i4')]", "type(V[0]) is np.float32 and V[1] == np.int32", needs="numpy"),
+        Row("masked array, matrix", "V = [np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]])]", "V[0].sum() == 1 and type(V[1]) is np.matrix", needs="numpy"),
+        Row("random generator", "V = np.random.default_rng(3); V.random(); V_n = np.random.default_rng(3).random(2)[1]", "V.random() == V_n", needs="numpy"),
+        Row("array that is mapped from a file", "import tempfile\nV_f = tempfile.mkstemp()[1]; V = np.memmap(V_f, 'i4', 'w+', shape=3); V[1] = 7; V.flush()",
+            "V[1] == 7 and type(V) is np.memmap", "mapped again, from the file as it is then", needs="numpy"),
+    ],
+    "pandas and matplotlib": [
+        Row("frame", "import pandas as pd\nV = pd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2024-01-02'] * 2)}, index=['r', 's'])",
+            "V.loc['s', 'a'] == 2 and V.c.dt.year.tolist() == [2024, 2024] and (V.__setitem__('a', 5) or V.a.sum()) == 10", needs="pandas"),
+        Row("frame with categories and time zones", "V = pd.DataFrame({'k': pd.Categorical(['a', 'b']), 't': pd.date_range('2024', periods=2, tz='UTC'), 'i': pd.array([1, None], 'Int64')})",
+            "V.k.cat.categories.tolist() == ['a', 'b'] and str(V.t.dt.tz) == 'UTC' and V.i.isna().tolist() == [False, True]", needs="pandas"),
+        Row("series, index, Timestamp, NA", "V = [pd.Series([1.5], name='s'), pd.MultiIndex.from_tuples([(1, 'a')]), pd.Timestamp('2024'), pd.NA, pd.NaT]",
+            "V[0].name == 's' and V[1][0] == (1, 'a') and V[2].year == 2024 and V[3] is pd.NA and V[4] is pd.NaT", needs="pandas"),
+        Row("groups of a frame", "V = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]}).groupby('k')", "V.v.sum().tolist() == [3, 3]", needs="pandas"),
+        Row("figure", "import matplotlib\nmatplotlib.use('agg')\nfrom matplotlib.figure import Figure\nV = Figure(); V.add_subplot().plot([1, 3])",
+            "V.axes[0].lines[0].get_ydata().tolist() == [1, 3]", needs="matplotlib"),
+    ],
+}
+ROWS = [row for rows in SECTIONS.values() for row in rows]
+
+
+def numbered(row: Row, text: str) -> str:
+    """text with the names of that row's variables."""
+    import re
+
+    return re.sub(r"\bV(?=\b|_)|(?<=\bz_)V\b", f"v{ROWS.index(row)}", text)

@@ -1,0 +1,223 @@
+"""Copies of the interpreter: made between two cells, woken in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+import unittest
+
+from .host import PATIENCE, Runner
+
+_SUBREAPER = 36  # prctl
+WAKE = signal.SIGRTMAX
+
+
+class Host(Runner):
+    """A host that is also pid 1: copies become its children."""
+
+    def __init__(self, **how: object) -> None:
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        self.copies: list[int] = []
+        self.live = 0
+        super().__init__(**how)
+        self.live = self.process.pid
+
+    def __exit__(self, *error: object) -> None:
+        for pid in self.copies:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        super().__exit__(*error)
+        for pid in self.copies:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+    def copy(self) -> dict:
+        self.send(type="copy", request_id="c1")
+        while (frame := self.next_frame())["type"] != "copied":
+            self.executions[frame["id"]].frames.append(frame)
+        if frame["pid"]:
+            self.copies.append(frame["pid"])
+        return frame
+
+    def wake(self, pid: int) -> None:
+        """Stops the interpreter and makes a copy take its place, as pid 1 does."""
+        os.kill(self.live, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.live, os.WSTOPPED | os.WNOWAIT)
+        os.kill(pid, WAKE)
+        os.kill(self.live, signal.SIGKILL)
+        self.live = pid
+        frame = self.next_frame()
+        assert frame["type"] == "ready", frame
+        assert frame["mark"] != self.mark
+        self.mark = frame["mark"]
+
+
+def named(frame: dict) -> list[str]:
+    return [loss["name"] for loss in frame["losses"]]
+
+
+class Copies(unittest.TestCase):
+    def test_variables_are_as_they_were(self) -> None:
+        with Host() as host:
+            host.run("x = [1]; import random; random.seed(1); g = iter(range(5)); next(g)")
+            made = host.copy()
+            self.assertGreater(made["pid"], 0, made)
+            self.assertEqual(made["losses"], [])
+            self.assertGreater(made["resident"], 0)
+            after = host.run("x.append(2); y = 1; (next(g), random.random(), x)").text
+            host.wake(made["pid"])
+            self.assertEqual(host.run("x, 'y' in globals()").text, "([1], False)")
+            self.assertEqual(host.run("x.append(2); y = 1; (next(g), random.random(), x)").text, after)
+
+    def test_a_copy_can_be_copied_again_and_again(self) -> None:
+        with Host() as host:
+            host.run("n = 0")
+            first = host.copy()["pid"]
+            host.run("n = 1")
+            second = host.copy()["pid"]
+            host.run("n = 2")
+            host.wake(first)
+            self.assertEqual(host.run("n").text, "0")
+            again = host.copy()["pid"]
+            host.run("n = 9")
+            host.wake(second)
+            self.assertEqual(host.run("n").text, "1")
+            host.wake(again)
+            self.assertEqual(host.run("n").text, "0")
+
+    def test_a_woken_copy_does_all_that_the_interpreter_did(self) -> None:
+        with Host() as host:
+            host.run("import asyncio, os\nawait asyncio.sleep(0)\nos.system('echo first')")
+            pid = host.copy()["pid"]
+            host.wake(pid)
+            self.assertEqual(host.run("await asyncio.sleep(0.01); 'awaited'").text, "'awaited'")
+            ran = host.run("print('a'); os.system('echo b'); print('c')")
+            self.assertEqual(ran.stdout, "a\nb\nc\n")
+            self.assertEqual(host.run("input('?')", ["yes"], allow_stdin=True).text, "'yes'")
+            self.assertIn("ZeroDivisionError", host.run("1 / 0").traceback)
+            id = host.start("while True: pass")
+            host.interrupt(id)
+            self.assertTrue(host.finish(id).interrupted)
+            self.assertEqual(host.run("import threading; t = threading.Thread(target=print, args=('in',)); t.start(); t.join()").stdout, "in\n")
+            slow = "class Slow:\n def __repr__(self):\n  while True: pass\nSlow()"
+            self.assertIn("Slow", host.run(slow).text or host.run("1").text or "Slow")
+            self.assertEqual(host.run("os.fork() or os._exit(3); os.wait()[1] >> 8").text, "3")
+
+    def test_user_code_never_waits_for_a_copy(self) -> None:
+        with Host() as host:
+            host.run("import os")
+            host.copy()
+            self.assertIn("ChildProcessError", host.run("os.wait()").traceback)
+
+    def test_only_pid_1_wakes_a_copy(self) -> None:
+        with Host() as host:
+            host.run("n = 1")
+            pid = host.copy()["pid"]
+            host.run(f"import os\nfor _ in range(3): os.kill({pid}, {int(WAKE)})\nn = 2")
+            self.assertEqual(host.run("n").text, "2")
+            host.wake(pid)
+            self.assertEqual(host.run("n").text, "1")
+
+    def test_files_keep_their_positions_and_connections_end(self) -> None:
+        with Host() as host:
+            host.run(
+                "import os, socket, subprocess\n"
+                "f = open('f', 'w+'); f.write('0123456789'); f.flush(); f.seek(2)\n"
+                "a, b = socket.socketpair()\n"
+                "p = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE)"
+            )
+            made = host.copy()
+            self.assertEqual(sorted(set(named(made)) & {"a", "b", "p"}), ["a", "b", "p"])
+            # The copy holds no connection open.
+            self.assertEqual(host.run("a.close(); b.recv(1)").text, "b''")
+            self.assertEqual(host.run("p.stdin.close(); p.stdout.read(), p.wait()").text, "(b'', 0)")
+            host.run("f.read()")
+            host.wake(made["pid"])
+            self.assertEqual(host.run("f.read(3)").text, "'234'")
+            self.assertEqual(host.run("b.recv(1)").error["ename"], "OSError")
+
+    def test_what_a_copy_lacks_is_named(self) -> None:
+        with Host() as host:
+            host.run(
+                "import threading, sqlite3, time\n"
+                "t = threading.Thread(target=time.sleep, args=(60,), daemon=True, name='mine'); t.start()\n"
+                "threading.Thread(target=time.sleep, args=(60,), daemon=True, name='nameless').start()\n"
+                "db = sqlite3.connect(':memory:')"
+            )
+            made = host.copy()
+            self.assertLessEqual({"t", "db", "thread nameless"}, set(named(made)))
+            host.wake(made["pid"])
+            self.assertEqual(host.run("t.is_alive(), threading.active_count()").text, "(False, 1)")
+
+    def test_a_cell_comes_before_a_copy(self) -> None:
+        with Host() as host:
+            id = host.start("import time; time.sleep(0.2); n = 1")
+            host.send(type="copy", request_id="c2")
+            frames = []
+            while not {"done"} < {frame["type"] for frame in frames} or not any(
+                frame["type"] in ("copied", "later") for frame in frames
+            ):
+                frames.append(host.next_frame())
+            self.assertIn(id, [frame.get("id") for frame in frames if frame["type"] == "done"])
+            host.copies += [frame["pid"] for frame in frames if frame["type"] == "copied"]
+
+    def test_background_tasks_go_on_in_a_woken_copy(self) -> None:
+        with Host() as host:
+            host.run("import asyncio\nn = 0\nasync def tick():\n global n\n while True:\n  n += 1; await asyncio.sleep(0.01)\nt = asyncio.create_task(tick()); await asyncio.sleep(0.05)")
+            pid = host.copy()["pid"]
+            host.wake(pid)
+            deadline = time.monotonic() + PATIENCE
+            before = int(host.run("n").text)
+            while int(host.run("n").text) <= before:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+
+    def test_libraries_with_threads(self) -> None:
+        with Host() as host:
+            if host.run("import numpy as np; a = np.ones((300, 300)); (a @ a).sum()").error:
+                self.skipTest("there is no numpy")
+            made = host.copy()
+            self.assertGreater(made["pid"], 0, made)
+            host.wake(made["pid"])
+            self.assertEqual(host.run("float((a @ a).sum())").text, "27000000.0")
+
+
+class States(unittest.TestCase):
+    def ask(self, host: Runner, **frame: object) -> dict:
+        host.send(request_id="r", **frame)
+        while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
+            host.executions[answer["id"]].frames.append(answer)
+        return answer
+
+    def test_variables_are_loaded_in_another_interpreter(self) -> None:
+        with Runner() as host, Runner() as other:
+            host.run("a = [1]; b = {'a': a}; g = (i for i in a)\ndef f(): return len(a)\nimport os; os.environ['V'] = '1'")
+            path = f"{host.directory.name}/saved"
+            saved = self.ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            self.assertEqual((saved["reason"], saved["count"]), ("", 4), saved)
+            self.assertEqual([(one["name"], one["type"]) for one in saved["lost"]], [("g", "generator")])
+            self.assertEqual(host.run("a.append(2); next(g)").text, "1")
+            loaded = self.ask(other, type="load", path=path, digest=saved["digest"])
+            self.assertEqual((loaded["reason"], loaded["count"]), ("", 4), loaded)
+            self.assertEqual(other.run("b['a'].append(5); a, f(), os.environ['V']").text, "([1, 5], 2, '1')")
+            self.assertIn("it was a generator", other.run("g").error["hint"])
+            self.assertEqual(other.run("x = 3; x").text, "3")
+
+    def test_a_file_that_is_not_the_one_is_refused(self) -> None:
+        with Runner() as host:
+            host.run("a = 1")
+            path = f"{host.directory.name}/saved"
+            self.ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            loaded = self.ask(host, type="load", path=path, digest="0" * 64)
+            self.assertEqual(loaded["count"], 0)
+            self.assertNotEqual(loaded["reason"], "")
+            self.assertIn("No such file", self.ask(host, type="load", path=path + "x", digest="0" * 64)["reason"])
+            refused = self.ask(host, type="save", path="/nowhere/x", seconds=20, max_bytes=1 << 20)
+            self.assertIn("could not be written", refused["reason"])
+
+
+if __name__ == "__main__":
+    unittest.main()

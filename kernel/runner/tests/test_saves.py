@@ -1,0 +1,424 @@
+"""Variables that are saved in one process and loaded in another."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+from talaria_runner.errors import hints
+from talaria_runner.saves.report import Restored
+from tests.case import RunnerCase
+from tests.host import PATIENCE, PYTHON, RUNNER, Runner
+from tests.saved_values import ROWS, SECTIONS, numbered
+
+_DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(RUNNER)), "docs", "saved-variables.md")
+_UPDATE = "UPDATE_GOLDEN" in os.environ  # writes docs/saved-variables.md
+
+# A process with a namespace like that of cells, in which a script runs as our own code.
+_BOOT = """
+import builtins, importlib.util, json, os, sys, time
+sys.path.insert(0, {lib!r})
+main = sys.modules["__main__"] = type(sys)("__main__")
+main.__builtins__ = builtins
+os.chdir({folder!r})
+from talaria_runner.saves import settings
+settings.remember()
+from talaria_runner.saves.loading import load
+from talaria_runner.saves.saving import save
+from talaria_runner.saves.archive import Unusable
+from tests.saved_values import ROWS, numbered
+names = vars(main)
+stdout = os.dup(1)
+
+def cell(code):
+    cell.count += 1
+    exec(compile(code, f"<cell {{cell.count}}>", "exec", dont_inherit=True), names)
+cell.count = 0
+
+def saved(path="variables", seconds=30, most=1 << 30, **how):
+    return save(names, path, deadline=time.monotonic() + seconds, max_bytes=most, **how)
+
+def tell(value):
+    with os.fdopen(stdout, "w") as out:
+        json.dump(value, out)
+"""
+
+
+class Saves(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def python(self, script: str) -> object:
+        """Runs the script in a process of its own and returns what it tells."""
+        boot = _BOOT.format(lib=RUNNER, folder=self.folder.name)
+        process = subprocess.run(
+            [PYTHON, "-I", "-c", boot + textwrap.dedent(script)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=3 * PATIENCE,
+        )  # fmt: skip
+        self.assertEqual(process.returncode, 0, process.stderr.decode())
+        return json.loads(process.stdout)
+
+    def round_trip(self, code: str, *checks: str, how: str = "") -> tuple[list, list]:
+        """Saves the variables that code makes, evaluates the checks in another process, and returns what is gone."""
+        lost = self.python(f"cell({textwrap.dedent(code)!r})\nr = saved({how})\ntell(r.not_saved)")
+        result = self.python(
+            f"r = load('variables', names)\n"
+            f"tell([[repr(eval(check, names)) for check in {checks!r}], r.not_restored])"
+        )
+        self.assertEqual(result[1], lost)
+        return result[0], lost
+
+
+class Values(Saves):
+    def test_come_back_as_the_table_says(self) -> None:
+        made = self.python("""
+            made, before = [], set(names)
+            for i, row in enumerate(ROWS):
+                absent, _, library = row.needs.rpartition(" ")
+                if not row.needs or (importlib.util.find_spec(library) is None) == bool(absent):
+                    cell(numbered(row, row.code))
+                    made.append(i)
+            expected = sorted(set(names) - before - {"__warningregistry__"})
+            r = saved()
+            tell([made, expected, r.saved, r.not_saved])
+            """)
+        rows, expected, saved, not_saved = made
+        lost = {name: reason for name, _, reason in not_saved}
+        self.assertEqual(sorted([*saved, *(name for name in lost if name.isidentifier())]), expected)
+        restored, not_restored, checks = self.python(f"""
+            r = load("variables", names)
+            checks = {{}}
+            for i in {rows!r}:
+                if ROWS[i].outcome != "gone":
+                    try:
+                        checks[i] = bool(eval(numbered(ROWS[i], ROWS[i].check), names))
+                    except Exception as e:
+                        checks[i] = repr(e)
+            tell([r.restored, r.not_restored, checks])
+            """)
+        self.assertEqual((restored, not_restored), (saved, not_saved))
+        self.assertGreater(len(rows), 80)
+        for i in rows:
+            row = ROWS[i]
+            with self.subTest(row.kind):
+                if row.outcome == "gone":
+                    self.assertEqual(lost.get(f"v{i}"), numbered(row, row.check))
+                else:
+                    own = {name: why for name, why in lost.items() if name.partition("_")[0] == f"v{i}"}
+                    self.assertTrue(not own or row.outcome != "same", own)
+                    self.assertIs(checks[str(i)], True, row.check)
+
+    def test_are_in_the_documentation(self) -> None:
+        text = _document()
+        if _UPDATE:
+            with open(_DOCUMENT, "w", encoding="utf-8") as file:
+                file.write(text)
+        with open(_DOCUMENT, encoding="utf-8") as file:
+            self.assertEqual(file.read(), text, "write it again: UPDATE_GOLDEN=1 python3 -m unittest tests.test_saves")
+
+
+class Variables(Saves):
+    def test_that_are_the_engines_or_skipped_are_left_out(self) -> None:
+        saved = self.python("""
+            cell("_x = __y = 1; In = Out = 'mine'; _3 = _i3 = _ = _oh = 2; z = 3; __annotations__ = {}")
+            names.update(exit=print, get_ipython=len)
+            tell(saved(skip=["z"]).saved)
+            """)
+        self.assertEqual(sorted(saved), ["In", "Out", "__y", "_x"])
+
+    def test_keep_their_order(self) -> None:
+        checks, lost = self.round_trip("b = 'x' * 1000; import os; a = 1\ndef f(): pass", "[*map(str, filter(lambda n: n[0] != '_', globals()))]")
+        self.assertEqual((checks, lost), (["['b', 'os', 'a', 'f']"], []))
+
+    def test_that_fail_take_no_others_with_them(self) -> None:
+        """Even if they hang, crash, end the process, change other variables, print, or share objects with others."""
+        checks, lost = self.round_trip(
+            """
+            import os, sys, time
+            shared = [1]
+            class Bad:
+                def __init__(self, how): self.how, self.shared = how, shared
+                def __reduce__(self): return self.how()
+            def hang():
+                while True:
+                    try: time.sleep(3600)
+                    except BaseException: pass
+            exit_quietly = Bad(lambda: os._exit(0))
+            hangs = Bad(hang)
+            crashes = Bad(lambda: os.kill(os.getpid(), 11))
+            killed = Bad(lambda: os.kill(os.getpid(), 9))
+            leaves = Bad(lambda: sys.exit(3))
+            closes = Bad(lambda: os.closerange(3, 100) or (int, ()))
+            def meddle(): import os; os.write(1, b"noise"); print("noise"); globals().update(later=5, os=0); return str, ()
+            meddles = Bad(meddle)
+            wrong = Bad(lambda: 5)
+            unloadable = Bad(lambda: (int, ("x",)))
+            class State:
+                def __getstate__(self): return {"a": self, "l": shared}
+                def __setstate__(self, s): raise ValueError("no")
+            state = State()
+            later = [shared, {}]
+            """,
+            "later[0] is shared", "later", "meddles", how="seconds=10",
+        )  # fmt: skip
+        self.assertEqual(checks, ["True", "[[1], {}]", "''"])
+        reasons = {name: reason for name, _, reason in lost}
+        self.assertIn("the process that saved it", reasons.pop("closes"))
+        self.assertEqual(
+            reasons,
+            {
+                "exit_quietly": "its code ended the process that saved it, with status 0",
+                "hangs": "saving it took too long",
+                "crashes": "the process that saved it crashed with signal 11",
+                "killed": "the process that saved it was killed, perhaps for lack of memory",
+                "leaves": "SystemExit: 3",
+                "wrong": "PicklingError: __reduce__ must return a string or tuple",
+                "unloadable": "it was saved, but could not be loaded: ValueError: invalid literal for int() with base 10: 'x'",
+                "state": "it was saved, but could not be loaded: ValueError: no",
+            },
+        )
+
+
+class Limits(Saves):
+    def test_of_size_leave_out_the_largest(self) -> None:
+        code = "small, large, smaller = b'x' * 1000, b'x' * 2_000_000, [b'x']"
+        checks, lost = self.round_trip(code, "len(small)", how="most=1 << 20")
+        self.assertEqual(checks, ["1000"])
+        self.assertEqual(lost, [["large", "bytes", "the saved variables would take more than the limit of 1.0 MiB"]])
+
+    def test_of_time_name_what_was_left(self) -> None:
+        lost = self.python("cell('a, b = 1, [2]')\ntell(saved(seconds=-1).not_saved)")
+        self.assertEqual(lost, [[name, kind, "there was no time left to save it"] for name, kind in (("a", "int"), ("b", "list"))])
+        self.assertEqual(self.python("tell(load('variables', names).not_restored)"), lost)
+
+    def test_of_the_disk_are_told(self) -> None:
+        told = self.python("""
+            import resource, signal
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+            cell("a = bytes(1 << 18); b = 1")
+            try: saved()
+            except OSError as e: tell([e.strerror, os.listdir()])
+            """)
+        self.assertEqual(told, ["File too large", []])
+
+    def test_leave_no_half_of_a_file(self) -> None:
+        """The file that was there stays until the new one is complete."""
+        self.python("cell('a = 1')\nsaved()\ntell(0)")
+        told = self.python("""
+            from talaria_runner.saves import saving
+            def fail(*a, **k): raise OSError("full")
+            saving.replace = fail
+            cell("a = 2")
+            try: saved()
+            except OSError as e: tell([str(e), os.listdir()])
+            """)
+        self.assertEqual(told, ["full", ["variables"]])
+        self.assertEqual(self.python("load('variables', names)\ntell(names['a'])"), 1)
+
+    def test_memory_is_needed_for_one_group_at_a_time(self) -> None:
+        """Objects that share nothing are saved apart, so that the largest group decides."""
+        groups = self.python("""
+            cell("import os\\nf = lambda: g\\ng = lambda: f\\na = [1, 'x', 5.5, (1,), list]\\nb = list(a)\\nc = [b]")
+            saved()
+            from talaria_runner.saves.archive import Reader
+            index = Reader(os.open("variables", os.O_RDONLY)).index
+            tell([[name for name, _ in group["names"]] for group in index["groups"] if not group["setting"]])
+            """)
+        self.assertEqual(sorted(map(sorted, groups)), [["a"], ["b", "c"], ["f"], ["g"], ["os"]])
+
+
+class Settings(Saves):
+    def test_of_the_interpreter_come_back(self) -> None:
+        checks, lost = self.round_trip(
+            """
+            import os, random, sys
+            os.mkdir("inner"); os.chdir("inner")
+            open("beside.py", "w").write("x = 5")
+            os.environ.update(ADDED="1", LANG="other"); os.environ.pop("PATH")
+            sys.path.insert(0, os.getcwd())
+            import beside
+            state = random.getstate()
+            """,
+            "os.path.basename(os.getcwd())", "os.environ['ADDED'], os.environ['LANG'], 'PATH' in os.environ",
+            "sys.path[0] == os.getcwd()", "beside.x", "random.getstate() == state",
+            how="os.path.abspath('../variables')",
+        )  # fmt: skip
+        self.assertEqual((checks, lost), (["'inner'", "('1', 'other', False)", "True", "5", "True"], []))
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "this interpreter has no matplotlib")
+    def test_of_libraries_come_back(self) -> None:
+        checks, lost = self.round_trip(
+            """
+            import numpy as np
+            import matplotlib
+            np.random.seed(3); expected = np.random.RandomState(3).random()
+            matplotlib.rcParams["lines.linewidth"] = 7
+            """,
+            "np.random.random() == expected", "matplotlib.rcParams['lines.linewidth']",
+        )  # fmt: skip
+        self.assertEqual((checks, lost), (["True", "7.0"], []))
+
+
+class Files(Saves):
+    def test_that_are_damaged_are_refused_as_a_whole(self) -> None:
+        self.python("cell('a = [1, 2]\\ndef f(): return a\\ng = (i for i in a)')\nsaved()\ntell(0)")
+        refused, names = self.python("""
+            whole = open("variables", "rb").read()
+            damaged = [whole[:n] for n in range(0, len(whole), 64)]
+            damaged += [whole[:n] + bytes([whole[n] ^ 1 << n % 8]) + whole[n + 1:] for n in range(0, len(whole), 7)]
+            damaged += [whole + b"x", b"\\x80\\x05N." * 100, b"PK" + bytes(500), b"Talaria variables\\n" + bytes(100)]
+            refused = []
+            for data in damaged:
+                with open("damaged", "wb") as file:
+                    file.write(data)
+                try:
+                    load("damaged", names)
+                    refused.append("")
+                except Unusable as e:
+                    refused.append(str(e))
+            tell([refused, [name for name in names if name[0] != "_"]])
+            """)
+        self.assertTrue(all(refused), refused)
+        self.assertEqual(names, [])
+        for words in ("cut off", "damaged: its digest", "not a file of saved variables", "in version"):
+            self.assertTrue(any(words in why for why in refused), words)
+
+    def test_of_a_newer_version_are_refused(self) -> None:
+        self.python("cell('a = 1')\nsaved()\ntell(0)")
+        with open(os.path.join(self.folder.name, "variables"), "r+b") as file:
+            file.seek(18)
+            file.write((2).to_bytes(2, "big"))
+        why = self.python("try: load('variables', names)\nexcept Unusable as e: tell(str(e))")
+        self.assertIn("saved in version 2 of the format, and this Talaria reads version 1", why)
+
+    def test_have_the_digest_that_is_reported(self) -> None:
+        size, digest = self.python("cell('a = 1')\nr = saved()\ntell([r.bytes, r.digest])")
+        with open(os.path.join(self.folder.name, "variables"), "rb") as file:
+            data = file.read()
+        self.assertEqual((size, digest), (len(data), hashlib.sha256(data).hexdigest()))
+        self.assertEqual(self.python(f"tell(load('variables', names, digest={digest!r}).restored)"), ["a"])
+        why = self.python("try: load('variables', names, digest='0' * 64)\nexcept Unusable as e: tell(str(e))")
+        self.assertIn("not the one that was written", why)
+
+    def test_whose_content_is_wrong_load_the_rest(self) -> None:
+        """A file that is whole, but whose groups or references are not what this environment has."""
+        self.python("""
+            open("local.py", "w").write("class C: pass")
+            sys.path.insert(0, os.getcwd())
+            cell("import local; a = local.C(); shared = [1]; b = [shared, 3]; c = [shared, local]; d = 4")
+            saved()
+            os.remove("local.py")
+            tell(0)
+            """)
+        restored, lost = self.python("r = load('variables', names)\ntell([r.restored, r.not_restored])")
+        self.assertEqual(restored, ["shared", "b", "d"])
+        why = "ModuleNotFoundError: No module named 'local'"
+        self.assertEqual(sorted(lost), [["a", "local.C", why], ["c", "list", why], ["local", "module", why]])
+
+    def test_of_another_python_keep_their_data(self) -> None:
+        told = self.python("""
+            cell("a = [1]\\ndef f(): return a")
+            from talaria_runner.saves import pickling
+            pickling.MAGIC_NUMBER, pickling._PYTHON = b"none", "3.1"
+            from talaria_runner.saves import rebuild
+            rebuild.MAGIC_NUMBER = b"none"
+            saved()
+            rebuild.MAGIC_NUMBER = b"here"
+            names.clear()
+            r = load("variables", names)
+            tell([r.restored, r.not_restored])
+            """)
+        here = self.python("tell('{}.{}'.format(*sys.version_info))")
+        why = f"ValueError: its code was compiled by Python 3.1, and this is Python {here}"
+        self.assertEqual(told, [["a"], [["f", "function", why]]])
+
+
+class Libraries(Saves):
+    def test_cloudpickle_saves_what_pickle_does_not(self) -> None:
+        if not self.python("tell(importlib.util.find_spec('cloudpickle') is not None)"):
+            self.skipTest("this interpreter has no cloudpickle")
+        checks, lost = self.round_trip("keys = {'a': 1}.keys(); import weakref; w = weakref.WeakSet()", "list(keys)", "len(w)")
+        self.assertEqual((checks, lost), (["['a']", "0"], []))
+
+    def test_dill_saves_what_pickle_does_not(self) -> None:
+        """A stand-in, since few environments have it."""
+        with open(os.path.join(self.folder.name, "dill.py"), "w") as file:
+            file.write(
+                "class Pickler: dispatch = {type({}.keys()): None}\n"
+                "def dumps(value): return ' '.join(value).encode()\n"
+                "def loads(data): return dict.fromkeys(data.decode().split()).keys()\n"
+            )
+        checks, lost = self.round_trip("import os, sys; sys.path.append(os.getcwd()); keys = {'a': 1}.keys()", "list(keys)")
+        self.assertEqual((checks, lost), (["['a']"], []))
+
+
+class Sessions(RunnerCase):
+    """In a runner, with its engine, threads and streams."""
+
+    def test_are_saved_and_loaded(self) -> None:
+        path = os.path.join(self.runner.directory.name, "variables")
+        self.run_cell("import sys; x = [1]; y = x; out = sys.stdout; gen = (i for i in x)\ndef f(): return x")
+        for name in ("pickle", "functools", "json", "hashlib", "re", "select", "copyreg"):  # not ours to import
+            with open(os.path.join(self.runner.directory.name, f"{name}.py"), "w") as file:
+                file.write("raise RuntimeError('of the workspace')")
+        saving = (
+            "import time; from talaria_runner.saves.saving import save\n"
+            f"r = save(globals(), {path!r}, deadline=time.monotonic() + 30, max_bytes=1 << 20)"
+        )
+        text = self.run_cell(f"{saving}; print(r.saved, r.not_saved)").stdout
+        names = "['sys', 'x', 'y', 'out', 'f', 'time', 'save']"
+        lost = "[('gen', 'generator', 'a generator cannot be saved: it is a function that has not ended')]"
+        self.assertEqual(text, f"{names} {lost}\n")
+        with Runner() as other:
+            loading = f"from talaria_runner.saves.loading import load; load({path!r}, globals()).restored"
+            self.assertEqual(other.run(loading).text, names)
+            self.assertEqual(other.run("f() is x and y is x and out is sys.stdout").text, "True")
+
+
+class Gone(unittest.TestCase):
+    """Variables that could not be saved are explained where they are used."""
+
+    def test_by_what_they_were(self) -> None:
+        gone = Restored([], [("x", "generator", "why"), ("y", "io.TextIOWrapper", "open")], "").gone()
+        self.assertEqual(gone["y"], "it was an io.TextIOWrapper, which could not be saved when the session hibernated (open)")
+        hint = self.hint("x", vars(sys.modules["__main__"]), gone)
+        text = f"{gone['x']}; run the cell that made it again"
+        self.assertEqual((hint.text, hint.inline), (text, f": {text}"))
+
+    def test_and_only_if_a_cell_looked_for_them(self) -> None:
+        gone = {"x": "it was"}
+        self.assertIsNone(self.hint("x", {}, gone))
+        self.assertIsNone(self.hint("z", vars(sys.modules["__main__"]), gone))
+
+    def hint(self, name: str, names: dict[str, object], gone: dict[str, str]) -> hints.Hint | None:
+        try:
+            eval(name, names)
+        except NameError as e:
+            return hints.find(e, str(e), gone=gone)
+        self.fail("there is a variable of that name")
+
+
+def _document() -> str:
+    lines = [
+        "# Saved variables",
+        "",
+        "When a session hibernates, its variables are saved, and they are loaded when it wakes. This is what becomes of each kind.",
+        "`kernel/runner/tests/saved_values.py` has the example of each line; the tests save it, load it in another process, and",
+        "write this page.",
+    ]
+    for title, rows in SECTIONS.items():
+        lines += ["", f"## {title}", "", "| value | after waking |", "|---|---|"]
+        for row in rows:
+            outcome = f"gone: {row.check}" if row.outcome == "gone" else "the same" if row.outcome == "same" else row.outcome
+            lines.append(f"| {row.kind} | {outcome} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"talaria/kernel"
+	"talaria/kernel/procfs"
+)
+
+// copyOOMScore makes a copy the first of its sandbox to be killed when memory runs out.
+const copyOOMScore = 1000
+
+// Adopt implements [kernel.Copier].
+func (s *Sandbox) Adopt(ctx context.Context, pid int) (kernel.Process, error) {
+	p := &Process{sandbox: s, done: make(chan struct{})}
+	if !s.admit(p) {
+		return nil, s.lost()
+	}
+	if _, err := s.callAs(ctx, p.id, "adopt", adoptRequest{PID: pid}); err != nil {
+		_ = p.Signal(syscall.SIGKILL) // in case it was adopted after ctx ended
+		return nil, fmt.Errorf("adopt a copy of the interpreter: %w", err)
+	}
+	onHost, err := s.onHost(pid)
+	if err == nil {
+		p.score, err = exchangeOOMScore(onHost, []byte(strconv.Itoa(copyOOMScore)))
+	}
+	if err != nil { // it could cost the interpreter its life
+		return nil, errors.Join(fmt.Errorf("make a copy of the interpreter the first to go when memory runs out: %w", err), p.Signal(syscall.SIGKILL))
+	}
+	p.pid, p.onHost = pid, onHost
+	return p, nil
+}
+
+// onHost returns the pid on the host of the process that has that pid inside.
+func (s *Sandbox) onHost(inside int) (int, error) {
+	if !s.backend.tier.Contained() {
+		return inside, nil
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		if id, err := procfs.ReadIdentity(pid); err == nil && id.InsidePID == inside { // else it has ended
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d is not in the sandbox: %w", inside, os.ErrProcessDone)
+}
+
+// Wake implements [kernel.Copier].
+func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) error {
+	old, next := interpreter.(*Process), copied.(*Process)
+	old.killed.Store(true)
+	_, err := s.call(ctx, "wake", wakeRequest{Stops: old.id, Wakes: next.id})
+	var failed *stepError
+	if errors.As(err, &failed) && failed.errno == unix.ESRCH {
+		old.killed.Store(false)
+		return fmt.Errorf("wake a copy of the interpreter: %w: %w", os.ErrProcessDone, err)
+	}
+	if err != nil {
+		return fmt.Errorf("wake a copy of the interpreter: %w", err)
+	}
+	if _, err := exchangeOOMScore(next.onHost, next.score); err != nil {
+		s.backend.cfg.Log.Warn("an interpreter stays the first to go when memory runs out", "error", err)
+	}
+	s.mu.Lock()
+	s.runner = next.pid
+	s.mu.Unlock()
+	return nil
+}
+
+// exchangeOOMScore sets the score of a process on this machine, and returns the one before.
+func exchangeOOMScore(pid int, score []byte) ([]byte, error) {
+	name := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+	before, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(before), os.WriteFile(name, score, 0)
+}
