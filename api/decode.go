@@ -138,7 +138,7 @@ func typeName(goType string) string {
 	switch {
 	case t == "bool":
 		return "a boolean"
-	case t == "string" || t == "api.Time" || t == "api.NetworkMode" || t == "api.GuardMode" || t == "api.IsolationMode":
+	case t == "string" || t == "api.Time" || t == "api.NetworkMode" || t == "api.GuardMode" || t == "api.CheckpointMode" || t == "api.OnIdle" || t == "api.CheckpointLevel" || t == "api.RollbackPart" || t == "api.IsolationMode":
 		return "a string"
 	case strings.HasPrefix(t, "int") || strings.HasPrefix(t, "uint"):
 		return "a whole number"

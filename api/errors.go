@@ -23,6 +23,9 @@ const (
 	CodeArtifactNotFound     Code = "artifact_not_found"
 	CodeFileNotFound         Code = "file_not_found"
 	CodeTerminalNotFound     Code = "terminal_not_found"
+	CodeCheckpointNotFound   Code = "checkpoint_not_found"
+	CodeCheckpointGone       Code = "checkpoint_gone"
+	CodeBatchNotFound        Code = "batch_not_found"
 	CodeMethodNotAllowed     Code = "method_not_allowed"
 	CodeSessionExists        Code = "session_exists"
 	CodeSessionConflict      Code = "session_conflict"
@@ -75,6 +78,9 @@ var statuses = map[Code]int{
 	CodeArtifactNotFound:     http.StatusNotFound,
 	CodeFileNotFound:         http.StatusNotFound,
 	CodeTerminalNotFound:     http.StatusNotFound,
+	CodeCheckpointNotFound:   http.StatusNotFound,
+	CodeCheckpointGone:       http.StatusConflict,
+	CodeBatchNotFound:        http.StatusNotFound,
 	CodeMethodNotAllowed:     http.StatusMethodNotAllowed,
 	CodeNotAcceptable:        http.StatusNotAcceptable,
 	CodeSessionExists:        http.StatusConflict,

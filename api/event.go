@@ -271,6 +271,11 @@ var eventKinds = []eventKind{
 	kindOf[CommClosed](),
 	kindOf[CommHandled](),
 	kindOf[UserExpressions](),
+	kindOf[CheckpointCreated](),
+	kindOf[CheckpointDropped](),
+	kindOf[RolledBack](),
+	kindOf[KernelWoken](),
+	kindOf[SessionForked](),
 }
 
 // eventKind is one type of events.

@@ -1,5 +1,10 @@
 package api
 
+import (
+	"net/url"
+	"strings"
+)
+
 // ExecutionStatus is where an execution is in its life.
 type ExecutionStatus string
 
@@ -40,8 +45,8 @@ type ExecutionRequest struct {
 	Silent      *bool    `json:"silent,omitzero"`
 	StopOnError *bool    `json:"stop_on_error,omitzero"`
 	AllowStdin  *bool    `json:"allow_stdin,omitzero"`
-	Checkpoint  Raw      `json:"checkpoint,omitzero"`
-	Force       *bool    `json:"force,omitzero"` // run it even where the guard would refuse it
+	Checkpoint  *bool    `json:"checkpoint,omitzero"` // make one before the cell runs
+	Force       *bool    `json:"force,omitzero"`      // run it even where the guard would refuse it
 	// Tools are carried out by whoever sends the request: see Execution.PendingToolCalls.
 	Tools []Tool `json:"tools,omitzero"`
 
@@ -69,15 +74,17 @@ type Execution struct {
 	Status         ExecutionStatus `json:"status"`
 	Reason         string          `json:"reason,omitzero"`
 	State          VariablesState  `json:"state"`
-	Outputs        []Output        `json:"outputs,omitzero"`         // nil where outputs are left out
-	OutputsOmitted bool            `json:"outputs_omitted,omitzero"` // some are missing here; its events have those that the log keeps
-	Text           string          `json:"text"`
-	Error          *ErrorOutput    `json:"error,omitzero"`
-	Artifacts      []Artifact      `json:"artifacts"`
-	Generation     int64           `json:"generation"`
-	Usage          ExecutionUsage  `json:"usage"`
-	ToolCalls      int64           `json:"tool_calls"`
-	Guard          *Guard          `json:"guard,omitzero"`
+	// Undone says that the session went back to a point before the execution.
+	Undone         bool           `json:"undone,omitzero"`
+	Outputs        []Output       `json:"outputs,omitzero"`         // nil where outputs are left out
+	OutputsOmitted bool           `json:"outputs_omitted,omitzero"` // some are missing here; its events have those that the log keeps
+	Text           string         `json:"text"`
+	Error          *ErrorOutput   `json:"error,omitzero"`
+	Artifacts      []Artifact     `json:"artifacts"`
+	Generation     int64          `json:"generation"`
+	Usage          ExecutionUsage `json:"usage"`
+	ToolCalls      int64          `json:"tool_calls"`
+	Guard          *Guard         `json:"guard,omitzero"`
 	// PendingToolCalls wait for the client that gave the execution its tools.
 	PendingToolCalls []PendingToolCall `json:"pending_tool_calls,omitzero"`
 	RejectedTools    []RejectedTool    `json:"rejected_tools,omitzero"` // of those in the request
@@ -158,6 +165,15 @@ const (
 
 // ArtifactURL is where the bytes of a digest are served.
 func ArtifactURL(sha256 string) string { return "/v1/artifacts/" + sha256 }
+
+// FileURL is where a file of a session is served, as it is now.
+func FileURL(session, path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return "/v1/sessions/" + url.PathEscape(session) + "/files/" + strings.Join(parts, "/")
+}
 
 // File is an entry of a folder of the workspace. Kind is "file", "directory", "symlink" or "other".
 type File struct {

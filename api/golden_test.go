@@ -28,6 +28,13 @@ func sampleExecution() api.Execution {
 	}
 }
 
+func sampleBatchExecution() *api.BatchExecution {
+	return &api.BatchExecution{
+		ID: "b.0", SessionID: "chat:42", Status: api.StatusOK, State: api.VariablesKept, Text: "1\n", Usage: api.ExecutionUsage{DurationMS: 2, CPUMS: 1, PeakMemoryBytes: 1 << 20},
+		Error: &api.BatchError{Ename: "E", Evalue: "v"}, CreatedAt: noon, StartedAt: &noon, FinishedAt: &noon,
+	}
+}
+
 // events has one event of every type; what they become on the wire is in testdata, for readers in every language.
 var events = map[string]api.EventBody{
 	"session_state":       api.SessionStateEvent{State: api.StateDead, Reason: "idle_timeout"},
@@ -71,10 +78,18 @@ var events = map[string]api.EventBody{
 	"approval_resolved_expired": api.ApprovalResolved{ApprovalID: "a", Decision: api.DecisionExpired},
 	"comm_open": api.CommOpened{CommID: "w", TargetName: "jupyter.widget", Data: api.Raw(`{"state":{"value":7}}`),
 		Metadata: map[string]api.Raw{"version": api.Raw(`"2.1.0"`)}, Buffers: [][]byte{{0, 255}}},
-	"comm_msg":             api.CommSent{CommID: "w", Data: api.Raw(`{"method":"update"}`), Metadata: map[string]api.Raw{}},
-	"comm_close":           api.CommClosed{CommID: "w", Data: api.Raw(`{}`), Metadata: map[string]api.Raw{}},
-	"user_expressions":     api.UserExpressions{Values: api.Raw(`{"n":{"status":"ok","data":{"text/plain":"3"},"metadata":{}}}`)},
-	"comm_handled":         api.CommHandled{},
+	"comm_msg":         api.CommSent{CommID: "w", Data: api.Raw(`{"method":"update"}`), Metadata: map[string]api.Raw{}},
+	"comm_close":       api.CommClosed{CommID: "w", Data: api.Raw(`{}`), Metadata: map[string]api.Raw{}},
+	"user_expressions": api.UserExpressions{Values: api.Raw(`{"n":{"status":"ok","data":{"text/plain":"3"},"metadata":{}}}`)},
+	"comm_handled":     api.CommHandled{},
+	"checkpoint_created": api.CheckpointCreated{Checkpoint: api.Checkpoint{ID: "c", Name: "before", ExecutionID: "cell-1", ExecutionCount: 1,
+		CreatedAt: noon, Level: api.CheckpointLive, Bytes: 1 << 20, NotSaved: []api.NotSaved{{Name: "t", Type: "Thread", Reason: "a thread"}}}},
+	"checkpoint_dropped":       api.CheckpointDropped{CheckpointID: "c", Reason: "keep"},
+	"checkpoint_dropped_files": api.CheckpointDropped{CheckpointID: "c", Reason: "memory_limit", Level: api.CheckpointFiles},
+	"kernel_woken":             api.KernelWoken{Generation: 2, NotRestored: []api.NotRestored{{Name: "g", Reason: "generator: it cannot be pickled"}}, DurationMS: 40},
+	"session_forked":           api.SessionForked{SessionID: "chat:42", NotRestored: []api.NotRestored{}},
+	"rolled_back": api.RolledBack{CheckpointID: "c", What: api.RollbackAll, Undo: "u",
+		NotRestored: []api.NotRestored{{Name: "t", Reason: "a thread"}}},
 	"document_changed":     api.DocumentChanged{Revision: 3},
 	"execution_started_si": api.ExecutionStarted{Code: "1", ExecutionCount: nil},
 }
@@ -140,6 +155,23 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 			LastActiveAt: noon, Kernel: api.Kernel{Generation: 1, Python: "3.11.2", Engine: "stdlib", StartedAt: &noon},
 			PendingInput: &api.PendingInput{RequestID: "r", ExecutionID: "e", Prompt: "? "},
 		},
+		"batch": api.Batch{
+			ID: "b", Status: api.BatchCancelled, Reason: api.BatchReasonDeadline, Concurrency: 2, DeadlineAt: &noon, Total: 4, Finished: 4,
+			LastSeq: 8, CreatedAt: noon, StartedAt: &noon, FinishedAt: &noon, Items: []api.BatchItem{
+				{Index: 0, Status: api.StatusOK, SessionID: "chat:42", ExecutionID: "b.0", Execution: sampleBatchExecution()},
+				{Index: 1, Status: api.StatusOK, SessionID: "b.1", ExecutionID: "b.1", SessionDeleted: true, Execution: sampleBatchExecution()},
+				{Index: 2, Status: api.StatusFailed, Error: api.Errorf(api.CodePathOutside, "no")},
+				{Index: 3, Status: api.StatusCancelled},
+			},
+		},
+		"batch_listed":    api.Batch{ID: "b", Status: api.BatchQueued, Total: 1, LastSeq: 1, CreatedAt: noon},
+		"batch_event_job": api.BatchEvent{Seq: 1, Time: noon, Type: api.BatchEventJob, Status: api.BatchQueued},
+		"batch_event_item": api.BatchEvent{Seq: 3, Time: noon, Type: api.BatchEventItem, Item: &api.BatchItem{
+			Index: 0, Status: api.StatusRunning, SessionID: "chat:42", ExecutionID: "b.0"}},
+		"batch_request": api.BatchRequest{Concurrency: ptr(int64(2)), DeadlineS: ptr(60.0), Items: []api.BatchItemRequest{
+			{Session: ptr("chat:42"), Code: ptr("print(1)")},
+			{Code: ptr("1"), Files: map[string]api.BatchFile{"a.txt": api.BatchFile("text"), "a.bin": {0, 255}}},
+		}},
 		"problem":   api.Errorf(api.CodeSessionNotFound, "you have no session %q", "x"),
 		"page_last": api.Page[api.File]{Items: nil},
 		"rendering": api.Rendering{Parts: []api.RenderPart{
@@ -174,6 +206,15 @@ func TestResourcesHaveTheirGoldenForm(t *testing.T) {
 		"tool_cancel": api.ToolCancel{Type: "tool_cancel", CallID: "c", Reason: "interrupted"},
 		"reply_tools": api.Reply{Type: "reply", ID: api.Raw(`"t"`), OK: true, Result: api.ToolsReply{
 			Accepted: []string{"search"}, Rejected: []api.RejectedTool{{Name: "__import__", Reason: "it begins with an underscore"}}}},
+		"map": api.MapResult{
+			Items: []api.MapItem{
+				{Value: api.Raw(`[1,"a"]`), Status: api.MapOK, Text: "x\n", Duration: 3, Artifacts: []api.Artifact{
+					{Path: "map/m/0/a.txt", Change: api.Created, Size: new(int64(1)), MediaType: "text/plain", URL: api.FileURL("chat:42", "map/m/0/é #.txt")}}},
+				{Index: 1, Status: api.MapDied, Reason: "signal:SIGKILL", Outputs: []api.Output{}, Artifacts: []api.Artifact{}},
+				{Index: 2, Status: api.MapError, Error: &api.ErrorOutput{Ename: "E", Evalue: "v", Traceback: []string{"t"}}, Text: "t\n"},
+			},
+			Summary: api.MapSummary{Type: api.MapSummaryType, ExecutionID: "m", Status: api.StatusOK, Items: 3, OK: 1, Failed: 2, Duration: 9},
+		},
 		"reply_error": api.Reply{Type: "reply", ID: api.Raw("null"), Error: api.Errorf(api.CodeInvalidRequest, "no")},
 	} {
 		line, err := api.Marshal(v)
@@ -318,5 +359,27 @@ func TestThePagesTypesKnowEveryEventStateAndStatus(t *testing.T) {
 		if !strings.Contains(string(source), `"`+word+`"`) {
 			t.Errorf("types.ts lacks %q", word)
 		}
+	}
+}
+
+func TestFilesOfABatchAreTextOrBase64(t *testing.T) {
+	for in, want := range map[string]string{
+		`"text"`: "text", `""`: "", `{"base64":"AP8="}`: "\x00\xff", ` {"base64":""}`: "", `"\u00e9"`: "é",
+	} {
+		var req api.BatchItemRequest
+		if err := api.Unmarshal([]byte(`{"files":{"a":`+in+`}}`), &req); err != nil || string(req.Files["a"]) != want {
+			t.Errorf("%s is %q, %v", in, req.Files["a"], err)
+		}
+	}
+	for _, in := range []string{`null`, `1`, `{}`, `{"base64":null}`, `{"base64":"*"}`, `{"base64":"","x":1}`, `["a"]`, `"\ud800"`} {
+		var req api.BatchItemRequest
+		err := api.Unmarshal([]byte(`{"files":{"a":`+in+`}}`), &req)
+		if e, ok := err.(*api.Error); !ok || e.Code != api.CodeInvalidRequest {
+			t.Errorf("%s is taken: %q, %v", in, req.Files["a"], err)
+		}
+	}
+	var req api.BatchRequest
+	if err := api.Unmarshal([]byte(`{"items":[{"code":"1","fork_of":"s"}]}`), &req); err == nil || !strings.Contains(err.Error(), `"items.0.fork_of"`) {
+		t.Errorf("a field that does not exist: %v", err)
 	}
 }

@@ -49,22 +49,24 @@ var GuardModes = []GuardMode{GuardOff, GuardWarn, GuardBlock}
 
 // SessionRequest is the body of POST and PUT on sessions. A nil field was not given.
 type SessionRequest struct {
-	ID           *string            `json:"id,omitzero"`
-	Name         *string            `json:"name,omitzero"`
-	Environment  *string            `json:"environment,omitzero"`
-	Limits       *LimitsRequest     `json:"limits,omitzero"`
-	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
-	Network      *Network           `json:"network,omitzero"`
-	Mounts       *[]Mount           `json:"mounts,omitzero"`
-	Env          *map[string]string `json:"env,omitzero"`
-	Secrets      *map[string]string `json:"secrets,omitzero"`
-	Isolation    *IsolationMode     `json:"isolation,omitzero"`
-	Packages     *[]string          `json:"packages,omitzero"`
-	Tools        *[]Tool            `json:"tools,omitzero"`       // web hooks
-	MCPServers   *[]string          `json:"mcp_servers,omitzero"` // names that the operator configured
-	Guard        *GuardMode         `json:"guard,omitzero"`
-	Approvals    *ApprovalMode      `json:"approvals,omitzero"`
-	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
+	ID           *string             `json:"id,omitzero"`
+	Name         *string             `json:"name,omitzero"`
+	Environment  *string             `json:"environment,omitzero"`
+	Limits       *LimitsRequest      `json:"limits,omitzero"`
+	IdleTimeoutS *float64            `json:"idle_timeout_s,omitzero"`
+	Network      *Network            `json:"network,omitzero"`
+	Mounts       *[]Mount            `json:"mounts,omitzero"`
+	Env          *map[string]string  `json:"env,omitzero"`
+	Secrets      *map[string]string  `json:"secrets,omitzero"`
+	Isolation    *IsolationMode      `json:"isolation,omitzero"`
+	Packages     *[]string           `json:"packages,omitzero"`
+	Tools        *[]Tool             `json:"tools,omitzero"`       // web hooks
+	MCPServers   *[]string           `json:"mcp_servers,omitzero"` // names that the operator configured
+	Guard        *GuardMode          `json:"guard,omitzero"`
+	Approvals    *ApprovalMode       `json:"approvals,omitzero"`
+	Budgets      *BudgetsRequest     `json:"budgets,omitzero"`
+	Checkpoints  *CheckpointsRequest `json:"checkpoints,omitzero"`
+	OnIdle       *OnIdle             `json:"on_idle,omitzero"`
 	// BuiltinTools is true, false, or the names of the built-in tools that cells may call.
 	BuiltinTools Raw                `json:"builtin_tools,omitzero"`
 	Metadata     *map[string]string `json:"metadata,omitzero"`
@@ -81,14 +83,16 @@ const (
 
 // SessionPatch is the body of PATCH. A nil field stays as it is.
 type SessionPatch struct {
-	Name         *string            `json:"name,omitzero"`
-	Metadata     *map[string]string `json:"metadata,omitzero"`
-	Limits       *LimitsRequest     `json:"limits,omitzero"`
-	Network      *Network           `json:"network,omitzero"`
-	IdleTimeoutS *float64           `json:"idle_timeout_s,omitzero"`
-	Guard        *GuardMode         `json:"guard,omitzero"`
-	Approvals    *ApprovalMode      `json:"approvals,omitzero"`
-	Budgets      *BudgetsRequest    `json:"budgets,omitzero"`
+	Name         *string             `json:"name,omitzero"`
+	Metadata     *map[string]string  `json:"metadata,omitzero"`
+	Limits       *LimitsRequest      `json:"limits,omitzero"`
+	Network      *Network            `json:"network,omitzero"`
+	IdleTimeoutS *float64            `json:"idle_timeout_s,omitzero"`
+	Guard        *GuardMode          `json:"guard,omitzero"`
+	Approvals    *ApprovalMode       `json:"approvals,omitzero"`
+	Budgets      *BudgetsRequest     `json:"budgets,omitzero"`
+	Checkpoints  *CheckpointsRequest `json:"checkpoints,omitzero"`
+	OnIdle       *OnIdle             `json:"on_idle,omitzero"`
 }
 
 // LimitsRequest asks for limits; a nil one keeps the operator's default.
@@ -178,6 +182,8 @@ type Session struct {
 	Mounts         []Mount           `json:"mounts"`
 	Guard          GuardMode         `json:"guard"`
 	Approvals      ApprovalMode      `json:"approvals"`
+	Checkpoints    Checkpoints       `json:"checkpoints"`
+	OnIdle         OnIdle            `json:"on_idle"`
 	MCPServers     []string          `json:"mcp_servers,omitzero"` // whose tools its cells may call
 	IdleTimeoutS   float64           `json:"idle_timeout_s"`
 	ReapAt         *Time             `json:"reap_at,omitzero"`

@@ -28,6 +28,8 @@ type Server struct {
 	Other string
 	// Strict makes all sessions start cold, so that they share no process with any other.
 	Strict bool
+	// Woken makes each interpreter a copy that was woken: the session has gone back to a checkpoint.
+	Woken bool
 
 	ownFiles  bool // sessions see the machine's tree
 	uncounted bool // no control group counts the memory of sessions, so calls that take it without a mapping are refused
@@ -51,7 +53,25 @@ func (s Server) newSession(ctx context.Context, limits api.LimitsRequest, change
 	if err != nil {
 		return "", fmt.Errorf("make a session: %w", err)
 	}
+	if s.Woken {
+		if err := s.wake(ctx, made.ID); err != nil {
+			return "", fmt.Errorf("replace the interpreter of a session by a copy: %w", err)
+		}
+	}
 	return made.ID, nil
+}
+
+// wake makes a copy the interpreter of a session.
+func (s Server) wake(ctx context.Context, id string) error {
+	if _, err := s.Client.Execute(ctx, id, api.ExecutionRequest{Code: new("pass"), Silent: new(true)}); err != nil {
+		return err
+	}
+	point, err := s.Client.Checkpoint(ctx, id, api.CheckpointRequest{Level: new(api.CheckpointLive)})
+	if err != nil {
+		return err
+	}
+	_, err = s.Client.Rollback(ctx, id, api.RollbackRequest{CheckpointID: &point.ID})
+	return err
 }
 
 func setDefault[T any](p **T, value T) {

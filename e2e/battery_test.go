@@ -46,6 +46,13 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 					Client: s.Client(), URL: s.URL, Token: s.Token, Other: s.owner(t, fmt.Sprint("other-", strict)), Strict: strict,
 				}, only)...)
 			})
+			if who == asRoot && !strict {
+				t.Run("woken", func(t *testing.T) {
+					differences = append(differences, runBattery(t, s, table, battery.Server{
+						Client: s.Client(), URL: s.URL, Token: s.Token, Other: s.owner(t, "other-woken"), Woken: true,
+					}, only)...)
+				})
+			}
 		}
 	})
 }

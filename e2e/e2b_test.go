@@ -157,6 +157,8 @@ func TestE2BSandboxesAreSessionsOfTheirOwner(t *testing.T) {
 			{"DELETE", "/e2b/sandboxes/" + box.SandboxID, "", 404},
 			{"POST", "/e2b/sandboxes/" + box.SandboxID + "/timeout", `{"timeout":60}`, 404},
 			{"POST", "/e2b/v2/sandboxes/" + box.SandboxID + "/connect", `{}`, 404},
+			{"POST", "/e2b/sandboxes/" + box.SandboxID + "/pause", `{}`, 404},
+			{"POST", "/e2b/sandboxes/" + box.SandboxID + "/resume", `{}`, 404},
 			{"POST", "/e2b/execute", `{"code":"1"}`, 502},
 			{"GET", "/e2b/contexts", "", 502},
 			{"GET", "/e2b/files?path=a", "", 502},
@@ -175,6 +177,7 @@ func TestE2BSandboxesAreSessionsOfTheirOwner(t *testing.T) {
 		s.e2bCall(t, "GET", "/e2b/v2/sandboxes", second.EnvdAccessToken, "", "", 403)
 		s.e2bCall(t, "POST", "/e2b/sandboxes", second.EnvdAccessToken, "", `{}`, 403)
 		s.e2bCall(t, "DELETE", "/e2b/sandboxes/"+second.SandboxID, second.EnvdAccessToken, "", "", 403)
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+second.SandboxID+"/pause", second.EnvdAccessToken, "", `{}`, 403)
 		s.want(t, call{method: "GET", path: "/v1/sessions", token: second.EnvdAccessToken}, http.StatusUnauthorized, "")
 		forged := second.EnvdAccessToken[:len(second.EnvdAccessToken)-4] + "AAAA"
 		s.e2bCall(t, "GET", "/e2b/health", forged, second.SandboxID, "", 502)
@@ -185,7 +188,7 @@ func TestE2BSandboxesAreSessionsOfTheirOwner(t *testing.T) {
 	t.Run("requests that make no sense", func(t *testing.T) {
 		s.e2bCall(t, "GET", "/e2b/v2/sandboxes", "wrong", "", "", 401)
 		for body, status := range map[string]int{
-			`{"timeout":0}`: 400, `{"timeout":"x"}`: 400, `{"templateID":"unknown"}`: 404, `{"autoPause":true}`: 501,
+			`{"timeout":0}`: 400, `{"timeout":"x"}`: 400, `{"templateID":"unknown"}`: 404,
 			`{"metadata":{"talaria.e2b.end_at":"0"}}`: 400, `{"network":{"rules":{"a":1}}}`: 501, `{`: 400,
 			`{"metadata":{"a":"` + strings.Repeat("x", 17<<20) + `"}}`: 413,
 		} {
@@ -196,7 +199,9 @@ func TestE2BSandboxesAreSessionsOfTheirOwner(t *testing.T) {
 		}
 		s.e2bCall(t, "POST", "/e2b/execute", box.EnvdAccessToken, box.SandboxID, `{"code":"1","context_id":"x"}`, 404)
 		s.e2bCall(t, "POST", "/e2b/execute", s.Token, "", `{"code":"1"}`, 400)
-		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/pause", s.Token, "", `{}`, 501)
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/snapshots", s.Token, "", `{}`, 501)
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/connect", s.Token, "", `{"timeout":0}`, 400)
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/resume", s.Token, "", `{}`, 409)
 		for _, path := range []string{"/etc/passwd", "../x", "/home/user/../../etc/passwd", "a/../../x", "%00"} {
 			status := 403
 			if path == "%00" {
@@ -237,6 +242,131 @@ func TestE2BSandboxesEndWhenTheirTimeIsOver(t *testing.T) {
 		untilDeleted(t, s.Client().Events(within(t), box.SandboxID, client.EventsQuery{}))
 		s.e2bCall(t, "GET", "/e2b/health", kept.EnvdAccessToken, kept.SandboxID, "", 204)
 	})
+}
+
+// e2bText is the text of the result of a cell.
+func (s *Server) e2bText(t *testing.T, box e2bSandbox, code string) any {
+	t.Helper()
+	for _, line := range s.e2bRun(t, box, `{"code":"`+code+`"}`) {
+		if line["type"] == "result" || line["type"] == "error" {
+			return line["text"]
+		}
+	}
+	return nil
+}
+
+// e2bState is the state of a sandbox, and whether it has an end.
+func (s *Server) e2bState(t *testing.T, box e2bSandbox) (state string, ends bool) {
+	t.Helper()
+	info := decode[struct{ State string }](t, string(s.e2bCall(t, "GET", "/e2b/sandboxes/"+box.SandboxID, s.Token, "", "", 200).body))
+	seen, err := s.Client().Session(within(t), box.SandboxID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.State, seen.Metadata["talaria.e2b.end_at"] != ""
+}
+
+func TestE2BSandboxesArePausedInsteadOfKilled(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{args: []string{"--on-idle", "drop"}})
+	box := s.e2bCreate(t, s.Token, `{"timeout":600,"autoPause":true}`)
+	one := "/e2b/sandboxes/" + box.SandboxID
+	if got := s.e2bText(t, box, "x = 5; x"); got != "5" {
+		t.Fatalf("x is %v", got)
+	}
+	k := s.attach(t, box.SandboxID, "after=0")
+	s.e2bCall(t, "POST", one+"/timeout", s.Token, "", `{"timeout":1}`, 204)
+	k.awaits(t, func(h head, raw []byte) bool {
+		return h.Type == "session_state" && decode[api.SessionStateEvent](t, string(raw)).State == api.StateHibernated
+	})
+	for ends := true; ends; { // each turn is a request
+		_, ends = s.e2bState(t, box)
+	}
+
+	// Nobody kills it, also if the server starts again, which reads when sandboxes end.
+	s.Kill9()
+	s.Restart(t)
+	if state, _ := s.e2bState(t, box); state != "paused" {
+		t.Errorf("the sandbox is %s", state)
+	}
+	s.e2bCall(t, "GET", "/e2b/health", box.EnvdAccessToken, box.SandboxID, "", 502)
+	s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/resume", s.Token, "", `{"timeout":600}`, 201)
+	if state, ends := s.e2bState(t, box); state != "running" || !ends {
+		t.Errorf("the sandbox is %s, and has an end: %t", state, ends)
+	}
+	s.e2bCall(t, "POST", one+"/pause", s.Token, "", `{"memory":true}`, 204)
+	s.e2bCall(t, "POST", one+"/pause", s.Token, "", `{"memory":true}`, 409)
+	s.e2bCall(t, "POST", one+"/refreshes", s.Token, "", `{}`, 409)
+	if state, ends := s.e2bState(t, box); state != "paused" || ends {
+		t.Errorf("the sandbox is %s, and has an end: %t", state, ends)
+	}
+	if got := s.e2bText(t, box, "x"); got != "5" { // any use wakes it; then it has no end until a client connects
+		t.Errorf("x is %v", got)
+	}
+	if state, ends := s.e2bState(t, box); state != "running" || ends {
+		t.Errorf("the sandbox is %s, and has an end: %t", state, ends)
+	}
+	s.e2bCall(t, "POST", one+"/connect", s.Token, "", `{"timeout":600}`, 200)
+	if _, ends := s.e2bState(t, box); !ends {
+		t.Error("the sandbox has no end")
+	}
+	forks, err := s.Client().Fork(within(t), box.SandboxID, api.ForkRequest{})
+	if err != nil || len(forks.Items[0].Session.Metadata) > 0 { // a fork does not end with the sandbox
+		t.Errorf("the forks are %+v (%v)", forks, err)
+	}
+	s.e2bRun(t, box, `{"code":"import os; os._exit(3)"}`)
+	s.e2bCall(t, "POST", one+"/pause", s.Token, "", ``, 204)
+	s.e2bCall(t, "DELETE", one, s.Token, "", "", 204)
+}
+
+func TestAPauseWaitsForCells(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	box := s.e2bCreate(t, s.Token, `{}`)
+	waiting := s.queue(t, box.SandboxID, "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)\nx = 6")
+	answered := make(chan answer, 1)
+	go func() {
+		answered <- s.do(t, call{method: "POST", path: "/e2b/sandboxes/" + box.SandboxID + "/pause", token: s.Token, body: `{}`})
+	}()
+	for ends := true; ends; { // until the pause has begun; each turn is a request
+		_, ends = s.e2bState(t, box)
+	}
+	s.e2bCall(t, "POST", "/e2b/files?path=go", box.EnvdAccessToken, box.SandboxID, "", 200)
+	s.ended(t, box.SandboxID, waiting)
+	if a := <-answered; a.status != http.StatusNoContent {
+		t.Errorf("the answer is %d %s", a.status, a.body)
+	}
+	if state, _ := s.e2bState(t, box); state != "paused" {
+		t.Errorf("the sandbox is %s", state)
+	}
+	if got := s.e2bText(t, box, "x"); got != "6" {
+		t.Errorf("x is %v", got)
+	}
+
+	// A client that gives up leaves the sandbox as it was.
+	ctx, cancel := context.WithCancel(t.Context())
+	s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/connect", s.Token, "", `{"timeout":600}`, 200)
+	waiting = s.queue(t, box.SandboxID, "time.sleep(600)")
+	req, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/e2b/sandboxes/"+box.SandboxID+"/pause", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-KEY", s.Token)
+	left := make(chan error, 1)
+	go func() { _, err := http.DefaultClient.Do(req); left <- err }()
+	for ends := true; ends; {
+		_, ends = s.e2bState(t, box)
+	}
+	cancel()
+	<-left
+	for ends := false; !ends; {
+		_, ends = s.e2bState(t, box)
+	}
+	s.e2bCall(t, "GET", "/e2b/health", box.EnvdAccessToken, box.SandboxID, "", 204)
+	if err := s.Client().Interrupt(within(t), box.SandboxID, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.ended(t, box.SandboxID, waiting)
 }
 
 // framed are messages of a client's stream.
@@ -362,7 +492,10 @@ func TestE2BWatchersCollectEvents(t *testing.T) {
 	rpc("MakeDir", `{"path":"folder"}`, 200)
 	s.e2bCall(t, "POST", "/e2b/files?path=folder/a.txt", box.EnvdAccessToken, box.SandboxID, "abc", 200)
 	var events string
-	for !strings.Contains(events, `WRITE`) { // each turn is a request
+	for until := time.Now().Add(patience); !strings.Contains(events, `WRITE`); { // each turn is a request
+		if time.Now().After(until) {
+			t.Fatalf("no file is told as written: %s", events)
+		}
 		events += rpc("GetWatcherEvents", all, 200)
 	}
 	for _, want := range []string{`"name":"folder"`, `"type":"EVENT_TYPE_CREATE"`, `"name":"folder/a.txt"`, `"path":"/home/user/folder/a.txt"`, `"size":"3"`} {
@@ -397,7 +530,10 @@ func TestE2BWatchersCollectEvents(t *testing.T) {
 	flooded := create(`{"path":"."}`)
 	s.e2bRun(t, box, `{"code":"import os\nfor i in range(3000): open(str(i), 'w').close(); os.remove(str(i))"}`)
 	var last string
-	for !strings.Contains(last, "events were lost") { // once those that are kept were read
+	for until := time.Now().Add(patience); !strings.Contains(last, "events were lost"); { // once those that are kept were read
+		if time.Now().After(until) {
+			t.Fatalf("nobody says that events were lost: %s", last)
+		}
 		a := s.do(t, call{method: "POST", path: "/e2b/filesystem.Filesystem/GetWatcherEvents", token: "-", kind: "application/json", body: flooded,
 			header: map[string]string{"X-Access-Token": box.EnvdAccessToken, "E2b-Sandbox-Id": box.SandboxID}})
 		last = string(a.body)

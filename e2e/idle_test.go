@@ -16,7 +16,7 @@ func TestAnIdleKernelIsReapedAndComesBackFresh(t *testing.T) {
 		s := start(t, options{as: who})
 		c := s.Client()
 		// Long enough for a busy machine to mark the kernel after the first cell.
-		id := session(t, c, api.SessionRequest{IdleTimeoutS: new(5.0)})
+		id := session(t, c, api.SessionRequest{IdleTimeoutS: new(5.0), OnIdle: new(api.OnIdleDrop)})
 		k := s.attach(t, id, "after=0")
 		// A busy kernel is not reaped, however long it works.
 		runOK(t, c, id, "import time; x = 1; open('kept', 'w').write('x'); time.sleep(5.5)")

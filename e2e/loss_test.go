@@ -20,7 +20,7 @@ var losses = []struct {
 	}},
 	{"idle time", "the kernel was stopped because the session was idle", false, func(t *testing.T, s *Server, id string) {
 		k := s.attach(t, id, "after=0")
-		if _, err := s.Client().UpdateSession(within(t), id, api.SessionPatch{IdleTimeoutS: new(0.2)}); err != nil {
+		if _, err := s.Client().UpdateSession(within(t), id, api.SessionPatch{IdleTimeoutS: new(0.2), OnIdle: new(api.OnIdleDrop)}); err != nil {
 			t.Fatal(err)
 		}
 		k.awaits(t, func(h head, raw []byte) bool {

@@ -28,6 +28,7 @@ func TestMCPToolsSayWhatTheyDo(t *testing.T) {
 	readOnly := map[string]bool{
 		"execute_code": false, "get_execution": true, "interrupt": false, "reset_session": false, "install_packages": false, "list_variables": true,
 		"list_files": true, "read_file": true, "write_file": false, "create_session": false, "list_sessions": true, "close_session": false,
+		"create_checkpoint": false, "list_checkpoints": true, "rollback": false, "fork_session": false,
 	}
 	for _, tool := range list.Tools {
 		reads, known := readOnly[tool.Name]
@@ -118,6 +119,91 @@ open("result.txt", "w").write("made here")
 		if _, err := session.ReadResource(within(t), &mcp.ReadResourceParams{URI: uri}); err == nil {
 			t.Errorf("%s was read", uri)
 		}
+	}
+}
+
+// TestMCPGoesBackToACheckpoint spoils a variable and a file, goes back, and undoes that.
+func TestMCPGoesBackToACheckpoint(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	session := goMCP(t, overHTTP(s.URL+"/mcp?session=back", s.Token), newerMCP, nil)
+	call := calling(session)
+	call.called(t, "create_session", map[string]any{"session_id": "back"})
+	// used calls a tool and returns what it has in its result.
+	used := func(name string, arguments map[string]any) (map[string]any, string) {
+		t.Helper()
+		r, err := session.CallTool(within(t), &mcp.CallToolParams{Name: name, Arguments: arguments})
+		if err != nil || r.IsError {
+			t.Fatalf("%s: %+v %v", name, r, err)
+		}
+		return r.StructuredContent.(map[string]any), r.Content[0].(*mcp.TextContent).Text
+	}
+	state := func() string {
+		t.Helper()
+		return strings.TrimSpace(call.called(t, "execute_code", map[string]any{"code": "print(x, open('a').read())"}).Structured.Output)
+	}
+	if list, text := used("list_checkpoints", nil); len(list["checkpoints"].([]any)) != 0 || !strings.Contains(text, "create_checkpoint") {
+		t.Errorf("there are %v: %s", list, text)
+	}
+	call.called(t, "execute_code", map[string]any{"code": "import threading, time; x = 1; _ = open('a', 'w').write('one')\n" +
+		"t = threading.Thread(target=time.sleep, args=(600,), daemon=True); t.start()"})
+	made, text := used("create_checkpoint", map[string]any{"name": "good"})
+	point := made["checkpoint"].(map[string]any)
+	if point["level"] != "live" || point["name"] != "good" || !strings.Contains(text, "Not saved: t: ") {
+		t.Errorf("the checkpoint is %v: %s", point, text)
+	}
+	call.called(t, "execute_code", map[string]any{"code": "x = 2; _ = open('a', 'w').write('two')"})
+	back, text := used("rollback", map[string]any{"checkpoint_id": point["checkpoint_id"]})
+	undo, _ := back["undo"].(string)
+	if got := state(); got != "1 one" || back["files"] != 1.0 || !strings.Contains(text, "Not restored: t: ") || !strings.Contains(text, undo) {
+		t.Errorf("after going back there is %s, %v: %s", got, back, text)
+	}
+	if list, text := used("list_checkpoints", nil); len(list["checkpoints"].([]any)) != 2 || !strings.Contains(text, "what was before a rollback") {
+		t.Errorf("there are %v: %s", list, text)
+	}
+	if _, text := used("rollback", map[string]any{"checkpoint_id": undo, "what": "files"}); !strings.Contains(text, `what "files"`) {
+		t.Error(text)
+	}
+	if got := state(); got != "1 two" {
+		t.Errorf("after undoing half of it there is %s", got)
+	}
+	used("rollback", map[string]any{"checkpoint_id": undo})
+	if got := state(); got != "2 two" {
+		t.Errorf("after the undo there is %s", got)
+	}
+	if why := call.refused(t, "rollback", map[string]any{"checkpoint_id": "none"}); !strings.Contains(why, string(api.CodeCheckpointGone)) {
+		t.Error(why)
+	}
+	if why := call.refused(t, "rollback", map[string]any{"checkpoint_id": undo, "what": "half"}); !strings.Contains(why, "what must be") {
+		t.Error(why)
+	}
+}
+
+// TestMCPForksASession changes a variable and a file in two forks and in the session itself.
+func TestMCPForksASession(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	session := goMCP(t, overHTTP(s.URL+"/mcp?session=first", s.Token), newerMCP, nil)
+	call := calling(session)
+	call.called(t, "execute_code", map[string]any{"code": "x = [1]; g = (i for i in x); _ = open('a', 'w').write('one')"})
+	r, err := session.CallTool(within(t), &mcp.CallToolParams{Name: "fork_session", Arguments: map[string]any{"count": 2}})
+	if err != nil || r.IsError {
+		t.Fatalf("%+v %v", r, err)
+	}
+	made, text := r.StructuredContent.(map[string]any), r.Content[0].(*mcp.TextContent).Text
+	forks, missing := made["forks"].([]any), made["not_restored"].([]any)
+	if len(forks) != 2 || len(missing) != 1 || !strings.HasPrefix(missing[0].(string), "g: ") || !strings.Contains(text, "Not in it: g: ") || !strings.Contains(text, forks[1].(string)) {
+		t.Fatalf("the forks are %v: %s", made, text)
+	}
+	call.called(t, "execute_code", map[string]any{"code": "x.append(2); _ = open('a', 'w').write('two')"})
+	for _, id := range forks {
+		got := call.called(t, "execute_code", map[string]any{"session_id": id, "code": "x.append(3); print(x, open('a').read())"})
+		if got := strings.TrimSpace(got.Structured.Output); got != "[1, 3] one" {
+			t.Errorf("a fork has %s", got)
+		}
+	}
+	if why := call.refused(t, "fork_session", map[string]any{"count": api.MaxForks + 1}); !strings.Contains(why, "count must be") {
+		t.Error(why)
 	}
 }
 

@@ -210,7 +210,7 @@ func TestQuestionsStartNoKernelAndAreNoUse(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
-	id := session(t, c, api.SessionRequest{IdleTimeoutS: new(0.5)})
+	id := session(t, c, api.SessionRequest{IdleTimeoutS: new(0.5), OnIdle: new(api.OnIdleDrop)})
 	socket, err := c.Attach(within(t), id, client.AttachOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 	for _, refused := range []call{post(all, hooks), put(all+"/fresh", hooks)} { // the operator allows none
 		list = append(list, refusal{refused, 403, api.CodeForbidden})
 	}
-	list = append(list, refusal{post(runs, `{"code":"1","checkpoint":true}`), 501, api.CodeNotImplemented})
+	list = append(list, refusal{post(runs, `{"code":"1","checkpoint":1}`), 400, api.CodeInvalidRequest})
 	for _, bad := range []string{`[]`, `["a","-r x"]`, `["./a.whl"]`, `["git+https://host/a"]`, `["a @ file:///a"]`, `[""]`, `[5]`, `"a"`} {
 		list = append(list, refusal{post(one+"/packages", `{"requirements":`+bad+`}`), 400, api.CodeInvalidRequest})
 		if bad != `[]` { // which is not an id

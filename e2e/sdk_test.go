@@ -139,7 +139,7 @@ func TestTheExamplesOfTheClientLibraries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for page, want := range map[string]int{"../README.md": 2, "../docs/api.md": 2, "../docs/sdk.md": 2, "../docs/tools.md": 3} {
+	for page, want := range map[string]int{"../README.md": 2, "../docs/api.md": 2, "../docs/sdk.md": 3, "../docs/tools.md": 3} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ func TestFramesOfAWebSocket(t *testing.T) {
 		{`{"type":"execute","id":"e"}`, "e", api.CodeInvalidRequest},
 		{`{"type":"execute","id":"e","code":5}`, "e", api.CodeInvalidRequest},
 		{`{"type":"execute","id":"e","code":"\ud800"}`, "e", api.CodeInvalidRequest},
-		{`{"type":"execute","id":"e","code":"1","checkpoint":true}`, "e", api.CodeNotImplemented},
+		{`{"type":"execute","id":"e","code":"1","checkpoint":1}`, "e", api.CodeInvalidRequest},
 		{`{"type":"input_reply","id":"r","value":"x"}`, "r", api.CodeNoInputPending},
 		{`{"type":"what","id":"w"}`, "w", api.CodeInvalidRequest},
 		{`{"id":"n"}`, "n", api.CodeInvalidRequest},
@@ -61,8 +61,8 @@ func TestFramesOfAWebSocket(t *testing.T) {
 		{`{"type":"variables","id":"c","name":"x"}`, "c", api.CodeInvalidRequest},
 		{`{"type":"tools","id":"c","tools":[]}`, "c", ""},
 		{`{"type":"tool_result","id":"c","call_id":"x","result":1}`, "c", api.CodeNoCallPending},
-		{`{"type":"checkpoint","id":"c"}`, "c", api.CodeNotImplemented},
-		{`{"type":"rollback","id":"c","checkpoint_id":"x"}`, "c", api.CodeNotImplemented},
+		{`{"type":"checkpoint","id":"c","level":"warm"}`, "c", api.CodeInvalidRequest},
+		{`{"type":"rollback","id":"c"}`, "c", api.CodeInvalidRequest},
 		{`{"type":"execute","id":"run","code":"6*7"}`, "run", ""},
 	} {
 		r := k.reply(t, c.frame)

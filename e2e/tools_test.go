@@ -10,16 +10,14 @@ import (
 	"talaria/client"
 )
 
-// TestTenThreadsCallToolsAndEachGetsItsOwnAnswer is row P19 against a real kernel, with a client on a WebSocket.
-func TestTenThreadsCallToolsAndEachGetsItsOwnAnswer(t *testing.T) {
-	s := start(t, options{})
-	c := s.Client()
-	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: new(int64(1000))}})
-	socket, err := c.Attach(within(t), id, client.AttachOptions{})
+// serveEcho provides a tool that returns its arguments, until the test ends.
+func serveEcho(t *testing.T, c *client.Client, session string) {
+	t.Helper()
+	socket, err := c.Attach(within(t), session, client.AttachOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer socket.Close()
+	t.Cleanup(func() { socket.Close() })
 	served, err := socket.ServeTools(within(t), "", client.ToolFunc{
 		Tool: api.Tool{Name: "echo", Parameters: api.Raw(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)},
 		Call: func(_ context.Context, call api.ToolRequest) (any, error) {
@@ -29,7 +27,15 @@ func TestTenThreadsCallToolsAndEachGetsItsOwnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer served.Close()
+	t.Cleanup(func() { served.Close() })
+}
+
+// TestTenThreadsCallToolsAndEachGetsItsOwnAnswer is row P19 against a real kernel, with a client on a WebSocket.
+func TestTenThreadsCallToolsAndEachGetsItsOwnAnswer(t *testing.T) {
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: new(int64(1000))}})
+	serveEcho(t, c, id)
 	e, err := c.Execute(within(t), id, api.ExecutionRequest{Code: new(`
 from concurrent.futures import ThreadPoolExecutor
 from hermes_tools import echo

@@ -11,15 +11,8 @@ import (
 // precedence over after. given is false if it named neither. A position that the log no longer has, or does not have
 // yet, is an error.
 func position(c *call, sess *session.Session) (after int64, given bool, err error) {
-	if after, given, err = c.seq("after"); err != nil {
+	if after, given, err = c.after(); err != nil {
 		return 0, false, err
-	}
-	if last := c.Request.Header.Get("Last-Event-ID"); last != "" {
-		var ok bool
-		if after, ok = parseSeq(last); !ok {
-			return 0, false, api.Errorf(api.CodeInvalidRequest, "Last-Event-ID is not a seq")
-		}
-		given = true
 	}
 	logID, named, err := c.value("log_id")
 	if err != nil {
@@ -38,6 +31,17 @@ func position(c *call, sess *session.Session) (after int64, given bool, err erro
 		return 0, false, api.Errorf(api.CodeEventsExpired, "the log begins at seq %d; ask for after=%d", first, first-1)
 	}
 	return after, true, nil
+}
+
+// after returns the position that a client names, by Last-Event-ID or after. given is false if it named neither.
+func (c *call) after() (after int64, given bool, err error) {
+	after, given, err = c.seq("after")
+	if last := c.Request.Header.Get("Last-Event-ID"); err == nil && last != "" {
+		if after, given = parseSeq(last); !given {
+			return 0, false, api.Errorf(api.CodeInvalidRequest, "Last-Event-ID is not a seq")
+		}
+	}
+	return after, given, err
 }
 
 // start is position, with the beginning of the log as the default.

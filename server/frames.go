@@ -34,8 +34,8 @@ var frameKinds = map[string]frameKind{
 	"variables":   {run: question(variables), beside: true, right: api.RightRun},
 	"ping_kernel": {run: question(pingKernel), beside: true, right: api.RightRun},
 	"table":       {run: question((*session.Session).Table), beside: true, right: api.RightRun},
-	"checkpoint":  {run: later},
-	"rollback":    {run: later},
+	"checkpoint":  {run: question((*session.Session).Checkpoint), right: api.RightRun},
+	"rollback":    {run: question((*session.Session).Rollback), right: api.RightRun},
 
 	"tools":         {run: ofSocket(provideTools), right: api.RightRun},
 	"tool_result":   {run: ofSocket(answerTool), right: api.RightRun},
@@ -134,8 +134,4 @@ func pingKernel(sess *session.Session, ctx context.Context, _ struct{}) (*api.Pi
 
 func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.VariablesReply, error) {
 	return sess.Variables(ctx)
-}
-
-func later(context.Context, *socket, []byte) (any, error) {
-	return nil, api.Errorf(api.CodeNotImplemented, "this version of the server does not support this yet")
 }

@@ -184,7 +184,8 @@ func start(t *testing.T) *harness {
 func startWith(t *testing.T, cfg server.Config) *harness {
 	t.Helper()
 	logs, tokens, dir := newLogBuffer(), newTokens(), t.TempDir()
-	cfg.Sessions, cfg.Tokens, cfg.Origins, cfg.Version = newSessions(t, dir), tokens, []string{ownOrigin}, "test"
+	cfg.Sessions, cfg.Batches = newSessions(t, dir)
+	cfg.Tokens, cfg.Origins, cfg.Version = tokens, []string{ownOrigin}, "test"
 	cfg.Log = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	s, err := server.New(cfg)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"talaria/artifacts"
+	"talaria/batch"
 	"talaria/kernel"
 	"talaria/kernel/host"
 	"talaria/kernel/kerneltest"
@@ -20,7 +21,7 @@ import (
 // newSessions makes sessions with a real store and real files, whose kernels are scripted: the code of a cell is
 // "hang" (until it is interrupted), "ask" (a question, whose answer it prints), "big N" (N times 64 KiB), "write PATH
 // TEXT" (a file in the workspace), or anything else, which it prints.
-func newSessions(t *testing.T, dir string) *session.Manager {
+func newSessions(t *testing.T, dir string) (*session.Manager, *batch.Manager) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	db, err := store.Open(t.Context(), dir, log)
@@ -50,8 +51,13 @@ func newSessions(t *testing.T, dir string) *session.Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
+	batches, err := batch.Open(t.Context(), batch.Config{Sessions: m, Store: db, Log: log, Slots: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for _, close := range []func() error{
+			batches.Close,
 			func() error { return m.Close(context.Background()) },
 			func() error { return host.Close(context.Background()) },
 			db.Close,
@@ -61,7 +67,7 @@ func newSessions(t *testing.T, dir string) *session.Manager {
 			}
 		}
 	})
-	return m
+	return m, batches
 }
 
 func runCell(c *kerneltest.Cell) {

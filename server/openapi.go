@@ -51,11 +51,23 @@ func events() content {
 	return content{types: map[string]schemaOf{string(formatSSE): text, string(formatNDJSON): eventSchema}}
 }
 
+// batchEvents is a stream of a batch's events.
+func batchEvents() content {
+	return content{types: map[string]schemaOf{string(formatSSE): text, string(formatNDJSON): schema[api.BatchEvent]}}
+}
+
 // streamed is JSON or, by Accept, a stream of events.
 func streamed[T any]() content {
 	c := events()
 	c.types[string(formatJSON)] = schema[T]
 	return c
+}
+
+// mapped is the items of a map as they end and the summary, or by Accept all in one.
+func mapped() content {
+	return content{types: map[string]schemaOf{string(formatJSON): schema[api.MapResult], string(formatNDJSON): func(r huma.Registry) *huma.Schema {
+		return &huma.Schema{OneOf: []*huma.Schema{schema[api.MapItem](r), schema[api.MapSummary](r)}}
+	}}}
 }
 
 func bytesOf(media string) content {
@@ -104,6 +116,7 @@ var queryParams = map[string]huma.Param{
 		Schema: &huma.Schema{Type: huma.TypeNumber, Minimum: ptr(0.0)}},
 	"after": {Description: "the last seq that the client has", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
+	"to":     {Description: "the id of the later checkpoint; default: the session as it is now", Schema: &huma.Schema{Type: huma.TypeString}},
 	"follow": {Description: "false: end at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"log_id": {Description: "the log that after belongs to; a different log is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
@@ -230,6 +243,7 @@ func newRegistry() huma.Registry {
 	})
 	r.RegisterTypeAlias(reflect.TypeFor[api.Time](), reflect.TypeFor[time.Time]())
 	r.RegisterTypeAlias(reflect.TypeFor[api.Raw](), reflect.TypeFor[anyJSON]())
+	r.RegisterTypeAlias(reflect.TypeFor[api.BatchFile](), reflect.TypeFor[fileJSON]())
 	r.RegisterTypeAlias(reflect.TypeFor[api.Output](), reflect.TypeFor[outputJSON]())
 	return r
 }
@@ -239,6 +253,19 @@ type anyJSON struct{}
 
 // Schema implements [huma.SchemaProvider].
 func (anyJSON) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
+// fileJSON stands for the content of a file.
+type fileJSON struct{}
+
+// Schema implements [huma.SchemaProvider].
+func (fileJSON) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "text, or bytes in base64", OneOf: []*huma.Schema{
+		{Type: huma.TypeString},
+		{Type: huma.TypeObject, Required: []string{"base64"}, Properties: map[string]*huma.Schema{
+			"base64": {Type: huma.TypeString, ContentEncoding: "base64"},
+		}},
+	}}
+}
 
 // outputJSON stands for an output as nbformat 4 has it.
 type outputJSON struct{}

@@ -49,6 +49,20 @@ func (s *Server) routes() []route {
 			id: "run", summary: "Run a program of any language to its end, in a fresh sandbox", body: jsonOf[api.RunRequest](),
 			answers: answers{200: jsonOf[api.RunResult]()}}),
 
+		post("/v1/batch", s.withBatches(s.postBatch), doc{
+			id: "createBatch", summary: "Run many cells over sessions", body: jsonOf[api.BatchRequest](),
+			answers: answers{202: jsonOf[api.Batch]()}}),
+		get("/v1/batch", s.withBatches(s.listBatches), doc{
+			id: "listBatches", summary: "List batches without their items, newest first", query: "limit cursor",
+			answers: answers{200: jsonOf[api.Page[api.Batch]]()}}),
+		get("/v1/batch/{bid}", s.withBatches(s.getBatch), doc{
+			id: "getBatch", summary: "A batch with all its items", answers: answers{200: jsonOf[api.Batch]()}}).bulky(),
+		get("/v1/batch/{bid}/events", s.withBatches(s.getBatchEvents), doc{
+			id: "getBatchEvents", summary: "The events of a batch from a position, then live, to its end",
+			query: "after follow Last-Event-ID", answers: answers{200: batchEvents()}}),
+		del("/v1/batch/{bid}", s.withBatches(s.cancelBatch), doc{
+			id: "cancelBatch", summary: "Cancel what has not ended", answers: answers{200: jsonOf[api.Batch](), 202: jsonOf[api.Batch]()}}).bulky(),
+
 		post("/v1/sessions", s.createSession, doc{
 			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{201: jsonOf[api.Session]()}}),
@@ -87,6 +101,10 @@ func (s *Server) routes() []route {
 			id: "installPackages", summary: "Install packages into the session", query: "wait_s",
 			body: jsonOf[api.PackagesRequest](), answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 
+		post(one+"/map", with(s.postMap), doc{
+			id: "map", summary: "Run a function or a cell for each of many inputs, in copies of the interpreter",
+			body: jsonOf[api.MapRequest](), answers: answers{200: mapped(), 202: jsonOf[api.MapResult]()}}).needs(api.RightRun),
+
 		post(one+"/executions", with(s.postExecution), doc{
 			id: "execute", summary: "Run a cell", query: "wait_s format", body: jsonOf[api.ExecutionRequest](),
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
@@ -104,6 +122,30 @@ func (s *Server) routes() []route {
 		post(one+"/approvals/{approval_id}", with(s.postApproval), doc{
 			id: "decideApproval", summary: "Decide on an approval; the first answer wins", body: jsonOf[api.ApprovalAnswer](),
 			answers: answers{200: jsonOf[struct{}]()}}).needs(api.RightRun),
+		post(one+"/checkpoints", with(s.postCheckpoint), doc{
+			id: "createCheckpoint", summary: "Make a checkpoint now", body: optional(jsonOf[api.CheckpointRequest]()),
+			answers: answers{201: jsonOf[api.Checkpoint]()}}).needs(api.RightRun),
+		get(one+"/checkpoints", with(s.listCheckpoints), doc{
+			id: "listCheckpoints", summary: "The session's checkpoints, newest first",
+			answers: answers{200: jsonOf[checkpointList]()}}).needs(api.RightRun),
+		get(one+"/checkpoints/{cid}", with(s.getCheckpoint), doc{
+			id: "getCheckpoint", summary: "One checkpoint", answers: answers{200: jsonOf[api.Checkpoint]()}}).needs(api.RightRun),
+		get(one+"/checkpoints/{cid}/diff", with(s.getCheckpointDiff), doc{
+			id: "diffCheckpoint", summary: "What changed since a checkpoint, up to another one or until now", query: "to",
+			answers: answers{200: jsonOf[api.CheckpointDiff]()}}).needs(api.RightRun),
+		del(one+"/checkpoints/{cid}", with(s.deleteCheckpoint), doc{
+			id: "deleteCheckpoint", summary: "Drop a checkpoint", answers: answers{204: nothing}}).needs(api.RightRun),
+		post(one+"/rollback", with(s.postRollback), doc{
+			id: "rollback", summary: "Make the session what it was at a checkpoint", body: jsonOf[api.RollbackRequest](),
+			answers: answers{200: jsonOf[api.RollbackReply]()}}).needs(api.RightRun),
+		post(one+"/hibernate", with(s.postHibernate), doc{
+			id: "hibernate", summary: "Save the variables and end the kernel", answers: answers{200: jsonOf[api.HibernateReply]()}}).needs(api.RightRun),
+		post(one+"/wake", with(s.postWake), doc{
+			id: "wake", summary: "Start the kernel again, with the variables that were saved",
+			answers: answers{200: jsonOf[api.WakeReply]()}}).needs(api.RightRun),
+		post(one+"/fork", with(s.postFork), doc{
+			id: "fork", summary: "Make sessions with the variables and files of this one", body: optional(jsonOf[api.ForkRequest]()),
+			answers: answers{201: jsonOf[api.ForkReply]()}}),
 		get(one+"/executions", with(s.listExecutions), doc{
 			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"talaria/api"
+	"talaria/batch"
 	"talaria/server/e2b"
 	"talaria/server/execd"
 	"talaria/server/jupyter"
@@ -70,9 +71,10 @@ type Config struct {
 	Jupyter  bool                 // serve clients of Jupyter below [jupyter.Prefix]
 	// JupyterPlaces keeps how far clients of Jupyter have read; nil: for the life of the server.
 	JupyterPlaces *jupyter.Places
-	Runs          Runs // runs programs outside of sessions; nil: nobody does
-	Engine        bool // serve clients of one-shot engines below [engine.Prefix]; needs Runs
-	E2B           bool // serve clients of E2B below [e2b.Prefix]
+	Runs          Runs           // runs programs outside of sessions; nil: nobody does
+	Batches       *batch.Manager // runs jobs of many cells; nil: nobody does
+	Engine        bool           // serve clients of one-shot engines below [engine.Prefix]; needs Runs
+	E2B           bool           // serve clients of E2B below [e2b.Prefix]
 	// SandboxKey makes the tokens of single sandboxes, which clients of E2B get. It is required with E2B.
 	SandboxKey []byte
 	Execd      bool // serve clients of OpenSandbox's execd below [execd.Prefix]
@@ -107,6 +109,7 @@ type Server struct {
 	mcp           *mcp.Handler     // nil: off
 	jupyter       *jupyter.Handler // nil: off
 	runs          Runs             // nil: none
+	batches       *batch.Manager   // nil: none
 	engineOn      bool
 	e2b           *e2b.Handler       // nil: off
 	execd         *execd.Handler     // nil: off
@@ -156,6 +159,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Jupyter {
 		s.jupyter = s.newJupyter(cfg.JupyterPlaces)
 	}
+	s.batches = cfg.Batches
 	s.runs, s.engineOn = cfg.Runs, cfg.Engine && cfg.Runs != nil
 	if cfg.E2B {
 		s.e2b = s.newE2B(cfg.SandboxKey)

@@ -31,6 +31,7 @@ var rightOf = map[string]api.Right{
 
 	"POST /v1/sessions/{id}/executions": "run", "POST /v1/sessions/{id}/interrupt": "run", "POST /v1/sessions/{id}/input": "run",
 	"POST /v1/sessions/{id}/reset": "run", "POST /v1/sessions/{id}/keep": "run", "POST /v1/sessions/{id}/packages": "run",
+	"POST /v1/sessions/{id}/map":      "run",
 	"GET /v1/sessions/{id}/variables": "run", "POST /v1/sessions/{id}/inspect": "run", "POST /v1/sessions/{id}/ping": "run",
 
 	"POST /v1/sessions/{id}/files": "write", "PUT /v1/sessions/{id}/files/{path}": "write", "PATCH /v1/sessions/{id}/files/{path}": "write",
@@ -38,6 +39,10 @@ var rightOf = map[string]api.Right{
 
 	"POST /v1/sessions/{id}/executions/{eid}/tool_results": "run", "GET /v1/sessions/{id}/tools": "run", "GET /v1/sessions/{id}/tool_calls": "run",
 	"GET /v1/sessions/{id}/approvals": "run", "POST /v1/sessions/{id}/approvals/{approval_id}": "run",
+	"GET /v1/sessions/{id}/checkpoints": "run", "POST /v1/sessions/{id}/checkpoints": "run",
+	"GET /v1/sessions/{id}/checkpoints/{cid}": "run", "GET /v1/sessions/{id}/checkpoints/{cid}/diff": "run",
+	"DELETE /v1/sessions/{id}/checkpoints/{cid}": "run", "POST /v1/sessions/{id}/rollback": "run",
+	"POST /v1/sessions/{id}/hibernate": "run", "POST /v1/sessions/{id}/wake": "run",
 	"POST /v1/sessions/{id}/terminals": "terminal", "GET /v1/sessions/{id}/terminals": "terminal",
 	"DELETE /v1/sessions/{id}/terminals/{tid}": "terminal", "GET /v1/sessions/{id}/terminals/{tid}/ws": "terminal",
 }

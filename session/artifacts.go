@@ -92,14 +92,23 @@ func (m *Manager) sweepArtifacts(ctx context.Context) {
 
 func (m *Manager) sweepOnce(ctx context.Context) error {
 	before := time.Now().Add(-time.Hour) // by then a commit has recorded everything that was put
-	list, err := m.cfg.Store.AllDigests(ctx)
+	known, err := m.digests(ctx)
 	if err != nil {
 		return err
+	}
+	_, err = m.cfg.Artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
+	return err
+}
+
+// digests returns what sessions refer to: in their logs, and in their checkpoints.
+func (m *Manager) digests(ctx context.Context) (map[string]bool, error) {
+	list, err := m.cfg.Store.AllDigests(ctx)
+	if err != nil {
+		return nil, err
 	}
 	known := make(map[string]bool, len(list))
 	for _, d := range list {
 		known[d] = true
 	}
-	_, err = m.cfg.Artifacts.Sweep(ctx, before, func(d string) bool { return known[d] })
-	return err
+	return known, nil
 }

@@ -58,6 +58,7 @@ type Config struct {
 	Defaults    api.Limits // if ArtifactBytes is 0, it is twice DiskBytes
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
+	OnIdle      api.OnIdle // of sessions that do not say; "": hibernate
 	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
 	ApprovalTimeout time.Duration
 

@@ -17,7 +17,7 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.make(ctx, owner, req.ID, set)
+	s, err := m.make(ctx, owner, req.ID, set, nil)
 	if errors.Is(err, store.ErrExists) {
 		return nil, api.Errorf(api.CodeSessionExists, "you already have a session %q; use PUT to get it, or DELETE to end it", *req.ID)
 	}
@@ -55,7 +55,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 		if !errors.Is(err, ErrDeleted) {
 			return nil, false, err
 		}
-		s, err = m.make(context.WithoutCancel(ctx), owner, &id, set)
+		s, err = m.make(context.WithoutCancel(ctx), owner, &id, set, nil)
 		if !errors.Is(err, store.ErrExists) {
 			return s, err == nil, err
 		}
@@ -81,49 +81,60 @@ func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settin
 func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
 	fixed := req
 	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
-	fixed.Guard, fixed.Approvals, fixed.Budgets = nil, nil, nil
+	fixed.Guard, fixed.Approvals, fixed.Budgets, fixed.Checkpoints, fixed.OnIdle = nil, nil, nil, nil, nil
 	if field := s.conflictingField(fixed, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
 	}
 	return s.Update(ctx, api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets,
+		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets, Checkpoints: req.Checkpoints, OnIdle: req.OnIdle,
 	})
 }
 
 // make creates the session's folder, row and first event. It returns [store.ErrExists] if the owner has a session with
 // that id.
-func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+//
+// fill, if it is not nil, gives the session its files before anybody finds it, and returns the change that is committed first; then
+// the session has no kernel until it is used.
+func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings, fill filler) (*Session, error) {
 	if err := m.Ready(); err != nil {
 		return nil, err
 	}
 	if err := m.spare(); err != nil {
 		return nil, err
 	}
-	if err := m.room(ctx); err != nil {
-		return nil, err
+	use := ownerUse{sessions: 1}
+	if fill == nil {
+		use.kernels = 1
+		if err := m.room(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := m.findMounts(set.mounts); err != nil {
 		return nil, err
 	}
-	if err := m.takeSession(owner); err != nil {
+	if err := m.takeSession(owner, use); err != nil {
 		return nil, err
 	}
-	s, err := m.makeCounted(ctx, owner, clientID, set)
+	s, err := m.makeCounted(ctx, owner, clientID, set, fill)
 	if err != nil {
-		m.owners.add(owner, ownerUse{sessions: -1, kernels: -1})
+		m.owners.add(owner, ownerUse{sessions: -use.sessions, kernels: -use.kernels})
 	}
 	return s, err
 }
 
-func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings) (*Session, error) {
+// makeCounted makes a session that is counted already.
+func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings, fill filler) (*Session, error) {
 	trace.Step("request received")
 	row := store.Session{
 		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
 		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		Packages: set.packages, BuiltinTools: set.builtin, Tools: set.tools, MCPServers: set.servers, Guard: set.guard, Approvals: set.approvals, Budgets: set.budgets,
+		Packages: set.packages, BuiltinTools: set.builtin, Tools: set.tools, MCPServers: set.servers, Guard: set.guard, Approvals: set.approvals, Budgets: set.budgets, Checkpoints: set.checkpoints, OnIdle: set.onIdle,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
+	}
+	if fill != nil {
+		row.State = api.StateHibernated
 	}
 	row.LastActiveAt = row.CreatedAt
 	row.ClientID = row.ID
@@ -141,11 +152,16 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	if !m.hold(s) {       // before anybody can find the row
 		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
 	}
-	c := change{
-		before: func(tx *store.Tx) error { return tx.InsertSession(row) },
-		drafts: []draft{{body: api.SessionStateEvent{State: api.StateStarting}}},
+	c := change{before: func(tx *store.Tx) error { return tx.InsertSession(row) }}
+	if fill != nil {
+		filled, err := fill(s)
+		if err != nil {
+			return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
+		}
+		c.add(filled)
 	}
-	if len(set.packages) > 0 { // the first execution installs them
+	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: row.State}})
+	if len(set.packages) > 0 { // the first execution installs them; a session that is filled has its packages
 		code, silent := installCode(set.packages), true
 		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
 		if err == nil {
@@ -161,12 +177,15 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	trace.Step("session committed")
 	s.begin()
-	if len(set.packages) == 0 {
+	if fill == nil && len(set.packages) == 0 {
 		s.startSoon()
 	}
 	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)
 	return s, nil
 }
+
+// filler gives a new session its files, and returns a change that is to be committed with it.
+type filler func(*Session) (change, error)
 
 // number gives a new session its number and, if sessions have user ids of their own, the lowest free one.
 func (m *Manager) number() (n int64, uid int) {

@@ -155,13 +155,18 @@ func displayBody(b record.Display, data api.MIMEBundle, meta map[string]api.Raw)
 	return api.DisplayData{Data: data, Metadata: meta, DisplayID: b.DisplayID}
 }
 
-// plainDisplay returns a display with only its text/plain, or an empty draft if the display has none.
+// plainDisplay returns a display with only its text/plain, and how an item of a map ended, or an empty draft if the display has
+// none.
 func plainDisplay(executionID string, b record.Display) draft {
 	plain, ok := b.Data["text/plain"]
 	if !ok {
 		return draft{}
 	}
-	return draft{executionID: executionID, body: displayBody(b, api.MIMEBundle{"text/plain": api.Raw(plain)}, map[string]api.Raw{})}
+	data := api.MIMEBundle{"text/plain": api.Raw(plain)}
+	if isMapItem(b.Data) {
+		data[api.MediaMapItem] = api.Raw(b.Data[api.MediaMapItem])
+	}
+	return draft{executionID: executionID, body: displayBody(b, data, map[string]api.Raw{})}
 }
 
 // display makes the event of a display that is within the limits.

@@ -83,7 +83,7 @@ func rowBytes(r store.Execution) int64 {
 func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
-		Reason: r.Reason, State: r.State, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
+		Reason: r.Reason, State: r.State, Undone: r.Undone, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
 		Usage: r.Usage, ToolCalls: r.ToolCalls, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
 		StartedAt: millis(r.StartedAt), FinishedAt: millis(r.FinishedAt),
 	}
@@ -217,6 +217,12 @@ func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int
 		p.NextCursor = cursor(numbers[limit-1])
 	}
 	return p, nil
+}
+
+// PageOf makes a page of a list of another package, which list reads: rows numbered below before (0: from the newest),
+// newest first and at most limit, and their numbers.
+func PageOf[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
+	return page(q, list)
 }
 
 // position returns the number below which a page begins, 0 for the newest, and the most items it may have.

@@ -61,7 +61,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	generation, reason, limits, state := s.generation, s.restartReason, kernelLimits(s.limits), s.state
+	generation, reason, limits, state, saved := s.generation, s.restartReason, kernelLimits(s.limits), s.state, s.saved
 	s.mu.Unlock()
 	if !hasKernel(state) {
 		if err := s.m.owners.take(s.owner, ownerUse{}, s.m.kernelAllowed); err != nil {
@@ -71,7 +71,9 @@ func (s *Session) startKernel(ctx context.Context) error {
 	var c change
 	if reason != "" {
 		generation++
-		c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
+		if saved == nil {
+			c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
+		}
 	}
 	c.also = func(tx *store.Tx) error {
 		if err := tx.BeginGeneration(s.n, generation); err != nil {
@@ -83,7 +85,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.generation, s.executionCount, s.lateBytes, s.restartReason = generation, 0, 0, "restart"
-		s.tmpBytes = limits.TmpBytes
+		s.tmpBytes, s.notRestored = limits.TmpBytes, nil
 	}
 	c.state(s, api.StateStarting, "")
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
@@ -106,10 +108,14 @@ func (s *Session) startKernel(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	var lost *loss
+	if saved == nil {
+		lost = s.lossBefore(ctx, generation)
+	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
-		NoInstalls: s.m.cfg.Packages.Off, Loss: s.lossBefore(ctx, generation).String(),
+		NoInstalls: s.m.cfg.Packages.Off, Loss: lost.String(),
 	})
 	if err != nil {
 		return err
@@ -117,6 +123,11 @@ func (s *Session) startKernel(ctx context.Context) error {
 	trace.Step("kernel ready")
 	s.running = true
 	go s.pump(ctx, key, 0)
+	if saved != nil {
+		if _, err := s.loadSaved(ctx, key, saved); err != nil {
+			return err
+		}
+	}
 	return s.ready(ctx, info)
 }
 
@@ -278,6 +289,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 			}
 		}
 		fresh := s.forgetFailures()
+		fresh.add(s.keepSaved(nil))
 		fresh.add(s.forgetApprovals())
 		if err := s.commit(own, fresh); err != nil {
 			return err

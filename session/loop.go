@@ -164,6 +164,12 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 			return true
 		}
 	}
+	if r.row.Checkpoint && !r.checkpointed {
+		r.checkpointed = true
+		if _, err := s.makeCheckpoint(ctx, wanted{}); err != nil {
+			s.log.Error("make a checkpoint before a cell", "error", err)
+		}
+	}
 	s.mu.Lock()
 	key, count := s.key(), s.executionCount+1
 	cancelled, cpu := r.cancel, s.limits.ExecutionCPUS

@@ -178,9 +178,9 @@ func (o *output) takeUp(r *run, saved []savedDraft) error {
 	return nil
 }
 
-// saved returns what the session's running execution has to keep in addition to the log, or nil. On the session's
+// savedOutput returns what the session's running execution has to keep in addition to the log, or nil. On the session's
 // goroutine.
-func (s *Session) saved() ([]byte, error) {
+func (s *Session) savedOutput() ([]byte, error) {
 	s.mu.Lock()
 	r := s.current
 	s.mu.Unlock()

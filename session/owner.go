@@ -64,11 +64,14 @@ func (u *ownerUse) add(c ownerUse) {
 	u.queued += c.queued
 }
 
-// takeSession counts a new session, which is about to have a kernel, unless its owner has too many.
-func (m *Manager) takeSession(owner string) error {
-	return m.owners.take(owner, ownerUse{sessions: 1, kernels: 1}, func(now ownerUse) error {
+// takeSession counts a new session, with a kernel if it is about to have one, unless its owner has too many.
+func (m *Manager) takeSession(owner string, use ownerUse) error {
+	return m.owners.take(owner, use, func(now ownerUse) error {
 		if most := m.cfg.OwnerSessions; most > 0 && now.sessions >= most {
 			return api.Errorf(api.CodeSessionLimit, "you have %d sessions, the server's limit for one owner (owner_sessions); delete some", most)
+		}
+		if use.kernels == 0 {
+			return nil
 		}
 		return m.kernelAllowed(now)
 	})

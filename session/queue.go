@@ -26,12 +26,13 @@ type run struct {
 	given  bool          // guarded by Session.mu: the host has it, or is being given it
 	giving bool          // guarded by Session.mu: the host has not yet confirmed that it has it
 	// interrupt says that it is to be interrupted as soon as the host has it. Guarded by Session.mu.
-	interrupt bool
-	cancel    string       // guarded by Session.mu: end it before it starts, for this reason
-	approval  cellApproval // guarded by Session.mu
-	failure   *api.ErrorOutput
-	toolCalls atomic.Int64       // that were handed over
-	rejected  []api.RejectedTool // of those in the request; immutable once it is queued
+	interrupt    bool
+	checkpointed bool         // used by the session's goroutine only: a checkpoint was made before it, or could not be
+	cancel       string       // guarded by Session.mu: end it before it starts, for this reason
+	approval     cellApproval // guarded by Session.mu
+	failure      *api.ErrorOutput
+	toolCalls    atomic.Int64       // that were handed over
+	rejected     []api.RejectedTool // of those in the request; immutable once it is queued
 }
 
 // cellApproval says whether a queued cell may be given to a kernel.
@@ -110,6 +111,7 @@ func (s *Session) queued(r *run) change {
 			s.provideFor(r)
 			s.mu.Lock()
 			defer s.mu.Unlock()
+			s.abandonCheckpoint()
 			s.queue = append(s.queue, r)
 			s.runs[r.row.ID] = r
 			s.used(now)
@@ -146,11 +148,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	default:
 		row.ID = *req.ID
 	}
-	switch string(req.Checkpoint) {
-	case "", "null", "false":
-	default:
-		return nil, notImplemented("checkpoint")
-	}
+	set(&row.Checkpoint, req.Checkpoint)
 	if err := checkTools(req.Tools); err != nil {
 		return nil, err
 	}

@@ -57,6 +57,9 @@ func (s *Session) reap(ctx context.Context) {
 	if !due {
 		return
 	}
+	if s.hibernateIdle(ctx) {
+		return
+	}
 	if err := s.stop(ctx, reasonIdle); err != nil {
 		s.log.Error("reap an idle kernel", "error", err)
 		if errors.Is(err, command.ErrUnresponsive) {

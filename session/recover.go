@@ -182,16 +182,25 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	case err != nil:
 		return alive, err
 	case alive:
-		return true, s.resume(ctx, row, a)
+		if err := s.resume(ctx, row, a); err != nil {
+			return true, err
+		}
+		if err := s.recoverSaved(ctx, row.State); err != nil {
+			return true, err
+		}
+		return true, s.recoverCheckpoints(ctx, true)
 	case row.State == api.StateStarting && current == nil: // it produced no kernel, so nothing is lost
 		s.mu.Lock()
 		s.restartReason = ""
 		s.mu.Unlock()
 		return false, nil
 	case row.State == api.StateDead || row.State == api.StateHibernated:
-		return false, nil
+		return false, s.recoverCheckpoints(ctx, false)
 	}
-	return false, s.crashed(ctx, row)
+	if err := s.crashed(ctx, row); err != nil {
+		return false, err
+	}
+	return false, s.recoverCheckpoints(ctx, false)
 }
 
 // requeue creates the runs of the executions that have not ended. The one that the kernel was given is the current one.
@@ -286,12 +295,9 @@ func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][
 	names = slices.DeleteFunc(names, func(name string) bool { return inUse[name] })
 	known := map[string]bool{}
 	if len(names) > 0 {
-		digests, err := m.cfg.Store.AllDigests(ctx)
-		if err != nil {
+		var err error
+		if known, err = m.digests(ctx); err != nil {
 			return err
-		}
-		for _, d := range digests {
-			known[d] = true
 		}
 	}
 	for _, name := range names {

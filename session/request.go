@@ -26,7 +26,9 @@ type settings struct {
 	guard       api.GuardMode
 	approvals   api.ApprovalMode
 	budgets     api.Budgets
-	builtin     api.Raw // as it was given
+	checkpoints api.Checkpoints
+	onIdle      api.OnIdle // "": as the operator says
+	builtin     api.Raw    // as it was given
 	tools       []api.Tool
 	servers     []string
 }
@@ -44,10 +46,6 @@ func invalid(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidRequest, format, args...)
 }
 
-func notImplemented(what string) error {
-	return api.Errorf(api.CodeNotImplemented, "%s is not implemented yet; leave it out", what)
-}
-
 // check validates a whole request, whether or not the session already exists.
 func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	s := settings{
@@ -58,6 +56,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		network:     api.Network{Mode: api.NetworkNone},
 		guard:       api.GuardWarn,
 		approvals:   api.ApprovalsOff,
+		checkpoints: m.checkpointDefaults(),
 		env:         map[string]string{},
 		secrets:     map[string]string{},
 		metadata:    map[string]string{},
@@ -96,7 +95,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 	}
 	patch := api.SessionPatch{
 		Name: req.Name, Metadata: req.Metadata, Limits: req.Limits, Network: req.Network, IdleTimeoutS: req.IdleTimeoutS,
-		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets,
+		Guard: req.Guard, Approvals: req.Approvals, Budgets: req.Budgets, Checkpoints: req.Checkpoints, OnIdle: req.OnIdle,
 	}
 	if err := m.checkPatch(patch, &s); err != nil {
 		return s, err
@@ -207,6 +206,12 @@ func (m *Manager) checkPatch(p api.SessionPatch, s *settings) error {
 			return invalid("approvals must be %q, %q or %q", api.ApprovalsOff, api.ApprovalsDestructive, api.ApprovalsAll)
 		}
 	}
+	if err := checkOnIdle(p.OnIdle, &s.onIdle); err != nil {
+		return err
+	}
+	if err := checkCheckpoints(p.Checkpoints, &s.checkpoints); err != nil {
+		return err
+	}
 	if err := checkBudgets(p.Budgets, &s.budgets); err != nil {
 		return err
 	}
@@ -299,6 +304,10 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "secrets"
 	case req.IdleTimeoutS != nil && asked.idleMS != s.idleMS:
 		return "idle_timeout_s"
+	case req.OnIdle != nil && asked.onIdle != s.onIdle:
+		return "on_idle"
+	case req.Checkpoints != nil && asked.checkpoints != s.checkpoints.set:
+		return "checkpoints"
 	case req.Guard != nil && asked.guard != s.guard.mode:
 		return "guard"
 	case req.Approvals != nil && asked.approvals != s.approvals.mode:

@@ -62,13 +62,17 @@ type Session struct {
 	metadata    map[string]string
 	limits      api.Limits
 	network     api.Network
-	kernelState            // kernel.go
-	queueState             // queue.go
-	kept                   // budget.go
-	useState               // reaper.go
-	spending               // spending.go
-	guard       guardState // guard.go
-	approvals   approvals  // approvals.go
+	kernelState                   // kernel.go
+	queueState                    // queue.go
+	kept                          // budget.go
+	useState                      // reaper.go
+	spending                      // spending.go
+	guard       guardState        // guard.go
+	checkpoints checkpoints       // checkpoints.go
+	onIdle      api.OnIdle        // "": as the operator says
+	saved       *savedVariables   // hibernate.go; nil if there are none
+	notRestored []api.NotRestored // when the present kernel got saved variables
+	approvals   approvals         // approvals.go
 	diskBytes   int64
 	pending     *api.PendingInput
 	gone        bool                    // being deleted, or deleted
@@ -110,6 +114,9 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		}
 	}
 	s := m.sessionOf(r)
+	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
+		m.cfg.Log.Error("the saved variables of a session cannot be read; it begins without them", "session", r.ID, "error", err)
+	}
 	builtin, err := checkBuiltin(r.BuiltinTools)
 	if err != nil {
 		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
@@ -139,12 +146,13 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
-		queueState: queueState{runs: map[string]*run{}},
-		kept:       kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
-		guard:      guardState{mode: r.Guard},
-		approvals:  newApprovals(r.Approvals),
-		spending:   spending{budgets: r.Budgets, spent: r.Spent},
-		useState:   useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
+		queueState:  queueState{runs: map[string]*run{}},
+		kept:        kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
+		guard:       guardState{mode: r.Guard},
+		checkpoints: checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
+		approvals: newApprovals(r.Approvals),
+		spending:  spending{budgets: r.Budgets, spent: r.Spent},
+		useState:  useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.packages.requirements = r.Packages
 	return s
@@ -195,6 +203,7 @@ func (s *Session) summary() api.Session {
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
 		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode, Approvals: s.approvals.mode,
+		Checkpoints: s.checkpointSettings(), OnIdle: s.whenIdle(),
 		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
 		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,

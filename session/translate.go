@@ -80,7 +80,7 @@ func (t *translation) flush() {
 	var saved []byte
 	if !t.over {
 		var err error
-		if saved, err = s.saved(); err != nil {
+		if saved, err = s.savedOutput(); err != nil {
 			s.log.Error("save the output so far for the next server", "error", err)
 		}
 	}
@@ -127,6 +127,9 @@ func (t *translation) record(r record.Record) {
 		return
 	case record.ToolEnded:
 		t.toolEnded(b)
+		return
+	case record.CopyLost:
+		t.copyLost(b)
 		return
 	}
 	if run == nil && isOfComms(r) {
@@ -275,7 +278,7 @@ func (t *translation) finished(run *run, b record.Finished) {
 	if idle {
 		t.c.state(s, api.StateIdle, "")
 	}
-	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock() }})
+	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock(); s.armCheckpoint() }})
 	t.over = true
 	t.flush()
 }
@@ -330,7 +333,7 @@ func (t *translation) died(run *run, b record.Died) {
 	}
 	restart, state := "died", b.Reason
 	switch b.Reason {
-	case reasonReset, reasonIdle:
+	case reasonReset, reasonIdle, reasonHibernate:
 		restart = b.Reason
 	case reasonDeleted:
 	default:
@@ -340,7 +343,12 @@ func (t *translation) died(run *run, b record.Died) {
 		t.log("", s.deathEvent(b))
 	}
 	t.c.add(s.died(restart))
-	t.c.state(s, api.StateDead, state)
+	t.c.add(s.copiesEnded(b.Reason))
+	if b.Reason == reasonHibernate {
+		t.c.state(s, api.StateHibernated, "")
+	} else {
+		t.c.state(s, api.StateDead, state)
+	}
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
 	t.over = true
 	t.flush()

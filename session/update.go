@@ -23,7 +23,7 @@ func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, approvals: s.approvals.mode, budgets: s.budgets}
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, approvals: s.approvals.mode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle}
 	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
@@ -69,7 +69,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	return s.commit(ctx, change{
 		also: func(tx *store.Tx) error {
 			err := tx.UpdateSettings(
-				s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.approvals, set.budgets)
+				s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.approvals, set.budgets, set.checkpoints, set.onIdle)
 			if err != nil {
 				return err
 			}
@@ -81,6 +81,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
 			s.network, s.guard.mode, s.approvals.mode, s.budgets = set.network, set.guard, set.approvals, set.budgets
+			s.checkpoints.set, s.onIdle = set.checkpoints, set.onIdle
 			s.layers = layers
 			s.armReaper()
 		},

@@ -180,6 +180,7 @@ func (s *Store) Artifacts(ctx context.Context, session, before int64, limit int)
 const (
 	RefPublic = "public" // its owner may download it
 	RefEvent  = "event"  // the body of an event
+	refSaved  = "saved"  // the variables of a session without a kernel
 )
 
 // Ref is a row of refs: a session's reference to a digest.
@@ -244,13 +245,15 @@ func (s *Store) OldVersions(ctx context.Context, session int64, found func(Ref) 
 
 // Referenced reports whether any session refers to the digest.
 func (s *Store) Referenced(ctx context.Context, digest string) (yes bool, err error) {
-	err = s.ro.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM refs WHERE digest = ?)`, digest).Scan(&yes)
+	err = s.ro.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM refs WHERE digest = ?1)
+		OR EXISTS (SELECT 1 FROM checkpoint_files WHERE digest = ?1)`, digest).Scan(&yes)
 	return yes, err
 }
 
 // SessionDigests lists the digests that the session refers to.
 func (s *Store) SessionDigests(ctx context.Context, session int64) ([]string, error) {
-	return s.texts(ctx, `SELECT DISTINCT digest FROM refs WHERE session = ?`, session)
+	return s.texts(ctx, `SELECT digest FROM refs WHERE session = ?1
+		UNION SELECT digest FROM checkpoint_files WHERE checkpoint IN (SELECT n FROM checkpoints WHERE session = ?1)`, session)
 }
 
 // PublicRef returns the media type under which one of the owner's sessions refers to the digest.
@@ -269,7 +272,7 @@ func (s *Store) PublicRef(ctx context.Context, owner, digest string) (mediaType 
 
 // AllDigests lists every digest that any session refers to.
 func (s *Store) AllDigests(ctx context.Context) ([]string, error) {
-	return s.texts(ctx, `SELECT DISTINCT digest FROM refs`)
+	return s.texts(ctx, `SELECT digest FROM refs UNION SELECT digest FROM checkpoint_files`)
 }
 
 func (s *Store) texts(ctx context.Context, query string, args ...any) ([]string, error) {

@@ -33,6 +33,8 @@ type Execution struct {
 	TruncatedBytes int64
 	Tools          []api.Tool // that came with its request
 	Expressions    map[string]string
+	Checkpoint     bool // one is to be made before it runs
+	Undone         bool
 	Origin         []byte // written here, and read by Origin
 	ToolCalls      int64
 	CreatedAt      int64
@@ -45,14 +47,14 @@ type Execution struct {
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
 	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, tools, tool_calls, created_at, started_at,
-	finished_at, expressions`
+	finished_at, expressions, checkpoint, undone`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
 		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, asJSON(&e.Tools), &e.ToolCalls, &e.CreatedAt, &e.StartedAt,
-		&e.FinishedAt, asJSON(&e.Expressions))
+		&e.FinishedAt, asJSON(&e.Expressions), &e.Checkpoint, &e.Undone)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -71,10 +73,10 @@ func (t *Tx) InsertExecution(e Execution) (int64, error) {
 	}
 	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
 			status, reason, state, generation, text, artifacts, usage, truncated_bytes, tools, created_at, queued_seq,
-			expressions, origin)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
+			expressions, origin, checkpoint)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
 		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
-		tools, e.CreatedAt, e.QueuedSeq, expressions, e.Origin)
+		tools, e.CreatedAt, e.QueuedSeq, expressions, e.Origin, e.Checkpoint)
 	if err != nil {
 		return 0, err
 	}

@@ -33,6 +33,9 @@ type Session struct {
 	Guard          api.GuardMode
 	Approvals      api.ApprovalMode
 	Budgets        api.Budgets
+	OnIdle         api.OnIdle      // "": as the operator says
+	SavedVariables api.Raw         // JSON that the store does not look into; nil for none
+	Checkpoints    api.Checkpoints // a zero MemoryBytes is a share of the session's
 	Spent          Spent
 	BuiltinTools   api.Raw // true, false, or a list of names
 	Tools          []api.Tool
@@ -62,7 +65,7 @@ type Session struct {
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
-	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers`
+	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -71,7 +74,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		asJSON(&s.Packages), rawColumn{&s.BuiltinTools}, &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
-		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers))
+		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -85,13 +88,13 @@ func (t *Tx) InsertSession(s Session) error {
 	}
 	res, err := t.result(`INSERT INTO sessions (n, id, owner, client_id, name, environment, isolation, uid, limits,
 			idle_timeout_ms, env, secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, restart_reason, layers,
-			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets, approvals, tools, mcp_servers)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			execution_count, log_id, first_seq, last_seq, kseq, late_bytes, disk_bytes, created_at, last_active_at, budgets, approvals, tools, mcp_servers, checkpoints, on_idle, saved)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (owner, client_id) DO NOTHING`,
 		s.N, s.ID, s.Owner, s.ClientID, s.Name, s.Environment, s.Isolation, s.UID, asJSON(&s.Limits), s.IdleTimeoutMS,
 		asJSON(&s.Env), asJSON(&s.Secrets), asJSON(&s.Metadata), asJSON(&s.Mounts), asJSON(&s.Network), asJSON(&s.Packages), cmp.Or(string(s.BuiltinTools), "true"), s.Guard, s.State,
 		s.Reason, s.Generation, s.RestartReason, asJSON(&s.Layers), s.ExecutionCount, s.LogID, s.FirstSeq, s.LastSeq, s.KSeq, s.LateBytes, s.DiskBytes,
-		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets), s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers))
+		s.CreatedAt, s.LastActiveAt, asJSON(&s.Budgets), s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), s.OnIdle, nullJSON(s.SavedVariables))
 	if err != nil {
 		return fmt.Errorf("insert session: %w", err)
 	}
@@ -106,9 +109,9 @@ var ErrExists = errors.New("already exists")
 
 // UpdateSettings writes what PATCH can change.
 func (t *Tx) UpdateSettings(n int64, name string, metadata map[string]string, limits api.Limits, network api.Network,
-	idleMS int64, guard api.GuardMode, approvals api.ApprovalMode, budgets api.Budgets) error {
-	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ?, guard = ?, approvals = ?, budgets = ?
-		WHERE n = ?`, name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, guard, approvals, asJSON(&budgets), n)
+	idleMS int64, guard api.GuardMode, approvals api.ApprovalMode, budgets api.Budgets, checkpoints api.Checkpoints, onIdle api.OnIdle) error {
+	return t.one(`UPDATE sessions SET name = ?, metadata = ?, limits = ?, network = ?, idle_timeout_ms = ?, guard = ?, approvals = ?, budgets = ?, checkpoints = ?, on_idle = ?
+		WHERE n = ?`, name, asJSON(&metadata), asJSON(&limits), asJSON(&network), idleMS, guard, approvals, asJSON(&budgets), asJSON(&checkpoints), onIdle, n)
 }
 
 // UpdateLayers writes the isolation in force.

@@ -40,6 +40,7 @@ type config struct {
 	TZ           string        `config:"tz"`
 
 	IdleTimeout    time.Duration `config:"idle_timeout"`
+	OnIdle         string        `config:"on_idle"`
 	InterruptGrace time.Duration `config:"interrupt_grace"`
 	Pool           int           `config:"pool"`
 	OrphanTTL      time.Duration `config:"orphan_ttl"`
@@ -58,6 +59,7 @@ type config struct {
 	Network        network       `config:"network"`
 	Packages       packages      `config:"packages"`
 	Run            runs          `config:"run"`
+	Batch          batches       `config:"batch"`
 	Webhooks       webhooks      `config:"webhooks"`
 	MCPServers     []mcpServer   `config:"mcp_servers"`
 	Gateways       gateways      `config:"gateways"`
@@ -147,6 +149,7 @@ func defaults() config {
 		ClientTimeout:  time.Minute,
 		TZ:             "UTC",
 		IdleTimeout:    session.DefaultIdleTimeout,
+		OnIdle:         string(api.OnIdleHibernate),
 		InterruptGrace: 2 * time.Second,
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,

@@ -107,8 +107,9 @@ func command() *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupRun, execCommand(), replCommand(), attachCommand(), openCommand())
-	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), logsCommand(), exportCommand())
+	add(groupRun, execCommand(), batchCommand(), replCommand(), attachCommand(), openCommand())
+	add(groupManage, sessionsCommand(), filesCommand(), packagesCommand(), checkpointCommand(), rollbackCommand(), forkCommand(), hibernateCommand(),
+		wakeCommand(), logsCommand(), exportCommand())
 	add(groupServer, serveCommand(), hostCommand(), configCommand(), doctorCommand(), tokenCommand(), urlCommand(), mcpCommand(), gatewayCommand(),
 		versionCommand())
 	root.SetHelpCommandGroupID(groupServer)

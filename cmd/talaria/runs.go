@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
 	"runtime"
 	"strings"
 	"time"
 
+	"talaria/batch"
 	"talaria/kernel"
 	"talaria/kernel/host"
 	"talaria/kernel/oneshot"
 	"talaria/run"
+	"talaria/session"
+	"talaria/store"
 )
 
 // runs bounds programs that run outside of sessions.
@@ -32,6 +38,16 @@ func (c config) programRuns(runner oneshot.Runner, env kernel.Environment) *run.
 		OwnerRuns: c.Run.OwnerRuns, TotalRuns: c.Run.TotalRuns, MaxTime: c.Run.MaxTime,
 		MaxMemory: c.Ceilings.MemoryBytes, MaxPIDs: c.Ceilings.PIDs, CPUs: c.Limits.CPUs,
 	})
+}
+
+// batches says how jobs of many cells are run.
+type batches struct {
+	Concurrency int `config:"concurrency"` // 0: twice the CPUs
+}
+
+// openBatches continues the jobs of the last server.
+func (c config) openBatches(ctx context.Context, db *store.Store, sessions *session.Manager, log *slog.Logger) (*batch.Manager, error) {
+	return batch.Open(ctx, batch.Config{Sessions: sessions, Store: db, Log: log, Slots: cmp.Or(c.Batch.Concurrency, 2*runtime.NumCPU())})
 }
 
 // leastUIDBase leaves room below the user ids of sessions for those of runs and of the server itself.

@@ -79,6 +79,7 @@ func addServeFlags(f *pflag.FlagSet) {
 	f.String("python", "", "interpreter of the default environment (default: auto-detected)")
 	f.String("engine", d.Engine, "engine that runs cells: ipython, stdlib, or auto (ipython if the environment has it)")
 	f.Duration("idle-timeout", d.IdleTimeout, "stop idle kernels after this long; 0: never")
+	f.String("on-idle", d.OnIdle, "what happens to idle kernels: hibernate (their variables are saved) or drop")
 	addHostFlags(f)
 	f.Int64("disk-reserve", 0, "bytes of the state disk to keep free; 0: a twentieth of it, between 64 MiB and 1 GiB")
 	f.Int64("max-sessions", 0, "maximum number of sessions with a kernel; 0: no limit")
@@ -157,6 +158,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, func() error { return leave(ctx, sessions, hosts) })
+	batches, err := c.openBatches(ctx, db, sessions, log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, batches.Close)
 	connections, requests, err := c.connections()
 	if err != nil {
 		return err
@@ -179,7 +185,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 		MCP: c.MCP, Jupyter: c.serves("jupyter"), JupyterPlaces: places, E2B: c.serves("e2b"), SandboxKey: sandboxKey,
 		Execd: c.serves("execd"), LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
-		Engine: c.serves("engine"), Runs: c.programRuns(hosts, environments[0]),
+		Engine: c.serves("engine"), Runs: c.programRuns(hosts, environments[0]), Batches: batches,
 	})
 	if err != nil {
 		return err
@@ -441,7 +447,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
-		IdleTimeout: c.IdleTimeout, MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
+		IdleTimeout: c.IdleTimeout, OnIdle: api.OnIdle(c.OnIdle), MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
 		Redact: redact, RedactKnown: c.RedactKnown,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Packages: packages, Remote: remote,

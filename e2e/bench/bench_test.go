@@ -13,7 +13,7 @@ import (
 )
 
 // quickRows leaves out the rows that differ from another one in what they configure only.
-const quickRows = "^(create|chart|warm|together|lines|first-byte|steady|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|tool-call|tool-builtin|kill|abusers)$"
+const quickRows = "^(create|chart|warm|together|lines|first-byte|steady|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|tool-call|tool-builtin|checkpoint|rollback|after-checkpoint|map|kill|abusers)$"
 
 // talariaBinary is the program under test: the one that TALARIA_BIN names, or one that is built.
 func talariaBinary(t *testing.T) string {
@@ -74,7 +74,7 @@ func TestEveryRowCanBeMeasuredHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := bench(t, "-talaria", talariaBinary(t), "-drivers", "talaria", "-quick", "-n", "1", "-run", quickRows, "-doc", doc)
-	if len(r.Rows) < 16 {
+	if len(r.Rows) < 25 {
 		t.Errorf("only %d numbers were measured", len(r.Rows))
 	}
 	for _, l := range r.Rows {

@@ -96,7 +96,7 @@ func (o options) measure(ctx context.Context, name, temp string, as account, cho
 		if row.only != "" && row.only != d.name() {
 			continue
 		}
-		t := &trial{stage: s, n: row.n, warmUp: row.warmUp, sessions: o.scale}
+		t := &trial{stage: s, n: row.n, warmUp: row.warmUp, sessions: o.scale, quick: o.quick}
 		if o.quick {
 			t.n, t.warmUp = row.few, min(row.warmUp, 1)
 		}

@@ -203,6 +203,37 @@ var rows = []row{
 		measure: toolCall("threads()"),
 	},
 	{
+		id: "checkpoint", n: 20, few: 2, warmUp: 2, only: talariaName,
+		metrics: []metric{
+			{what: "make a checkpoint", unit: "ms"},
+			{what: "make a checkpoint, with 50 MiB in arrays of 1 MiB", unit: "ms"},
+			{what: "make a checkpoint, with 500 MiB in arrays of 1 MiB", unit: "ms"},
+		},
+		measure: checkpointing,
+	},
+	{
+		id: "rollback", n: 20, few: 2, warmUp: 2, only: talariaName,
+		metrics: []metric{
+			{what: "go back to a checkpoint", unit: "ms"},
+			{what: "go back to a checkpoint, with 50 MiB in arrays of 1 MiB", unit: "ms"},
+			{what: "go back to a checkpoint, with 500 MiB in arrays of 1 MiB", unit: "ms"},
+		},
+		measure: rollingBack,
+	},
+	{
+		id: "after-checkpoint", n: 20, few: 2, warmUp: 2, only: talariaName,
+		metrics: []metric{
+			{what: "rewrite 50 of 500 MiB in a cell right after a checkpoint", unit: "ms"},
+			{what: "the same without a checkpoint", unit: "ms"},
+		},
+		measure: afterCheckpoint,
+	},
+	{
+		id: "map", n: 20, few: 2, warmUp: 1, only: talariaName,
+		metrics: []metric{{what: "map of 256 inputs, 8 copies at a time, to the answer", unit: "ms"}},
+		measure: mapping(256, 8),
+	},
+	{
 		id: "kill", n: 5, few: 2,
 		metrics: []metric{{
 			what: "share of sessions alive after `kill -9` of the server", unit: "%", rate: true, exact: true, p50: 100,

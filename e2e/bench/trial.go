@@ -59,6 +59,7 @@ type trial struct {
 	*stage
 	n, warmUp int
 	sessions  int         // of the row about many of them
+	quick     bool        // smaller data are enough
 	values    [][]float64 // the samples, a list for each metric
 }
 

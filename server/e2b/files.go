@@ -32,7 +32,10 @@ func (h *Handler) getHealth(q *request) error {
 	if err != nil {
 		return err
 	}
-	s.Release()
+	defer s.Release()
+	if stateOf(s.Info(q.Context())) == statePaused { // E2B's proxy finds none
+		return api.Errorf(api.CodeSessionNotFound, "the sandbox is paused; connect to it")
+	}
 	return q.nothing()
 }
 

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	"talaria/session"
 )
 
-// retryKill is how soon a sandbox that could not be killed is tried again.
-const retryKill = 10 * time.Second
+// retryEnd is how soon the end of a sandbox is tried again that could not be killed, or that runs a cell and is to be paused.
+const retryEnd = 10 * time.Second
 
 // place names a session.
 type place struct{ owner, id string }
@@ -59,7 +58,7 @@ func (e *expiry) forget(owner, id string) {
 	}
 }
 
-// Run kills sandboxes when their time is over, until ctx ends. It is called once.
+// Run kills or pauses sandboxes when their time is over, until ctx ends. It is called once.
 func (h *Handler) Run(ctx context.Context) {
 	err := h.Sessions.Each(ctx, func(owner, _ string, s api.Session) bool {
 		h.expiry.set(owner, s.ID, endOf(s))
@@ -91,15 +90,16 @@ func (e *expiry) stop() {
 	clear(e.timers)
 }
 
-// expire kills a sandbox if its time is over by what its session says.
+// expire kills or pauses a sandbox if its time is over by what its session says.
 func (h *Handler) expire(ctx context.Context, p place) {
 	h.expiry.drop(p)
 	s, err := h.Sessions.Get(p.owner, p.id)
 	if err != nil {
 		return // it was deleted
 	}
-	end := endOf(s.Info(ctx))
-	s.Release()
+	defer s.Release()
+	info := s.Info(ctx)
+	end := endOf(info)
 	switch {
 	case end.IsZero():
 		return
@@ -107,10 +107,24 @@ func (h *Handler) expire(ctx context.Context, p place) {
 		h.expiry.set(p.owner, p.id, end)
 		return
 	}
-	if err := h.kill(context.WithoutCancel(ctx), p.owner, p.id); err != nil && !isGone(err) {
-		h.Log.Error("kill a sandbox whose time is over", slog.String("session", p.id), slog.Any("error", err))
-		h.expiry.set(p.owner, p.id, time.Now().Add(retryKill))
+	if err := h.endSandbox(context.WithoutCancel(ctx), p, s, info); err != nil && !hasCode(err, api.CodeSessionNotFound) {
+		if !hasCode(err, api.CodeKernelBusy) {
+			h.Log.Error("end a sandbox whose time is over", slog.String("session", p.id), slog.Any("error", err))
+		}
+		h.expiry.set(p.owner, p.id, time.Now().Add(retryEnd))
 	}
+}
+
+// endSandbox kills a sandbox whose time is over, or pauses it if it was created so. One that is to be paused and runs a cell is
+// kernel_busy.
+func (h *Handler) endSandbox(ctx context.Context, p place, s *session.Session, info api.Session) error {
+	if info.Metadata[metaAutoPause] == "" {
+		return h.kill(ctx, p.owner, p.id)
+	}
+	if err := hibernate(ctx, s); err != nil {
+		return err
+	}
+	return h.setEnd(ctx, p.owner, s, "", api.SessionPatch{})
 }
 
 // drop forgets the timer of a sandbox, which has gone off.
@@ -120,11 +134,6 @@ func (e *expiry) drop(p place) {
 	delete(e.timers, p)
 }
 
-func isGone(err error) bool {
-	known := new(api.Error)
-	return errors.As(err, &known) && known.Code == api.CodeSessionNotFound
-}
-
 // prolong moves the end of a sandbox to so many seconds from now; with onlyLater, never to an earlier time.
 func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyLater bool) error {
 	end, err := endAfter(seconds)
@@ -132,25 +141,32 @@ func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyL
 		return err
 	}
 	info := s.Info(q.command())
-	metadata := maps.Clone(info.Metadata)
-	if metadata == nil {
-		metadata = map[string]string{}
-	}
 	before := endOf(info)
-	metadata[metaEnd] = end
-	info.Metadata = metadata
-	after := endOf(info)
-	if onlyLater && (before.IsZero() || after.Before(before)) {
+	after := endOf(api.Session{Metadata: map[string]string{metaEnd: end}})
+	_, sandbox := info.Metadata[metaTemplate] // not a session of another client, which has no end
+	if onlyLater && (before.IsZero() && !sandbox || after.Before(before)) {
 		return nil
 	}
-	patch := api.SessionPatch{Metadata: &metadata}
+	patch := api.SessionPatch{}
 	if info.IdleTimeoutS != 0 && info.IdleTimeoutS < seconds {
 		patch.IdleTimeoutS = &seconds
 	}
-	if err := s.Update(q.command(), patch); err != nil {
+	return h.setEnd(q.command(), q.caller.Owner, s, end, patch)
+}
+
+// setEnd changes when a sandbox ends, to a value of metaEnd or with "" to never, and what else the patch says.
+func (h *Handler) setEnd(ctx context.Context, owner string, s *session.Session, end string, patch api.SessionPatch) error {
+	metadata := map[string]string{}
+	maps.Copy(metadata, s.Info(ctx).Metadata)
+	delete(metadata, metaEnd)
+	if end != "" {
+		metadata[metaEnd] = end
+	}
+	patch.Metadata = &metadata
+	if err := s.Update(ctx, patch); err != nil {
 		return err
 	}
-	h.expiry.set(q.caller.Owner, info.ID, after)
+	h.expiry.set(owner, s.ID(), endOf(api.Session{Metadata: metadata}))
 	return nil
 }
 
@@ -188,41 +204,13 @@ func (h *Handler) live(q *request, seconds float64, onlyLater bool) error {
 		return err
 	}
 	defer s.Release()
+	if info := s.Info(q.command()); stateOf(info) == statePaused && endOf(info).IsZero() {
+		return api.Errorf(api.CodeSessionConflict, "sandbox %.140q is paused; connect to it, with a timeout", info.ID)
+	}
 	if err := h.prolong(q, s, seconds, onlyLater); err != nil {
 		return err
 	}
 	return q.nothing()
-}
-
-// connectSandbox gives a client access to a sandbox that exists, and lets it live at least as long as asked.
-func (h *Handler) connectSandbox(q *request) error {
-	var body struct {
-		Timeout *float64 `json:"timeout"`
-	}
-	if err := q.read(&body); err != nil {
-		return err
-	}
-	s, err := h.named(q, q.PathValue("id"), "")
-	if err != nil {
-		return err
-	}
-	defer s.Release()
-	if body.Timeout != nil {
-		if err := h.prolong(q, s, *body.Timeout, true); err != nil {
-			return err
-		}
-	}
-	return q.answer(http.StatusOK, h.opened(q.caller.Owner, s, s.Info(q.command())))
-}
-
-// resumeSandbox is how older SDKs take up a paused sandbox. None is paused.
-func (h *Handler) resumeSandbox(q *request) error {
-	s, err := h.named(q, q.PathValue("id"), "")
-	if err != nil {
-		return err
-	}
-	s.Release()
-	return api.Errorf(api.CodeSessionConflict, "sandbox %.140q runs already; connect to it", q.PathValue("id"))
 }
 
 func (h *Handler) setNetwork(q *request) error {

@@ -35,6 +35,7 @@ func (h *Handler) controlPlane() map[string]func(*request) error {
 		"DELETE /sandboxes/{id}":         h.killSandbox,
 		"POST /sandboxes/{id}/timeout":   h.setTimeout,
 		"POST /sandboxes/{id}/refreshes": h.refresh,
+		"POST /sandboxes/{id}/pause":     h.pauseSandbox,
 		"POST /sandboxes/{id}/resume":    h.resumeSandbox,
 		"PUT /sandboxes/{id}/network":    h.setNetwork,
 		"GET /sandboxes/{id}/metrics":    h.getMetrics,
@@ -44,7 +45,6 @@ func (h *Handler) controlPlane() map[string]func(*request) error {
 		routes["POST "+version+"/sandboxes/{id}/connect"] = h.connectSandbox
 	}
 	for pattern, what := range map[string]string{
-		"POST /sandboxes/{id}/pause":     "pausing",
 		"POST /sandboxes/{id}/snapshots": "a snapshot",
 		"POST /sandboxes/{id}/fork":      "a fork",
 		"GET /snapshots":                 "a list of snapshots",
@@ -142,10 +142,7 @@ func (h *Handler) createSandbox(q *request) error {
 }
 
 func (h *Handler) sessionRequest(body newSandbox, seconds float64) (req api.SessionRequest, err error) {
-	switch {
-	case body.AutoPause:
-		return req, api.Errorf(api.CodeNotImplemented, "a sandbox cannot be paused when its time is over; create it without lifecycle.onTimeout")
-	case given(body.MCP), given(body.IAM), len(body.Volumes) > 0:
+	if given(body.MCP) || given(body.IAM) || len(body.Volumes) > 0 {
 		return req, api.Errorf(api.CodeNotImplemented, "mcp, iam and volumeMounts are not supported; leave them out")
 	}
 	end, err := endAfter(seconds)
@@ -160,6 +157,10 @@ func (h *Handler) sessionRequest(body newSandbox, seconds float64) (req api.Sess
 		metadata[key] = value
 	}
 	req = api.SessionRequest{Metadata: &metadata, IdleTimeoutS: &seconds}
+	if body.AutoPause {
+		metadata[metaAutoPause] = "true"
+		req.OnIdle = new(api.OnIdleHibernate)
+	}
 	if !slices.Contains(defaultTemplates, body.TemplateID) {
 		known := func(e api.EnvironmentInfo) bool { return e.Name == body.TemplateID }
 		if !slices.ContainsFunc(h.Sessions.Environments(), known) {
@@ -184,7 +185,8 @@ func endAfter(seconds float64) (string, error) {
 	return strconv.FormatInt(time.Now().Add(time.Duration(seconds*float64(time.Second))).UnixMilli(), 10), nil
 }
 
-// endOf returns when a sandbox is killed; the zero time for a session that ends by no time of E2B's.
+// endOf returns when a sandbox is killed or paused; the zero time for one that is paused, and for a session that ends by no time of
+// E2B's.
 func endOf(s api.Session) time.Time {
 	ms, err := strconv.ParseInt(s.Metadata[metaEnd], 10, 64)
 	if err != nil {
@@ -225,17 +227,22 @@ func model(s api.Session) map[string]any {
 	default:
 		end = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	}
+	onTimeout := "kill"
+	if s.Metadata[metaAutoPause] != "" {
+		onTimeout = "pause"
+	}
 	return map[string]any{
 		"sandboxID": s.ID, "templateID": templateOf(s), "clientID": "talaria", "alias": s.Name, "envdVersion": envdVersion,
 		"startedAt": date(s.CreatedAt.Time), "endAt": date(end), "state": stateOf(s), "metadata": metadata,
 		"cpuCount": int64(math.Ceil(max(1, s.Limits.CPUs))), "memoryMB": s.Limits.MemoryBytes >> 20, "diskSizeMB": s.Limits.DiskBytes >> 20,
 		"allowInternetAccess": s.Network.Mode == api.NetworkFull, "volumeMounts": []any{},
+		"lifecycle": map[string]any{"onTimeout": onTimeout, "autoResume": true},
 	}
 }
 
 func stateOf(s api.Session) string {
 	if s.State == api.StateHibernated {
-		return "paused"
+		return statePaused
 	}
 	return "running"
 }

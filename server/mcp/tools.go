@@ -33,6 +33,16 @@ func (h *Handler) addTools(server *sdk.Server) {
 	add(h, server, "install_packages", "Install packages", "Install Python packages into the session.",
 		&sdk.ToolAnnotations{DestructiveHint: new(bool), OpenWorldHint: new(true)}, h.installPackages)
 	add(h, server, "list_variables", "List variables", "List the variables of the session's interpreter, also while code runs.", reads, h.listVariables)
+	add(h, server, "create_checkpoint", "Make a checkpoint",
+		"Save the session's variables and files as they are now, to go back to with rollback. It takes milliseconds: make one before code that may spoil them.",
+		writes, h.createCheckpoint)
+	add(h, server, "list_checkpoints", "List checkpoints", "List the session's checkpoints, newest first.", reads, h.listCheckpoints)
+	add(h, server, "rollback", "Go back to a checkpoint",
+		"Go back to a checkpoint: variables and files become what they were then, instead of running everything again. The result says how to undo it.",
+		destroys, h.rollback)
+	add(h, server, "fork_session", "Fork the session",
+		"Make sessions with the variables and files that this one has now, to try different ways from the same state. This one goes on unchanged.",
+		writes, h.forkSession)
 	add(h, server, "create_session", "Create a session",
 		"Create another session, with its own working directory and variables. Your own session exists already.", writes, h.createSession)
 	add(h, server, "list_sessions", "List sessions", "List your sessions, newest first.", reads, h.listSessions)

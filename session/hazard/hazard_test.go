@@ -206,6 +206,8 @@ func TestCells(t *testing.T) {
 		{"%%bash\nrm -rf build", "rm -r"},
 		{"\n%%time\n%%sh\nrm -rf build", "rm -r"},
 		{"%%perl\nsystem(1)", "%%perl"},
+		{"%%map\n{\"inputs\":[\"rm -rf /\"]}\nimport os\nos.remove(item)", "os.remove"},
+		{"%%map\n{\"inputs\":[\"rm -rf /\"]}\nprint(item)", ""},
 		{"%%cpp 1\nint main() {}", "%%cpp"},
 		{"%%node\n1", "%%node"},
 		{"%%script bash -e\nrm -rf /", "!deleting a system directory"},

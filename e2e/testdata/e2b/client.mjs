@@ -184,6 +184,36 @@ await step('control plane', async () => {
   assert.equal((await again.runCode('x')).text, '41')
 })
 
+await step('pause', async () => {
+  const listed = async (state) => (await Sandbox.list({ query: { state: [state] } }).nextItems()).map((s) => s.sandboxId)
+  const begun = new Promise((resolve) => {
+    sandbox.runCode("print('begun', flush=True)\nimport time\ntime.sleep(1)\nlate = x + 1", { onStdout: resolve }).catch(resolve)
+  })
+  await begun
+  assert.equal(await sandbox.pause(), true) // after the cell
+  assert.equal(await sandbox.pause(), false)
+  assert.equal(await sandbox.isRunning(), false)
+  assert.equal((await sandbox.getInfo()).state, 'paused')
+  assert.ok((await listed('paused')).includes(sandbox.sandboxId))
+  assert.ok(!(await listed('running')).includes(sandbox.sandboxId))
+  await assert.rejects(sandbox.setTimeout(60_000), /paused/)
+  const again = await Sandbox.connect(sandbox.sandboxId, { timeoutMs: 60_000 })
+  assert.equal(await sandbox.isRunning(), true)
+  assert.equal((await again.runCode('x, late')).text, '(41, 42)')
+  assert.equal(await again.files.read('data/a.csv'), 'n\n1\n')
+  const info = await again.getInfo()
+  const left = info.endAt - Date.now()
+  assert.ok(info.state === 'running' && left > 0 && left <= 61_000, `${info.state}, ${left} ms left`)
+  await again.pause()
+  assert.equal((await sandbox.runCode('late')).text, '42') // any use wakes it
+  await again.pause()
+  assert.equal((await again.commands.run('cat data/a.csv')).stdout, 'n\n1\n')
+  const other = await Sandbox.create({ lifecycle: { onTimeout: 'pause' } })
+  assert.equal((await other.getInfo()).lifecycle.onTimeout, 'pause')
+  assert.equal(await other.pause(), true)
+  assert.equal(await other.kill(), true)
+})
+
 await step('kill', async () => {
   const id = sandbox.sandboxId
   assert.equal(await sandbox.kill(), true)

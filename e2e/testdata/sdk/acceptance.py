@@ -291,6 +291,93 @@ def steps_of_approvals():
     session.delete()
 
 
+def steps_of_checkpoints_and_maps():
+    talaria = Talaria(proxy, token)
+    session = talaria.session("back-" + uuid.uuid4().hex)
+    print("28 checkpoints")
+    first = session.run("x = 1\nopen('a', 'w').write('one')")
+    point = session.checkpoint("good")
+    check(point.name == "good" and point.level == "live" and point.execution_id == first.id and not point.undo, point)
+    session.run("x = 2\nopen('a', 'w').write('two')")
+    done = session.rollback(point)
+    check(done.checkpoint_id == point.id and done.undo_level == "live" and done.files == 1 and not done.not_restored, done)
+    check(session.run("x, open('a').read()").text == "(1, 'one')")
+    session.rollback(done.undo, what="files")
+    check(session.run("x, open('a').read()").text == "(1, 'two')")
+    check(session.rollback(first, keep_user_edits=True).checkpoint_id == point.id)
+    listed = session.checkpoints()
+    check(len(listed) == 4 and listed[-1] == point and listed[0].undo, listed)
+    check(session.checkpoint(level="files").reason)
+    session.delete_checkpoint(point)
+    session.delete_checkpoint(point.id)
+    try:
+        session.rollback(point)
+        raise AssertionError("a deleted checkpoint was there")
+    except TalariaError as e:
+        check(e.code == "checkpoint_gone" and e.hint, e)
+    print("28 hibernation and forks")
+    session.run("x = 1; y = [1]; g = (i for i in y)")
+    way, other = session.fork(2, "another way")
+    check([v["name"] for v in session.hibernate()] == ["g"] and session.info["state"] == "hibernated", session.info)
+    check(len(session.hibernate()) == 1 and "not_saved" not in session.info)
+    check([v["name"] for v in session.wake()] == ["g"] and session.info["state"] == "idle", session.info)
+    check(session.wake() == [])
+    check(way.run("y.append(2)\nx, y, open('a').read()").text == "(1, [1, 2], 'one')" and way.info["name"] == "another way")
+    check(other.run("y").text == session.run("y").text == "[1]")
+    try:
+        session.fork(65)
+        raise AssertionError("there were 65 forks")
+    except TalariaError as e:
+        check(e.code == "invalid_request", e)
+    way.delete()
+    other.delete()
+    print("29 maps")
+    ended = []
+    got = session.map("print('at', item)\nitem * 10 + index + x", [3, 1, 2], on_item=ended.append)
+    check(got.ok and got.values == [31, 12, 23] and got.items[1].text == "at 1\n", got)
+    check(sorted(i.index for i in ended) == [0, 1, 2], ended)
+    check(session.map(doubled, ["a", [1]]).values == ["aa", [1, 1]])
+    got = session.map(function="len", inputs=["ab", 7], concurrency=1)
+    check(not got.ok and got.status == "ok" and got.values == [2, None] and got.items[1].error.name == "TypeError", got)
+    got = session.map(PICTURE + "\nimport talaria\n(talaria.item_dir / 'f').write_text(item)\ndisplay(P())\n{1}", ["file"])
+    check(got.items[0].results[0].png and got.items[0].value_type == "repr" and got.items[0].value == "{1}", got)
+    check(session.artifact(got.items[0].artifacts[0]) == b"file", got)
+    got = session.map("if item: raise ValueError(item)", [1, 0, 0], concurrency=1, on_error="stop")
+    check([i.status for i in got.items] == ["error", "cancelled", "cancelled"], got)
+    got = session.map("while item: pass", [1, 0], timeout=0.5)
+    check([i.status for i in got.items] == ["timeout", "ok"], got)
+    got = session.map(function="nothing", inputs=[1])
+    check(got.status == "error" and got.error.name == "NameError" and not got.ok, got)
+    for wrong in (lambda: session.map(lambda item: item, [1]), lambda: session.map(inputs=[1]), lambda: around(session)):
+        try:
+            wrong()
+            raise AssertionError("there is no code")
+        except ValueError:
+            pass
+    print("30 a map while the server is killed")
+    ended = []
+
+    def kill(item):
+        ended.append(item.index)
+        if len(ended) in (1, 3):
+            ask("kill" if len(ended) == 1 else "cut")
+    got = session.map("import time; time.sleep(0.05); item * 2", range(20), concurrency=1, on_item=kill)
+    check(got.values == [2 * n for n in range(20)] and sorted(ended) == list(range(20)), got, ended)
+    session.delete()
+
+
+def doubled(item):
+    return item * 2
+
+
+def around(session):
+    factor = 2
+
+    def scaled(item):
+        return item * factor
+    return session.map(scaled, [1])
+
+
 async def steps_of_tokens():
     print("27 tokens")
     server, aio = Talaria(proxy, token), AsyncTalaria(proxy, token)
@@ -360,6 +447,42 @@ print(await asyncio.gather(*[aio.meet(n=n) for n in range(4)]))""")
     await serving
 
 
+async def checkpoints_and_maps_of_asyncio():
+    session = await AsyncTalaria(proxy, token).session("aio-back-" + uuid.uuid4().hex)
+    print("31 checkpoints and maps of asyncio")
+    first = await session.run("x = 1")
+    point = await session.checkpoint("good")
+    await session.run("x = 2")
+    done = await session.rollback(point, what="variables")
+    check([p.id for p in await session.checkpoints()] == [done.undo, point.id])
+    check((await session.run("x")).text == "1")
+    await session.rollback(first)
+    await session.delete_checkpoint(point)
+    [fork] = await session.fork()
+    check(await session.hibernate() == [] and await session.wake() == [])
+    check((await fork.run("x")).text == "1")
+    await fork.delete()
+    ended = []
+
+    async def later(item):
+        import asyncio
+        await asyncio.sleep(0)
+        return item + 1
+    got = await session.map(later, [1, 2], on_item=ended.append)
+    check(got.values == [2, 3] and len(ended) == 2, got)
+    started = asyncio.Event()
+    task = asyncio.ensure_future(session.map("while item: pass", [0, 1], concurrency=1, on_item=lambda _: started.set()))
+    await started.wait()
+    task.cancel()
+    try:
+        await task
+        raise AssertionError("the task was not cancelled")
+    except asyncio.CancelledError:
+        pass
+    check((await session.run("5")).text == "5")
+    await session.delete()
+
+
 async def steps_of_asyncio():
     session = await AsyncTalaria(proxy, token).session("aio-" + uuid.uuid4().hex)
 
@@ -395,4 +518,6 @@ steps_of_tools()
 steps_of_approvals()
 asyncio.run(tools_of_asyncio())
 asyncio.run(steps_of_tokens())
+steps_of_checkpoints_and_maps()
+asyncio.run(checkpoints_and_maps_of_asyncio())
 print("done")

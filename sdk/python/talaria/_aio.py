@@ -8,13 +8,15 @@ import ssl
 import threading
 import uuid
 from typing import (
-    IO, Any, AsyncIterator, Awaitable, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar, Union,
+    IO, Any, AsyncIterator, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, TypeVar, Union,
 )
 
 from ._approvals import Approval
+from ._checkpoints import Checkpoint, Rollback
 from ._client import Data, Session, Talaria, dispatch, execution_body
 from ._execution import Collector, Event, Execution, Result
 from ._http import Stop
+from ._map import Code, MapCollector, MapItem, MapResult, map_body
 from ._pending import PendingCalls
 from ._tools import Tool, as_tools
 
@@ -167,6 +169,59 @@ class AsyncSession:
             if answer.done() and not answer.cancelled() and answer.exception() is not None:
                 raise answer.exception()  # type: ignore[misc]
         return collector.execution
+
+    async def map(self, code: Optional[Code] = None, inputs: Iterable[Any] = (), *, function: Optional[str] = None,
+                  id: Optional[str] = None, concurrency: Optional[int] = None, timeout: Optional[float] = None,
+                  on_error: str = "continue", on_item: Optional[Callable[[MapItem], Any]] = None) -> MapResult:
+        """Runs a cell or a function for each of the inputs; see ``Session.map``. ``on_item`` runs in the event loop.
+
+        Cancelling the task interrupts the map.
+        """
+        body = map_body(id or str(uuid.uuid4()), code, inputs, function, concurrency, timeout, on_error)
+        collector = MapCollector()
+        lines = _iterate(lambda stop: self._session.map_lines(body, collector, stop))
+        try:
+            async for line in lines:
+                item = collector.take(line)
+                if item is not None and on_item is not None:
+                    on_item(item)
+                if collector.result is not None:
+                    return collector.result
+        except asyncio.CancelledError:
+            await asyncio.shield(_thread(self._session.interrupt, body["id"]))
+            raise
+        finally:
+            await lines.aclose()  # type: ignore[attr-defined]
+        raise AssertionError("a stream of a map ends with its summary")
+
+    async def checkpoint(self, name: Optional[str] = None, *, level: Optional[str] = None) -> Checkpoint:
+        """Makes a checkpoint of the variables and files as they are now; see ``Session.checkpoint``."""
+        return await _thread(self._session.checkpoint, name, level=level)
+
+    async def checkpoints(self) -> List[Checkpoint]:
+        """Lists the session's checkpoints, newest first."""
+        return await _thread(self._session.checkpoints)
+
+    async def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
+        """Deletes a checkpoint, given by itself or its id. It may be gone already."""
+        await _thread(self._session.delete_checkpoint, checkpoint)
+
+    async def rollback(self, to: Union[Checkpoint, Execution, str], *, what: str = "all",
+                       keep_user_edits: bool = False) -> Rollback:
+        """Takes the session back to a checkpoint, or to the state right after an execution; see ``Session.rollback``."""
+        return await _thread(self._session.rollback, to, what=what, keep_user_edits=keep_user_edits)
+
+    async def fork(self, count: int = 1, name: Optional[str] = None) -> List[AsyncSession]:
+        """Makes sessions with the variables and files of this one; see ``Session.fork``."""
+        return [AsyncSession(fork) for fork in await _thread(self._session.fork, count, name)]
+
+    async def hibernate(self) -> List[Dict[str, Any]]:
+        """Saves the variables and ends the interpreter; see ``Session.hibernate``."""
+        return await _thread(self._session.hibernate)
+
+    async def wake(self) -> List[Dict[str, Any]]:
+        """Starts an interpreter with the saved variables; see ``Session.wake``."""
+        return await _thread(self._session.wake)
 
     def tool(self, function: Optional[Callable[..., Any]] = None, **options: Any) -> Any:
         """Lets the session's cells call a function of this program; see ``Session.tool``. A decorator.

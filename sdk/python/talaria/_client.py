@@ -6,14 +6,16 @@ import contextlib
 import json
 import ssl
 import uuid
-from typing import IO, Any, Callable, Dict, Generator, List, Optional, Sequence, Union
+from typing import IO, Any, Callable, Dict, Generator, Iterable, List, Optional, Sequence, Union
 from urllib.parse import quote
 
 from ._approvals import Decide
 from ._attached import Attached
+from ._checkpoints import Checkpoint, Rollback, rollback_body
 from ._errors import TalariaError
 from ._execution import Collector, Event, Execution, Result
 from ._http import Stop, Transport, path
+from ._map import Code, MapCollector, MapItem, MapResult, map_body
 from ._pending import PendingCalls
 from ._tools import Tool, as_tools
 
@@ -111,6 +113,104 @@ class Session:
         finally:
             calls.end()
         return collector.execution
+
+    def map(self, code: Optional[Code] = None, inputs: Iterable[Any] = (), *, function: Optional[str] = None,
+            id: Optional[str] = None, concurrency: Optional[int] = None, timeout: Optional[float] = None,
+            on_error: str = "continue", on_item: Optional[Callable[[MapItem], Any]] = None) -> MapResult:
+        """Runs a cell or a function for each of the inputs, in copies of the interpreter, and returns all items in order.
+
+        ``code`` is a cell that sees ``item`` and ``index``, or a function of this program, whose source alone is sent
+        and called with the item. ``function`` names a function of the session instead. ``inputs`` are JSON values.
+        ``concurrency`` is how many copies run at a time, by default the session's CPUs; ``timeout`` is in seconds for
+        each item. With ``on_error="stop"`` the first item that fails cancels the others. ``on_item`` gets each item as
+        it ends. A lost connection is opened again; nothing runs twice. KeyboardInterrupt interrupts the map.
+        """
+        body = map_body(id or str(uuid.uuid4()), code, inputs, function, concurrency, timeout, on_error)
+        collector = MapCollector()
+        try:
+            with contextlib.closing(self.map_lines(body, collector)) as lines:
+                for line in lines:
+                    item = collector.take(line)
+                    if item is not None and on_item is not None:
+                        on_item(item)
+                    if collector.result is not None:
+                        return collector.result
+        except KeyboardInterrupt:
+            self.interrupt(body["id"])
+            raise
+        raise AssertionError("a stream of a map ends with its summary")
+
+    def map_lines(self, body: Dict[str, Any], collector: MapCollector,
+                  stop: Optional[Stop] = None) -> Generator[Dict[str, Any], None, None]:
+        """Sends a map, with an id, and yields its items as they end, then the summary."""
+        return self._http.lines(path("sessions", self.id, "map"), body, collector.fresh, stop)
+
+    def checkpoint(self, name: Optional[str] = None, *, level: Optional[str] = None) -> Checkpoint:
+        """Makes a checkpoint of the variables and files as they are now, while no cell runs or waits.
+
+        Those without a ``name`` make room for newer ones. ``level`` is ``files`` for the files alone, or ``live`` to
+        fail where the variables cannot be saved.
+        """
+        body = {k: v for k, v in (("name", name), ("level", level)) if v is not None}
+        return Checkpoint.of(self._http.call("POST", path("sessions", self.id, "checkpoints"), body=body))
+
+    def checkpoints(self) -> List[Checkpoint]:
+        """Lists the session's checkpoints, newest first."""
+        return [Checkpoint.of(raw) for raw in _pages(self._http, path("sessions", self.id, "checkpoints"), {})]
+
+    def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
+        """Deletes a checkpoint, given by itself or its id. It may be gone already."""
+        id = checkpoint if isinstance(checkpoint, str) else checkpoint.id
+        _delete(self._http, path("sessions", self.id, "checkpoints", id), "checkpoint_not_found")
+
+    def rollback(self, to: Union[Checkpoint, Execution, str], *, what: str = "all",
+                 keep_user_edits: bool = False) -> Rollback:
+        """Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
+
+        ``what`` is ``all``, ``variables`` or ``files``. ``keep_user_edits`` leaves files alone that no cell has changed
+        since. A checkpoint that does not have what is asked for raises TalariaError (``checkpoint_gone``), and nothing
+        has changed then.
+        """
+        body = rollback_body(to, what, keep_user_edits)
+        return Rollback.of(self._http.call("POST", path("sessions", self.id, "rollback"), body=body))
+
+    def fork(self, count: int = 1, name: Optional[str] = None) -> List[Session]:
+        """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
+
+        This one goes on undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
+        for people. The first event of a fork's log, ``session_forked``, says what could not come along. If only some
+        forks can be made, such as at a limit, it returns those; if none can, it raises.
+        """
+        body: Dict[str, Any] = {"count": count}
+        if name is not None:
+            body["name"] = name
+        items = self._http.call("POST", path("sessions", self.id, "fork"), body=body)["items"]
+        made = [Session(self._http, item["session"]) for item in items if "session" in item]
+        if not made:
+            problem = items[0]["problem"]
+            raise TalariaError(problem["code"], problem["detail"], problem["status"])
+        return made
+
+    def hibernate(self) -> List[Dict[str, Any]]:
+        """Saves the variables to disk and ends the interpreter; the next cell, or ``wake``, has them back.
+
+        It returns what could not be saved, each with ``name``, ``type`` and ``reason``. While a cell runs or waits it
+        raises TalariaError (``kernel_busy``).
+        """
+        reply = self._http.call("POST", path("sessions", self.id, "hibernate"), repeatable=True)
+        lost: List[Dict[str, Any]] = reply.pop("not_saved")
+        self.info = reply
+        return lost
+
+    def wake(self) -> List[Dict[str, Any]]:
+        """Starts an interpreter with the saved variables, if none runs.
+
+        It returns what could not be restored, each with ``name`` and ``reason``.
+        """
+        reply = self._http.call("POST", path("sessions", self.id, "wake"))
+        lost: List[Dict[str, Any]] = reply.pop("not_restored")
+        self.info = reply
+        return lost
 
     def tool(self, function: Optional[Callable[..., Any]] = None, *, name: Optional[str] = None,
              description: Optional[str] = None, parameters: Optional[Dict[str, Any]] = None,

@@ -231,29 +231,70 @@ class Transport:
         ``first`` gives the arguments of the request while no event has come, ``resume`` those after an event. The
         caller ends it by leaving the loop.
         """
-        begin = after
+        last = after
+
+        def request() -> Dict[str, Any]:
+            asked = resume(last) if last > after else first()
+            return {**asked, "headers": {"Accept": "text/event-stream", **asked.get("headers", {})}}
+
+        def fresh(event: Event) -> bool:
+            nonlocal last
+            if event["seq"] <= last:
+                return False
+            last = event["seq"]
+            return True
+
+        return self._resumed(request, _events, fresh, stop, follow=follow)
+
+    def lines(self, target: str, body: Any, fresh: Callable[[Dict[str, Any]], bool],
+              stop: Optional[Stop] = None) -> Generator[Dict[str, Any], None, None]:
+        """Sends JSON and yields the lines of the answer, over one connection after the other.
+
+        The same request again gives the lines from the first on: those that are not ``fresh`` are left out. The caller
+        ends it by leaving the loop.
+        """
+        sent = json.dumps(body).encode()
+        headers = {"Accept": "application/x-ndjson", "Content-Type": "application/json"}
+        return self._resumed(lambda: {"method": "POST", "target": target, "body": sent, "headers": headers},
+                             _lines, fresh, stop, silent=True)
+
+    def _resumed(self, request: Callable[[], Dict[str, Any]],
+                 read: Callable[[http.client.HTTPResponse], Iterator[Dict[str, Any]]],
+                 fresh: Callable[[Dict[str, Any]], bool], stop: Optional[Stop], *, follow: bool = True,
+                 silent: bool = False) -> Generator[Dict[str, Any], None, None]:
+        """Yields what is fresh. A ``silent`` stream sends nothing while nothing happens: a proxy may cut it any number of times."""
         backoff = Backoff(self.outage)
         while True:
-            request = resume(after) if after > begin else first()
             cause: BaseException = ConnectionError("the server ended the stream")
+            opened = float("inf")
             try:
-                with self.open(headers={"Accept": "text/event-stream", **request.pop("headers", {})},
-                               repeatable=True, stop=stop, **request) as response:
-                    for event in _read(response):
-                        if event["seq"] <= after:
-                            continue
-                        after = event["seq"]
-                        backoff.reset()
-                        yield event
+                with self.open(repeatable=True, stop=stop, **request()) as response:
+                    opened = time.monotonic()
+                    for part in read(response):
+                        if fresh(part):
+                            backoff.reset()
+                            yield part
                 if not follow:
                     return
             except (OSError, http.client.HTTPException, ValueError) as e:
                 cause = e
+            if silent and time.monotonic() - opened > LONGEST_PAUSE:
+                backoff.reset()
             if not backoff.wait(stop):
                 raise self.unreachable(cause) from cause
 
 
-def _read(response: http.client.HTTPResponse) -> Iterator[Event]:
+def _lines(response: http.client.HTTPResponse) -> Iterator[Dict[str, Any]]:
+    while True:
+        line = response.readline(MAX_LINE)
+        if not line:
+            return
+        if not line.endswith(b"\n"):
+            raise ConnectionError("the stream was cut within a line")
+        yield json.loads(line)
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[Event]:
     while True:
         line = response.readline(MAX_LINE)
         if not line:

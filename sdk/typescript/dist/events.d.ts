@@ -34,6 +34,35 @@ export interface ArtifactEvent {
     url?: string;
     data?: string;
 }
+export interface CheckpointCreatedEvent {
+    seq: number;
+    time: string;
+    type: "checkpoint_created";
+    execution_id?: string;
+    checkpoint: {
+        id: string;
+        name: string;
+        execution_id?: string;
+        execution_count: number | null;
+        created_at: string;
+        level: string;
+        bytes: number;
+        not_saved: {
+            name: string;
+            type: string;
+            reason?: string;
+        }[];
+    };
+}
+export interface CheckpointDroppedEvent {
+    seq: number;
+    time: string;
+    type: "checkpoint_dropped";
+    execution_id?: string;
+    checkpoint_id: string;
+    reason?: string;
+    level?: string;
+}
 export interface ClearOutputEvent {
     seq: number;
     time: string;
@@ -207,6 +236,18 @@ export interface KernelResetEvent {
     reason?: string;
     generation: number;
 }
+export interface KernelWokenEvent {
+    seq: number;
+    time: string;
+    type: "kernel_woken";
+    execution_id?: string;
+    generation: number;
+    not_restored: {
+        name: string;
+        reason?: string;
+    }[];
+    duration_ms: number;
+}
 export interface PackageInstalledEvent {
     seq: number;
     time: string;
@@ -214,6 +255,27 @@ export interface PackageInstalledEvent {
     execution_id?: string;
     requirements: string[];
     ok: boolean;
+}
+export interface RolledBackEvent {
+    seq: number;
+    time: string;
+    type: "rolled_back";
+    execution_id?: string;
+    checkpoint_id: string;
+    what: string;
+    undo: string;
+    not_restored: {
+        name: string;
+        reason?: string;
+    }[];
+}
+export interface SessionForkedEvent {
+    seq: number;
+    time: string;
+    type: "session_forked";
+    execution_id?: string;
+    session_id: string;
+    not_restored: Record<string, any>[];
 }
 export interface SessionStateEvent {
     seq: number;
@@ -283,7 +345,7 @@ export interface UserExpressionsEvent {
     };
 }
 /** An event of a session's log. The server may send further types: ignore them. */
-export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | ClearOutputEvent | CommCloseEvent | CommHandledEvent | CommMsgEvent | CommOpenEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | PackageInstalledEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent | UserExpressionsEvent;
+export type TalariaEvent = ApprovalRequestEvent | ApprovalResolvedEvent | ArtifactEvent | CheckpointCreatedEvent | CheckpointDroppedEvent | ClearOutputEvent | CommCloseEvent | CommHandledEvent | CommMsgEvent | CommOpenEvent | DisplayDataEvent | DocumentChangedEvent | ErrorEvent | ExecuteResultEvent | ExecutionFinishedEvent | ExecutionQueuedEvent | ExecutionStartedEvent | InputClosedEvent | InputRequestEvent | KernelDiedEvent | KernelResetEvent | KernelWokenEvent | PackageInstalledEvent | RolledBackEvent | SessionForkedEvent | SessionStateEvent | StreamEvent | ToolCallEvent | ToolResultEvent | UpdateDisplayDataEvent | UserExpressionsEvent;
 /** An execution as the server sends it. */
 export interface RawExecution {
     id: string;

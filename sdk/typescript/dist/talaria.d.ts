@@ -1,14 +1,18 @@
 import { type Decide } from "./attached.js";
+import type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import type { TalariaEvent } from "./events.js";
-import { type Execution, type Result } from "./execution.js";
+import { Execution, type Result } from "./execution.js";
 import { Files } from "./files.js";
+import { type MapCode, type MapOptions, type MapResult } from "./map.js";
 import { type Tool } from "./tools.js";
 import { Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
+export type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
 export { Files, type FileEntry } from "./files.js";
+export { MapResult, type MapCode, type MapItem, type MapOptions } from "./map.js";
 export { ToolError, type Tool, type ToolCall } from "./tools.js";
 export type { TalariaOptions } from "./transport.js";
 /** A session as the server describes it. */
@@ -81,6 +85,45 @@ export declare class Session {
      * opened again; the cell runs once.
      */
     run(code: string, options?: RunOptions): Promise<Execution>;
+    /**
+     * Runs a cell, or a function of the session, for each of the inputs, in copies of the interpreter. It resolves with all
+     * items in the order of the inputs once the map has ended. A lost connection is opened again; nothing runs twice.
+     */
+    map(code: MapCode, inputs: unknown[], options?: MapOptions): Promise<MapResult>;
+    /**
+     * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
+     * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+     */
+    checkpoint(name?: string, { level }?: {
+        level?: "live" | "files";
+    }): Promise<Checkpoint>;
+    /** Lists the session's checkpoints, newest first. */
+    checkpoints(): Promise<Checkpoint[]>;
+    /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+    deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void>;
+    /**
+     * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
+     * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
+     * changed, if the checkpoint does not have what is asked for.
+     */
+    rollback(to: Checkpoint | Execution | string, { what, keepUserEdits }?: {
+        what?: RollbackPart;
+        keepUserEdits?: boolean;
+    }): Promise<Rollback>;
+    /**
+     * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
+     * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
+     * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
+     * resolves with those; if none can, it rejects.
+     */
+    fork(count?: number, name?: string): Promise<Session[]>;
+    /**
+     * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+     * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
+     */
+    hibernate(): Promise<NotSaved[]>;
+    /** Starts an interpreter with the saved variables, if none runs. It resolves with what could not be restored. */
+    wake(): Promise<NotRestored[]>;
     /**
      * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
      * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened

@@ -7,6 +7,7 @@ var HINTS = {
   execution_conflict: "this id was used with other code; use a new id for each cell",
   events_expired: "read the events again from the session's first_seq - 1",
   log_changed: "the log was replaced; read the events again from after=0",
+  checkpoint_gone: "checkpoints() lists those that there are, with their level; a name keeps one",
   queue_full: "wait until some of the session's cells have finished",
   disk_limit: "delete files, or raise limits.disk_bytes"
 };
@@ -274,27 +275,40 @@ var Transport = class {
     };
   }
   /** Yields events, each once and in order, over one connection after the other. */
-  async *events(request, after, signal, follow = true) {
+  events(request, after, signal, follow = true) {
+    const call = () => {
+      const asked = request(after);
+      return { ...asked, headers: { Accept: "text/event-stream", ...asked.headers } };
+    };
+    const fresh = (event) => event.seq > after && (after = event.seq, true);
+    return this.#resumed(call, parse, fresh, signal, { follow });
+  }
+  /**
+   * Sends JSON and yields the lines of the answer, over one connection after the other. The same request again gives the
+   * lines from the first on: those that are not `fresh` are left out.
+   */
+  lines(path, body, fresh, signal) {
+    const headers = { Accept: "application/x-ndjson", "Content-Type": "application/json" };
+    const call = { method: "POST", path, body: JSON.stringify(body), headers };
+    return this.#resumed(() => call, parseLines, fresh, signal, { silent: true });
+  }
+  /** Yields what is fresh. A `silent` stream sends nothing while nothing happens: a proxy may cut it any number of times. */
+  async *#resumed(request, read, fresh, signal, { follow = true, silent = false } = {}) {
     const backoff = new Backoff(this.outage);
     for (; ; ) {
       let cause = new Error("the server ended the stream");
+      let opened = Infinity;
       const connection = new AbortController();
       const abort = () => connection.abort(signal.reason);
       signal?.throwIfAborted();
       signal?.addEventListener("abort", abort, { once: true });
       try {
-        const call = request(after);
-        const response = await this.send({
-          ...call,
-          repeatable: true,
-          signal: connection.signal,
-          headers: { Accept: "text/event-stream", ...call.headers }
-        });
-        for await (const event of parse(response, connection)) {
-          if (event.seq <= after) continue;
-          after = event.seq;
+        const response = await this.send({ ...request(), repeatable: true, signal: connection.signal });
+        opened = Date.now();
+        for await (const part of read(response, connection)) {
+          if (!fresh(part)) continue;
           backoff.reset();
-          yield event;
+          yield part;
         }
         if (!follow) return;
       } catch (e) {
@@ -305,18 +319,19 @@ var Transport = class {
         signal?.removeEventListener("abort", abort);
         connection.abort();
       }
+      if (silent && Date.now() - opened > LONGEST_PAUSE) backoff.reset();
       if (!await backoff.wait(signal)) throw this.unreachable(cause);
     }
   }
 };
 var Broken = class extends Error {
 };
-async function* parse(response, connection) {
+async function* linesOf(response, silent) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let parts = [];
   for (; ; ) {
-    const silence = setTimeout(() => connection.abort(new Error("the stream is silent")), SILENCE);
+    const silence = silent && setTimeout(silent, SILENCE);
     let piece;
     try {
       piece = await reader.read();
@@ -329,11 +344,18 @@ async function* parse(response, connection) {
     const lines = decoder.decode(piece.value, { stream: true }).split("\n");
     parts.push(lines[0]);
     for (const next of lines.slice(1)) {
-      const line = parts.join("");
+      yield parts.join("");
       parts = [next];
-      if (line.startsWith("data:")) yield JSON.parse(line.slice(5));
     }
   }
+}
+async function* parse(response, connection) {
+  for await (const line of linesOf(response, () => connection.abort(new Error("the stream is silent")))) {
+    if (line.startsWith("data:")) yield JSON.parse(line.slice(5));
+  }
+}
+async function* parseLines(response) {
+  for await (const line of linesOf(response)) yield JSON.parse(line);
 }
 async function problem(response) {
   const document = await response.json().catch(() => void 0);
@@ -676,6 +698,9 @@ var Execution = class {
     return this.pngs.at(-1);
   }
 };
+function errorOf(raw) {
+  return raw && { name: raw.ename, value: raw.evalue, traceback: raw.traceback.join("\n"), hint: raw.hint };
+}
 var Collector = class {
   execution;
   done = false;
@@ -710,7 +735,7 @@ var Collector = class {
         return changed.at(-1);
       }
       case "error":
-        e.error = { name: event.ename, value: event.evalue, traceback: event.traceback.join("\n"), hint: event.hint };
+        e.error = errorOf(event);
         return;
       case "execution_finished":
         this.#finish(event.execution);
@@ -721,10 +746,7 @@ var Collector = class {
     const e = this.execution;
     Object.assign(e, { raw, status: raw.status, reason: raw.reason, state: raw.state, text: raw.text });
     e.artifacts = raw.artifacts ?? [];
-    if (raw.error && !e.error) {
-      const { ename, evalue, traceback, hint } = raw.error;
-      e.error = { name: ename, value: evalue, traceback: traceback.join("\n"), hint };
-    }
+    e.error ??= errorOf(raw.error);
     e.stdout = this.#out.stdout.join("");
     e.stderr = this.#out.stderr.join("");
     this.done = true;
@@ -770,6 +792,58 @@ var Files = class {
   }
 };
 
+// src/map.ts
+var MapResult = class {
+  constructor(id, status, reason, error, items) {
+    this.id = id;
+    this.status = status;
+    this.reason = reason;
+    this.error = error;
+    this.items = items;
+  }
+  /** Whether every item ran to its end without an exception. */
+  get ok() {
+    return this.status === "ok" && this.items.every((item) => item.status === "ok");
+  }
+  /** The values of all items, undefined for those that failed. */
+  get values() {
+    return this.items.map((item) => item.value);
+  }
+};
+var MapCollector = class {
+  /** Once the map has ended. */
+  result;
+  #items = /* @__PURE__ */ new Map();
+  /** Whether a line is new: a stream that is opened again begins with the items that have ended. */
+  fresh(line) {
+    return !this.#items.has(line.index);
+  }
+  /** Adds a line, and returns the item in it. The last line is the summary. */
+  take(line) {
+    if (line.type === "summary") {
+      const items = [...this.#items.values()].sort((a, b) => a.index - b.index);
+      this.result = new MapResult(line.execution_id, line.status, line.reason, errorOf(line.error), items);
+      return;
+    }
+    const { index, status, reason, value, text, artifacts } = line;
+    const results = line.outputs.filter((o) => o.data).map((o) => new Result(o.data, o.metadata ?? {}));
+    const item = {
+      index,
+      status,
+      reason,
+      value,
+      valueType: line.value_type,
+      text,
+      error: errorOf(line.error),
+      results,
+      artifacts,
+      durationMs: line.duration_ms
+    };
+    this.#items.set(index, item);
+    return item;
+  }
+};
+
 // src/talaria.ts
 var Talaria = class {
   #http;
@@ -800,7 +874,7 @@ var Talaria = class {
     await this.#http.send({ method: "DELETE", path: `/v1/tokens/${escape(id)}` });
   }
 };
-var Session = class {
+var Session = class _Session {
   constructor(http, info, clientId) {
     this.info = info;
     this.#http = http;
@@ -856,6 +930,86 @@ var Session = class {
       calls.end();
     }
     return collector.execution;
+  }
+  /**
+   * Runs a cell, or a function of the session, for each of the inputs, in copies of the interpreter. It resolves with all
+   * items in the order of the inputs once the map has ended. A lost connection is opened again; nothing runs twice.
+   */
+  async map(code, inputs, options = {}) {
+    const { id = newId(), signal } = options;
+    const body = {
+      id,
+      inputs,
+      ...typeof code === "string" ? { code } : { function: code.function },
+      concurrency: options.concurrency,
+      timeout_s: options.timeout,
+      on_error: options.onError
+    };
+    const collector = new MapCollector();
+    try {
+      for await (const line of this.#http.lines(this.#base + "/map", body, (l) => collector.fresh(l), signal)) {
+        const item = collector.take(line);
+        if (item) options.onItem?.(item);
+        if (collector.result) break;
+      }
+    } catch (e) {
+      if (signal?.aborted) await this.interrupt(id);
+      throw e;
+    }
+    return collector.result;
+  }
+  /**
+   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
+   * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+   */
+  checkpoint(name, { level } = {}) {
+    return this.#http.json("POST", this.#base + "/checkpoints", { name, level });
+  }
+  /** Lists the session's checkpoints, newest first. */
+  checkpoints() {
+    return pages(this.#http, this.#base + "/checkpoints", {});
+  }
+  /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+  deleteCheckpoint(checkpoint) {
+    const id = typeof checkpoint === "string" ? checkpoint : checkpoint.id;
+    return remove(this.#http, `${this.#base}/checkpoints/${escape(id)}`, "checkpoint_not_found");
+  }
+  /**
+   * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
+   * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
+   * changed, if the checkpoint does not have what is asked for.
+   */
+  rollback(to, { what, keepUserEdits } = {}) {
+    const point = to instanceof Execution ? { execution_id: to.id } : { checkpoint_id: typeof to === "string" ? to : to.id };
+    return this.#http.json("POST", this.#base + "/rollback", { ...point, what, keep_user_edits: keepUserEdits });
+  }
+  /**
+   * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
+   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
+   * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
+   * resolves with those; if none can, it rejects.
+   */
+  async fork(count = 1, name) {
+    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name });
+    const made = items.flatMap((item) => item.session ? [new _Session(this.#http, item.session)] : []);
+    const problem2 = items[0]?.problem;
+    if (made.length === 0) throw new TalariaError(problem2.code, problem2.detail, problem2.status);
+    return made;
+  }
+  /**
+   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+   * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
+   */
+  async hibernate() {
+    const { not_saved, ...info } = await this.#http.json("POST", this.#base + "/hibernate", void 0, { repeatable: true });
+    this.info = info;
+    return not_saved;
+  }
+  /** Starts an interpreter with the saved variables, if none runs. It resolves with what could not be restored. */
+  async wake() {
+    const { not_restored, ...info } = await this.#http.json("POST", this.#base + "/wake");
+    this.info = info;
+    return not_restored;
   }
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
@@ -947,6 +1101,7 @@ var Session = class {
 export {
   Execution,
   Files,
+  MapResult,
   Result,
   Session,
   Talaria,

@@ -42,6 +42,11 @@ export declare class Transport {
     download(path: string): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
     /** Yields events, each once and in order, over one connection after the other. */
     events(request: (after: number) => Call, after: number, signal?: AbortSignal, follow?: boolean): AsyncGenerator<TalariaEvent, void, void>;
+    /**
+     * Sends JSON and yields the lines of the answer, over one connection after the other. The same request again gives the
+     * lines from the first on: those that are not `fresh` are left out.
+     */
+    lines(path: string, body: unknown, fresh: (line: any) => boolean, signal?: AbortSignal): AsyncGenerator<any, void, void>;
 }
 /** Escapes a segment of a path. */
 export declare const escape: (segment: string) => string;

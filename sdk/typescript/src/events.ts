@@ -39,6 +39,37 @@ export interface ArtifactEvent {
   data?: string;
 }
 
+export interface CheckpointCreatedEvent {
+  seq: number;
+  time: string;
+  type: "checkpoint_created";
+  execution_id?: string;
+  checkpoint: {
+    id: string;
+    name: string;
+    execution_id?: string;
+    execution_count: number | null;
+    created_at: string;
+    level: string;
+    bytes: number;
+    not_saved: {
+      name: string;
+      type: string;
+      reason?: string;
+    }[];
+  };
+}
+
+export interface CheckpointDroppedEvent {
+  seq: number;
+  time: string;
+  type: "checkpoint_dropped";
+  execution_id?: string;
+  checkpoint_id: string;
+  reason?: string;
+  level?: string;
+}
+
 export interface ClearOutputEvent {
   seq: number;
   time: string;
@@ -228,6 +259,19 @@ export interface KernelResetEvent {
   generation: number;
 }
 
+export interface KernelWokenEvent {
+  seq: number;
+  time: string;
+  type: "kernel_woken";
+  execution_id?: string;
+  generation: number;
+  not_restored: {
+    name: string;
+    reason?: string;
+  }[];
+  duration_ms: number;
+}
+
 export interface PackageInstalledEvent {
   seq: number;
   time: string;
@@ -235,6 +279,29 @@ export interface PackageInstalledEvent {
   execution_id?: string;
   requirements: string[];
   ok: boolean;
+}
+
+export interface RolledBackEvent {
+  seq: number;
+  time: string;
+  type: "rolled_back";
+  execution_id?: string;
+  checkpoint_id: string;
+  what: string;
+  undo: string;
+  not_restored: {
+    name: string;
+    reason?: string;
+  }[];
+}
+
+export interface SessionForkedEvent {
+  seq: number;
+  time: string;
+  type: "session_forked";
+  execution_id?: string;
+  session_id: string;
+  not_restored: Record<string, any>[];
 }
 
 export interface SessionStateEvent {
@@ -315,6 +382,8 @@ export type TalariaEvent =
   | ApprovalRequestEvent
   | ApprovalResolvedEvent
   | ArtifactEvent
+  | CheckpointCreatedEvent
+  | CheckpointDroppedEvent
   | ClearOutputEvent
   | CommCloseEvent
   | CommHandledEvent
@@ -331,7 +400,10 @@ export type TalariaEvent =
   | InputRequestEvent
   | KernelDiedEvent
   | KernelResetEvent
+  | KernelWokenEvent
   | PackageInstalledEvent
+  | RolledBackEvent
+  | SessionForkedEvent
   | SessionStateEvent
   | StreamEvent
   | ToolCallEvent

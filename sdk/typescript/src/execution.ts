@@ -51,6 +51,11 @@ export class Execution {
   get png(): Uint8Array<ArrayBuffer> | undefined { return this.pngs.at(-1); }
 }
 
+/** @internal An exception as the server sends it. */
+export function errorOf(raw?: { ename: string; evalue: string; traceback: string[]; hint?: string }): ExecutionError | undefined {
+  return raw && { name: raw.ename, value: raw.evalue, traceback: raw.traceback.join("\n"), hint: raw.hint };
+}
+
 /** Builds an execution from its events; each is taken once. */
 export class Collector {
   readonly execution: Execution;
@@ -85,7 +90,7 @@ export class Collector {
         return changed.at(-1);
       }
       case "error":
-        e.error = { name: event.ename, value: event.evalue, traceback: event.traceback.join("\n"), hint: event.hint };
+        e.error = errorOf(event);
         return;
       case "execution_finished":
         this.#finish(event.execution);
@@ -97,10 +102,7 @@ export class Collector {
     const e = this.execution;
     Object.assign(e, { raw, status: raw.status, reason: raw.reason, state: raw.state, text: raw.text });
     e.artifacts = raw.artifacts ?? [];
-    if (raw.error && !e.error) {
-      const { ename, evalue, traceback, hint } = raw.error;
-      e.error = { name: ename, value: evalue, traceback: traceback.join("\n"), hint };
-    }
+    e.error ??= errorOf(raw.error);
     e.stdout = this.#out.stdout.join("");
     e.stderr = this.#out.stderr.join("");
     this.done = true;

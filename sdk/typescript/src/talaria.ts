@@ -1,15 +1,20 @@
 // Client of the Talaria session kernel server, for browsers and Node 20 or newer.
 import { Attached, type Decide } from "./attached.js";
+import type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+import { TalariaError } from "./errors.js";
 import type { TalariaEvent } from "./events.js";
-import { Collector, type Execution, type Result } from "./execution.js";
+import { Collector, Execution, type Result } from "./execution.js";
 import { Files } from "./files.js";
+import { MapCollector, type MapCode, type MapOptions, type MapResult } from "./map.js";
 import { declaration, PendingCalls, type Tool } from "./tools.js";
 import { escape, newId, pages, remove, Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
+export type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
 export { Files, type FileEntry } from "./files.js";
+export { MapResult, type MapCode, type MapItem, type MapOptions } from "./map.js";
 export { ToolError, type Tool, type ToolCall } from "./tools.js";
 export type { TalariaOptions } from "./transport.js";
 
@@ -140,6 +145,90 @@ export class Session {
       calls.end();
     }
     return collector.execution;
+  }
+
+  /**
+   * Runs a cell, or a function of the session, for each of the inputs, in copies of the interpreter. It resolves with all
+   * items in the order of the inputs once the map has ended. A lost connection is opened again; nothing runs twice.
+   */
+  async map(code: MapCode, inputs: unknown[], options: MapOptions = {}): Promise<MapResult> {
+    const { id = newId(), signal } = options;
+    const body = {
+      id, inputs, ...(typeof code === "string" ? { code } : { function: code.function }),
+      concurrency: options.concurrency, timeout_s: options.timeout, on_error: options.onError,
+    };
+    const collector = new MapCollector();
+    try {
+      for await (const line of this.#http.lines(this.#base + "/map", body, (l) => collector.fresh(l), signal)) {
+        const item = collector.take(line);
+        if (item) options.onItem?.(item);
+        if (collector.result) break;
+      }
+    } catch (e) {
+      if (signal?.aborted) await this.interrupt(id);
+      throw e;
+    }
+    return collector.result!;
+  }
+
+  /**
+   * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
+   * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+   */
+  checkpoint(name?: string, { level }: { level?: "live" | "files" } = {}): Promise<Checkpoint> {
+    return this.#http.json("POST", this.#base + "/checkpoints", { name, level });
+  }
+
+  /** Lists the session's checkpoints, newest first. */
+  checkpoints(): Promise<Checkpoint[]> { return pages(this.#http, this.#base + "/checkpoints", {}); }
+
+  /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+  deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void> {
+    const id = typeof checkpoint === "string" ? checkpoint : checkpoint.id;
+    return remove(this.#http, `${this.#base}/checkpoints/${escape(id)}`, "checkpoint_not_found");
+  }
+
+  /**
+   * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
+   * `keepUserEdits` leaves files alone that no cell has changed since. It rejects with `checkpoint_gone`, and nothing has
+   * changed, if the checkpoint does not have what is asked for.
+   */
+  rollback(
+    to: Checkpoint | Execution | string, { what, keepUserEdits }: { what?: RollbackPart; keepUserEdits?: boolean } = {},
+  ): Promise<Rollback> {
+    const point = to instanceof Execution ? { execution_id: to.id } : { checkpoint_id: typeof to === "string" ? to : to.id };
+    return this.#http.json("POST", this.#base + "/rollback", { ...point, what, keep_user_edits: keepUserEdits });
+  }
+
+  /**
+   * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
+   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
+   * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
+   * resolves with those; if none can, it rejects.
+   */
+  async fork(count = 1, name?: string): Promise<Session[]> {
+    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name });
+    const made = items.flatMap((item: any) => item.session ? [new Session(this.#http, item.session)] : []);
+    const problem = items[0]?.problem;
+    if (made.length === 0) throw new TalariaError(problem.code, problem.detail, problem.status);
+    return made;
+  }
+
+  /**
+   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+   * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
+   */
+  async hibernate(): Promise<NotSaved[]> {
+    const { not_saved, ...info } = await this.#http.json("POST", this.#base + "/hibernate", undefined, { repeatable: true });
+    this.info = info;
+    return not_saved;
+  }
+
+  /** Starts an interpreter with the saved variables, if none runs. It resolves with what could not be restored. */
+  async wake(): Promise<NotRestored[]> {
+    const { not_restored, ...info } = await this.#http.json("POST", this.#base + "/wake");
+    this.info = info;
+    return not_restored;
   }
 
   /**

@@ -166,27 +166,45 @@ export class Transport {
   }
 
   /** Yields events, each once and in order, over one connection after the other. */
-  async *events(
-    request: (after: number) => Call, after: number, signal?: AbortSignal, follow = true,
-  ): AsyncGenerator<TalariaEvent, void, void> {
+  events(request: (after: number) => Call, after: number, signal?: AbortSignal, follow = true) {
+    const call = () => {
+      const asked = request(after);
+      return { ...asked, headers: { Accept: "text/event-stream", ...asked.headers } };
+    };
+    const fresh = (event: TalariaEvent) => event.seq > after && (after = event.seq, true);
+    return this.#resumed<TalariaEvent>(call, parse, fresh, signal, { follow });
+  }
+
+  /**
+   * Sends JSON and yields the lines of the answer, over one connection after the other. The same request again gives the
+   * lines from the first on: those that are not `fresh` are left out.
+   */
+  lines(path: string, body: unknown, fresh: (line: any) => boolean, signal?: AbortSignal) {
+    const headers = { Accept: "application/x-ndjson", "Content-Type": "application/json" };
+    const call = { method: "POST", path, body: JSON.stringify(body), headers };
+    return this.#resumed<any>(() => call, parseLines, fresh, signal, { silent: true });
+  }
+
+  /** Yields what is fresh. A `silent` stream sends nothing while nothing happens: a proxy may cut it any number of times. */
+  async *#resumed<T>(
+    request: () => Call, read: (response: Response, connection: AbortController) => AsyncIterable<T>,
+    fresh: (part: T) => boolean, signal?: AbortSignal, { follow = true, silent = false } = {},
+  ): AsyncGenerator<T, void, void> {
     const backoff = new Backoff(this.outage);
     for (;;) {
       let cause: unknown = new Error("the server ended the stream");
+      let opened = Infinity;
       const connection = new AbortController();
       const abort = () => connection.abort(signal!.reason);
       signal?.throwIfAborted();
       signal?.addEventListener("abort", abort, { once: true });
       try {
-        const call = request(after);
-        const response = await this.send({
-          ...call, repeatable: true, signal: connection.signal,
-          headers: { Accept: "text/event-stream", ...call.headers },
-        });
-        for await (const event of parse(response, connection)) {
-          if (event.seq <= after) continue;
-          after = event.seq;
+        const response = await this.send({ ...request(), repeatable: true, signal: connection.signal });
+        opened = Date.now();
+        for await (const part of read(response, connection)) {
+          if (!fresh(part)) continue;
           backoff.reset();
-          yield event;
+          yield part;
         }
         if (!follow) return;
       } catch (e) {
@@ -197,6 +215,7 @@ export class Transport {
         signal?.removeEventListener("abort", abort);
         connection.abort();
       }
+      if (silent && Date.now() - opened > LONGEST_PAUSE) backoff.reset();
       if (!await backoff.wait(signal)) throw this.unreachable(cause);
     }
   }
@@ -205,12 +224,13 @@ export class Transport {
 /** The connection of a stream was lost. */
 class Broken extends Error {}
 
-async function* parse(response: Response, connection: AbortController): AsyncGenerator<TalariaEvent, void, void> {
+/** Yields the lines of an answer. `silent` is called when there was not a byte for a time in which there should be one. */
+async function* linesOf(response: Response, silent?: () => void): AsyncGenerator<string, void, void> {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
   let parts: string[] = []; // of a line that has not ended
   for (;;) {
-    const silence = setTimeout(() => connection.abort(new Error("the stream is silent")), SILENCE);
+    const silence = silent && setTimeout(silent, SILENCE);
     let piece: ReadableStreamReadResult<Uint8Array>;
     try {
       piece = await reader.read();
@@ -223,11 +243,21 @@ async function* parse(response: Response, connection: AbortController): AsyncGen
     const lines = decoder.decode(piece.value, { stream: true }).split("\n");
     parts.push(lines[0]);
     for (const next of lines.slice(1)) {
-      const line = parts.join("");
+      yield parts.join("");
       parts = [next];
-      if (line.startsWith("data:")) yield JSON.parse(line.slice(5));
     }
   }
+}
+
+async function* parse(response: Response, connection: AbortController): AsyncGenerator<TalariaEvent, void, void> {
+  for await (const line of linesOf(response, () => connection.abort(new Error("the stream is silent")))) {
+    if (line.startsWith("data:")) yield JSON.parse(line.slice(5));
+  }
+}
+
+/** NDJSON has no comments that a server could send while nothing happens. */
+async function* parseLines(response: Response): AsyncGenerator<any, void, void> {
+  for await (const line of linesOf(response)) yield JSON.parse(line);
 }
 
 async function problem(response: Response): Promise<TalariaError> {

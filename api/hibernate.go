@@ -1,0 +1,66 @@
+package api
+
+// OnIdle says what happens to a kernel that nobody uses.
+type OnIdle string
+
+// The values of OnIdle.
+const (
+	OnIdleHibernate OnIdle = "hibernate" // its variables are saved, and the next use has them back
+	OnIdleDrop      OnIdle = "drop"      // it ends
+)
+
+// OnIdles are all values of OnIdle.
+var OnIdles = []OnIdle{OnIdleHibernate, OnIdleDrop}
+
+// HibernateReply is a session whose variables were saved, with what could not be.
+type HibernateReply struct {
+	Session
+	NotSaved []NotSaved `json:"not_saved"`
+}
+
+// WakeReply is a session that has its variables back, with what could not be restored.
+type WakeReply struct {
+	Session
+	NotRestored []NotRestored `json:"not_restored"`
+}
+
+// ForkRequest is the body of POST on a session's forks.
+type ForkRequest struct {
+	Count *int64  `json:"count,omitzero"` // 1 to [MaxForks]; default 1
+	Name  *string `json:"name,omitzero"`
+}
+
+// MaxForks is how many forks one request makes.
+const MaxForks = 64
+
+// ForkReply has for each fork the session, or why there is none.
+type ForkReply struct {
+	Items []Fork `json:"items"`
+}
+
+// Fork is a session with the variables and files of another one, or a problem.
+type Fork struct {
+	Session *Session `json:"session,omitzero"`
+	Problem *Error   `json:"problem,omitzero"`
+}
+
+type (
+	// KernelWoken tells that a kernel has the variables that were saved.
+	KernelWoken struct {
+		Generation  int64         `json:"generation"`
+		NotRestored []NotRestored `json:"not_restored"`
+		DurationMS  int64         `json:"duration_ms"`
+	}
+	// SessionForked is the first event of a fork: the session that it comes from, and what could not come along. The event's
+	// ExecutionID is that session's newest execution.
+	SessionForked struct {
+		SessionID   string        `json:"session_id"`
+		NotRestored []NotRestored `json:"not_restored"`
+	}
+)
+
+// EventType implements [EventBody].
+func (KernelWoken) EventType() string { return "kernel_woken" }
+
+// EventType implements [EventBody].
+func (SessionForked) EventType() string { return "session_forked" }

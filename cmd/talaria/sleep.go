@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"talaria/api"
+	"talaria/client"
+)
+
+func forkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fork SESSION",
+		Short: "Make sessions with the variables and files of another one",
+		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids.
+
+The session itself goes on undisturbed. It must not be running a cell. Variables that cannot be saved are missing in a fork, and are
+printed to standard error.`,
+		Example: `  talaria fork work
+  talaria fork work --count 3 --name 'another way'
+  talaria exec --session "$(talaria fork work)" -c 'print(len(df))'`,
+		Args: arguments(1, 1),
+		RunE: withServer(forkSession),
+	}
+	cmd.Flags().Int64("count", 1, fmt.Sprintf("how many sessions to make, up to %d", api.MaxForks))
+	cmd.Flags().String("name", "", "a name for people (default: that of the session)")
+	addJSON(cmd)
+	addConnection(cmd)
+	return cmd
+}
+
+func hibernateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hibernate SESSION",
+		Short: "Save the variables of a session and end its process",
+		Long: `Save the variables of a session to disk and end its process, which frees its memory.
+
+The next cell has the variables back, and so has wake. What cannot be saved is printed. The session must not be running a cell.`,
+		Example: `  talaria hibernate work
+  talaria wake work`,
+		Args: arguments(1, 1),
+		RunE: withServer(hibernateSession),
+	}
+	addJSON(cmd)
+	addConnection(cmd)
+	return cmd
+}
+
+func wakeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wake SESSION",
+		Short: "Start the process of a session that hibernates",
+		Long: `Start the process of a session that has none, with the variables that were saved when it hibernated.
+
+The next cell does this by itself; waking the session first saves that cell the wait. What cannot be restored is printed.`,
+		Example: `  talaria wake work`,
+		Args:    arguments(1, 1),
+		RunE:    withServer(wakeSession),
+	}
+	addJSON(cmd)
+	addConnection(cmd)
+	return cmd
+}
+
+func forkSession(cmd *cobra.Command, c *connection, args []string) error {
+	count, _ := cmd.Flags().GetInt64("count")
+	if count < 1 || count > api.MaxForks {
+		return usagef("--count must be between 1 and %d, not %d", api.MaxForks, count)
+	}
+	req := api.ForkRequest{Count: &count}
+	if name := flagOf(cmd, "name"); name != "" {
+		req.Name = &name
+	}
+	made, err := c.Fork(cmd.Context(), args[0], req)
+	if err != nil {
+		return err
+	}
+	return printForks(cmd, c, made)
+}
+
+// printForks prints the ids of the forks that were made. If some could not be made, the error says why.
+func printForks(cmd *cobra.Command, c *connection, made api.ForkReply) error {
+	var problem *api.Error
+	ids, failed := []string{}, 0
+	for _, fork := range made.Items {
+		if fork.Session == nil {
+			problem = fork.Problem
+			failed++
+			continue
+		}
+		ids = append(ids, fork.Session.ID)
+	}
+	if asJSON(cmd) {
+		if err := printJSON(cmd.OutOrStdout(), made); err != nil {
+			return err
+		}
+	} else {
+		for _, id := range ids {
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), id); err != nil {
+				return err
+			}
+		}
+		if len(ids) > 0 { // in all forks the same is missing
+			if err := printMissing(cmd, c, ids[0]); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d forks could not be made: %w", failed, len(made.Items), problem)
+	}
+	return nil
+}
+
+// printMissing prints what a fork does not have, which its first event says.
+func printMissing(cmd *cobra.Command, c *connection, fork string) error {
+	for event, err := range c.Events(cmd.Context(), fork, client.EventsQuery{Past: true}) {
+		if err != nil {
+			return err
+		}
+		if forked, ok := event.Body.(api.SessionForked); ok {
+			listMissing(cmd.ErrOrStderr(), "talaria: not in the fork", forked.NotRestored, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })
+		}
+		return nil
+	}
+	return nil
+}
+
+// listMissing prints a line for each of the first things that are missing, and how many more there are.
+func listMissing[T any](w io.Writer, what string, missing []T, describe func(T) (name, reason string)) {
+	for i, one := range missing {
+		if i == maxListed {
+			fmt.Fprintf(w, "%s: %d more\n", what, len(missing)-i)
+			return
+		}
+		name, reason := describe(one)
+		fmt.Fprintf(w, "%s: %s: %s\n", what, escaped(name), escaped(reason))
+	}
+}
+
+func hibernateSession(cmd *cobra.Command, c *connection, args []string) error {
+	done, err := c.Hibernate(cmd.Context(), args[0])
+	switch {
+	case err != nil:
+		return err
+	case asJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), done)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: hibernates; the next cell, or %s wake %[1]s, has the variables back\n", args[0], program)
+	listMissing(cmd.OutOrStdout(), "not saved", done.NotSaved, func(m api.NotSaved) (string, string) { return m.Name, m.Reason })
+	return err
+}
+
+func wakeSession(cmd *cobra.Command, c *connection, args []string) error {
+	before, err := c.Session(cmd.Context(), args[0])
+	if err != nil {
+		return err
+	}
+	done, err := c.Wake(cmd.Context(), args[0])
+	switch {
+	case err != nil:
+		return err
+	case asJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), done)
+	}
+	said := fmt.Sprintf("kernel %d runs already", done.Kernel.Generation)
+	switch before.State {
+	case api.StateHibernated:
+		said = fmt.Sprintf("kernel %d runs, variables are restored", done.Kernel.Generation)
+	case api.StateDead:
+		said = fmt.Sprintf("kernel %d runs, without variables: none were saved", done.Kernel.Generation)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], said)
+	listMissing(cmd.OutOrStdout(), "not restored", done.NotRestored, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })
+	return err
+}

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/api"
+	"talaria/client"
+	"talaria/session/index/indextest"
+)
+
+// hibernate saves the variables of a session and checks its state.
+func hibernate(t *testing.T, c *client.Client, id string) api.HibernateReply {
+	t.Helper()
+	done, err := c.Hibernate(within(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done.State != api.StateHibernated || done.Kernel.Generation == 0 {
+		t.Fatalf("the session is %s", done.State)
+	}
+	return done
+}
+
+func TestASessionHibernatesAndWakes(t *testing.T) {
+	everyTierAndEngine(t, func(t *testing.T, s *Server) {
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{})
+		runOK(t, c, id, "import numpy as np, random; random.seed(4)\na = np.arange(1e5); v = a[10:20]\ng = (i for i in range(3))\ndef f(x): return x + len(a)\nclass C: y = 7\nc = C(); n = [c, c]; open('f', 'w').write('1')")
+		random := result(t, c, id, "random.getstate()[1][:3]")
+		done := hibernate(t, c, id)
+		if len(done.NotSaved) != 1 || done.NotSaved[0].Name != "g" || done.NotSaved[0].Type != "generator" {
+			t.Errorf("not saved: %+v", done.NotSaved)
+		}
+		if again := hibernate(t, c, id); len(again.NotSaved) != 1 {
+			t.Errorf("the second time not saved: %+v", again.NotSaved)
+		}
+		// The next cell wakes it.
+		if got := result(t, c, id, "v.base is a, f(1), n[0] is n[1], n[0].y, open('f').read()"); got != "(True, 100001, True, 7, '1')" {
+			t.Errorf("after waking there is %s", got)
+		}
+		if got := result(t, c, id, "random.getstate()[1][:3]"); got != random {
+			t.Errorf("random's state is %s, not %s", got, random)
+		}
+		e := run(t, c, id, "g")
+		if e.Error == nil || !strings.Contains(e.Error.Hint, "it was a generator") || *e.ExecutionCount != 5 {
+			t.Errorf("%d: %+v", *e.ExecutionCount, e.Error)
+		}
+		list, err := c.Files(within(t), id, "")
+		if err != nil || len(list) != 1 {
+			t.Errorf("the files are %+v, %v", list, err)
+		}
+	})
+}
+
+func TestAnIdleKernelHibernates(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	runOK(t, c, id, "import os; x = 5; os.chdir('/tmp')")
+	k := s.attach(t, id, "after=0")
+	if _, err := c.UpdateSession(within(t), id, api.SessionPatch{IdleTimeoutS: new(0.2)}); err != nil {
+		t.Fatal(err)
+	}
+	k.awaits(t, func(h head, raw []byte) bool {
+		return h.Type == "session_state" && decode[api.SessionStateEvent](t, string(raw)).State == api.StateHibernated
+	})
+	if _, err := c.UpdateSession(within(t), id, api.SessionPatch{IdleTimeoutS: new(0.0)}); err != nil {
+		t.Fatal(err)
+	}
+	woken, err := c.Wake(within(t), id)
+	if err != nil || woken.State != api.StateIdle || len(woken.NotRestored) > 0 || woken.Kernel.Generation != 2 {
+		t.Fatalf("%+v, %v", woken, err)
+	}
+	k.awaits(t, func(h head, raw []byte) bool { return h.Type == "kernel_woken" })
+	if got := result(t, c, id, "x, os.getcwd()"); got != "(5, '/tmp')" {
+		t.Errorf("there is %s", got)
+	}
+	if e := run(t, c, id, "print('no notice')"); e.Text != "no notice\n" {
+		t.Errorf("the text is %q", e.Text)
+	}
+}
+
+func TestSavedVariablesSurviveServerAndHost(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	id := session(t, s.Client(), api.SessionRequest{})
+	runOK(t, s.Client(), id, "x = {'a': [1, 2]}")
+	hibernate(t, s.Client(), id)
+	host := s.host(t)
+	s.Kill9()
+	if err := syscall.Kill(host.pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	s.Restart(t)
+	if got := result(t, s.Client(), id, "x"); got != "{'a': [1, 2]}" {
+		t.Errorf("x is %s", got)
+	}
+	hibernate(t, s.Client(), id)
+	if _, err := s.Client().ResetSession(within(t), id, api.ResetRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if e := run(t, s.Client(), id, "x"); e.Error == nil || e.Error.Ename != "NameError" {
+		t.Errorf("after a reset x is %s", e.Text)
+	}
+}
+
+func TestForksHaveVariablesFilesAndALogOfTheirOwn(t *testing.T) {
+	for _, tier := range isolationTiers {
+		t.Run(tier, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, options{args: []string{"--tier", tier, "--min-tier", "landlock"}})
+			c := s.Client()
+			id := session(t, c, api.SessionRequest{Env: &map[string]string{"V": "1"}, Secrets: &map[string]string{"S": "hidden"}})
+			first := run(t, c, id, "import os; x = [1]; os.makedirs('d/e'); open('d/f', 'w').write('1'); os.chmod('d/f', 0o640); g = iter([1]); lock = (i for i in g)")
+			made, err := c.Fork(within(t), id, api.ForkRequest{Count: new(int64(3)), Name: new("try")})
+			if err != nil || len(made.Items) != 3 {
+				t.Fatalf("%+v, %v", made, err)
+			}
+			for i, item := range made.Items {
+				if item.Problem != nil {
+					t.Fatal(item.Problem)
+				}
+				fork := item.Session.ID
+				if item.Session.Name != "try" || item.Session.State != api.StateHibernated {
+					t.Errorf("the fork is %+v", item.Session)
+				}
+				got := result(t, c, fork, "x.append("+string(rune('5'+i))+") or x, open('d/f').read(), oct(os.stat('d/f').st_mode)[-3:], os.path.isdir('d/e'), os.environ['V'], os.environ['S']")
+				if want := "([1, " + string(rune('5'+i)) + "], '1', '640', True, '1', 'hidden')"; got != want {
+					t.Errorf("fork %d has %s, not %s", i, got, want)
+				}
+				runOK(t, c, fork, "open('d/f', 'w').write('2')")
+				k := s.attach(t, fork, "after=0")
+				k.awaits(t, func(h head, raw []byte) bool {
+					if h.Type != "session_forked" {
+						return false
+					}
+					forked := decode[api.SessionForked](t, string(raw))
+					return h.Seq == 1 && h.ExecutionID == first.ID && forked.SessionID == id && len(forked.NotRestored) == 1 && forked.NotRestored[0].Name == "lock"
+				})
+			}
+			if got := result(t, c, id, "x, open('d/f').read(), next(g)"); got != "([1], '1', 1)" {
+				t.Errorf("the session itself has %s", got)
+			}
+		})
+	}
+}
+
+func TestRequestsForForksAreChecked(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	for _, count := range []int64{0, -1, api.MaxForks + 1} {
+		_, err := c.Fork(within(t), id, api.ForkRequest{Count: &count})
+		wantCodeAndWords(t, err, api.CodeInvalidRequest, "count")
+	}
+	waiting := s.queue(t, id, "import time; time.sleep(60)")
+	_, err := c.Fork(within(t), id, api.ForkRequest{})
+	wantCodeAndWords(t, err, api.CodeKernelBusy)
+	_, err = c.Hibernate(within(t), id)
+	wantCodeAndWords(t, err, api.CodeKernelBusy)
+	if err := c.Interrupt(within(t), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.ended(t, id, waiting)
+	_, err = c.UpdateSession(within(t), id, api.SessionPatch{OnIdle: new(api.OnIdle("sleep"))})
+	wantCodeAndWords(t, err, api.CodeInvalidRequest, "on_idle")
+}
+
+func TestForksHaveThePackages(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		s := indexed(t, who, indextest.Standard(t), "")
+		c := s.Client()
+		id := session(t, c, api.SessionRequest{})
+		runOK(t, c, id, "%pip install greet==1.0")
+		runOK(t, c, id, "import greet; g = greet")
+		made, err := c.Fork(within(t), id, api.ForkRequest{})
+		if err != nil || made.Items[0].Session == nil {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		fork := made.Items[0].Session.ID
+		if got := result(t, c, fork, "g.__version__, g.__file__.startswith(__import__('os').environ.get('TALARIA_PACKAGES', '?'))"); got != "('1.0', True)" {
+			t.Errorf("the fork has %s", got)
+		}
+		runOK(t, c, fork, "%pip install greet==2.0") // its own
+		if got := result(t, c, id, "__import__('subprocess').run(['greet'], capture_output=True, text=True).stdout"); !strings.Contains(got, "greet 1.0") {
+			t.Errorf("the session itself has %s", got)
+		}
+	})
+}

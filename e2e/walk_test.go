@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"talaria/api"
+)
+
+// walkState is what a session must have: its variables, all of them lists of numbers, and its files.
+type walkState struct {
+	variables map[string][]int
+	files     map[string]int
+}
+
+func (w walkState) clone() walkState {
+	c := walkState{map[string][]int{}, maps.Clone(w.files)}
+	for name, list := range w.variables {
+		c.variables[name] = append([]int(nil), list...)
+	}
+	return c
+}
+
+// walker is a session, what it must have, and the checkpoints to go back to.
+type walker struct {
+	t      *testing.T
+	s      *Server
+	id     string
+	now    walkState
+	points map[string]walkState // by the checkpoint's id
+	live   map[string]bool      // those that have variables
+	steps  []string
+}
+
+func (w *walker) step(format string, args ...any) {
+	w.steps = append(w.steps, fmt.Sprintf(format, args...))
+}
+
+// lookUp reads what the session has, and compares.
+func (w *walker) lookUp() {
+	w.t.Helper()
+	names := []string{"a", "b", "c"}
+	got := strings.TrimSpace(runOK(w.t, w.s.Client(), w.id, "import os\nprint({n: globals()[n] for n in ['a', 'b', 'c'] if n in globals()}, "+
+		"{n: int(open(n).read()) for n in sorted(os.listdir('.'))}, all(shared[n] is globals()[n] for n in globals().get('shared', {})))"))
+	var variables, files []string
+	for _, name := range names {
+		if list, ok := w.now.variables[name]; ok {
+			variables = append(variables, fmt.Sprintf("'%s': %s", name, strings.ReplaceAll(fmt.Sprint(list), " ", ", ")))
+		}
+	}
+	for _, name := range []string{"f", "g", "h"} {
+		if n, ok := w.now.files[name]; ok {
+			files = append(files, fmt.Sprintf("'%s': %d", name, n))
+		}
+	}
+	want := "{" + strings.Join(variables, ", ") + "} {" + strings.Join(files, ", ") + "} True"
+	if got != want {
+		w.t.Fatalf("the session has %s, not %s, after:\n%s", got, want, strings.Join(w.steps, "\n"))
+	}
+}
+
+func (w *walker) take(r *rand.Rand) {
+	t, c := w.t, w.s.Client()
+	names, files := []string{"a", "b", "c"}, []string{"f", "g", "h"}
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		name, n := names[r.IntN(3)], r.IntN(100)
+		w.step("append %d to %s", n, name)
+		runOK(t, c, w.id, fmt.Sprintf("%s = globals().get('%s', []); %s.append(%d); shared = globals().get('shared', {}); shared['%s'] = %s", name, name, name, n, name, name))
+		w.now.variables[name] = append(w.now.variables[name], n)
+	case 3:
+		name, n := files[r.IntN(3)], r.IntN(100)
+		w.step("write %d to %s", n, name)
+		runOK(t, c, w.id, fmt.Sprintf("open('%s', 'w').write('%d')", name, n))
+		w.now.files[name] = n
+	case 4:
+		name := names[r.IntN(3)]
+		w.step("delete %s", name)
+		runOK(t, c, w.id, fmt.Sprintf("globals().pop('%s', None); globals().get('shared', {}).pop('%s', None)", name, name))
+		delete(w.now.variables, name)
+	case 5:
+		name := files[r.IntN(3)]
+		w.step("remove %s", name)
+		runOK(t, c, w.id, fmt.Sprintf("import os; os.path.exists('%s') and os.remove('%s')", name, name))
+		delete(w.now.files, name)
+	case 6, 7:
+		made, err := c.Checkpoint(within(t), w.id, api.CheckpointRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.step("checkpoint %s %s", made.ID, made.Level)
+		w.points[made.ID], w.live[made.ID] = w.now.clone(), made.Level == api.CheckpointLive
+	case 8, 9:
+		w.goBack(r)
+	case 10:
+		if info, err := c.Session(within(t), w.id); err != nil || info.State == api.StateDead {
+			return // there is nothing to save
+		}
+		w.step("hibernate")
+		hibernate(t, c, w.id)
+		clear(w.live)
+		if r.IntN(2) == 0 {
+			if _, err := c.Wake(within(t), w.id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	case 11:
+		w.restart(r)
+	}
+}
+
+// goBack goes back to a checkpoint that the server still has.
+func (w *walker) goBack(r *rand.Rand) {
+	t, c := w.t, w.s.Client()
+	list, err := c.Checkpoints(within(t), w.id)
+	if err != nil || len(list) == 0 {
+		return
+	}
+	to := list[r.IntN(len(list))]
+	point, known := w.points[to.ID]
+	if !known {
+		t.Fatalf("nobody made the checkpoint %+v", to)
+	}
+	what := []api.RollbackPart{api.RollbackAll, api.RollbackVariables, api.RollbackFiles}[r.IntN(3)]
+	if to.Level == api.CheckpointFiles {
+		if w.live[to.ID] {
+			t.Fatalf("the variables of %s are gone: %s, after:\n%s", to.ID, to.Reason, strings.Join(w.steps, "\n"))
+		}
+		what = api.RollbackFiles
+	}
+	before := w.now.clone()
+	done, err := c.Rollback(within(t), w.id, api.RollbackRequest{CheckpointID: &to.ID, What: &what})
+	w.step("go back to %s, %s: undo %s", to.ID, what, done.Undo)
+	if err != nil || len(done.NotRestored) > 0 {
+		t.Fatalf("%+v, %v, after:\n%s", done, err, strings.Join(w.steps, "\n"))
+	}
+	w.points[done.Undo], w.live[done.Undo] = before, done.UndoLevel == api.CheckpointLive
+	point = point.clone()
+	if what != api.RollbackFiles {
+		w.now.variables = point.variables
+	}
+	if what != api.RollbackVariables {
+		w.now.files = point.files
+	}
+}
+
+// restart kills the server, and sometimes the host: then the variables are gone, unless they were saved.
+func (w *walker) restart(r *rand.Rand) {
+	host := w.s.host(w.t)
+	info, err := w.s.Client().Session(within(w.t), w.id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.s.Kill9()
+	if r.IntN(3) == 0 {
+		w.step("kill server and host")
+		if err := syscall.Kill(host.pid, syscall.SIGKILL); err != nil {
+			w.t.Fatal(err)
+		}
+		clear(w.live)
+		if info.State != api.StateHibernated {
+			w.now.variables = map[string][]int{}
+		}
+	} else {
+		w.step("kill the server")
+	}
+	w.s.Restart(w.t)
+}
+
+// TestRandomWalks does random things to a session and compares it with what it must be. WALK_SEEDS and WALK_STEPS make it longer.
+func TestRandomWalks(t *testing.T) {
+	seeds, steps := 3, 40
+	if n, err := strconv.Atoi(os.Getenv("WALK_SEEDS")); err == nil {
+		seeds = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("WALK_STEPS")); err == nil {
+		steps = n
+	}
+	for i := range seeds {
+		seed := uint64(i + 1)
+		if os.Getenv("WALK_SEEDS") != "" {
+			seed = rand.Uint64()
+		}
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 18))
+			s := start(t, options{})
+			w := &walker{t: t, s: s, id: session(t, s.Client(), api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(4))}}),
+				now: walkState{map[string][]int{}, map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}}
+			for range steps {
+				w.take(r)
+				if r.IntN(2) == 0 {
+					w.lookUp()
+				}
+			}
+			w.lookUp()
+		})
+	}
+}

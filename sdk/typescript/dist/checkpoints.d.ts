@@ -1,0 +1,43 @@
+/** Something that a checkpoint or a session that hibernates does not have. */
+export interface NotSaved {
+    name: string;
+    type?: string;
+    reason: string;
+}
+/** Something that could not be brought back. */
+export interface NotRestored {
+    name: string;
+    reason: string;
+}
+/** A state of a session to go back to. */
+export interface Checkpoint {
+    id: string;
+    name?: string;
+    /** The newest execution that had ended, or "". */
+    execution_id: string;
+    execution_count: number;
+    created_at: string;
+    /** `live` if it has the variables, `files` otherwise. */
+    level: "live" | "files";
+    /** Why the variables are not in it. */
+    reason?: string;
+    /** Whether a rollback made it, of what was before. */
+    undo?: boolean;
+    bytes: number;
+    /** What it does not have. */
+    not_saved: NotSaved[];
+}
+/** What a rollback brings back. */
+export type RollbackPart = "all" | "variables" | "files";
+/** What a rollback has done. */
+export interface Rollback {
+    checkpoint_id: string;
+    execution_id: string;
+    /** The checkpoint of what was before: going back to it undoes the rollback, as far as its `undo_level` goes. */
+    undo: string;
+    undo_level: "live" | "files";
+    not_restored: NotRestored[];
+    /** How many files were changed. */
+    files: number;
+    duration_ms: number;
+}

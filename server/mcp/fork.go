@@ -1,0 +1,98 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"talaria/api"
+)
+
+type forkInput struct {
+	Count     int64  `json:"count,omitzero" jsonschema:"How many sessions to make (default 1, at most 64)."`
+	Name      string `json:"name,omitzero" jsonschema:"A name for people; leave it out for that of the session."`
+	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+}
+
+type forkResult struct {
+	SessionID   string   `json:"session_id"`
+	Forks       []string `json:"forks"`
+	NotRestored []string `json:"not_restored"`
+	Failed      int      `json:"failed,omitzero"`
+	Reason      string   `json:"reason,omitzero"`
+}
+
+func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequest, in forkInput) (*sdk.CallToolResult, forkResult, error) {
+	sess, err := q.session(in.SessionID, "")
+	if err != nil {
+		return nil, forkResult{}, err
+	}
+	defer sess.Release()
+	req := api.ForkRequest{Name: given(in.Name)}
+	if in.Count != 0 {
+		req.Count = &in.Count
+	}
+	made, err := sess.Fork(q.command(), req)
+	if err != nil {
+		return nil, forkResult{}, err
+	}
+	result := forkResult{SessionID: q.nameOf(in.SessionID), Forks: []string{}}
+	var problem *api.Error
+	for _, fork := range made.Items {
+		if fork.Session == nil {
+			problem = fork.Problem
+			result.Failed++
+			continue
+		}
+		result.Forks = append(result.Forks, fork.Session.ID)
+	}
+	if len(result.Forks) == 0 {
+		return nil, forkResult{}, problem
+	}
+	if problem != nil {
+		result.Reason = problem.Detail
+	}
+	if result.NotRestored, err = h.missingIn(q, result.Forks[0]); err != nil { // in all forks the same is missing
+		result.NotRestored = []string{"unknown: the log of the fork could not be read"}
+	}
+	return said(forked(result)), result, nil
+}
+
+// missingIn names what a fork does not have, which its first event says.
+func (h *Handler) missingIn(q *request, fork string) ([]string, error) {
+	sess, err := h.Sessions.Get(q.caller.Owner, fork)
+	if err != nil {
+		return nil, err
+	}
+	defer sess.Release()
+	for event, err := range sess.Events(q.ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if event, err = event.Decoded(); err != nil {
+			return nil, err
+		}
+		if body, ok := event.Body.(api.SessionForked); ok {
+			return firstOf(body.NotRestored, func(n api.NotRestored) string { return n.Name + ": " + n.Reason }), nil
+		}
+		break
+	}
+	return []string{}, nil
+}
+
+// forked says what a fork has made.
+func forked(r forkResult) string {
+	text := fmt.Sprintf("Made %d sessions with the same variables and files: %s. Give one as session_id.", len(r.Forks), strings.Join(r.Forks, ", "))
+	if len(r.Forks) == 1 {
+		text = fmt.Sprintf("Made session %s with the same variables and files; give its id as session_id.", r.Forks[0])
+	}
+	if len(r.NotRestored) > 0 {
+		text += " Not in it: " + strings.Join(r.NotRestored, "; ") + "."
+	}
+	if r.Failed > 0 {
+		text += fmt.Sprintf(" %d more could not be made: %s", r.Failed, r.Reason)
+	}
+	return text
+}

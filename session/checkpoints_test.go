@@ -1,0 +1,61 @@
+package session_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"talaria/api"
+	"talaria/artifacts"
+)
+
+// The blobs of a checkpoint that was dropped may be gone, so the next checkpoint reads the files again.
+func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{})
+	wait(t, s, submit(t, s, "print x"))
+	if _, _, err := s.PutFile(t.Context(), "f", strings.NewReader("contents")); err != nil {
+		t.Fatal(err)
+	}
+	take := func() api.Checkpoint {
+		t.Helper()
+		made, err := s.Checkpoint(t.Context(), api.CheckpointRequest{Level: new(api.CheckpointFiles)})
+		if err != nil || len(made.NotSaved) > 0 {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		return made
+	}
+	first := take()
+	if err := s.DropCheckpoint(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	blobs, err := artifacts.Open(filepath.Join(r.dir, "artifacts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("contents"))
+	digest := hex.EncodeToString(sum[:])
+	err = blobs.DeleteUnless(digest, func() (bool, error) { return r.db.Referenced(t.Context(), digest) }) // as the sweep does
+	if err != nil || blobs.Has(digest) {
+		t.Fatalf("the blob is there: %v, %v", blobs.Has(digest), err)
+	}
+	second := take()
+	if err := s.DeleteFile(t.Context(), "f"); err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &second.ID, What: new(api.RollbackFiles)})
+	if err != nil || len(done.NotRestored) > 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	f, _, err := s.OpenFile(t.Context(), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if b, err := io.ReadAll(f); err != nil || string(b) != "contents" {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+}

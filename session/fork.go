@@ -1,0 +1,200 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel/workspace"
+	"talaria/store"
+)
+
+// origin is what forks of a session begin with.
+type origin struct {
+	set      settings
+	saved    *savedVariables // nil if there are none
+	files    workspace.Manifest
+	packages *workspace.Manifest // of the layer in force; nil if no packages are installed
+	parent   string              // the id of the session
+	last     string              // its newest execution, or ""
+}
+
+// Fork makes sessions of the same owner with the variables, files, packages and settings that this one has now; it goes on
+// undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that some forks cannot be
+// made is in the reply.
+func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.ForkReply, err error) {
+	count := int64(1)
+	set(&count, req.Count)
+	switch {
+	case count < 1 || count > api.MaxForks:
+		return reply, invalid("count must be between 1 and %d", api.MaxForks)
+	case req.Name != nil && len(*req.Name) > maxName:
+		return reply, invalid("name is longer than %d bytes", maxName)
+	}
+	ctx = context.WithoutCancel(ctx)
+	hold := s.m.cfg.Artifacts.Hold()
+	defer hold.Release()
+	var from origin
+	err = s.do(ctx, func(own context.Context) (err error) {
+		if err := s.atRest("fork"); err != nil {
+			return err
+		}
+		from, err = s.origin(own, hold)
+		return errors.Join(err, s.touch(own))
+	})
+	if err != nil {
+		return reply, err
+	}
+	set(&from.set.name, req.Name)
+	for range count {
+		made, err := s.m.make(ctx, s.owner, nil, from.set, func(fork *Session) (change, error) { return fork.fill(ctx, from) })
+		if err != nil {
+			var problem *api.Error
+			if !errors.As(err, &problem) {
+				s.log.Error("fork a session", "error", err)
+				problem = api.Errorf(api.CodeInternal, "the fork could not be made; the cause is in the server's log")
+			}
+			reply.Items = append(reply.Items, api.Fork{Problem: problem})
+			continue
+		}
+		info := made.Info(ctx)
+		made.Release()
+		reply.Items = append(reply.Items, api.Fork{Session: &info})
+	}
+	return reply, nil
+}
+
+// origin takes what forks of the session begin with. hold protects the blobs. On the session's goroutine.
+func (s *Session) origin(ctx context.Context, hold *artifacts.Hold) (origin, error) {
+	o := origin{parent: s.clientID, saved: s.saved}
+	var err error
+	if s.running {
+		if o.saved, err = s.saveVariables(ctx, hold); err != nil {
+			return o, err
+		}
+	}
+	s.mu.Lock()
+	o.set = settings{
+		name: s.name, environment: s.env, isolation: s.isolation, limits: s.limits, idleMS: s.idleMS, env: s.variables, secrets: s.secrets,
+		metadata: metadataOfFork(s.metadata), mounts: s.mounts, network: s.network, packages: []string{}, guard: s.guard.mode,
+		approvals: s.approvals.mode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle, tools: s.hooks, servers: s.servers,
+	}
+	s.mu.Unlock()
+	row, err := s.m.cfg.Store.SessionNumber(ctx, s.n)
+	if err != nil {
+		return o, err
+	}
+	o.set.builtin = row.BuiltinTools
+	if _, o.last, err = s.m.cfg.Store.Ended(ctx, s.n); err != nil {
+		return o, err
+	}
+	keep := func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+		if err := s.m.spare(); err != nil {
+			return "", err
+		}
+		blob, err := hold.Put(ctx, f)
+		return blob.SHA256, err
+	}
+	if o.files, err = s.dir.Capture(ctx, nil, keep); err != nil {
+		return o, fmt.Errorf("look at the workspace: %w", err)
+	}
+	layer, err := s.packages.dir.Target(currentLayer)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id, workspace.PackagesFolder, layer))
+	if err != nil {
+		return o, err
+	}
+	defer dir.Close()
+	packages, err := dir.Capture(ctx, nil, keep)
+	o.packages = &packages
+	return o, err
+}
+
+// metadataOfFork returns the metadata without what the fronts for other clients keep there about this very session, such as when it
+// ends.
+func metadataOfFork(metadata map[string]string) map[string]string {
+	kept := maps.Clone(metadata)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return strings.HasPrefix(key, "talaria.") })
+	return kept
+}
+
+// fill gives a new session what a fork has, and returns the change that is committed with it.
+func (s *Session) fill(ctx context.Context, from origin) (change, error) {
+	open := func(digest string) (*os.File, error) {
+		f, _, err := s.m.cfg.Artifacts.Get(digest)
+		return f, err
+	}
+	lost := []api.NotRestored{}
+	restored, err := s.dir.Restore(ctx, from.files, workspace.Manifest{}, open, workspace.RestoreOptions{})
+	if err != nil {
+		return change{}, fmt.Errorf("fill the workspace of a fork: %w", err)
+	}
+	for _, missing := range restored.NotRestored {
+		lost = append(lost, api.NotRestored{Name: printable(missing.Path), Reason: missing.Reason})
+	}
+	if from.packages != nil {
+		if err := s.fillPackages(ctx, *from.packages, open); err != nil {
+			return change{}, fmt.Errorf("fill the packages of a fork: %w", err)
+		}
+	}
+	var encoded []byte
+	digest := ""
+	if from.saved != nil {
+		digest = from.saved.Digest
+		for _, missing := range from.saved.NotSaved {
+			lost = append(lost, api.NotRestored{Name: missing.Name, Reason: missing.Reason})
+		}
+		if encoded, err = jsonv2.Marshal(from.saved); err != nil {
+			return change{}, err
+		}
+	}
+	files := s.filesRestored(ctx)
+	c := change{
+		drafts: []draft{{executionID: from.last, body: api.SessionForked{SessionID: from.parent, NotRestored: lost}}},
+		also:   func(tx *store.Tx) error { return tx.UpdateSaved(s.n, encoded, digest) },
+		done:   func() { s.mu.Lock(); defer s.mu.Unlock(); s.saved = from.saved },
+	}
+	c.add(files)
+	return c, nil
+}
+
+// fillPackages gives a new session a layer of packages.
+func (s *Session) fillPackages(ctx context.Context, layer workspace.Manifest, open func(string) (*os.File, error)) error {
+	stage, err := workspace.CreateStage(s.m.cfg.SessionsDir, s.id, s.uid)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := errors.Join(stage.Close(), s.clearStage()); err != nil {
+			s.log.Warn("remove a stage", "error", err)
+		}
+	}()
+	staged := workspace.Manifest{Entries: []workspace.ManifestEntry{{Path: stagedLayer, Kind: workspace.Directory, Mode: 0o755}}}
+	for _, e := range layer.Entries {
+		e.Path = stagedLayer + "/" + e.Path
+		staged.Entries = append(staged.Entries, e)
+	}
+	restored, err := stage.Restore(ctx, staged, workspace.Manifest{}, open, workspace.RestoreOptions{})
+	if err != nil {
+		return err
+	}
+	if restored.NotRestoredCount > 0 {
+		return fmt.Errorf("%d files, the first of them %s: %s", restored.NotRestoredCount, restored.NotRestored[0].Path, restored.NotRestored[0].Reason)
+	}
+	_, err = s.putInForce(ctx)
+	return err
+}

@@ -1,0 +1,295 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/store"
+)
+
+const (
+	reasonHibernate = "hibernated"
+
+	// savedFile is where variables are on their way into a kernel and out of it: in the workspace, under a name that belongs to
+	// unfinished uploads, so that nobody lists it and a crash leaves nothing.
+	savedFile = ".talaria-upload-variables"
+	// saveTime is how long saving variables may take. What there is no time for is named.
+	saveTime = time.Minute
+	// savedOverhead is what a file of variables may have besides their values.
+	savedOverhead = 64 << 20
+)
+
+// savedVariables are the variables of a session without a kernel. They are a blob among the artifacts.
+type savedVariables struct {
+	Digest         string         `json:"digest"` // of the blob
+	Check          string         `json:"check"`  // what the file says its digest is
+	Bytes          int64          `json:"bytes"`
+	ExecutionCount int64          `json:"execution_count"`
+	NotSaved       []api.NotSaved `json:"not_saved"`
+	Attempts       int            `json:"attempts,omitzero"` // to load them so far
+}
+
+// maxAttempts is how often variables are loaded whose code ends the kernel, or whose host ends meanwhile.
+const maxAttempts = 2
+
+// decodeSaved returns the variables of a row, or nil.
+func decodeSaved(encoded []byte) (*savedVariables, error) {
+	if encoded == nil {
+		return nil, nil
+	}
+	saved := new(savedVariables)
+	if err := jsonv2.Unmarshal(encoded, saved); err != nil {
+		return nil, fmt.Errorf("decode the saved variables: %w", err)
+	}
+	return saved, nil
+}
+
+// Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits it fails with
+// kernel_busy. A session that hibernates already stays as it is.
+func (s *Session) Hibernate(ctx context.Context) (reply api.HibernateReply, err error) {
+	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+		if err := s.atRest("hibernate"); err != nil {
+			return err
+		}
+		saved, err := s.hibernate(own)
+		if err == nil && saved != nil {
+			reply.NotSaved = saved.NotSaved
+		}
+		return err
+	})
+	if reply.NotSaved == nil {
+		reply.NotSaved = []api.NotSaved{}
+	}
+	reply.Session = s.Info(ctx)
+	return reply, err
+}
+
+// hibernate saves the variables of the kernel and ends it. It returns what was saved, or nil if there is no kernel and nothing was
+// saved before. On the session's goroutine.
+func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
+	if !s.running {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.saved == nil {
+			return nil, api.Errorf(api.CodeNoKernel, "the session has no kernel, so there are no variables to save")
+		}
+		return s.saved, nil
+	}
+	hold := s.m.cfg.Artifacts.Hold()
+	defer hold.Release()
+	saved, err := s.saveVariables(ctx, hold)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.commit(ctx, s.keepSaved(saved)); err != nil {
+		return nil, err
+	}
+	if err := s.stop(ctx, reasonHibernate); err != nil {
+		s.mustCommit(ctx, s.keepSaved(nil)) // the kernel lives, and goes on
+		return nil, err
+	}
+	return saved, nil
+}
+
+// keepSaved returns the change that makes these the saved variables of the session; nil is none.
+func (s *Session) keepSaved(saved *savedVariables) change {
+	return change{
+		also: func(tx *store.Tx) error {
+			if saved == nil {
+				return tx.UpdateSaved(s.n, nil, "")
+			}
+			encoded, err := jsonv2.Marshal(saved)
+			if err != nil {
+				return err
+			}
+			return tx.UpdateSaved(s.n, encoded, saved.Digest)
+		},
+		done: func() { s.mu.Lock(); defer s.mu.Unlock(); s.saved = saved },
+	}
+}
+
+// saveVariables has the kernel write its variables to a file, and takes that among the artifacts, where hold protects it. On the
+// session's goroutine.
+func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold) (*savedVariables, error) {
+	if err := s.m.spare(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	key, limit, count := s.key(), s.limits.MemoryBytes, s.executionCount
+	s.mu.Unlock()
+	_, release, err := s.dir.Hold() // what a crash has left in the workspace is removed now, and not with the file
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	defer s.removeSaved(ctx)
+	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
+	switch {
+	case errors.Is(err, command.ErrKernelBusy):
+		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
+	case errors.Is(err, command.ErrTooOld):
+		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel is of an earlier version and cannot save variables; reset the session")
+	case err != nil:
+		return nil, fmt.Errorf("save the variables: %w", err)
+	case made.Reason != "":
+		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s; nothing was changed", made.Reason)
+	}
+	f, entry, err := s.dir.Open(savedFile)
+	if err != nil {
+		return nil, fmt.Errorf("open the saved variables: %w", err)
+	}
+	defer f.Close()
+	if entry.Size > limit+savedOverhead {
+		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, more than the session's memory; nothing was changed", entry.Size)
+	}
+	blob, err := hold.Put(ctx, f)
+	if err != nil {
+		return nil, fmt.Errorf("keep the saved variables: %w", err)
+	}
+	return &savedVariables{Digest: blob.SHA256, Check: made.Digest, Bytes: blob.Size, ExecutionCount: count, NotSaved: notSaved(made.Lost)}, nil
+}
+
+func notSaved(losses []record.Loss) []api.NotSaved {
+	list := make([]api.NotSaved, len(losses))
+	for i, loss := range losses {
+		list[i] = api.NotSaved{Name: loss.Name, Type: loss.Type, Reason: loss.Reason}
+	}
+	return list
+}
+
+func (s *Session) removeSaved(ctx context.Context) {
+	_ = s.dir.Remove(context.WithoutCancel(ctx), savedFile) // it may not be there; a later server removes it
+}
+
+// loadSaved gives a kernel that has just started the saved variables, and commits that it has them. It returns what is not there.
+// On the session's goroutine.
+func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVariables) ([]api.NotRestored, error) {
+	began := time.Now()
+	tried := *saved
+	tried.Attempts++
+	if err := s.commit(ctx, s.keepSaved(&tried)); err != nil {
+		return nil, err
+	}
+	lost, err := s.load(ctx, key, saved)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, command.ErrNoKernel) && tried.Attempts < maxAttempts) {
+		return nil, err // the next start loads them
+	}
+	if err != nil {
+		s.log.Error("load the saved variables", "error", err)
+		lost = []api.NotRestored{{Name: "all variables", Reason: "loading them failed, or ended the kernel; the cause is in the server's log"}}
+	}
+	c := s.keepSaved(nil)
+	c.drafts = []draft{{body: api.KernelWoken{Generation: key.Generation, NotRestored: lost, DurationMS: time.Since(began).Milliseconds()}}}
+	c.also = both(c.also, func(tx *store.Tx) error { return tx.UpdateExecutionCount(s.n, saved.ExecutionCount) })
+	c.done = then(c.done, func() { s.mu.Lock(); defer s.mu.Unlock(); s.executionCount, s.notRestored = saved.ExecutionCount, lost })
+	if !s.mustCommit(ctx, c) {
+		return lost, ErrClosing
+	}
+	return lost, nil
+}
+
+func (s *Session) load(ctx context.Context, key record.Key, saved *savedVariables) ([]api.NotRestored, error) {
+	blob, size, err := s.m.cfg.Artifacts.Get(saved.Digest)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	defer s.removeSaved(ctx)
+	if _, _, err := s.dir.Write(ctx, savedFile, blob, size); err != nil {
+		return nil, err
+	}
+	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.LoadVariables{Path: savedFile, Digest: saved.Check})
+	if err != nil {
+		return nil, err
+	}
+	lost := []api.NotRestored{}
+	if made.Reason != "" {
+		lost = append(lost, api.NotRestored{Name: "all variables", Reason: made.Reason})
+	}
+	for _, loss := range made.Lost {
+		reason := loss.Reason
+		if loss.Type != "" {
+			reason = loss.Type + ": " + reason
+		}
+		lost = append(lost, api.NotRestored{Name: loss.Name, Reason: reason})
+	}
+	return lost, nil
+}
+
+// Wake starts the kernel of a session that has none, with its variables if they are saved. A session that has a kernel stays as it
+// is.
+func (s *Session) Wake(ctx context.Context) (reply api.WakeReply, err error) {
+	reply.NotRestored = []api.NotRestored{}
+	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+		if s.running {
+			return nil
+		}
+		if err := s.startKernel(own); err != nil {
+			if errors.Is(err, command.ErrUnresponsive) {
+				return err
+			}
+			s.failStart(own, nil, err)
+			return api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
+		}
+		s.mu.Lock()
+		reply.NotRestored = append(reply.NotRestored, s.notRestored...)
+		s.mu.Unlock()
+		return s.touch(own)
+	})
+	reply.Session = s.Info(ctx)
+	return reply, err
+}
+
+// recoverSaved finishes what the last server was about to do with saved variables. The kernel lives. On the session's goroutine.
+func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) error {
+	s.mu.Lock()
+	saved, key := s.saved, s.key()
+	s.mu.Unlock()
+	switch {
+	case saved == nil:
+		return nil
+	case state == api.StateStarting: // no cell has run in it
+		_, err := s.loadSaved(ctx, key, saved)
+		return err
+	}
+	s.mustCommit(ctx, s.keepSaved(nil)) // it did not hibernate
+	return nil
+}
+
+// whenIdle says what happens to the kernel when nobody uses it. The caller holds s.mu.
+func (s *Session) whenIdle() api.OnIdle { return cmp.Or(s.onIdle, s.m.cfg.OnIdle, api.OnIdleHibernate) }
+
+// hibernateIdle saves the variables of an idle kernel and ends it, if the session's settings say so. It reports false if the
+// kernel still has to be ended.
+func (s *Session) hibernateIdle(ctx context.Context) bool {
+	s.mu.Lock()
+	do := s.whenIdle() == api.OnIdleHibernate
+	s.mu.Unlock()
+	if !do {
+		return false
+	}
+	saved, err := s.hibernate(ctx)
+	if err != nil {
+		s.log.Warn("an idle kernel cannot hibernate; it is stopped", "error", err)
+		return false
+	}
+	s.log.Info("an idle kernel hibernates", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
+	return true
+}
+
+func checkOnIdle(asked *api.OnIdle, into *api.OnIdle) error {
+	if set(into, asked); *into != "" && !slices.Contains(api.OnIdles, *into) {
+		return invalid("on_idle must be %q or %q", api.OnIdleHibernate, api.OnIdleDrop)
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"talaria/api"
+	"talaria/artifacts"
+	"talaria/kernel/command"
+	"talaria/kernel/record"
+	"talaria/kernel/workspace"
+	"talaria/store"
+)
+
+// quietBefore is how long nothing has to happen before a checkpoint is made that nobody asked for. A copy costs the next cell a
+// page fault for each page that it writes to, so a series of cells is not slowed down by one after each of them.
+const quietBefore = 100 * time.Millisecond
+
+var errAbandoned = errors.New("a cell came before the checkpoint was made")
+
+// wanted is a checkpoint that is to be made.
+type wanted struct {
+	name    string
+	level   api.CheckpointLevel // "": as live as possible
+	undo    bool                // for a rollback
+	protect int64               // the number of a checkpoint that makes no room for it
+}
+
+// Checkpoint makes a checkpoint now. While a cell runs or waits it fails with kernel_busy.
+func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c api.Checkpoint, err error) {
+	var w wanted
+	set(&w.name, req.Name)
+	set(&w.level, req.Level)
+	switch {
+	case len(w.name) > maxName:
+		return c, invalid("name is longer than %d bytes", maxName)
+	case w.level != "" && w.level != api.CheckpointLive && w.level != api.CheckpointFiles:
+		return c, invalid("level must be %q or %q", api.CheckpointLive, api.CheckpointFiles)
+	}
+	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+		if err := s.canCheckpoint(w); err != nil {
+			return err
+		}
+		row, err := s.makeCheckpoint(own, w)
+		if err != nil {
+			return err
+		}
+		c, err = checkpointInfo(row)
+		return errors.Join(err, s.touch(own))
+	})
+	return c, err
+}
+
+// canCheckpoint reports why no checkpoint can be made now, or nil.
+func (s *Session) canCheckpoint(w wanted) error {
+	s.mu.Lock()
+	mode := s.checkpoints.set.Mode
+	s.mu.Unlock()
+	if mode == api.CheckpointsOff {
+		return invalid("this session makes no checkpoints: change checkpoints.mode to %q", api.CheckpointsManual)
+	}
+	if err := s.atRest("make a checkpoint"); err != nil {
+		return err
+	}
+	return s.m.spare()
+}
+
+// atRest reports kernel_busy unless no cell runs or waits.
+func (s *Session) atRest(toDo string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return ErrDeleted
+	}
+	if s.current != nil || len(s.queue) > 0 || s.state == api.StateStarting && s.running {
+		return api.Errorf(api.CodeKernelBusy, "cells are running or waiting; %s when they have ended, or interrupt them", toDo)
+	}
+	return nil
+}
+
+// makeCheckpoint makes a checkpoint of what the session is now, and drops those that it makes no room for. On the session's
+// goroutine, while the kernel runs no cell. ctx may give it up.
+func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Checkpoint, err error) {
+	kept, err := s.m.cfg.Store.Checkpoints(ctx, s.n)
+	if err != nil {
+		return row, err
+	}
+	if w.name != "" && countNamed(kept) >= maxNamedCheckpoints {
+		return row, api.Errorf(api.CodeLimitExceeded, "%d checkpoints of this session have a name, the limit; delete some", maxNamedCheckpoints)
+	}
+	s.mu.Lock()
+	key, settings, limits := s.key(), s.checkpointSettings(), s.limits
+	row = store.Checkpoint{
+		Session: s.n, ID: newID(), Name: w.name, ExecutionCount: s.executionCount, CreatedAt: time.Now().UnixMilli(), Undo: w.undo,
+		Generation: key.Generation, Level: api.CheckpointFiles, Losses: []api.NotSaved{}, Variables: []api.Variable{},
+	}
+	s.mu.Unlock()
+	if row.ExecutionN, row.Execution, err = s.m.cfg.Store.Ended(ctx, s.n); err != nil {
+		return row, err
+	}
+	if row.Undone, err = s.m.cfg.Store.Undone(ctx, s.n); err != nil {
+		return row, err
+	}
+	made, err := s.copyInterpreter(ctx, key, &row, w.level)
+	if err != nil {
+		return row, err
+	}
+	hold := s.m.cfg.Artifacts.Hold()
+	defer hold.Release()
+	manifest, err := s.capture(ctx, hold, kept, limits.ArtifactBytes)
+	if err == nil {
+		row.Manifest, err = manifest.MarshalBinary()
+	}
+	if err != nil {
+		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
+		return row, err
+	}
+	row.Space = spaceOf(manifest)
+	info, err := checkpointInfo(row)
+	if err != nil {
+		return row, err
+	}
+	c := change{
+		drafts: []draft{{body: api.CheckpointCreated{Checkpoint: info}}},
+		also:   func(tx *store.Tx) (err error) { row.N, err = tx.InsertCheckpoint(row, manifest.Digests()); return err },
+	}
+	ended := s.dropOldest(&c, kept, w, settings, made.Held)
+	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
+		return row, err
+	}
+	s.checkpoints.known = &manifest
+	s.dropCopies(context.WithoutCancel(ctx), ended)
+	return row, nil
+}
+
+func countNamed(rows []store.Checkpoint) (n int) {
+	for _, row := range rows {
+		if row.Name != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func spaceOf(m workspace.Manifest) (sum int64) {
+	for _, e := range m.Entries {
+		if e.Digest != "" {
+			sum += e.Space
+		}
+	}
+	return sum
+}
+
+// copyInterpreter makes a copy of the interpreter for a checkpoint, unless only files are wanted, or notes why there is none.
+func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *store.Checkpoint, level api.CheckpointLevel) (command.Copy, error) {
+	if !s.running {
+		return command.Copy{}, withoutVariables(row, level, "the session had no kernel")
+	}
+	if variables, err := s.Variables(ctx); err == nil {
+		row.Variables = variables.Items
+	}
+	if level == api.CheckpointFiles {
+		return command.Copy{}, withoutVariables(row, level, "only files were asked for")
+	}
+	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.MakeCopy{ID: row.ID})
+	switch {
+	case ctx.Err() != nil:
+		err := command.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, key, command.DropCopy{ID: row.ID})
+		return made, errors.Join(context.Cause(ctx), err)
+	case errors.Is(err, command.ErrKernelBusy):
+		return made, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
+	case errors.Is(err, command.ErrTooOld):
+		made.Refused = "the process that runs this kernel is of an earlier version; a reset starts a new one"
+	case err != nil:
+		return made, fmt.Errorf("copy the interpreter: %w", err)
+	}
+	if made.Refused != "" {
+		return made, withoutVariables(row, level, made.Refused)
+	}
+	row.Level, row.Copy, row.Resident = api.CheckpointLive, row.ID, made.Resident
+	for _, loss := range made.Losses {
+		row.Losses = append(row.Losses, api.NotSaved{Name: loss.Name, Reason: loss.Reason})
+	}
+	return made, nil
+}
+
+// withoutVariables notes why a checkpoint has no variables, or refuses it if it was to have them.
+func withoutVariables(row *store.Checkpoint, level api.CheckpointLevel, reason string) error {
+	if level == api.CheckpointLive {
+		return invalid("no live checkpoint can be made: %s; leave level out for one that has the files", reason)
+	}
+	row.Reason = reason
+	return nil
+}
+
+// capture describes the workspace and keeps what its files hold, as far as limits.artifact_bytes and the disk have room for what
+// the checkpoints keep.
+func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []store.Checkpoint, limit int64) (workspace.Manifest, error) {
+	previous := s.checkpoints.known
+	if previous == nil && len(kept) > 0 {
+		previous = new(workspace.Manifest)
+		if err := previous.UnmarshalBinary(kept[0].Manifest); err != nil {
+			s.log.Warn("the newest checkpoint cannot be read; all files are read again", "error", err)
+			previous = nil
+		}
+	}
+	used, err := keptSpace(kept, limit)
+	if err != nil {
+		return workspace.Manifest{}, err
+	}
+	left := max(0, limit-used)
+	return s.dir.Capture(ctx, previous, func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+		switch {
+		case e.Space > left:
+			return "", &workspace.NotKeptError{Reason: fmt.Sprintf(
+				"its %d bytes do not fit: the files of all checkpoints of a session may take limits.artifact_bytes, which is %d", e.Space, limit)}
+		case s.m.spare() != nil:
+			return "", &workspace.NotKeptError{Reason: "the server's disk is nearly full"}
+		}
+		blob, err := hold.Put(ctx, f)
+		if err == nil {
+			left -= e.Space
+		}
+		return blob.SHA256, err
+	})
+}
+
+// keptSpace returns the disk space that the files of checkpoints take together. It counts files that several have in common
+// once only where that matters.
+func keptSpace(rows []store.Checkpoint, limit int64) (sum int64, err error) {
+	for _, row := range rows {
+		sum += row.Space
+	}
+	if sum <= limit/2 {
+		return sum, nil
+	}
+	seen := map[string]bool{}
+	sum = 0
+	for _, row := range rows {
+		var m workspace.Manifest
+		if err := m.UnmarshalBinary(row.Manifest); err != nil {
+			return 0, fmt.Errorf("checkpoint %s: %w", row.ID, err)
+		}
+		for _, e := range m.Entries {
+			if e.Digest != "" && !seen[e.Digest] {
+				seen[e.Digest] = true
+				sum += e.Space
+			}
+		}
+	}
+	return sum, nil
+}
+
+// dropOldest adds to c what makes room for a new checkpoint: the oldest without a name that are more than the session keeps are
+// deleted, and the oldest copies of the interpreter that take more memory than they may are ended. It returns the checkpoints whose
+// copies are to be ended after the commit. kept is newest first; held is what all copies take by now.
+func (s *Session) dropOldest(c *change, kept []store.Checkpoint, w wanted, settings api.Checkpoints, held int64) (ended []store.Checkpoint) {
+	var live []store.Checkpoint                            // that stay, newest first
+	unnamed, copies, freed := int64(0), int64(1), int64(0) // with the new one
+	if w.name == "" {
+		unnamed++
+	}
+	for _, row := range kept {
+		if row.Copy != "" {
+			copies++
+		}
+		if row.Name == "" && row.N != w.protect {
+			if unnamed++; unnamed > settings.Keep {
+				if row.Copy != "" {
+					freed++
+				}
+				c.add(s.dropped(row, "keep"))
+				ended = append(ended, row)
+				continue
+			}
+		}
+		if row.Copy != "" {
+			live = append(live, row)
+		}
+	}
+	if len(live) == 0 || held <= settings.MemoryBytes {
+		return ended
+	}
+	share := held / copies // as if all took the same
+	over := held - settings.MemoryBytes - share*freed
+	for i := len(live) - 1; i >= 0 && over > 0; i-- {
+		if live[i].N == w.protect {
+			continue
+		}
+		c.add(s.copyEnded(live[i], "memory_bytes", fmt.Sprintf(
+			"the copy of the interpreter was ended: the copies took more than checkpoints.memory_bytes, which is %d", settings.MemoryBytes)))
+		ended = append(ended, live[i])
+		over -= share
+	}
+	return ended
+}
+
+// armCheckpoint makes a checkpoint when nothing has happened for a while, if the session's settings say so.
+func (s *Session) armCheckpoint() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checkpoints.set.Mode != api.CheckpointsAuto || s.gone {
+		return
+	}
+	if s.checkpoints.due != nil {
+		s.checkpoints.due.Stop()
+	}
+	s.checkpoints.due = time.AfterFunc(quietBefore, func() {
+		err := s.do(context.Background(), s.checkpointUnasked)
+		if err != nil && !errors.Is(err, ErrClosing) && !errors.Is(err, ErrDeleted) {
+			s.log.Warn("make a checkpoint after a cell", "error", err)
+		}
+	})
+}
+
+// checkpointUnasked makes the checkpoint that a cell is followed by, unless another cell has come, and gives it up when one comes.
+func (s *Session) checkpointUnasked(own context.Context) error {
+	if s.canCheckpoint(wanted{}) != nil || !s.running {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(own)
+	s.mu.Lock()
+	s.checkpoints.abandon = cancel
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.checkpoints.abandon = nil
+		s.mu.Unlock()
+		cancel(nil)
+	}()
+	_, err := s.makeCheckpoint(ctx, wanted{})
+	if errors.Is(err, errAbandoned) || hasCode(err, api.CodeKernelBusy) {
+		return nil
+	}
+	return err
+}
+
+// abandonCheckpoint gives up a checkpoint that nobody asked for. The caller holds s.mu.
+func (s *Session) abandonCheckpoint() {
+	if s.checkpoints.due != nil {
+		s.checkpoints.due.Stop()
+	}
+	if s.checkpoints.abandon != nil {
+		s.checkpoints.abandon(errAbandoned)
+	}
+}
