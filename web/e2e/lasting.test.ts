@@ -216,7 +216,7 @@ describe("honest states", () => {
   });
 
   test("a kernel that was reaped says so, and the next cell starts another", async () => {
-    const id = await server.session("Reaped", ["x = 1"], { idle_timeout_s: 2 });
+    const id = await server.session("Reaped", ["x = 1"], { idle_timeout_s: 2, on_idle: "drop" });
     const tab = await open();
     const { page } = tab;
     await tab.show(id);

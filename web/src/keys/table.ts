@@ -29,6 +29,8 @@ const table = [
   { id: "run-below", title: "Run this cell and all below", group: "Run", needs: "write", also: "execute" },
   { id: "interrupt", title: "Interrupt the running cell", group: "Run", keys: [command("i i")], needs: "write", also: "stop cancel kill abort" },
   { id: "reset", title: "Restart Python…", group: "Run", keys: [command("0 0")], needs: "write", also: "reset kernel clear variables" },
+  { id: "checkpoint", title: "Make a checkpoint", group: "Run", needs: "write", also: "save snapshot state" },
+  { id: "go-back", title: "Go back to the checkpoint after the cell…", group: "Run", needs: "write", also: "rollback undo restore time" },
   { id: "reset-run-all", title: "Restart Python and run all cells…", group: "Run", needs: "write", also: "reset kernel" },
 
   { id: "insert-above", title: "Insert a code cell above", group: "Cells", keys: [command("a")], needs: "write", also: "new add" },
@@ -80,6 +82,7 @@ const table = [
   { id: "files", title: "Files", group: "View", keys: [command("g f")], also: "upload download folder workspace" },
   { id: "variables", title: "Variables", group: "View", keys: [command("g v")] },
   { id: "timeline", title: "Timeline of runs", group: "View", keys: [command("g t")], also: "history" },
+  { id: "checkpoints", title: "Checkpoints", group: "View", keys: [command("g k")], needs: "write", also: "rollback undo history snapshots" },
   { id: "calls", title: "Tool calls", group: "View", keys: [command("g o")], needs: "write", also: "audit approvals" },
   { id: "terminal", title: "Terminal", group: "View", keys: [command("g c")], needs: "write", also: "shell console bash" },
   { id: "terminal-reader", title: "Screen reader mode of the terminal, on or off", group: "View", needs: "write", also: "accessibility" },

@@ -5,6 +5,7 @@ import type { Event, Execution, Session, Truncated } from "../proto/types";
 import { withDecision, withQuestion } from "./approvals";
 import { noCalls, withCall, withResult } from "./calls";
 import { cellOf } from "./cells";
+import { undoneBy, withCheckpoint, withoutCheckpoint, withoutCopies } from "./checkpoints";
 import { Rope } from "./rope";
 import { ended, type Greeting, type InputOutput, type LogState, type MadeFile, type Output, type Run } from "./state";
 
@@ -83,9 +84,11 @@ class Draft {
       case "session_state":
         next.state = event.state;
         next.reason = event.reason;
+        if (event.state === "dead" || event.state === "hibernated") next.points = withoutCopies(next.points);
         return;
       case "kernel_reset":
         next.generation = event.generation;
+        next.points = withoutCopies(next.points);
         this.note({ seq: event.seq, time: event.time, kind: "reset", reason: event.reason, generation: event.generation });
         return;
       case "kernel_died":
@@ -100,6 +103,16 @@ class Draft {
         return;
       case "approval_resolved":
         next.approvals = withDecision(next.approvals, event);
+        return;
+      case "checkpoint_created":
+        next.points = withCheckpoint(next.points, event, next.undone);
+        return;
+      case "checkpoint_dropped":
+        next.points = withoutCheckpoint(next.points, event);
+        return;
+      case "rolled_back":
+        next.rolledBack = event.seq;
+        next.undone = undoneBy(next, event);
         return;
       case "document_changed":
         next.documentRevision = event.revision;
@@ -149,6 +162,7 @@ class Draft {
         run.silent = event.execution_count === null;
         run.generation = this.next.generation;
         run.startedAt = event.time;
+        run.startedSeq = event.seq;
         return;
       case "execution_finished":
         this.finish(run, event.execution);

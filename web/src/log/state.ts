@@ -3,6 +3,7 @@
 import type { Bundle, Cut, ErrorFrame, Limit, SessionState, Status, Truncated } from "../proto/types";
 import type { Approval } from "./approvals";
 import type { Calls } from "./calls";
+import type { Point } from "./checkpoints";
 import type { Rope } from "./rope";
 
 export interface StreamOutput { kind: "stream"; name: "stdout" | "stderr"; text: Rope; truncated?: Truncated }
@@ -26,6 +27,7 @@ export interface Run {
   queuedSeq: number;
   queuedAt: string;
   startedAt?: string;
+  startedSeq?: number;
   durationMs?: number;
   peakMemory?: number;
   truncatedBytes: number;
@@ -70,6 +72,9 @@ export interface LogState {
   notes: readonly KernelNote[];
   asked?: InputOutput & { runID: string };
   approvals: readonly Approval[]; // in the order in which they were asked
+  points: readonly Point[]; // the checkpoints that the log tells of, oldest first
+  undone: ReadonlySet<string>; // runs that are not part of what is now: the session went back to a point before them
+  rolledBack: number; // seq of the last rollback; 0: none
   greeting?: Greeting; // of a position that the log has not reached yet
   documentRevision: number; // the last one that the log told of; 0: none
 }
@@ -84,6 +89,9 @@ export const empty: LogState = {
   displays: new Map(),
   notes: [],
   approvals: [],
+  points: [],
+  undone: new Set(),
+  rolledBack: 0,
   documentRevision: 0,
 };
 

@@ -1,6 +1,6 @@
 // The HTTP API, as far as the page uses it. Every failure is a Refused with a sentence for people.
 
-import type { Document, FileEntry, Page, Problem, Session } from "./types";
+import type { Checkpoint, CheckpointDiff, Document, FileEntry, Page, Problem, RollbackPart, Session } from "./types";
 
 export class Refused extends Error {
   constructor(readonly status: number, readonly code: string, detail: string) {
@@ -66,6 +66,26 @@ export const listSessions = (search: string, cursor: string): Promise<Page<Sessi
 
 export const listFiles = async (id: string, folder: string): Promise<FileEntry[]> =>
   (await call<{ items: FileEntry[] }>("GET", sessionPath(id, `/files${folder ? `?path=${encodeURIComponent(folder)}` : ""}`))).items;
+
+const checkpointPath = (id: string, checkpoint: string, rest = ""): string =>
+  sessionPath(id, `/checkpoints/${encodeURIComponent(checkpoint)}${rest}`);
+
+// listCheckpoints is all of a session's checkpoints, newest first.
+export const listCheckpoints = async (id: string): Promise<Checkpoint[]> =>
+  (await call<{ items: Checkpoint[] }>("GET", sessionPath(id, "/checkpoints"))).items;
+
+export const makeCheckpoint = (id: string, name: string): Promise<Checkpoint> =>
+  call("POST", sessionPath(id, "/checkpoints"), name ? { name } : {});
+
+export const getCheckpoint = (id: string, checkpoint: string): Promise<Checkpoint> => call("GET", checkpointPath(id, checkpoint));
+
+export const dropCheckpoint = (id: string, checkpoint: string): Promise<void> => call("DELETE", checkpointPath(id, checkpoint));
+
+// diffCheckpoint is what changed from a checkpoint until now.
+export const diffCheckpoint = (id: string, checkpoint: string): Promise<CheckpointDiff> => call("GET", checkpointPath(id, checkpoint, "/diff"));
+
+export const rollBack = (id: string, checkpoint: string, what: RollbackPart): Promise<void> =>
+  call("POST", sessionPath(id, "/rollback"), { checkpoint_id: checkpoint, what });
 
 export const getDocument = (id: string): Promise<Document> => call("GET", sessionPath(id, "/document"));
 

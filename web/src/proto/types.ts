@@ -37,6 +37,7 @@ export interface Session {
   idle_timeout_s: number;
   reap_at?: string;
   metadata: { [key: string]: string };
+  checkpoints: { mode: "auto" | "manual" | "off" };
   execution_count: number;
   log_id: string;
   first_seq: number;
@@ -107,6 +108,31 @@ export interface ApprovalRecord {
   reason?: string;
 }
 
+// Checkpoint is a state of the session to go back to.
+export interface Checkpoint {
+  id: string;
+  name?: string;
+  execution_id: string; // the newest execution that had ended; "" before the first
+  execution_count: number;
+  created_at: string;
+  level: "live" | "files";
+  reason?: string; // why the variables are not in it
+  undo?: boolean; // a rollback made it, of what was before
+  bytes: number;
+  not_saved: { name: string; type?: string; reason: string }[];
+}
+
+export type RollbackPart = "all" | "variables" | "files";
+
+export type Change = "created" | "modified" | "deleted";
+
+// CheckpointDiff is what changed since a checkpoint.
+export interface CheckpointDiff {
+  files: { path: string; change: Change; size: number }[];
+  variables: { name: string; change: Change }[];
+  truncated?: boolean;
+}
+
 interface Head { seq: number; time: string; execution_id?: string }
 
 export type Event = Head & (
@@ -135,6 +161,12 @@ export type Event = Head & (
   | { type: "comm_msg" | "comm_close"; comm_id: string; data: Json; metadata: Bundle }
   | { type: "comm_handled" }
   | { type: "user_expressions"; values: Bundle }
+  | { type: "checkpoint_created"; checkpoint: Checkpoint }
+  | { type: "checkpoint_dropped"; checkpoint_id: string; reason: string; level?: string }
+  | { type: "kernel_woken"; generation: number; not_restored: { name: string; reason: string }[]; duration_ms: number }
+  | { type: "session_forked"; session_id: string; not_restored: { name: string; reason: string }[] }
+  | { type: "rolled_back"; checkpoint_id: string; what: RollbackPart; undo: string;
+      not_restored: { name: string; reason: string }[] }
 );
 
 export interface UsageFrame { type: "usage"; usage: Usage; limits: Limits; reap_at?: string }

@@ -5,6 +5,7 @@ import type { ActionID } from "../../keys/table";
 import { newCell } from "../../log/cells";
 import { sessionPath } from "../../proto/rest";
 import { textToTake } from "../outputs/take";
+import { checkpoint, offerGoBack } from "./back";
 import { editors } from "./editors";
 import { go } from "./navigate.svelte";
 import type { Notebook } from "./notebook.svelte";
@@ -63,6 +64,8 @@ const doings: Record<ActionID, Doing> = {
   "run-below": (nb) => nb.runMany((i, here) => i >= here),
   "interrupt": (nb) => nb.interrupt(),
   "reset": (nb) => (nb.panels.dialog = "reset"),
+  "checkpoint": (nb) => checkpoint(nb),
+  "go-back": (nb) => offerGoBack(nb, nb.points.get(nb.selection.id)?.[0]?.id),
   "reset-run-all": (nb) => (nb.panels.dialog = "reset-run-all"),
 
   "insert-above": (nb) => nb.add("above", nb.selection.id),
@@ -122,6 +125,7 @@ const doings: Record<ActionID, Doing> = {
   "files": (nb) => nb.panels.toggle("files"),
   "variables": (nb) => nb.panels.toggle("variables"),
   "timeline": (nb) => nb.panels.toggle("timeline"),
+  "checkpoints": (nb) => nb.panels.toggle("checkpoints"),
   "calls": (nb) => nb.panels.toggle("calls"),
   "terminal": (nb) => nb.terminals.goTo(),
   "terminal-reader": () => settings.set({ reader: !settings.reader }),

@@ -3,6 +3,7 @@
 import { pending } from "../../log/approvals";
 import { bounded } from "../../log/bound";
 import { cellOf, change, indexOf, insert, lastRun, merge, move, newCell, noDocument, remove, renamed, runID, split, withRuns } from "../../log/cells";
+import { pointsOfCells } from "../../log/checkpoints";
 import { Intake } from "../../log/intake";
 import { greeted } from "../../log/reduce";
 import { empty, type LogState, type Output, type Run } from "../../log/state";
@@ -15,6 +16,7 @@ import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Ta
 import { duration, plural } from "../../render/format";
 import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
+import { wentBack } from "./back";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { outputsOf, withOutputs } from "./past";
 import { Panels } from "./panels.svelte";
@@ -50,6 +52,7 @@ export class Notebook {
   callsChanged = $state(0);
 
   readonly view = $derived.by(() => withRuns(this.doc, this.log));
+  readonly points = $derived.by(() => pointsOfCells(this.log));
   readonly title = $derived.by(() => this.session ? titleOf(this.session) : "");
   readonly runningID = $derived(this.log.open.find((id) => this.log.runs.get(id)?.status === "running"));
 
@@ -152,6 +155,8 @@ export class Notebook {
       case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
       case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
+      case "rolled_back": this.filesChanged++; wentBack(this, event); break;
+      case "execution_queued": this.voice.endStay(); break;
       case "tool_call": case "tool_result": this.callsChanged++; break;
       case "approval_request": this.callsChanged++; this.voice.announce(`${approvalWords(event.kind)} ${askedWords(event).slice(0, 200)}`); break;
       case "approval_resolved": this.callsChanged++; this.resolved(event.approval_id); break;
