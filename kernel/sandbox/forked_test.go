@@ -666,7 +666,8 @@ func TestIdleForkedKernelsTakeLittleMemory(t *testing.T) {
 	for _, pid := range pids {
 		dirty += rollup(t, pid, "Private_Dirty")
 	}
-	if dirty > 6<<10 {
+	// Some 6000 kB with Debian 12's Python 3.11. It varies by 100 kB from run to run, with the addresses of the objects.
+	if dirty > 6500 {
 		t.Errorf("%d kB are its own, with the runner and pid 1", dirty)
 	}
 }

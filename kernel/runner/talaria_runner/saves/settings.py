@@ -20,7 +20,7 @@ _ENVIRONMENT = "os.environ"
 _PATH = "sys.path"
 _MATPLOTLIB = "matplotlib.rcParams"
 
-_environment: dict[str, str] = {}
+_environment: dict[bytes, bytes] = {}
 _path: list[str] = []
 _folder = ""
 
@@ -28,7 +28,7 @@ _folder = ""
 def remember() -> None:
     """Keeps the settings that the interpreter began with: only changes of them are saved. Called before the first cell."""
     global _folder
-    _environment.update(os.environ)
+    _environment.update(os.environ._data)  # as bytes: to decode them here would cost each kernel memory of its own
     _path[:] = sys.path
     _folder = _present_folder()
 
@@ -80,10 +80,11 @@ def _read_folder() -> object:
 
 
 def _read_environment() -> object:
+    first = {os.fsdecode(name): os.fsdecode(text) for name, text in _environment.items()}
     now = dict(os.environ)
-    new = {name: text for name, text in now.items() if _environment.get(name) != text}
-    gone = [name for name in _environment if name not in now]
-    return (new, gone) if _environment and (new or gone) else None
+    new = {name: text for name, text in now.items() if first.get(name) != text}
+    gone = [name for name in first if name not in now]
+    return (new, gone) if first and (new or gone) else None
 
 
 def _write_environment(change: tuple[dict[str, str], list[str]]) -> None:
