@@ -19,11 +19,12 @@ type CheckpointLevel string
 // The levels of checkpoints.
 const (
 	CheckpointLive  CheckpointLevel = "live"  // the variables as they are, in a copy of the interpreter
+	CheckpointSaved CheckpointLevel = "saved" // the variables that could be written to disk
 	CheckpointFiles CheckpointLevel = "files" // nothing
 )
 
 // CheckpointLevels are all levels of checkpoints.
-var CheckpointLevels = []CheckpointLevel{CheckpointLive, CheckpointFiles}
+var CheckpointLevels = []CheckpointLevel{CheckpointLive, CheckpointSaved, CheckpointFiles}
 
 // RollbackPart is what a rollback brings back.
 type RollbackPart string
@@ -62,12 +63,12 @@ type Checkpoint struct {
 	ExecutionCount int64           `json:"execution_count"`
 	CreatedAt      Time            `json:"created_at"`
 	Level          CheckpointLevel `json:"level"`
-	// Reason says why the variables are not in it; "" if they are.
+	// Reason says why the variables are not in it, or why they are saved and not live; "" if there is nothing to say.
 	Reason string `json:"reason,omitzero"`
 	// Undo says that a rollback made it, of what was before.
 	Undo  bool  `json:"undo,omitzero"`
-	Bytes int64 `json:"bytes"` // of its files, and of the memory that the interpreter had then if Level is live
-	// NotSaved is what it does not have: things that cannot be in a copy of an interpreter, and files that were not kept.
+	Bytes int64 `json:"bytes"` // of its files and saved variables, and of the memory that the interpreter had then if Level is live
+	// NotSaved is what it does not have: variables and other things that cannot be copied or saved, and files that were not kept.
 	NotSaved []NotSaved `json:"not_saved"`
 }
 
@@ -87,7 +88,7 @@ type NotRestored struct {
 // CheckpointRequest is the body of POST on a session's checkpoints.
 type CheckpointRequest struct {
 	Name  *string          `json:"name,omitzero"`
-	Level *CheckpointLevel `json:"level,omitzero"` // default: live where it is possible
+	Level *CheckpointLevel `json:"level,omitzero"` // default: the first of the levels that is possible
 }
 
 // RollbackRequest is the body of POST /rollback. Exactly one of the first two is given; ExecutionID means the state right after

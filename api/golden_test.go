@@ -87,7 +87,7 @@ var events = map[string]api.EventBody{
 	"checkpoint_dropped":       api.CheckpointDropped{CheckpointID: "c", Reason: "keep"},
 	"checkpoint_dropped_files": api.CheckpointDropped{CheckpointID: "c", Reason: "memory_limit", Level: api.CheckpointFiles},
 	"kernel_woken":             api.KernelWoken{Generation: 2, NotRestored: []api.NotRestored{{Name: "g", Reason: "generator: it cannot be pickled"}}, DurationMS: 40},
-	"session_forked":           api.SessionForked{SessionID: "chat:42", NotRestored: []api.NotRestored{}},
+	"session_forked":           api.SessionForked{SessionID: "chat:42", CheckpointID: "c", NotRestored: []api.NotRestored{}},
 	"rolled_back": api.RolledBack{CheckpointID: "c", What: api.RollbackAll, Undo: "u",
 		NotRestored: []api.NotRestored{{Name: "t", Reason: "a thread"}}},
 	"document_changed":     api.DocumentChanged{Revision: 3},

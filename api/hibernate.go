@@ -28,6 +28,8 @@ type WakeReply struct {
 type ForkRequest struct {
 	Count *int64  `json:"count,omitzero"` // 1 to [MaxForks]; default 1
 	Name  *string `json:"name,omitzero"`
+	// CheckpointID names the state that the forks begin with; default: that of now.
+	CheckpointID *string `json:"checkpoint_id,omitzero"`
 }
 
 // MaxForks is how many forks one request makes.
@@ -51,11 +53,12 @@ type (
 		NotRestored []NotRestored `json:"not_restored"`
 		DurationMS  int64         `json:"duration_ms"`
 	}
-	// SessionForked is the first event of a fork: the session that it comes from, and what could not come along. The event's
-	// ExecutionID is that session's newest execution.
+	// SessionForked is the first event of a fork: the session that it comes from, its checkpoint if it was one, and what could not
+	// come along. The event's ExecutionID is the newest execution of that session, then.
 	SessionForked struct {
-		SessionID   string        `json:"session_id"`
-		NotRestored []NotRestored `json:"not_restored"`
+		SessionID    string        `json:"session_id"`
+		CheckpointID string        `json:"checkpoint_id,omitzero"`
+		NotRestored  []NotRestored `json:"not_restored"`
 	}
 )
 

@@ -2,7 +2,11 @@ package artifacts
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"sync"
 )
 
@@ -26,7 +30,25 @@ func (h *Hold) PutBytes(ctx context.Context, b []byte) (Blob, error) {
 	return h.store.putBytes(ctx, b, h)
 }
 
-// Release lets go of everything that was put so far. It may be called again after further puts.
+// Keep keeps a blob that is stored until the release. It reports false if there is none.
+func (h *Hold) Keep(digest string) (bool, error) {
+	path, err := h.store.path(digest)
+	if err != nil {
+		return false, err
+	}
+	l := h.store.lockOf(digest)
+	l.Lock()
+	defer l.Unlock()
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("look for artifact %s: %w", digest, withoutPath(err))
+	}
+	h.add(digest)
+	return true, nil
+}
+
+// Release lets go of everything that was put or kept so far. It may be called again after further ones.
 func (h *Hold) Release() {
 	if h == nil {
 		return

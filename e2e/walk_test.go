@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +35,8 @@ type walker struct {
 	id     string
 	now    walkState
 	points map[string]walkState // by the checkpoint's id
-	live   map[string]bool      // those that have variables
+	live   map[string]bool      // those that have variables as long as the kernel lives
+	saved  map[string]bool      // those that have them for good
 	steps  []string
 }
 
@@ -68,7 +70,7 @@ func (w *walker) lookUp() {
 func (w *walker) take(r *rand.Rand) {
 	t, c := w.t, w.s.Client()
 	names, files := []string{"a", "b", "c"}, []string{"f", "g", "h"}
-	switch r.IntN(12) {
+	switch r.IntN(13) {
 	case 0, 1, 2:
 		name, n := names[r.IntN(3)], r.IntN(100)
 		w.step("append %d to %s", n, name)
@@ -90,12 +92,16 @@ func (w *walker) take(r *rand.Rand) {
 		runOK(t, c, w.id, fmt.Sprintf("import os; os.path.exists('%s') and os.remove('%s')", name, name))
 		delete(w.now.files, name)
 	case 6, 7:
-		made, err := c.Checkpoint(within(t), w.id, api.CheckpointRequest{})
-		if err != nil {
-			t.Fatal(err)
+		var req api.CheckpointRequest
+		if info, err := c.Session(within(t), w.id); err == nil && info.State != api.StateDead && r.IntN(2) == 0 {
+			req.Level = new(api.CheckpointSaved)
+		}
+		made, err := c.Checkpoint(within(t), w.id, req)
+		if err != nil || len(made.NotSaved) > 0 {
+			t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
 		}
 		w.step("checkpoint %s %s", made.ID, made.Level)
-		w.points[made.ID], w.live[made.ID] = w.now.clone(), made.Level == api.CheckpointLive
+		w.keep(made.ID, made.Level, w.now.clone())
 	case 8, 9:
 		w.goBack(r)
 	case 10:
@@ -112,7 +118,38 @@ func (w *walker) take(r *rand.Rand) {
 		}
 	case 11:
 		w.restart(r)
+	case 12:
+		w.fork(r)
 	}
+}
+
+// keep notes a checkpoint.
+func (w *walker) keep(id string, level api.CheckpointLevel, state walkState) {
+	w.points[id], w.live[id], w.saved[id] = state, level == api.CheckpointLive, level == api.CheckpointSaved
+}
+
+// fork goes on with a fork of a saved checkpoint.
+func (w *walker) fork(r *rand.Rand) {
+	t, c := w.t, w.s.Client()
+	list, err := c.Checkpoints(within(t), w.id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = slices.DeleteFunc(list, func(p api.Checkpoint) bool { return p.Level != api.CheckpointSaved })
+	if len(list) == 0 {
+		return
+	}
+	from := list[r.IntN(len(list))]
+	made, err := c.Fork(within(t), w.id, api.ForkRequest{CheckpointID: &from.ID})
+	if err != nil || made.Items[0].Session == nil {
+		t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
+	}
+	w.step("go on with a fork of %s", from.ID)
+	w.now = w.points[from.ID].clone()
+	w.id = made.Items[0].Session.ID
+	clear(w.points)
+	clear(w.live)
+	clear(w.saved)
 }
 
 // goBack goes back to a checkpoint that the server still has.
@@ -129,7 +166,7 @@ func (w *walker) goBack(r *rand.Rand) {
 	}
 	what := []api.RollbackPart{api.RollbackAll, api.RollbackVariables, api.RollbackFiles}[r.IntN(3)]
 	if to.Level == api.CheckpointFiles {
-		if w.live[to.ID] {
+		if w.live[to.ID] || w.saved[to.ID] {
 			t.Fatalf("the variables of %s are gone: %s, after:\n%s", to.ID, to.Reason, strings.Join(w.steps, "\n"))
 		}
 		what = api.RollbackFiles
@@ -140,7 +177,10 @@ func (w *walker) goBack(r *rand.Rand) {
 	if err != nil || len(done.NotRestored) > 0 {
 		t.Fatalf("%+v, %v, after:\n%s", done, err, strings.Join(w.steps, "\n"))
 	}
-	w.points[done.Undo], w.live[done.Undo] = before, done.UndoLevel == api.CheckpointLive
+	if to.Level == api.CheckpointSaved && what != api.RollbackFiles {
+		clear(w.live) // the kernel has ended
+	}
+	w.keep(done.Undo, done.UndoLevel, before)
 	point = point.clone()
 	if what != api.RollbackFiles {
 		w.now.variables = point.variables
@@ -192,7 +232,7 @@ func TestRandomWalks(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 18))
 			s := start(t, options{})
 			w := &walker{t: t, s: s, id: session(t, s.Client(), api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(4))}}),
-				now: walkState{map[string][]int{}, map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}}
+				now: walkState{map[string][]int{}, map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}, saved: map[string]bool{}}
 			for range steps {
 				w.take(r)
 				if r.IntN(2) == 0 {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -25,11 +26,13 @@ type origin struct {
 	files    workspace.Manifest
 	packages *workspace.Manifest // of the layer in force; nil if no packages are installed
 	parent   string              // the id of the session
+	point    string              // that of its checkpoint; "": it is as the session was then
 	last     string              // its newest execution, or ""
+	lost     []api.NotRestored   // what forks do not have
 }
 
-// Fork makes sessions of the same owner with the variables, files, packages and settings that this one has now; it goes on
-// undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that some forks cannot be
+// Fork makes sessions of the same owner with the variables and files that this one has now, or had at a checkpoint, and its packages
+// and settings; it goes on undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that some forks cannot be
 // made is in the reply.
 func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.ForkReply, err error) {
 	count := int64(1)
@@ -48,7 +51,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 		if err := s.atRest("fork"); err != nil {
 			return err
 		}
-		from, err = s.origin(own, hold)
+		from, err = s.origin(own, hold, req.CheckpointID)
 		return errors.Join(err, s.touch(own))
 	})
 	if err != nil {
@@ -74,13 +77,23 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 }
 
 // origin takes what forks of the session begin with. hold protects the blobs. On the session's goroutine.
-func (s *Session) origin(ctx context.Context, hold *artifacts.Hold) (origin, error) {
-	o := origin{parent: s.clientID, saved: s.saved}
-	var err error
-	if s.running {
-		if o.saved, err = s.saveVariables(ctx, hold); err != nil {
-			return o, err
+func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *string) (origin, error) {
+	o := origin{parent: s.clientID, lost: []api.NotRestored{}}
+	keep := func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
+		if err := s.m.spare(); err != nil {
+			return "", err
 		}
+		blob, err := hold.Put(ctx, f)
+		return blob.SHA256, err
+	}
+	var err error
+	if checkpoint != nil {
+		err = s.originAt(ctx, hold, *checkpoint, &o)
+	} else {
+		err = s.originNow(ctx, hold, keep, &o)
+	}
+	if err != nil {
+		return o, err
 	}
 	s.mu.Lock()
 	o.set = settings{
@@ -94,19 +107,6 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold) (origin, err
 		return o, err
 	}
 	o.set.builtin = row.BuiltinTools
-	if _, o.last, err = s.m.cfg.Store.Ended(ctx, s.n); err != nil {
-		return o, err
-	}
-	keep := func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
-		if err := s.m.spare(); err != nil {
-			return "", err
-		}
-		blob, err := hold.Put(ctx, f)
-		return blob.SHA256, err
-	}
-	if o.files, err = s.dir.Capture(ctx, nil, keep); err != nil {
-		return o, fmt.Errorf("look at the workspace: %w", err)
-	}
 	layer, err := s.packages.dir.Target(currentLayer)
 	if errors.Is(err, fs.ErrNotExist) {
 		return o, nil
@@ -124,6 +124,53 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold) (origin, err
 	return o, err
 }
 
+// originNow takes the variables and files that the session has now.
+func (s *Session) originNow(ctx context.Context, hold *artifacts.Hold, keep workspace.Keep, o *origin) (err error) {
+	s.mu.Lock()
+	limit := s.limits.MemoryBytes
+	o.saved = s.saved
+	s.mu.Unlock()
+	if s.running {
+		if o.saved, err = s.saveVariables(ctx, hold, limit); err != nil {
+			return err
+		}
+	}
+	if _, o.last, err = s.m.cfg.Store.Ended(ctx, s.n); err != nil {
+		return err
+	}
+	if o.files, err = s.dir.Capture(ctx, nil, keep); err != nil {
+		return fmt.Errorf("look at the workspace: %w", err)
+	}
+	return nil
+}
+
+// originAt takes the variables and files of a checkpoint.
+func (s *Session) originAt(ctx context.Context, hold *artifacts.Hold, id string, o *origin) error {
+	row, files, err := s.findCheckpoint(ctx, id)
+	if err != nil {
+		return err
+	}
+	o.point, o.last, o.files = row.ID, row.Execution, files
+	switch row.Level {
+	case api.CheckpointLive:
+		return api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are in the memory of the session's kernel, where a fork "+
+			"cannot have them; make a checkpoint of level %q, or go back to this one and fork then", api.CheckpointSaved)
+	case api.CheckpointFiles:
+		o.lost = append(o.lost, api.NotRestored{Name: "all variables", Reason: "the checkpoint has none: " + row.Reason})
+	}
+	if o.saved, err = decodeSaved(row.Saved); err != nil {
+		return err
+	}
+	for digest := range digestsOf(files, o.saved) {
+		if there, err := hold.Keep(digest); err != nil {
+			return err
+		} else if !there {
+			return fmt.Errorf("checkpoint %s: the blob %s is missing", row.ID, digest)
+		}
+	}
+	return nil
+}
+
 // metadataOfFork returns the metadata without what the fronts for other clients keep there about this very session, such as when it
 // ends.
 func metadataOfFork(metadata map[string]string) map[string]string {
@@ -138,7 +185,7 @@ func (s *Session) fill(ctx context.Context, from origin) (change, error) {
 		f, _, err := s.m.cfg.Artifacts.Get(digest)
 		return f, err
 	}
-	lost := []api.NotRestored{}
+	lost := slices.Clone(from.lost)
 	restored, err := s.dir.Restore(ctx, from.files, workspace.Manifest{}, open, workspace.RestoreOptions{})
 	if err != nil {
 		return change{}, fmt.Errorf("fill the workspace of a fork: %w", err)
@@ -164,7 +211,7 @@ func (s *Session) fill(ctx context.Context, from origin) (change, error) {
 	}
 	files := s.filesRestored(ctx)
 	c := change{
-		drafts: []draft{{executionID: from.last, body: api.SessionForked{SessionID: from.parent, NotRestored: lost}}},
+		drafts: []draft{{executionID: from.last, body: api.SessionForked{SessionID: from.parent, CheckpointID: from.point, NotRestored: lost}}},
 		also:   func(tx *store.Tx) error { return tx.UpdateSaved(s.n, encoded, digest) },
 		done:   func() { s.mu.Lock(); defer s.mu.Unlock(); s.saved = from.saved },
 	}

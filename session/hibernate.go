@@ -19,6 +19,7 @@ import (
 
 const (
 	reasonHibernate = "hibernated"
+	reasonRollback  = "rolled_back"
 
 	// savedFile is where variables are on their way into a kernel and out of it: in the workspace, under a name that belongs to
 	// unfinished uploads, so that nobody lists it and a crash leaves nothing.
@@ -27,6 +28,8 @@ const (
 	saveTime = time.Minute
 	// savedOverhead is what a file of variables may have besides their values.
 	savedOverhead = 64 << 20
+
+	unchanged = "; nothing was changed"
 )
 
 // savedVariables are the variables of a session without a kernel. They are a blob among the artifacts.
@@ -87,7 +90,10 @@ func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
 	}
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
-	saved, err := s.saveVariables(ctx, hold)
+	s.mu.Lock()
+	limit := s.limits.MemoryBytes
+	s.mu.Unlock()
+	saved, err := s.saveVariables(ctx, hold, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +124,15 @@ func (s *Session) keepSaved(saved *savedVariables) change {
 	}
 }
 
-// saveVariables has the kernel write its variables to a file, and takes that among the artifacts, where hold protects it. On the
-// session's goroutine.
-func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold) (*savedVariables, error) {
+// saveVariables has the kernel write its variables to a file of about so many bytes at most, and takes that among the artifacts,
+// where hold protects it. On the session's goroutine.
+func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit int64) (*savedVariables, error) {
 	if err := s.m.spare(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	key, limit, count := s.key(), s.limits.MemoryBytes, s.executionCount
+	key, count := s.key(), s.executionCount
+	limit = min(limit, s.limits.MemoryBytes)
 	s.mu.Unlock()
 	_, release, err := s.dir.Hold() // what a crash has left in the workspace is removed now, and not with the file
 	if err != nil {
@@ -139,10 +146,12 @@ func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold) (*sav
 		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
 		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel is of an earlier version and cannot save variables; reset the session")
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s, so it was given up"+unchanged, saveTime)
 	case err != nil:
 		return nil, fmt.Errorf("save the variables: %w", err)
 	case made.Reason != "":
-		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s; nothing was changed", made.Reason)
+		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s"+unchanged, made.Reason)
 	}
 	f, entry, err := s.dir.Open(savedFile)
 	if err != nil {
@@ -150,7 +159,7 @@ func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold) (*sav
 	}
 	defer f.Close()
 	if entry.Size > limit+savedOverhead {
-		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, more than the session's memory; nothing was changed", entry.Size)
+		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, more than the %d that they may"+unchanged, entry.Size, limit)
 	}
 	blob, err := hold.Put(ctx, f)
 	if err != nil {
@@ -234,20 +243,34 @@ func (s *Session) Wake(ctx context.Context) (reply api.WakeReply, err error) {
 		if s.running {
 			return nil
 		}
-		if err := s.startKernel(own); err != nil {
-			if errors.Is(err, command.ErrUnresponsive) {
-				return err
-			}
-			s.failStart(own, nil, err)
-			return api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
-		}
-		s.mu.Lock()
-		reply.NotRestored = append(reply.NotRestored, s.notRestored...)
-		s.mu.Unlock()
-		return s.touch(own)
+		lost, err := s.wakeKernel(own)
+		reply.NotRestored = append(reply.NotRestored, lost...)
+		return err
 	})
 	reply.Session = s.Info(ctx)
 	return reply, err
+}
+
+// wakeKernel starts the kernel of a session that has none, and returns what did not come back. On the session's goroutine.
+func (s *Session) wakeKernel(ctx context.Context) ([]api.NotRestored, error) {
+	if err := s.startKernel(ctx); err != nil {
+		if errors.Is(err, command.ErrUnresponsive) {
+			return nil, err
+		}
+		s.failStart(ctx, nil, err)
+		return nil, api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
+	}
+	s.mu.Lock()
+	lost := s.notRestored
+	s.mu.Unlock()
+	return lost, s.touch(ctx)
+}
+
+// hasVariables reports whether the session has variables, in a kernel or saved. On the session's goroutine.
+func (s *Session) hasVariables() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running || s.saved != nil
 }
 
 // recoverSaved finishes what the last server was about to do with saved variables. The kernel lives. On the session's goroutine.

@@ -52,7 +52,8 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		if err != nil {
 			return err
 		}
-		undo, err := s.makeCheckpoint(own, wanted{undo: true, protect: target.N})
+		durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
+		undo, err := s.makeCheckpoint(own, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,15 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		if err := s.commit(own, begun); err != nil {
 			return err
 		}
-		reply, err = s.rollBack(own, r, target, undo)
+		if reply, err = s.rollBack(own, r, target, undo); err != nil || !r.variables() || target.Saved == nil {
+			return err
+		}
+		lost, err := s.wakeKernel(own)
+		for _, l := range lost {
+			if !slices.ContainsFunc(reply.NotRestored, func(known api.NotRestored) bool { return known.Name == l.Name }) {
+				reply.NotRestored = append(reply.NotRestored, l)
+			}
+		}
 		return err
 	})
 	reply.DurationMS = time.Since(began).Milliseconds()
@@ -81,7 +90,9 @@ func (s *Session) rollbackTarget(ctx context.Context, req api.RollbackRequest, r
 	s.mu.Lock()
 	generation := s.generation
 	s.mu.Unlock()
-	usable := func(row store.Checkpoint) bool { return row.Copy != "" && row.Generation == generation && s.running }
+	usable := func(row store.Checkpoint) bool {
+		return row.Saved != nil || row.Copy != "" && row.Generation == generation && s.running
+	}
 	var found *store.Checkpoint
 	for i, row := range rows {
 		named := req.CheckpointID != nil && row.ID == *req.CheckpointID ||
@@ -114,7 +125,7 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		CheckpointID: target.ID, ExecutionID: target.Execution, Undo: undo.ID, UndoLevel: undo.Level, NotRestored: []api.NotRestored{},
 	}
 	if r.variables() {
-		if err := s.wakeCopy(ctx, target); err != nil {
+		if err := s.bringVariables(ctx, target); err != nil {
 			c := change{also: func(tx *store.Tx) error { return tx.EndRollback(s.n) }}
 			if errors.Is(err, command.ErrNoCopy) {
 				c.add(s.copyEnded(target, "ended", lossReason("ended")))
@@ -160,7 +171,10 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		},
 	}
 	c.add(files)
-	if r.variables() {
+	switch {
+	case r.variables() && target.Saved != nil:
+		c.state(s, api.StateHibernated, "")
+	case r.variables():
 		c.add(s.copyAgain(ctx, target))
 	}
 	if !s.mustCommit(ctx, c) {
@@ -175,6 +189,30 @@ func errorWords(err error) string {
 		return "there is no space left in the workspace"
 	}
 	return "see the server's log"
+}
+
+// bringVariables gives the session the variables of a checkpoint. Without an error, and where they are saved, it has no kernel
+// afterwards, and the next one loads them.
+func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) error {
+	if target.Saved == nil {
+		return s.wakeCopy(ctx, target)
+	}
+	saved, err := decodeSaved(target.Saved)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	saved.ExecutionCount = s.executionCount // it goes on
+	before := s.saved
+	s.mu.Unlock()
+	if err := s.commit(ctx, s.keepSaved(saved)); err != nil {
+		return err
+	}
+	if err := s.stop(ctx, reasonRollback); err != nil {
+		s.mustCommit(ctx, s.keepSaved(before))
+		return err
+	}
+	return nil
 }
 
 // wakeCopy makes the copy of a checkpoint the interpreter.
@@ -272,7 +310,7 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 			return slices.IndexFunc(rows, func(row store.Checkpoint) bool { return row.N == n })
 		}
 		target, undo := at(r.Target), at(r.Undo)
-		if !alive {
+		if !alive && (target < 0 || rows[target].Saved == nil) {
 			r.What = api.RollbackFiles // as far as it still can be
 		}
 		if target >= 0 && undo >= 0 {

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
+	"strings"
 	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -24,7 +29,9 @@ var errAbandoned = errors.New("a cell came before the checkpoint was made")
 // wanted is a checkpoint that is to be made.
 type wanted struct {
 	name    string
-	level   api.CheckpointLevel // "": as live as possible
+	level   api.CheckpointLevel // "": the first of the levels that is possible
+	quick   bool                // nothing is written to disk but files, which may take long
+	durable bool                // of a level that does not end with the kernel
 	undo    bool                // for a rollback
 	protect int64               // the number of a checkpoint that makes no room for it
 }
@@ -37,8 +44,8 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 	switch {
 	case len(w.name) > maxName:
 		return c, invalid("name is longer than %d bytes", maxName)
-	case w.level != "" && w.level != api.CheckpointLive && w.level != api.CheckpointFiles:
-		return c, invalid("level must be %q or %q", api.CheckpointLive, api.CheckpointFiles)
+	case w.level != "" && !slices.Contains(api.CheckpointLevels, w.level):
+		return c, invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
 	}
 	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
 		if err := s.canCheckpoint(w); err != nil {
@@ -104,13 +111,18 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 	if row.Undone, err = s.m.cfg.Store.Undone(ctx, s.n); err != nil {
 		return row, err
 	}
-	made, err := s.copyInterpreter(ctx, key, &row, w.level)
+	hold := s.m.cfg.Artifacts.Hold()
+	defer hold.Release()
+	used, err := keptSpace(kept, limits.ArtifactBytes)
 	if err != nil {
 		return row, err
 	}
-	hold := s.m.cfg.Artifacts.Hold()
-	defer hold.Release()
-	manifest, err := s.capture(ctx, hold, kept, limits.ArtifactBytes)
+	left := max(0, limits.ArtifactBytes-used)
+	made, saved, err := s.keepVariables(ctx, hold, &row, w, left)
+	if err != nil {
+		return row, err
+	}
+	manifest, err := s.capture(ctx, hold, kept, left-spaceOfVariables(saved), limits.ArtifactBytes)
 	if err == nil {
 		row.Manifest, err = manifest.MarshalBinary()
 	}
@@ -118,14 +130,17 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}
-	row.Space = spaceOf(manifest)
+	row.Space = spaceOf(manifest) + spaceOfVariables(saved)
 	info, err := checkpointInfo(row)
 	if err != nil {
 		return row, err
 	}
 	c := change{
 		drafts: []draft{{body: api.CheckpointCreated{Checkpoint: info}}},
-		also:   func(tx *store.Tx) (err error) { row.N, err = tx.InsertCheckpoint(row, manifest.Digests()); return err },
+		also: func(tx *store.Tx) (err error) {
+			row.N, err = tx.InsertCheckpoint(row, digestsOf(manifest, saved))
+			return err
+		},
 	}
 	ended := s.dropOldest(&c, kept, w, settings, made.Held)
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
@@ -155,17 +170,91 @@ func spaceOf(m workspace.Manifest) (sum int64) {
 	return sum
 }
 
-// copyInterpreter makes a copy of the interpreter for a checkpoint, unless only files are wanted, or notes why there is none.
-func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *store.Checkpoint, level api.CheckpointLevel) (command.Copy, error) {
-	if !s.running {
-		return command.Copy{}, withoutVariables(row, level, "the session had no kernel")
+// digestsOf returns the blobs that a checkpoint needs. saved may be nil.
+func digestsOf(files workspace.Manifest, saved *savedVariables) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if saved != nil && !yield(saved.Digest) {
+			return
+		}
+		for digest := range files.Digests() {
+			if saved != nil && digest == saved.Digest {
+				continue
+			}
+			if !yield(digest) {
+				return
+			}
+		}
 	}
-	if variables, err := s.Variables(ctx); err == nil {
-		row.Variables = variables.Items
+}
+
+func spaceOfVariables(saved *savedVariables) int64 {
+	if saved == nil {
+		return 0
 	}
-	if level == api.CheckpointFiles {
-		return command.Copy{}, withoutVariables(row, level, "only files were asked for")
+	return saved.Bytes
+}
+
+// keepVariables puts the variables into a checkpoint, in a copy of the interpreter or saved on disk, or notes why they are not in
+// it. What is saved may take so many bytes. On the session's goroutine.
+func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *store.Checkpoint, w wanted, space int64) (
+	made command.Copy, saved *savedVariables, err error,
+) {
+	s.mu.Lock()
+	key, present := s.key(), s.saved
+	s.mu.Unlock()
+	if s.running {
+		if variables, err := s.Variables(ctx); err == nil {
+			row.Variables = variables.Items
+		}
 	}
+	switch {
+	case w.level == api.CheckpointFiles:
+		row.Reason = "only files were asked for"
+		return made, nil, nil
+	case !s.running && (w.level == api.CheckpointLive || present == nil):
+		row.Reason = "the session had no kernel"
+	case !s.running:
+		return made, present, keepSavedIn(row, present)
+	case w.level != api.CheckpointSaved && !w.durable:
+		if made, err = s.copyInterpreter(ctx, key, row); err != nil {
+			return made, nil, err
+		}
+		row.Reason = made.Refused
+	}
+	switch {
+	case row.Copy != "":
+		return made, nil, nil
+	case w.level == api.CheckpointLive:
+		return made, nil, invalid("no live checkpoint can be made: %s; leave level out for one whose variables are saved", row.Reason)
+	case !s.running && w.level == api.CheckpointSaved:
+		return made, nil, invalid("no variables can be saved: %s; leave level out for a checkpoint that has the files", row.Reason)
+	case !s.running, w.quick:
+		return made, nil, nil
+	}
+	if saved, err = s.saveVariables(ctx, hold, space); err == nil {
+		return made, saved, keepSavedIn(row, saved)
+	}
+	var problem *api.Error
+	if w.level == api.CheckpointSaved || w.durable || !errors.As(err, &problem) || problem.Code == api.CodeKernelBusy {
+		return made, nil, err
+	}
+	row.Reason = fmt.Sprintf("%s; %s", row.Reason, strings.TrimSuffix(problem.Detail, unchanged))
+	return made, nil, nil
+}
+
+// keepSavedIn makes these the variables of a checkpoint.
+func keepSavedIn(row *store.Checkpoint, saved *savedVariables) (err error) {
+	row.Level = api.CheckpointSaved
+	row.Losses = append(row.Losses, saved.NotSaved...)
+	row.Variables = slices.DeleteFunc(row.Variables, func(v api.Variable) bool {
+		return slices.ContainsFunc(saved.NotSaved, func(lost api.NotSaved) bool { return lost.Name == v.Name })
+	})
+	row.Saved, err = jsonv2.Marshal(saved)
+	return err
+}
+
+// copyInterpreter makes a copy of the interpreter for a checkpoint, or says in the reply why there is none.
+func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *store.Checkpoint) (command.Copy, error) {
 	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.MakeCopy{ID: row.ID})
 	switch {
 	case ctx.Err() != nil:
@@ -179,7 +268,7 @@ func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *stor
 		return made, fmt.Errorf("copy the interpreter: %w", err)
 	}
 	if made.Refused != "" {
-		return made, withoutVariables(row, level, made.Refused)
+		return made, nil
 	}
 	row.Level, row.Copy, row.Resident = api.CheckpointLive, row.ID, made.Resident
 	for _, loss := range made.Losses {
@@ -188,18 +277,9 @@ func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *stor
 	return made, nil
 }
 
-// withoutVariables notes why a checkpoint has no variables, or refuses it if it was to have them.
-func withoutVariables(row *store.Checkpoint, level api.CheckpointLevel, reason string) error {
-	if level == api.CheckpointLive {
-		return invalid("no live checkpoint can be made: %s; leave level out for one that has the files", reason)
-	}
-	row.Reason = reason
-	return nil
-}
-
-// capture describes the workspace and keeps what its files hold, as far as limits.artifact_bytes and the disk have room for what
-// the checkpoints keep.
-func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []store.Checkpoint, limit int64) (workspace.Manifest, error) {
+// capture describes the workspace and keeps what its files hold, as far as they fit into the bytes that are left of
+// limits.artifact_bytes, which is limit, and the disk has room for them.
+func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []store.Checkpoint, left, limit int64) (workspace.Manifest, error) {
 	previous := s.checkpoints.known
 	if previous == nil && len(kept) > 0 {
 		previous = new(workspace.Manifest)
@@ -208,11 +288,6 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 			previous = nil
 		}
 	}
-	used, err := keptSpace(kept, limit)
-	if err != nil {
-		return workspace.Manifest{}, err
-	}
-	left := max(0, limit-used)
 	return s.dir.Capture(ctx, previous, func(ctx context.Context, f *os.File, e workspace.Entry) (string, error) {
 		switch {
 		case e.Space > left:
@@ -229,8 +304,8 @@ func (s *Session) capture(ctx context.Context, hold *artifacts.Hold, kept []stor
 	})
 }
 
-// keptSpace returns the disk space that the files of checkpoints take together. It counts files that several have in common
-// once only where that matters.
+// keptSpace returns the disk space that the files and saved variables of checkpoints take together. It counts what several have in
+// common once only where that matters.
 func keptSpace(rows []store.Checkpoint, limit int64) (sum int64, err error) {
 	for _, row := range rows {
 		sum += row.Space
@@ -250,6 +325,14 @@ func keptSpace(rows []store.Checkpoint, limit int64) (sum int64, err error) {
 				seen[e.Digest] = true
 				sum += e.Space
 			}
+		}
+		saved, err := decodeSaved(row.Saved)
+		if err != nil {
+			return 0, fmt.Errorf("checkpoint %s: %w", row.ID, err)
+		}
+		if saved != nil && !seen[saved.Digest] {
+			seen[saved.Digest] = true
+			sum += saved.Bytes
 		}
 	}
 	return sum, nil
@@ -332,7 +415,7 @@ func (s *Session) checkpointUnasked(own context.Context) error {
 		s.mu.Unlock()
 		cancel(nil)
 	}()
-	_, err := s.makeCheckpoint(ctx, wanted{})
+	_, err := s.makeCheckpoint(ctx, wanted{quick: true})
 	if errors.Is(err, errAbandoned) || hasCode(err, api.CodeKernelBusy) {
 		return nil
 	}

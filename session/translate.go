@@ -333,7 +333,7 @@ func (t *translation) died(run *run, b record.Died) {
 	}
 	restart, state := "died", b.Reason
 	switch b.Reason {
-	case reasonReset, reasonIdle, reasonHibernate:
+	case reasonReset, reasonIdle, reasonHibernate, reasonRollback:
 		restart = b.Reason
 	case reasonDeleted:
 	default:
@@ -344,7 +344,7 @@ func (t *translation) died(run *run, b record.Died) {
 	}
 	t.c.add(s.died(restart))
 	t.c.add(s.copiesEnded(b.Reason))
-	if b.Reason == reasonHibernate {
+	if b.Reason == reasonHibernate || b.Reason == reasonRollback {
 		t.c.state(s, api.StateHibernated, "")
 	} else {
 		t.c.state(s, api.StateDead, state)

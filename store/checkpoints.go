@@ -30,15 +30,17 @@ type Checkpoint struct {
 	Undone         [][2]int64 // ranges of numbers of the executions that were undone then
 	Space          int64      // of the files on the disk, together
 	Manifest       []byte     // that the store does not look into
+	Saved          api.Raw    // JSON that the store does not look into: its saved variables; nil: none
 }
 
 const checkpointColumns = `n, session, id, name, execution, execution_n, execution_count, created_at, level, reason, undo, copy,
-	generation, resident, losses, variables, undone, space, manifest`
+	generation, resident, losses, variables, undone, space, manifest, saved`
 
 func scanCheckpoint(scan func(...any) error) (Checkpoint, error) {
 	var c Checkpoint
 	err := scan(&c.N, &c.Session, &c.ID, &c.Name, &c.Execution, &c.ExecutionN, &c.ExecutionCount, &c.CreatedAt, &c.Level,
-		&c.Reason, &c.Undo, &c.Copy, &c.Generation, &c.Resident, asJSON(&c.Losses), asJSON(&c.Variables), asJSON(&c.Undone), &c.Space, &c.Manifest)
+		&c.Reason, &c.Undo, &c.Copy, &c.Generation, &c.Resident, asJSON(&c.Losses), asJSON(&c.Variables), asJSON(&c.Undone), &c.Space, &c.Manifest,
+		rawColumn{&c.Saved})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -48,10 +50,11 @@ func scanCheckpoint(scan func(...any) error) (Checkpoint, error) {
 // InsertCheckpoint adds a checkpoint, which needs the blobs of these digests, and returns its number.
 func (t *Tx) InsertCheckpoint(c Checkpoint, digests iter.Seq[string]) (int64, error) {
 	res, err := t.result(`INSERT INTO checkpoints (session, id, name, execution, execution_n, execution_count, created_at, level,
-			reason, undo, copy, generation, resident, losses, variables, undone, space, manifest)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			reason, undo, copy, generation, resident, losses, variables, undone, space, manifest, saved)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		c.Session, c.ID, c.Name, c.Execution, c.ExecutionN, c.ExecutionCount, c.CreatedAt, c.Level, c.Reason, c.Undo, c.Copy,
-		c.Generation, c.Resident, asJSON(&c.Losses), asJSON(&c.Variables), asJSON(&c.Undone), c.Space, c.Manifest)
+		c.Generation, c.Resident, asJSON(&c.Losses), asJSON(&c.Variables), asJSON(&c.Undone), c.Space, c.Manifest,
+		nullJSON(c.Saved))
 	if err != nil {
 		return 0, err
 	}

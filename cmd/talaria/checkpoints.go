@@ -35,7 +35,7 @@ What the checkpoint does not have is printed to standard error. The session must
 		RunE: withServer(makeCheckpoint),
 	}
 	cmd.Flags().String("name", "", "a name for people; checkpoints with one are kept until you delete them")
-	cmd.Flags().String("level", "", "files: only the files; live: fail if the variables cannot be saved (default: what is possible)")
+	cmd.Flags().String("level", "", "live: variables in memory, exactly as they are; saved: variables on disk, which survive the kernel; files: only the files (default: the first that is possible)")
 	cmd.PersistentFlags().Bool("json", false, "print JSON")
 	addConnection(cmd)
 	cmd.AddCommand(
@@ -104,7 +104,7 @@ func checkpointRequest(cmd *cobra.Command) (req api.CheckpointRequest, err error
 	}
 	if level := api.CheckpointLevel(flagOf(cmd, "level")); level != "" {
 		if !slices.Contains(api.CheckpointLevels, level) {
-			return req, usagef("--level must be live or files, not %q", level)
+			return req, usagef("--level must be live, saved or files, not %q", level)
 		}
 		req.Level = &level
 	}
@@ -302,9 +302,9 @@ func undoOf(session string, what api.RollbackPart, done api.RollbackReply) strin
 	switch {
 	case what == api.RollbackFiles:
 		return "undo: " + again + " --what files"
-	case done.UndoLevel == api.CheckpointLive && what == api.RollbackAll:
+	case done.UndoLevel != api.CheckpointFiles && what == api.RollbackAll:
 		return "undo: " + again
-	case done.UndoLevel == api.CheckpointLive:
+	case done.UndoLevel != api.CheckpointFiles:
 		return "undo: " + again + " --what " + string(what)
 	case what == api.RollbackAll:
 		return "undo, files only, since the variables could not be saved: " + again + " --what files"

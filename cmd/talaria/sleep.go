@@ -14,18 +14,21 @@ func forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork SESSION",
 		Short: "Make sessions with the variables and files of another one",
-		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids.
+		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
+variables and files are those of a checkpoint of level saved or files.
 
 The session itself goes on undisturbed. It must not be running a cell. Variables that cannot be saved are missing in a fork, and are
 printed to standard error.`,
 		Example: `  talaria fork work
   talaria fork work --count 3 --name 'another way'
+  talaria fork work --checkpoint 'before cleaning'
   talaria exec --session "$(talaria fork work)" -c 'print(len(df))'`,
 		Args: arguments(1, 1),
 		RunE: withServer(forkSession),
 	}
 	cmd.Flags().Int64("count", 1, fmt.Sprintf("how many sessions to make, up to %d", api.MaxForks))
 	cmd.Flags().String("name", "", "a name for people (default: that of the session)")
+	cmd.Flags().String("checkpoint", "", "the id or name of a checkpoint to begin with (default: what is now)")
 	addJSON(cmd)
 	addConnection(cmd)
 	return cmd
@@ -72,6 +75,13 @@ func forkSession(cmd *cobra.Command, c *connection, args []string) error {
 	req := api.ForkRequest{Count: &count}
 	if name := flagOf(cmd, "name"); name != "" {
 		req.Name = &name
+	}
+	if wanted := flagOf(cmd, "checkpoint"); wanted != "" {
+		point, err := findCheckpoint(cmd, c, args[0], wanted)
+		if err != nil {
+			return err
+		}
+		req.CheckpointID = &point.ID
 	}
 	made, err := c.Fork(cmd.Context(), args[0], req)
 	if err != nil {

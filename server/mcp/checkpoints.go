@@ -15,6 +15,7 @@ const maxMissing = 20
 
 type createCheckpointInput struct {
 	Name      string `json:"name,omitzero" jsonschema:"Says what the state is, such as before cleaning. Checkpoints with a name are kept; of those without, only the newest few are."`
+	Level     string `json:"level,omitzero" jsonschema:"live: variables in memory, exactly as they are; saved: variables on disk, which survive the kernel and can be forked; files: only files. Leave it out for the first that is possible."`
 	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
 }
 
@@ -84,7 +85,10 @@ func (c checkpointInfo) line() string {
 		name = "no name"
 	}
 	has := "variables and files"
-	if c.Level == string(api.CheckpointFiles) {
+	switch api.CheckpointLevel(c.Level) {
+	case api.CheckpointSaved:
+		has = "saved variables and files"
+	case api.CheckpointFiles:
 		has = "files only: " + c.Reason
 	}
 	return fmt.Sprintf("%s  %s, after %d cells, %s", c.CheckpointID, name, c.Cells, has)
@@ -96,7 +100,11 @@ func (h *Handler) createCheckpoint(_ context.Context, q *request, _ *sdk.CallToo
 		return nil, checkpointResult{}, err
 	}
 	defer sess.Release()
-	made, err := sess.Checkpoint(q.command(), api.CheckpointRequest{Name: given(in.Name)})
+	req := api.CheckpointRequest{Name: given(in.Name)}
+	if in.Level != "" {
+		req.Level = new(api.CheckpointLevel(in.Level))
+	}
+	made, err := sess.Checkpoint(q.command(), req)
 	if err != nil {
 		return nil, checkpointResult{}, err
 	}

@@ -11,9 +11,10 @@ import (
 )
 
 type forkInput struct {
-	Count     int64  `json:"count,omitzero" jsonschema:"How many sessions to make (default 1, at most 64)."`
-	Name      string `json:"name,omitzero" jsonschema:"A name for people; leave it out for that of the session."`
-	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	Count        int64  `json:"count,omitzero" jsonschema:"How many sessions to make (default 1, at most 64)."`
+	Name         string `json:"name,omitzero" jsonschema:"A name for people; leave it out for that of the session."`
+	CheckpointID string `json:"checkpoint_id,omitzero" jsonschema:"A checkpoint of level saved or files to begin with; leave it out for what is now."`
+	SessionID    string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
 }
 
 type forkResult struct {
@@ -30,7 +31,7 @@ func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequ
 		return nil, forkResult{}, err
 	}
 	defer sess.Release()
-	req := api.ForkRequest{Name: given(in.Name)}
+	req := api.ForkRequest{Name: given(in.Name), CheckpointID: given(in.CheckpointID)}
 	if in.Count != 0 {
 		req.Count = &in.Count
 	}

@@ -211,9 +211,10 @@ class AsyncSession:
         """Takes the session back to a checkpoint, or to the state right after an execution; see ``Session.rollback``."""
         return await _thread(self._session.rollback, to, what=what, keep_user_edits=keep_user_edits)
 
-    async def fork(self, count: int = 1, name: Optional[str] = None) -> List[AsyncSession]:
+    async def fork(self, count: int = 1, name: Optional[str] = None, *,
+                   checkpoint: Union[Checkpoint, str, None] = None) -> List[AsyncSession]:
         """Makes sessions with the variables and files of this one; see ``Session.fork``."""
-        return [AsyncSession(fork) for fork in await _thread(self._session.fork, count, name)]
+        return [AsyncSession(fork) for fork in await _thread(self._session.fork, count, name, checkpoint=checkpoint)]
 
     async def hibernate(self) -> List[Dict[str, Any]]:
         """Saves the variables and ends the interpreter; see ``Session.hibernate``."""

@@ -12,8 +12,8 @@ from ._execution import Execution
 class Checkpoint:
     """A state of a session to go back to.
 
-    ``level`` is ``live`` if it has the variables, or ``files``; ``reason`` says why it has no variables. ``execution_id``
-    is the newest execution that had ended, or "". ``not_saved`` is what it does not have, each with ``name`` and
+    ``level`` is ``live`` if it has the variables in memory, ``saved`` if on disk, or ``files`` if it has none; ``reason``
+    says why it has none, or why they are on disk only. ``execution_id`` is the newest execution that had ended, or "". ``not_saved`` is what it does not have, each with ``name`` and
     ``reason``. ``undo`` says that a rollback made it, of what was before. ``raw`` is the checkpoint as the server sent it.
     """
 

@@ -148,8 +148,9 @@ class Session:
     def checkpoint(self, name: Optional[str] = None, *, level: Optional[str] = None) -> Checkpoint:
         """Makes a checkpoint of the variables and files as they are now, while no cell runs or waits.
 
-        Those without a ``name`` make room for newer ones. ``level`` is ``files`` for the files alone, or ``live`` to
-        fail where the variables cannot be saved.
+        Those without a ``name`` make room for newer ones. ``level`` is ``live`` for variables in memory, exactly as they
+        are; ``saved`` for variables on disk, which survive the kernel and can be forked; or ``files``. By default it is
+        the first of these that is possible.
         """
         body = {k: v for k, v in (("name", name), ("level", level)) if v is not None}
         return Checkpoint.of(self._http.call("POST", path("sessions", self.id, "checkpoints"), body=body))
@@ -174,16 +175,19 @@ class Session:
         body = rollback_body(to, what, keep_user_edits)
         return Rollback.of(self._http.call("POST", path("sessions", self.id, "rollback"), body=body))
 
-    def fork(self, count: int = 1, name: Optional[str] = None) -> List[Session]:
+    def fork(self, count: int = 1, name: Optional[str] = None, *,
+             checkpoint: Union[Checkpoint, str, None] = None) -> List[Session]:
         """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
 
         This one goes on undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
-        for people. The first event of a fork's log, ``session_forked``, says what could not come along. If only some
+        for people. With a ``checkpoint`` of level ``saved`` or ``files``, variables and files are those of that one. The first event of a fork's log, ``session_forked``, says what could not come along. If only some
         forks can be made, such as at a limit, it returns those; if none can, it raises.
         """
         body: Dict[str, Any] = {"count": count}
         if name is not None:
             body["name"] = name
+        if checkpoint is not None:
+            body["checkpoint_id"] = checkpoint if isinstance(checkpoint, str) else checkpoint.id
         items = self._http.call("POST", path("sessions", self.id, "fork"), body=body)["items"]
         made = [Session(self._http, item["session"]) for item in items if "session" in item]
         if not made:

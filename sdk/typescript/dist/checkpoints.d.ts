@@ -9,6 +9,8 @@ export interface NotRestored {
     name: string;
     reason: string;
 }
+/** What a checkpoint has besides files: variables in memory, variables on disk, or nothing. */
+export type CheckpointLevel = "live" | "saved" | "files";
 /** A state of a session to go back to. */
 export interface Checkpoint {
     id: string;
@@ -17,9 +19,8 @@ export interface Checkpoint {
     execution_id: string;
     execution_count: number;
     created_at: string;
-    /** `live` if it has the variables, `files` otherwise. */
-    level: "live" | "files";
-    /** Why the variables are not in it. */
+    level: CheckpointLevel;
+    /** Why it has no variables, or why they are on disk only. */
     reason?: string;
     /** Whether a rollback made it, of what was before. */
     undo?: boolean;
@@ -35,7 +36,7 @@ export interface Rollback {
     execution_id: string;
     /** The checkpoint of what was before: going back to it undoes the rollback, as far as its `undo_level` goes. */
     undo: string;
-    undo_level: "live" | "files";
+    undo_level: CheckpointLevel;
     not_restored: NotRestored[];
     /** How many files were changed. */
     files: number;

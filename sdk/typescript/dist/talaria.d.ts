@@ -1,5 +1,5 @@
 import { type Decide } from "./attached.js";
-import type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+import type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import type { TalariaEvent } from "./events.js";
 import { Execution, type Result } from "./execution.js";
 import { Files } from "./files.js";
@@ -7,7 +7,7 @@ import { type MapCode, type MapOptions, type MapResult } from "./map.js";
 import { type Tool } from "./tools.js";
 import { Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
-export type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+export type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
@@ -92,10 +92,11 @@ export declare class Session {
     map(code: MapCode, inputs: unknown[], options?: MapOptions): Promise<MapResult>;
     /**
      * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-     * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+     * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+     * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
      */
     checkpoint(name?: string, { level }?: {
-        level?: "live" | "files";
+        level?: CheckpointLevel;
     }): Promise<Checkpoint>;
     /** Lists the session's checkpoints, newest first. */
     checkpoints(): Promise<Checkpoint[]>;
@@ -114,9 +115,12 @@ export declare class Session {
      * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
      * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
      * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-     * resolves with those; if none can, it rejects.
+     * resolves with those; if none can, it rejects. With a checkpoint of level `saved` or `files`, variables and files are
+     * those of that one.
      */
-    fork(count?: number, name?: string): Promise<Session[]>;
+    fork(count?: number, name?: string, { checkpoint }?: {
+        checkpoint?: Checkpoint | string;
+    }): Promise<Session[]>;
     /**
      * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
      * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.

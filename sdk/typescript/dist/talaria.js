@@ -960,7 +960,8 @@ var Session = class _Session {
   }
   /**
    * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-   * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+   * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+   * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
    */
   checkpoint(name, { level } = {}) {
     return this.#http.json("POST", this.#base + "/checkpoints", { name, level });
@@ -987,10 +988,12 @@ var Session = class _Session {
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
    * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
    * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-   * resolves with those; if none can, it rejects.
+   * resolves with those; if none can, it rejects. With a checkpoint of level `saved` or `files`, variables and files are
+   * those of that one.
    */
-  async fork(count = 1, name) {
-    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name });
+  async fork(count = 1, name, { checkpoint } = {}) {
+    const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
+    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name, checkpoint_id: point });
     const made = items.flatMap((item) => item.session ? [new _Session(this.#http, item.session)] : []);
     const problem2 = items[0]?.problem;
     if (made.length === 0) throw new TalariaError(problem2.code, problem2.detail, problem2.status);

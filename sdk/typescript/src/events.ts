@@ -301,6 +301,7 @@ export interface SessionForkedEvent {
   type: "session_forked";
   execution_id?: string;
   session_id: string;
+  checkpoint_id: string;
   not_restored: Record<string, any>[];
 }
 

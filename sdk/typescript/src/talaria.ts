@@ -1,6 +1,6 @@
 // Client of the Talaria session kernel server, for browsers and Node 20 or newer.
 import { Attached, type Decide } from "./attached.js";
-import type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+import type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import { TalariaError } from "./errors.js";
 import type { TalariaEvent } from "./events.js";
 import { Collector, Execution, type Result } from "./execution.js";
@@ -9,7 +9,7 @@ import { MapCollector, type MapCode, type MapOptions, type MapResult } from "./m
 import { declaration, PendingCalls, type Tool } from "./tools.js";
 import { escape, newId, pages, remove, Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
-export type { Checkpoint, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+export type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
@@ -173,9 +173,10 @@ export class Session {
 
   /**
    * Makes a checkpoint of the variables and files as they are now, while no cell runs or waits. Those without a name make
-   * room for newer ones. `level` is `files` for the files alone, or `live` to fail where the variables cannot be saved.
+   * room for newer ones. `level` is `live` for variables in memory, exactly as they are; `saved` for variables on disk,
+   * which survive the kernel and can be forked; or `files`. By default it is the first of these that is possible.
    */
-  checkpoint(name?: string, { level }: { level?: "live" | "files" } = {}): Promise<Checkpoint> {
+  checkpoint(name?: string, { level }: { level?: CheckpointLevel } = {}): Promise<Checkpoint> {
     return this.#http.json("POST", this.#base + "/checkpoints", { name, level });
   }
 
@@ -204,10 +205,12 @@ export class Session {
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
    * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
    * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-   * resolves with those; if none can, it rejects.
+   * resolves with those; if none can, it rejects. With a checkpoint of level `saved` or `files`, variables and files are
+   * those of that one.
    */
-  async fork(count = 1, name?: string): Promise<Session[]> {
-    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name });
+  async fork(count = 1, name?: string, { checkpoint }: { checkpoint?: Checkpoint | string } = {}): Promise<Session[]> {
+    const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
+    const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name, checkpoint_id: point });
     const made = items.flatMap((item: any) => item.session ? [new Session(this.#http, item.session)] : []);
     const problem = items[0]?.problem;
     if (made.length === 0) throw new TalariaError(problem.code, problem.detail, problem.status);
