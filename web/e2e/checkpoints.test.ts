@@ -148,6 +148,35 @@ describe("a checkpoint", () => {
     expect((await checkpoints(id)).map(({ undo }) => undo)).toEqual([true]);
   });
 
+  test("whose variables are on disk outlives the kernel; what did not come back is said; files that people changed can stay", async () => {
+    const id = await server.session("Disk", sources);
+    await server.run(id, `${sources[0]}\nlazy = (i for i in rows)`, "c-1.r00000000");
+    await server.call("POST", `/v1/sessions/${id}/checkpoints`, { level: "saved", name: "disk" });
+    await server.run(id, "open('made by a cell', 'w').write('')");
+    await server.call("POST", `/v1/sessions/${id}/reset`, {});
+    await server.call("PUT", `/v1/sessions/${id}/files/note.txt`, "mine");
+    tab = await Tab.open(server);
+    await tab.show(id);
+    const { page } = tab;
+    await tab.cell("c-1").locator("button.point.saved").click();
+    await dialog().getByText(/^Made .* Has saved variables and files, /).waitFor();
+    await dialog().getByText("The kernel starts again and loads the saved variables.").waitFor();
+    await dialog().getByLabel("Keep files that people or tools have changed, and no cell").check();
+    expect(await faults(page)).toEqual([]);
+    await picture(page, "checkpoint-saved");
+    await dialog().getByRole("button", { name: "Go back" }).click();
+    await notice().getByText(/^Went back: variables and files are at “disk”. Not restored: lazy \(/).waitFor();
+    await again("c-3", "[1, 2] False \"mine\"");
+    await page.getByRole("button", { name: "Checkpoints" }).click();
+    await drawer().getByText("After run 1, saved variables and files").waitFor();
+
+    // Asleep, it says what is missing when it wakes.
+    await server.run(id, "later = (i for i in rows)");
+    await server.call("POST", `/v1/sessions/${id}/hibernate`, {});
+    await again("c-3", "[1, 2] False \"mine\"");
+    await notice().getByText(/^Python is awake again. Not restored: later \(generator: /).waitFor();
+  });
+
   test("waits while a cell runs", async () => {
     const id = await server.session("Busy", ["input('go on? ')"]);
     await server.call("POST", `/v1/sessions/${id}/checkpoints`, { name: "start" });

@@ -25,9 +25,9 @@ export function withoutCheckpoint(points: readonly Point[], event: Event & { typ
   return points.map((one) => (one.id === event.checkpoint_id ? { ...one, level: "files" } : one));
 }
 
-// withoutCopies leaves all checkpoints their files only: copies of an interpreter end with it.
+// withoutCopies leaves checkpoints with a copy of the interpreter their files only: copies end with it.
 export const withoutCopies = (points: readonly Point[]): readonly Point[] =>
-  points.some((one) => one.level === "live") ? points.map((one) => ({ ...one, level: "files" })) : points;
+  points.some((one) => one.level === "live") ? points.map((one) => (one.level === "live" ? { ...one, level: "files" } : one)) : points;
 
 // undoneBy is the runs that are undone once the session has gone back: those that were at the checkpoint, and those after it. A
 // checkpoint is made while nothing runs, so what started after it came after it. What the log has lost came before all it has.

@@ -84,8 +84,8 @@ export const dropCheckpoint = (id: string, checkpoint: string): Promise<void> =>
 // diffCheckpoint is what changed from a checkpoint until now.
 export const diffCheckpoint = (id: string, checkpoint: string): Promise<CheckpointDiff> => call("GET", checkpointPath(id, checkpoint, "/diff"));
 
-export const rollBack = (id: string, checkpoint: string, what: RollbackPart): Promise<void> =>
-  call("POST", sessionPath(id, "/rollback"), { checkpoint_id: checkpoint, what });
+export const rollBack = (id: string, checkpoint: string, what: RollbackPart, keepEdits = false): Promise<void> =>
+  call("POST", sessionPath(id, "/rollback"), { checkpoint_id: checkpoint, what, keep_user_edits: keepEdits });
 
 export const getDocument = (id: string): Promise<Document> => call("GET", sessionPath(id, "/document"));
 

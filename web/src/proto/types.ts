@@ -115,8 +115,8 @@ export interface Checkpoint {
   execution_id: string; // the newest execution that had ended; "" before the first
   execution_count: number;
   created_at: string;
-  level: "live" | "files";
-  reason?: string; // why the variables are not in it
+  level: "live" | "saved" | "files"; // variables in memory, on disk, or none
+  reason?: string; // why it has no variables, or why they are on disk only
   undo?: boolean; // a rollback made it, of what was before
   bytes: number;
   not_saved: { name: string; type?: string; reason: string }[];

@@ -27,10 +27,11 @@ export const pointDetails = (point: Named & Pick<Checkpoint, "level">, log: LogS
 // pointPhrase is what a sentence calls a checkpoint.
 export const pointPhrase = (point: Named, log: LogState): string => (point.name ? `“${point.name}”` : `the state ${words(point, log)}`);
 
-export const levelWords = (level: Checkpoint["level"]): string => (level === "live" ? "variables and files" : "files only");
+export const levelWords = (level: Checkpoint["level"]): string =>
+  ({ live: "variables and files", saved: "saved variables and files", files: "files only" })[level];
 
 // partsOf is what going back can bring back.
-export const partsOf = (level: Checkpoint["level"]): readonly RollbackPart[] => (level === "live" ? ["all", "variables", "files"] : ["files"]);
+export const partsOf = (level: Checkpoint["level"]): readonly RollbackPart[] => (level === "files" ? ["files"] : ["all", "variables", "files"]);
 
 // lossWords names the first few things that are not saved, or that did not come back.
 export function lossWords(losses: readonly { name: string; reason: string }[], most = 3): string {

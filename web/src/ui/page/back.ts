@@ -2,7 +2,7 @@
 
 import { makeCheckpoint, rollBack } from "../../proto/rest";
 import type { Event, RollbackPart } from "../../proto/types";
-import { backWords, levelWords, partsOf } from "../../render/checkpoints";
+import { backWords, levelWords, lossWords, partsOf } from "../../render/checkpoints";
 import type { Notebook } from "./notebook.svelte";
 
 // checkpoint makes one, and tells whether it worked.
@@ -12,7 +12,8 @@ export const checkpoint = (nb: Notebook, name = ""): Promise<boolean> => nb.atte
 });
 
 // goBack leaves it to the event to say that it worked.
-export const goBack = (nb: Notebook, to: string, what: RollbackPart): Promise<boolean> => nb.attempt(() => rollBack(nb.id, to, what));
+export const goBack = (nb: Notebook, to: string, what: RollbackPart, keepEdits = false): Promise<boolean> =>
+  nb.attempt(() => rollBack(nb.id, to, what, keepEdits));
 
 // offerGoBack asks what to bring back from the checkpoint after a cell.
 export function offerGoBack(nb: Notebook, id: string | undefined): void {
@@ -30,4 +31,11 @@ export function wentBack(nb: Notebook, event: Event & { type: "rolled_back" }): 
   if (nb.readOnly || !what) return nb.say(text);
   const label = what === event.what ? "Undo" : "Undo for files";
   nb.say(text, "quiet", { label, stays: true, run: () => void goBack(nb, event.undo, what) });
+}
+
+// woke says what did not come back when the kernel woke, unless going back, which woke it, has just said it.
+export function woke(nb: Notebook, event: Event & { type: "kernel_woken" }, said: (Event & { type: "rolled_back" }) | undefined): void {
+  const known = new Set(said?.not_restored.map(({ name }) => name));
+  const lost = event.not_restored.filter(({ name }) => !known.has(name));
+  if (lost.length) nb.say(`Python is awake again. Not restored: ${lossWords(lost)}.`, "bad");
 }

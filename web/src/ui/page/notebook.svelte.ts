@@ -16,7 +16,7 @@ import type { Cell, Completion, Document, Event, Inspection, Limits, Session, Ta
 import { duration, plural } from "../../render/format";
 import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords } from "../../render/words";
 import { aside } from "./aside";
-import { wentBack } from "./back";
+import { wentBack, woke } from "./back";
 import { dropDraft, keepDraft, withDraft } from "./draft";
 import { outputsOf, withOutputs } from "./past";
 import { Panels } from "./panels.svelte";
@@ -139,6 +139,8 @@ export class Notebook {
     this.settle();
   }
 
+  private back?: Event & { type: "rolled_back" }; // the last time that the session went back, until a kernel wakes
+
   // notice does what an event means beside the picture, unless it is history.
   private notice(event: Event): void {
     if (this.lostAt && event.type === "stream") this.caughtUp += event.text.split("\n").length - 1;
@@ -155,7 +157,8 @@ export class Notebook {
       case "kernel_died": this.say(`Python exited: ${whyWords(event.reason, event.exit_code)}. Variables are lost; files are kept.`, "bad"); break;
       case "kernel_reset": this.say("Python restarted. Variables are gone; files and outputs are kept."); break;
       case "artifact": this.filesChanged++; break;
-      case "rolled_back": this.filesChanged++; wentBack(this, event); break;
+      case "rolled_back": this.filesChanged++; wentBack(this, this.back = event); break;
+      case "kernel_woken": woke(this, event, this.back); this.back = undefined; break;
       case "execution_queued": this.voice.endStay(); break;
       case "tool_call": case "tool_result": this.callsChanged++; break;
       case "approval_request": this.callsChanged++; this.voice.announce(`${approvalWords(event.kind)} ${askedWords(event).slice(0, 200)}`); break;
