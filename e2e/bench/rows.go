@@ -231,6 +231,49 @@ var rows = []row{
 		measure: afterCheckpoint,
 	},
 	{
+		id: "hibernate", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "hibernate, with 10 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+			{what: "hibernate, with 100 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+		},
+		measure: hibernating,
+	},
+	{
+		id: "wake", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "wake, with 10 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+			{what: "wake, with 100 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+		},
+		measure: waking,
+	},
+	{
+		id: "fork", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "fork a session with 20 MiB in arrays and frames, to the answer", unit: "ms"},
+			{what: "the same: until the fork has answered a cell", unit: "ms"},
+			{what: "64 forks of it at once, to the answer", unit: "ms"},
+			{what: "the same: until the first of them has answered a cell", unit: "ms"},
+		},
+		measure: forking,
+	},
+	{
+		id: "pickle", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "pickle to a file in a cell: 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "pickle to a file in a cell: 20 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "pickle to a file in a cell: 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
+		},
+		measure: pickling,
+	},
+	{
+		id: "criu", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "`criu dump` of a process of Python with 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "`criu dump` of a process of Python with 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
+		},
+		measure: dumping,
+	},
+	{
 		id: "map", n: 20, few: 2, warmUp: 1, only: talariaName,
 		metrics: []metric{{what: "map of 256 inputs, 8 copies at a time, to the answer", unit: "ms"}},
 		measure: mapping(256, 8),
