@@ -13,7 +13,7 @@ import (
 )
 
 // quickRows leaves out the rows that differ from another one in what they configure only.
-const quickRows = "^(create|chart|warm|together|lines|first-byte|steady|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|tool-call|tool-builtin|checkpoint|rollback|after-checkpoint|map|kill|abusers)$"
+const quickRows = "^(create|chart|warm|together|lines|first-byte|steady|interrupt|reset|files|late-client|bulk|idle|idle-cpu|runner|tool-call|tool-builtin|checkpoint|rollback|after-checkpoint|hibernate|wake|fork|pickle|criu|map|kill|abusers)$"
 
 // talariaBinary is the program under test: the one that TALARIA_BIN names, or one that is built.
 func talariaBinary(t *testing.T) string {
@@ -79,6 +79,9 @@ func TestEveryRowCanBeMeasuredHere(t *testing.T) {
 	}
 	for _, l := range r.Rows {
 		f := l.Figures[talariaName]
+		if l.ID == "criu" && f.N == 0 && strings.HasPrefix(l.Note, skipped) {
+			continue
+		}
 		if f.N < 1 || len(f.Samples) != f.N {
 			t.Errorf("%s: %d samples, and %d are counted", l.What, len(f.Samples), f.N)
 			continue

@@ -96,7 +96,7 @@ func (o options) measure(ctx context.Context, name, temp string, as account, cho
 		if row.only != "" && row.only != d.name() {
 			continue
 		}
-		t := &trial{stage: s, n: row.n, warmUp: row.warmUp, sessions: o.scale, quick: o.quick}
+		t := &trial{stage: s, n: row.n, warmUp: row.warmUp, metrics: len(row.metrics), sessions: o.scale, quick: o.quick}
 		if o.quick {
 			t.n, t.warmUp = row.few, min(row.warmUp, 1)
 		}
@@ -106,6 +106,7 @@ func (o options) measure(ctx context.Context, name, temp string, as account, cho
 		begin := time.Now()
 		failed := t.measure(ctx, row)
 		r.add(d.name(), row.id, t.values)
+		r.note(row.id, t.notes)
 		fmt.Fprintf(progress, "  %-16s %6.1f s\n", row.id, time.Since(begin).Seconds())
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

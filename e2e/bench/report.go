@@ -31,6 +31,7 @@ type column struct {
 type line struct {
 	ID      string             `json:"id"`
 	What    string             `json:"what"`
+	Note    string             `json:"note,omitempty"` // such as why there are no figures
 	Unit    string             `json:"unit"`
 	Rate    bool               `json:"more_is_better"`
 	Goal    string             `json:"goal,omitempty"`
@@ -101,6 +102,24 @@ func (r *report) add(driver, id string, samples [][]float64) {
 	}
 }
 
+// skipped begins a note that says why there are no figures.
+const skipped = "skipped: "
+
+// note puts notes beside the metrics of a row.
+func (r *report) note(id string, notes map[int]string) {
+	metric := 0
+	for i := range r.Rows {
+		l := &r.Rows[i]
+		if l.ID != id {
+			continue
+		}
+		if text, ok := notes[metric]; ok {
+			l.Note = text
+		}
+		metric++
+	}
+}
+
 // ratio is how many times better the first driver's median is than the second's; "" where that has no meaning.
 func (l line) ratio(first, second string) string {
 	a, b := l.Figures[first].P50, l.Figures[second].P50
@@ -148,7 +167,11 @@ func (l line) markdown(drivers []column) string {
 	if l.Reached != nil && !*l.Reached {
 		goal += " (not reached)"
 	}
-	cells := []string{l.What, l.Unit, goal}
+	what := l.What
+	if l.Note != "" {
+		what += " (" + l.Note + ")"
+	}
+	cells := []string{what, l.Unit, goal}
 	for _, d := range drivers {
 		f, ok := l.Figures[d.Name]
 		switch {

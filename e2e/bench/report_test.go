@@ -53,6 +53,17 @@ func TestADriverWithoutFiguresHasEmptyCells(t *testing.T) {
 	}
 }
 
+func TestANoteStandsBesideItsMetric(t *testing.T) {
+	r := twoColumns()
+	r.add(talariaName, "a", [][]float64{{4, 4}})
+	r.note("a", map[int]string{1: skipped + "no room"})
+	for _, want := range []string{"| time | ms |", "| rate (skipped: no room) | MB/s | 500 |  |", "| lost | lines |"} {
+		if !strings.Contains(r.markdown(), want) {
+			t.Errorf("%q is missing in\n%s", want, r.markdown())
+		}
+	}
+}
+
 func TestADocumentWithoutMarksIsLeftAsItIs(t *testing.T) {
 	for _, text := range []string{"", "text", blockBegin, blockEnd + blockBegin} {
 		path := filepath.Join(t.TempDir(), "doc.md")

@@ -208,6 +208,7 @@ var rows = []row{
 			{what: "make a checkpoint", unit: "ms"},
 			{what: "make a checkpoint, with 50 MiB in arrays of 1 MiB", unit: "ms"},
 			{what: "make a checkpoint, with 500 MiB in arrays of 1 MiB", unit: "ms"},
+			{what: "make a checkpoint, with 2 GiB in arrays of 1 MiB", unit: "ms"},
 		},
 		measure: checkpointing,
 	},
@@ -217,6 +218,7 @@ var rows = []row{
 			{what: "go back to a checkpoint", unit: "ms"},
 			{what: "go back to a checkpoint, with 50 MiB in arrays of 1 MiB", unit: "ms"},
 			{what: "go back to a checkpoint, with 500 MiB in arrays of 1 MiB", unit: "ms"},
+			{what: "go back to a checkpoint, with 2 GiB in arrays of 1 MiB", unit: "ms"},
 		},
 		measure: rollingBack,
 	},
@@ -227,6 +229,49 @@ var rows = []row{
 			{what: "the same without a checkpoint", unit: "ms"},
 		},
 		measure: afterCheckpoint,
+	},
+	{
+		id: "hibernate", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "hibernate, with 10 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+			{what: "hibernate, with 100 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+		},
+		measure: hibernating,
+	},
+	{
+		id: "wake", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "wake, with 10 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+			{what: "wake, with 100 MiB in arrays and frames of 1 MiB, to the answer", unit: "ms"},
+		},
+		measure: waking,
+	},
+	{
+		id: "fork", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "fork a session with 20 MiB in arrays and frames, to the answer", unit: "ms"},
+			{what: "the same: until the fork has answered a cell", unit: "ms"},
+			{what: "64 forks of it at once, to the answer", unit: "ms"},
+			{what: "the same: until the first of them has answered a cell", unit: "ms"},
+		},
+		measure: forking,
+	},
+	{
+		id: "pickle", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "pickle to a file in a cell: 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "pickle to a file in a cell: 20 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "pickle to a file in a cell: 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
+		},
+		measure: pickling,
+	},
+	{
+		id: "criu", n: 10, few: 1, warmUp: 1, only: talariaName,
+		metrics: []metric{
+			{what: "`criu dump` of a process of Python with 10 MiB in arrays and frames of 1 MiB", unit: "ms"},
+			{what: "`criu dump` of a process of Python with 100 MiB in arrays and frames of 1 MiB", unit: "ms"},
+		},
+		measure: dumping,
 	},
 	{
 		id: "map", n: 20, few: 2, warmUp: 1, only: talariaName,

@@ -58,9 +58,11 @@ func (s *stage) clear() error {
 type trial struct {
 	*stage
 	n, warmUp int
-	sessions  int         // of the row about many of them
-	quick     bool        // smaller data are enough
-	values    [][]float64 // the samples, a list for each metric
+	metrics   int            // of the row
+	sessions  int            // of the row about many of them
+	quick     bool           // smaller data are enough
+	values    [][]float64    // the samples, a list for each metric
+	notes     map[int]string // what the table says beside metrics
 }
 
 // repeat takes the row's number of samples, after some that are not counted. A sample has a value for each metric.
@@ -84,6 +86,21 @@ func (t *trial) repeat(ctx context.Context, sample func(ctx context.Context) ([]
 func (t *trial) add(metric int, values ...float64) {
 	t.values = append(t.values, make([][]float64, max(0, metric+1-len(t.values)))...)
 	t.values[metric] = append(t.values[metric], values...)
+}
+
+// note says something beside a metric in the table.
+func (t *trial) note(metric int, text string) {
+	if t.notes == nil {
+		t.notes = map[int]string{}
+	}
+	t.notes[metric] = text
+}
+
+// noteAll says something beside all metrics of the row.
+func (t *trial) noteAll(text string) {
+	for metric := range t.metrics {
+		t.note(metric, text)
+	}
 }
 
 // bounded calls with a time limit.
