@@ -139,6 +139,35 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("f.read(3)").text, "'234'")
             self.assertEqual(host.run("b.recv(1)").error["ename"], "OSError")
 
+    def test_files_that_the_host_put_back_are_the_open_ones(self) -> None:
+        """They are other files under the same paths, and are there when the next copy is made."""
+        with Host() as host:
+            host.run("f = open('f', 'w+'); f.write('0123'); f.flush(); f.seek(2); log = open('log', 'a'); log.write('a\\n'); log.flush()")
+            made = host.copy()
+            host.run("f.truncate(0); f.close(); log.write('b\\n'); log.close()")
+            host.wake(made["pid"])
+            for name, text in (("f", "0123"), ("log", "a\n")):
+                path = f"{host.directory.name}/{name}"
+                with open(f"{path}.new", "w") as file:
+                    file.write(text)
+                os.replace(f"{path}.new", path)
+            again = host.copy()
+            for pid in (0, again["pid"]):
+                if pid:
+                    host.wake(pid)
+                self.assertEqual(host.run("f.read(1)").text, "'2'")
+                host.run("log.write('c\\n'); log.flush()")
+            with open(f"{host.directory.name}/log") as file:
+                self.assertEqual(file.read(), "a\nc\nc\n")
+
+    def test_timers_go_on(self) -> None:
+        with Host() as host:
+            host.run("import signal; rang = []; signal.signal(signal.SIGALRM, lambda *a: rang.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.2)")
+            made = host.copy()
+            host.run("signal.alarm(0)")
+            host.wake(made["pid"])
+            self.assertEqual(host.run("while not rang: signal.pause()\nrang").text, "[1]")
+
     def test_what_a_copy_lacks_is_named(self) -> None:
         with Host() as host:
             host.run(
