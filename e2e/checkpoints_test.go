@@ -66,7 +66,7 @@ func TestASessionGoesBack(t *testing.T) {
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})
-		runOK(t, c, id, "import os, random; random.seed(4); x = [1]; open('a.txt', 'w').write('one'); os.mkdir('empty'); os.symlink('a.txt', 'l')")
+		runOK(t, c, id, "import os, random; random.seed(4); x = [1]; open('a.txt', 'w').write('one'); os.mkdir('empty'); os.symlink('a.txt', 'l'); f = open('a.txt', 'r+')")
 		point := checkpoint(t, c, id, "before", api.CheckpointLive)
 		after := run(t, c, id, "x.append(2); y = 3; n = random.random(); open('a.txt', 'w').write('two'); open('b.txt', 'w').write('new'); os.rmdir('empty')")
 		drawn := result(t, c, id, "n")
@@ -82,7 +82,7 @@ func TestASessionGoesBack(t *testing.T) {
 		if len(done.NotRestored) > 0 || done.Undo == "" || done.UndoLevel != api.CheckpointLive || done.Files == 0 {
 			t.Errorf("the rollback is %+v", done)
 		}
-		if got := result(t, c, id, "x, 'y' in globals(), open('a.txt').read(), sorted(os.listdir('.')), os.readlink('l')"); got != "([1], False, 'one', ['a.txt', 'empty', 'l'], 'a.txt')" {
+		if got := result(t, c, id, "x, 'y' in globals(), open('a.txt').read(), sorted(os.listdir('.')), os.readlink('l'), f.read()"); got != "([1], False, 'one', ['a.txt', 'empty', 'l'], 'a.txt', 'one')" {
 			t.Errorf("after the rollback there is %s", got)
 		}
 		if got := result(t, c, id, "random.random()"); got != drawn {
@@ -97,7 +97,7 @@ func TestASessionGoesBack(t *testing.T) {
 			t.Errorf("the second time there is %s", got)
 		}
 		goBack(t, c, id, done.Undo, api.RollbackAll)
-		if got := result(t, c, id, "x, y, open('a.txt').read(), os.path.exists('b.txt'), os.path.exists('empty')"); got != "([1, 2], 3, 'two', True, False)" {
+		if got := result(t, c, id, "x, y, open('a.txt').read(), os.path.exists('b.txt'), os.path.exists('empty'), f.read()"); got != "([1, 2], 3, 'two', True, False, 'two')" {
 			t.Errorf("after the undo there is %s", got)
 		}
 		if e, err := c.Execution(within(t), id, after.ID); err != nil || e.Undone {

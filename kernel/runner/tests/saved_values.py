@@ -1,4 +1,5 @@
-"""Kinds of values, and what becomes of each when a session's variables are saved and loaded.
+"""Kinds of values, and what becomes of each when a session's variables are saved and loaded, and when it goes back to a
+live checkpoint.
 
 docs/saved-variables.md is made from this table."""
 
@@ -13,10 +14,14 @@ class Row(NamedTuple):
     check: str = ""  # an expression that is true after loading; for a variable that is gone it says why, in words
     outcome: str = "same"  # "same", "gone", or what differs
     needs: str = ""  # a library
+    live: str = ""  # an expression that is true after going back, where check is not the one
+    back: str = "same"  # after going back: "same", or why the checkpoint names it
+    damage: str = ""  # a cell that changes, before going back, what is not in the variables themselves
 
 
-def gone(kind: str, code: str, why: str, needs: str = "") -> Row:
-    return Row(kind, code, why, "gone", needs)
+# A variable V_named holds the name that a checkpoint gives to a loss, if that is not the variable's.
+def gone(kind: str, code: str, why: str, live: str = "", back: str = "same", damage: str = "", needs: str = "") -> Row:
+    return Row(kind, code, why, "gone", needs, live, back, damage)
 
 
 _GENERATOR = "a generator cannot be saved: it is a function that has not ended"
@@ -26,6 +31,16 @@ _CONNECTION = "a connection cannot be saved"
 _LOCK = "a lock that is held cannot be saved"
 _THREAD = "a thread cannot be saved"
 _WEAK = "a weak reference cannot be saved"
+
+
+_NO_THREAD = "a thread, which does not run in a copy of the interpreter: start it again"
+_NO_SOCKET = "a connection, which cannot be open twice: open it again"
+_NO_PIPE = "a pipe to another process or thread: open it again"
+_NO_CHILD = "another process: it is not part of the checkpoint"
+_NO_DATABASE = "an SQLite connection: what is in the file, and a transaction that is open, are not part of the variables; connect again"
+_SHARED = "memory that processes share: its contents stay as they are now"
+_OUTSIDE = "a file outside the workspace: its contents stay as they are now"
+_CLOSED = "__import__('os').readlink(f'/proc/self/fd/{%s.fileno()}') == '/dev/null'"
 
 
 def _none(name: str) -> str:
@@ -47,7 +62,8 @@ SECTIONS: dict[str, list[Row]] = {
         Row("bytearray", "V = bytearray(b'ab'); V_too = V", "V is V_too and V == b'ab' and (V.append(1) or len(V)) == 3"),
         Row("memoryview of all of an object", "V = bytearray(b'abcd'); V_view = memoryview(V)",
             "(V.__setitem__(0, 66) or bytes(V_view)) == b'Bbcd'"),
-        gone("memoryview of a part", "V = memoryview(bytearray(b'abcd'))[1:3]", "a view of memory like this one cannot be saved"),
+        gone("memoryview of a part", "V = memoryview(bytearray(b'abcd'))[1:3]", "a view of memory like this one cannot be saved",
+             "bytes(V) == b'bc'"),
         Row("range and slice", "V = (range(3, 9, 2), slice(1, None, 2))", "V == (range(3, 9, 2), slice(1, None, 2))"),
         Row("array.array", "import array\nV = array.array('d', [1, 2])", "V.typecode == 'd' and list(V) == [1, 2]"),
     ],
@@ -76,15 +92,18 @@ SECTIONS: dict[str, list[Row]] = {
         Row("SimpleNamespace", "import types\nV = types.SimpleNamespace(a=1)", "V.a == 1"),
         Row("a subclass of dict, with attributes", "class V_Dict(dict): pass\nV = V_Dict(a=1); V.note = 'n'",
             "type(V) is V_Dict and V == {'a': 1} and V.note == 'n'"),
-        gone("the keys of a dict, without cloudpickle and dill", "V = {'a': 1}.keys()", _none("dict_keys"), needs="no cloudpickle"),
-        gone("a list nested 100,000 deep", "V = []\nfor V_i in range(100_000): V = [V]", "it is nested too deeply, or its code calls itself"),
+        gone("the keys of a dict, without cloudpickle and dill", "V = {'a': 1}.keys()", _none("dict_keys"), "list(V) == ['a']",
+             needs="no cloudpickle"),
+        gone("a list nested 100,000 deep", "V = []\nfor V_i in range(100_000): V = [V]", "it is nested too deeply, or its code calls itself",
+             "__import__('functools').reduce(lambda l, _: l[0], range(100_000), V) == []"),
     ],
     "Values of the standard library": [
         Row("date, time, timedelta, time zone",
             "import datetime as dt\nV = [dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc), dt.date(2024, 1, 2), dt.timedelta(1)]",
             "V == [dt.datetime(2024, 1, 2, tzinfo=dt.timezone.utc), dt.date(2024, 1, 2), dt.timedelta(1)]"),
         Row("regular expression", "import re\nV = re.compile(r'a+(b)', re.I)", "V.match('AAB')[1] == 'B'"),
-        gone("match of a regular expression", "import re\nV = re.match('a', 'ab')", _none("re.Match")),
+        gone("match of a regular expression", "import re\nV = re.match('a', 'ab')", _none("re.Match"),
+             "V[0] == 'a' and V.string == 'ab'"),
         Row("Path", "import pathlib\nV = pathlib.Path('a') / 'b.txt'", "V.name == 'b.txt'"),
         Row("UUID", "import uuid\nV = uuid.UUID(int=5)", "V.int == 5"),
         Row("IP address", "import ipaddress\nV = ipaddress.ip_network('10.0.0.0/8')", "V.prefixlen == 8"),
@@ -93,20 +112,24 @@ SECTIONS: dict[str, list[Row]] = {
         Row("StringIO and BytesIO, at their position", "import io\nV = io.StringIO('a\\nb\\n'); V.readline()", "V.readline() == 'b\\n'"),
         Row("exception", "V = ValueError('why', 3); V.note = 'n'", "V.args == ('why', 3) and V.note == 'n'"),
         Row("exception that was raised", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    V = e",
-            "V.args == ('division by zero',) and V.__traceback__ is None", "without its traceback, cause and context"),
+            "V.args == ('division by zero',) and V.__traceback__ is None", "without its traceback, cause and context",
+            live="V.__traceback__.tb_lineno == 2"),
         Row("partial", "import functools\nV = functools.partial(int, base=2)", "V('11') == 3"),
         Row("itemgetter", "import operator\nV = operator.itemgetter(1)", "V('ab') == 'b'"),
         Row("number of ctypes", "import ctypes\nV = ctypes.c_int(5)", "V.value == 5"),
         gone("structure of ctypes", "import ctypes\nclass V(ctypes.Structure): _fields_ = [('x', ctypes.c_int)]",
-             "the class PyCStructType is of C code, and in no module"),
+             "the class PyCStructType is of C code, and in no module",
+             'V(5).x == 5'),
         gone("pointer of ctypes", "import ctypes\nV = ctypes.pointer(ctypes.c_int(5))",
-             "ValueError: ctypes objects containing pointers cannot be pickled"),
-        Row("lock that nobody holds", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)"),
+             "ValueError: ctypes objects containing pointers cannot be pickled",
+             'V.contents.value == 5'),
+        Row("lock that nobody holds", "import threading\nV = threading.Lock()", "V.acquire(False) and not V.acquire(False)", damage="V.acquire()"),
         Row("RLock, Event, Condition", "import threading\nV = (threading.RLock(), threading.Event(), threading.Condition())\nV[1].set()",
             "V[0].acquire(False) and V[1].is_set()"),
         Row("logger", "import logging\nV = logging.getLogger('saved')", "V is logging.getLogger('saved')"),
         Row("os.environ", "import os\nV = os.environ", "V is os.environ"),
         Row("iterator of a list, at its position", "V = iter([1, 2, 3]); next(V)", "list(V) == [2, 3]"),
+        Row("iterators of iterators, half consumed", "V = enumerate(map(str, [1, 2, 3])); next(V)", "list(V) == [(1, '2'), (2, '3')]"),
         Row("typing", "import typing\nV = typing.Optional[typing.List[int]]", "V == typing.Optional[typing.List[int]]"),
     ],
     "Functions": [
@@ -117,14 +140,16 @@ SECTIONS: dict[str, list[Row]] = {
         Row("functions that use each other", "def V(n): return n == 0 or V_odd(n - 1)\ndef V_odd(n): return n != 0 and V(n - 1)", "V(10)"),
         Row("function that uses a variable", "V_rate = 2\ndef V(): return V_rate", "V() == 2 and (globals().update(V_rate=9) or V()) == 9"),
         Row("function that uses a variable that is gone", "V_g = (i for i in 'ab')\ndef V(): return V_g",
-            "callable(V) and 'V_g' not in globals()", "it is there; the variable is not"),
+            "callable(V) and 'V_g' not in globals()", "it is there; the variable is not",
+            live="V() is V_g and list(V_g) == ['a', 'b']"),
         Row("functions that share a variable", "def V_make():\n    n = 0\n    def add():\n        nonlocal n; n += 1; return n\n"
             "    return add, lambda: n\nV, V_get = V_make(); V()", "V() == 2 and V_get() == 2"),
         Row("recursive function in a function", "def V_make():\n    def f(n): return 1 if n < 2 else n * f(n - 1)\n    return f\nV = V_make()", "V(5) == 120"),
         Row("decorated function", "import functools\ndef V_twice(f):\n    @functools.wraps(f)\n    def g(*a): return 2 * f(*a)\n    return g\n"
             "@V_twice\ndef V(x): 'doc'; return x", "V(3) == 6 and V.__wrapped__(3) == 3 and V.__doc__ == 'doc'"),
         Row("function with lru_cache", "import functools\n@functools.lru_cache(maxsize=5)\ndef V(n): return n if n < 2 else V(n-1) + V(n-2)\nV(9)",
-            "V.cache_info()[2:] == (5, 0) and V(9) == 34", "its cache is empty"),
+            "V.cache_info()[2:] == (5, 0) and V(9) == 34", "its cache is empty",
+            live="V.cache_info()[2:] == (5, 5) and V(9) == 34", damage="V.cache_clear()"),
         Row("function with attributes", "def V(): pass\nV.calls = [1]", "V.calls == [1]"),
         Row("generator function, async function", "def V(): yield 1\nasync def V_a(): return 2", "list(V()) == [1] and V_a().close() is None"),
         Row("function of a library", "import json\nV = json.dumps", "V is json.dumps"),
@@ -132,10 +157,11 @@ SECTIONS: dict[str, list[Row]] = {
         Row("bound method", "class V_C:\n    def m(self): return self\nV_o = V_C(); V = V_o.m", "V() is V_o"),
         Row("partial of a lambda", "import functools\nV = functools.partial(lambda a, b: a - b, 5)", "V(3) == 2"),
         Row("code object", "V = compile('1 + 1', 'x', 'eval')", "eval(V) == 2"),
-        gone("generator", "V = (i for i in range(3))", _GENERATOR),
-        gone("coroutine", "async def V_f(): pass\nV = V_f()", _COROUTINE),
-        gone("async generator", "async def V_f(): yield 1\nV = V_f()", _GENERATOR),
-        gone("frame", "import sys\nV = sys._getframe()", "a frame cannot be saved: it belongs to a running function"),
+        gone("generator, half consumed", "V = (i for i in range(3)); next(V)", _GENERATOR, "list(V) == [1, 2]"),
+        gone("coroutine", "async def V_f(): pass\nV = V_f()", _COROUTINE, "V.cr_frame is not None and V.close() is None"),
+        gone("async generator", "async def V_f(): yield 1\nV = V_f()", _GENERATOR, "V.ag_frame is not None and V.aclose() is not None"),
+        gone("frame", "import sys\nV = sys._getframe()", "a frame cannot be saved: it belongs to a running function",
+             "V.f_globals is globals()"),
     ],
     "Classes and their instances": [
         Row("class with inheritance and super()", "class V_A:\n    def who(self): return 'A'\nclass V(V_A):\n    def who(self): return 'B' + super().who()\nV_o = V()",
@@ -174,9 +200,9 @@ SECTIONS: dict[str, list[Row]] = {
         Row("class of an exception", "class V(ValueError):\n    def __init__(self, a): super().__init__(a); self.a = a\nV_o = V(3)", "V_o.a == 3 and type(V_o) is V"),
         Row("instance of a class that was defined again", "class V: n = 1\nV_o = V()\nclass V: n = 2", "V_o.n == 1 and V.n == 2"),
         Row("instance with __getstate__ and __setstate__", "class V:\n    def __getstate__(self): return {'s': 1}\n    def __setstate__(self, s): self.t = s\nV_o = V()",
-            "V_o.t == {'s': 1}"),
+            "V_o.t == {'s': 1}", live="type(V_o) is V and not vars(V_o)"),
         Row("instance whose loading uses a function", "def z_V(s): return s + 1\nclass V:\n    def __getstate__(self): return 1\n    def __setstate__(self, s): self.t = z_V(s)\nV_o = V()",
-            "V_o.t == 2"),
+            "V_o.t == 2", live="type(V_o) is V and not vars(V_o)"),
         Row("instance with __reduce__, as tensors have", "class V_Storage:\n    def __init__(self, d): self.d = d\n"
             "def V_rebuild(storage, offset): o = V(); o.s, o.o = storage, offset; return o\n"
             "class V:\n    def __reduce_ex__(self, p): return V_rebuild, (self.s, self.o)\nV_a = V_rebuild(V_Storage([1, 2]), 0); V_b = V_rebuild(V_a.s, 1)",
@@ -189,37 +215,98 @@ SECTIONS: dict[str, list[Row]] = {
             "V_o == (1, 2) and type(V_o) is V and V_o.note == 'n'"),
         gone("instance whose __getattr__ needs an attribute", "class V_P:\n    def __init__(self): self.inner = []\n"
              "    def __getattr__(self, name): return getattr(self.inner, name)\nV = V_P()",
-             "it was saved, but could not be loaded: it is nested too deeply, or its code calls itself"),
+             "it was saved, but could not be loaded: it is nested too deeply, or its code calls itself",
+             "vars(V) == {'inner': []}"),
         Row("bare object()", "V = object(); V_same = [V]", "V_same[0] is V"),
-        gone("instance whose __reduce__ raises", "class V_C:\n    def __reduce__(self): raise KeyError('no')\nV = V_C()", "KeyError: 'no'"),
+        gone("instance whose __reduce__ raises", "class V_C:\n    def __reduce__(self): raise KeyError('no')\nV = V_C()", "KeyError: 'no'",
+             'type(V) is V_C'),
         gone("instance that cannot be made again", "class V_C(Exception):\n    def __init__(self, a, b): super().__init__(a)\nV = V_C(1, 2)",
-             "it was saved, but could not be loaded: TypeError: V_C.__init__() missing 1 required positional argument: 'b'"),
+             "it was saved, but could not be loaded: TypeError: V_C.__init__() missing 1 required positional argument: 'b'",
+             'V.args == (1,)'),
     ],
     "Modules": [
         Row("module", "import os.path as V", "V.join('a', 'b') == 'a/b'"),
         Row("module of a package", "import xml.dom as V", "V.__name__ == 'xml.dom'"),
         Row("module made by hand", "import types\nV = types.ModuleType('V_made'); V.x = [1]", "V.x == [1] and V.__name__ == 'V_made'"),
-        Row("module changed by hand", "import colorsys as V\nV.added = 1", "not hasattr(V, 'added') and V.rgb_to_hsv", "imported again, without the changes"),
+        Row("module changed by hand", "import colorsys as V\nV.added = 1", "not hasattr(V, 'added') and V.rgb_to_hsv", "imported again, without the changes",
+            live="V.added == 1", damage="del V.added"),
         Row("the module of the cells", "import __main__ as V", "vars(V) is globals()"),
     ],
     "What belongs to the running process": [
-        gone("open file", "V = open('/dev/null')", _FILE),
-        gone("open binary file", "V = open('/dev/null', 'rb')", _FILE),
-        gone("temporary file", "import tempfile\nV = tempfile.TemporaryFile()", _FILE),
-        gone("list with an open file in it", "V = [1, open('/dev/null')]", _FILE),
-        gone("socket", "import socket\nV = socket.socket()", _CONNECTION),
-        gone("connection of sqlite3", "import sqlite3\nV = sqlite3.connect(':memory:')", _CONNECTION),
-        gone("cursor of sqlite3", "import sqlite3\nV = sqlite3.connect(':memory:').cursor()", _CONNECTION),
-        gone("lock that is held", "import threading\nV = threading.Lock(); V.acquire()", _LOCK),
-        gone("thread", "import threading\nV = threading.Thread(target=print)", _THREAD),
-        gone("thread-local data", "import threading\nV = threading.local()", _none("_thread._local")),
-        gone("process", "import subprocess\nV = subprocess.Popen(['true']); V.wait()", "a process cannot be saved"),
-        gone("event loop", "import asyncio\nV = asyncio.new_event_loop()", "an event loop cannot be saved"),
-        gone("mmap", "import mmap\nV = mmap.mmap(-1, 10)", "a mapped file cannot be saved"),
-        gone("weak reference", "import weakref\nclass V_C: pass\nV_o = V_C(); V = weakref.ref(V_o)", _WEAK),
-        gone("traceback", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    V = e.__traceback__", "a traceback cannot be saved: it belongs to functions that ran"),
-        gone("ContextVar", "import contextvars\nV = contextvars.ContextVar('v')", _none("_contextvars.ContextVar")),
-        gone("hash object", "import hashlib\nV = hashlib.sha256()", _none("_hashlib.HASH")),
+        gone("open file, at its position", "V = open('V', 'w+'); V.write('0123456789'); V.flush(); V.seek(2)", _FILE, "V.read(3) == '234'"),
+        gone("open binary file", "V = open('/dev/null', 'rb')", _FILE, "V.read() == b''"),
+        gone("list with an open file in it", "V = [1, open('/dev/null')]", _FILE, "V[1].read() == ''"),
+        gone("open file outside the workspace", "import tempfile\nV = tempfile.TemporaryFile('w+'); V.write('abc'); V.flush()", _FILE, "V.tell() == 3 and V.seek(0) == 0 and V.read() == ''", _OUTSIDE,
+             "V.truncate(0)"),
+        gone("file that is locked", "import fcntl, os\nV = open('V', 'w'); fcntl.flock(V, fcntl.LOCK_EX); V_path = os.path.realpath('V')", _FILE,
+             "fcntl.flock(open(V_path), fcntl.LOCK_EX | fcntl.LOCK_NB) is None", "a lock of a file, which ends: take it again"),
+        Row("temporary folder outside the workspace", "import os, tempfile\nV = tempfile.TemporaryDirectory()", "not os.path.exists(V.name)",
+            "without its files", "", "not os.path.exists(V.name)",
+            "a folder outside the workspace: what is in it stays as it is now", "V.cleanup()"),
+        gone("socket", "import socket\nV, V_other = socket.socketpair()", _CONNECTION, _CLOSED % "V", _NO_SOCKET),
+        gone("list with a socket in it", "import socket\nV = [socket.socket()]; V_named = f'descriptor {V[0].fileno()}'", _CONNECTION,
+             _CLOSED % "V[0]", _NO_SOCKET),
+        gone("pipe", "import os\nV_r, V_w = os.pipe(); V = open(V_r)", _FILE, _CLOSED % "V", _NO_PIPE),
+        gone("connection of multiprocessing", "import multiprocessing\nV, V_other = multiprocessing.Pipe(); V_named = f'descriptor {V.fileno()}'",
+             _CONNECTION, _CLOSED % "V", _NO_SOCKET),
+        gone("connection of sqlite3", "import sqlite3\nV = sqlite3.connect('V'); V.execute('create table t(x)'); V.execute('insert into t values (5)')",
+             _CONNECTION, "", _NO_DATABASE, "V.rollback(); V.close()"),
+        gone("cursor of sqlite3", "import sqlite3\nV = sqlite3.connect(':memory:').cursor()", _CONNECTION, "", _NO_DATABASE),
+        gone("lock that is held", "import threading\nV = threading.Lock(); V.acquire()", _LOCK, "V.locked()", damage="V.release()"),
+        gone("thread that has not begun", "import threading\nV = threading.Thread(target=int)", _THREAD,
+             "V.start() or V.join() or not V.is_alive()"),
+        gone("thread", "import threading\nV = threading.Thread(target=threading.Event().wait, daemon=True); V.start()", _THREAD,
+             "not V.is_alive()", _NO_THREAD),
+        gone("thread without a variable", "import threading\nV = [threading.Thread(target=threading.Event().wait, daemon=True, name='V_t')]; V[0].start()\n"
+             "V_named = 'thread V_t'", _THREAD, "not V[0].is_alive()", _NO_THREAD),
+        gone("pool of threads", "import concurrent.futures\nV = concurrent.futures.ThreadPoolExecutor(1); V.submit(int).result()", _none("_queue.SimpleQueue"),
+             "not any(t.is_alive() for t in V._threads)", "a pool of threads: its threads are gone, and work that was given to them is never done"),
+        gone("thread-local data", "import threading\nV = threading.local(); V.x = 1", _none("_thread._local"), "V.x == 1", damage="V.x = 2"),
+        gone("process that has ended", "import subprocess\nV = subprocess.Popen(['true']); V.wait()", "a process cannot be saved", "V.returncode == 0"),
+        gone("process", "import subprocess\nV = subprocess.Popen(['cat'], stdin=subprocess.PIPE)", "a process cannot be saved",
+             "V.poll() is not None", _NO_CHILD, "V.stdin.close(); V.wait()"),
+        gone("process without a variable", "import subprocess\nV = [subprocess.Popen(['cat'], stdin=subprocess.PIPE)]; V_named = f'process {V[0].pid}'",
+             "a process cannot be saved", "V[0].poll() is not None", _NO_CHILD, "V[0].stdin.close(); V[0].wait()"),
+        gone("task of the event loop", "import asyncio\nasync def V_f(): await asyncio.sleep(3600)\n"
+             "try: V = asyncio.get_running_loop().create_task(V_f())\nexcept RuntimeError: V = asyncio.new_event_loop().create_task(V_f())",
+             _none("_asyncio.Task"), "not V.done()", damage="V.cancel()"),
+        gone("event loop of the cells", "import asyncio\ntry: V = asyncio.get_running_loop()\nexcept RuntimeError: V = asyncio.new_event_loop()",
+             "an event loop cannot be saved", "V.run_until_complete(V.run_in_executor(None, int)) == 0"),
+        gone("event loop besides that of the cells", "import asyncio\nV = asyncio.new_event_loop()", "an event loop cannot be saved", _CLOSED % "V._csock",
+             "an event loop besides that of the cells, whose connections are closed: make another", "V.close()"),
+        gone("mmap", "import mmap\nV = mmap.mmap(-1, 10); V[0] = 66", "a mapped file cannot be saved", "V[0] == 0", _SHARED),
+        gone("memory of multiprocessing", "from multiprocessing import shared_memory\nV = shared_memory.SharedMemory('V', True, 10); V.unlink()",
+             "it was saved, but could not be loaded: FileNotFoundError: [Errno 2] No such file or directory: '/V'",
+             "V.buf[0] == 66", _SHARED, "V.buf[0] = 66"),
+        gone("lock of multiprocessing", "import multiprocessing\nV = multiprocessing.Lock()",
+             "RuntimeError: Lock objects should only be shared between processes through inheritance", "not V.acquire(False)", _SHARED, "V.acquire()"),
+        gone("weak reference", "import weakref\nclass V_C: pass\nV_o = V_C(); V = weakref.ref(V_o)", _WEAK, "V() is V_o"),
+        gone("traceback", "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    V = e.__traceback__",
+             "a traceback cannot be saved: it belongs to functions that ran", "V.tb_lineno == 2"),
+        gone("ContextVar", "import contextvars\nV = contextvars.ContextVar('v'); V.set(3)", _none("_contextvars.ContextVar"), "V.get() == 3",
+             damage="V.set(4)"),
+        gone("hash object", "import hashlib\nV = hashlib.sha256(b'a')", _none("_hashlib.HASH"),
+             "V.digest() == hashlib.sha256(b'a').digest()", damage="V.update(b'b')"),
+    ],
+    "Settings of the interpreter": [
+        Row("state of random", "import random\nV = random.getstate()", "random.getstate() == V", damage="random.seed(5)"),
+        Row("state of numpy.random", "import numpy as np\nV = np.random.get_state()", "all(map(np.array_equal, np.random.get_state(), V))",
+            needs="numpy", damage="np.random.seed(5)"),
+        Row("variable of the environment", "import os\nos.environ['V'] = V = '1'", "os.environ['V'] == V and os.getenv('V') == V",
+            damage="del os.environ['V']"),
+        Row("current folder", "import os\nos.mkdir('V'); os.chdir('V'); V = os.getcwd()", "os.getcwd() == V", damage="os.chdir('..')"),
+        Row("sys.path", "import sys\nV = '/V'; sys.path.append(V)", "V in sys.path", damage="sys.path.remove(V)"),
+        Row("handler of a signal", "import signal\ndef V(*a): pass\nsignal.signal(signal.SIGUSR2, V)", "signal.getsignal(signal.SIGUSR2) is not V",
+            "the function is there, and handles nothing", live="signal.getsignal(signal.SIGUSR2) is V",
+            damage="signal.signal(signal.SIGUSR2, signal.SIG_DFL)"),
+        Row("timer of signal", "import signal\nV = signal.setitimer(signal.ITIMER_REAL, 3600)", "signal.getitimer(signal.ITIMER_REAL)[0] == 0",
+            "it does not run", live="3000 < signal.getitimer(signal.ITIMER_REAL)[0] < 3600", damage="signal.alarm(0)"),
+        Row("context of decimal", "import decimal\ndecimal.getcontext().prec = V = 5", "decimal.getcontext().prec == 28", "as at the start",
+            live="decimal.getcontext().prec == 5", damage="decimal.getcontext().prec = 9"),
+        Row("rcParams of matplotlib", "import matplotlib\nmatplotlib.rcParams['lines.linewidth'] = V = 7.0",
+            "matplotlib.rcParams['lines.linewidth'] == 7", needs="matplotlib", damage="matplotlib.rcdefaults()"),
+        Row("options of pandas", "import pandas as pd\npd.options.display.max_rows = V = 7", "pd.options.display.max_rows == 60", "as at the start",
+            "pandas", "pd.options.display.max_rows == 7", damage="pd.reset_option('display.max_rows')"),
     ],
     "numpy": [
         Row("array", "import numpy as np\nV = np.arange(6.0).reshape(2, 3)", "V.tolist() == [[0, 1, 2], [3, 4, 5]] and (V.fill(1) or V.sum()) == 6", needs="numpy"),
@@ -239,8 +326,8 @@ SECTIONS: dict[str, list[Row]] = {
         Row("number of numpy, dtype", "V = [np.float32(1.5), np.dtype('i4')]", "type(V[0]) is np.float32 and V[1] == np.int32", needs="numpy"),
         Row("masked array, matrix", "V = [np.ma.array([1, 2], mask=[0, 1]), np.matrix([[1]])]", "V[0].sum() == 1 and type(V[1]) is np.matrix", needs="numpy"),
         Row("random generator", "V = np.random.default_rng(3); V.random(); V_n = np.random.default_rng(3).random(2)[1]", "V.random() == V_n", needs="numpy"),
-        Row("array that is mapped from a file", "import tempfile\nV_f = tempfile.mkstemp()[1]; V = np.memmap(V_f, 'i4', 'w+', shape=3); V[1] = 7; V.flush()",
-            "V[1] == 7 and type(V) is np.memmap", "mapped again, from the file as it is then", needs="numpy"),
+        Row("array that is mapped from a file", "import os\nV = np.memmap(os.path.realpath('V'), 'i4', 'w+', shape=3); V[1] = 7; V.flush()",
+            "V[1] == 7 and type(V) is np.memmap", "mapped again, from the file as it is then", "numpy", "V[1] == 0", _SHARED),
     ],
     "pandas and matplotlib": [
         Row("frame", "import pandas as pd\nV = pd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2024-01-02'] * 2)}, index=['r', 's'])",
@@ -252,6 +339,8 @@ SECTIONS: dict[str, list[Row]] = {
         Row("groups of a frame", "V = pd.DataFrame({'k': [1, 1, 2], 'v': [1, 2, 3]}).groupby('k')", "V.v.sum().tolist() == [3, 3]", needs="pandas"),
         Row("figure", "import matplotlib\nmatplotlib.use('agg')\nfrom matplotlib.figure import Figure\nV = Figure(); V.add_subplot().plot([1, 3])",
             "V.axes[0].lines[0].get_ydata().tolist() == [1, 3]", needs="matplotlib"),
+        Row("figure of pyplot", "import matplotlib\nmatplotlib.use('agg')\nimport matplotlib.pyplot as plt\nV = plt.figure(); V.add_subplot().plot([1, 3])",
+            "V.axes[0].lines[0].get_ydata().tolist() == [1, 3] and V.savefig('V') is None", needs="matplotlib"),
     ],
 }
 ROWS = [row for rows in SECTIONS.values() for row in rows]

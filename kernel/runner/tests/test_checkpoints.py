@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import time
 import unittest
 
 from .host import PATIENCE, Runner
+from .saved_values import ROWS, Row, numbered
 
 _SUBREAPER = 36  # prctl
 WAKE = signal.SIGRTMAX
@@ -139,6 +142,35 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("f.read(3)").text, "'234'")
             self.assertEqual(host.run("b.recv(1)").error["ename"], "OSError")
 
+    def test_files_that_the_host_put_back_are_the_open_ones(self) -> None:
+        """They are other files under the same paths, and are there when the next copy is made."""
+        with Host() as host:
+            host.run("f = open('f', 'w+'); f.write('0123'); f.flush(); f.seek(2); log = open('log', 'a'); log.write('a\\n'); log.flush()")
+            made = host.copy()
+            host.run("f.truncate(0); f.close(); log.write('b\\n'); log.close()")
+            host.wake(made["pid"])
+            for name, text in (("f", "0123"), ("log", "a\n")):
+                path = f"{host.directory.name}/{name}"
+                with open(f"{path}.new", "w") as file:
+                    file.write(text)
+                os.replace(f"{path}.new", path)
+            again = host.copy()
+            for pid in (0, again["pid"]):
+                if pid:
+                    host.wake(pid)
+                self.assertEqual(host.run("f.read(1)").text, "'2'")
+                host.run("log.write('c\\n'); log.flush()")
+            with open(f"{host.directory.name}/log") as file:
+                self.assertEqual(file.read(), "a\nc\nc\n")
+
+    def test_timers_go_on(self) -> None:
+        with Host() as host:
+            host.run("import signal; rang = []; signal.signal(signal.SIGALRM, lambda *a: rang.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.2)")
+            made = host.copy()
+            host.run("signal.alarm(0)")
+            host.wake(made["pid"])
+            self.assertEqual(host.run("while not rang: signal.pause()\nrang").text, "[1]")
+
     def test_what_a_copy_lacks_is_named(self) -> None:
         with Host() as host:
             host.run(
@@ -183,6 +215,114 @@ class Copies(unittest.TestCase):
             self.assertGreater(made["pid"], 0, made)
             host.wake(made["pid"])
             self.assertEqual(host.run("float((a @ a).sum())").text, "27000000.0")
+
+
+# A cell that changes what variables hold as far as their kinds allow it, and deletes them.
+_DAMAGE = """
+import collections, gc, io, itertools, os, sys, types
+
+def _damage(value, depth=0):
+    mine = getattr(type(value), "__module__", "") == "__main__"
+    if isinstance(value, (list, tuple, set, dict, bytearray, collections.deque)):
+        for part in [*(value.values() if isinstance(value, dict) else value)][:10]:
+            _attempt(lambda: _damage(part, depth + 1), depth < 5)
+        _attempt(lambda: value.__setitem__(slice(None), bytes(len(value))), isinstance(value, bytearray))  # views forbid clear
+        _attempt(lambda: value.clear())
+    elif isinstance(value, types.FunctionType) and value.__module__ == "__main__":
+        for cell in value.__closure__ or ():
+            cell.cell_contents = None
+        value.__defaults__ = None
+        vars(value).clear()
+        _attempt(lambda: setattr(value, "__code__", (lambda *a: None).__code__))
+    elif isinstance(value, type) and value.__module__ == "__main__":
+        for name in [*vars(value)]:
+            _attempt(lambda: delattr(value, name))
+    elif isinstance(value, types.ModuleType) and value not in sys.modules.values():
+        vars(value).clear()
+    elif mine or isinstance(value, (BaseException, types.SimpleNamespace)):
+        _attempt(lambda: vars(value).clear())
+    elif isinstance(value, (io.StringIO, io.BytesIO, io.IOBase)):
+        value.seek(0, 2)
+        value.close()
+    elif hasattr(type(value), "__next__"):
+        [*itertools.islice(value, 100)]
+    elif hasattr(value, "flags") and hasattr(value, "fill"):
+        value.fill(0)
+    elif hasattr(value, "drop") and hasattr(value, "index"):
+        value.drop(value.index, inplace=True)
+    elif isinstance(value, types.MappingProxyType):
+        gc.get_referents(value)[0].clear()
+    elif value is not os.environ:
+        _attempt(lambda: value.__setitem__(slice(None), value[:0]))
+        _attempt(lambda: value.__setitem__(slice(None), bytes(len(value))))
+        for name in ("cancel", "clear", "cache_clear", "close", "get_nowait", "random", "shutdown"):
+            if hasattr(type(value), name):
+                _attempt(getattr(value, name))
+
+def _attempt(change, wanted=True):
+    try:
+        wanted and change()
+    except (Exception, GeneratorExit):
+        pass
+
+for _name in [name for name in globals() if name.partition("_")[0] in _names]:
+    _attempt(lambda: _damage(globals()[_name]))
+    del globals()[_name]
+"""
+# A cell that says what is true.
+_CHECK = """
+import json
+def _true(check):
+    try:
+        return bool(eval(check, globals()))
+    except BaseException as e:
+        return repr(e)
+print("CHECKED", json.dumps([_true(check) for check in _checks]))
+"""
+
+
+class Kinds(unittest.TestCase):
+    maxDiff = None
+
+    def test_come_back_as_the_table_says(self) -> None:
+        with Host() as host:
+            code = f"import importlib.util, os; [n for n in {[*{row.needs.split(' ')[-1] for row in ROWS if row.needs}]} if importlib.util.find_spec(n)]"
+            installed = ast.literal_eval(host.run(code).text)
+            rows = []
+            for row in ROWS:
+                absent, _, library = row.needs.rpartition(" ")
+                if not library or (library in installed) != bool(absent):
+                    self.run_cell(host, row, row.code)
+                    rows.append(row)
+            self.assertGreater(len(rows), 100)
+            names = host.run("{n[1:-6]: v for n, v in globals().items() if n[0] == 'v' and n.endswith('_named')}").text
+            names = ast.literal_eval(names)
+            made = host.copy()
+            self.assertGreater(made["pid"], 0, made)
+            losses = {loss["name"]: loss["reason"] for loss in made["losses"]}
+            for row in rows:
+                self.run_cell(host, row, row.damage)
+            host.run(f"_names = {[numbered(row, 'V') for row in rows]}\n{_DAMAGE}")
+            left = host.run("[n for n in globals() if n.partition('_')[0] in _names]").text
+            self.assertEqual(left, "[]")
+            host.wake(made["pid"])
+            checks = [numbered(row, row.live or (row.check if row.outcome == "same" else "True")) for row in rows]
+            checked = host.run(f"_checks = {checks!r}\n{_CHECK}").stdout
+            true = json.loads(checked.rpartition("CHECKED")[2])
+        for row, check, came in zip(rows, checks, true):
+            with self.subTest(row.kind):
+                number = numbered(row, "V")
+                own = {name: why for name, why in losses.items() if name.partition("_")[0] == number}
+                named = names.get(number[1:])
+                if named in losses:
+                    own[named] = losses[named]
+                self.assertEqual({*own.values()}, {row.back} - {"same"}, named)
+                self.assertIs(came, True, check)
+                self.assertTrue(check != "True" or row.back != "same", "a row that comes back has a check")
+
+    def run_cell(self, host: Host, row: Row, code: str) -> None:
+        outcome = host.run(numbered(row, code))
+        self.assertEqual(outcome.status, "ok", f"{row.kind}: {outcome.traceback}")
 
 
 class States(unittest.TestCase):

@@ -82,14 +82,14 @@ class Saves(unittest.TestCase):
 class Values(Saves):
     def test_come_back_as_the_table_says(self) -> None:
         made = self.python("""
-            made, before = [], set(names)
+            made, before, path = [], set(names), os.path.abspath("variables")
             for i, row in enumerate(ROWS):
                 absent, _, library = row.needs.rpartition(" ")
                 if not row.needs or (importlib.util.find_spec(library) is None) == bool(absent):
                     cell(numbered(row, row.code))
                     made.append(i)
             expected = sorted(set(names) - before - {"__warningregistry__"})
-            r = saved()
+            r = saved(path)
             tell([made, expected, r.saved, r.not_saved])
             """)
         rows, expected, saved, not_saved = made
@@ -410,15 +410,28 @@ class Gone(unittest.TestCase):
 
 def _document() -> str:
     lines = [
-        "# Saved variables",
+        "# What comes back",
         "",
-        "When a session hibernates, its variables are saved, and they are loaded when it wakes. This is what becomes of each kind.",
-        "`kernel/runner/tests/saved_values.py` has the example of each line; the tests save it, load it in another process, and",
-        "write this page.",
+        "A session's variables come back in two ways, and this is what becomes of each kind of value:",
+        "",
+        "- After waking: they were saved when the session hibernated, and another interpreter loads them. It is the same in a",
+        "  [fork](checkpoints.md#forks) of the session.",
+        "- After going back to a [checkpoint](checkpoints.md) of level `live`: a copy of the interpreter, made then, takes the place of the",
+        "  one that runs now.",
+        "",
+        "What is gone after waking, and all that is not the same after going back, is named in `not_saved` with the reason that stands here.",
+        "Files that cells have open are those of the workspace, unless a line says otherwise.",
+        "",
+        "`kernel/runner/tests/saved_values.py` has the example of each line. The tests save it and load it in another process, change it and go",
+        "back, and write this page.",
     ]
     for title, rows in SECTIONS.items():
-        lines += ["", f"## {title}", "", "| value | after waking |", "|---|---|"]
+        lines += ["", f"## {title}", "", "| value | after waking | after going back |", "|---|---|---|"]
         for row in rows:
-            outcome = f"gone: {row.check}" if row.outcome == "gone" else "the same" if row.outcome == "same" else row.outcome
-            lines.append(f"| {row.kind} | {outcome} |")
+            woken = f"gone: {row.check}" if row.outcome == "gone" else row.outcome
+            lines.append(f"| {row.kind} | {_words(woken)} | {_words(row.back)} |")
     return "\n".join(lines) + "\n"
+
+
+def _words(outcome: str) -> str:
+    return "the same" if outcome == "same" else outcome

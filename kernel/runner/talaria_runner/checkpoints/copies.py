@@ -37,6 +37,9 @@ _PR_SET_NAME = 15
 _NAME = b"checkpoint"  # of the process, for lists of processes
 
 
+_woken: repairs.Kept | None = None  # in a copy that has become the interpreter, until it is copied for the first time
+
+
 class Made:
     """A copy that waits: its pid; or 0, and why there is none. losses are what it does not have."""
 
@@ -53,6 +56,10 @@ def take(namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[C
     """Makes a copy, and returns None in the copy itself once it is to be the interpreter. Only in the main thread, while no
     user code runs in it. ours are the runner's descriptors; quietly calls the function that forks, so that the rest of the
     runner does not take the copy for a fork of the user's."""
+    global _woken
+    if _woken is not None:
+        _woken.find_files()  # the host has put them back before it asks for the next copy
+        _woken = None
     descriptors = losses.Descriptors(ours)
     lost = losses.of(namespace, descriptors)
     if descriptors.device:
@@ -64,6 +71,7 @@ def take(namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[C
         pid = quietly(_fork)
         if pid == 0:
             _become_copy(kept, ready, tell)
+            _woken = kept
             return None
         close(tell)
         tell = -1

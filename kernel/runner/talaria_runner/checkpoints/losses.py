@@ -5,13 +5,17 @@ from __future__ import annotations
 
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
+from _io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from _thread import allocate_lock, get_ident
-from posix import fstat, listdir, readlink
+from fcntl import F_GETFL, fcntl
+from os.path import realpath
+from posix import O_ACCMODE, O_RDONLY, fstat, listdir, readlink
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
 from sys import modules
 
 from talaria_runner.look import lookup
 from talaria_runner.own import threads
+from talaria_runner.own.workspace import workspace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +32,12 @@ _PIPE = "a pipe to another process or thread: open it again"
 _CHILD = "another process: it is not part of the checkpoint"
 _SHARED = "memory that processes share: its contents stay as they are now"
 _DATABASE = "an SQLite connection: what is in the file, and a transaction that is open, are not part of the variables; connect again"
+_LOOP = "an event loop besides that of the cells, whose connections are closed: make another"
+_EVENTS = "a descriptor of the system that counts or waits for events: make another"
+_TERMINAL = "a terminal, which cannot be open twice: open it again"
+_FILE = "a file outside the workspace: its contents stay as they are now"
+_FOLDER = "a folder outside the workspace: what is in it stays as it is now"
+_LOCK = "a lock of a file, which ends: take it again"
 _TYPES = {
     ("threading", "Thread"): _THREAD,
     ("concurrent.futures.thread", "ThreadPoolExecutor"): _POOL,
@@ -36,12 +46,19 @@ _TYPES = {
     ("multiprocessing.process", "BaseProcess"): _CHILD,
     ("multiprocessing.pool", "Pool"): _CHILD,
     ("multiprocessing.shared_memory", "SharedMemory"): _SHARED,
+    ("multiprocessing.synchronize", "SemLock"): _SHARED,
     ("socket", "socket"): _SOCKET,
     ("_socket", "socket"): _SOCKET,
     ("ssl", "SSLSocket"): _SOCKET,
     ("sqlite3", "Connection"): _DATABASE,
+    ("sqlite3", "Cursor"): _DATABASE,
     ("mmap", "mmap"): _SHARED,
+    ("numpy", "memmap"): _SHARED,
+    ("asyncio", "BaseEventLoop"): _LOOP,
+    ("tempfile", "TemporaryDirectory"): _FOLDER,
 }
+_DELETED = " (deleted)"
+_TERMINALS = ("/dev/pts/", "/dev/ptmx", "/dev/tty")
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/")
 
 
@@ -60,49 +77,157 @@ class Descriptors:
 
     def __init__(self, ours: Iterable[int]) -> None:
         """ours are the descriptors of the runner, besides the standard ones."""
-        self.files: list[int] = []  # of regular files
-        self.streams: list[tuple[int, str]] = []  # sockets and pipes, with why they are lost
+        self.files: dict[int, str] = {}  # regular files, with their paths
+        self.streams: dict[int, str] = {}  # what cannot be open twice, with why it is lost
+        self.outside: dict[int, str] = {}  # regular files that may be written to and are not in the workspace, with their paths
+        self.locked: dict[int, str] = {}  # regular files that are locked
         self.device = ""  # one that belongs to a GPU
-        ours = {0, 1, 2, *ours}
+        self.ours = {0, 1, 2, *ours}
         for name in _listed("/proc/self/fd"):
             fd = int(name)
-            if fd in ours:
+            if fd in self.ours:
                 continue
             try:
                 mode = fstat(fd).st_mode
                 path = readlink(f"/proc/self/fd/{fd}")
+                if S_ISREG(mode):
+                    self._add_file(fd, path)
+                    continue
             except OSError:
                 continue  # that of the list itself
-            if S_ISREG(mode):
-                self.files.append(fd)
-            elif S_ISSOCK(mode):
-                self.streams.append((fd, _SOCKET))
+            if S_ISSOCK(mode):
+                self.streams[fd] = _SOCKET
             elif S_ISFIFO(mode):
-                self.streams.append((fd, _PIPE))
+                self.streams[fd] = _PIPE
+            elif path.startswith("anon_inode:"):
+                self.streams[fd] = _EVENTS
+            elif path.startswith(_TERMINALS):
+                self.streams[fd] = _TERMINAL
             elif path.startswith(_DEVICES):
                 self.device = path
+
+    def _add_file(self, fd: int, path: str) -> None:
+        self.files[fd] = path
+        if fcntl(fd, F_GETFL) & O_ACCMODE != O_RDONLY and is_outside(path):
+            self.outside[fd] = path
+        with open(f"/proc/self/fdinfo/{fd}") as f:
+            if "\nlock:" in f.read():
+                self.locked[fd] = path
+
+
+class _Parts:
+    """What the variables that are named consist of, so that it is not named again."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()  # the ids of their objects
+        self.descriptors: set[int] = set()
+        self.processes: set[int] = set()
+        self.addresses: set[int] = set()  # of memory that is mapped
+
+    def add(self, value: object) -> None:
+        self.threads.add(id(value))
+        workers = _own(value, "_threads")  # of a pool
+        if type(workers) is set:
+            self.threads.update(map(id, workers))
+        self.descriptors.update(_descriptors(value))
+        for process in (value, _own(value, "_popen")):  # of subprocess, and of multiprocessing
+            pid = _own(process, "pid")
+            if type(pid) is int:
+                self.processes.add(pid)
+        for mapped in (value, _own(value, "_mmap"), _own(value, "_semlock")):  # numpy and multiprocessing have these
+            self.addresses.update(_address(mapped))
 
 
 def of(namespace: dict[str, object], descriptors: Descriptors) -> list[Loss]:
     """Names everything that a copy of this process, made now, does not have."""
-    losses = [Loss(name, reason) for name, reason in _variables(namespace)]
-    threading = modules.get("threading")
-    if threading is not None:
-        known = {id(value) for value in dict.values(namespace)}
-        for ident, thread in list(threading._active.items()):
-            if ident != get_ident() and id(thread) not in known:
-                losses.append(Loss(f"thread {getattr(thread, '_name', ident)}", _THREAD))
-    named = {loss.reason for loss in losses}
-    for fd, reason in descriptors.streams:
-        if reason not in named:
-            losses.append(Loss(f"descriptor {fd}", reason))
-    if _CHILD not in named:
-        losses += [Loss(f"process {pid}", _CHILD) for pid in _children()]
-    if _SHARED not in named:
-        losses += [Loss(path, _SHARED) for path in _shared()]
+    losses, parts = [], _Parts()
+    for name, value, reason in _variables(namespace):
+        if _is_lost(value, reason, descriptors):
+            losses.append(Loss(name, reason))
+            parts.add(value)
+    losses += [Loss(f"thread {name}", _THREAD) for ident, name in _threads() if ident not in parts.threads]
+    files = {_file_number(value): name for name, value in _each(namespace)}
+    for fd, reason in descriptors.streams.items():
+        if fd not in parts.descriptors:
+            losses.append(Loss(files.get(fd) or f"descriptor {fd}", reason))
+    shared = _shared()
+    mapped = {path for _, _, path in shared}  # a file that is mapped is memory that is shared
+    for fds, reason in ((descriptors.outside, _FILE), (descriptors.locked, _LOCK)):
+        for fd, path in fds.items():
+            if path not in mapped:
+                losses.append(Loss(files.get(fd) or (f"descriptor {fd}" if path.endswith(_DELETED) else path), reason))
+    losses += [Loss(f"process {pid}", _CHILD) for pid in _children() if pid not in parts.processes]
+    nameless = [path for first, end, path in shared if not any(first <= address < end for address in parts.addresses)]
+    losses += [Loss(path, _SHARED) for path in dict.fromkeys(nameless)]
     if len(losses) > MOST:
         losses[MOST:] = [Loss(f"{len(losses) - MOST} more", "things of the same kinds")]
     return losses
+
+
+def _is_lost(value: object, reason: str, descriptors: Descriptors) -> bool:
+    """Whether this value, which is of a kind that a copy may lack, has something that the copy lacks."""
+    if reason is _THREAD:
+        return any(ident == id(value) for ident, _ in _threads())
+    if reason is _CHILD:
+        return type(_own(value, "returncode")) is not int
+    if reason is _LOOP:
+        return not descriptors.ours.issuperset(_descriptors(value))
+    if reason is _FOLDER:
+        path = _own(value, "name")
+        return type(path) is not str or is_outside(path)
+    return True
+
+
+def _own(value: object, name: str) -> object:
+    return lookup.get(lookup.own_names(value), name)
+
+
+def _descriptors(value: object) -> list[int]:
+    """Those of a socket, or of an event loop."""
+    sockets, selects = modules.get("_socket"), modules.get("select")
+    poll = _own(_own(value, "_selector"), "_selector")
+    found = []
+    for one in (value, _own(value, "_ssock"), _own(value, "_csock"), poll):
+        for module, name in ((sockets, "socket"), (selects, "epoll")):
+            cls = getattr(module, name, None)
+            if isinstance(cls, type) and lookup.is_a(one, cls):
+                try:
+                    found.append(cls.fileno(one))
+                except ValueError:
+                    pass  # it is closed
+    return [fd for fd in found if fd >= 0]
+
+
+def _file_number(value: object) -> int:
+    """The descriptor of an open file, if it is one of Python's own; otherwise -1."""
+    try:
+        if type(value) is TextIOWrapper:
+            value = value.buffer
+        if lookup.one_of(type(value), (BufferedRandom, BufferedReader, BufferedWriter)):
+            value = value.raw
+        return value.fileno() if type(value) is FileIO else -1
+    except ValueError:
+        return -1  # it is closed
+
+
+def _address(value: object) -> list[int]:
+    """That of memory that is mapped to be written to."""
+    if type(value) is getattr(modules.get("_multiprocessing"), "SemLock", None):
+        return [value.handle]
+    if type(value) is getattr(modules.get("mmap"), "mmap", None):
+        try:
+            from _ctypes import _SimpleCData, addressof
+
+            byte = type("byte", (_SimpleCData,), {"_type_": "c"})
+            return [addressof(byte.from_buffer(value))]
+        except (ImportError, TypeError, ValueError):
+            pass  # it is closed, or to be read only
+    return []
+
+
+def is_outside(path: str) -> bool:
+    """Whether a file or folder is outside the workspace, or has no name there any more."""
+    return path.endswith(_DELETED) or not realpath(path).startswith(realpath(workspace()) + "/")
 
 
 def foreign_threads() -> int:
@@ -130,42 +255,60 @@ def _known() -> set[int]:
     return known
 
 
-def _variables(namespace: dict[str, object]) -> Iterable[tuple[str, str]]:
+def _variables(namespace: dict[str, object]) -> Iterable[tuple[str, object, str]]:
+    """Those whose types say that a copy may lack something of them."""
     kinds = []
     for (module, name), reason in _TYPES.items():
         cls = vars(modules[module]).get(name) if module in modules else None
         if isinstance(cls, type):
             kinds.append((cls, reason))
-    for name in sorted(key for key in lookup.first(namespace) if type(key) is str and not key.startswith("__")):
-        mro = type.mro(type(lookup.get(namespace, name)))
+    for name, value in _each(namespace):
         for cls, reason in kinds:
-            if cls in mro:
-                yield name, reason
+            if lookup.is_a(value, cls):
+                yield name, value, reason
                 break
 
 
-def _children() -> list[str]:
-    try:
-        with open("/proc/self/task/%d/children" % threads.main()) as f:
-            return f.read().split()
-    except OSError:
+def _each(namespace: dict[str, object]) -> Iterable[tuple[str, object]]:
+    for name in sorted(key for key in lookup.first(namespace) if type(key) is str and not key.startswith("__")):
+        yield name, lookup.get(namespace, name)
+
+
+def _threads() -> list[tuple[int, str]]:
+    """The threads that run, besides this one: the ids of their objects, and their names."""
+    threading = modules.get("threading")
+    if threading is None:
         return []
+    return [
+        (id(thread), getattr(thread, "_name", ident))
+        for ident, thread in list(threading._active.items()) if ident != get_ident()
+    ]  # fmt: skip
 
 
-def _shared() -> list[str]:
-    """What is mapped to be shared and written to."""
-    paths = []
+def _children() -> list[int]:
+    found = []
+    for task in _listed("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as f:
+                found += map(int, f.read().split())
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def _shared() -> list[tuple[int, int, str]]:
+    """What is mapped to be shared and written to: from which address up to which, and the path."""
+    found = []
     try:
         with open("/proc/self/maps") as f:
             for line in f:
                 fields = line.split(None, 5)
                 if fields[1] == "rw-s":
-                    path = fields[5].rstrip("\n") if len(fields) > 5 else "memory"
-                    if path not in paths:
-                        paths.append(path)
+                    first, end = (int(address, 16) for address in fields[0].split("-"))
+                    found.append((first, end, fields[5].rstrip("\n") if len(fields) > 5 else "memory"))
     except OSError:
         pass
-    return paths
+    return found
 
 
 def _listed(folder: str) -> list[str]:

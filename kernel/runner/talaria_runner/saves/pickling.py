@@ -296,6 +296,7 @@ _ALIVE = (
     ("threading", "Thread", "a thread"),
     ("subprocess", "Popen", "a process"),
     ("multiprocessing.process", "BaseProcess", "a process"),
+    ("multiprocessing.connection", "_ConnectionBase", "a connection"),
     ("asyncio.events", "AbstractEventLoop", "an event loop"),
 )
 
