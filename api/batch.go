@@ -22,9 +22,10 @@ type BatchRequest struct {
 	DeadlineS *float64 `json:"deadline_s,omitzero"`
 }
 
-// BatchItemRequest is one cell. Without a session it runs in one of its own.
+// BatchItemRequest is one cell. Without a session it runs in one of its own, which is a fork if ForkOf names a session.
 type BatchItemRequest struct {
 	Session *string `json:"session,omitzero"`
+	ForkOf  *string `json:"fork_of,omitzero"`
 	Code    *string `json:"code,omitzero"`
 	// Files are written into the workspace before the cell runs, by path.
 	Files map[string]BatchFile `json:"files,omitzero"`

@@ -379,7 +379,7 @@ func TestFilesOfABatchAreTextOrBase64(t *testing.T) {
 		}
 	}
 	var req api.BatchRequest
-	if err := api.Unmarshal([]byte(`{"items":[{"code":"1","fork_of":"s"}]}`), &req); err == nil || !strings.Contains(err.Error(), `"items.0.fork_of"`) {
+	if err := api.Unmarshal([]byte(`{"items":[{"code":"1","branch":"s"}]}`), &req); err == nil || !strings.Contains(err.Error(), `"items.0.branch"`) {
 		t.Errorf("a field that does not exist: %v", err)
 	}
 }

@@ -49,18 +49,26 @@ func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.Batc
 		return row, api.Errorf(api.CodeLimitExceeded, "%s.files has %d files, and the limit is %d; upload them to the session instead", at, n, api.MaxBatchFiles)
 	}
 	row = store.BatchItem{Fresh: item.Session == nil, Code: *item.Code, Files: item.Files}
-	if item.Session == nil {
+	var named string
+	switch {
+	case item.Session != nil && item.ForkOf != nil:
+		return row, invalid("%s has session and fork_of; give one of them", at)
+	case item.Session != nil:
+		row.Session, named = *item.Session, *item.Session
+	case item.ForkOf != nil:
+		row.ForkOf, named = *item.ForkOf, *item.ForkOf
+	default:
 		return row, nil
 	}
-	if row.Session = *item.Session; known[row.Session] {
+	if known[named] {
 		return row, nil
 	}
-	if _, err := m.cfg.Store.Session(ctx, owner, row.Session); errors.Is(err, store.ErrNotFound) {
-		return row, api.Errorf(api.CodeSessionNotFound, "%s: you have no session %.140q", at, row.Session)
+	if _, err := m.cfg.Store.Session(ctx, owner, named); errors.Is(err, store.ErrNotFound) {
+		return row, api.Errorf(api.CodeSessionNotFound, "%s: you have no session %.140q", at, named)
 	} else if err != nil {
 		return row, err
 	}
-	known[row.Session] = true
+	known[named] = true
 	return row, nil
 }
 

@@ -65,7 +65,7 @@ func passing(err error) bool {
 	if !errors.As(err, &known) {
 		return false
 	}
-	return slices.Contains([]api.Code{api.CodeNotReady, api.CodeQueueFull, api.CodeSessionLimit, api.CodeDiskFull}, known.Code)
+	return slices.Contains([]api.Code{api.CodeNotReady, api.CodeQueueFull, api.CodeSessionLimit, api.CodeDiskFull, api.CodeKernelBusy}, known.Code)
 }
 
 // refused is how an item ends that could not run, or whose execution is gone.
@@ -150,9 +150,11 @@ func (m *Manager) sessionOf(j *job, item store.BatchItem) (*session.Session, err
 	if j.ctx.Err() != nil {
 		return nil, context.Cause(j.ctx)
 	}
-	s, _, err := m.cfg.Sessions.Ensure(m.ctx, j.owner, item.Session, api.SessionRequest{
-		Metadata: &map[string]string{"batch": j.id},
-	}, api.IfExistsKeep)
+	metadata := map[string]string{"batch": j.id}
+	if item.ForkOf != "" {
+		return m.cfg.Sessions.EnsureFork(m.ctx, j.owner, item.Session, item.ForkOf, metadata)
+	}
+	s, _, err := m.cfg.Sessions.Ensure(m.ctx, j.owner, item.Session, api.SessionRequest{Metadata: &metadata}, api.IfExistsKeep)
 	return s, err
 }
 

@@ -112,6 +112,47 @@ func TestAKilledServersBatchRunsEveryItemOnce(t *testing.T) {
 	})
 }
 
+func TestItemsBeginAsForks(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{Metadata: &map[string]string{"of": "parent"}})
+	runOK(t, c, id, "x = [0]; open('f', 'w').write('parent')")
+	var req api.BatchRequest
+	for i := range 4 {
+		code := fmt.Sprintf("x.append(%d); print(x, open('f').read())", i)
+		req.Items = append(req.Items, api.BatchItemRequest{ForkOf: &id, Code: &code})
+	}
+	keeps := "x.append('kept'); open('made', 'w').write('')" // a file keeps the session
+	req.Items = append(req.Items, api.BatchItemRequest{ForkOf: &id, Code: &keeps})
+	b, err := c.CreateBatch(within(t), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := s.batchEnd(t, b.ID)
+	for i, item := range done.Items[:4] {
+		if want := fmt.Sprintf("[0, %d] parent\n", i); item.Status != api.StatusOK || item.Execution.Text != want || !item.SessionDeleted {
+			t.Errorf("item %d is %+v, %+v", i, item, item.Execution)
+		}
+	}
+	kept := done.Items[4]
+	if got := result(t, c, kept.SessionID, "x"); got != "[0, 'kept']" {
+		t.Errorf("the fork that stays has %s", got)
+	}
+	if info, err := c.Session(within(t), kept.SessionID); err != nil || info.Metadata["batch"] != b.ID || info.Metadata["of"] != "parent" {
+		t.Errorf("the fork that stays is %+v, %v", info, err)
+	}
+	if got := result(t, c, id, "x"); got != "[0]" {
+		t.Errorf("the session itself has %s", got)
+	}
+	one := "1"
+	for _, wrong := range []api.BatchItemRequest{{ForkOf: new("none"), Code: &one}, {ForkOf: &id, Session: &id, Code: &one}} {
+		if _, err := c.CreateBatch(within(t), api.BatchRequest{Items: []api.BatchItemRequest{wrong}}); err == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+}
+
 func TestABatchIsCancelledAndItsDeadlineHolds(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{config: "batch:\n  concurrency: 2\n"})

@@ -78,7 +78,7 @@ func TestRequestsThatFailAreProblems(t *testing.T) {
 		{"terminal of another shell", request{method: "POST", path: one + "/terminals", body: `{"shell":"sh"}`}, 400, "invalid_request"},
 		{"terminals of no session", request{path: "/v1/sessions/none/terminals"}, 404, "session_not_found"},
 		{"batch of no items", request{method: "POST", path: "/v1/batch", body: `{"items":[]}`}, 400, "invalid_request"},
-		{"batch with a field that does not exist", request{method: "POST", path: "/v1/batch", body: `{"items":[{"code":"1","fork_of":"s"}]}`}, 400, "invalid_request"},
+		{"batch with a field that does not exist", request{method: "POST", path: "/v1/batch", body: `{"items":[{"code":"1","branch":"s"}]}`}, 400, "invalid_request"},
 		{"batch with a file that is no text", request{method: "POST", path: "/v1/batch", body: `{"items":[{"code":"1","files":{"a":1}}]}`}, 400, "invalid_request"},
 		{"batch in no session", request{method: "POST", path: "/v1/batch", body: `{"items":[{"code":"1","session":"none"}]}`}, 404, "session_not_found"},
 		{"no batch", request{path: "/v1/batch/none"}, 404, "batch_not_found"},

@@ -46,20 +46,13 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	ctx = context.WithoutCancel(ctx)
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
-	var from origin
-	err = s.do(ctx, func(own context.Context) (err error) {
-		if err := s.atRest("fork"); err != nil {
-			return err
-		}
-		from, err = s.origin(own, hold, req.CheckpointID)
-		return errors.Join(err, s.touch(own))
-	})
+	from, err := s.takeOrigin(ctx, hold, req.CheckpointID)
 	if err != nil {
 		return reply, err
 	}
 	set(&from.set.name, req.Name)
 	for range count {
-		made, err := s.m.make(ctx, s.owner, nil, from.set, func(fork *Session) (change, error) { return fork.fill(ctx, from) })
+		made, err := s.forkAs(ctx, nil, from)
 		if err != nil {
 			var problem *api.Error
 			if !errors.As(err, &problem) {
@@ -74,6 +67,51 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 		reply.Items = append(reply.Items, api.Fork{Session: &info})
 	}
 	return reply, nil
+}
+
+// EnsureFork returns the owner's session with that id. If there is none it makes it, as a fork of another session of the owner, with
+// these metadata besides that one's. The caller releases it.
+func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata map[string]string) (*Session, error) {
+	if s, err := m.Get(owner, id); !errors.Is(err, ErrDeleted) {
+		return s, err
+	}
+	parent, err := m.Get(owner, of)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Release()
+	ctx = context.WithoutCancel(ctx)
+	hold := m.cfg.Artifacts.Hold()
+	defer hold.Release()
+	from, err := parent.takeOrigin(ctx, hold, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(metadata)
+	for key, value := range from.set.metadata {
+		if _, taken := all[key]; !taken {
+			all[key] = value
+		}
+	}
+	from.set.metadata = all
+	return parent.forkAs(ctx, &id, from)
+}
+
+// forkAs makes a fork, under an id if it is not nil. The caller releases it.
+func (s *Session) forkAs(ctx context.Context, id *string, from origin) (*Session, error) {
+	return s.m.make(ctx, s.owner, id, from.set, func(fork *Session) (change, error) { return fork.fill(ctx, from) })
+}
+
+// takeOrigin takes what forks of the session begin with, if no cell runs or waits. hold protects the blobs.
+func (s *Session) takeOrigin(ctx context.Context, hold *artifacts.Hold, checkpoint *string) (from origin, err error) {
+	err = s.do(ctx, func(own context.Context) (err error) {
+		if err := s.atRest("fork"); err != nil {
+			return err
+		}
+		from, err = s.origin(own, hold, checkpoint)
+		return errors.Join(err, s.touch(own))
+	})
+	return from, err
 }
 
 // origin takes what forks of the session begin with. hold protects the blobs. On the session's goroutine.

@@ -30,6 +30,7 @@ type BatchItem struct {
 	Index     int
 	Session   string // the id that clients use
 	Fresh     bool   // the session is made for the item
+	ForkOf    string // as a fork of this one; "": of none
 	Code      string
 	Files     map[string]api.BatchFile
 	Status    api.ExecutionStatus
@@ -85,8 +86,8 @@ func (t *Tx) InsertBatch(b Batch, items []BatchItem) (int64, error) {
 		if len(item.Files) > 0 {
 			files = asJSON(&item.Files)
 		}
-		err := t.exec(`INSERT INTO batch_items (batch, i, session, fresh, code, files, status) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-			n, item.Index, item.Session, item.Fresh, item.Code, files, api.StatusQueued)
+		err := t.exec(`INSERT INTO batch_items (batch, i, session, fresh, fork_of, code, files, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			n, item.Index, item.Session, item.Fresh, item.ForkOf, item.Code, files, api.StatusQueued)
 		if err != nil {
 			return 0, err
 		}
@@ -209,8 +210,8 @@ func (s *Store) batches(ctx context.Context, rest string, args ...any) ([]Batch,
 // BatchItem returns an item with its code and files.
 func (s *Store) BatchItem(ctx context.Context, n int64, index int) (item BatchItem, err error) {
 	item.Index = index
-	err = s.ro.QueryRowContext(ctx, `SELECT session, fresh, code, files, status, started_at FROM batch_items WHERE batch = ? AND i = ?`, n, index).
-		Scan(&item.Session, &item.Fresh, &item.Code, asJSON(&item.Files), &item.Status, &item.StartedAt)
+	err = s.ro.QueryRowContext(ctx, `SELECT session, fresh, fork_of, code, files, status, started_at FROM batch_items WHERE batch = ? AND i = ?`, n, index).
+		Scan(&item.Session, &item.Fresh, &item.ForkOf, &item.Code, asJSON(&item.Files), &item.Status, &item.StartedAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
