@@ -12,6 +12,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/command"
+	"talaria/kernel/trace"
 	"talaria/kernel/workspace"
 	"talaria/store"
 )
@@ -53,6 +54,7 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 			return err
 		}
 		durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
+		trace.Step("checkpoint found")
 		undo, err := s.makeCheckpoint(own, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
 		if err != nil {
 			return err
@@ -66,6 +68,7 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		if err := s.commit(own, begun); err != nil {
 			return err
 		}
+		trace.Step("beginning of the rollback committed")
 		if reply, err = s.rollBack(own, r, target, undo); err != nil || !r.variables() || target.Saved == nil {
 			return err
 		}
@@ -136,6 +139,7 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 			s.mustCommit(ctx, c)
 			return reply, err
 		}
+		trace.Step("variables are back")
 		for _, loss := range target.Losses {
 			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: loss.Name, Reason: loss.Reason})
 		}
@@ -154,7 +158,9 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		if more := restored.NotRestoredCount - len(restored.NotRestored); more > 0 {
 			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: fmt.Sprintf("%d more files", more), Reason: "as the others"})
 		}
+		trace.Step("files are back")
 		files = s.filesRestored(ctx)
+		trace.Step("files listed for the log")
 	}
 	c := change{
 		drafts: []draft{{executionID: target.Execution, body: api.RolledBack{
@@ -176,10 +182,12 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		c.state(s, api.StateHibernated, "")
 	case r.variables():
 		c.add(s.copyAgain(ctx, target))
+		trace.Step("interpreter copied again")
 	}
 	if !s.mustCommit(ctx, c) {
 		return reply, ErrClosing
 	}
+	trace.Step("rollback committed")
 	return reply, s.touch(ctx)
 }
 

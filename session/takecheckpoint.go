@@ -16,6 +16,7 @@ import (
 	"talaria/artifacts"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 	"talaria/kernel/workspace"
 	"talaria/store"
 )
@@ -111,6 +112,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 	if row.Undone, err = s.m.cfg.Store.Undone(ctx, s.n); err != nil {
 		return row, err
 	}
+	trace.Step("checkpoint begun")
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
 	used, err := keptSpace(kept, limits.ArtifactBytes)
@@ -122,6 +124,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 	if err != nil {
 		return row, err
 	}
+	trace.Step("variables kept")
 	manifest, err := s.capture(ctx, hold, kept, left-spaceOfVariables(saved), limits.ArtifactBytes)
 	if err == nil {
 		row.Manifest, err = manifest.MarshalBinary()
@@ -130,6 +133,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}
+	trace.Step("files captured")
 	row.Space = spaceOf(manifest) + spaceOfVariables(saved)
 	info, err := checkpointInfo(row)
 	if err != nil {
@@ -147,6 +151,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}
+	trace.Step("checkpoint committed")
 	s.checkpoints.known = &manifest
 	s.dropCopies(context.WithoutCancel(ctx), ended)
 	return row, nil
@@ -206,6 +211,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 		if variables, err := s.Variables(ctx); err == nil {
 			row.Variables = variables.Items
 		}
+		trace.Step("variables listed")
 	}
 	switch {
 	case w.level == api.CheckpointFiles:

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/api"
 )
 
 // step is the end of one step of what is traced.
@@ -28,14 +30,40 @@ type path []step
 
 func (p path) took() int64 { return p[len(p)-1].at - p[0].at }
 
-// traced are what -trace can follow.
-var traced = map[string]struct {
+// traceable is what -trace can follow.
+type traceable struct {
 	title           string
 	samples, warmUp int
 	fresh           bool // each sample has a session of its own
-}{
-	"cell":   {title: "a warm 1 + 1 over WebSocket", samples: 101, warmUp: 20},
-	"create": {title: "a new session, to the result of 1 + 1 with the libraries", samples: 31, warmUp: 3, fresh: true},
+	follow          func(context.Context, session, conn) (path, error)
+}
+
+var traced = map[string]traceable{
+	"cell":     {title: "a warm 1 + 1 over WebSocket", samples: 101, warmUp: 20, follow: followOnePlusOne},
+	"create":   {title: "a new session, to the result of 1 + 1 with the libraries", samples: 31, warmUp: 3, fresh: true},
+	"rollback": {title: "going back to a live checkpoint", samples: 31, warmUp: 3, follow: followRollback},
+}
+
+// followRollback makes a checkpoint of a session, goes back to it, and drops the checkpoints.
+func followRollback(ctx context.Context, ses session, c conn) (path, error) {
+	own, ok := ses.(*talariaSession)
+	if !ok {
+		return nil, errors.New("only Talaria has checkpoints")
+	}
+	point, err := own.checkpoint(ctx)
+	if err == nil {
+		err = cell(ctx, c, "x = 1", ignore)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := path{{now(), "client", "request sent"}}
+	done, err := own.client().Rollback(ctx, own.id, api.RollbackRequest{CheckpointID: &point.ID})
+	p = append(p, step{now(), "client", "answer received"})
+	for _, id := range []string{point.ID, done.Undo} {
+		err = errors.Join(err, own.client().DropCheckpoint(ctx, own.id, id))
+	}
+	return p, err
 }
 
 // now reads the clock of the steps.
@@ -51,10 +79,10 @@ func (o options) follow(ctx context.Context, temp string, as account, stdout, pr
 	for _, name := range strings.Split(o.trace, ",") {
 		what, known := traced[name]
 		if !known {
-			return fmt.Errorf("-trace %s: it follows cell and create", name)
+			return fmt.Errorf("-trace %s: it follows cell, create and rollback", name)
 		}
 		fmt.Fprintf(progress, "tracing %s: %d samples\n", name, what.samples)
-		paths, err := o.paths(ctx, temp, as, what.samples, what.warmUp, what.fresh)
+		paths, err := o.paths(ctx, temp, as, what)
 		if err != nil {
 			return fmt.Errorf("trace %s: %w", name, err)
 		}
@@ -80,7 +108,7 @@ func medianOf(paths []path) path {
 }
 
 // paths takes samples on a server that writes its steps down.
-func (o options) paths(ctx context.Context, temp string, as account, samples, warmUp int, fresh bool) (paths []path, err error) {
+func (o options) paths(ctx context.Context, temp string, as account, what traceable) (paths []path, err error) {
 	d, err := newTalaria(o.binary, o.engine, temp, as)
 	if err != nil {
 		return nil, err
@@ -96,12 +124,12 @@ func (o options) paths(ctx context.Context, temp string, as account, samples, wa
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	add := func(i int, p path) {
-		if i >= warmUp {
+		if i >= what.warmUp {
 			paths = append(paths, p)
 		}
 	}
-	if fresh {
-		for i := range warmUp + samples {
+	if what.fresh {
+		for i := range what.warmUp + what.samples {
 			p, err := followCreate(ctx, s)
 			if err != nil {
 				return nil, err
@@ -109,10 +137,10 @@ func (o options) paths(ctx context.Context, temp string, as account, samples, wa
 			add(i, p)
 		}
 	} else {
-		err = within(ctx, s, attachment{}, func(_ session, c conn) error {
-			for i := range warmUp + samples {
-				p := path{{now(), "client", "cell sent"}}
-				if p, err = followCell(ctx, c, "1 + 1", p); err != nil {
+		err = within(ctx, s, attachment{}, func(ses session, c conn) error {
+			for i := range what.warmUp + what.samples {
+				p, err := what.follow(ctx, ses, c)
+				if err != nil {
 					return err
 				}
 				add(i, p)
@@ -134,6 +162,10 @@ func (o options) paths(ctx context.Context, temp string, as account, samples, wa
 		}
 	}
 	return paths, nil
+}
+
+func followOnePlusOne(ctx context.Context, _ session, c conn) (path, error) {
+	return followCell(ctx, c, "1 + 1", path{{now(), "client", "cell sent"}})
 }
 
 // followCell runs a cell and adds what the client sees of it.

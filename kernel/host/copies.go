@@ -15,6 +15,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/frame"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 )
 
 const (
@@ -91,6 +92,7 @@ func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, er
 	if err != nil {
 		return command.Copy{}, fmt.Errorf("copy the interpreter: %w", err)
 	}
+	trace.Step("copy made inside")
 	made := *answer.Copied
 	if made.PID == 0 {
 		return made.Copy, nil
@@ -103,7 +105,9 @@ func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, er
 		}
 		return command.Copy{Refused: "the copy ended at once"}, nil
 	}
+	trace.Step("copy adopted")
 	made.Refused, made.Held = "", k.heldByCopies(made.Resident)
+	trace.Step("copies measured")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.copies.waiting == nil {
@@ -184,6 +188,7 @@ func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
 	defer k.records.Flush()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wakePatience) // half of it cannot be taken back
 	defer cancel()
+	defer trace.Step("copy is the interpreter")
 	if err := copier.Wake(ctx, old, next.process); errors.Is(err, os.ErrProcessDone) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
