@@ -88,6 +88,11 @@ func (s *Session) startSoon() {
 
 // do runs a function on the session's goroutine and waits for it.
 func (s *Session) do(ctx context.Context, f func(context.Context) error) error {
+	return s.doThen(ctx, f, func(context.Context) {})
+}
+
+// doThen is do, but for a second function that runs right after the first one, which the caller does not wait for.
+func (s *Session) doThen(ctx context.Context, f func(context.Context) error, then func(context.Context)) error {
 	if !s.retain() {
 		return s.ending()
 	}
@@ -95,7 +100,7 @@ func (s *Session) do(ctx context.Context, f func(context.Context) error) error {
 	s.begin()
 	done := make(chan error, 1)
 	select {
-	case s.commands <- func(own context.Context) { done <- f(own) }:
+	case s.commands <- func(own context.Context) { done <- f(own); then(own) }:
 	case <-s.stopped:
 		return s.ending()
 	case <-ctx.Done():

@@ -42,7 +42,8 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		return reply, invalid("what must be %q, %q or %q", api.RollbackAll, api.RollbackVariables, api.RollbackFiles)
 	}
 	began := time.Now()
-	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
+	var woken *store.Checkpoint // whose copy was used
+	err = s.doThen(context.WithoutCancel(ctx), func(own context.Context) error {
 		if err := s.atRest("go back"); err != nil {
 			return err
 		}
@@ -69,8 +70,12 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 			return err
 		}
 		trace.Step("beginning of the rollback committed")
-		if reply, err = s.rollBack(own, r, target, undo); err != nil || !r.variables() || target.Saved == nil {
+		if reply, err = s.rollBack(own, r, target, undo); err != nil || !r.variables() {
 			return err
+		}
+		if target.Saved == nil {
+			woken = &target
+			return nil
 		}
 		lost, err := s.wakeKernel(own)
 		for _, l := range lost {
@@ -79,6 +84,10 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 			}
 		}
 		return err
+	}, func(own context.Context) { // before the next cell
+		if woken != nil {
+			s.copyAgain(own, *woken)
+		}
 	})
 	reply.DurationMS = time.Since(began).Milliseconds()
 	return reply, err
@@ -177,12 +186,8 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		},
 	}
 	c.add(files)
-	switch {
-	case r.variables() && target.Saved != nil:
+	if r.variables() && target.Saved != nil {
 		c.state(s, api.StateHibernated, "")
-	case r.variables():
-		c.add(s.copyAgain(ctx, target))
-		trace.Step("interpreter copied again")
 	}
 	if !s.mustCommit(ctx, c) {
 		return reply, ErrClosing
@@ -240,7 +245,7 @@ func (s *Session) wakeCopy(ctx context.Context, target store.Checkpoint) error {
 
 // copyAgain makes another copy of the interpreter for a checkpoint whose copy has just become the interpreter, so that one can go
 // back to it again.
-func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) change {
+func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) {
 	s.mu.Lock()
 	key := s.key()
 	s.mu.Unlock()
@@ -251,10 +256,11 @@ func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) change
 		s.log.Warn("copy the interpreter again after a rollback", "error", err)
 		why = "the copy of the interpreter was used by a rollback, and no other one could be made"
 	}
+	c := change{also: func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(target.N, again, "") }}
 	if why != "" {
-		return s.copyEnded(target, "used", why)
+		c = s.copyEnded(target, "used", why)
 	}
-	return change{also: func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(target.N, again, "") }}
+	s.mustCommit(ctx, c)
 }
 
 // restoreFiles makes the workspace what it was at a checkpoint.
@@ -323,6 +329,9 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 		}
 		if target >= 0 && undo >= 0 {
 			_, err := s.rollBack(ctx, r, rows[target], rows[undo])
+			if err == nil && r.variables() && rows[target].Saved == nil {
+				s.copyAgain(ctx, rows[target])
+			}
 			if errors.Is(err, command.ErrNoKernel) && r.files() { // some of them may be restored already
 				r.What = api.RollbackFiles
 				_, err = s.rollBack(ctx, r, rows[target], rows[undo])
