@@ -130,8 +130,8 @@ class AsyncSession:
         return self._session.info
 
     async def run(self, code: str, *, id: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
-                  stop_on_error: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
-                  on_stderr: Optional[Callable[[str], Any]] = None,
+                  stop_on_error: bool = False, checkpoint: bool = False,
+                  on_stdout: Optional[Callable[[str], Any]] = None, on_stderr: Optional[Callable[[str], Any]] = None,
                   on_display: Optional[Callable[[Result], Any]] = None,
                   on_event: Optional[Callable[[Event], Any]] = None,
                   on_input: Optional[Callable[[str, bool], Union[str, Awaitable[str]]]] = None,
@@ -143,7 +143,7 @@ class AsyncSession:
         await self.provide()
         cell = id or str(uuid.uuid4())
         own = as_tools(tools, asyncio.get_running_loop())
-        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None, own)
+        body = execution_body(cell, code, timeout, silent, stop_on_error, checkpoint, on_input is not None, own)
         collector = Collector(cell)
         calls = PendingCalls(self._session._http, self.id, body, own)
         calls.start()
@@ -201,6 +201,10 @@ class AsyncSession:
     async def checkpoints(self) -> List[Checkpoint]:
         """Lists the session's checkpoints, newest first."""
         return await _thread(self._session.checkpoints)
+
+    async def diff(self, checkpoint: Union[Checkpoint, str], to: Union[Checkpoint, str, None] = None) -> Dict[str, Any]:
+        """Returns what changed from a checkpoint to another one, by default to now; see ``Session.diff``."""
+        return await _thread(self._session.diff, checkpoint, to)
 
     async def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
         """Deletes a checkpoint, given by itself or its id. It may be gone already."""

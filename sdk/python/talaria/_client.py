@@ -79,7 +79,7 @@ class Session:
         self.close()
 
     def run(self, code: str, *, id: Optional[str] = None, timeout: Optional[float] = None, silent: bool = False,
-            stop_on_error: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
+            stop_on_error: bool = False, checkpoint: bool = False, on_stdout: Optional[Callable[[str], Any]] = None,
             on_stderr: Optional[Callable[[str], Any]] = None, on_display: Optional[Callable[[Result], Any]] = None,
             on_event: Optional[Callable[[Event], Any]] = None,
             on_input: Optional[Callable[[str, bool], str]] = None,
@@ -89,11 +89,12 @@ class Session:
         The callbacks get output as it is printed. ``on_input(prompt, password)`` answers ``input()``, which raises
         without it. ``timeout`` is in seconds, 0 is none. A lost connection is opened again; the cell runs once.
         A call with an ``id`` that ran before returns that execution. KeyboardInterrupt interrupts the cell.
+        ``checkpoint`` makes a checkpoint right before the cell runs.
         ``tools`` are functions that this cell alone may call, over plain HTTP; see ``tool`` for those of the session.
         """
         cell = id or str(uuid.uuid4())
         own = as_tools(tools)
-        body = execution_body(cell, code, timeout, silent, stop_on_error, on_input is not None, own)
+        body = execution_body(cell, code, timeout, silent, stop_on_error, checkpoint, on_input is not None, own)
         collector = Collector(cell)
         calls = PendingCalls(self._http, self.id, body, own)
         try:
@@ -158,6 +159,17 @@ class Session:
     def checkpoints(self) -> List[Checkpoint]:
         """Lists the session's checkpoints, newest first."""
         return [Checkpoint.of(raw) for raw in _pages(self._http, path("sessions", self.id, "checkpoints"), {})]
+
+    def diff(self, checkpoint: Union[Checkpoint, str], to: Union[Checkpoint, str, None] = None) -> Dict[str, Any]:
+        """Returns what changed from a checkpoint to another one, by default to now.
+
+        ``files`` are a list of ``path``, ``change`` and ``size``, and ``variables`` of ``name`` and ``change``, which is
+        ``created``, ``modified`` or ``deleted``; ``truncated`` is there and true if they are too many.
+        """
+        query = {} if to is None else {"to": to if isinstance(to, str) else to.id}
+        id = checkpoint if isinstance(checkpoint, str) else checkpoint.id
+        changes: Dict[str, Any] = self._http.call("GET", path("sessions", self.id, "checkpoints", id, "diff"), query)
+        return changes
 
     def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
         """Deletes a checkpoint, given by itself or its id. It may be gone already."""
@@ -361,7 +373,7 @@ class Files:
         _delete(self._http, self._path(name), "file_not_found")
 
 
-def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, stop_on_error: bool,
+def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, stop_on_error: bool, checkpoint: bool,
                    allow_stdin: bool, tools: Dict[str, Tool]) -> Dict[str, Any]:
     """The body of ``POST /v1/sessions/{id}/executions``."""
     body: Dict[str, Any] = {"id": id, "code": code, "allow_stdin": allow_stdin}
@@ -371,6 +383,8 @@ def execution_body(id: str, code: str, timeout: Optional[float], silent: bool, s
         body["silent"] = True
     if stop_on_error:
         body["stop_on_error"] = True
+    if checkpoint:
+        body["checkpoint"] = True
     if tools:
         body["tools"] = [t.declaration for t in tools.values()]
     return body

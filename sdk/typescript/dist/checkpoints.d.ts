@@ -28,6 +28,22 @@ export interface Checkpoint {
     /** What it does not have. */
     not_saved: NotSaved[];
 }
+/** What became of a file or variable. */
+export type Change = "created" | "modified" | "deleted";
+/** What changed between two checkpoints. */
+export interface CheckpointDiff {
+    files: {
+        path: string;
+        change: Change;
+        size: number;
+    }[];
+    variables: {
+        name: string;
+        change: Change;
+    }[];
+    /** There are more changes than are listed. */
+    truncated?: boolean;
+}
 /** What a rollback brings back. */
 export type RollbackPart = "all" | "variables" | "files";
 /** What a rollback has done. */

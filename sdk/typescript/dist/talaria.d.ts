@@ -1,5 +1,5 @@
 import { type Decide } from "./attached.js";
-import type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+import type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import type { TalariaEvent } from "./events.js";
 import { Execution, type Result } from "./execution.js";
 import { Files } from "./files.js";
@@ -7,7 +7,7 @@ import { type MapCode, type MapOptions, type MapResult } from "./map.js";
 import { type Tool } from "./tools.js";
 import { Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
-export type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+export type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
@@ -40,6 +40,8 @@ export interface RunOptions {
     timeout?: number;
     silent?: boolean;
     stopOnError?: boolean;
+    /** Makes a checkpoint right before the cell runs. */
+    checkpoint?: boolean;
     /** Aborting it interrupts the cell and rejects with its reason. */
     signal?: AbortSignal;
     onStdout?: (text: string) => void;
@@ -100,6 +102,8 @@ export declare class Session {
     }): Promise<Checkpoint>;
     /** Lists the session's checkpoints, newest first. */
     checkpoints(): Promise<Checkpoint[]>;
+    /** Resolves with what changed from a checkpoint to another one, by default to now. */
+    diff(checkpoint: Checkpoint | string, to?: Checkpoint | string): Promise<CheckpointDiff>;
     /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
     deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void>;
     /**

@@ -902,6 +902,7 @@ var Session = class _Session {
       timeout_s: options.timeout,
       silent: options.silent,
       stop_on_error: options.stopOnError,
+      checkpoint: options.checkpoint,
       tools: options.tools?.map(declaration)
     };
     const body = JSON.stringify(request);
@@ -969,6 +970,12 @@ var Session = class _Session {
   /** Lists the session's checkpoints, newest first. */
   checkpoints() {
     return pages(this.#http, this.#base + "/checkpoints", {});
+  }
+  /** Resolves with what changed from a checkpoint to another one, by default to now. */
+  diff(checkpoint, to) {
+    const [id, other] = [checkpoint, to].map((point) => typeof point === "object" ? point.id : point);
+    const query = other === void 0 ? "" : `?to=${escape(other)}`;
+    return this.#http.json("GET", `${this.#base}/checkpoints/${escape(id)}/diff${query}`);
   }
   /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
   deleteCheckpoint(checkpoint) {

@@ -1,6 +1,6 @@
 // Client of the Talaria session kernel server, for browsers and Node 20 or newer.
 import { Attached, type Decide } from "./attached.js";
-import type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+import type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import { TalariaError } from "./errors.js";
 import type { TalariaEvent } from "./events.js";
 import { Collector, Execution, type Result } from "./execution.js";
@@ -9,7 +9,7 @@ import { MapCollector, type MapCode, type MapOptions, type MapResult } from "./m
 import { declaration, PendingCalls, type Tool } from "./tools.js";
 import { escape, newId, pages, remove, Transport, type TalariaOptions } from "./transport.js";
 export type { Approval, Decide, Decision } from "./attached.js";
-export type { Checkpoint, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
+export type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 export type * from "./events.js";
 export { TalariaError } from "./errors.js";
 export { Execution, Result, type ExecutionError } from "./execution.js";
@@ -45,6 +45,8 @@ export interface RunOptions {
   timeout?: number;
   silent?: boolean;
   stopOnError?: boolean;
+  /** Makes a checkpoint right before the cell runs. */
+  checkpoint?: boolean;
   /** Aborting it interrupts the cell and rejects with its reason. */
   signal?: AbortSignal;
   onStdout?: (text: string) => void;
@@ -115,7 +117,7 @@ export class Session {
     signal?.throwIfAborted();
     const request = {
       id, code, allow_stdin: !!onInput, timeout_s: options.timeout, silent: options.silent,
-      stop_on_error: options.stopOnError, tools: options.tools?.map(declaration),
+      stop_on_error: options.stopOnError, checkpoint: options.checkpoint, tools: options.tools?.map(declaration),
     };
     const body = JSON.stringify(request);
     const base = this.#base + "/executions";
@@ -182,6 +184,13 @@ export class Session {
 
   /** Lists the session's checkpoints, newest first. */
   checkpoints(): Promise<Checkpoint[]> { return pages(this.#http, this.#base + "/checkpoints", {}); }
+
+  /** Resolves with what changed from a checkpoint to another one, by default to now. */
+  diff(checkpoint: Checkpoint | string, to?: Checkpoint | string): Promise<CheckpointDiff> {
+    const [id, other] = [checkpoint, to].map((point) => typeof point === "object" ? point.id : point);
+    const query = other === undefined ? "" : `?to=${escape(other)}`;
+    return this.#http.json("GET", `${this.#base}/checkpoints/${escape(id!)}/diff${query}`);
+  }
 
   /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
   deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void> {
