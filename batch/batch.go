@@ -241,6 +241,17 @@ func (m *Manager) List(ctx context.Context, owner string, q api.PageQuery) (api.
 	})
 }
 
+// Load counts the items of all jobs that run, and those that wait.
+func (m *Manager) Load() (running, waiting int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, j := range m.jobs {
+		running += j.running
+		waiting += int64(len(j.queue))
+	}
+	return running, waiting
+}
+
 // Cancel cancels a job: what runs is interrupted, and what has not started never will. It returns when the job has ended,
 // or with the job so far when ctx ends. It changes nothing about a job that has ended.
 func (m *Manager) Cancel(ctx context.Context, owner, id string) (api.Batch, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"talaria/api"
+	"talaria/batch"
 	"talaria/session"
 )
 
@@ -35,7 +36,7 @@ type metrics struct {
 	handler   http.Handler
 }
 
-func newMetrics(registry *prometheus.Registry, sessions *session.Manager) *metrics {
+func newMetrics(registry *prometheus.Registry, sessions *session.Manager, batches *batch.Manager) *metrics {
 	if registry == nil {
 		registry = prometheus.NewRegistry()
 	}
@@ -49,7 +50,7 @@ func newMetrics(registry *prometheus.Registry, sessions *session.Manager) *metri
 		}, []string{"method", "route"}),
 		sockets: prometheus.NewGauge(prometheus.GaugeOpts{Name: "talaria_sockets", Help: "Open WebSockets."}),
 	}
-	registry.MustRegister(m.requests, m.durations, m.sockets, &statsCollector{sessions},
+	registry.MustRegister(m.requests, m.durations, m.sockets, &statsCollector{sessions, batches},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m
@@ -82,7 +83,10 @@ func knownMethod(method string) string {
 const scrapeTime = 5 * time.Second
 
 // statsCollector turns the figures of the sessions into metrics on request.
-type statsCollector struct{ sessions *session.Manager }
+type statsCollector struct {
+	sessions *session.Manager
+	batches  *batch.Manager // nil: none
+}
 
 var (
 	sessionsDesc   = prometheus.NewDesc("talaria_sessions", "Sessions by state.", []string{"state"}, nil)
@@ -92,12 +96,13 @@ var (
 	cpuDesc        = prometheus.NewDesc("talaria_kernel_cpu_seconds", "CPU time of running kernels.", nil, nil)
 	executionsDesc = prometheus.NewDesc("talaria_executions_total", "Executions finished since the server started.", nil, nil)
 	eventsDesc     = prometheus.NewDesc("talaria_events_written_total", "Events written since the server started.", nil, nil)
+	itemsDesc      = prometheus.NewDesc("talaria_batch_items", "Items of batches that run, and that wait.", []string{"state"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
 func (s *statsCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		sessionsDesc, kernelsDesc, poolDesc, memoryDesc, cpuDesc, executionsDesc, eventsDesc,
+		sessionsDesc, kernelsDesc, poolDesc, memoryDesc, cpuDesc, executionsDesc, eventsDesc, itemsDesc,
 	} {
 		ch <- desc
 	}
@@ -120,4 +125,9 @@ func (s *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	one(cpuDesc, prometheus.GaugeValue, stats.CPUSeconds)
 	one(executionsDesc, prometheus.CounterValue, float64(s.sessions.EndedExecutions()))
 	one(eventsDesc, prometheus.CounterValue, float64(stats.EventsWritten))
+	if s.batches != nil {
+		running, waiting := s.batches.Load()
+		one(itemsDesc, prometheus.GaugeValue, float64(running), "running")
+		one(itemsDesc, prometheus.GaugeValue, float64(waiting), "waiting")
+	}
 }

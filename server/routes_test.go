@@ -194,7 +194,7 @@ func TestMetricsHaveRoutesAndNoIDs(t *testing.T) {
 	for _, want := range []string{
 		`talaria_http_requests_total{method="GET",route="/v1/sessions/{id}",status="200"} 1`,
 		`talaria_http_requests_total{method="GET",route="none",status="404"} 1`,
-		`talaria_sessions{state="idle"}`, "talaria_kernels ", "talaria_sockets 0", "go_goroutines", "process_cpu",
+		`talaria_sessions{state="idle"}`, `talaria_batch_items{state="waiting"} 0`, "talaria_kernels ", "talaria_sockets 0", "go_goroutines", "process_cpu",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %s", want)

@@ -154,7 +154,7 @@ func New(cfg Config) (*Server, error) {
 		secureCookies: cfg.SecureCookies,
 		draining:      make(chan struct{}),
 	}
-	s.metrics = newMetrics(cfg.Registry, cfg.Sessions)
+	s.metrics = newMetrics(cfg.Registry, cfg.Sessions, cfg.Batches)
 	s.mcp = s.newMCP(cmp.Or(cfg.MCP, mcp.ToolsAll))
 	if cfg.Jupyter {
 		s.jupyter = s.newJupyter(cfg.JupyterPlaces)
