@@ -192,3 +192,27 @@ func TestForksHaveThePackages(t *testing.T) {
 		}
 	})
 }
+
+// TestCtrlCKeepsTheVariablesOfIdleKernels ends the server and its host as somebody at a terminal does.
+func TestCtrlCKeepsTheVariablesOfIdleKernels(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id, drops := session(t, c, api.SessionRequest{}), session(t, c, api.SessionRequest{OnIdle: new(api.OnIdleDrop)})
+	runOK(t, c, id, "x = [1]")
+	runOK(t, c, drops, "x = [1]")
+	if _, state := s.Signal(t, syscall.SIGINT); !state.Success() {
+		t.Fatalf("the server ended %s", state)
+	}
+	s.Restart(t)
+	c = s.Client()
+	if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
+		t.Errorf("the session is %+v, %v", info, err)
+	}
+	if got := result(t, c, id, "x"); got != "[1]" {
+		t.Errorf("x is %s", got)
+	}
+	if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
+		t.Errorf("where kernels are dropped x is %s", e.Text)
+	}
+}

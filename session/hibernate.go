@@ -26,6 +26,8 @@ const (
 	savedFile = ".talaria-upload-variables"
 	// saveTime is how long saving variables may take. What there is no time for is named.
 	saveTime = time.Minute
+	// saveTimeAtEnd is how long it may take while the server ends.
+	saveTimeAtEnd = 5 * time.Second
 	// savedOverhead is what a file of variables may have besides their values.
 	savedOverhead = 64 << 20
 
@@ -303,11 +305,22 @@ func (s *Session) hibernateIdle(ctx context.Context) bool {
 	}
 	saved, err := s.hibernate(ctx)
 	if err != nil {
-		s.log.Warn("an idle kernel cannot hibernate; it is stopped", "error", err)
+		s.log.Warn("an idle kernel cannot hibernate; it is stopped, and its variables are lost", "error", err)
 		return false
 	}
 	s.log.Info("an idle kernel hibernates", "bytes", saved.Bytes, "not_saved", len(saved.NotSaved))
 	return true
+}
+
+// hibernateAtEnd saves the variables of a kernel that runs no cell and ends it, since the server ends, if the session's settings say
+// so. It reports false if the kernel still has to be ended.
+func (s *Session) hibernateAtEnd(ctx context.Context) bool {
+	if !s.running || s.atRest("hibernate") != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
+	defer cancel()
+	return s.hibernateIdle(ctx)
 }
 
 func checkOnIdle(asked *api.OnIdle, into *api.OnIdle) error {

@@ -350,9 +350,13 @@ func (s *Session) detach(context.Context) error {
 	return s.closeLocal()
 }
 
-// shutdown ends the kernel and then the session's goroutine, since the server ends.
+// shutdown ends the kernel, saving the variables if there is time, and then the session's goroutine, since the server ends.
 func (s *Session) shutdown(ctx context.Context) error {
 	err := s.do(ctx, func(own context.Context) error {
+		if s.hibernateAtEnd(own) {
+			s.cancel(ErrClosing)
+			return nil
+		}
 		err := s.stop(own, reasonShutdown)
 		s.mustCommit(own, s.cancelQueue(reasonShutdown))
 		s.cancel(ErrClosing)
