@@ -70,7 +70,7 @@ func (w *walker) lookUp() {
 func (w *walker) take(r *rand.Rand) {
 	t, c := w.t, w.s.Client()
 	names, files := []string{"a", "b", "c"}, []string{"f", "g", "h"}
-	switch r.IntN(13) {
+	switch r.IntN(14) {
 	case 0, 1, 2:
 		name, n := names[r.IntN(3)], r.IntN(100)
 		w.step("append %d to %s", n, name)
@@ -120,6 +120,17 @@ func (w *walker) take(r *rand.Rand) {
 		w.restart(r)
 	case 12:
 		w.fork(r)
+	case 13:
+		w.step("interrupt a cell that has changed a variable")
+		name := names[r.IntN(3)]
+		id := w.s.queue(t, w.id, fmt.Sprintf("%s = [1]; shared = globals().get('shared', {}); shared['%s'] = %s; open('f', 'w').write('1')\n"+
+			"import time; print('changed', flush=True); time.sleep(600)", name, name, name))
+		w.s.attach(t, w.id, "after=0").awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" && h.ExecutionID == id })
+		if err := c.Interrupt(within(t), w.id, id); err != nil {
+			t.Fatal(err)
+		}
+		w.s.ended(t, w.id, id)
+		w.now.variables[name], w.now.files["f"] = []int{1}, 1
 	}
 }
 
