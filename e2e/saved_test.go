@@ -142,12 +142,23 @@ func TestVariablesThatDoNotFitAreNamed(t *testing.T) {
 	if len(point.NotSaved) != 1 || point.NotSaved[0].Name != "large" {
 		t.Fatalf("not saved: %+v", point.NotSaved)
 	}
+	runOK(t, c, id, "open('f', 'wb').write(bytes(1 << 20))")
+	if full := checkpointOfFiles(t, c, id); len(full.NotSaved) != 1 { // what the variables have left is too little for it
+		t.Errorf("not saved: %+v", full.NotSaved)
+	}
 	done := goBack(t, c, id, point.ID, api.RollbackAll)
 	if !notRestored(done, "large") {
 		t.Errorf("the rollback is %+v", done)
 	}
 	if got := result(t, c, id, "small, 'large' in globals()"); got != "([1], False)" {
 		t.Errorf("there is %s", got)
+	}
+	runOK(t, c, id, "del small; text = 'x' * ((1 << 20) - 20_000)") // which fits, and leaves nothing
+	savedCheckpoint(t, c, id, "full")
+	runOK(t, c, id, "more = 'y' * (1 << 19)")
+	last, err := c.Checkpoint(within(t), id, api.CheckpointRequest{Level: new(api.CheckpointSaved)})
+	if err == nil && len(last.NotSaved) == 0 {
+		t.Errorf("more than limits.artifact_bytes is saved: %+v", last)
 	}
 }
 

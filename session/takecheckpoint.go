@@ -237,7 +237,12 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	case !s.running, w.quick:
 		return made, nil, nil
 	}
-	if saved, err = s.saveVariables(ctx, hold, space); err == nil {
+	if space > 0 {
+		saved, err = s.saveVariables(ctx, hold, space)
+	} else {
+		err = api.Errorf(api.CodeDiskLimit, "the files and saved variables of the session's checkpoints take limits.artifact_bytes already; delete some"+unchanged)
+	}
+	if err == nil {
 		return made, saved, keepSavedIn(row, saved)
 	}
 	var problem *api.Error
