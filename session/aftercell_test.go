@@ -12,7 +12,7 @@ import (
 )
 
 // afterRig is a rig whose cells ask for something to be done after them: each line is "checkpoint NAME LEVEL", "rollback TO WHAT",
-// "withdraw NAME", which asks for a checkpoint and does not wait, "hold", which waits for the channel, or "die". What they are told
+// "withdraw NAME", which asks for a checkpoint and does not wait, "hold", which waits for the channel, "sleep" or "die". What they are told
 // is printed.
 func afterRig(t *testing.T, tweak func(*session.Config)) (*rig, chan struct{}) {
 	hold := make(chan struct{})
@@ -35,6 +35,9 @@ func afterRig(t *testing.T, tweak func(*session.Config)) (*rig, chan struct{}) {
 				case <-c.Runner.Context().Done():
 					return
 				}
+				continue
+			case "sleep":
+				c.Sleep()
 				continue
 			case "die":
 				c.Exit(3)
@@ -199,6 +202,31 @@ func TestWhatACellWasPromisedIsDoneWithoutItsKernel(t *testing.T) {
 			}
 			eventually(t, func() bool { return contents(t, s, "f") == "one" })
 		})
+	}
+}
+
+func TestACellThatIsInterruptedKeepsWhatItWasPromised(t *testing.T) {
+	r, hold := afterRig(t, nil)
+	close(hold)
+	s := r.session(api.SessionRequest{})
+	execute(t, s, "checkpoint p files")
+	until(t, s, 0, "checkpoint_created")
+	put(t, s, "f", "two")
+	id := submit(t, s, "checkpoint a files\nrollback p files\nsleep")
+	eventually(t, func() bool {
+		e, err := s.Execution(t.Context(), id)
+		return err == nil && len(told(e)) == 2
+	})
+	if err := s.Interrupt(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	e := wait(t, s, id)
+	if e.Status != api.StatusInterrupted || checkpointed(t, s, told(e)[0]).Name != "a" {
+		t.Errorf("the cell is %s", e.Status)
+	}
+	until(t, s, 0, "rolled_back")
+	if _, _, err := s.OpenFile(t.Context(), "f"); err == nil {
+		t.Error("the file is there")
 	}
 }
 

@@ -62,6 +62,9 @@ class CheckpointAsks(RunnerCase):
             "async def f(): talaria.rollback('a')\nawait asyncio.gather(f(), asyncio.sleep(0)); print('after')",
             "async def f(): talaria.rollback('a')\nasyncio.run(f()); print('after')",
             "get_ipython().run_cell(\"talaria.rollback('a')\"); print('after')",
+            "%time talaria.rollback('a')\nprint('after')",
+            "%timeit -n1 -r1 talaria.rollback('a')\nprint('after')",
+            "%%capture x\ntalaria.rollback('a'); print('after')",
             "exec(\"talaria.rollback('a')\"); print('after')",
             "class A:\n    def __enter__(self): return self\n    def __exit__(self, *e): print('left')\nwith A(): talaria.rollback('a'); print('after')",
         ):
