@@ -144,6 +144,8 @@ type Spec struct {
 	NoInstalls string
 	// NoTools says why nobody inside may call tools, as a sentence for people; "" if they may.
 	NoTools string
+	// NoAfter says why nobody inside may ask for something to be done after a cell, as a sentence for people; "" if they may.
+	NoAfter string `json:",omitempty"`
 	// Loss says when and why the variables of an earlier kernel of the session were lost, as a clause for people; "" if
 	// none were.
 	Loss string `json:",omitempty"`

@@ -29,7 +29,8 @@ type loop struct {
 	drafted  store.StateReason // the state, including all changes that are on their way to the log
 	// pendingArtifacts is the disk space of artifacts whose references are on their way to the log.
 	pendingArtifacts int64
-	commBytes        int64 // that betweenCells has counted since the last execution started
+	commBytes        int64      // that betweenCells has counted since the last execution started
+	due              []dueAfter // what cells that have ended asked for, and is to be done before the next one
 }
 
 func newLoop(state store.StateReason) loop {
@@ -72,7 +73,9 @@ func (s *Session) work(ctx context.Context, do func(context.Context)) {
 	}
 	defer s.Release()
 	do(ctx)
-	s.dispatch(ctx)
+	if s.afterCells(ctx) {
+		s.dispatch(ctx)
+	}
 	if err := s.trimLog(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error("shorten the log", "error", err)
 	}

@@ -239,7 +239,7 @@ func (s *Session) runInstaller(ctx context.Context, i *installation, stage *work
 	host, key := s.m.cfg.Host, record.Key{Session: newID(), Generation: 1}
 	_, err = host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: stage.File(), Packages: s.packages.dir.File(), TZ: s.m.cfg.TZ, Limits: limits, Hostname: "talaria",
-		Strict: true, NoInstalls: "this is an installer", NoTools: "an installer calls no tools", Network: kernel.Network{
+		Strict: true, NoInstalls: "this is an installer", NoTools: "an installer calls no tools", NoAfter: "an installer has no checkpoints", Network: kernel.Network{
 			Mode: string(api.NetworkAllow), Hosts: map[string]string{index.Name: "unix:" + s.m.cfg.Packages.Socket},
 		},
 	})

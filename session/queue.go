@@ -30,6 +30,7 @@ type run struct {
 	checkpointed bool         // used by the session's goroutine only: a checkpoint was made before it, or could not be
 	cancel       string       // guarded by Session.mu: end it before it starts, for this reason
 	approval     cellApproval // guarded by Session.mu
+	after        []afterCell  // used by the session's goroutine only: what is to be done when it has ended
 	failure      *api.ErrorOutput
 	toolCalls    atomic.Int64       // that were handed over
 	rejected     []api.RejectedTool // of those in the request; immutable once it is queued

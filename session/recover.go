@@ -73,7 +73,9 @@ func (m *Manager) recover(ctx context.Context) error {
 		defer s.Release()
 		var alive bool
 		err = s.do(ctx, func(own context.Context) (err error) {
-			alive, err = s.takeOver(own, row, open[i])
+			if alive, err = s.takeOver(own, row, open[i]); err == nil {
+				err = s.recoverAfter(own)
+			}
 			return err
 		})
 		if err != nil {
@@ -213,6 +215,9 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
 		s.mu.Unlock()
 		s.provideFor(r)
+		if err := r.recoverAfter(); err != nil {
+			return nil, err
+		}
 		switch {
 		case e.Status == api.StatusRunning:
 			r.given, current = true, r
@@ -253,6 +258,7 @@ func (s *Session) resume(ctx context.Context, row store.Session, a command.Attac
 	if err := s.ready(ctx, a.Info); err != nil {
 		return err
 	}
+	s.answerAfterAgain(key, a.Asks)
 	for _, ask := range a.Asks {
 		if ask.Kind != record.AskInstall {
 			continue // a question stays open, and calls were taken over

@@ -54,34 +54,9 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		if err != nil {
 			return err
 		}
-		durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
 		trace.Step("checkpoint found")
-		undo, err := s.makeCheckpoint(own, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
-		if err != nil {
-			return err
-		}
-		r.Target, r.Undo = target.N, undo.N
-		encoded, err := jsonv2.Marshal(r)
-		if err != nil {
-			return err
-		}
-		begun := change{also: func(tx *store.Tx) error { return tx.BeginRollback(s.n, encoded) }}
-		if err := s.commit(own, begun); err != nil {
-			return err
-		}
-		trace.Step("beginning of the rollback committed")
-		if reply, err = s.rollBack(own, r, target, undo); err != nil || !r.variables() {
-			return err
-		}
-		if target.Saved == nil {
+		if reply, err = s.goBack(own, r, target, nil); err == nil && r.variables() && target.Saved == nil {
 			woken = &target
-			return nil
-		}
-		lost, err := s.wakeKernel(own)
-		for _, l := range lost {
-			if !slices.ContainsFunc(reply.NotRestored, func(known api.NotRestored) bool { return known.Name == l.Name }) {
-				reply.NotRestored = append(reply.NotRestored, l)
-			}
 		}
 		return err
 	}, func(own context.Context) { // before the next cell
@@ -90,6 +65,38 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 		}
 	})
 	reply.DurationMS = time.Since(began).Milliseconds()
+	return reply, err
+}
+
+// goBack makes a checkpoint of what is now and goes back to target. also is part of the write with which the rollback is under way,
+// and may be nil. The caller calls copyAgain if the variables of a live checkpoint are back. On the session's goroutine, while no cell
+// runs.
+func (s *Session) goBack(ctx context.Context, r rollback, target store.Checkpoint, also func(*store.Tx) error) (reply api.RollbackReply, err error) {
+	durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
+	undo, err := s.makeCheckpoint(ctx, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
+	if err != nil {
+		return reply, err
+	}
+	r.Target, r.Undo = target.N, undo.N
+	encoded, err := jsonv2.Marshal(r)
+	if err != nil {
+		return reply, err
+	}
+	trace.Step("undo point made")
+	begun := change{also: both(also, func(tx *store.Tx) error { return tx.BeginRollback(s.n, encoded) })}
+	if err := s.commit(ctx, begun); err != nil {
+		return reply, err
+	}
+	trace.Step("beginning of the rollback committed")
+	if reply, err = s.rollBack(ctx, r, target, undo); err != nil || !r.variables() || target.Saved == nil {
+		return reply, err
+	}
+	lost, err := s.wakeKernel(ctx)
+	for _, l := range lost {
+		if !slices.ContainsFunc(reply.NotRestored, func(known api.NotRestored) bool { return known.Name == l.Name }) {
+			reply.NotRestored = append(reply.NotRestored, l)
+		}
+	}
 	return reply, err
 }
 

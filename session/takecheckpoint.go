@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,12 +30,14 @@ var errAbandoned = errors.New("a cell came before the checkpoint was made")
 
 // wanted is a checkpoint that is to be made.
 type wanted struct {
+	id      string // "": a new one
 	name    string
 	level   api.CheckpointLevel // "": the first of the levels that is possible
 	quick   bool                // nothing is written to disk but files, which may take long
 	durable bool                // of a level that does not end with the kernel
 	undo    bool                // for a rollback
 	protect int64               // the number of a checkpoint that makes no room for it
+	reason  string              // why it has only the files, if nobody asked for that; "" if somebody did
 }
 
 // Checkpoint makes a checkpoint now. While a cell runs or waits it fails with kernel_busy.
@@ -42,11 +45,8 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 	var w wanted
 	set(&w.name, req.Name)
 	set(&w.level, req.Level)
-	switch {
-	case len(w.name) > maxName:
-		return c, invalid("name is longer than %d bytes", maxName)
-	case w.level != "" && !slices.Contains(api.CheckpointLevels, w.level):
-		return c, invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
+	if err := w.check(); err != nil {
+		return c, err
 	}
 	err = s.do(context.WithoutCancel(ctx), func(own context.Context) error {
 		if err := s.canCheckpoint(w); err != nil {
@@ -62,18 +62,35 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 	return c, err
 }
 
+func (w wanted) check() error {
+	switch {
+	case len(w.name) > maxName:
+		return invalid("name is longer than %d bytes", maxName)
+	case w.level != "" && !slices.Contains(api.CheckpointLevels, w.level):
+		return invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
+	}
+	return nil
+}
+
 // canCheckpoint reports why no checkpoint can be made now, or nil.
 func (s *Session) canCheckpoint(w wanted) error {
-	s.mu.Lock()
-	mode := s.checkpoints.set.Mode
-	s.mu.Unlock()
-	if mode == api.CheckpointsOff {
-		return invalid("this session makes no checkpoints: change checkpoints.mode to %q", api.CheckpointsManual)
+	if err := s.makesCheckpoints(); err != nil {
+		return err
 	}
 	if err := s.atRest("make a checkpoint"); err != nil {
 		return err
 	}
 	return s.m.spare()
+}
+
+// makesCheckpoints reports an error if the session's settings are against checkpoints.
+func (s *Session) makesCheckpoints() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.checkpoints.set.Mode == api.CheckpointsOff {
+		return invalid("this session makes no checkpoints: change checkpoints.mode to %q", api.CheckpointsManual)
+	}
+	return nil
 }
 
 // atRest reports kernel_busy unless no cell runs or waits.
@@ -97,12 +114,12 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		return row, err
 	}
 	if w.name != "" && countNamed(kept) >= maxNamedCheckpoints {
-		return row, api.Errorf(api.CodeLimitExceeded, "%d checkpoints of this session have a name, the limit; delete some", maxNamedCheckpoints)
+		return row, tooManyNamed()
 	}
 	s.mu.Lock()
 	key, settings, limits := s.key(), s.checkpointSettings(), s.limits
 	row = store.Checkpoint{
-		Session: s.n, ID: newID(), Name: w.name, ExecutionCount: s.executionCount, CreatedAt: time.Now().UnixMilli(), Undo: w.undo,
+		Session: s.n, ID: cmp.Or(w.id, newID()), Name: w.name, ExecutionCount: s.executionCount, CreatedAt: time.Now().UnixMilli(), Undo: w.undo,
 		Generation: key.Generation, Level: api.CheckpointFiles, Losses: []api.NotSaved{}, Variables: []api.Variable{},
 	}
 	s.mu.Unlock()
@@ -155,6 +172,10 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 	s.checkpoints.known = &manifest
 	s.dropCopies(context.WithoutCancel(ctx), ended)
 	return row, nil
+}
+
+func tooManyNamed() error {
+	return api.Errorf(api.CodeLimitExceeded, "%d checkpoints of this session have a name, the limit; delete some", maxNamedCheckpoints)
 }
 
 func countNamed(rows []store.Checkpoint) (n int) {
@@ -215,7 +236,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	}
 	switch {
 	case w.level == api.CheckpointFiles:
-		row.Reason = "only files were asked for"
+		row.Reason = cmp.Or(w.reason, "only files were asked for")
 		return made, nil, nil
 	case !s.running && (w.level == api.CheckpointLive || present == nil):
 		row.Reason = "the session had no kernel"

@@ -203,6 +203,8 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 		t.s.toolTask(func(ctx context.Context) { t.s.tellTools(ctx, r.Key, r.ExecutionID, asked.ID) })
 	case record.ToolCall:
 		t.called(run, r, asked.ID, body)
+	case record.AfterCell:
+		t.askedAfter(run, r, asked.ID, body)
 	case record.PackageChange:
 		if r.KSeq > t.s.replayTo { // the server before has answered what came earlier
 			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
@@ -220,6 +222,10 @@ func (t *translation) askClosed(run *run, r record.Record, closed record.AskClos
 		}
 	case record.AskTool:
 		t.callClosed(closed.ID, closed.How)
+	case record.AskAfter:
+		if run != nil && closed.How != record.Answered {
+			t.withdrawAfter(run, closed.ID)
+		}
 	case record.AskInstall:
 		if closed.How != record.Answered {
 			t.s.cancelInstall(closed.ID)
@@ -281,6 +287,7 @@ func (t *translation) finished(run *run, b record.Finished) {
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.armReaper(); s.mu.Unlock(); s.armCheckpoint() }})
 	t.over = true
 	t.flush()
+	t.dueAfter(run)
 }
 
 // stopQueue returns the change that cancels the executions that wait behind a failed cell.
@@ -352,6 +359,7 @@ func (t *translation) died(run *run, b record.Died) {
 	t.c.add(change{done: func() { s.mu.Lock(); s.current = nil; s.mu.Unlock() }})
 	t.over = true
 	t.flush()
+	t.dueAfter(run)
 }
 
 func (s *Session) deathEvent(b record.Died) api.KernelDied {

@@ -35,7 +35,8 @@ type Execution struct {
 	Expressions    map[string]string
 	Checkpoint     bool // one is to be made before it runs
 	Undone         bool
-	Origin         []byte // written here, and read by Origin
+	AfterCell      api.Raw // JSON that the store does not look into: what is to be done when it has ended; nil: nothing
+	Origin         []byte  // written here, and read by Origin
 	ToolCalls      int64
 	CreatedAt      int64
 	StartedAt      *int64
@@ -47,14 +48,14 @@ type Execution struct {
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
 	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, tools, tool_calls, created_at, started_at,
-	finished_at, expressions, checkpoint, undone`
+	finished_at, expressions, checkpoint, undone, after_cell`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
 		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, asJSON(&e.Tools), &e.ToolCalls, &e.CreatedAt, &e.StartedAt,
-		&e.FinishedAt, asJSON(&e.Expressions), &e.Checkpoint, &e.Undone)
+		&e.FinishedAt, asJSON(&e.Expressions), &e.Checkpoint, &e.Undone, rawColumn{&e.AfterCell})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -109,6 +110,12 @@ func (t *Tx) FinishExecution(e Execution) error {
 		e.TruncatedBytes, e.ToolCalls, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
 }
 
+// UpdateAfterCell writes what is to be done when an execution has ended; nil is nothing. encoded is JSON that the store does not
+// look into.
+func (t *Tx) UpdateAfterCell(n int64, encoded []byte) error {
+	return t.one(`UPDATE executions SET after_cell = ? WHERE n = ?`, nullJSON(encoded), n)
+}
+
 // nullableJSON returns a value as JSON, or NULL for nil.
 func nullableJSON[T any](value *T) (sql.Null[string], error) {
 	if value == nil {
@@ -155,6 +162,11 @@ func (s *Store) Executions(ctx context.Context, session, before int64, limit int
 // OpenExecutions lists the session's executions that have not ended, oldest first.
 func (s *Store) OpenExecutions(ctx context.Context, session int64) ([]Execution, error) {
 	return s.executions(ctx, `WHERE session = ? AND finished_at IS NULL ORDER BY n`, session)
+}
+
+// EndedWithMore lists the session's executions that have ended and after which something is still to be done, oldest first.
+func (s *Store) EndedWithMore(ctx context.Context, session int64) ([]Execution, error) {
+	return s.executions(ctx, `WHERE session = ? AND after_cell IS NOT NULL AND finished_at IS NOT NULL ORDER BY n`, session)
 }
 
 // ExecutionsThrough calls found for each execution that was queued up to a position of the log, oldest first, with

@@ -285,11 +285,12 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 	return s.sessions(ctx, `WHERE `+strings.Join(where, " AND ")+` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)...)
 }
 
-// OpenSessions lists the sessions that had a kernel, executions that had not ended, or open questions when the last server
-// ended.
+// OpenSessions lists the sessions that had a kernel, executions that had not ended or after which something was to be done, or open
+// questions when the last server ended.
 func (s *Store) OpenSessions(ctx context.Context) ([]Session, error) {
 	return s.sessions(ctx, `WHERE owner <> '' AND (state NOT IN ('dead', 'hibernated')
 		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND finished_at IS NULL)
+		OR EXISTS (SELECT 1 FROM executions WHERE session = sessions.n AND after_cell IS NOT NULL)
 		OR EXISTS (SELECT 1 FROM approvals WHERE session = sessions.n AND decision = '')) ORDER BY n`)
 }
 

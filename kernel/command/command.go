@@ -276,6 +276,7 @@ func (WriteTerminal) reply() (r int)           { return r }
 var commands = byName(
 	told[Execution](), told[Interrupt](), told[AnswerInput](), told[RefuseInput](),
 	told[InstallOutput](), told[AnswerInstall](), told[AnswerTools](), told[AnswerTool](), told[ToolProgress](),
+	told[AnswerAfter](),
 	asked(ReadUsage{}), asked(ChangeLimits{}), asked(ChangeNetwork{}), asked(Query{}), asked(Ping{}),
 	asked(OpenTerminal{}), asked(ListTerminals{}), asked(ReadTerminal{}), asked(WriteTerminal{}),
 	told[ResizeTerminal](), told[CloseTerminal](), told[CommMessage](), asked(ListComms{}),

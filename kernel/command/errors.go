@@ -25,6 +25,7 @@ var Errors = []NamedError{
 	{"no_input_pending", ErrNoInputPending},
 	{"no_install_pending", ErrNoInstallPending},
 	{"no_call_pending", ErrNoCallPending},
+	{"no_after_pending", ErrNoAfterPending},
 	{"host_closed", ErrHostClosed},
 	{"needs_reset", kernel.ErrNeedsReset},
 	{"no_terminal", ErrNoTerminal},

@@ -38,6 +38,7 @@ func (AskEnd) frame() {}
 // askBodies has, for each kind, the function that decodes and bounds the body of an ask frame.
 var askBodies = map[record.AskKind]func(body *fields) record.AskBody{
 	record.AskInput: decodeInput, record.AskInstall: decodeInstall, record.AskTools: decodeTools, record.AskTool: decodeTool,
+	record.AskAfter: decodeAfter,
 }
 
 // decodeAsk decodes the rest of an ask frame.

@@ -35,6 +35,7 @@ var hostFrames = map[string]any{
 	}).Body},
 	"answer_tool":       AskAnswer{Type: "answer", Ask: "0a1b", Body: ForTool(command.AnswerTool{Result: json.RawMessage(`{"a":[1,"é"]}`)}).Body},
 	"answer_tool_run":   AskAnswer{Type: "answer", Ask: "0a1b", Body: ForTool(command.AnswerTool{Run: true, Mounts: []string{"/data"}}).Body},
+	"answer_after":      AskAnswer{Type: "answer", Ask: "0a1b", Body: ForAfter(command.AnswerAfter{CheckpointID: "0198"}).Body},
 	"answer_tool_error": AskAnswer{Type: "answer", Ask: "0a1b", Error: "it took too long", Code: "timeout"},
 	"complete":          ForQuery(command.Query{Kind: command.QueryComplete, Code: "valu", Cursor: 4}, "7"),
 	"inspect":           ForQuery(command.Query{Kind: command.QueryInspect, Code: "value", Cursor: 5, Detail: 1}, "8"),
@@ -80,6 +81,8 @@ var runnerFrames = map[string]Frame{
 	"ask_end":                AskEnd{Ask: "0a1b"},
 	"ask_tools":              Ask{ID: "cell-1", Ask: "0a1b", Body: record.ToolsRequest{}},
 	"ask_tool":               Ask{ID: "cell-1", Ask: "0a1b", Body: record.ToolCall{Tool: "web_search", Arguments: json.RawMessage(`{"query":"\u00e9","limit":5}`)}},
+	"ask_checkpoint":         Ask{ID: "cell-1", Ask: "0a1b", Body: record.AfterCell{Name: "before é", Level: "saved"}},
+	"ask_rollback":           Ask{ID: "cell-1", Ask: "0a1b", Body: record.AfterCell{Rollback: true, To: "before é", What: "files", KeepUserEdits: true}},
 	"tool_end":               ToolEnd{ID: "cell-1", Body: record.ToolEnded{CallID: "0a1b", Code: "not_found", Message: "no such file", DurationMS: 12}},
 	"tool_end_ok":            ToolEnd{ID: "cell-1", Body: record.ToolEnded{CallID: "0a1b", OK: true}},
 	"comm": Comm{ID: "cell-1", Mark: 4, Body: record.Comm{

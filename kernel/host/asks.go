@@ -40,6 +40,10 @@ var askKinds = map[record.AskKind]*askRules{
 		most: maxCalls, busy: toolsBusy, refuse: (*interpreter).refuseTool, ended: toolEnded,
 		stopsClock: true, stays: true, notOpen: command.ErrNoCallPending,
 	},
+	record.AskAfter: {
+		most: maxAfter, busy: afterBusy, refuse: (*interpreter).refuseAfter, ended: afterEnded,
+		stopsClock: true, stays: true, notOpen: command.ErrNoAfterPending,
+	},
 }
 
 const (

@@ -40,6 +40,8 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return nil, k.answerTool(c)
 	case command.ToolProgress:
 		return nil, k.tellProgress(record.AskTool, c.RequestID, c.Message)
+	case command.AnswerAfter:
+		return nil, k.answerAsk(record.AskAfter, c.RequestID, askAnswered, frame.ForAfter(c))
 	case command.CommMessage:
 		return nil, k.commMessage(c)
 	case command.ListComms:

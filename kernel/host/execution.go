@@ -26,6 +26,7 @@ type running struct {
 	started     time.Time
 	before      kernel.Usage
 	withdrawn   int                 // asks for input that got no answer because the cell stopped waiting
+	afters      int                 // requests for what is to be done after it
 	carried     map[string]struct{} // calls of tools that the runner is carrying out
 	resulted    bool                // its one result has come
 	evaluated   bool                // the values of its expressions have come

@@ -64,6 +64,7 @@ type interpreter struct {
 
 	noInstalls string // the same; why packages cannot be installed, or ""
 	noTools    string // the same; why tools cannot be called, or ""
+	noAfter    string // the same; why nothing can be asked for that is done after a cell, or ""
 
 	forgotten    func() // called at the end if forget is set
 	forget       atomic.Bool
@@ -199,7 +200,7 @@ func (k *interpreter) launch(ctx context.Context, p *pool, env kernel.Environmen
 	if k.proxies, err = k.connect(ctx, spec.Network); err != nil {
 		return err
 	}
-	k.noInstalls, k.noTools = spec.NoInstalls, spec.NoTools
+	k.noInstalls, k.noTools, k.noAfter = spec.NoInstalls, spec.NoTools, spec.NoAfter
 	process, err := k.sandbox.Start(ctx, kernel.Program{Env: k.runnerEnv(spec.Loss)})
 	if err != nil {
 		return fmt.Errorf("start runner: %w", err)

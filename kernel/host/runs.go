@@ -205,7 +205,7 @@ func (o *oneRun) steps(ctx context.Context) ([]oneshot.Outcome, error) {
 func (o *oneRun) take(ctx context.Context, limits kernel.Limits) error {
 	spec := kernel.Spec{
 		UID: o.uid, Workspace: o.files.File(), Packages: o.packages, Limits: limits, Hostname: "run", OOMOnly: true,
-		NoInstalls: "a run installs no packages", NoTools: "a run calls no tools",
+		NoInstalls: "a run installs no packages", NoTools: "a run calls no tools", NoAfter: "a run has no checkpoints",
 	}
 	r := o.runs
 	if o.sandbox = r.pool.take(o.request.Env); o.sandbox != nil {

@@ -244,6 +244,14 @@ func (c *Cell) CallTool(tool string, arguments map[string]any) (call string) {
 	return call
 }
 
+// AskAfter asks for something that is to be done after the cell, and returns the id of the ask. [Cell.Answer] returns the answer.
+func (c *Cell) AskAfter(body map[string]any) (ask string) {
+	c.questions++
+	ask = fmt.Sprintf("a%d", c.questions)
+	c.ask(c.ID, ask, "after", body)
+	return ask
+}
+
 // EndTool reports how a call ended that the runner carried out itself. code is "" if it succeeded.
 func (c *Cell) EndTool(call, code, message string) {
 	c.Runner.Send(map[string]any{"type": "tool_end", "id": c.ID, "ask": call, "ok": code == "", "code": code, "message": message})

@@ -59,6 +59,8 @@ type AnswerBody struct {
 	Tools    []command.ToolSpec `json:"tools"`
 	Result   json.RawMessage    `json:"result"`
 	Run      bool               `json:"run"`
+	// CheckpointID is that of an answer to a request for something after the cell.
+	CheckpointID string `json:"checkpoint_id"`
 }
 
 func (r *Runner) init() { r.lines = bufio.NewReader(r.control) }

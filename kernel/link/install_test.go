@@ -55,6 +55,25 @@ func TestAnInstallationOverASocketSurvivesItsServer(t *testing.T) {
 	}
 }
 
+func TestAServerOfAnEarlierProtocolIsAskedForNoCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	serveOn(t, dir, kerneltest.NewFake(kerneltest.Cells(func(c *kerneltest.Cell) {
+		c.AskAfter(map[string]any{"action": "checkpoint"})
+		c.Print(c.Answer().Error)
+	})), func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, 10) })
+	c := open(t, dir, noSpawn)
+	begin(t, c, "a")
+	r := &reader{T: t, client: c, key: key("a")}
+	r.execute("e1", "")
+	r.until(is[record.Finished])
+	if got := r.text(); got != "checkpoints can only be asked for from outside: the server is of an earlier version" {
+		t.Errorf("text %q", got)
+	}
+	if err := command.Tell(t.Context(), c, r.key, command.AnswerAfter{RequestID: "1"}); !errors.Is(err, command.ErrTooOld) {
+		t.Errorf("an older host: %v", err)
+	}
+}
+
 func TestAServerOfAnEarlierProtocolIsAskedForNoPackages(t *testing.T) {
 	dir := t.TempDir()
 	serveOn(t, dir, installers(), func(cfg *link.ServerConfig) { cfg.SpeakFrom(1, 2) })

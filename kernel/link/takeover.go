@@ -37,6 +37,9 @@ func (s *server) start(c *conn, first request) {
 	if in.Protocol < (command.AnswerInstall{}).Spec().Since { // its server would not know what to do about a request
 		in.Spec.NoInstalls = "the server is of a version that cannot do that"
 	}
+	if in.Protocol < (command.AnswerAfter{}).Spec().Since {
+		in.Spec.NoAfter = "checkpoints can only be asked for from outside: the server is of an earlier version"
+	}
 	took := c.files
 	if in.Protocol < (command.AnswerTool{}).Spec().Since {
 		in.Spec.NoTools = "tools cannot be called here: the server is of an earlier version"

@@ -67,6 +67,8 @@ const (
 	kindCommHandled
 	kindExpressions
 	kindCopyLost
+	kindAfterRequest
+	kindAfterClosed
 )
 
 // aliased is the size from which a bundle's value is not copied when it is decoded.
@@ -188,6 +190,8 @@ func kindOf(body Body) byte {
 			return kindToolsRequest
 		case ToolCall:
 			return kindToolRequest
+		case AfterCell:
+			return kindAfterRequest
 		}
 	case AskClosed:
 		switch body.Kind {
@@ -199,6 +203,8 @@ func kindOf(body Body) byte {
 			return kindToolsClosed
 		case AskTool:
 			return kindToolClosed
+		case AskAfter:
+			return kindAfterClosed
 		}
 	case ToolEnded:
 		return kindToolEnded
@@ -233,6 +239,10 @@ type (
 		RequestID string
 		ToolCall
 	}
+	afterRecord struct {
+		RequestID string
+		AfterCell
+	}
 	closedRecord struct{ RequestID, How string }
 )
 
@@ -249,6 +259,8 @@ func encodable(body Body) any {
 			return toolsRecord{body.ID}
 		case ToolCall:
 			return toolRecord{body.ID, of}
+		case AfterCell:
+			return afterRecord{body.ID, of}
 		}
 	case AskClosed:
 		return closedRecord{body.ID, body.How}
@@ -363,6 +375,9 @@ func (r Raw) decode() (Body, error) {
 	case kindToolRequest:
 		asked, err := decodeJSON[toolRecord](r.body)
 		return Asked{asked.RequestID, asked.ToolCall}, err
+	case kindAfterRequest:
+		asked, err := decodeJSON[afterRecord](r.body)
+		return Asked{asked.RequestID, asked.AfterCell}, err
 	case kindInputClosed:
 		return decodeClosed(AskInput, r.body)
 	case kindInstallClosed:
@@ -371,6 +386,8 @@ func (r Raw) decode() (Body, error) {
 		return decodeClosed(AskTools, r.body)
 	case kindToolClosed:
 		return decodeClosed(AskTool, r.body)
+	case kindAfterClosed:
+		return decodeClosed(AskAfter, r.body)
 	case kindToolEnded:
 		return decodeJSON[ToolEnded](r.body)
 	case kindComm:

@@ -51,6 +51,9 @@ func sampleRecords(key Key) []Record {
 		AskClosed{Kind: AskTools, ID: "q3", How: "answered"},
 		Asked{ID: "q4", Body: ToolCall{Tool: "__import__", Arguments: json.RawMessage(`{"a":[1]}`)}},
 		AskClosed{Kind: AskTool, ID: "q4", How: "interrupted"},
+		Asked{ID: "q5", Body: AfterCell{Name: "before", Level: "saved"}},
+		AskClosed{Kind: AskAfter, ID: "q5", How: "answered"},
+		Asked{ID: "q6", Body: AfterCell{Rollback: true, To: "before", What: "files", KeepUserEdits: true}},
 		ToolEnded{CallID: "q4", OK: true, DurationMS: 7},
 		ToolEnded{CallID: "q4", Code: "not_found", Message: "no"},
 		Comm{

@@ -197,9 +197,10 @@ const (
 	AskInstall AskKind = "install" // to install or remove packages: a [PackageChange]
 	AskTools   AskKind = "tools"   // which tools exist: a [ToolsRequest]
 	AskTool    AskKind = "tool"    // the call of a tool: a [ToolCall]
+	AskAfter   AskKind = "after"   // what is to be done after the cell: an [AfterCell]
 )
 
-// AskBody is what is asked for: an [InputRequest], a [PackageChange], a [ToolsRequest] or a [ToolCall].
+// AskBody is what is asked for: an [InputRequest], a [PackageChange], a [ToolsRequest], a [ToolCall] or an [AfterCell].
 type AskBody interface{ Kind() AskKind }
 
 // InputRequest asks for a line of text.

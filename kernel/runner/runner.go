@@ -67,6 +67,10 @@
 //	                                                      "parameters":SCHEMA,"builtin":BOOL,"gone":BOOL},…]}
 //	tool     {"tool":NAME,"arguments":{…}}                {"result":VALUE}, or {"run":true} for a built-in tool, which
 //	                                                      the runner then carries out itself
+//	after    {"action":"checkpoint","name":TEXT,          {"checkpoint_id":ID}, of the one that will be made when the cell
+//	          "level":WORD} or                            has ended, or that the session will go back to then
+//	         {"action":"rollback","to":TEXT,"what":WORD,
+//	          "keep_user_edits":BOOL}
 //
 // # Marks
 //

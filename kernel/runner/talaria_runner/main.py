@@ -201,7 +201,7 @@ class _Kernel:
         self._tools = Finder(self._asks, self._interrupts)
         self._tools.install()
         talaria_module.shared.append(self._get_maps)
-        talaria_module.Module(self._get_maps).install()
+        talaria_module.Module(self._get_maps, self._get_checkpoints).install()
         self._children = Children(self._outbox, self._interrupts)
         self._children.watch(self._become_child)
 
@@ -385,6 +385,11 @@ class _Kernel:
                 self._outbox, self._main,
             )  # fmt: skip
         return self._maps
+
+    def _get_checkpoints(self) -> tuple[talaria_module.Checkpoints, type[Exception]]:
+        from talaria_runner.checkpoints import asking
+
+        return asking.Checkpoints(self._asks, self._main), asking.CheckpointError
 
     def _become_child(self) -> None:
         threads.forget()

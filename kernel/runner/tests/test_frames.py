@@ -56,6 +56,12 @@ _SENT = {
     "ask_install_of_no_cell": (frames.ask(None, "0a1b", "install", _change("uninstall a")), False),
     "ask_tools": (frames.ask(_CELL, "0a1b", "tools", {}), False),
     "ask_tool": (frames.ask(_CELL, "0a1b", "tool", {"tool": "web_search", "arguments": {"query": "é", "limit": 5}}), False),
+    "ask_checkpoint": (
+        frames.ask(_CELL, "0a1b", "after", {"action": "checkpoint", "name": "before é", "level": "saved"}), False,
+    ),
+    "ask_rollback": (
+        frames.ask(_CELL, "0a1b", "after", {"action": "rollback", "to": "before é", "what": "files", "keep_user_edits": True}), False,
+    ),
     "tool_end": (frames.tool_end(_CELL, "0a1b", ("not_found", "no such file"), 12), False),
     "tool_end_ok": (frames.tool_end(_CELL, "0a1b", None, 0), False),
     "comm": (
@@ -170,6 +176,7 @@ class Reading(unittest.TestCase):
             ("answer_tool", {"result": {"a": [1, "é"]}}, "", ""),
             ("answer_tool_run", {"run": True, "mounts": ["/data"]}, "", ""),
             ("answer_tool_error", {}, "it took too long", "timeout"),
+            ("answer_after", {"checkpoint_id": "0198"}, "", ""),
             ("answer_input", {"value": "Ada"}, "", ""),
             ("answer_install", {"packages": [{"name": "numpy", "version": "2.1"}, {"name": "old", "version": ""}]}, "", ""),
             ("answer_error", {}, "no such package", ""),
@@ -212,7 +219,7 @@ class Reading(unittest.TestCase):
         self.assertEqual((first.msg["metadata"], first.msg["buffers"]), ({"version": "2.1.0"}, [b"\0\n\xff", b""]))
 
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error complete inspect is_complete variables table ping copy save load"
+        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error answer_after complete inspect is_complete variables table ping copy save load"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

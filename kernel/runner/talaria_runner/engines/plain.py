@@ -17,6 +17,7 @@ from talaria_runner.ipython.contract import Tools
 from talaria_runner.ipython.events import Info, Result
 from talaria_runner.ipython.shell import ZMQInteractiveShell
 from talaria_runner.look.inspection import Inspector
+from talaria_runner.run.ending import CellEnded
 from talaria_runner.run.eventloop import EventLoop
 from talaria_runner.run.execution import Execution
 from talaria_runner.run.guard import Guard
@@ -120,6 +121,8 @@ class PlainEngine:
             if error is not None:
                 raise error
             return
+        if isinstance(error, CellEnded):
+            error = None
         if error is not None:
             self.fail(execution, error)
         late = self._after(execution, error) or self._guard.run(execution, self._figures.flush)
@@ -159,7 +162,7 @@ class PlainEngine:
         """A figure that cannot be drawn does not fail the cell; an interrupt while it is being drawn does."""
         if isinstance(late, KeyboardInterrupt):
             self.fail(execution, late)
-        else:
+        elif not isinstance(late, CellEnded):
             self._guard.run(execution, lambda: self._display.report(late))
 
     def _run(self, execution: Execution) -> BaseException | None:

@@ -25,6 +25,7 @@ from talaria_runner.ipython import magics
 from talaria_runner.ipython.events import run_into
 from talaria_runner.ipython.expansion import expand
 from talaria_runner.own.ours import calling_frame
+from talaria_runner.run.ending import CellEnded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -317,7 +318,7 @@ class ZMQInteractiveShell(InteractiveShell):
     def showtraceback(self, exc_tuple: tuple | None = None, *args: object, **kwargs: object) -> None:
         """Writes the traceback of an exception, or of the one that is handled, to stderr."""
         error = exc_tuple[1] if exc_tuple else sys.exc_info()[1]
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, (CellEnded, KeyboardInterrupt)):
             raise error
         if error is not None:
             self.display.report(error)

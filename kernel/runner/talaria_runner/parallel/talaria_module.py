@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
+    from typing import NoReturn, Protocol
+
     from talaria_runner.parallel.maps import Maps
+
+    class Checkpoints(Protocol):
+        """See checkpoints/asking.py."""
+
+        def checkpoint(self, name: str | None, level: str | None) -> str: ...
+        def rollback(self, to: str, what: str, keep_user_edits: bool) -> NoReturn: ...
 
 NAME = "talaria"
 shared: list[Callable[[], Maps]] = []  # the kernel's one
@@ -21,9 +29,12 @@ shared: list[Callable[[], Maps]] = []  # the kernel's one
 class Module:
     """Finds the module where nothing else does, so that a file of that name goes before it."""
 
-    def __init__(self, make: Callable[[], Maps]) -> None:
-        """make returns the kernel's maps, always the same."""
+    def __init__(
+        self, make: Callable[[], Maps], make_checkpoints: Callable[[], tuple[Checkpoints, type[Exception]]]
+    ) -> None:
+        """make returns the kernel's maps, always the same, and make_checkpoints its checkpoints and their exception."""
         self._make = make
+        self._make_checkpoints = make_checkpoints
 
     def install(self) -> None:
         sys.meta_path.append(self)
@@ -38,6 +49,7 @@ class Module:
         from talaria_runner.parallel.item import MapError
 
         maps = self._make()
+        checkpoints, error = self._make_checkpoints()
 
         def __getattr__(name: str) -> object:
             if name == "item_dir":
@@ -48,7 +60,11 @@ class Module:
             raise AttributeError(f"module {NAME!r} has no attribute {name!r}")
 
         module.__doc__ = "What a cell can ask of its session."
-        vars(module).update(map=_map(maps), MapError=MapError, __getattr__=__getattr__, __all__=["MapError", "map"])
+        vars(module).update(
+            map=_map(maps), MapError=MapError, checkpoint=_checkpoint(checkpoints), rollback=_rollback(checkpoints),
+            CheckpointError=error, __getattr__=__getattr__,
+            __all__=["CheckpointError", "MapError", "checkpoint", "map", "rollback"],
+        )  # fmt: skip
 
 
 def _map(maps: Maps) -> Callable[..., object]:
@@ -69,6 +85,39 @@ def _map(maps: Maps) -> Callable[..., object]:
     map.__module__ = NAME
     map.__qualname__ = "map"
     return map
+
+
+def _checkpoint(checkpoints: Checkpoints) -> Callable[..., str]:
+    def checkpoint(name: str | None = None, *, level: str | None = None) -> str:
+        """Has a checkpoint of the session made when this cell has ended, before the next one runs, and returns its id.
+
+        The checkpoint has what the cell has done by its end, not by this call. A checkpoint with a name stays until it is
+        deleted. level is "live", "saved" or "files", by default the first of these that is possible; if the level is not
+        possible when the cell has ended, the checkpoint has the next one, and says why.
+
+        Raises CheckpointError if no checkpoint can be made."""
+        return checkpoints.checkpoint(name, level)
+
+    checkpoint.__module__ = NAME
+    checkpoint.__qualname__ = "checkpoint"
+    return checkpoint
+
+
+def _rollback(checkpoints: Checkpoints) -> Callable[..., NoReturn]:
+    def rollback(to: str, *, what: str = "all", keep_user_edits: bool = False) -> NoReturn:
+        """Ends this cell, and makes the session what it was at a checkpoint.
+
+        to is the id of the checkpoint, or its name: the newest one with that name. No further line of the cell runs, except
+        in finally blocks; the cell is ok and keeps its output, and counts as undone. what is "all", "variables" or "files".
+        With keep_user_edits, files stay as they are that people or tools have changed since the checkpoint, and no cell has.
+
+        Raises CheckpointError, and the cell goes on, if there is no such checkpoint or it does not have what is asked for.
+        Works only in the thread that runs the cell."""
+        checkpoints.rollback(to, what, keep_user_edits)
+
+    rollback.__module__ = NAME
+    rollback.__qualname__ = "rollback"
+    return rollback
 
 
 class _Folder(str):
