@@ -288,7 +288,7 @@ func TestFilesOfCheckpointsOutliveTheSessionsThatMadeThem(t *testing.T) {
 		t.Fatalf("%+v, %v", made, err)
 	}
 	fork := made.Items[0].Session.ID
-	point := checkpoint(t, c, fork, "", api.CheckpointFiles) // it has no kernel yet
+	point := checkpoint(t, c, fork, "", api.CheckpointSaved) // it has no kernel yet
 	runOK(t, c, fork, "open('f', 'w').write('changed')")
 	if err := c.DeleteSession(within(t), id); err != nil {
 		t.Fatal(err)
