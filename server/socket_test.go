@@ -67,7 +67,7 @@ func TestFramesAreAnswered(t *testing.T) {
 		{`{"type":"approve","id":"l","approval_id":"a","decision":"yes"}`, "l", "invalid_request", "decision"},
 		{`{"type":"approve","id":"l","approval_id":"a","decision":"once"}`, "l", "no_approval_pending", ""},
 		{`{"type":"checkpoint","id":"l","level":"warm"}`, "l", "invalid_request", "level"},
-		{`{"type":"checkpoint","id":"l"}`, "l", "", ""},
+		{`{"type":"checkpoint","id":"l","level":"files"}`, "l", "", ""},
 		{`{"type":"rollback","id":"l"}`, "l", "invalid_request", "checkpoint_id"},
 		{`{"type":"rollback","id":"l","checkpoint_id":"c"}`, "l", "checkpoint_gone", "does not exist"},
 		{`{"type":"reset","id":"z","keep_files":true}`, "z", "", ""},
