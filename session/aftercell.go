@@ -301,7 +301,7 @@ func (s *Session) doAfter(ctx context.Context, d dueAfter, a afterCell) error {
 		if err != nil {
 			return err
 		}
-		if _, err = s.goBack(ctx, r, target, d.left(1).also); err == nil && r.variables() && target.Saved == nil {
+		if _, err = s.goBack(ctx, r, target, d.left(1).also); err == nil && r.usesCopy(target) {
 			s.copyAgain(ctx, target)
 		}
 		if err != nil && target.Saved != nil && r.variables() && !s.running {

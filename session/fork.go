@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,8 +33,8 @@ type origin struct {
 }
 
 // Fork makes sessions of the same owner with the variables and files that this one has now, or had at a checkpoint, and its packages
-// and settings; it goes on undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that some forks cannot be
-// made is in the reply.
+// and settings; it goes on undisturbed. A fork hibernates until it is used. While a cell runs or waits it fails with kernel_busy; that
+// some forks cannot be made is in the reply.
 func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.ForkReply, err error) {
 	count := int64(1)
 	set(&count, req.Count)
@@ -87,12 +88,9 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 	if err != nil {
 		return nil, err
 	}
-	all := maps.Clone(metadata)
-	for key, value := range from.set.metadata {
-		if _, taken := all[key]; !taken {
-			all[key] = value
-		}
-	}
+	all := map[string]string{}
+	maps.Copy(all, from.set.metadata)
+	maps.Copy(all, metadata)
 	from.set.metadata = all
 	return parent.forkAs(ctx, &id, from)
 }
@@ -165,11 +163,10 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 // originNow takes the variables and files that the session has now.
 func (s *Session) originNow(ctx context.Context, hold *artifacts.Hold, keep workspace.Keep, o *origin) (err error) {
 	s.mu.Lock()
-	limit := s.limits.MemoryBytes
 	o.saved = s.saved
 	s.mu.Unlock()
 	if s.running {
-		if o.saved, err = s.saveVariables(ctx, hold, limit); err != nil {
+		if o.saved, err = s.saveVariables(ctx, hold, math.MaxInt64); err != nil {
 			return err
 		}
 	}

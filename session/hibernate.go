@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -92,10 +93,7 @@ func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
 	}
 	hold := s.m.cfg.Artifacts.Hold()
 	defer hold.Release()
-	s.mu.Lock()
-	limit := s.limits.MemoryBytes
-	s.mu.Unlock()
-	saved, err := s.saveVariables(ctx, hold, limit)
+	saved, err := s.saveVariables(ctx, hold, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +124,8 @@ func (s *Session) keepSaved(saved *savedVariables) change {
 	}
 }
 
-// saveVariables has the kernel write its variables to a file of about so many bytes at most, and takes that among the artifacts,
-// where hold protects it. On the session's goroutine.
+// saveVariables has the kernel write its variables to a file of about so many bytes at most, and of no more than the session's
+// memory, and takes that among the artifacts, where hold protects it. On the session's goroutine.
 func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit int64) (*savedVariables, error) {
 	if err := s.m.spare(); err != nil {
 		return nil, err

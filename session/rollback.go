@@ -29,6 +29,9 @@ type rollback struct {
 func (r rollback) variables() bool { return r.What != api.RollbackFiles }
 func (r rollback) files() bool     { return r.What != api.RollbackVariables }
 
+// usesCopy reports whether the rollback uses up the target's copy of the interpreter.
+func (r rollback) usesCopy(target store.Checkpoint) bool { return r.variables() && target.Saved == nil }
+
 // Rollback makes the session what it was at a checkpoint. While a cell runs or waits it fails with kernel_busy, and with
 // checkpoint_gone if the checkpoint does not have what is asked for; then nothing has changed. ctx bounds nothing but the wait.
 func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply api.RollbackReply, err error) {
@@ -55,7 +58,7 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 			return err
 		}
 		trace.Step("checkpoint found")
-		if reply, err = s.goBack(own, r, target, nil); err == nil && r.variables() && target.Saved == nil {
+		if reply, err = s.goBack(own, r, target, nil); err == nil && r.usesCopy(target) {
 			woken = &target
 		}
 		return err
@@ -69,8 +72,7 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 }
 
 // goBack makes a checkpoint of what is now and goes back to target. also is part of the write with which the rollback is under way,
-// and may be nil. The caller calls copyAgain if the variables of a live checkpoint are back. On the session's goroutine, while no cell
-// runs.
+// and may be nil. The caller calls copyAgain if it usesCopy. On the session's goroutine, while no cell runs.
 func (s *Session) goBack(ctx context.Context, r rollback, target store.Checkpoint, also func(*store.Tx) error) (reply api.RollbackReply, err error) {
 	durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
 	undo, err := s.makeCheckpoint(ctx, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
@@ -336,7 +338,7 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 		}
 		if target >= 0 && undo >= 0 {
 			_, err := s.rollBack(ctx, r, rows[target], rows[undo])
-			if err == nil && r.variables() && rows[target].Saved == nil {
+			if err == nil && r.usesCopy(rows[target]) {
 				s.copyAgain(ctx, rows[target])
 			}
 			if errors.Is(err, command.ErrNoKernel) && r.files() { // some of them may be restored already
