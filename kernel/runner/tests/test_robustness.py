@@ -149,6 +149,8 @@ class Harm(unittest.TestCase):
             self.assertEqual(
                 runner.run("a = []\nwhile True: a.append(bytearray(100_000))").error["ename"], "MemoryError"
             )
+            # The reserve was freed, taken again by the reader, and is freed again: for this thread, too.
+            self.assertEqual(runner.run("len(bytes(2 << 20))").text, "2097152")
             runner.run("del a")
             self.assertEqual(runner.run("1+1").text, "2")
             self.assertEqual(runner.run("a = []\nwhile True: a.append('x' * 100)").status, "error")

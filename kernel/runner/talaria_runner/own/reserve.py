@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 # Python takes memory for its objects, and malloc for everything else, a mebibyte at a time: one for each, and
@@ -10,10 +12,13 @@ _SIZE = 3 << 20
 
 
 class Reserve:
-    """Its methods are safe in every thread."""
+    """Its methods are safe in every thread.
+
+    The block comes from the system and goes back to it. malloc would keep a freed one for the thread that took it:
+    it has a heap for each thread, and gives larger blocks out of it, too, once it has freed a large one."""
 
     def __init__(self) -> None:
-        self._block: bytes | None = bytes(_SIZE)  # fresh zeros from the system take no memory until they are written to
+        self._block: mmap | None = _block(_SIZE)  # takes no memory until it is written to
 
     def free(self) -> bool:
         """Frees the memory for the next allocation, whoever makes it; False if it is already gone."""
@@ -25,7 +30,12 @@ class Reserve:
         """Takes a reserve again once there is room for it twice: otherwise it would be missing where it was freed."""
         if self._block is None:
             try:
-                bytes(2 * _SIZE)
-                self._block = bytes(_SIZE)
-            except MemoryError:
+                _block(2 * _SIZE).close()
+                self._block = _block(_SIZE)
+            except (MemoryError, OSError):
                 pass
+
+
+def _block(size: int) -> mmap:
+    """Raises OSError where there is no room for it."""
+    return mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
