@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,13 +33,13 @@ const (
 // checkpoints is what the session does about checkpoints. Guarded by Session.mu, but for known.
 type checkpoints struct {
 	set     api.Checkpoints
-	due     *time.Timer             // until a checkpoint that nobody asked for is made
-	abandon context.CancelCauseFunc // gives up the one that is being made; nil if there is none
+	due     *time.Timer             // until a checkpoint that nobody asked for has its turn
+	abandon context.CancelCauseFunc // gives up the one that waits for its turn, or is being made; nil if there is none
 	known   *workspace.Manifest     // the newest manifest; only the session's goroutine touches it
 }
 
 func (m *Manager) checkpointDefaults() api.Checkpoints {
-	return api.Checkpoints{Mode: api.CheckpointsManual, Keep: 8}
+	return api.Checkpoints{Mode: cmp.Or(m.cfg.Checkpoints, api.CheckpointsManual), Keep: 8}
 }
 
 // checkpointsOf completes the settings of a row.

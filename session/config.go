@@ -59,6 +59,8 @@ type Config struct {
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
 	OnIdle      api.OnIdle // of sessions that do not say; "": hibernate
+	// Checkpoints is the mode of sessions that do not say; "": manual.
+	Checkpoints api.CheckpointMode
 	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
 	ApprovalTimeout time.Duration
 

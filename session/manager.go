@@ -30,8 +30,9 @@ type Manager struct {
 	owners    *owners
 	reserve   reserve
 	watches   watchCounts
-	crashed   bool     // the previous server did not end cleanly
-	mended    sync.Map // after a crash: the ids of sessions whose unfinished uploads were removed
+	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
+	crashed   bool          // the previous server did not end cleanly
+	mended    sync.Map      // after a crash: the ids of sessions whose unfinished uploads were removed
 	closeOnce sync.Once
 	closeErr  error
 
@@ -59,7 +60,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
-		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(),
+		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
 	if err := m.recover(ctx); err != nil {
 		cancel()

@@ -26,6 +26,11 @@ import (
 // page fault for each page that it writes to, so a series of cells is not slowed down by one after each of them.
 const quietBefore = 100 * time.Millisecond
 
+// unaskedShare is the part of the time, as a divisor, in which the server makes checkpoints that nobody asked for: it makes one at
+// a time, and rests in between, so that cells of other sessions have the processors to themselves. What has no turn before its
+// session's next cell is not made.
+const unaskedShare = 4
+
 var errAbandoned = errors.New("a cell came before the checkpoint was made")
 
 // wanted is a checkpoint that is to be made.
@@ -424,12 +429,46 @@ func (s *Session) armCheckpoint() {
 	if s.checkpoints.due != nil {
 		s.checkpoints.due.Stop()
 	}
-	s.checkpoints.due = time.AfterFunc(quietBefore, func() {
-		err := s.do(context.Background(), s.checkpointUnasked)
-		if err != nil && !errors.Is(err, ErrClosing) && !errors.Is(err, ErrDeleted) {
-			s.log.Warn("make a checkpoint after a cell", "error", err)
-		}
-	})
+	s.checkpoints.due = time.AfterFunc(quietBefore, s.checkpointInTurn)
+}
+
+// checkpointInTurn waits until the server has time for a checkpoint that nobody asked for, and makes it unless a cell comes first.
+func (s *Session) checkpointInTurn() {
+	if !s.waitForTurn() {
+		return
+	}
+	began := time.Now()
+	err := s.do(context.Background(), s.checkpointUnasked)
+	time.AfterFunc((unaskedShare-1)*time.Since(began), func() { <-s.m.unasked })
+	if err != nil && !errors.Is(err, ErrClosing) && !errors.Is(err, ErrDeleted) {
+		s.log.Warn("make a checkpoint after a cell", "error", err)
+	}
+}
+
+func (s *Session) waitForTurn() bool {
+	waiting, done := s.abandonable(context.Background())
+	defer done()
+	select {
+	case s.m.unasked <- struct{}{}:
+		return true
+	case <-waiting.Done():
+	case <-s.m.closing:
+	}
+	return false
+}
+
+// abandonable returns a context that abandonCheckpoint ends; the caller calls done.
+func (s *Session) abandonable(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkpoints.abandon = cancel
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.checkpoints.abandon = nil
+		cancel(nil)
+	}
 }
 
 // checkpointUnasked makes the checkpoint that a cell is followed by, unless another cell has come, and gives it up when one comes.
@@ -437,16 +476,8 @@ func (s *Session) checkpointUnasked(own context.Context) error {
 	if s.canCheckpoint(wanted{}) != nil || !s.running {
 		return nil
 	}
-	ctx, cancel := context.WithCancelCause(own)
-	s.mu.Lock()
-	s.checkpoints.abandon = cancel
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.checkpoints.abandon = nil
-		s.mu.Unlock()
-		cancel(nil)
-	}()
+	ctx, done := s.abandonable(own)
+	defer done()
 	_, err := s.makeCheckpoint(ctx, wanted{quick: true})
 	if errors.Is(err, errAbandoned) || hasCode(err, api.CodeKernelBusy) {
 		return nil

@@ -87,6 +87,7 @@ func (c config) choices() map[string]struct {
 		"mcp":           {c.MCP, []string{mcp.ToolsAll, mcp.ToolsBasic, mcp.ToolsOff}},
 		"disk":          {c.Disk, modes},
 		"on_idle":       {c.OnIdle, []string{string(api.OnIdleHibernate), string(api.OnIdleDrop)}},
+		"checkpoints":   {c.Checkpoints, []string{string(api.CheckpointsAuto), string(api.CheckpointsManual), string(api.CheckpointsOff)}},
 		"engine":        {c.Engine, []string{python.EngineAuto, python.EngineIPython, python.EngineStdlib}},
 	}
 }

@@ -41,6 +41,7 @@ type config struct {
 
 	IdleTimeout    time.Duration `config:"idle_timeout"`
 	OnIdle         string        `config:"on_idle"`
+	Checkpoints    string        `config:"checkpoints"`
 	InterruptGrace time.Duration `config:"interrupt_grace"`
 	Pool           int           `config:"pool"`
 	OrphanTTL      time.Duration `config:"orphan_ttl"`
@@ -150,6 +151,7 @@ func defaults() config {
 		TZ:             "UTC",
 		IdleTimeout:    session.DefaultIdleTimeout,
 		OnIdle:         string(api.OnIdleHibernate),
+		Checkpoints:    string(api.CheckpointsManual),
 		InterruptGrace: 2 * time.Second,
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,

@@ -80,6 +80,7 @@ func addServeFlags(f *pflag.FlagSet) {
 	f.String("engine", d.Engine, "engine that runs cells: ipython, stdlib, or auto (ipython if the environment has it)")
 	f.Duration("idle-timeout", d.IdleTimeout, "stop idle kernels after this long; 0: never")
 	f.String("on-idle", d.OnIdle, "what happens to idle kernels: hibernate (their variables are saved) or drop")
+	f.String("checkpoints", d.Checkpoints, "when sessions make checkpoints unless they say: auto (after each cell), manual or off")
 	addHostFlags(f)
 	f.Int64("disk-reserve", 0, "bytes of the state disk to keep free; 0: a twentieth of it, between 64 MiB and 1 GiB")
 	f.Int64("max-sessions", 0, "maximum number of sessions with a kernel; 0: no limit")
@@ -447,7 +448,8 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		Store: db, Artifacts: blobs, Host: hosts, Log: log, Version: fullVersion(),
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
-		IdleTimeout: c.IdleTimeout, OnIdle: api.OnIdle(c.OnIdle), MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
+		IdleTimeout: c.IdleTimeout, OnIdle: api.OnIdle(c.OnIdle), Checkpoints: api.CheckpointMode(c.Checkpoints),
+		MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
 		Redact: redact, RedactKnown: c.RedactKnown,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Packages: packages, Remote: remote,
