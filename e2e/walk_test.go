@@ -139,14 +139,14 @@ func (w *walker) keep(id string, level api.CheckpointLevel, state walkState) {
 	w.points[id], w.live[id], w.saved[id] = state, level == api.CheckpointLive, level == api.CheckpointSaved
 }
 
-// fork goes on with a fork of a saved checkpoint.
+// fork makes a fork of a checkpoint that has variables, looks into it, and goes on with it, or with the session as it was.
 func (w *walker) fork(r *rand.Rand) {
 	t, c := w.t, w.s.Client()
 	list, err := c.Checkpoints(within(t), w.id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list = slices.DeleteFunc(list, func(p api.Checkpoint) bool { return p.Level != api.CheckpointSaved })
+	list = slices.DeleteFunc(list, func(p api.Checkpoint) bool { return p.Level == api.CheckpointFiles })
 	if len(list) == 0 {
 		return
 	}
@@ -155,9 +155,15 @@ func (w *walker) fork(r *rand.Rand) {
 	if err != nil || made.Items[0].Session == nil {
 		t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
 	}
-	w.step("go on with a fork of %s", from.ID)
-	w.now = w.points[from.ID].clone()
-	w.id = made.Items[0].Session.ID
+	fork := &walker{t: t, s: w.s, id: made.Items[0].Session.ID, now: w.points[from.ID].clone(), steps: w.steps}
+	fork.step("look into a fork of %s, which is %s", from.ID, from.Level)
+	w.steps = fork.steps
+	fork.lookUp()
+	if r.IntN(2) == 0 {
+		return
+	}
+	w.step("go on with it")
+	w.id, w.now = fork.id, fork.now
 	clear(w.points)
 	clear(w.live)
 	clear(w.saved)

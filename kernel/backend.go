@@ -274,6 +274,9 @@ type Copier interface {
 	// Wake kills the interpreter and everything that it has started, and makes the copy go on in its place. An error that
 	// wraps os.ErrProcessDone means that one of both has ended, and that nothing was changed.
 	Wake(ctx context.Context, interpreter, copied Process) error
+	// SaveIn has a copy do what the letter in the workspace wants (see package runner), and returns when it has, or has failed to;
+	// it waits as before then. An error that wraps os.ErrProcessDone means that the copy has ended.
+	SaveIn(ctx context.Context, copied Process) error
 }
 
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since

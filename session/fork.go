@@ -188,12 +188,13 @@ func (s *Session) originAt(ctx context.Context, hold *artifacts.Hold, id string,
 	o.point, o.last, o.files = row.ID, row.Execution, files
 	switch row.Level {
 	case api.CheckpointLive:
-		return api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are in the memory of the session's kernel, where a fork "+
-			"cannot have them; make a checkpoint of level %q, or go back to this one and fork then", api.CheckpointSaved)
+		o.saved, err = s.saveCopy(ctx, hold, row)
 	case api.CheckpointFiles:
 		o.lost = append(o.lost, api.NotRestored{Name: "all variables", Reason: "the checkpoint has none: " + row.Reason})
+	default:
+		o.saved, err = decodeSaved(row.Saved)
 	}
-	if o.saved, err = decodeSaved(row.Saved); err != nil {
+	if err != nil {
 		return err
 	}
 	for digest := range digestsOf(files, o.saved) {

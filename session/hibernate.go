@@ -127,11 +127,36 @@ func (s *Session) keepSaved(saved *savedVariables) change {
 // saveVariables has the kernel write its variables to a file of about so many bytes at most, and of no more than the session's
 // memory, and takes that among the artifacts, where hold protects it. On the session's goroutine.
 func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit int64) (*savedVariables, error) {
+	s.mu.Lock()
+	count := s.executionCount
+	s.mu.Unlock()
+	return s.save(ctx, hold, limit, count, func(limit int64) command.Asking[command.SavedVariables] {
+		return command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit}
+	})
+}
+
+// saveCopy does the same with the variables that a live checkpoint has, whatever goes on in the kernel. It fails with
+// checkpoint_gone if its copy has ended.
+func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.Checkpoint) (*savedVariables, error) {
+	saved, err := s.save(ctx, hold, math.MaxInt64, row.ExecutionCount, func(limit int64) command.Asking[command.SavedVariables] {
+		return command.SaveCopy{ID: row.Copy, Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit}
+	})
+	if errors.Is(err, command.ErrNoCopy) || errors.Is(err, command.ErrNoKernel) {
+		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for want "+
+			"of memory; its files are still there")
+	}
+	return saved, err
+}
+
+// save has the kernel save variables by the command that asking returns for the most bytes that they may take.
+func (s *Session) save(
+	ctx context.Context, hold *artifacts.Hold, limit, count int64, asking func(limit int64) command.Asking[command.SavedVariables],
+) (*savedVariables, error) {
 	if err := s.m.spare(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	key, count := s.key(), s.executionCount
+	key := s.key()
 	limit = min(limit, s.limits.MemoryBytes)
 	s.mu.Unlock()
 	_, release, err := s.dir.Hold() // what a crash has left in the workspace is removed now, and not with the file
@@ -140,12 +165,12 @@ func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit
 	}
 	defer release()
 	defer s.removeSaved(ctx)
-	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
+	made, err := command.Ask(ctx, s.m.cfg.Host, key, asking(limit))
 	switch {
 	case errors.Is(err, command.ErrKernelBusy):
 		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
-		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel is of an earlier version and cannot save variables; reset the session")
+		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel is of an earlier version and cannot save these variables; reset the session")
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s, so it was given up"+unchanged, saveTime)
 	case err != nil:

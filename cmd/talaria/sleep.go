@@ -15,7 +15,7 @@ func forkCommand() *cobra.Command {
 		Use:   "fork SESSION",
 		Short: "Make sessions with the variables and files of another one",
 		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
-variables and files are those of a checkpoint of level saved or files.
+variables and files are those of a checkpoint.
 
 The session itself goes on undisturbed. It must not be running a cell. Variables that cannot be saved are missing in a fork, and are
 printed to standard error.`,

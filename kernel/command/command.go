@@ -283,7 +283,7 @@ var commands = byName(
 	asked(StartProgram{}), asked(ListPrograms{}), asked(ReadProgram{}), told[SignalProgram](),
 	asked(WriteProgram{}), told[CloseProgramInput](),
 	asked(MakeCopy{}), told[WakeCopy](), told[DropCopy](), asked(ListCopies{}),
-	asked(SaveVariables{}), asked(LoadVariables{}),
+	asked(SaveVariables{}), asked(SaveCopy{}), asked(LoadVariables{}),
 )
 
 // codec decodes a command of one kind and its reply.

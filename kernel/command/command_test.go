@@ -64,6 +64,7 @@ var messages = []struct {
 	{command.DropCopy{ID: "c"}, "drop_copy", 10, `{"id":"c"}`},
 	{command.ListCopies{}, "copies", 10, `{}`},
 	{command.SaveVariables{Path: "p", Seconds: 1.5, MaxBytes: 2}, "save_variables", 10, `{"path":"p","seconds":1.5,"max_bytes":2}`},
+	{command.SaveCopy{ID: "c", Path: "p", Seconds: 1.5, MaxBytes: 2}, "save_copy", 12, `{"id":"c","path":"p","seconds":1.5,"max_bytes":2}`},
 	{command.LoadVariables{Path: "p", Digest: "d"}, "load_variables", 10, `{"path":"p","digest":"d"}`},
 	{command.AnswerAfter{RequestID: "r", CheckpointID: "c", Error: "no"}, "after", 11, `{"request_id":"r","checkpoint_id":"c","error":"no"}`},
 	{command.SignalProgram{ID: "1", Signal: 9}, "signal_program", 7, `{"id":"1","signal":9}`},

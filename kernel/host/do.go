@@ -65,6 +65,8 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return nil, k.dropCopy(ctx, c.ID)
 	case command.SaveVariables:
 		return k.saveVariables(ctx, c)
+	case command.SaveCopy:
+		return k.saveCopy(ctx, c)
 	case command.LoadVariables:
 		return k.loadVariables(ctx, c)
 	case command.ListCopies:

@@ -52,6 +52,13 @@
 // are done between two cells.
 // Positions in code are counted in code points.
 //
+// # Letters
+//
+// A copy of the interpreter that waits has no stream of its own. The host puts a save frame for it into the file
+// .talaria-upload-letter of the workspace and has pid 1 signal it (SIGRTMAX-1). The copy saves its variables, puts the saved
+// frame in the letter's place, and stops itself (SIGSTOP); pid 1 then lets it go on, and the host reads the answer. If there is
+// none, saving failed.
+//
 // # Asks
 //
 // Code inside asks the outside for something with an ask frame, whose AID the runner chooses, and waits for the answer

@@ -78,6 +78,19 @@ func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) 
 	return nil
 }
 
+// SaveIn implements [kernel.Copier].
+func (s *Sandbox) SaveIn(ctx context.Context, copied kernel.Process) error {
+	_, err := s.call(ctx, "save", saveRequest{Process: copied.(*Process).id})
+	var failed *stepError
+	if errors.As(err, &failed) && failed.errno == unix.ESRCH {
+		err = errors.Join(os.ErrProcessDone, err)
+	}
+	if err != nil {
+		return fmt.Errorf("save the variables of a copy of the interpreter: %w", err)
+	}
+	return nil
+}
+
 // exchangeOOMScore sets the score of a process on this machine, and returns the one before.
 func exchangeOOMScore(pid int, score []byte) ([]byte, error) {
 	name := fmt.Sprintf("/proc/%d/oom_score_adj", pid)

@@ -99,6 +99,11 @@ type wakeRequest struct {
 	Wakes int64 `json:"wakes"`
 }
 
+// saveRequest names a copy of the interpreter, by its id.
+type saveRequest struct {
+	Process int64 `json:"process"`
+}
+
 type signalRequest struct {
 	Process int64 `json:"process"`
 	Signal  int   `json:"signal"`

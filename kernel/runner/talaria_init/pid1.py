@@ -49,6 +49,7 @@ class Init:
         self._channel = channel
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
+        self._saving: list[tuple[int, int]] = []  # the pids of copies that save their variables, each with the id of the request
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
         self._limits = Limits()
@@ -65,6 +66,7 @@ class Init:
             "signal": self._signal,
             "adopt": self._adopt,
             "wake": self._wake,
+            "save": self._save,
             "limits": self._change_limits,
             "limit": self._limit,
             "unlinked": self._unlinked,
@@ -90,6 +92,7 @@ class Init:
             if wake in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake, 4096)
+                self._let_savers_go_on()
                 self._reap()
             for fd in ready.keys() & self._listeners.keys():
                 self._answer(fd, ready[fd])
@@ -296,6 +299,24 @@ class Init:
         leftovers.end(old)
         self._channel.send(encode(op="done", id=id))
 
+    def _save(self, id: int, body: dict, fds: list[int]) -> None:
+        """Has a copy of the interpreter save its variables. The answer follows when it has stopped, which is how it says that it
+        is done."""
+        pids = {process: pid for pid, process in self._children.items()}
+        copy = pids.get(body["process"])
+        if copy is None:
+            raise ProcessLookupError(errno.ESRCH, "the copy has ended")
+        os.kill(copy, _signal.SIGRTMAX - 1)  # as talaria_runner/checkpoints/copies.py expects it
+        self._saving.append((copy, id))
+
+    def _let_savers_go_on(self) -> None:
+        for pid, id in list(self._saving):
+            with contextlib.suppress(ChildProcessError):  # it has ended, which _reap reports
+                if os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG):
+                    os.kill(pid, _signal.SIGCONT)
+                    self._saving.remove((pid, id))
+                    self._channel.send(encode(op="done", id=id))
+
     def _change_limits(self, id: int, body: dict, fds: list[int]) -> None:
         """For processes that start later; the host changes running ones."""
         self._limits = Limits(**body["limits"])
@@ -321,6 +342,9 @@ class Init:
             tier.current.forget(pid)
             if self._spare and pid == self._spare.pid:
                 self._spare = None
+            for saving in [one for one in self._saving if one[0] == pid]:
+                self._saving.remove(saving)
+                self._channel.send(encode(op="failed", id=saving[1], error="the copy has ended", errno=errno.ESRCH))
             id = self._children.pop(pid, None)
             if id is None:
                 continue

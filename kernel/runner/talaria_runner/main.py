@@ -299,7 +299,8 @@ class _Kernel:
 
         if kind == "copy":
             made = copies.take(
-                self._namespace, (*self._descriptors.all(), *self._loop.descriptors()), self._children.fork_a_copy
+                self._namespace, (*self._descriptors.all(), *self._loop.descriptors()), self._children.fork_a_copy,
+                lambda: states.answer_letter(self._namespace, self._children.fork_a_copy),
             )  # fmt: skip
             if made is None:
                 self._revive()

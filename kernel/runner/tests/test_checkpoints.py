@@ -16,6 +16,8 @@ from .saved_values import ROWS, Row, numbered
 
 _SUBREAPER = 36  # prctl
 WAKE = signal.SIGRTMAX
+SAVE = signal.SIGRTMAX - 1
+LETTER = ".talaria-upload-letter"
 
 
 class Host(Runner):
@@ -56,6 +58,29 @@ class Host(Runner):
         assert frame["type"] == "ready", frame
         assert frame["mark"] != self.mark
         self.mark = frame["mark"]
+
+    def save_copy(self, pid: int, path: str) -> dict | None:
+        """Has a copy that waits save its variables, as host and pid 1 do. Returns its answer, if it gave one."""
+        letter = f"{self.directory.name}/{LETTER}"
+        asked = {"type": "save", "request_id": "l1", "path": path, "seconds": 20, "max_bytes": 1 << 20}
+        with open(letter, "w") as file:
+            json.dump(asked, file)
+        self.signal_saver(pid)
+        with open(letter) as file:
+            answer = json.load(file)
+        return None if answer == asked else answer
+
+    def signal_saver(self, pid: int) -> None:
+        os.kill(pid, SAVE)
+        os.waitid(os.P_PID, pid, os.WSTOPPED)
+        os.kill(pid, signal.SIGCONT)
+
+
+def ask(host: Runner, **frame: object) -> dict:
+    host.send(request_id="r", **frame)
+    while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
+        host.executions[answer["id"]].frames.append(answer)
+    return answer
 
 
 def named(frame: dict) -> list[str]:
@@ -108,6 +133,46 @@ class Copies(unittest.TestCase):
             slow = "class Slow:\n def __repr__(self):\n  while True: pass\nSlow()"
             self.assertIn("Slow", host.run(slow).text or host.run("1").text or "Slow")
             self.assertEqual(host.run("os.fork() or os._exit(3); os.wait()[1] >> 8").text, "3")
+
+    def test_a_copy_saves_its_variables_while_it_waits(self) -> None:
+        with Host() as host, Runner() as other:
+            host.run("import random; random.seed(1); x = [1]; g = (i for i in x)\ndef f(): return len(x)")
+            pid = host.copy()["pid"]
+            drawn = host.run("x.append(2); y = 1; random.random()").text
+            long = host.start("import time\nwhile True: time.sleep(0.01)")  # the interpreter does not take part
+            for path in ("one", "two"):
+                saved = host.save_copy(pid, path)
+                self.assertEqual((saved["type"], saved["request_id"], saved["reason"], saved["count"]), ("saved", "l1", "", 3), saved)
+                self.assertEqual([one["name"] for one in saved["lost"]], ["g"])
+            host.interrupt(long)
+            self.assertTrue(host.finish(long).interrupted)
+            loaded = ask(other, type="load", path=f"{host.directory.name}/two", digest=saved["digest"])
+            self.assertEqual((loaded["reason"], loaded["count"]), ("", 3), loaded)
+            self.assertEqual(other.run("x.append(5); x, f(), 'y' in globals()").text, "([1, 5], 2, False)")
+            self.assertEqual(other.run("random.random()").text, drawn)
+            self.assertEqual(host.run("x, next(g)").text, "([1, 2], 1)")
+            host.wake(pid)
+            self.assertEqual(host.run("x, next(g), random.random()").text, f"([1], 1, {drawn})")
+
+    def test_a_copy_that_cannot_save_waits_on(self) -> None:
+        with Host() as host:
+            host.run("x = 1\nclass Ends:\n def __reduce__(self): import os; os._exit(3)\ne = Ends()")
+            pid = host.copy()["pid"]
+            self.assertIn("could not be written", host.save_copy(pid, "/nowhere/x")["reason"])
+            self.assertEqual([one["name"] for one in host.save_copy(pid, "x")["lost"]], ["e"])
+            letter = f"{host.directory.name}/{LETTER}"
+            for text in (None, "", "[]", "{}", '{"request_id":1,"path":2,"seconds":"","max_bytes":[]}'):
+                os.unlink(letter)
+                if text is not None:
+                    with open(letter, "w") as file:
+                        file.write(text)
+                host.signal_saver(pid)
+                if text is None:
+                    os.mkfifo(letter)
+                    host.signal_saver(pid)
+            host.run(f"import os\nfor _ in range(3): os.kill({pid}, {int(SAVE)})\nx = 2")  # it is not pid 1
+            host.wake(pid)
+            self.assertEqual(host.run("x").text, "1")
 
     def test_user_code_never_waits_for_a_copy(self) -> None:
         with Host() as host:
@@ -326,21 +391,15 @@ class Kinds(unittest.TestCase):
 
 
 class States(unittest.TestCase):
-    def ask(self, host: Runner, **frame: object) -> dict:
-        host.send(request_id="r", **frame)
-        while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
-            host.executions[answer["id"]].frames.append(answer)
-        return answer
-
     def test_variables_are_loaded_in_another_interpreter(self) -> None:
         with Runner() as host, Runner() as other:
             host.run("a = [1]; b = {'a': a}; g = (i for i in a)\ndef f(): return len(a)\nimport os; os.environ['V'] = '1'")
             path = f"{host.directory.name}/saved"
-            saved = self.ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            saved = ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
             self.assertEqual((saved["reason"], saved["count"]), ("", 4), saved)
             self.assertEqual([(one["name"], one["type"]) for one in saved["lost"]], [("g", "generator")])
             self.assertEqual(host.run("a.append(2); next(g)").text, "1")
-            loaded = self.ask(other, type="load", path=path, digest=saved["digest"])
+            loaded = ask(other, type="load", path=path, digest=saved["digest"])
             self.assertEqual((loaded["reason"], loaded["count"]), ("", 4), loaded)
             self.assertEqual(other.run("b['a'].append(5); a, f(), os.environ['V']").text, "([1, 5], 2, '1')")
             self.assertIn("it was a generator", other.run("g").error["hint"])
@@ -350,12 +409,12 @@ class States(unittest.TestCase):
         with Runner() as host:
             host.run("a = 1")
             path = f"{host.directory.name}/saved"
-            self.ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
-            loaded = self.ask(host, type="load", path=path, digest="0" * 64)
+            ask(host, type="save", path=path, seconds=20, max_bytes=1 << 20)
+            loaded = ask(host, type="load", path=path, digest="0" * 64)
             self.assertEqual(loaded["count"], 0)
             self.assertNotEqual(loaded["reason"], "")
-            self.assertIn("No such file", self.ask(host, type="load", path=path + "x", digest="0" * 64)["reason"])
-            refused = self.ask(host, type="save", path="/nowhere/x", seconds=20, max_bytes=1 << 20)
+            self.assertIn("No such file", ask(host, type="load", path=path + "x", digest="0" * 64)["reason"])
+            refused = ask(host, type="save", path="/nowhere/x", seconds=20, max_bytes=1 << 20)
             self.assertIn("could not be written", refused["reason"])
 
 

@@ -214,7 +214,7 @@ export class Session {
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
    * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
    * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-   * resolves with those; if none can, it rejects. With a checkpoint of level `saved` or `files`, variables and files are
+   * resolves with those; if none can, it rejects. With a checkpoint, variables and files are
    * those of that one.
    */
   async fork(count = 1, name?: string, { checkpoint }: { checkpoint?: Checkpoint | string } = {}): Promise<Session[]> {

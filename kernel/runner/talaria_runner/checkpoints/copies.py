@@ -5,6 +5,8 @@ interpreter goes on; memory that neither of them writes to exists once. When it 
 interpreter for good, and the copy takes its place: with its control socket and its pipes, which it has inherited, and
 threads of its own.
 
+While it waits it also saves its variables when pid 1 wants that, in a fork of itself: the interpreter never notices.
+
 It is forked twice, so that it is a child of pid 1: code of the user that waits for its children never sees it.
 """
 
@@ -14,7 +16,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import os
 from _signal import (
-    SIG_BLOCK, SIG_SETMASK, SIGRTMAX, pthread_sigmask, sigtimedwait, sigwaitinfo, valid_signals,
+    SIG_BLOCK, SIG_SETMASK, SIGRTMAX, SIGSTOP, pthread_sigmask, sigtimedwait, sigwaitinfo, valid_signals,
 )  # fmt: skip
 from posix import O_CLOEXEC, _exit, close, fork, getpid, getppid, kill, pipe2, read, setsid, waitpid, write
 from sys import modules
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-WAKE = SIGRTMAX  # makes a waiting copy the interpreter, if pid 1 sends it
+WAKE = SIGRTMAX  # makes a waiting copy the interpreter, if pid 1 sends it,
+SAVE = SIGRTMAX - 1  # and makes it save its variables, and stop when it has, until pid 1 lets it go on
 _SENT_BY_KILL = 0  # si_code
 _KILL = 9
 _PATIENCE_MS = 20_000  # until a copy that does not say that it waits is given up
@@ -52,10 +55,12 @@ class Made:
         self.resident = resident  # bytes of memory that this process had then
 
 
-def take(namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[Callable[[], int]], int]) -> Made | None:
+def take(
+    namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[Callable[[], int]], int], save: Callable[[], None]
+) -> Made | None:
     """Makes a copy, and returns None in the copy itself once it is to be the interpreter. Only in the main thread, while no
     user code runs in it. ours are the runner's descriptors; quietly calls the function that forks, so that the rest of the
-    runner does not take the copy for a fork of the user's."""
+    runner does not take the copy for a fork of the user's. save is called in the copy whenever it is to save its variables."""
     global _woken
     if _woken is not None:
         _woken.find_files()  # the host has put them back before it asks for the next copy
@@ -70,7 +75,7 @@ def take(namespace: dict[str, object], ours: Iterable[int], quietly: Callable[[C
     try:
         pid = quietly(_fork)
         if pid == 0:
-            _become_copy(kept, ready, tell)
+            _become_copy(kept, ready, tell, save)
             _woken = kept
             return None
         close(tell)
@@ -107,7 +112,7 @@ def _fork() -> int:
     return 0
 
 
-def _become_copy(kept: repairs.Kept, ready: int, tell: int) -> None:
+def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], None]) -> None:
     """Returns when the copy is to be the interpreter."""
     try:
         close(ready)
@@ -117,13 +122,13 @@ def _become_copy(kept: repairs.Kept, ready: int, tell: int) -> None:
         name = _rename(_NAME)
         write(tell, b"%d" % getpid())
         close(tell)
-        parent = -1
-        while True:
-            info = sigwaitinfo((WAKE,))
-            parent = getppid()
-            # Others inside may send the signal, but the system says who did.
-            if info.si_code == _SENT_BY_KILL and info.si_pid == parent:
-                break
+        while _next() != WAKE:
+            kept.put_back()
+            try:
+                save()
+            except BaseException:
+                pass  # there is no answer, which says so
+            kill(getpid(), SIGSTOP)  # pid 1 learns of that
         while sigtimedwait(valid_signals(), 0) is not None:
             pass  # what others sent meanwhile was not for the interpreter
         kept.restore()
@@ -131,6 +136,14 @@ def _become_copy(kept: repairs.Kept, ready: int, tell: int) -> None:
         pthread_sigmask(SIG_SETMASK, before)
     except BaseException:
         _exit(1)
+
+
+def _next() -> int:
+    """The next signal of pid 1. Others inside may send the same, but the system says who did."""
+    while True:
+        info = sigwaitinfo((WAKE, SAVE))
+        if info.si_code == _SENT_BY_KILL and info.si_pid == getppid():
+            return info.si_signo
 
 
 def _hear(ready: int) -> int:

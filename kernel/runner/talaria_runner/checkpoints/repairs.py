@@ -51,8 +51,8 @@ class Kept:
         for fd in self._positions:
             _open_again(fd, f"/proc/self/fd/{fd}")  # with a position of its own, if it can be opened
 
-    def restore(self) -> None:
-        """Puts everything back, in the copy that has become the interpreter."""
+    def put_back(self) -> None:
+        """Puts back what variables are made of, in the copy."""
         if self._random is not None:
             type(self._generator).setstate(self._generator, self._random)
         for fd, position in self._positions.items():
@@ -60,6 +60,10 @@ class Kept:
                 lseek(fd, position, SEEK_SET)
             except OSError:
                 pass  # it has none
+
+    def restore(self) -> None:
+        """Puts everything back, in the copy that has become the interpreter."""
+        self.put_back()
         for which, (left, interval) in self._timers.items():
             if left:
                 setitimer(which, left, interval)

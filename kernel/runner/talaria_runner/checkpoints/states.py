@@ -5,13 +5,17 @@ from __future__ import annotations
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 import marshal
-from posix import O_CLOEXEC, O_RDWR, _exit, close, dup2, fork, open, pipe2, read, waitpid, write
+from posix import (
+    O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, _exit, close, dup2, fork, kill, open, pipe2, read,
+    unlink, waitpid, write,
+)  # fmt: skip
 from time import monotonic
 
 from talaria_runner.own import openmp
 from talaria_runner.own.workspace import workspace
 from talaria_runner.saves import loading, saving, settings
 from talaria_runner.saves.archive import Unusable
+from talaria_runner.wire import frames
 from talaria_runner.wire.descriptors import wait_for
 from talaria_runner.wire.outbox import printable
 
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 
 _MOST = 200  # variables that are named; one more says how many there are besides
 _TEXT = 500  # characters
+_LETTER = ".talaria-upload-letter"  # a file of the workspace
+_LONGEST = 1 << 16  # bytes of one
+_KILL = 9
 _GRACE = 10.0  # s after the deadline: saving ends by itself soon after it
 
 
@@ -32,6 +39,33 @@ def save(
     """Saves the variables in a file of the workspace, in a fork, so that whatever their code does leaves this process as it is.
     Returns the fields of the answer. quietly calls the function that forks. Only in the main thread, between two cells."""
     openmp.pause()
+    return _save(namespace, path, seconds, max_bytes, quietly)
+
+
+def answer_letter(namespace: dict[str, object], quietly: Callable[[Callable[[], int]], int]) -> None:
+    """Does what a letter of the host wants, and puts the answer in its place: the same frames, in a file. That is how the host
+    talks to a copy that waits, which has no stream of its own. The letter can be anybody's, who can do no more with it than
+    with the variables themselves. Raises OSError, KeyError and so on if there is no letter."""
+    path = _inside(_LETTER)
+    fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+    try:
+        letter = frames.decode(read(fd, _LONGEST))
+    finally:
+        close(fd)
+    fields = _save(namespace, letter["path"], letter["seconds"], letter["max_bytes"], quietly)
+    said = memoryview(f"{frames.answer(letter['request_id'], 'saved', fields)}}}".encode())
+    unlink(path)
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+    try:
+        while said:
+            said = said[write(fd, said):]
+    finally:
+        close(fd)
+
+
+def _save(
+    namespace: dict[str, object], path: str, seconds: float, max_bytes: int, quietly: Callable[[Callable[[], int]], int]
+) -> dict[str, object]:
     changed = settings.changed()
     ready, tell = pipe2(O_CLOEXEC)
     deadline = monotonic() + seconds
@@ -53,6 +87,7 @@ def save(
         said = _hear(ready, deadline + _GRACE)
     finally:
         close(ready)
+        kill(pid, _KILL)  # it has ended, or never will
         waitpid(pid, 0)
     if not said:
         return _failed("the process that saved them ended, maybe for want of memory")
