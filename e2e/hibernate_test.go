@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/client"
@@ -191,6 +192,39 @@ func TestForksHaveThePackages(t *testing.T) {
 			t.Errorf("the session itself has %s", got)
 		}
 	})
+}
+
+// TestAHostThatIsToldToEndKeepsTheVariablesOfIdleKernels, while its server goes on.
+func TestAHostThatIsToldToEndKeepsTheVariablesOfIdleKernels(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id, drops := session(t, c, api.SessionRequest{}), session(t, c, api.SessionRequest{OnIdle: new(api.OnIdleDrop)})
+	for generation, stop := range []func(){
+		func() { s.stopHosts(t) },
+		func() {
+			host := s.host(t)
+			_ = syscall.Kill(host.pid, syscall.SIGTERM)
+			for end := time.Now().Add(patience); host.alive(); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("the host goes on after SIGTERM")
+				}
+			}
+		},
+	} {
+		runOK(t, c, id, "x = [1]")
+		runOK(t, c, drops, "x = [1]")
+		stop()
+		if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
+			t.Errorf("the session is %+v, %v", info, err)
+		}
+		if e := run(t, c, id, "x"); e.Generation != int64(generation+2) || e.Text != "[1]" {
+			t.Errorf("the next cell: generation %d, %q", e.Generation, e.Text)
+		}
+		if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
+			t.Errorf("where kernels are dropped x is %s", e.Text)
+		}
+	}
 }
 
 // TestCtrlCKeepsTheVariablesOfIdleKernels ends the server and its host as somebody at a terminal does.

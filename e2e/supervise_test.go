@@ -61,6 +61,8 @@ func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	c := started()
 	id := session(t, c, api.SessionRequest{Mounts: &[]api.Mount{{Source: shared, Target: "/data", Mode: "ro"}}})
 	runOK(t, c, id, "x = 1; import os; os.listdir('/data')")
+	plain := session(t, c, api.SessionRequest{})
+	runOK(t, c, plain, "x = 1")
 	var server process
 	for _, p := range descendants(cmd.Process.Pid) {
 		if p.parent == cmd.Process.Pid {
@@ -88,6 +90,10 @@ func TestTheSupervisorStartsTheServerAgain(t *testing.T) {
 	}
 	s.exited = make(chan struct{})
 	close(s.exited)
+	s.Restart(t)
+	if got := runOK(t, s.Client(), plain, "print(x)"); got != "1\n" {
+		t.Errorf("after the supervisor has ended x is %q", got)
+	}
 	s.stop(t)
 }
 

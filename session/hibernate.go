@@ -10,6 +10,7 @@ import (
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -335,8 +336,8 @@ func (s *Session) hibernateIdle(ctx context.Context) bool {
 	return true
 }
 
-// hibernateAtEnd saves the variables of a kernel that runs no cell and ends it, since the server ends, if the session's settings say
-// so. It reports false if the kernel still has to be ended.
+// hibernateAtEnd saves the variables of a kernel that runs no cell and ends it, since the server or the host ends, if the session's
+// settings say so. It reports false if the kernel still has to be ended.
 func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	if !s.running || s.atRest("hibernate") != nil {
 		return false
@@ -344,6 +345,34 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
 	defer cancel()
 	return s.hibernateIdle(ctx)
+}
+
+// endingAtOnce is how many kernels save their variables at the same time when their host ends.
+const endingAtOnce = 4
+
+// HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
+// kernels ends. The others are left to the host. Sessions with a kernel are always loaded. ctx bounds the time.
+func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
+	var saving errgroup.Group
+	saving.SetLimit(endingAtOnce)
+	for _, key := range keys {
+		s := m.known(key.Session)
+		if s == nil {
+			continue
+		}
+		saving.Go(func() error {
+			return s.do(ctx, func(own context.Context) error {
+				s.mu.Lock()
+				same := s.key() == key
+				s.mu.Unlock()
+				if same && ctx.Err() == nil {
+					s.hibernateAtEnd(own)
+				}
+				return nil
+			})
+		})
+	}
+	_ = saving.Wait() // of sessions that end, or that ctx has left no time for
 }
 
 func checkOnIdle(asked *api.OnIdle, into *api.OnIdle) error {

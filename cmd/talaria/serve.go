@@ -28,6 +28,7 @@ import (
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
 	"talaria/kernel/python"
+	"talaria/kernel/record"
 	"talaria/server"
 	"talaria/session"
 	"talaria/store"
@@ -130,8 +131,17 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closeFronts(ownAddresses)
 	warnOpenAddress(log, listener.Addr())
+	var sessions *session.Manager
+	opened := make(chan struct{}) // closed when sessions is set
 	hosts, err := link.Open(ctx, link.ClientConfig{
 		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile), Log: log,
+		Ending: func(ctx context.Context, keys []record.Key) {
+			select {
+			case <-opened:
+				sessions.HostEnds(ctx, keys)
+			case <-ctx.Done():
+			}
+		},
 	})
 	if err != nil {
 		return err
@@ -154,10 +164,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closing(&err, func() error { return closeRemote(remote) })
-	sessions, err := openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), remote, log)
+	sessions, err = openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), remote, log)
 	if err != nil {
 		return err
 	}
+	close(opened)
 	defer closing(&err, func() error { return leave(ctx, sessions, hosts) })
 	batches, err := c.openBatches(ctx, db, sessions, log)
 	if err != nil {

@@ -37,7 +37,8 @@ type supervisor struct {
 	pause   time.Duration
 }
 
-// supervise runs talaria serve until ctx ends, and then ends its host too: a container takes both with it anyway.
+// supervise runs talaria serve until ctx ends, and then ends it with its host, as Ctrl-C does: a container takes both with
+// it anyway.
 func supervise(ctx context.Context, cmd *cobra.Command, c config, serveArgs []string) error {
 	log, err := newLog(cmd.ErrOrStderr(), c)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *supervisor) run(ctx context.Context) error {
 		case <-done:
 			done = nil
 			if s.pid != 0 {
-				_ = syscall.Kill(s.pid, syscall.SIGTERM)
+				_ = syscall.Kill(s.pid, syscall.SIGINT) // it saves the variables of its kernels
 			}
 		case <-children:
 			s.reap()

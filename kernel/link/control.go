@@ -32,7 +32,7 @@ func (s *server) control(c *conn, hello request) {
 	s.mu.Lock()
 	out := helloReply{
 		ID: s.folder.ID, Protocol: s.cfg.protocol, Agreed: s.cfg.protocol.common(in.Protocol),
-		Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance, Retired: s.retired || s.closing,
+		Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance, Retired: s.retired || s.leaving,
 	}
 	s.mu.Unlock()
 	var refused error
@@ -43,6 +43,8 @@ func (s *server) control(c *conn, hello request) {
 		defer s.connected(-1)
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
+	saver := &saver{s: s}
+	defer saver.ready()
 	var slow sync.WaitGroup
 	defer slow.Wait()
 	defer cancel()
@@ -58,6 +60,19 @@ func (s *server) control(c *conn, hello request) {
 			s.end(errStopped)
 		case refused != nil:
 			err = c.answer(r.N, nil, refused)
+		case r.Op == opEnding:
+			if refused := saver.asks(); refused != nil {
+				err = c.answer(r.N, nil, refused)
+				continue
+			}
+			slow.Go(func() {
+				if keys, err := s.running(ctx); err == nil {
+					_ = c.answer(r.N, keys, nil)
+				}
+			})
+		case r.Op == opReady:
+			saver.ready()
+			err = c.answer(r.N, nil, nil)
 		case r.Op == opSweep:
 			slow.Go(func() { _ = c.answer(r.N, nil, s.sweep(ctx, r)) })
 		case r.Op == opUsages:

@@ -16,6 +16,9 @@ func (c *ClientConfig) Beat(every, late time.Duration) { c.heartbeat = heartbeat
 // Drain sets how long a host that is ending waits for its servers.
 func (c *ServerConfig) Drain(long time.Duration) { c.drain = long }
 
+// EndingTime sets how long a host that is told to end waits for servers to be ready.
+func (c *ServerConfig) EndingTime(long time.Duration) { c.ending = long }
+
 // Break breaks the connection of a kernel, and with control also the one to its host.
 func (c *Client) Break(key record.Key, control bool) {
 	k := c.known(key)

@@ -399,3 +399,72 @@ func TestStopWaitsForTheSandboxToCloseThoughTheDeathIsToldBefore(t *testing.T) {
 		t.Error("Stop returned while the sandbox was still open")
 	}
 }
+
+// onEnding sets what a client does when a host ends.
+func onEnding(do func(context.Context, []record.Key)) func(*link.ClientConfig) {
+	return func(cfg *link.ClientConfig) { cfg.Ending = do }
+}
+
+func TestAHostThatEndsWaitsForItsServerAndTakesNoKernels(t *testing.T) {
+	dir := t.TempDir()
+	old := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(patience) })
+	var c *link.Client
+	var newer *served
+	told, opened := make(chan []record.Key, 1), make(chan struct{})
+	c = open(t, dir, func(context.Context) error { newer = serve(t, dir); return nil }, onEnding(func(ctx context.Context, keys []record.Key) {
+		if keys[0] != key("a") {
+			return // the end of the test
+		}
+		<-opened
+		begin(t, c, "b")
+		if err := c.Stop(ctx, key("a"), "hibernated"); err != nil {
+			t.Error(err)
+		}
+		told <- keys
+	}))
+	close(opened)
+	r := begin(t, c, "a")
+	old.end()
+	r.untilDied("hibernated")
+	old.wait(t)
+	if keys := <-told; len(keys) != 1 || keys[0] != key("a") {
+		t.Errorf("told of %v", keys)
+	}
+	if n := len(newer.host.Running()); n != 1 {
+		t.Errorf("%d kernels on the new host", n)
+	}
+}
+
+func TestAHostThatEndsDoesNotWaitForever(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(50 * time.Millisecond) })
+	ended := make(chan struct{})
+	r := begin(t, open(t, dir, noSpawn, onEnding(func(ctx context.Context, _ []record.Key) { <-ctx.Done(); close(ended) })), "a")
+	s.end()
+	r.untilDied(host.ReasonShutdown)
+	s.wait(t)
+	<-ended
+}
+
+func TestAHostThatEndsDoesNotWaitForAServerThatHasLeft(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(10 * patience) })
+	told := make(chan struct{})
+	c := open(t, dir, noSpawn, onEnding(func(ctx context.Context, _ []record.Key) { close(told); <-ctx.Done() }))
+	begin(t, c, "a")
+	s.end()
+	<-told
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.wait(t)
+}
+
+func TestAHostThatEndsDoesNotWaitForAServerThatNeverAsked(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir, func(cfg *link.ServerConfig) { cfg.EndingTime(10 * patience) })
+	r := begin(t, open(t, dir, noSpawn), "a")
+	s.end()
+	r.untilDied(host.ReasonShutdown)
+	s.wait(t)
+}

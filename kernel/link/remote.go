@@ -83,6 +83,9 @@ func (r *remote) run() {
 			defer close(watched)
 			r.watchHeartbeat(control)
 		}()
+		if r.c.cfg.Ending != nil {
+			r.c.begin(func() { r.watchEnding(control) })
+		}
 		err := control.run()
 		<-watched
 		r.c.hangUp(control.conn)

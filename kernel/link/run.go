@@ -58,7 +58,7 @@ func (s *server) beginRun() error {
 	switch {
 	case s.closing:
 		return command.ErrHostClosed
-	case s.retired:
+	case s.retired, s.leaving:
 		return errRetired
 	}
 	s.starting++

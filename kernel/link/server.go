@@ -39,6 +39,7 @@ type ServerConfig struct {
 
 	protocol Versions
 	drain    time.Duration
+	ending   time.Duration
 }
 
 // The reasons why a host ends by itself.
@@ -61,6 +62,7 @@ type server struct {
 	done    context.Context // ends, with the reason, when the host should end
 	end     context.CancelCauseFunc
 	serving sync.WaitGroup // the connections
+	ending  chan struct{}  // closed when the host begins to end
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
@@ -71,8 +73,11 @@ type server struct {
 	starting int
 	attached int           // connections of kernels
 	quiet    chan struct{} // closed when attached is 0 and the host is closing
+	savers   int           // servers that save what they can before the host ends, and are not ready yet
+	saved    chan struct{} // closed when savers is 0 and the host is leaving
 	retired  bool
-	closing  bool
+	leaving  bool // it ends, and takes no new kernels
+	closing  bool // it ends its kernels
 }
 
 // holder is the connection that has attached to a kernel, or last did.
@@ -82,9 +87,9 @@ type holder struct {
 }
 
 // Serve offers the host to the servers of its state directory until ctx ends, a server tells it to end, none has been
-// connected for the TTL, or it is retired and its last kernel is forgotten. Then it stops all kernels, gives attached
-// servers a moment to acknowledge, and closes the folder, which it removes if nothing is left to read in it. The error
-// is nil in all these cases.
+// connected for the TTL, or it is retired and its last kernel is forgotten. Then it lets connected servers save what they
+// can, stops all kernels, gives attached servers a moment to acknowledge, and closes the folder, which it removes if nothing
+// is left to read in it. The error is nil in all these cases.
 func Serve(ctx context.Context, cfg ServerConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -98,12 +103,16 @@ func Serve(ctx context.Context, cfg ServerConfig) error {
 	if cfg.protocol == (Versions{}) {
 		cfg.protocol = supported
 	}
+	if cfg.ending == 0 {
+		cfg.ending = endingTime
+	}
 	if cfg.drain == 0 {
 		cfg.drain = drainTime
 	}
 	s := &server{
 		cfg: cfg, log: cfg.Log.With("host", cfg.Folder.ID), folder: cfg.Folder, host: cfg.Host,
 		conns: map[*conn]struct{}{}, holders: map[record.Key]holder{}, quiet: make(chan struct{}),
+		ending: make(chan struct{}), saved: make(chan struct{}),
 	}
 	connections, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -125,6 +134,7 @@ func Serve(ctx context.Context, cfg ServerConfig) error {
 	<-s.done.Done()
 	s.log.Info("the host is shutting down", "reason", context.Cause(s.done))
 
+	s.letGo()
 	err = s.stopKernels()
 	if cfg.Release != nil {
 		err = errors.Join(err, cfg.Release())
