@@ -72,10 +72,6 @@ func (c config) choices() map[string]struct {
 	value   string
 	allowed []string
 } {
-	modes := make([]string, len(disk.Modes))
-	for i, m := range disk.Modes {
-		modes[i] = string(m)
-	}
 	type choice = struct {
 		value   string
 		allowed []string
@@ -85,9 +81,9 @@ func (c config) choices() map[string]struct {
 		"log_format":    {c.LogFormat, []string{logText, logJSON}},
 		"cookie_secure": {c.CookieSecure, []string{cookieAuto, cookieAlways}},
 		"mcp":           {c.MCP, []string{mcp.ToolsAll, mcp.ToolsBasic, mcp.ToolsOff}},
-		"disk":          {c.Disk, modes},
-		"on_idle":       {c.OnIdle, []string{string(api.OnIdleHibernate), string(api.OnIdleDrop)}},
-		"checkpoints":   {c.Checkpoints, []string{string(api.CheckpointsAuto), string(api.CheckpointsManual), string(api.CheckpointsOff)}},
+		"disk":          {c.Disk, words(disk.Modes)},
+		"on_idle":       {c.OnIdle, words(api.OnIdles)},
+		"checkpoints":   {c.Checkpoints, words(api.CheckpointModes)},
 		"engine":        {c.Engine, []string{python.EngineAuto, python.EngineIPython, python.EngineStdlib}},
 	}
 }

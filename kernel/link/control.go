@@ -32,7 +32,7 @@ func (s *server) control(c *conn, hello request) {
 	s.mu.Lock()
 	out := helloReply{
 		ID: s.folder.ID, Protocol: s.cfg.protocol, Agreed: s.cfg.protocol.common(in.Protocol),
-		Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance, Retired: s.retired || s.leaving,
+		Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance, Retired: s.retired,
 	}
 	s.mu.Unlock()
 	var refused error

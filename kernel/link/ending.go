@@ -21,13 +21,15 @@ const endingTime = 10 * time.Second
 // takes no new kernels from now on.
 func (s *server) letGo() {
 	s.mu.Lock()
-	s.leaving = true
-	s.countSavers(0)
+	s.retired = true
 	s.mu.Unlock()
 	if len(s.host.Running()) == 0 {
 		return
 	}
+	s.mu.Lock()
 	close(s.ending)
+	s.countSavers(0)
+	s.mu.Unlock()
 	wait := time.NewTimer(s.cfg.ending)
 	defer wait.Stop()
 	select {
@@ -40,7 +42,7 @@ func (s *server) letGo() {
 // countSavers counts the servers that want to be told and are not ready yet. The caller holds mu.
 func (s *server) countSavers(by int) {
 	s.savers += by
-	if s.savers == 0 && s.leaving && !isClosed(s.saved) {
+	if s.savers == 0 && isClosed(s.ending) && !isClosed(s.saved) {
 		close(s.saved)
 	}
 }

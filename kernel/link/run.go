@@ -58,7 +58,7 @@ func (s *server) beginRun() error {
 	switch {
 	case s.closing:
 		return command.ErrHostClosed
-	case s.retired, s.leaving:
+	case s.retired:
 		return errRetired
 	}
 	s.starting++

@@ -62,7 +62,7 @@ type server struct {
 	done    context.Context // ends, with the reason, when the host should end
 	end     context.CancelCauseFunc
 	serving sync.WaitGroup // the connections
-	ending  chan struct{}  // closed when the host begins to end
+	ending  chan struct{}  // closed, with mu held, when the host begins to end and has kernels
 
 	mu       sync.Mutex // guards the fields below
 	conns    map[*conn]struct{}
@@ -74,10 +74,9 @@ type server struct {
 	attached int           // connections of kernels
 	quiet    chan struct{} // closed when attached is 0 and the host is closing
 	savers   int           // servers that save what they can before the host ends, and are not ready yet
-	saved    chan struct{} // closed when savers is 0 and the host is leaving
-	retired  bool
-	leaving  bool // it ends, and takes no new kernels
-	closing  bool // it ends its kernels
+	saved    chan struct{} // closed when savers is 0 and ending is closed
+	retired  bool          // it takes no new kernels
+	closing  bool
 }
 
 // holder is the connection that has attached to a kernel, or last did.

@@ -70,7 +70,7 @@ func (s *server) begin(k *kernelConn) (had holder, err error) {
 	switch had = s.holders[k.key]; {
 	case s.closing:
 		return had, command.ErrHostClosed
-	case s.retired, s.leaving:
+	case s.retired:
 		return had, errRetired
 	case had.conn != nil && !isClosed(had.conn.done):
 		return had, command.ErrKernelExists

@@ -61,10 +61,8 @@ func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) 
 	old, next := interpreter.(*Process), copied.(*Process)
 	old.killed.Store(true)
 	_, err := s.call(ctx, "wake", wakeRequest{Stops: old.id, Wakes: next.id})
-	var failed *stepError
-	if errors.As(err, &failed) && failed.errno == unix.ESRCH {
+	if err = done(err); errors.Is(err, os.ErrProcessDone) {
 		old.killed.Store(false)
-		return fmt.Errorf("wake a copy of the interpreter: %w: %w", os.ErrProcessDone, err)
 	}
 	if err != nil {
 		return fmt.Errorf("wake a copy of the interpreter: %w", err)
@@ -80,15 +78,19 @@ func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) 
 
 // SaveIn implements [kernel.Copier].
 func (s *Sandbox) SaveIn(ctx context.Context, copied kernel.Process) error {
-	_, err := s.call(ctx, "save", saveRequest{Process: copied.(*Process).id})
-	var failed *stepError
-	if errors.As(err, &failed) && failed.errno == unix.ESRCH {
-		err = errors.Join(os.ErrProcessDone, err)
-	}
-	if err != nil {
-		return fmt.Errorf("save the variables of a copy of the interpreter: %w", err)
+	if _, err := s.call(ctx, "save", saveRequest{Process: copied.(*Process).id}); err != nil {
+		return fmt.Errorf("save the variables of a copy of the interpreter: %w", done(err))
 	}
 	return nil
+}
+
+// done makes pid 1's error that a process has ended one that wraps os.ErrProcessDone.
+func done(err error) error {
+	var failed *stepError
+	if errors.As(err, &failed) && failed.errno == unix.ESRCH {
+		return fmt.Errorf("%w: %w", os.ErrProcessDone, err)
+	}
+	return err
 }
 
 // exchangeOOMScore sets the score of a process on this machine, and returns the one before.

@@ -274,10 +274,14 @@ class Init:
         tier.current.follow(pid)
         self._channel.send(encode(op="started", id=id, pid=pid))
 
+    def _pid(self, process: int) -> int | None:
+        """The pid of a process by its id, unless it has ended."""
+        return next((pid for pid, id in self._children.items() if id == process), None)
+
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
-        for pid, process in self._children.items():
-            if process == body["process"]:
-                os.kill(pid, body["signal"])
+        pid = self._pid(body["process"])
+        if pid is not None:
+            os.kill(pid, body["signal"])
 
     def _adopt(self, id: int, body: dict, fds: list[int]) -> None:
         """Treats a process that this one has inherited, a copy of the interpreter, as one that it started."""
@@ -289,8 +293,7 @@ class Init:
 
     def _wake(self, id: int, body: dict, fds: list[int]) -> None:
         """Stops a process for good, with everything else of its session, and lets a copy of it go on in its place."""
-        pids = {process: pid for pid, process in self._children.items()}
-        old, copy = pids.get(body["stops"]), pids.get(body["wakes"])
+        old, copy = self._pid(body["stops"]), self._pid(body["wakes"])
         if old is None or copy is None or os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             raise ProcessLookupError(errno.ESRCH, "one of the processes has ended")
         os.kill(old, _signal.SIGSTOP)
@@ -302,8 +305,7 @@ class Init:
     def _save(self, id: int, body: dict, fds: list[int]) -> None:
         """Has a copy of the interpreter save its variables. The answer follows when it has stopped, which is how it says that it
         is done."""
-        pids = {process: pid for pid, process in self._children.items()}
-        copy = pids.get(body["process"])
+        copy = self._pid(body["process"])
         if copy is None:
             raise ProcessLookupError(errno.ESRCH, "the copy has ended")
         os.kill(copy, _signal.SIGRTMAX - 1)  # as talaria_runner/checkpoints/copies.py expects it
