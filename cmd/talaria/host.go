@@ -38,7 +38,7 @@ func hostCommand() *cobra.Command {
 
 talaria serve starts a host itself if none is running, so you need this command only for service managers and
 containers. A host exits on SIGTERM, on talaria host stop, or when no server has connected for --orphan-ttl; its
-kernels exit with it.
+kernels exit with it. A connected server first saves the variables of those that run no cell.
 
 With --supervise, the command runs the server instead: it restarts the server whenever it exits, and reaps orphaned
 processes. Use it as the entry point of a container, so that kernels survive a crash of the server. Arguments after --

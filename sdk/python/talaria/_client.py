@@ -192,8 +192,9 @@ class Session:
         """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
 
         This one goes on undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
-        for people. With a ``checkpoint``, variables and files are those of that one. The first event of a fork's log, ``session_forked``, says what could not come along. If only some
-        forks can be made, such as at a limit, it returns those; if none can, it raises.
+        for people. With a ``checkpoint``, variables and files are those of that one. The first event of a fork's log,
+        ``session_forked``, says what could not come along. If only some forks can be made, such as at a limit, it
+        returns those; if none can, it raises.
         """
         body: Dict[str, Any] = {"count": count}
         if name is not None:
