@@ -19,18 +19,18 @@ var lifetime = []Check{
 children = [subprocess.Popen(["sleep", "100"]) for _ in range(3)]
 attempt(os.kill, -1, signal.SIGKILL)
 say(saw="alive")`, Judge: (*Trial).Works},
-	{Name: "lifetime/stops-itself", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(1.0)}, Cell: `
+	{Name: "lifetime/stops-itself", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(2.0)}, Cell: `
 os.kill(os.getpid(), signal.SIGSTOP)`, Judge: ends(api.StatusTimeout, "timeout", api.VariablesLost)},
-	{Name: "lifetime/ignores-interrupts", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(1.0)}, Cell: `
+	{Name: "lifetime/ignores-interrupts", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(2.0)}, Cell: `
 signal.signal(signal.SIGINT, lambda *_: None)
 while True:
     try:
         while True: pass
     except BaseException: pass`, Judge: ends(api.StatusTimeout, "timeout", api.VariablesLost)},
-	{Name: "lifetime/blocks-signals", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(1.0)}, Cell: `
+	{Name: "lifetime/blocks-signals", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(2.0)}, Cell: `
 signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
 libc.sleep(1000)`, Judge: ends(api.StatusTimeout, "timeout", api.VariablesLost)},
-	{Name: "lifetime/holds-the-interpreter", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(1.0)}, Cell: `
+	{Name: "lifetime/holds-the-interpreter", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(2.0)}, Cell: `
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 while True: ctypes.PyDLL(None).sleep(1000)`, Judge: ends(api.StatusTimeout, "timeout", api.VariablesLost)},
 	{Name: "lifetime/endless-loop", Alone: true, Request: api.ExecutionRequest{TimeoutS: new(0.5)}, Cell: `

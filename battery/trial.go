@@ -53,15 +53,22 @@ func (t *Trial) Run(code string, pairs ...string) (api.Execution, error) {
 	return t.RunIn(t.Session, api.ExecutionRequest{Code: &code}, pairs...)
 }
 
-// RunIn runs a cell with the prelude in any session. OUTSIDE, ADDRESS, UDP, ABSTRACT and SOCKET in the code are the
-// places of Outside, and CELL is the id of the execution.
+// RunIn runs a cell after the prelude in any session; a timeout of the request is the cell's alone. OUTSIDE, ADDRESS, UDP,
+// ABSTRACT and SOCKET in the code are the places of Outside, and CELL is the id of the execution.
 func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string) (api.Execution, error) {
 	id := client.NewID()
 	if req.ID == nil {
 		req.ID = &id
 	}
+	before := prelude
 	if req.TimeoutS == nil {
 		req.TimeoutS = new(cellTimeout)
+	} else { // which counts from the cell's beginning, and on a busy machine the prelude takes most of a second
+		e, err := t.Server.Client.Execute(t.ctx, session, api.ExecutionRequest{Code: &prelude, TimeoutS: new(cellTimeout)})
+		if err != nil || e.Status != api.StatusOK {
+			return e, fmt.Errorf("run the prelude: %s %.300s (%w)", e.Status, e.Text, err)
+		}
+		before = ""
 	}
 	places := append([]string{"CELL", *req.ID}, t.Outside.places()...)
 	inside, err := t.inside(session, *req.Code)
@@ -69,7 +76,7 @@ func (t *Trial) RunIn(session string, req api.ExecutionRequest, pairs ...string)
 		return api.Execution{}, err
 	}
 	places = append(places, inside...)
-	code := prelude + strings.NewReplacer(append(places, pairs...)...).Replace(*req.Code)
+	code := before + strings.NewReplacer(append(places, pairs...)...).Replace(*req.Code)
 	req.Code = &code
 	e, err := t.Server.Client.Execute(t.ctx, session, req)
 	if err != nil {

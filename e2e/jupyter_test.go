@@ -494,7 +494,6 @@ func TestJupyterLabsLibraryWorks(t *testing.T) {
 	checkLab(t, labOutput(t, s.URL+"/jupyter", s.Token, ""), false)
 }
 
-// TestAJupyterServerUsesUsAsItsGateway runs the same through a Jupyter Server that has its kernels here.
 // jupyterPython is a Python with Jupyter's programs.
 func jupyterPython(t *testing.T) string {
 	t.Helper()
@@ -505,6 +504,7 @@ func jupyterPython(t *testing.T) string {
 	return python
 }
 
+// TestAJupyterServerUsesUsAsItsGateway runs the same through a Jupyter Server that has its kernels here.
 func TestAJupyterServerUsesUsAsItsGateway(t *testing.T) {
 	t.Parallel()
 	python := jupyterPython(t)
@@ -520,7 +520,13 @@ func TestAJupyterServerUsesUsAsItsGateway(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("the Jupyter Server printed\n%s", printed.String())
+		}
+	})
 	address := fmt.Sprint("http://127.0.0.1:", port)
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if res, err := http.Get(address + "/api"); err == nil {

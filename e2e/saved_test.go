@@ -206,9 +206,14 @@ func TestForksBeginWithACheckpoint(t *testing.T) {
 	if got := result(t, c, two, "'x' in globals(), open('f').read()"); got != "(False, '1')" {
 		t.Errorf("the fork of files has %s", got)
 	}
-	_, err := c.Fork(within(t), id, api.ForkRequest{CheckpointID: &live.ID})
-	wantCodeAndWords(t, err, api.CodeCheckpointGone, `level "saved"`, "go back to this one")
-	_, err = c.Fork(within(t), id, api.ForkRequest{CheckpointID: new("none")})
+	three := fork(live)
+	if event := forked(three); event.CheckpointID != live.ID || len(event.NotRestored) > 0 {
+		t.Errorf("the fork of a live checkpoint begins with %+v", event)
+	}
+	if got := result(t, c, three, "x, open('f').read()"); got != "([1], '1')" {
+		t.Errorf("the fork of a live checkpoint has %s", got)
+	}
+	_, err := c.Fork(within(t), id, api.ForkRequest{CheckpointID: new("none")})
 	wantCodeAndWords(t, err, api.CodeCheckpointNotFound, "none")
 	if got := result(t, c, id, "x, open('f').read()"); got != "([1, 2], '2')" {
 		t.Errorf("the session itself has %s", got)

@@ -4,8 +4,17 @@ import WebSocket from 'ws';
 
 const { KernelManager, KernelSpecManager, ServerConnection, SessionManager } = services;
 const [baseUrl, token, mode] = process.argv.slice(2);
+
+// Jupyter Server 1.23 loses a message that arrives before it has begun to connect to its gateway, and the library sends its first
+// one as soon as it is connected.
+class LaterWebSocket extends WebSocket {
+  set onopen(f) {
+    super.onopen = (event) => setTimeout(f, 500, event);
+  }
+}
+
 const serverSettings = ServerConnection.makeSettings({
-  baseUrl, wsUrl: baseUrl.replace(/^http/, 'ws'), token, appendToken: true, WebSocket,
+  baseUrl, wsUrl: baseUrl.replace(/^http/, 'ws'), token, appendToken: true, WebSocket: mode === 'gateway' ? LaterWebSocket : WebSocket,
 });
 const say = (what, value) => console.log(JSON.stringify({ what, value }));
 console.debug = console.warn = () => {};
