@@ -36,15 +36,12 @@ build: ## Build bin/talaria
 
 .PHONY: test
 test: setup test-setup build lint lint-python ## Install what the tests need, and run all of them
-	@$(MAKE) -s -k -j 2 -O test-whole test-parts
+	@$(MAKE) -s -k -j 2 -O $(TESTS)
 
-# Two tracks of about the same length: whole programs on one, their parts on the other. Each goes on after a failure.
-.PHONY: test-whole test-parts test-e2e test-go
-test-whole: track := test-e2e test-web test-sdk
-test-parts: track := test-runner-stdlib test-runner-ipython test-go
-test-whole test-parts:
-	@failed=; for part in $(track); do $(MAKE) -s $$part || failed="$$failed $$part"; done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+# Two at a time, the longest first; each goes on after a failure of another.
+TESTS := test-e2e test-go test-runner-ipython test-runner-stdlib test-web test-sdk
 
+.PHONY: test-e2e test-go
 test-e2e:
 	$(GO) test -timeout 80m ./e2e
 

@@ -54,13 +54,17 @@ func (s *Session) ended(r *run, o outcome) change {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.runs[row.ID] != nil {
-			delete(s.runs, row.ID)
 			s.freeQueued(int64(len(row.Code)))
 		}
 		s.spent = s.spent.Plus(spent)
 		s.used(now)
 	})
-	c.published = then(c.published, func() { close(r.done) }) // a client that waits for it finds its events in the log
+	c.published = then(c.published, func() { // a client that waits for it finds its events in the log, and the session's new state
+		s.mu.Lock()
+		delete(s.runs, row.ID)
+		s.mu.Unlock()
+		close(r.done)
+	})
 	return c
 }
 
