@@ -402,7 +402,7 @@ func (s *Server) kernels(t *testing.T) []process {
 // stopHosts ends the hosts with all their kernels.
 func (s *Server) stopHosts(t *testing.T) {
 	t.Helper()
-	if out, err := s.command(context.Background(), "host", "stop", "--state-dir", s.StateDir).CombinedOutput(); err != nil {
+	if out, err := s.command(context.Background(), "host", "stop", "--quick", "--state-dir", s.StateDir).CombinedOutput(); err != nil {
 		t.Errorf("talaria host stop: %v: %s", err, out)
 	}
 }

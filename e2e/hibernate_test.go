@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -224,6 +226,68 @@ func TestAHostThatIsToldToEndKeepsTheVariablesOfIdleKernels(t *testing.T) {
 		if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
 			t.Errorf("where kernels are dropped x is %s", e.Text)
 		}
+	}
+}
+
+// TestHostsAreStoppedWithoutAServer as a machine that is shut down does: the server first.
+func TestHostsAreStoppedWithoutAServer(t *testing.T) {
+	t.Parallel()
+	everyIdentity(t, func(t *testing.T, who identity) {
+		s := start(t, options{as: who})
+		c := s.Client()
+		id, drops, busy := session(t, c, api.SessionRequest{}), session(t, c, api.SessionRequest{OnIdle: new(api.OnIdleDrop)}), session(t, c, api.SessionRequest{})
+		runOK(t, c, id, "x = [1]; print('seen')")
+		runOK(t, c, drops, "x = [1]")
+		running, err := c.ExecuteWait(within(t), busy, api.ExecutionRequest{Code: new("import time; print('on'); time.sleep(600)")}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.attach(t, busy, "after=0").awaits(t, func(h head, _ []byte) bool { return h.Type == "stream" })
+		s.Terminate(t)
+		if len(s.hosts(t)) != 1 {
+			t.Fatal("the host has ended with its server")
+		}
+		out, err := s.command(within(t), "host", "stop", "--state-dir", s.StateDir).CombinedOutput()
+		if err != nil || string(out) != "stopped the kernels of "+s.StateDir+"\n" {
+			t.Errorf("talaria host stop: %v: %s", err, out)
+		}
+		if left := s.hosts(t); len(left) > 0 {
+			t.Errorf("hosts go on: %+v", left)
+		}
+		s.Restart(t)
+		c = s.Client()
+		if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
+			t.Errorf("the session is %+v, %v", info, err)
+		}
+		if got := result(t, c, id, "x"); got != "[1]" {
+			t.Errorf("x is %s", got)
+		}
+		if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
+			t.Errorf("where kernels are dropped x is %s", e.Text)
+		}
+		if e, err := c.Execution(within(t), busy, running.ID); err != nil || e.Status != api.StatusDied || e.Reason != "server_shutdown" || !strings.HasPrefix(e.Text, "on\n") {
+			t.Errorf("the cell that ran ended as %+v, %v", e, err)
+		}
+	})
+}
+
+// TestRootStopsNoHostsOfAnotherUser, for what it saved would be root's.
+func TestRootStopsNoHostsOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("the tests do not run as root")
+	}
+	s := start(t, options{as: asUser})
+	runOK(t, s.Client(), session(t, s.Client(), api.SessionRequest{}), "x = 1")
+	s.Terminate(t)
+	cmd := exec.CommandContext(within(t), binary, "host", "stop", "--state-dir", s.StateDir)
+	cmd.Env = []string{"PATH=" + systemPath, "HOME=" + t.TempDir()}
+	out, err := cmd.CombinedOutput()
+	if want := "talaria: " + s.StateDir + " belongs to the user with the id "; err == nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if len(s.hosts(t)) != 1 {
+		t.Error("the host has ended")
 	}
 }
 

@@ -192,7 +192,7 @@ func (t *trial) stop() error {
 	// The server has ended its host, unless there was no time for it.
 	ctx, cancel := context.WithTimeout(context.Background(), trialEnd)
 	defer cancel()
-	if out, stopErr := exec.CommandContext(ctx, t.self, "host", "stop", "--state-dir", t.state).CombinedOutput(); stopErr != nil {
+	if out, stopErr := exec.CommandContext(ctx, t.self, "host", "stop", "--quick", "--state-dir", t.state).CombinedOutput(); stopErr != nil {
 		err = errors.Join(err, fmt.Errorf("end the host that was tried: %w: %s", stopErr, strings.TrimSpace(string(out))))
 	}
 	return errors.Join(err, os.RemoveAll(t.dir))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/host"
 	"talaria/kernel/link"
+	"talaria/store"
 )
 
 // hostStart bounds the start of a host, its try of a sandbox included.
@@ -102,10 +104,16 @@ func listHosts(cmd *cobra.Command) (config, []link.HostInfo, error) {
 }
 
 func hostStopCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the hosts of a state directory and all of their kernels",
-		Args:  arguments(0, 0),
+		Long: `Stop the hosts of a state directory and all of their kernels.
+
+The variables of kernels that run no cell are saved first, whether a server runs or not, unless their session's on_idle
+says drop; the next cell of such a session has them again. Cells that run end.`,
+		Example: `  talaria host stop
+  talaria host stop --quick`,
+		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, list, err := listHosts(cmd)
 			if err != nil {
@@ -115,6 +123,17 @@ func hostStopCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), "no host runs on", c.StateDir)
 				return nil
 			}
+			if err := ownedByMe(c.StateDir); err != nil { // what is saved belongs to who saves it
+				return err
+			}
+			if quick, _ := cmd.Flags().GetBool("quick"); !quick {
+				if err := hibernateAndStop(cmd.Context(), c, configFile(cmd), cmd.ErrOrStderr()); err != nil {
+					fmt.Fprintf(cmd.ErrOrStderr(), "warning: variables may be lost: %v\n", err)
+				}
+			}
+			if err := context.Cause(cmd.Context()); err != nil {
+				return err
+			}
 			if err := link.StopHosts(cmd.Context(), hostsDir(c)); err != nil {
 				return err
 			}
@@ -122,6 +141,48 @@ func hostStopCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().Bool("quick", false, "save no variables unless a server runs, which does so itself")
+	return cmd
+}
+
+// hibernateAndStop does what a server does when it is told to end with its kernels. A server that runs does so itself once its hosts
+// are told to end; then this does nothing.
+func hibernateAndStop(ctx context.Context, c config, configFile string, stderr io.Writer) (err error) {
+	c.LogLevel = slog.LevelWarn.String()
+	log, err := newLog(stderr, c)
+	if err != nil {
+		return err
+	}
+	db, err := openStore(ctx, c, log)
+	if errors.Is(err, store.ErrLocked) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer closing(&err, db.Close)
+	environments, err := discover(ctx, c, filepath.Join(c.StateDir, "pythons"), log)
+	if err != nil {
+		return err
+	}
+	i, err := openInstance(ctx, c, configFile, db, environments, log)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, i.closeRest)
+	return i.end(ctx)
+}
+
+// ownedByMe reports an error if a state directory belongs to another user.
+func ownedByMe(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to the user with the id %d; run this as that user", dir, owner.Uid)
+	}
+	return nil
 }
 
 func hostListCommand() *cobra.Command {

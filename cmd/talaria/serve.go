@@ -28,7 +28,6 @@ import (
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
 	"talaria/kernel/python"
-	"talaria/kernel/record"
 	"talaria/server"
 	"talaria/session"
 	"talaria/store"
@@ -131,46 +130,12 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer closeFronts(ownAddresses)
 	warnOpenAddress(log, listener.Addr())
-	var sessions *session.Manager
-	opened := make(chan struct{}) // closed when sessions is set
-	hosts, err := link.Open(ctx, link.ClientConfig{
-		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile), Log: log,
-		Ending: func(ctx context.Context, keys []record.Key) {
-			select {
-			case <-opened:
-				sessions.HostEnds(ctx, keys)
-			case <-ctx.Done():
-			}
-		},
-	})
+	i, err := openInstance(ctx, c, configFile, db, environments, log)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, hosts.Close)
-	hosts.Warm(environments)
-	tier, err := tierOf(ctx, hosts)
-	if err != nil {
-		return err
-	}
-	workspaces, err := openDisk(ctx, c, tier != landlock.Tier, log)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, workspaces.Close)
-	packages := &packageIndex{c: c, env: environments[0], log: log}
-	defer closing(&err, packages.close)
-	remote, err := c.remoteTools(log)
-	if err != nil {
-		return err
-	}
-	defer closing(&err, func() error { return closeRemote(remote) })
-	sessions, err = openSessions(ctx, c, db, hosts, workspaces, tier, environments, packages.session(tier), remote, log)
-	if err != nil {
-		return err
-	}
-	close(opened)
-	defer closing(&err, func() error { return leave(ctx, sessions, hosts) })
-	batches, err := c.openBatches(ctx, db, sessions, log)
+	defer closing(&err, func() error { return i.close(ctx) })
+	batches, err := c.openBatches(ctx, db, i.sessions, log)
 	if err != nil {
 		return err
 	}
@@ -193,11 +158,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	srv, err := server.New(server.Config{
-		Sessions: sessions, Tokens: servedTokens{db, c.StateDir}, Origins: c.Origins, Version: release, Log: log,
+		Sessions: i.sessions, Tokens: servedTokens{db, c.StateDir}, Origins: c.Origins, Version: release, Log: log,
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 		MCP: c.MCP, Jupyter: c.serves("jupyter"), JupyterPlaces: places, E2B: c.serves("e2b"), SandboxKey: sandboxKey,
 		Execd: c.serves("execd"), LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
-		Engine: c.serves("engine"), Runs: c.programRuns(hosts, environments[0]), Batches: batches,
+		Engine: c.serves("engine"), Runs: c.programRuns(i.hosts, environments[0]), Batches: batches,
 	})
 	if err != nil {
 		return err
@@ -219,7 +184,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer bots.Wait()
 	announceFronts(log, stdout, c, ownAddresses)
-	announce(log, stdout, c, environments[0], tier, base, token)
+	announce(log, stdout, c, environments[0], i.tier, base, token)
 	return serveUntil(ctx, srv, listener, ownAddresses, log)
 }
 
@@ -283,24 +248,6 @@ func checkOnly(cmd *cobra.Command, c config) error {
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; "+program+" doctor checks what isolation this machine can offer")
 	return nil
-}
-
-// leave ends the sessions' part in this process. An interrupt at the keyboard means all of it, kernels and hosts too;
-// otherwise these go on for the next server.
-func leave(ctx context.Context, sessions *session.Manager, hosts *link.Client) error {
-	var cause signalled
-	if !errors.As(context.Cause(ctx), &cause) || cause.Signal != os.Interrupt {
-		return sessions.Close(context.Background())
-	}
-	ending, cancel := context.WithTimeout(context.Background(), sessionsStop)
-	defer cancel()
-	err := sessions.Shutdown(ending)
-	if err != nil {
-		err = fmt.Errorf("end the kernels: %w", err)
-	}
-	stopping, cancel := context.WithTimeout(context.Background(), hostStop) // it kills what the sessions could not end
-	defer cancel()
-	return errors.Join(err, hosts.StopHosts(stopping))
 }
 
 // serveUntil serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.

@@ -66,7 +66,7 @@ export class Server {
 
   async close(): Promise<void> {
     await this.end("SIGTERM");
-    execFileSync(binary, ["host", "stop", "--state-dir", this.stateDir]);
+    execFileSync(binary, ["host", "stop", "--quick", "--state-dir", this.stateDir]);
     rmSync(this.stateDir, { recursive: true, force: true });
   }
 
