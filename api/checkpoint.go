@@ -6,7 +6,7 @@ type CheckpointMode string
 // The modes of checkpoints.
 const (
 	CheckpointsAuto   CheckpointMode = "auto"   // after each cell, while nothing else happens
-	CheckpointsManual CheckpointMode = "manual" // none
+	CheckpointsManual CheckpointMode = "manual" // only on request
 	CheckpointsOff    CheckpointMode = "off"    // none, and no others either
 )
 

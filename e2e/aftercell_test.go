@@ -86,7 +86,7 @@ print('after'); x = 5`)
 
 func TestWhatACellAsksForSurvivesTheServer(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	id := session(t, s.Client(), api.SessionRequest{})
 	runOK(t, s.Client(), id, "import talaria, os, time; x = 1; talaria.checkpoint('one')")
 	ending := s.queue(t, id, `
@@ -123,7 +123,7 @@ finally:
 
 func TestACellThatDiesKeepsWhatItWasPromised(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "import talaria, os; open('f', 'w').write('1'); talaria.checkpoint('one')")
@@ -145,7 +145,7 @@ func TestACellThatDiesKeepsWhatItWasPromised(t *testing.T) {
 
 func TestWhatCellsAskForAboutCheckpointsIsRefusedWithWords(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	said := strings.Split(runOK(t, c, id, `

@@ -56,7 +56,7 @@ func everyTierAndEngine(t *testing.T, test func(t *testing.T, s *Server)) {
 		for _, engine := range []string{"stdlib", "ipython"} {
 			t.Run(tier+"/"+engine, func(t *testing.T) {
 				t.Parallel()
-				test(t, start(t, options{args: []string{"--tier", tier, "--min-tier", "landlock", "--engine", engine, "--python", "/usr/bin/python3"}}))
+				test(t, start(t, options{args: []string{"--tier", tier, "--min-tier", "landlock", "--engine", engine, "--python", "/usr/bin/python3", "--checkpoints", "manual"}}))
 			})
 		}
 	}
@@ -132,7 +132,7 @@ func names(diff api.CheckpointDiff) string {
 
 func TestCheckpointsSurviveTheServer(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	id := session(t, s.Client(), api.SessionRequest{})
 	runOK(t, s.Client(), id, "x = 1; open('f', 'w').write('1')")
 	point := checkpoint(t, s.Client(), id, "", api.CheckpointLive)
@@ -165,7 +165,7 @@ func TestCheckpointsSurviveTheServer(t *testing.T) {
 
 func TestRequestsAboutCheckpointsAreChecked(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	_, err := c.Rollback(within(t), id, api.RollbackRequest{})
@@ -194,7 +194,7 @@ func TestRequestsAboutCheckpointsAreChecked(t *testing.T) {
 
 func TestOnlySoManyCheckpointsAreKept(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(2))}})
 	runOK(t, c, id, "import os; x = 0")
@@ -224,7 +224,7 @@ func TestOnlySoManyCheckpointsAreKept(t *testing.T) {
 
 func TestACellCanBePrecededByACheckpoint(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	first := run(t, c, id, "x = 1")
@@ -244,7 +244,10 @@ func TestCheckpointsAreMadeAfterCells(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
-	id := session(t, c, api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Mode: new(api.CheckpointsAuto)}})
+	id := session(t, c, api.SessionRequest{})
+	if info, err := c.Session(within(t), id); err != nil || info.Checkpoints.Mode != api.CheckpointsAuto {
+		t.Errorf("the session's checkpoints are %+v, %v", info.Checkpoints, err)
+	}
 	k := s.attach(t, id, "after=0")
 	first := run(t, c, id, "x = 1")
 	k.awaits(t, func(h head, raw []byte) bool { return h.Type == "checkpoint_created" })
@@ -258,9 +261,53 @@ func TestCheckpointsAreMadeAfterCells(t *testing.T) {
 	}
 }
 
+func TestTheCopiesOfAllSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{config: "checkpoints_memory_bytes: 4000000\n"}) // one copy
+	c := s.Client()
+	var ids []string
+	for range 4 {
+		id := session(t, c, api.SessionRequest{})
+		ids = append(ids, id)
+		k := s.attach(t, id, "after=0")
+		runOK(t, c, id, "x = 1")
+		k.awaits(t, func(h head, _ []byte) bool { return h.Type == "checkpoint_created" })
+	}
+	dropped := func(id string) {
+		s.attach(t, id, "after=0").awaits(t, func(h head, raw []byte) bool {
+			return h.Type == "checkpoint_dropped" && strings.Contains(string(raw), `"reason":"server_memory","level":"files"`)
+		})
+	}
+	dropped(ids[0])
+	levels := func(id string) (levels []api.CheckpointLevel) {
+		list, err := c.Checkpoints(within(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, point := range list {
+			levels = append(levels, point.Level)
+			if point.Level == api.CheckpointFiles && !strings.Contains(point.Reason, "those of all sessions took more than 4000000 bytes") {
+				t.Errorf("the checkpoint has the reason %q", point.Reason)
+			}
+		}
+		return levels
+	}
+	if got := levels(ids[0]); !slices.Equal(got, []api.CheckpointLevel{api.CheckpointFiles}) {
+		t.Errorf("the checkpoints of the session that was used first are %v", got)
+	}
+	if got := levels(ids[3]); !slices.Equal(got, []api.CheckpointLevel{api.CheckpointLive}) {
+		t.Errorf("the checkpoints of the session that was used last are %v", got)
+	}
+	s.Kill9()
+	s.Restart(t)
+	c = s.Client()
+	runOK(t, c, ids[1], "x = 2")
+	dropped(ids[3]) // the next server counts the copies that are there
+}
+
 func TestEditsOfPeopleCanBeKept(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "open('cell', 'w').write('1')")
@@ -279,7 +326,7 @@ func TestEditsOfPeopleCanBeKept(t *testing.T) {
 
 func TestFilesOfCheckpointsOutliveTheSessionsThatMadeThem(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "open('f', 'w').write('made by the first session')")
@@ -303,7 +350,7 @@ func TestFilesOfCheckpointsOutliveTheSessionsThatMadeThem(t *testing.T) {
 
 func TestWhatCellsStartedEndsWithARollback(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "import os, subprocess, threading, time; t = threading.Thread(target=time.sleep, args=(600,), daemon=True); t.start()")
@@ -320,7 +367,7 @@ func TestWhatCellsStartedEndsWithARollback(t *testing.T) {
 
 func TestMemoryPressureEndsCopiesFirst(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20))},
 		Checkpoints: &api.CheckpointsRequest{MemoryBytes: new(int64(1 << 30))}})

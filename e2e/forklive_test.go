@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"talaria/api"
 	"talaria/client"
@@ -111,7 +112,7 @@ w = Waits(); x = 1
 
 func TestACellWaitsWhileALiveCheckpointIsForked(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, waitsInACopy)
@@ -124,7 +125,7 @@ func TestACellWaitsWhileALiveCheckpointIsForked(t *testing.T) {
 		made, err = c.Fork(within(t), id, api.ForkRequest{CheckpointID: &point.ID})
 		forked <- err
 	}()
-	for {
+	for ; ; time.Sleep(5 * time.Millisecond) {
 		f, err := c.GetFile(within(t), id, "saving")
 		if err == nil {
 			f.Close()
@@ -160,7 +161,7 @@ def end():
 
 func TestForksOfACopyThatEnds(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, endsCopies+"class Ends:\n def __reduce__(self): end(); return Ends, ()\ne = Ends(); x = 1; open('f', 'w').write('1')")

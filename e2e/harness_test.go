@@ -149,6 +149,9 @@ type options struct {
 	args   []string
 }
 
+// manual starts servers whose sessions have the checkpoints that a test makes, and no others.
+var manual = options{args: []string{"--checkpoints", "manual"}}
+
 // Server is one server with a state directory of its own. It ends with its test.
 type Server struct {
 	StateDir string

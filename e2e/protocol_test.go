@@ -29,7 +29,7 @@ type refusal struct {
 
 func TestRefusalsHaveTheirStatusAndCode(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{ID: new("one:a.b_c-d"), Env: &map[string]string{"A": "1"},
 		Limits: &api.LimitsRequest{CPUs: new(1.0)}, Metadata: &map[string]string{"k": "v"}})

@@ -91,7 +91,7 @@ func notRestored(done api.RollbackReply, name string) bool {
 
 func TestSavedCheckpointsSurviveServerAndHost(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	id := session(t, s.Client(), api.SessionRequest{})
 	runOK(t, s.Client(), id, "x = {'a': [1, 2]}")
 	point := savedCheckpoint(t, s.Client(), id, "")
@@ -111,7 +111,7 @@ func TestSavedCheckpointsSurviveServerAndHost(t *testing.T) {
 // TestAnOrdinaryUserHasSavedCheckpoints runs the server as a user who may not make copies the first to go.
 func TestAnOrdinaryUserHasSavedCheckpoints(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{as: asUser})
+	s := start(t, options{as: asUser, args: manual.args})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "x = [1]")
@@ -134,7 +134,7 @@ func TestAnOrdinaryUserHasSavedCheckpoints(t *testing.T) {
 
 func TestVariablesThatDoNotFitAreNamed(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ArtifactBytes: new(int64(1 << 20))}})
 	runOK(t, c, id, "small = [1]; large = bytes(2 << 20)")
@@ -164,7 +164,7 @@ func TestVariablesThatDoNotFitAreNamed(t *testing.T) {
 
 func TestForksBeginWithACheckpoint(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
 	first := run(t, c, id, "x = [1]; open('f', 'w').write('1')")

@@ -21,7 +21,7 @@ func TestTheCommandsDoWhatTheyPrint(t *testing.T) {
 	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
-			s := start(t, options{})
+			s := start(t, manual)
 			testscript.Run(t, testscript.Params{
 				Files:              []string{script},
 				RequireUniqueNames: true,

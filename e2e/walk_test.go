@@ -247,7 +247,7 @@ func TestRandomWalks(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 18))
-			s := start(t, options{})
+			s := start(t, manual)
 			w := &walker{t: t, s: s, id: session(t, s.Client(), api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(4))}}),
 				now: walkState{map[string][]int{}, map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}, saved: map[string]bool{}}
 			for range steps {

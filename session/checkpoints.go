@@ -33,13 +33,14 @@ const (
 // checkpoints is what the session does about checkpoints. Guarded by Session.mu, but for known.
 type checkpoints struct {
 	set     api.Checkpoints
+	held    int64                   // what copies of the interpreter take in addition to it, as far as is known
 	due     *time.Timer             // until a checkpoint that nobody asked for has its turn
 	abandon context.CancelCauseFunc // gives up the one that waits for its turn, or is being made; nil if there is none
 	known   *workspace.Manifest     // the newest manifest; only the session's goroutine touches it
 }
 
 func (m *Manager) checkpointDefaults() api.Checkpoints {
-	return api.Checkpoints{Mode: cmp.Or(m.cfg.Checkpoints, api.CheckpointsManual), Keep: 8}
+	return api.Checkpoints{Mode: cmp.Or(m.cfg.Checkpoints, api.CheckpointsAuto), Keep: 8}
 }
 
 // checkpointsOf completes the settings of a row.
@@ -215,9 +216,12 @@ func lossReason(reason string) string {
 
 // copiesEnded returns the change that all copies are gone, with their kernel.
 func (s *Session) copiesEnded(reason string) change {
-	return change{also: func(tx *store.Tx) error {
-		return tx.EndCheckpointCopies(s.n, fmt.Sprintf("the kernel has ended (%s)", reason))
-	}}
+	return change{
+		also: func(tx *store.Tx) error {
+			return tx.EndCheckpointCopies(s.n, fmt.Sprintf("the kernel has ended (%s)", reason))
+		},
+		done: func() { s.holds(0) },
+	}
 }
 
 // CheckpointDiff returns what changed from a checkpoint to another, or to now with "".

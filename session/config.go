@@ -59,8 +59,10 @@ type Config struct {
 	Ceilings    api.Limits // the most that a session may ask for; 0: no ceiling
 	IdleTimeout time.Duration
 	OnIdle      api.OnIdle // of sessions that do not say; "": hibernate
-	// Checkpoints is the mode of sessions that do not say; "": manual.
+	// Checkpoints is the mode of sessions that do not say; "": auto.
 	Checkpoints api.CheckpointMode
+	// CopiesBytes is what the copies of interpreters that checkpoints keep may take together; 0: an eighth of the machine's memory.
+	CopiesBytes int64
 	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
 	ApprovalTimeout time.Duration
 

@@ -30,6 +30,7 @@ type Manager struct {
 	owners    *owners
 	reserve   reserve
 	watches   watchCounts
+	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly
 	mended    sync.Map      // after a crash: the ids of sessions whose unfinished uploads were removed
@@ -62,6 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
+	m.copies = m.copiesBound(ctx)
 	if err := m.recover(ctx); err != nil {
 		cancel()
 		return nil, fmt.Errorf("take over the sessions of the last server: %w", err)

@@ -63,6 +63,10 @@ func (m *Manager) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list kernels: %w", err)
 	}
+	copies, err := m.cfg.Store.CountCopies(ctx)
+	if err != nil {
+		return err
+	}
 	taken := map[record.Key]bool{}
 	var lost []kernel.Handle
 	for i, row := range rows {
@@ -82,6 +86,7 @@ func (m *Manager) recover(ctx context.Context) error {
 			return fmt.Errorf("session %s: %w", row.ID, err)
 		}
 		if alive {
+			s.holds(copies[row.N] * copyCost)
 			taken[record.Key{Session: row.ID, Generation: row.Generation}] = true
 			continue
 		}

@@ -168,13 +168,16 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 			return err
 		},
 	}
-	ended := s.dropOldest(&c, kept, w, settings, made.Held)
+	ended, held := s.dropOldest(&c, kept, w, settings, made.Held)
 	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}
 	trace.Step("checkpoint committed")
 	s.checkpoints.known = &manifest
+	if row.Copy != "" {
+		s.holds(held)
+	}
 	s.dropCopies(context.WithoutCancel(ctx), ended)
 	return row, nil
 }
@@ -377,8 +380,10 @@ func keptSpace(rows []store.Checkpoint, limit int64) (sum int64, err error) {
 
 // dropOldest adds to c what makes room for a new checkpoint: the oldest without a name that are more than the session keeps are
 // deleted, and the oldest copies of the interpreter that take more memory than they may are ended. It returns the checkpoints whose
-// copies are to be ended after the commit. kept is newest first; held is what all copies take by now.
-func (s *Session) dropOldest(c *change, kept []store.Checkpoint, w wanted, settings api.Checkpoints, held int64) (ended []store.Checkpoint) {
+// copies are to be ended after the commit, and about what the others take. kept is newest first; held is what all copies take by now.
+func (s *Session) dropOldest(
+	c *change, kept []store.Checkpoint, w wanted, settings api.Checkpoints, held int64,
+) (ended []store.Checkpoint, left int64) {
 	var live []store.Checkpoint                            // that stay, newest first
 	unnamed, copies, freed := int64(0), int64(1), int64(0) // with the new one
 	if w.name == "" {
@@ -402,21 +407,18 @@ func (s *Session) dropOldest(c *change, kept []store.Checkpoint, w wanted, setti
 			live = append(live, row)
 		}
 	}
-	if len(live) == 0 || held <= settings.MemoryBytes {
-		return ended
-	}
 	share := held / copies // as if all took the same
-	over := held - settings.MemoryBytes - share*freed
-	for i := len(live) - 1; i >= 0 && over > 0; i-- {
+	left = held - share*freed
+	for i := len(live) - 1; i >= 0 && left > settings.MemoryBytes; i-- {
 		if live[i].N == w.protect {
 			continue
 		}
 		c.add(s.copyEnded(live[i], "memory_bytes", fmt.Sprintf(
 			"the copy of the interpreter was ended: the copies took more than checkpoints.memory_bytes, which is %d", settings.MemoryBytes)))
 		ended = append(ended, live[i])
-		over -= share
+		left, freed = left-share, freed+1
 	}
-	return ended
+	return ended, left + (copies-freed)*copyCost
 }
 
 // armCheckpoint makes a checkpoint when nothing has happened for a while, if the session's settings say so.
@@ -439,6 +441,7 @@ func (s *Session) checkpointInTurn() {
 	}
 	began := time.Now()
 	err := s.do(context.Background(), s.checkpointUnasked)
+	s.m.boundCopies(context.Background())
 	time.AfterFunc((unaskedShare-1)*time.Since(began), func() { <-s.m.unasked })
 	if err != nil && !errors.Is(err, ErrClosing) && !errors.Is(err, ErrDeleted) {
 		s.log.Warn("make a checkpoint after a cell", "error", err)

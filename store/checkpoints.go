@@ -88,6 +88,24 @@ func (t *Tx) EndCheckpointCopies(session int64, reason string) error {
 		api.CheckpointFiles, reason, session)
 }
 
+// CountCopies returns how many checkpoints of each session, by its number, have a copy of an interpreter.
+func (s *Store) CountCopies(ctx context.Context) (map[int64]int64, error) {
+	rows, err := s.ro.QueryContext(ctx, `SELECT session, count(*) FROM checkpoints WHERE copy <> '' GROUP BY session`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	counts := map[int64]int64{}
+	for rows.Next() {
+		var session, count int64
+		if err := rows.Scan(&session, &count); err != nil {
+			return nil, err
+		}
+		counts[session] = count
+	}
+	return counts, rows.Err()
+}
+
 // UpdateSaved writes the saved variables of a session, and the digest of the blob that they are in; nil is none. encoded is JSON
 // that the store does not look into.
 func (t *Tx) UpdateSaved(session int64, encoded []byte, digest string) error {

@@ -39,20 +39,21 @@ func (c config) check() error {
 func (c config) checkNumbers() error {
 	var found []error
 	for key, least := range map[string]struct{ value, least int64 }{
-		"pool":              {int64(c.Pool), 0},
-		"owner_requests":    {int64(c.OwnerRequests), 1},
-		"uid_base":          {int64(c.UIDBase), leastUIDBase},
-		"run.concurrency":   {c.Run.Concurrency, 0},
-		"batch.concurrency": {int64(c.Batch.Concurrency), 0},
-		"run.owner_runs":    {int64(c.Run.OwnerRuns), 1},
-		"run.total_runs":    {int64(c.Run.TotalRuns), 1},
-		"inline_bytes":      {c.InlineBytes, 0},
-		"max_sessions":      {c.MaxSessions, 0},
-		"owner_sessions":    {c.OwnerSessions, 0},
-		"owner_kernels":     {c.OwnerKernels, 0},
-		"disk_reserve":      {c.DiskReserve, 0},
-		"idle_timeout":      {int64(c.IdleTimeout), 0},
-		"interrupt_grace":   {int64(c.InterruptGrace), 0},
+		"pool":                     {int64(c.Pool), 0},
+		"owner_requests":           {int64(c.OwnerRequests), 1},
+		"uid_base":                 {int64(c.UIDBase), leastUIDBase},
+		"run.concurrency":          {c.Run.Concurrency, 0},
+		"batch.concurrency":        {int64(c.Batch.Concurrency), 0},
+		"run.owner_runs":           {int64(c.Run.OwnerRuns), 1},
+		"run.total_runs":           {int64(c.Run.TotalRuns), 1},
+		"inline_bytes":             {c.InlineBytes, 0},
+		"max_sessions":             {c.MaxSessions, 0},
+		"checkpoints_memory_bytes": {c.CopiesBytes, 0},
+		"owner_sessions":           {c.OwnerSessions, 0},
+		"owner_kernels":            {c.OwnerKernels, 0},
+		"disk_reserve":             {c.DiskReserve, 0},
+		"idle_timeout":             {int64(c.IdleTimeout), 0},
+		"interrupt_grace":          {int64(c.InterruptGrace), 0},
 	} {
 		if least.value < least.least {
 			found = append(found, c.wrong(key, "must be at least %d", least.least))

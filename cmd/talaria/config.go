@@ -42,6 +42,7 @@ type config struct {
 	IdleTimeout    time.Duration `config:"idle_timeout"`
 	OnIdle         string        `config:"on_idle"`
 	Checkpoints    string        `config:"checkpoints"`
+	CopiesBytes    int64         `config:"checkpoints_memory_bytes"`
 	InterruptGrace time.Duration `config:"interrupt_grace"`
 	Pool           int           `config:"pool"`
 	OrphanTTL      time.Duration `config:"orphan_ttl"`
@@ -151,7 +152,7 @@ func defaults() config {
 		TZ:             "UTC",
 		IdleTimeout:    session.DefaultIdleTimeout,
 		OnIdle:         string(api.OnIdleHibernate),
-		Checkpoints:    string(api.CheckpointsManual),
+		Checkpoints:    string(api.CheckpointsAuto),
 		InterruptGrace: 2 * time.Second,
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,

@@ -6,7 +6,7 @@ import { closeBrowser, faults, picture, Server, Tab } from "./rig";
 
 let server: Server;
 let tab: Tab;
-beforeAll(async () => { server = await Server.start(); });
+beforeAll(async () => { server = await Server.start("--checkpoints", "manual"); });
 afterAll(async () => {
   await closeBrowser();
   await server.close();
@@ -112,6 +112,26 @@ describe("a checkpoint", () => {
     await again("c-3", "[1, 2, 3] True second");
     expect(await notice().count()).toBe(0); // it went when the cell was run
     expect(await undone()).toEqual([]);
+  });
+
+  test("follows each run of a session that asks for that", async ({ skip }) => {
+    if (!await live("Can it")) skip();
+    const id = await server.session("Auto", sources, { checkpoints: { mode: "auto" } });
+    tab = await Tab.open(server);
+    await tab.show(id);
+    for (const cell of ["c-1", "c-2"]) {
+      await run(cell);
+      await tab.cell(cell).locator("button.point.live").waitFor();
+    }
+    await run("c-3");
+    expect(await faults(tab.page)).toEqual([]);
+    await picture(tab.page, "checkpoint-auto");
+    await tab.cell("c-1").getByRole("button", { name: "Go back to here, after cell 1" }).click();
+    await dialog().getByRole("heading", { name: "Go back to the state after run 1?" }).waitFor();
+    await dialog().getByRole("button", { name: "Go back" }).click();
+    await notice().getByText("Went back: variables and files are as after run 1.").waitFor();
+    expect(await undone()).toEqual(["c-2", "c-3"]);
+    await again("c-3", "[1, 2] False first");
   });
 
   test("of files alone brings back nothing else, and says why; it is deleted when that is meant", async () => {
