@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -33,6 +37,7 @@ type connection struct {
 	server    *server
 	session   *mcp.ClientSession
 	transport transport
+	begun     time.Time
 
 	ctx    context.Context // ends when the connection does
 	cancel context.CancelFunc
@@ -95,6 +100,7 @@ func open(ctx context.Context, s *server) (*connection, error) {
 		c.end()
 		return nil, c.diagnosed(err)
 	}
+	c.begun = time.Now()
 	return c, nil
 }
 
@@ -234,7 +240,9 @@ func (c *connection) failure(ctx context.Context, made *trip, err error) error {
 	switch {
 	case made.forgotten.Load():
 		return errForgotten
-	case c.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed):
+	case c.ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) || c.server.cfg.Command != "" && isBrokenPipe(err):
+		c.server.lose(c)
+		c.cancel()
 		return gone
 	case ctx.Err() != nil:
 		return ended(ctx, name)
@@ -250,6 +258,12 @@ func (c *connection) failure(ctx context.Context, made *trip, err error) error {
 		return remote.Failuref(remote.CodeUnavailable, "the MCP server %s cannot be reached, or is busy", name)
 	}
 	return gone
+}
+
+// isBrokenPipe reports whether a call failed because a pipe to a program has ended.
+func isBrokenPipe(err error) bool {
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, os.ErrClosed, syscall.EPIPE},
+		func(one error) bool { return errors.Is(err, one) })
 }
 
 // listen has the notes of a call passed on, and returns the token that the call must have.

@@ -94,7 +94,6 @@ func ended(ctx context.Context, name string) error {
 // dial makes one attempt, and then keeps the connection until it ends.
 func (s *server) dial() {
 	c, err := s.open()
-	begun := time.Now()
 	s.mu.Lock()
 	close(s.dialing)
 	s.dialing = nil
@@ -110,19 +109,25 @@ func (s *server) dial() {
 	}
 	s.changed(s.cfg.Name)
 	err = c.run()
-	s.mu.Lock()
-	if s.current == c {
-		s.current = nil
-		if time.Since(begun) >= stableTime {
-			s.failures = 0
-		}
-		if !c.transport.forgotten() { // else the server restarted, and is there
-			s.failed()
-		}
-	}
-	s.mu.Unlock()
+	s.lose(c)
 	if s.ctx.Err() == nil {
 		s.log.Warn("the connection to an MCP server ended", "error", err)
+	}
+}
+
+// lose gives up a connection that has broken. The next call begins with another one.
+func (s *server) lose(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != c {
+		return
+	}
+	s.current = nil
+	if time.Since(c.begun) >= stableTime {
+		s.failures = 0
+	}
+	if !c.transport.forgotten() { // else the server restarted, and is there
+		s.failed()
 	}
 }
 
