@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,16 +16,13 @@ import (
 // batteryTime bounds one run of the battery.
 const batteryTime = 20 * time.Minute
 
-// ofTheProcess are the checks of what an interpreter has itself, and not from its sandbox.
-var ofTheProcess = regexp.MustCompile("^(process|syscalls|lifetime|control|output)/")
-
 // TestTheBatteryEndsAsItsTablesSay runs every check in both tiers, as root and as an ordinary user, for forked and for cold
-// sessions: each pair of these three in one of four runs, and all eight combinations where E2E_ALL is set. One more run is of
-// what belongs to the process, in interpreters that were woken. BATTERY, a regular expression, chooses checks.
+// sessions: each pair of these three in one of four runs, and all eight combinations where E2E_ALL is set.
+// BATTERY, a regular expression, chooses checks.
 func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
-	var only *regexp.Regexp // nil: all
-	if wanted := os.Getenv("BATTERY"); wanted != "" {
-		only = regexp.MustCompile(wanted)
+	only, err := regexp.Compile(os.Getenv("BATTERY"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		var differences []string
@@ -54,7 +50,7 @@ func TestTheBatteryEndsAsItsTablesSay(t *testing.T) {
 				t.Run("woken", func(t *testing.T) {
 					differences = append(differences, runBattery(t, s, table, battery.Server{
 						Client: s.Client(), URL: s.URL, Token: s.Token, Other: s.owner(t, "other-woken"), Woken: true,
-					}, cmp.Or(only, ofTheProcess))...)
+					}, only)...)
 				})
 			}
 		}
@@ -70,11 +66,7 @@ func runBattery(
 	defer cancel()
 	before := len(s.kernels(t))
 	begin := time.Now()
-	options := battery.Options{Parallel: 8}
-	if only != nil {
-		options.Only = only.MatchString
-	}
-	results, err := battery.Run(ctx, server, options)
+	results, err := battery.Run(ctx, server, battery.Options{Parallel: 8, Only: only.MatchString})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 // other programs. A limit of the program ends the wait for the one that hangs.
 func TestAnInterpreterThatCannotStartIsNamedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct{ script, says string }{
+		"hangs":   {"exec sleep 1000", "does not answer"},
 		"ends":    {"exit 7", "exit status 7"},
 		"another": {"echo hello", "does not work as a Python"},
 	} {
