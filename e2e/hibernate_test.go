@@ -229,6 +229,20 @@ func TestAHostThatIsToldToEndKeepsTheVariablesOfIdleKernels(t *testing.T) {
 	}
 }
 
+// wokeAgain checks that the session id hibernated with x = [1], and that drops, whose kernels are dropped, has no x.
+func wokeAgain(t *testing.T, c *client.Client, id, drops string) {
+	t.Helper()
+	if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
+		t.Errorf("the session is %+v, %v", info, err)
+	}
+	if got := result(t, c, id, "x"); got != "[1]" {
+		t.Errorf("x is %s", got)
+	}
+	if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
+		t.Errorf("where kernels are dropped x is %s", e.Text)
+	}
+}
+
 // TestHostsAreStoppedWithoutAServer as a machine that is shut down does: the server first.
 func TestHostsAreStoppedWithoutAServer(t *testing.T) {
 	t.Parallel()
@@ -256,15 +270,7 @@ func TestHostsAreStoppedWithoutAServer(t *testing.T) {
 		}
 		s.Restart(t)
 		c = s.Client()
-		if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
-			t.Errorf("the session is %+v, %v", info, err)
-		}
-		if got := result(t, c, id, "x"); got != "[1]" {
-			t.Errorf("x is %s", got)
-		}
-		if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
-			t.Errorf("where kernels are dropped x is %s", e.Text)
-		}
+		wokeAgain(t, c, id, drops)
 		if e, err := c.Execution(within(t), busy, running.ID); err != nil || e.Status != api.StatusDied || e.Reason != "server_shutdown" || !strings.HasPrefix(e.Text, "on\n") {
 			t.Errorf("the cell that ran ended as %+v, %v", e, err)
 		}
@@ -304,13 +310,5 @@ func TestCtrlCKeepsTheVariablesOfIdleKernels(t *testing.T) {
 	}
 	s.Restart(t)
 	c = s.Client()
-	if info, err := c.Session(within(t), id); err != nil || info.State != api.StateHibernated {
-		t.Errorf("the session is %+v, %v", info, err)
-	}
-	if got := result(t, c, id, "x"); got != "[1]" {
-		t.Errorf("x is %s", got)
-	}
-	if e := run(t, c, drops, "x"); e.Error == nil || e.Error.Ename != "NameError" {
-		t.Errorf("where kernels are dropped x is %s", e.Text)
-	}
+	wokeAgain(t, c, id, drops)
 }

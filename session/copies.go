@@ -99,8 +99,5 @@ func (s *Session) endOldestCopy(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.checkpoints.held -= s.checkpoints.held / copies // as if all took the same
-	if copies == 1 {
-		s.checkpoints.held = 0
-	}
 	return nil
 }
