@@ -287,10 +287,11 @@ except ToolError as e: print(e.code, e.message)`, "tool_error no such city\n"},
 		{`print(servers.testing.whoami(), any("sesame" in v for v in os.environ.values()))`, "sesame False\n"},
 		{`print(servers.testing.grow())`, "grown\n"},
 		{`import time
-for _ in range(3000): # the server is asked for its list after it has said that there is a new one
-    if found := hermes_tools.search_tools("grown", detail="name"): break
+for _ in range(3000): # the server may hear of the new list after the answer; a name that is missing has the list asked for again
+    if hasattr(servers.testing, "grown"): break
     time.sleep(0.01)
-print(found, servers.testing.grown())`, "['testing__grown'] I am grown\n"},
+print(servers.testing.grown())`, "I am grown\n"},
+		{`print(hermes_tools.search_tools("grown", detail="name"))`, "['testing__grown']\n"},
 		{`try: servers.testing.die()
 except ProviderGone as e: print("gone")
 print(servers.testing.add(5, 6))`, "gone\n{'total': 11}\n"},

@@ -35,16 +35,19 @@ func (s *server) control(c *conn, hello request) {
 		Build: s.cfg.Build, Version: s.cfg.Version, Instance: s.cfg.Instance, Retired: s.retired,
 	}
 	s.mu.Unlock()
+	saver := &saver{s: s}
+	defer saver.ready()
 	var refused error
 	if out.Agreed == 0 {
 		refused = mismatch(out, in.Protocol)
 	} else {
 		s.connected(1)
 		defer s.connected(-1)
+		if in.Ending {
+			_ = saver.asks() // what it is told is the answer to its request
+		}
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	saver := &saver{s: s}
-	defer saver.ready()
 	var slow sync.WaitGroup
 	defer slow.Wait()
 	defer cancel()

@@ -49,6 +49,9 @@ type (
 		Protocol Versions `json:"protocol"`
 		Build    string   `json:"build"`
 		Version  string   `json:"version"`
+		// Ending says that the server will ask to be told when the host ends. The host waits for it from now on. A host
+		// that does not know the field waits from the request on.
+		Ending bool `json:"ending,omitempty"`
 	}
 	helloReply struct {
 		ID       string   `json:"id"`

@@ -56,7 +56,7 @@ func (r *remote) hello(ctx context.Context) (control *caller, process *process, 
 		return nil, nil, is, err
 	}
 	control = newCaller(made, nil)
-	in := helloBody{Protocol: r.c.cfg.protocol, Build: r.c.cfg.Build, Version: r.c.cfg.Version}
+	in := helloBody{Protocol: r.c.cfg.protocol, Build: r.c.cfg.Build, Version: r.c.cfg.Version, Ending: r.c.cfg.Ending != nil}
 	err = control.open(ctx, opHello, in, &is)
 	switch {
 	case err == nil && is.ID != r.id:
