@@ -67,7 +67,9 @@ type Config struct {
 	ApprovalTimeout time.Duration
 
 	DiskReserve int64 // of the state disk, that new work may not take; 0: a twentieth, 64 MiB to 1 GiB
-	MaxSessions int64 // with a kernel, all owners together; 0: no limit
+	// MemoryReserve is what has to be left of the memory, or idle kernels hibernate; 0: a twentieth, 128 MiB to 1 GiB.
+	MemoryReserve int64
+	MaxSessions   int64 // with a kernel, all owners together; 0: no limit
 	// OwnerSessions and OwnerKernels bound what one owner has; 0: no limit.
 	OwnerSessions, OwnerKernels int64
 	InlineBytes                 int64 // largest file whose bytes travel in its artifact event

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"talaria/kernel/machine"
 	"talaria/store"
 )
 
@@ -17,16 +16,19 @@ const copiesShare = 8
 // itself writes to. The host cannot tell it from what the interpreter shares with others.
 const copyCost = 3 << 20
 
-// endCopyWait bounds the wait for a session that has something else to do.
-const endCopyWait = 5 * time.Second
+// otherWait bounds the wait for a session that has something else to do than to give memory back.
+const otherWait = 5 * time.Second
 
 // copiesBound is what the copies of all interpreters may take.
 func (m *Manager) copiesBound(ctx context.Context) int64 {
 	if m.cfg.CopiesBytes > 0 {
 		return m.cfg.CopiesBytes
 	}
-	figures, _ := machine.Read(ctx, m.cfg.SessionsDir) // 0 is no bound: where no memory can be read, none can be shared out
-	return figures.MemoryBytes / copiesShare
+	total, _, err := m.memory.Read(ctx)
+	if err != nil {
+		m.cfg.Log.Warn("the copies of interpreters have no bound", "error", err)
+	}
+	return total / copiesShare
 }
 
 // holds notes what the copies of the session's interpreter take in addition to it.
@@ -40,38 +42,60 @@ func (s *Session) holds(bytes int64) {
 // than they may. Copies of checkpoints with a name stay. One caller at a time.
 func (m *Manager) boundCopies(ctx context.Context) {
 	spared := map[*Session]bool{}
-	for {
-		var total, since int64
-		var longest *Session
-		for _, s := range m.all() {
-			s.mu.Lock()
-			held, last := s.checkpoints.held, s.lastActive
-			s.mu.Unlock()
-			total += held
-			if held > 0 && !spared[s] && (longest == nil || last < since) {
-				longest, since = s, last
-			}
-		}
-		if total <= m.copies || m.copies == 0 || longest == nil {
-			return
-		}
-		waiting, cancel := context.WithTimeout(ctx, endCopyWait)
-		err := longest.do(waiting, longest.endOldestCopy)
-		cancel()
-		switch {
-		case errors.Is(err, ErrClosing):
-			return
-		case err != nil && !errors.Is(err, errNoCopy) && !errors.Is(err, ErrDeleted):
-			m.cfg.Log.Warn("end a copy of an interpreter", "error", err)
-		}
-		spared[longest] = err != nil
+	why := fmt.Sprintf("those of all sessions took more than %d bytes", m.copies)
+	for m.copies > 0 && m.heldByCopies() > m.copies && m.endCopy(ctx, spared, why) == nil {
 	}
+}
+
+// heldByCopies is about what the copies of all interpreters take.
+func (m *Manager) heldByCopies() (total int64) {
+	for _, s := range m.all() {
+		s.mu.Lock()
+		total += s.checkpoints.held
+		s.mu.Unlock()
+	}
+	return total
+}
+
+// endCopy ends the oldest copy of the session that nobody has used for the longest time, for a reason that is for people, and returns
+// errNoCopy if there is none. Sessions without a copy that can be ended are added to spared.
+func (m *Manager) endCopy(ctx context.Context, spared map[*Session]bool, why string) error {
+	for {
+		s := m.longestUnused(func(s *Session) bool { return s.checkpoints.held > 0 && !spared[s] })
+		if s == nil {
+			return errNoCopy
+		}
+		waiting, cancel := context.WithTimeout(ctx, otherWait)
+		err := s.do(waiting, func(own context.Context) error { return s.endOldestCopy(own, why) })
+		cancel()
+		if err == nil || errors.Is(err, ErrClosing) {
+			return err
+		}
+		if !errors.Is(err, errNoCopy) && !errors.Is(err, ErrDeleted) {
+			s.log.Warn("end a copy of the interpreter", "error", err)
+		}
+		spared[s] = true
+	}
+}
+
+// longestUnused returns the session that nobody has used for the longest time, of those that qualify, or nil. qualifies is called with
+// the session's lock held.
+func (m *Manager) longestUnused(qualifies func(*Session) bool) (longest *Session) {
+	var since int64
+	for _, s := range m.all() {
+		s.mu.Lock()
+		if qualifies(s) && (longest == nil || s.lastActive < since) {
+			longest, since = s, s.lastActive
+		}
+		s.mu.Unlock()
+	}
+	return longest
 }
 
 var errNoCopy = errors.New("no copy can be ended")
 
 // endOldestCopy leaves the oldest live checkpoint without a name its files only, or returns errNoCopy. On the session's goroutine.
-func (s *Session) endOldestCopy(ctx context.Context) error {
+func (s *Session) endOldestCopy(ctx context.Context, why string) error {
 	rows, err := s.m.cfg.Store.Checkpoints(ctx, s.n)
 	if err != nil {
 		return err
@@ -90,8 +114,8 @@ func (s *Session) endOldestCopy(ctx context.Context) error {
 	if oldest == nil {
 		return errNoCopy
 	}
-	err = s.commit(context.WithoutCancel(ctx), s.copyEnded(*oldest, "server_memory", fmt.Sprintf(
-		"the copy of the interpreter was ended: those of all sessions took more than %d bytes, and nobody had used this session for the longest time", s.m.copies)))
+	err = s.commit(context.WithoutCancel(ctx), s.copyEnded(*oldest, "server_memory",
+		"the copy of the interpreter was ended: "+why+", and nobody had used this session for the longest time"))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/kernel/disk"
+	"talaria/kernel/machine"
 	"talaria/store"
 )
 
@@ -30,6 +31,8 @@ type Manager struct {
 	owners    *owners
 	reserve   reserve
 	watches   watchCounts
+	memory    machine.Memory
+	lowMemory atomic.Bool
 	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly
@@ -63,6 +66,10 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
+	var err error
+	if m.memory, err = machine.OpenMemory(); err != nil {
+		m.cfg.Log.Warn("limits of memory above this process are not watched", "error", err)
+	}
 	m.copies = m.copiesBound(ctx)
 	if err := m.recover(ctx); err != nil {
 		cancel()
@@ -72,6 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		m.setBallast()
 	}
 	m.tasks.Go(func() { m.watchReserve(background) })
+	m.tasks.Go(func() { m.watchMemory(background) })
 	m.tasks.Go(func() { m.sweepArtifacts(background) })
 	m.tasks.Go(func() { m.unloadUnused(background) })
 	return m, nil

@@ -14,6 +14,7 @@ type useState struct {
 	idleMS     int64 // idle time after which the kernel is reaped; 0 for never
 	lastActive int64
 	typedAt    time.Time // when typing on a terminal last counted as use
+	stays      int64     // lastActive when the kernel was last about to hibernate for want of memory
 	attached   int       // clients that can answer input()
 	reaper     *time.Timer
 }

@@ -52,6 +52,7 @@ func (c config) checkNumbers() error {
 		"owner_sessions":           {c.OwnerSessions, 0},
 		"owner_kernels":            {c.OwnerKernels, 0},
 		"disk_reserve":             {c.DiskReserve, 0},
+		"memory_reserve":           {c.MemoryReserve, 0},
 		"idle_timeout":             {int64(c.IdleTimeout), 0},
 		"interrupt_grace":          {int64(c.InterruptGrace), 0},
 	} {

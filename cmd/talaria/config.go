@@ -49,6 +49,7 @@ type config struct {
 	Preload        []string      `config:"preload"` // of the default environment
 	MaxSessions    int64         `config:"max_sessions"`
 	DiskReserve    int64         `config:"disk_reserve"`
+	MemoryReserve  int64         `config:"memory_reserve"`
 	OwnerSessions  int64         `config:"owner_sessions"`
 	OwnerKernels   int64         `config:"owner_kernels"`
 	InlineBytes    int64         `config:"inline_bytes"`

@@ -407,7 +407,7 @@ func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Cl
 		SessionsDir: sessionsDir(c), Disk: workspaces, Environments: environments, Tier: tier, UIDBase: uidBase,
 		TZ: c.TZ, BootID: boot, Defaults: api.Limits(c.Limits), Ceilings: api.Limits(c.Ceilings),
 		IdleTimeout: c.IdleTimeout, OnIdle: api.OnIdle(c.OnIdle), Checkpoints: api.CheckpointMode(c.Checkpoints), CopiesBytes: c.CopiesBytes,
-		MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
+		MaxSessions: c.MaxSessions, DiskReserve: c.DiskReserve, MemoryReserve: c.MemoryReserve, OwnerSessions: c.OwnerSessions, OwnerKernels: c.OwnerKernels, InlineBytes: c.InlineBytes,
 		Redact: redact, RedactKnown: c.RedactKnown,
 		MountRoots: mountRoots, NoMounts: noMounts, NoNetwork: noNetwork, Network: c.Network.bounds(),
 		Packages: packages, Remote: remote,

@@ -47,6 +47,8 @@ type Hierarchy interface {
 	setMemory(dir string, bytes int64) error
 	setCPUs(dir string, cpus float64) error
 	memory(c *controls) (used, peak int64, err error)
+	// bound returns the limit of memory of a group, 0 if it has none, and what processes of it and the groups below use.
+	bound(dir string) (limit, used int64, err error)
 	// peak returns the peak of memory only, which is much quicker to read; 0 if the kernel keeps none.
 	peak(c *controls) (int64, error)
 	cpu(c *controls) (time.Duration, error)
@@ -96,16 +98,39 @@ type Group struct {
 // Find looks for hierarchies in which this process may make groups.
 func Find(root, instance string) (*Groups, error) {
 	g := &Groups{instance: instance, used: make(map[string]bool)}
-	mounts, err := cgroupMounts()
+	all, err := hierarchies(root)
 	if err != nil {
 		return nil, fmt.Errorf("find control groups: %w", err)
+	}
+	for _, one := range all {
+		if err := unix.Faccessat(unix.AT_FDCWD, one.Base(), unix.W_OK, unix.AT_EACCESS); err != nil {
+			g.Unusable = append(g.Unusable, Unusable{Dir: one.Base(), Err: err})
+		} else {
+			g.Hierarchies = append(g.Hierarchies, one.Hierarchy)
+		}
+	}
+	return g, nil
+}
+
+// mounted is a hierarchy and where it is mounted.
+type mounted struct {
+	Hierarchy
+	point string
+}
+
+// hierarchies returns those that have this process's own group, or the group root, and controllers for sandboxes. A kernel without
+// control groups has none.
+func hierarchies(root string) (all []mounted, err error) {
+	mounts, err := cgroupMounts()
+	if err != nil {
+		return nil, err
 	}
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) {
-		return g, nil // a kernel without control groups
+		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find control groups: %w", err)
+		return nil, err
 	}
 	for line := range strings.Lines(string(own)) {
 		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -114,31 +139,17 @@ func Find(root, instance string) (*Groups, error) {
 			path = root
 		}
 		for _, mount := range mounts {
-			var h Hierarchy
 			dir, ok := mount.dir(path)
-			switch {
-			case !ok:
-				continue
-			case mount.v2 && names == "":
-				h = newUnified(dir)
-			case !mount.v2 && names != "" && mount.has(strings.Split(names, ",")):
-				controllers := wanted(strings.Split(names, ","))
-				if len(controllers) == 0 {
-					continue
-				}
-				h = legacy{dir: dir, names: controllers}
-			default:
+			if !ok {
 				continue
 			}
-			if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
-				g.Unusable = append(g.Unusable, Unusable{Dir: dir, Err: err})
-			} else {
-				g.Hierarchies = append(g.Hierarchies, h)
+			if h := mount.hierarchy(dir, names); h != nil {
+				all = append(all, mounted{h, mount.point})
+				break
 			}
-			break
 		}
 	}
-	return g, nil
+	return all, nil
 }
 
 // recognise returns the hierarchy of a directory that a program of the instance may have made, or nil.

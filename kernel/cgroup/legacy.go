@@ -100,14 +100,31 @@ func (legacy) setCPUs(dir string, cpus float64) error {
 	return writeControl(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10))
 }
 
-func (l legacy) memory(c *controls) (used, peak int64, err error) {
-	dir := c.dir
-	usage, err := readNumber(dir, "memory.usage_in_bytes")
-	if err != nil {
+// unlimited is the least number that version 1 may show for no limit. It shows the largest one, rounded down to a page.
+const unlimited = math.MaxInt64 - 1<<20
+
+func (l legacy) bound(dir string) (limit, used int64, err error) {
+	limit, err = readNumber(dir, "memory.limit_in_bytes")
+	if err != nil || limit >= unlimited {
 		return 0, 0, err
 	}
-	stat, err := ReadKeyed(dir, "memory.stat")
+	used, err = l.inUse(dir)
+	return limit, used, err
+}
+
+// inUse returns the memory in use, without what the system can take back at once.
+func (legacy) inUse(dir string) (int64, error) {
+	usage, err := readNumber(dir, "memory.usage_in_bytes")
 	if err != nil {
+		return 0, err
+	}
+	stat, err := ReadKeyed(dir, "memory.stat")
+	return max(0, usage-stat["total_inactive_file"]), err
+}
+
+func (l legacy) memory(c *controls) (used, peak int64, err error) {
+	dir := c.dir
+	if used, err = l.inUse(dir); err != nil {
 		return 0, 0, err
 	}
 	sockets, err := readNumber(dir, "memory.kmem.tcp.usage_in_bytes")
@@ -115,7 +132,7 @@ func (l legacy) memory(c *controls) (used, peak int64, err error) {
 		return 0, 0, err
 	}
 	peak, err = l.peak(c)
-	return max(0, usage-stat["total_inactive_file"]) + sockets, peak, err
+	return used + sockets, peak, err
 }
 
 func (legacy) peak(c *controls) (int64, error) { return c.number("memory.max_usage_in_bytes") }

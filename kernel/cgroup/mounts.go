@@ -20,6 +20,20 @@ func (m cgroupMount) has(controllers []string) bool {
 	return !slices.ContainsFunc(controllers, func(c string) bool { return !slices.Contains(m.options, c) })
 }
 
+// hierarchy returns the hierarchy with these controllers, as in /proc/self/cgroup, if it is mounted here and has some for sandboxes.
+// dir is the directory of a group in it.
+func (m cgroupMount) hierarchy(dir, names string) Hierarchy {
+	switch {
+	case m.v2 && names == "":
+		return newUnified(dir)
+	case !m.v2 && names != "" && m.has(strings.Split(names, ",")):
+		if controllers := wanted(strings.Split(names, ",")); len(controllers) > 0 {
+			return legacy{dir: dir, names: controllers}
+		}
+	}
+	return nil
+}
+
 // dir returns the directory of a group.
 func (m cgroupMount) dir(group string) (string, bool) {
 	// A group outside this cgroup namespace is shown with "..".

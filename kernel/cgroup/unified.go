@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,6 +105,32 @@ func (u unified) memory(c *controls) (used, peak int64, err error) {
 	}
 	peak, err = u.peak(c)
 	return used, peak, err
+}
+
+// bound counts the limit from which on the kernel slows a group down, too.
+func (unified) bound(dir string) (limit, used int64, err error) {
+	for _, file := range []string{"memory.max", "memory.high"} {
+		var buffer [64]byte
+		text, err := readControl(dir, file, buffer[:])
+		if err != nil {
+			return 0, 0, err
+		}
+		if string(bytes.TrimSpace(text)) == "max" {
+			continue
+		}
+		bytes, err := parseNumber(text)
+		if err != nil {
+			return 0, 0, err
+		}
+		if limit == 0 || bytes < limit {
+			limit = max(bytes, 1)
+		}
+	}
+	if limit == 0 {
+		return 0, 0, nil
+	}
+	used, err = inUse(dir)
+	return limit, used, err
 }
 
 // inUse returns the memory in use, without what the system can take back at once.
