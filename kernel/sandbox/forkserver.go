@@ -130,8 +130,7 @@ func (f *forkServer) fork(ctx context.Context, b *Backend, env kernel.Environmen
 		err = f.greeted(ctx, s)
 	}
 	if err != nil {
-		// It ends by itself when its socket does.
-		s.conn.Close()
+		f.abandon(s.conn)
 		if s.group != nil {
 			err = errors.Join(err, s.group.Remove())
 		}
@@ -188,6 +187,23 @@ func (f *forkServer) greeted(ctx context.Context, s *Sandbox) error {
 	}
 	s.handle.PID, s.task = pid, t
 	return nil
+}
+
+// abandon ends a pid 1 whose sandbox nobody gets, through its socket, and waits until it is gone: in a tier without namespaces of
+// processes it would outlive the keeper for a moment.
+func (f *forkServer) abandon(conn *net.UnixConn) {
+	defer conn.Close()
+	if errors.Join(conn.CloseWrite(), conn.SetReadDeadline(time.Now().Add(forkPatience))) != nil {
+		return
+	}
+	pid, err := receiveHello(conn)
+	if err != nil {
+		return // it has ended, or never began, or greeted has read this
+	}
+	if t, err := procfs.OpenTask(pid); err == nil {
+		_ = t.Wait()
+		t.Close()
+	}
 }
 
 // verifyForked checks that a process is pid 1 of a namespace right below the keeper's, and returns the memory that it
