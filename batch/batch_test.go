@@ -73,7 +73,7 @@ func (r *rig) open() {
 		Store: db, Artifacts: blobs, Host: r.host, Log: log, Version: "test", SessionsDir: filepath.Join(r.dir, "sessions"),
 		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}}, Tier: "fake", BootID: "boot",
 		Defaults: session.DefaultLimits, Ceilings: session.DefaultCeilings, IdleTimeout: session.DefaultIdleTimeout,
-		InlineBytes: session.DefaultInlineBytes, OwnerSessions: r.most,
+		InlineBytes: session.DefaultInlineBytes, OwnerSessions: r.most, Checkpoints: api.CheckpointsManual,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"talaria/api"
 	"talaria/artifacts"
 	"talaria/batch"
 	"talaria/kernel"
@@ -47,6 +48,7 @@ func newSessions(t *testing.T, dir string) (*session.Manager, *batch.Manager) {
 		Environments: []kernel.Environment{{Name: "default", Python: "/usr/bin/python3", Version: "3.11.2"}},
 		Tier:         "fake", TZ: "UTC", BootID: "boot", Defaults: limits, Ceilings: ceilings,
 		IdleTimeout: session.DefaultIdleTimeout, InlineBytes: session.DefaultInlineBytes,
+		Checkpoints: api.CheckpointsManual, // so that logs have what a test does, and no more
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -68,6 +68,7 @@ func (r *rig) open() {
 		Environments: []kernel.Environment{{Name: "default", Version: "3.11.2"}, {Name: "other", Version: "3.13.0"}},
 		Tier:         "fake", BootID: r.boot, Defaults: session.DefaultLimits, Ceilings: session.DefaultCeilings,
 		IdleTimeout: session.DefaultIdleTimeout, OnIdle: api.OnIdleDrop, InlineBytes: session.DefaultInlineBytes,
+		Checkpoints: api.CheckpointsManual,
 	}
 	if r.tweak != nil {
 		r.tweak(&cfg)
