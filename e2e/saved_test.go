@@ -38,7 +38,7 @@ func TestSavedCheckpointsOutliveTheKernel(t *testing.T) {
 			t.Errorf("the rollback is %+v", done)
 		}
 		info, err := c.Session(within(t), id)
-		if err != nil || info.State != api.StateIdle || info.Kernel.Generation != 2 {
+		if err != nil || info.State != api.StateIdle || info.Kernel.Generation != 1 {
 			t.Errorf("the session is %+v, %v", info, err)
 		}
 		if got := result(t, c, id, "x, y is x, 'z' in globals(), open('f').read()"); got != "([1], True, False, '1')" {

@@ -224,7 +224,10 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 		lost = []api.NotRestored{{Name: "all variables", Reason: "loading them failed, or ended the kernel; the cause is in the server's log"}}
 	}
 	c := s.keepSaved(nil)
-	c.drafts = []draft{{body: api.KernelWoken{Generation: key.Generation, NotRestored: lost, DurationMS: time.Since(began).Milliseconds()}}}
+	s.mu.Lock()
+	generation := s.generation
+	s.mu.Unlock()
+	c.drafts = []draft{{body: api.KernelWoken{Generation: generation, NotRestored: lost, DurationMS: time.Since(began).Milliseconds()}}}
 	c.also = both(c.also, func(tx *store.Tx) error { return tx.UpdateExecutionCount(s.n, saved.ExecutionCount) })
 	c.done = then(c.done, func() { s.mu.Lock(); defer s.mu.Unlock(); s.executionCount, s.notRestored = saved.ExecutionCount, lost })
 	if !s.mustCommit(ctx, c) {

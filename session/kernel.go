@@ -33,6 +33,7 @@ type kernelState struct {
 	state          api.SessionState
 	reason         string // of the state
 	generation     int64
+	wakes          int64  // kernels that began with the saved variables of the one before, and share its generation
 	kernelStarted  *int64 // milliseconds since the Unix epoch; nil before the first kernel answers
 	restartReason  string // why the next kernel starts; "" for the first one
 	layers         []string
@@ -51,7 +52,7 @@ func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 	}
 }
 
-// startKernel starts a kernel: the first one, or a fresh one of the next generation.
+// startKernel starts a kernel: the first one, one that has the saved variables of the last one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	trace.Step("start of the kernel begun")
 	if err := s.hasEnvironment(); err != nil {
@@ -61,7 +62,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	generation, reason, limits, state, saved := s.generation, s.restartReason, kernelLimits(s.limits), s.state, s.saved
+	generation, wakes, reason, limits, state, saved := s.generation, s.wakes, s.restartReason, kernelLimits(s.limits), s.state, s.saved
 	s.mu.Unlock()
 	if !hasKernel(state) {
 		if err := s.m.owners.take(s.owner, ownerUse{}, s.m.kernelAllowed); err != nil {
@@ -69,14 +70,16 @@ func (s *Session) startKernel(ctx context.Context) error {
 		}
 	}
 	var c change
-	if reason != "" {
+	switch {
+	case reason == "": // the first one
+	case saved != nil:
+		wakes++
+	default:
 		generation++
-		if saved == nil {
-			c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
-		}
+		c.drafts = append(c.drafts, draft{body: api.KernelReset{Reason: reason, Generation: generation}})
 	}
 	c.also = func(tx *store.Tx) error {
-		if err := tx.BeginGeneration(s.n, generation); err != nil {
+		if err := tx.BeginKernel(s.n, generation, wakes); err != nil {
 			return err
 		}
 		return tx.KernelGone(s.n, "restart") // until more is known
@@ -84,7 +87,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	c.done = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.generation, s.executionCount, s.lateBytes, s.restartReason = generation, 0, 0, "restart"
+		s.generation, s.wakes, s.executionCount, s.lateBytes, s.restartReason = generation, wakes, 0, 0, "restart"
 		s.tmpBytes, s.notRestored = limits.TmpBytes, nil
 	}
 	c.state(s, api.StateStarting, "")
@@ -92,7 +95,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		return err
 	}
 	trace.Step("generation committed")
-	key := record.Key{Session: s.id, Generation: generation}
+	key := record.Key{Session: s.id, Generation: generation + wakes}
 	mounts, err := s.m.findMounts(s.mounts)
 	if err != nil {
 		return err

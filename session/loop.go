@@ -183,13 +183,13 @@ func (s *Session) hand(ctx context.Context, r *run) bool {
 	cancelled, cpu := r.cancel, s.limits.ExecutionCPUS
 	r.given = cancelled == ""
 	r.giving, r.interrupt = r.given, false
+	r.row.Generation = s.generation
 	s.mu.Unlock()
 	if cancelled != "" {
 		s.settle(ctx, s.ended(r, outcome{status: api.StatusCancelled, reason: cancelled, state: api.VariablesKept}))
 		s.rest(ctx)
 		return true
 	}
-	r.row.Generation = key.Generation
 	if r.row.Silent {
 		count = 0
 	} else {

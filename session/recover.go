@@ -87,7 +87,7 @@ func (m *Manager) recover(ctx context.Context) error {
 		}
 		if alive {
 			s.holds(copies[row.N] * copyCost)
-			taken[record.Key{Session: row.ID, Generation: row.Generation}] = true
+			taken[record.Key{Session: row.ID, Generation: row.KernelNumber()}] = true
 			continue
 		}
 		if row.State == api.StateStarting && len(open[i]) == 0 {
@@ -171,7 +171,7 @@ func (m *Manager) mendLogs(ctx context.Context) error {
 func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.Execution) (alive bool, err error) {
 	var a command.Attachment
 	if row.State != api.StateDead && row.State != api.StateHibernated {
-		a, err = s.m.cfg.Host.Attach(ctx, record.Key{Session: row.ID, Generation: row.Generation})
+		a, err = s.m.cfg.Host.Attach(ctx, record.Key{Session: row.ID, Generation: row.KernelNumber()})
 		if err != nil && !errors.Is(err, command.ErrNoKernel) {
 			s.log.Error("cannot attach to a kernel; it is treated as dead", "error", err)
 		}

@@ -109,10 +109,10 @@ func (s *Session) rollbackTarget(ctx context.Context, req api.RollbackRequest, r
 		return store.Checkpoint{}, err
 	}
 	s.mu.Lock()
-	generation := s.generation
+	key := s.key()
 	s.mu.Unlock()
 	usable := func(row store.Checkpoint) bool {
-		return row.Saved != nil || row.Copy != "" && row.Generation == generation && s.running
+		return row.Saved != nil || row.Copy != "" && row.Generation == key.Generation && s.running
 	}
 	var found *store.Checkpoint
 	for i, row := range rows {

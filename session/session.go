@@ -142,7 +142,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
 		kernelState: kernelState{
-			state: r.State, reason: r.Reason, generation: r.Generation, kernelStarted: r.KernelStarted,
+			state: r.State, reason: r.Reason, generation: r.Generation, wakes: r.Wakes, kernelStarted: r.KernelStarted,
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
@@ -167,7 +167,7 @@ func (s *Session) Serial() string { return s.id }
 // Info returns the session as clients see it. ctx bounds the reading of its usage.
 func (s *Session) Info(ctx context.Context) api.Session {
 	info := s.summary()
-	if key, measurable := s.measurable(info); measurable {
+	if key, measurable := s.measurable(); measurable {
 		if u, err := command.Ask(ctx, s.m.cfg.Host, key, command.ReadUsage{}); err == nil {
 			addUsage(&info, u)
 		}
@@ -175,10 +175,12 @@ func (s *Session) Info(ctx context.Context) api.Session {
 	return info
 }
 
-// measurable returns the key of the kernel whose usage belongs into info. A host would answer only when a kernel that is
+// measurable returns the key of the kernel, and whether its usage can be read now: a host would answer only when a kernel that is
 // starting has started.
-func (s *Session) measurable(info api.Session) (record.Key, bool) {
-	return record.Key{Session: s.id, Generation: info.Kernel.Generation}, info.State == api.StateIdle || info.State == api.StateBusy
+func (s *Session) measurable() (record.Key, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key(), s.state == api.StateIdle || s.state == api.StateBusy
 }
 
 // addUsage adds to info what its kernel uses.
@@ -258,7 +260,9 @@ func (s *Session) Attach() (detach func()) {
 func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 
 // key names the present or last kernel. The caller holds s.mu.
-func (s *Session) key() record.Key { return record.Key{Session: s.id, Generation: s.generation} }
+func (s *Session) key() record.Key {
+	return record.Key{Session: s.id, Generation: s.generation + s.wakes} // a host knows nothing of wakes
+}
 
 func kernelLimits(l api.Limits) kernel.Limits {
 	return kernel.Limits{

@@ -73,7 +73,7 @@ func (m *Manager) describe(ctx context.Context, sessions []*Session, infos []api
 			continue
 		}
 		infos[i] = s.summary()
-		if key, measurable := s.measurable(infos[i]); measurable {
+		if key, measurable := s.measurable(); measurable {
 			places[key] = i
 		}
 	}

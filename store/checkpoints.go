@@ -23,7 +23,7 @@ type Checkpoint struct {
 	Reason         string
 	Undo           bool
 	Copy           string // the name of the copy of the interpreter; "" for none
-	Generation     int64  // of the kernel that has the copy
+	Generation     int64  // the number of the kernel that has the copy
 	Resident       int64
 	Losses         []api.NotSaved
 	Variables      []api.Variable

@@ -43,6 +43,7 @@ type Session struct {
 	State          api.SessionState
 	Reason         string
 	Generation     int64
+	Wakes          int64 // kernels that began with the saved variables of the one before, and share its generation
 	KernelStarted  *int64
 	RestartReason  string
 	Layers         []string
@@ -65,7 +66,7 @@ type Session struct {
 const sessionColumns = `n, id, owner, client_id, name, environment, isolation, uid, limits, idle_timeout_ms, env,
 	secrets, metadata, mounts, network, packages, builtin_tools, guard, state, reason, generation, kernel_started_at, restart_reason, layers, handle, execution_count,
 	log_id, first_seq, last_seq, kseq, late_bytes, output, disk_bytes, log_bytes, artifact_bytes, notebook_n, created_at, last_active_at,
-	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved`
+	budgets, spent_executions, spent_cpu_ms, spent_tool_calls, approvals, tools, mcp_servers, checkpoints, on_idle, saved, wakes`
 
 func scanSession(scan func(...any) error) (Session, error) {
 	var s Session
@@ -74,7 +75,7 @@ func scanSession(scan func(...any) error) (Session, error) {
 		asJSON(&s.Packages), rawColumn{&s.BuiltinTools}, &s.Guard, &s.State, &s.Reason, &s.Generation, &s.KernelStarted, &s.RestartReason, asJSON(&s.Layers), rawColumn{&s.Handle},
 		&s.ExecutionCount, &s.LogID, &s.FirstSeq, &s.LastSeq,
 		&s.KSeq, &s.LateBytes, rawColumn{&s.Output}, &s.DiskBytes, &s.LogBytes, &s.ArtifactBytes, &s.NotebookN, &s.CreatedAt, &s.LastActiveAt,
-		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables})
+		asJSON(&s.Budgets), &s.Spent.Executions, &s.Spent.CPUMS, &s.Spent.ToolCalls, &s.Approvals, asJSON(&s.Tools), asJSON(&s.MCPServers), asJSON(&s.Checkpoints), &s.OnIdle, rawColumn{&s.SavedVariables}, &s.Wakes)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -119,11 +120,14 @@ func (t *Tx) UpdateLayers(n int64, layers []string) error {
 	return t.one(`UPDATE sessions SET layers = ? WHERE n = ?`, asJSON(&layers), n)
 }
 
-// BeginGeneration writes that a fresh kernel takes over.
-func (t *Tx) BeginGeneration(n, generation int64) error {
-	return t.one(`UPDATE sessions SET generation = ?, restart_reason = '', execution_count = 0, kseq = 0, late_bytes = 0,
-		output = NULL WHERE n = ?`, generation, n)
+// BeginKernel writes that another kernel takes over.
+func (t *Tx) BeginKernel(n, generation, wakes int64) error {
+	return t.one(`UPDATE sessions SET generation = ?, wakes = ?, restart_reason = '', execution_count = 0, kseq = 0, late_bytes = 0,
+		output = NULL WHERE n = ?`, generation, wakes, n)
 }
+
+// KernelNumber is the number of the session's present or last kernel, which no other one has.
+func (s Session) KernelNumber() int64 { return s.Generation + s.Wakes }
 
 // KernelReady writes that the kernel answered. handle is JSON that the store does not look into.
 func (t *Tx) KernelReady(n, at int64, layers []string, handle []byte) error {
