@@ -30,13 +30,15 @@ const (
 	copyShare = 4
 )
 
-// checkpoints is what the session does about checkpoints. Guarded by Session.mu, but for known.
+// checkpoints is what the session does about checkpoints. Guarded by Session.mu, but for known and missing, which only the session's
+// goroutine touches.
 type checkpoints struct {
 	set     api.Checkpoints
 	held    int64                   // what copies of the interpreter take in addition to it, as far as is known
 	due     *time.Timer             // until a checkpoint that nobody asked for has its turn
 	abandon context.CancelCauseFunc // gives up the one that waits for its turn, or is being made; nil if there is none
-	known   *workspace.Manifest     // the newest manifest; only the session's goroutine touches it
+	known   *workspace.Manifest     // the newest manifest
+	missing map[string]int64        // numbers of checkpoints by their copies that were not there and whose end is not reported yet
 }
 
 func (m *Manager) checkpointDefaults() api.Checkpoints {
@@ -173,6 +175,16 @@ func (s *Session) copyEnded(row store.Checkpoint, reason, why string) change {
 	}
 }
 
+// copyMissing returns the same change for a copy that the host does not have. If it says later why, the checkpoint's reason follows. On
+// the session's goroutine.
+func (s *Session) copyMissing(row store.Checkpoint) change {
+	if s.checkpoints.missing == nil {
+		s.checkpoints.missing = map[string]int64{}
+	}
+	s.checkpoints.missing[row.Copy] = row.N
+	return s.copyEnded(row, "ended", "the copy of the interpreter has ended")
+}
+
 // dropCopies ends the copies of the interpreter of checkpoints that do not have them any more. What fails is ended with the
 // kernel, or by the next server.
 func (s *Session) dropCopies(ctx context.Context, rows []store.Checkpoint) {
@@ -191,6 +203,11 @@ func (s *Session) dropCopies(ctx context.Context, rows []store.Checkpoint) {
 
 // copyLost handles that a copy of the interpreter is gone.
 func (t *translation) copyLost(lost record.CopyLost) {
+	if n, ok := t.s.checkpoints.missing[lost.ID]; ok {
+		delete(t.s.checkpoints.missing, lost.ID)
+		t.c.add(change{also: func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(n, "", lossReason(lost.Reason)) }})
+		return
+	}
 	rows, err := t.s.m.cfg.Store.Checkpoints(t.ctx, t.s.n)
 	if err != nil {
 		t.s.log.Error("find the checkpoint of a lost copy", "error", err)

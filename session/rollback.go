@@ -149,7 +149,7 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		if err := s.bringVariables(ctx, target); err != nil {
 			c := change{also: func(tx *store.Tx) error { return tx.EndRollback(s.n) }}
 			if errors.Is(err, command.ErrNoCopy) {
-				c.add(s.copyEnded(target, "ended", lossReason("ended")))
+				c.add(s.copyMissing(target))
 				err = api.Errorf(api.CodeCheckpointGone,
 					"the variables of this checkpoint cannot be brought back: the copy of the interpreter has ended; with what: %q its files can",
 					api.RollbackFiles)
@@ -372,7 +372,7 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 		switch i := slices.Index(present, row.Copy); {
 		case row.Copy == "":
 		case i < 0 || row.Generation != key.Generation:
-			c.add(s.copyEnded(row, "ended", lossReason("ended")))
+			c.add(s.copyMissing(row))
 		default:
 			present = slices.Delete(present, i, i+1)
 		}

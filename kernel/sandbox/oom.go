@@ -24,20 +24,30 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	return exit
 }
 
-// limitReached names the limit for which something inside has been killed since the last call, or returns "".
+// together is how much later than another one the end of a process may be noticed that was killed for the same limit.
+const together = time.Second
+
+// limitReached names the limit for which something inside has been killed since the last call, or with what the last call counted; it
+// returns "" if nothing has.
 func (s *Sandbox) limitReached() string {
 	now := s.countOOMs()
 	s.mu.Lock()
-	before, closing := s.ooms, s.closing
+	defer s.mu.Unlock()
+	before := s.ooms
 	s.ooms = now
-	s.mu.Unlock()
 	switch {
-	case closing || now.Kills <= before.Kills:
+	case s.closing:
 		return ""
+	case now.Kills <= before.Kills:
+		if time.Since(s.reachedAt) > together {
+			return ""
+		}
 	case now.Full || now.Hits > before.Hits:
-		return memoryLimit
+		s.reached, s.reachedAt = memoryLimit, time.Now()
+	default:
+		s.reached, s.reachedAt = outOfMemory, time.Now()
 	}
-	return outOfMemory
+	return s.reached
 }
 
 // countOOMs counts kills in the sandbox, or on the whole machine if no control group counts them.

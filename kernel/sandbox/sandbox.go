@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -79,8 +80,10 @@ type Sandbox struct {
 	calls         map[int64]chan reply
 	nextID        int64
 	ooms          cgroup.OOMCount // at the last look
-	runner        int             // the pid inside of the last runner that was started
-	shared        int64           // bytes that pid 1 shares with the fork server that it was forked from
+	reached       string          // the limit for which something was last killed
+	reachedAt     time.Time
+	runner        int   // the pid inside of the last runner that was started
+	shared        int64 // bytes that pid 1 shares with the fork server that it was forked from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {
