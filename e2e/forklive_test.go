@@ -185,3 +185,35 @@ func TestForksOfACopyThatEnds(t *testing.T) {
 		t.Errorf("the session itself has %s", got)
 	}
 }
+
+// A checkpoint's copy saves its variables for a fork. Where memory is short, the copies of other checkpoints end first.
+func TestACheckpointIsForkedWhereMemoryIsShort(t *testing.T) {
+	t.Parallel()
+	s := start(t, manual)
+	c := s.Client()
+	limit := int64(256 << 20)
+	id := session(t, c, api.SessionRequest{
+		Limits: &api.LimitsRequest{MemoryBytes: &limit}, Checkpoints: &api.CheckpointsRequest{MemoryBytes: &limit},
+	})
+	var points []api.Checkpoint
+	for n := range 4 {
+		runOK(t, c, id, fmt.Sprintf("big = bytearray([%d]) * 50_000_000", n+1))
+		points = append(points, checkpoint(t, c, id, "", api.CheckpointLive))
+	}
+	live := slices.DeleteFunc(points, func(p api.Checkpoint) bool {
+		now, err := c.CheckpointInfo(within(t), id, p.ID)
+		return err != nil || now.Level != api.CheckpointLive
+	})
+	from := live[0]
+	made, err := c.Fork(within(t), id, api.ForkRequest{CheckpointID: &from.ID})
+	if err != nil || made.Items[0].Session == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	want := fmt.Sprintf("(%d, 50000000)", from.ExecutionCount)
+	if got := result(t, c, made.Items[0].Session.ID, "big[0], len(big)"); got != want {
+		t.Errorf("the fork has %s, not %s", got, want)
+	}
+	if got := result(t, c, id, "big[0], len(big)"); got != "(4, 50000000)" {
+		t.Errorf("the session has %s", got)
+	}
+}

@@ -14,14 +14,21 @@ import (
 	"talaria/api"
 )
 
-// walkState is what a session must have: its variables, all of them lists of numbers, and its files.
+// walkState is what a session must have: its variables, all of them lists of numbers but one, and its files.
 type walkState struct {
 	variables map[string][]int
 	files     map[string]int
+	big       int // what each byte of the large variable is; 0: there is none
 }
 
+// A large variable, and a limit of memory that has room for two of it, but not for one in each of the checkpoints that are kept.
+const (
+	walkBig   = 50_000_000
+	walkLimit = 256 << 20
+)
+
 func (w walkState) clone() walkState {
-	c := walkState{map[string][]int{}, maps.Clone(w.files)}
+	c := walkState{map[string][]int{}, maps.Clone(w.files), w.big}
 	for name, list := range w.variables {
 		c.variables[name] = append([]int(nil), list...)
 	}
@@ -49,7 +56,8 @@ func (w *walker) lookUp() {
 	w.t.Helper()
 	names := []string{"a", "b", "c"}
 	got := strings.TrimSpace(runOK(w.t, w.s.Client(), w.id, "import os\nprint({n: globals()[n] for n in ['a', 'b', 'c'] if n in globals()}, "+
-		"{n: int(open(n).read()) for n in sorted(os.listdir('.'))}, all(shared[n] is globals()[n] for n in globals().get('shared', {})))"))
+		"{n: int(open(n).read()) for n in sorted(os.listdir('.'))}, all(shared[n] is globals()[n] for n in globals().get('shared', {})), "+
+		"big[0] if 'big' in globals() and big.count(big[0]) == len(big) == "+strconv.Itoa(walkBig)+" else 0)"))
 	var variables, files []string
 	for _, name := range names {
 		if list, ok := w.now.variables[name]; ok {
@@ -61,7 +69,7 @@ func (w *walker) lookUp() {
 			files = append(files, fmt.Sprintf("'%s': %d", name, n))
 		}
 	}
-	want := "{" + strings.Join(variables, ", ") + "} {" + strings.Join(files, ", ") + "} True"
+	want := "{" + strings.Join(variables, ", ") + "} {" + strings.Join(files, ", ") + "} True " + strconv.Itoa(w.now.big)
 	if got != want {
 		w.t.Fatalf("the session has %s, not %s, after:\n%s", got, want, strings.Join(w.steps, "\n"))
 	}
@@ -70,7 +78,7 @@ func (w *walker) lookUp() {
 func (w *walker) take(r *rand.Rand) {
 	t, c := w.t, w.s.Client()
 	names, files := []string{"a", "b", "c"}, []string{"f", "g", "h"}
-	switch r.IntN(14) {
+	switch r.IntN(15) {
 	case 0, 1, 2:
 		name, n := names[r.IntN(3)], r.IntN(100)
 		w.step("append %d to %s", n, name)
@@ -96,12 +104,7 @@ func (w *walker) take(r *rand.Rand) {
 		if info, err := c.Session(within(t), w.id); err == nil && info.State != api.StateDead && r.IntN(2) == 0 {
 			req.Level = new(api.CheckpointSaved)
 		}
-		made, err := c.Checkpoint(within(t), w.id, req)
-		if err != nil || len(made.NotSaved) > 0 {
-			t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
-		}
-		w.step("checkpoint %s %s", made.ID, made.Level)
-		w.keep(made.ID, made.Level, w.now.clone())
+		w.checkpoint(req)
 	case 8, 9:
 		w.goBack(r)
 	case 10:
@@ -131,7 +134,32 @@ func (w *walker) take(r *rand.Rand) {
 		}
 		w.s.ended(t, w.id, id)
 		w.now.variables[name], w.now.files["f"] = []int{1}, 1
+	case 14:
+		for range 1 + r.IntN(4) {
+			w.now.big = 1 + r.IntN(255)
+			w.step("write %d to each byte of a large variable", w.now.big)
+			runOK(t, c, w.id, fmt.Sprintf("big = bytearray([%d]) * %d", w.now.big, walkBig))
+			w.checkpoint(api.CheckpointRequest{})
+		}
 	}
+}
+
+// forMemory notes that the variables of a live checkpoint are gone, and reports whether that was for want of memory. A server that was
+// away learns why a moment after it has learned that.
+func (w *walker) forMemory(point api.Checkpoint) bool {
+	delete(w.live, point.ID)
+	return strings.Contains(point.Reason, "to make room: the session reached limits.memory_bytes") ||
+		point.Reason == "the copy of the interpreter has ended"
+}
+
+func (w *walker) checkpoint(req api.CheckpointRequest) {
+	w.t.Helper()
+	made, err := w.s.Client().Checkpoint(within(w.t), w.id, req)
+	if err != nil || len(made.NotSaved) > 0 {
+		w.t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
+	}
+	w.step("checkpoint %s %s", made.ID, made.Level)
+	w.keep(made.ID, made.Level, w.now.clone())
 }
 
 // keep notes a checkpoint.
@@ -152,6 +180,9 @@ func (w *walker) fork(r *rand.Rand) {
 	}
 	from := list[r.IntN(len(list))]
 	made, err := c.Fork(within(t), w.id, api.ForkRequest{CheckpointID: &from.ID})
+	if again, _ := c.CheckpointInfo(within(t), w.id, from.ID); err != nil && again.Level == api.CheckpointFiles && w.forMemory(again) {
+		return
+	}
 	if err != nil || made.Items[0].Session == nil {
 		t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
 	}
@@ -183,7 +214,7 @@ func (w *walker) goBack(r *rand.Rand) {
 	}
 	what := []api.RollbackPart{api.RollbackAll, api.RollbackVariables, api.RollbackFiles}[r.IntN(3)]
 	if to.Level == api.CheckpointFiles {
-		if w.live[to.ID] || w.saved[to.ID] {
+		if w.live[to.ID] && !w.forMemory(to) || w.saved[to.ID] {
 			t.Fatalf("the variables of %s are gone: %s, after:\n%s", to.ID, to.Reason, strings.Join(w.steps, "\n"))
 		}
 		what = api.RollbackFiles
@@ -191,6 +222,14 @@ func (w *walker) goBack(r *rand.Rand) {
 	before := w.now.clone()
 	done, err := c.Rollback(within(t), w.id, api.RollbackRequest{CheckpointID: &to.ID, What: &what})
 	w.step("go back to %s, %s: undo %s", to.ID, what, done.Undo)
+	if again, _ := c.CheckpointInfo(within(t), w.id, to.ID); err != nil && again.Level == api.CheckpointFiles && w.forMemory(again) {
+		// The undo point took the memory that it had. Nothing was changed.
+		list, err := c.Checkpoints(within(t), w.id)
+		if _, known := w.points[list[0].ID]; err == nil && !known && list[0].Undo {
+			w.keep(list[0].ID, list[0].Level, before)
+		}
+		return
+	}
 	if err != nil || len(done.NotRestored) > 0 {
 		t.Fatalf("%+v, %v, after:\n%s", done, err, strings.Join(w.steps, "\n"))
 	}
@@ -200,7 +239,7 @@ func (w *walker) goBack(r *rand.Rand) {
 	w.keep(done.Undo, done.UndoLevel, before)
 	point = point.clone()
 	if what != api.RollbackFiles {
-		w.now.variables = point.variables
+		w.now.variables, w.now.big = point.variables, point.big
 	}
 	if what != api.RollbackVariables {
 		w.now.files = point.files
@@ -222,7 +261,7 @@ func (w *walker) restart(r *rand.Rand) {
 		}
 		clear(w.live)
 		if info.State != api.StateHibernated {
-			w.now.variables = map[string][]int{}
+			w.now.variables, w.now.big = map[string][]int{}, 0
 		}
 	} else {
 		w.step("kill the server")
@@ -248,8 +287,10 @@ func TestRandomWalks(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 18))
 			s := start(t, manual)
-			w := &walker{t: t, s: s, id: session(t, s.Client(), api.SessionRequest{Checkpoints: &api.CheckpointsRequest{Keep: new(int64(4))}}),
-				now: walkState{map[string][]int{}, map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}, saved: map[string]bool{}}
+			w := &walker{t: t, s: s, id: session(t, s.Client(), api.SessionRequest{
+				Limits:      &api.LimitsRequest{MemoryBytes: new(int64(walkLimit))},
+				Checkpoints: &api.CheckpointsRequest{Keep: new(int64(4)), MemoryBytes: new(int64(walkLimit))},
+			}), now: walkState{variables: map[string][]int{}, files: map[string]int{}}, points: map[string]walkState{}, live: map[string]bool{}, saved: map[string]bool{}}
 			for range steps {
 				w.take(r)
 				if r.IntN(2) == 0 {

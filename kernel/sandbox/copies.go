@@ -18,6 +18,9 @@ import (
 // copyOOMScore makes a copy the first of its sandbox to be killed when memory runs out.
 const copyOOMScore = 1000
 
+// savingOOMScore makes a copy that saves its variables, and what it forks for that, go before the interpreter but after other copies.
+const savingOOMScore = 600
+
 // Adopt implements [kernel.Copier].
 func (s *Sandbox) Adopt(ctx context.Context, pid int) (kernel.Process, error) {
 	p := &Process{sandbox: s, done: make(chan struct{})}
@@ -78,10 +81,20 @@ func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) 
 
 // SaveIn implements [kernel.Copier].
 func (s *Sandbox) SaveIn(ctx context.Context, copied kernel.Process) error {
-	if _, err := s.call(ctx, "save", saveRequest{Process: copied.(*Process).id}); err != nil {
+	p := copied.(*Process)
+	s.setOOMScore(p, savingOOMScore)
+	defer s.setOOMScore(p, copyOOMScore)
+	if _, err := s.call(ctx, "save", saveRequest{Process: p.id}); err != nil {
 		return fmt.Errorf("save the variables of a copy of the interpreter: %w", done(err))
 	}
 	return nil
+}
+
+// setOOMScore sets the score of a copy, unless it has ended: its pid may be that of another process then.
+func (s *Sandbox) setOOMScore(copied *Process, score int) {
+	if onHost, err := s.onHost(copied.pid); err == nil && onHost == copied.onHost {
+		_, _ = exchangeOOMScore(onHost, []byte(strconv.Itoa(score))) // it may end now
+	}
 }
 
 // done makes pid 1's error that a process has ended one that wraps os.ErrProcessDone.
