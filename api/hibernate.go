@@ -1,5 +1,7 @@
 package api
 
+import "github.com/go-json-experiment/json"
+
 // OnIdle says what happens to a kernel that nobody uses.
 type OnIdle string
 
@@ -40,10 +42,40 @@ type ForkReply struct {
 	Items []Fork `json:"items"`
 }
 
-// Fork is a session with the variables and files of another one, or a problem.
+// Fork is a session with the variables and files of another one, and what did not come along; or why there is none. In JSON it is the
+// session with not_restored, or the problem.
 type Fork struct {
-	Session *Session `json:"session,omitzero"`
-	Problem *Error   `json:"problem,omitzero"`
+	Session     *Session
+	NotRestored []NotRestored
+	Problem     *Error
+}
+
+// ForkedSession is a fork that was made.
+type ForkedSession struct {
+	Session
+	NotRestored []NotRestored `json:"not_restored"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (f Fork) MarshalJSON() ([]byte, error) {
+	if f.Session == nil {
+		return Marshal(f.Problem)
+	}
+	return Marshal(ForkedSession{*f.Session, f.NotRestored})
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (f *Fork) UnmarshalJSON(data []byte) error {
+	var made ForkedSession
+	if err := json.Unmarshal(data, &made); err != nil {
+		return err
+	}
+	if made.ID != "" {
+		*f = Fork{Session: &made.Session, NotRestored: made.NotRestored}
+		return nil
+	}
+	*f = Fork{Problem: new(Error)}
+	return json.Unmarshal(data, f.Problem)
 }
 
 type (

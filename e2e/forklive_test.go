@@ -209,6 +209,9 @@ func TestACheckpointIsForkedWhereMemoryIsShort(t *testing.T) {
 	if err != nil || made.Items[0].Session == nil {
 		t.Fatalf("%+v, %v", made, err)
 	}
+	if lost := made.Items[0].NotRestored; len(lost) > 0 {
+		t.Errorf("the fork lacks %+v", lost)
+	}
 	want := fmt.Sprintf("(%d, 50000000)", from.ExecutionCount)
 	if got := result(t, c, made.Items[0].Session.ID, "big[0], len(big)"); got != want {
 		t.Errorf("the fork has %s, not %s", got, want)

@@ -127,6 +127,9 @@ func TestForksHaveVariablesFilesAndALogOfTheirOwn(t *testing.T) {
 					t.Fatal(item.Problem)
 				}
 				fork := item.Session.ID
+				if len(item.NotRestored) != 1 || item.NotRestored[0].Name != "lock" {
+					t.Errorf("the fork lacks %+v", item.NotRestored)
+				}
 				if item.Session.Name != "try" || item.Session.State != api.StateHibernated {
 					t.Errorf("the fork is %+v", item.Session)
 				}

@@ -187,6 +187,12 @@ func (w *walker) fork(r *rand.Rand) {
 		t.Fatalf("%+v, %v, after:\n%s", made, err, strings.Join(w.steps, "\n"))
 	}
 	fork := &walker{t: t, s: w.s, id: made.Items[0].Session.ID, now: w.points[from.ID].clone(), steps: w.steps}
+	for _, lost := range made.Items[0].NotRestored {
+		if lost.Name != "big" || !strings.Contains(lost.Reason, "memory") {
+			t.Fatalf("the fork lacks %+v, after:\n%s", lost, strings.Join(w.steps, "\n"))
+		}
+		fork.now.big = 0 // it was named
+	}
 	fork.step("look into a fork of %s, which is %s", from.ID, from.Level)
 	w.steps = fork.steps
 	fork.lookUp()

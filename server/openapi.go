@@ -245,6 +245,7 @@ func newRegistry() huma.Registry {
 	r.RegisterTypeAlias(reflect.TypeFor[api.Raw](), reflect.TypeFor[anyJSON]())
 	r.RegisterTypeAlias(reflect.TypeFor[api.BatchFile](), reflect.TypeFor[fileJSON]())
 	r.RegisterTypeAlias(reflect.TypeFor[api.Output](), reflect.TypeFor[outputJSON]())
+	r.RegisterTypeAlias(reflect.TypeFor[api.Fork](), reflect.TypeFor[forkJSON]())
 	return r
 }
 
@@ -265,6 +266,14 @@ func (fileJSON) Schema(huma.Registry) *huma.Schema {
 			"base64": {Type: huma.TypeString, ContentEncoding: "base64"},
 		}},
 	}}
+}
+
+// forkJSON stands for a fork, or the problem for which there is none.
+type forkJSON struct{}
+
+// Schema implements [huma.SchemaProvider].
+func (forkJSON) Schema(r huma.Registry) *huma.Schema {
+	return &huma.Schema{OneOf: []*huma.Schema{schema[api.ForkedSession](r), schema[api.Error](r)}}
 }
 
 // outputJSON stands for an output as nbformat 4 has it.

@@ -53,7 +53,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	}
 	set(&from.set.name, req.Name)
 	for range count {
-		made, err := s.forkAs(ctx, nil, from)
+		made, lost, err := s.forkAs(ctx, nil, from)
 		if err != nil {
 			var problem *api.Error
 			if !errors.As(err, &problem) {
@@ -65,7 +65,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 		}
 		info := made.Info(ctx)
 		made.Release()
-		reply.Items = append(reply.Items, api.Fork{Session: &info})
+		reply.Items = append(reply.Items, api.Fork{Session: &info, NotRestored: lost})
 	}
 	return reply, nil
 }
@@ -92,12 +92,17 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 	maps.Copy(all, from.set.metadata)
 	maps.Copy(all, metadata)
 	from.set.metadata = all
-	return parent.forkAs(ctx, &id, from)
+	fork, _, err := parent.forkAs(ctx, &id, from)
+	return fork, err
 }
 
-// forkAs makes a fork, under an id if it is not nil. The caller releases it.
-func (s *Session) forkAs(ctx context.Context, id *string, from origin) (*Session, error) {
-	return s.m.make(ctx, s.owner, id, from.set, func(fork *Session) (change, error) { return fork.fill(ctx, from) })
+// forkAs makes a fork, under an id if it is not nil, and returns what did not come along. The caller releases the fork.
+func (s *Session) forkAs(ctx context.Context, id *string, from origin) (fork *Session, lost []api.NotRestored, err error) {
+	fork, err = s.m.make(ctx, s.owner, id, from.set, func(fork *Session) (c change, err error) {
+		c, lost, err = fork.fill(ctx, from)
+		return c, err
+	})
+	return fork, lost, err
 }
 
 // takeOrigin takes what forks of the session begin with, if no cell runs or waits. hold protects the blobs.
@@ -215,23 +220,23 @@ func metadataOfFork(metadata map[string]string) map[string]string {
 	return kept
 }
 
-// fill gives a new session what a fork has, and returns the change that is committed with it.
-func (s *Session) fill(ctx context.Context, from origin) (change, error) {
+// fill gives a new session what a fork has, and returns the change that is committed with it, and what did not come along.
+func (s *Session) fill(ctx context.Context, from origin) (c change, lost []api.NotRestored, err error) {
 	open := func(digest string) (*os.File, error) {
 		f, _, err := s.m.cfg.Artifacts.Get(digest)
 		return f, err
 	}
-	lost := slices.Clone(from.lost)
+	lost = slices.Clone(from.lost)
 	restored, err := s.dir.Restore(ctx, from.files, workspace.Manifest{}, open, workspace.RestoreOptions{})
 	if err != nil {
-		return change{}, fmt.Errorf("fill the workspace of a fork: %w", err)
+		return c, nil, fmt.Errorf("fill the workspace of a fork: %w", err)
 	}
 	for _, missing := range restored.NotRestored {
 		lost = append(lost, api.NotRestored{Name: printable(missing.Path), Reason: missing.Reason})
 	}
 	if from.packages != nil {
 		if err := s.fillPackages(ctx, *from.packages, open); err != nil {
-			return change{}, fmt.Errorf("fill the packages of a fork: %w", err)
+			return c, nil, fmt.Errorf("fill the packages of a fork: %w", err)
 		}
 	}
 	var encoded []byte
@@ -242,17 +247,17 @@ func (s *Session) fill(ctx context.Context, from origin) (change, error) {
 			lost = append(lost, api.NotRestored{Name: missing.Name, Reason: missing.Reason})
 		}
 		if encoded, err = jsonv2.Marshal(from.saved); err != nil {
-			return change{}, err
+			return c, nil, err
 		}
 	}
 	files := s.filesRestored(ctx)
-	c := change{
+	c = change{
 		drafts: []draft{{executionID: from.last, body: api.SessionForked{SessionID: from.parent, CheckpointID: from.point, NotRestored: lost}}},
 		also:   func(tx *store.Tx) error { return tx.UpdateSaved(s.n, encoded, digest) },
 		done:   func() { s.mu.Lock(); defer s.mu.Unlock(); s.saved = from.saved },
 	}
 	c.add(files)
-	return c, nil
+	return c, lost, nil
 }
 
 // fillPackages gives a new session a layer of packages.

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"talaria/api"
-	"talaria/client"
 )
 
 func forkCommand() *cobra.Command {
@@ -87,12 +86,13 @@ func forkSession(cmd *cobra.Command, c *connection, args []string) error {
 	if err != nil {
 		return err
 	}
-	return printForks(cmd, c, made)
+	return printForks(cmd, made)
 }
 
 // printForks prints the ids of the forks that were made. If some could not be made, the error says why.
-func printForks(cmd *cobra.Command, c *connection, made api.ForkReply) error {
+func printForks(cmd *cobra.Command, made api.ForkReply) error {
 	var problem *api.Error
+	var missing []api.NotRestored // the same in all forks
 	ids, failed := []string{}, 0
 	for _, fork := range made.Items {
 		if fork.Session == nil {
@@ -100,7 +100,7 @@ func printForks(cmd *cobra.Command, c *connection, made api.ForkReply) error {
 			failed++
 			continue
 		}
-		ids = append(ids, fork.Session.ID)
+		ids, missing = append(ids, fork.Session.ID), fork.NotRestored
 	}
 	if asJSON(cmd) {
 		if err := printJSON(cmd.OutOrStdout(), made); err != nil {
@@ -112,28 +112,10 @@ func printForks(cmd *cobra.Command, c *connection, made api.ForkReply) error {
 				return err
 			}
 		}
-		if len(ids) > 0 { // in all forks the same is missing
-			if err := printMissing(cmd, c, ids[0]); err != nil {
-				return err
-			}
-		}
+		listMissing(cmd.ErrOrStderr(), "talaria: not in the fork", missing, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d forks could not be made: %w", failed, len(made.Items), problem)
-	}
-	return nil
-}
-
-// printMissing prints what a fork does not have, which its first event says.
-func printMissing(cmd *cobra.Command, c *connection, fork string) error {
-	for event, err := range c.Events(cmd.Context(), fork, client.EventsQuery{Past: true}) {
-		if err != nil {
-			return err
-		}
-		if forked, ok := event.Body.(api.SessionForked); ok {
-			listMissing(cmd.ErrOrStderr(), "talaria: not in the fork", forked.NotRestored, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })
-		}
-		return nil
 	}
 	return nil
 }

@@ -48,6 +48,7 @@ func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequ
 			continue
 		}
 		result.Forks = append(result.Forks, fork.Session.ID)
+		result.NotRestored = firstOf(fork.NotRestored, func(n api.NotRestored) string { return n.Name + ": " + n.Reason }) // the same in all
 	}
 	if len(result.Forks) == 0 {
 		return nil, forkResult{}, problem
@@ -55,32 +56,7 @@ func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequ
 	if problem != nil {
 		result.Reason = problem.Detail
 	}
-	if result.NotRestored, err = h.missingIn(q, result.Forks[0]); err != nil { // in all forks the same is missing
-		result.NotRestored = []string{"unknown: the log of the fork could not be read"}
-	}
 	return said(forked(result)), result, nil
-}
-
-// missingIn names what a fork does not have, which its first event says.
-func (h *Handler) missingIn(q *request, fork string) ([]string, error) {
-	sess, err := h.Sessions.Get(q.caller.Owner, fork)
-	if err != nil {
-		return nil, err
-	}
-	defer sess.Release()
-	for event, err := range sess.Events(q.ctx, 0) {
-		if err != nil {
-			return nil, err
-		}
-		if event, err = event.Decoded(); err != nil {
-			return nil, err
-		}
-		if body, ok := event.Body.(api.SessionForked); ok {
-			return firstOf(body.NotRestored, func(n api.NotRestored) string { return n.Name + ": " + n.Reason }), nil
-		}
-		break
-	}
-	return []string{}, nil
 }
 
 // forked says what a fork has made.

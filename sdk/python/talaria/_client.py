@@ -192,9 +192,9 @@ class Session:
         """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
 
         This one goes on undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
-        for people. With a ``checkpoint``, variables and files are those of that one. The first event of a fork's log,
-        ``session_forked``, says what could not come along. If only some forks can be made, such as at a limit, it
-        returns those; if none can, it raises.
+        for people. With a ``checkpoint``, variables and files are those of that one. ``info["not_restored"]`` of a fork
+        names what could not come along. If only some forks can be made, such as at a limit, it returns those; if none
+        can, it raises.
         """
         body: Dict[str, Any] = {"count": count}
         if name is not None:
@@ -202,9 +202,9 @@ class Session:
         if checkpoint is not None:
             body["checkpoint_id"] = checkpoint if isinstance(checkpoint, str) else checkpoint.id
         items = self._http.call("POST", path("sessions", self.id, "fork"), body=body)["items"]
-        made = [Session(self._http, item["session"]) for item in items if "session" in item]
+        made = [Session(self._http, item) for item in items if "id" in item]
         if not made:
-            problem = items[0]["problem"]
+            problem = items[0]
             raise TalariaError(problem["code"], problem["detail"], problem["status"])
         return made
 

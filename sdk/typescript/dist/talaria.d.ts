@@ -117,10 +117,9 @@ export declare class Session {
     }): Promise<Rollback>;
     /**
      * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
-     * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
-     * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-     * resolves with those; if none can, it rejects. With a checkpoint, variables and files are
-     * those of that one.
+     * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
+     * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
+     * none can, it rejects. With a checkpoint, variables and files are those of that one.
      */
     fork(count?: number, name?: string, { checkpoint }?: {
         checkpoint?: Checkpoint | string;

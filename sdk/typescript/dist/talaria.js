@@ -993,16 +993,15 @@ var Session = class _Session {
   }
   /**
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
-   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
-   * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-   * resolves with those; if none can, it rejects. With a checkpoint, variables and files are
-   * those of that one.
+   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
+   * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
+   * none can, it rejects. With a checkpoint, variables and files are those of that one.
    */
   async fork(count = 1, name, { checkpoint } = {}) {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
     const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name, checkpoint_id: point });
-    const made = items.flatMap((item) => item.session ? [new _Session(this.#http, item.session)] : []);
-    const problem2 = items[0]?.problem;
+    const made = items.flatMap((item) => item.id ? [new _Session(this.#http, item)] : []);
+    const [problem2] = items;
     if (made.length === 0) throw new TalariaError(problem2.code, problem2.detail, problem2.status);
     return made;
   }

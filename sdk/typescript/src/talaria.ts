@@ -212,16 +212,15 @@ export class Session {
 
   /**
    * Makes up to 64 sessions with the variables, files, packages and settings that this one has now; this one goes on
-   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. The first event of a
-   * fork's log, `session_forked`, says what could not come along. If only some forks can be made, such as at a limit, it
-   * resolves with those; if none can, it rejects. With a checkpoint, variables and files are
-   * those of that one.
+   * undisturbed. It rejects with `kernel_busy` while a cell runs or waits. `name` is for people. `info.not_restored` of a
+   * fork names what could not come along. If only some forks can be made, such as at a limit, it resolves with those; if
+   * none can, it rejects. With a checkpoint, variables and files are those of that one.
    */
   async fork(count = 1, name?: string, { checkpoint }: { checkpoint?: Checkpoint | string } = {}): Promise<Session[]> {
     const point = typeof checkpoint === "string" ? checkpoint : checkpoint?.id;
     const { items } = await this.#http.json("POST", this.#base + "/fork", { count, name, checkpoint_id: point });
-    const made = items.flatMap((item: any) => item.session ? [new Session(this.#http, item.session)] : []);
-    const problem = items[0]?.problem;
+    const made = items.flatMap((item: any) => item.id ? [new Session(this.#http, item)] : []);
+    const [problem] = items;
     if (made.length === 0) throw new TalariaError(problem.code, problem.detail, problem.status);
     return made;
   }
