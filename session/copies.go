@@ -24,7 +24,7 @@ func (m *Manager) copiesBound(ctx context.Context) int64 {
 	if m.cfg.CopiesBytes > 0 {
 		return m.cfg.CopiesBytes
 	}
-	total, _, err := m.memory.Read(ctx)
+	total, _, err := m.memory.read(ctx)
 	if err != nil {
 		m.cfg.Log.Warn("the copies of interpreters have no bound", "error", err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/kernel/cgroup"
 	"talaria/kernel/disk"
-	"talaria/kernel/machine"
 	"talaria/store"
 )
 
@@ -31,7 +31,7 @@ type Manager struct {
 	owners    *owners
 	reserve   reserve
 	watches   watchCounts
-	memory    machine.Memory
+	memory    memoryLeft
 	lowMemory atomic.Bool
 	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
 	}
 	var err error
-	if m.memory, err = machine.OpenMemory(); err != nil {
+	if m.memory.bounds, err = cgroup.FindMemoryBounds(); err != nil {
 		m.cfg.Log.Warn("limits of memory above this process are not watched", "error", err)
 	}
 	m.copies = m.copiesBound(ctx)

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"talaria/api"
+	"talaria/kernel/cgroup"
 	"talaria/kernel/command"
+	"talaria/kernel/machine"
 )
 
 const (
@@ -16,6 +18,24 @@ const (
 	// restBefore is how long nobody has used a kernel that hibernates for want of memory.
 	restBefore = 10 * time.Second
 )
+
+// memoryLeft is how much memory this process and all that it starts may use. It is safe for concurrent use.
+type memoryLeft struct {
+	bounds cgroup.MemoryBounds
+}
+
+// read returns the memory of the machine and what is left of it, or the limit of a control group above this process and what that
+// leaves, whichever is less. Both are in bytes.
+func (m memoryLeft) read(ctx context.Context) (total, left int64, err error) {
+	if total, left, err = machine.Memory(ctx); err != nil {
+		return 0, 0, err
+	}
+	limit, rest, ok, err := m.bounds.Read()
+	if ok {
+		total, left = min(total, limit), min(left, rest)
+	}
+	return total, left, err
+}
 
 // watchMemory looks at the memory until ctx ends, and has kernels hibernate that nobody uses when less than the reserve is left.
 func (m *Manager) watchMemory(ctx context.Context) {
@@ -34,7 +54,7 @@ func (m *Manager) watchMemory(ctx context.Context) {
 // lookAtMemory compares the memory that is left with the reserve, gives some back if it is less, and returns when to look again. Memory
 // counts as filling as fast as a disk.
 func (m *Manager) lookAtMemory(ctx context.Context) time.Duration {
-	total, left, err := m.memory.Read(ctx)
+	total, left, err := m.memory.read(ctx)
 	if err != nil {
 		m.cfg.Log.Debug("look at the memory", "error", err)
 		return mostLook

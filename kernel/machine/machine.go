@@ -10,8 +10,6 @@ import (
 	"github.com/shirou/gopsutil/v3/disk"
 	"github.com/shirou/gopsutil/v3/load"
 	"github.com/shirou/gopsutil/v3/mem"
-
-	"talaria/kernel/cgroup"
 )
 
 // Figures are the machine's totals and how much of them is free. Sizes are in bytes.
@@ -24,30 +22,13 @@ type Figures struct {
 	DiskAvailable   int64
 }
 
-// Memory is how much memory this process and all that it starts may use. It is safe for concurrent use.
-type Memory struct {
-	bounds cgroup.MemoryBounds
-}
-
-// OpenMemory finds out what bounds the memory of this process besides the machine.
-func OpenMemory() (m Memory, err error) {
-	m.bounds, err = cgroup.FindMemoryBounds()
-	return m, err
-}
-
-// Read returns the memory of the machine and what is left of it, or the limit of a control group above this process and what that
-// leaves, whichever is less. Both are in bytes.
-func (m Memory) Read(ctx context.Context) (total, left int64, err error) {
+// Memory returns the machine's memory and how much of it is available, in bytes.
+func Memory(ctx context.Context) (total, available int64, err error) {
 	memory, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the machine's memory: %w", err)
 	}
-	total, left = int64(memory.Total), int64(memory.Available)
-	limit, rest, ok, err := m.bounds.Read()
-	if ok {
-		total, left = min(total, limit), min(left, rest)
-	}
-	return total, left, err
+	return int64(memory.Total), int64(memory.Available), nil
 }
 
 // Read asks the operating system for the current figures. A figure that it does not report is 0, and the error says

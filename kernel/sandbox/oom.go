@@ -27,8 +27,8 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 // together is how much later than another one the end of a process may be noticed that was killed for the same limit.
 const together = time.Second
 
-// limitReached names the limit for which something inside has been killed since the last call, or with what the last call counted; it
-// returns "" if nothing has.
+// limitReached names the limit for which a process inside has been killed since the last call, or returns "". Where several have been, as
+// many calls name it, if they come together.
 func (s *Sandbox) limitReached() string {
 	now := s.countOOMs()
 	s.mu.Lock()
@@ -39,14 +39,17 @@ func (s *Sandbox) limitReached() string {
 	case s.closing:
 		return ""
 	case now.Kills <= before.Kills:
-		if time.Since(s.reachedAt) > together {
+		if s.unnamed == 0 || time.Since(s.reachedAt) > together {
 			return ""
 		}
+		s.unnamed--
+		return s.reached
 	case now.Full || now.Hits > before.Hits:
-		s.reached, s.reachedAt = memoryLimit, time.Now()
+		s.reached = memoryLimit
 	default:
-		s.reached, s.reachedAt = outOfMemory, time.Now()
+		s.reached = outOfMemory
 	}
+	s.unnamed, s.reachedAt = now.Kills-before.Kills-1, time.Now()
 	return s.reached
 }
 
