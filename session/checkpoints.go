@@ -260,7 +260,11 @@ func (s *Session) CheckpointDiff(ctx context.Context, id, to string) (api.Checkp
 		if now, err = s.dir.Capture(ctx, &files, likely(files)); err != nil {
 			return diff, fmt.Errorf("look at the workspace: %w", err)
 		}
-		if present, err := s.Variables(ctx); err == nil {
+		present, err := s.Variables(ctx)
+		if hasCode(err, api.CodeKernelBusy) && s.atRest("compare") == nil { // it is slow to answer, and no cell runs
+			err = patiently(ctx, func() error { present, err = s.Variables(ctx); return err })
+		}
+		if err == nil {
 			later = present.Items
 		} else if hasCode(err, api.CodeNoKernel) {
 			later = nil
