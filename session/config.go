@@ -61,7 +61,7 @@ type Config struct {
 	OnIdle      api.OnIdle // of sessions that do not say; "": hibernate
 	// Checkpoints is the mode of sessions that do not say; "": auto.
 	Checkpoints api.CheckpointMode
-	// CopiesBytes is what the copies of interpreters that checkpoints keep may take together; 0: an eighth of the machine's memory.
+	// CopiesBytes is what the copies of interpreters that checkpoints keep may take together; 0: an eighth of the memory.
 	CopiesBytes int64
 	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
 	ApprovalTimeout time.Duration

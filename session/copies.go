@@ -9,7 +9,7 @@ import (
 	"talaria/store"
 )
 
-// copiesShare is the part of the machine's memory, as a divisor, that the copies of all interpreters may take by default.
+// copiesShare is the part of the memory, as a divisor, that the copies of all interpreters may take by default.
 const copiesShare = 8
 
 // copyCost is about what a copy of an interpreter takes before either side writes to its memory: page tables, and what the fork

@@ -32,7 +32,7 @@ type Manager struct {
 	reserve   reserve
 	watches   watchCounts
 	memory    memoryLeft
-	lowMemory atomic.Bool
+	lowMemory bool          // less than the reserve was left; only watchMemory touches it
 	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly

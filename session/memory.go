@@ -39,16 +39,7 @@ func (m memoryLeft) read(ctx context.Context) (total, left int64, err error) {
 
 // watchMemory looks at the memory until ctx ends, and has kernels hibernate that nobody uses when less than the reserve is left.
 func (m *Manager) watchMemory(ctx context.Context) {
-	look := time.NewTimer(0)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-		look.Reset(m.lookAtMemory(ctx))
-	}
+	keepLooking(ctx, func() time.Duration { return m.lookAtMemory(ctx) })
 }
 
 // lookAtMemory compares the memory that is left with the reserve, gives some back if it is less, and returns when to look again. Memory
@@ -64,7 +55,8 @@ func (m *Manager) lookAtMemory(ctx context.Context) time.Duration {
 		reserve = min(max(total/20, leastMemoryReserve), mostMemoryReserve)
 	}
 	low := left < reserve
-	if was := m.lowMemory.Swap(low); was != low {
+	if low != m.lowMemory {
+		m.lowMemory = low
 		if low {
 			m.cfg.Log.Warn("little memory is left: kernels that nobody uses hibernate, the longest unused first", "left", left, "reserve", reserve)
 		} else {

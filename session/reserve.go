@@ -30,16 +30,21 @@ type reserve struct {
 
 // watchReserve looks at the state disk until ctx ends.
 func (m *Manager) watchReserve(ctx context.Context) {
-	look := time.NewTimer(0)
-	defer look.Stop()
+	keepLooking(ctx, m.lookAtReserve)
+	m.freeze(false) // the next server checks for itself
+}
+
+// keepLooking calls look until ctx ends, each time after the pause that the call before returned.
+func keepLooking(ctx context.Context, look func() time.Duration) {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for {
 		select {
-		case <-look.C:
+		case <-pause.C:
 		case <-ctx.Done():
-			m.freeze(false) // the next server checks for itself
 			return
 		}
-		look.Reset(m.lookAtReserve())
+		pause.Reset(look())
 	}
 }
 
