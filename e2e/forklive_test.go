@@ -126,6 +126,11 @@ func TestACellWaitsWhileALiveCheckpointIsForked(t *testing.T) {
 		forked <- err
 	}()
 	for ; ; time.Sleep(5 * time.Millisecond) {
+		select {
+		case err := <-forked:
+			t.Fatalf("the fork has not waited for the variables: %+v, %v", made, err)
+		default:
+		}
 		f, err := c.GetFile(within(t), id, "saving")
 		if err == nil {
 			f.Close()

@@ -47,7 +47,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	f.StringVar(&o.json, "json", "", "write all samples to this file")
 	f.StringVar(&o.doc, "doc", "", "write the table into this document, between its marks")
 	f.StringVar(&o.before, "before", "", "compare with the build of this commit, or of the commit of this file of -json, in turns")
-	f.StringVar(&o.trace, "trace", "", "follow cell, create or rollback, or several of them (cell,create), step by step instead, and print where the time goes")
+	f.StringVar(&o.trace, "trace", "", "follow cell, create, checkpoint or rollback, or several of them (cell,create), step by step instead, and print where the time goes")
 	f.StringVar(&o.pictures, "pictures", "", "with -trace: draw it into this directory")
 	f.StringVar(&o.growth, "growth", "", "measure one server with growing numbers of sessions instead, such as 1,10,100,1000")
 	f.IntVar(&o.rounds, "rounds", 3, "with -before: how often to measure each build")

@@ -39,9 +39,25 @@ type traceable struct {
 }
 
 var traced = map[string]traceable{
-	"cell":     {title: "a warm 1 + 1 over WebSocket", samples: 101, warmUp: 20, follow: followOnePlusOne},
-	"create":   {title: "a new session, to the result of 1 + 1 with the libraries", samples: 31, warmUp: 3, fresh: true},
-	"rollback": {title: "going back to a live checkpoint", samples: 31, warmUp: 3, follow: followRollback},
+	"cell":       {title: "a warm 1 + 1 over WebSocket", samples: 101, warmUp: 20, follow: followOnePlusOne},
+	"create":     {title: "a new session, to the result of 1 + 1 with the libraries", samples: 31, warmUp: 3, fresh: true},
+	"checkpoint": {title: "making a live checkpoint", samples: 31, warmUp: 3, follow: followCheckpoint},
+	"rollback":   {title: "going back to a live checkpoint", samples: 31, warmUp: 3, follow: followRollback},
+}
+
+// followCheckpoint makes a checkpoint of a session, and drops it.
+func followCheckpoint(ctx context.Context, ses session, c conn) (path, error) {
+	own, ok := ses.(*talariaSession)
+	if !ok {
+		return nil, errors.New("only Talaria has checkpoints")
+	}
+	if err := cell(ctx, c, "x = 1", ignore); err != nil {
+		return nil, err
+	}
+	p := path{{now(), "client", "request sent"}}
+	made, err := own.checkpoint(ctx)
+	p = append(p, step{now(), "client", "answer received"})
+	return p, errors.Join(err, own.client().DropCheckpoint(ctx, own.id, made.ID))
 }
 
 // followRollback makes a checkpoint of a session, goes back to it, and drops the checkpoints.
@@ -79,7 +95,7 @@ func (o options) follow(ctx context.Context, temp string, as account, stdout, pr
 	for _, name := range strings.Split(o.trace, ",") {
 		what, known := traced[name]
 		if !known {
-			return fmt.Errorf("-trace %s: it follows cell, create and rollback", name)
+			return fmt.Errorf("-trace %s: it follows cell, create, checkpoint and rollback", name)
 		}
 		fmt.Fprintf(progress, "tracing %s: %d samples\n", name, what.samples)
 		paths, err := o.paths(ctx, temp, as, what)

@@ -8,16 +8,54 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import time
 import unittest
 
-from .host import PATIENCE, Runner
+from .host import PATIENCE, PYTHON, RUNNER, Runner
 from .saved_values import ROWS, Row, numbered
 
 _SUBREAPER = 36  # prctl
 WAKE = signal.SIGRTMAX
 SAVE = signal.SIGRTMAX - 1
 LETTER = ".talaria-upload-letter"
+
+
+_LIBRARY = f"import sys; sys.path.append({RUNNER!r})\n"
+# The parent of the process, whose children the copies are, is a process of its own, which reaps them.
+_FORKS = _LIBRARY + """
+import ctypes, os, threading
+from talaria_runner.checkpoints import siblings
+""", """
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+inner = os.fork()
+if inner:
+    copies = 0
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            break
+        assert status == 0, status
+        copies += pid != inner
+    print(copies, "copies")
+    sys.exit()
+stop = []
+def churn():
+    while not stop:
+        [bytearray(n) for n in range(1, 200_000, 997)]
+for _ in range(3):
+    threading.Thread(target=churn).start()
+for _ in range(200):
+    if siblings.fork_sibling():
+        os._exit(0 if len([bytearray(1000) for _ in range(1000)]) == 1000 and threading.active_count() == 1 else 3)
+    try:
+        os.waitpid(-1, os.WNOHANG)
+        os._exit(4)
+    except ChildProcessError:
+        pass
+stop.append(1)
+"""
 
 
 class Host(Runner):
@@ -179,6 +217,20 @@ class Copies(unittest.TestCase):
             host.run("import os")
             host.copy()
             self.assertIn("ChildProcessError", host.run("os.wait()").traceback)
+
+    def test_many_copies_are_forked_beside_threads_that_use_memory(self) -> None:
+        """In both ways: the instructions for the processor, and two forks for the others."""
+        for way in ("", "siblings._make_native = lambda: None\n"):
+            with self.subTest(way or "as the processor allows"):
+                ended = subprocess.run([PYTHON, "-I", "-c", way.join(_FORKS)], capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual((ended.stdout, ended.stderr), ("200 copies\n", ""))
+
+    def test_one_fork_makes_a_copy_where_the_processor_allows_it(self) -> None:
+        if os.uname().machine != "x86_64":
+            self.skipTest("two forks on this processor")
+        script = f"{_LIBRARY}from talaria_runner.checkpoints import siblings; print(siblings._make_native() is not None)"
+        ended = subprocess.run([PYTHON, "-I", "-c", script], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((ended.stdout, ended.stderr), ("True\n", ""))
 
     def test_only_pid_1_wakes_a_copy(self) -> None:
         with Host() as host:

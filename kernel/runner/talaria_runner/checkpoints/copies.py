@@ -7,7 +7,7 @@ threads of its own.
 
 While it waits it also saves its variables when pid 1 wants that, in a fork of itself: the interpreter never notices.
 
-It is forked twice, so that it is a child of pid 1: code of the user that waits for its children never sees it.
+It is a child of pid 1 (siblings.py): code of the user that waits for its children never sees it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import os
 from _signal import (
     SIG_BLOCK, SIG_SETMASK, SIGRTMAX, SIGSTOP, pthread_sigmask, sigtimedwait, sigwaitinfo, valid_signals,
 )  # fmt: skip
-from posix import O_CLOEXEC, _exit, close, fork, getpid, getppid, kill, pipe2, read, setsid, waitpid, write
+from posix import O_CLOEXEC, _exit, close, getpid, getppid, kill, pipe2, read, setsid, write
 from sys import modules
 
-from talaria_runner.checkpoints import losses, repairs
+from talaria_runner.checkpoints import losses, repairs, siblings
 from talaria_runner.checkpoints.losses import Loss
-from talaria_runner.own import openmp
+from talaria_runner.own import mappings, openmp
 from talaria_runner.wire.descriptors import wait_for
 
 TYPE_CHECKING = False
@@ -66,22 +66,22 @@ def take(
         _woken.find_files()  # the host has put them back before it asks for the next copy
         _woken = None
     descriptors = losses.Descriptors(ours)
-    lost = losses.of(namespace, descriptors)
+    mapped = mappings.listed()
+    lost = losses.of(namespace, descriptors, mapped)
     if descriptors.device:
         return Made(0, f"a GPU is in use ({descriptors.device}), whose state cannot be copied", lost)
-    openmp.pause()
+    openmp.pause(mapped)
     kept = repairs.Kept(descriptors)
     ready, tell = pipe2(O_CLOEXEC)
     try:
-        pid = quietly(_fork)
-        if pid == 0:
-            _become_copy(kept, ready, tell, save)
+        signals = pthread_sigmask(SIG_BLOCK, ())
+        if quietly(siblings.fork_sibling):
+            _become_copy(kept, ready, tell, save, signals)
             _woken = kept
             return None
         close(tell)
         tell = -1
         made = _hear(ready)
-        waitpid(pid, 0)
     except OSError as e:
         return Made(0, f"the process could not be copied: {e.strerror}", lost)
     finally:
@@ -99,25 +99,11 @@ def take(
     return Made(made, "", lost, _resident())
 
 
-def _fork() -> int:
-    """Forks twice. Returns 0 in the copy, and in the caller the pid of the process between, which has nothing to do."""
-    pid = fork()
-    if pid:
-        return pid
-    try:
-        if fork():
-            _exit(0)
-    except BaseException:
-        _exit(1)
-    return 0
-
-
-def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], None]) -> None:
-    """Returns when the copy is to be the interpreter."""
+def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], None], signals: Iterable[int]) -> None:
+    """Returns when the copy is to be the interpreter. signals are those that the interpreter blocked; all are blocked now."""
     try:
         close(ready)
         setsid()
-        before = pthread_sigmask(SIG_BLOCK, valid_signals())
         kept.part()
         name = _rename(_NAME)
         write(tell, b"%d" % getpid())
@@ -133,7 +119,7 @@ def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], N
             pass  # what others sent meanwhile was not for the interpreter
         kept.restore()
         _rename(name)
-        pthread_sigmask(SIG_SETMASK, before)
+        pthread_sigmask(SIG_SETMASK, signals)
     except BaseException:
         _exit(1)
 

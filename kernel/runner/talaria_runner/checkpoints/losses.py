@@ -8,6 +8,7 @@ from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 from _io import BufferedRandom, BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from _thread import allocate_lock, get_ident
 from fcntl import F_GETFL, fcntl
+from os import fsdecode
 from os.path import realpath
 from posix import O_ACCMODE, O_RDONLY, fstat, listdir, readlink
 from stat import S_ISFIFO, S_ISREG, S_ISSOCK
@@ -138,8 +139,8 @@ class _Parts:
             self.addresses.update(_address(mapped))
 
 
-def of(namespace: dict[str, object], descriptors: Descriptors) -> list[Loss]:
-    """Names everything that a copy of this process, made now, does not have."""
+def of(namespace: dict[str, object], descriptors: Descriptors, mapped: bytes) -> list[Loss]:
+    """Names everything that a copy of this process, made now, does not have. mapped is what mappings.listed() returns now."""
     losses, parts = [], _Parts()
     for name, value, reason in _variables(namespace):
         if _is_lost(value, reason, descriptors):
@@ -150,7 +151,7 @@ def of(namespace: dict[str, object], descriptors: Descriptors) -> list[Loss]:
     for fd, reason in descriptors.streams.items():
         if fd not in parts.descriptors:
             losses.append(Loss(files.get(fd) or f"descriptor {fd}", reason))
-    shared = _shared()
+    shared = _shared(mapped)
     mapped = {path for _, _, path in shared}  # a file that is mapped is memory that is shared
     for fds, reason in ((descriptors.outside, _FILE), (descriptors.locked, _LOCK)):
         for fd, path in fds.items():
@@ -296,18 +297,14 @@ def _children() -> list[int]:
     return found
 
 
-def _shared() -> list[tuple[int, int, str]]:
+def _shared(mapped: bytes) -> list[tuple[int, int, str]]:
     """What is mapped to be shared and written to: from which address up to which, and the path."""
     found = []
-    try:
-        with open("/proc/self/maps") as f:
-            for line in f:
-                fields = line.split(None, 5)
-                if fields[1] == "rw-s":
-                    first, end = (int(address, 16) for address in fields[0].split("-"))
-                    found.append((first, end, fields[5].rstrip("\n") if len(fields) > 5 else "memory"))
-    except OSError:
-        pass
+    for line in mapped.split(b"\n") if b" rw-s " in mapped else ():
+        fields = line.split(None, 5)
+        if len(fields) > 1 and fields[1] == b"rw-s":
+            first, end = (int(address, 16) for address in fields[0].split(b"-"))
+            found.append((first, end, fsdecode(fields[5]) if len(fields) > 5 else "memory"))
     return found
 
 
