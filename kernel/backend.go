@@ -277,6 +277,9 @@ type Copier interface {
 	// SaveIn has a copy do what the letter in the workspace wants (see package runner), and returns when it has, or has failed to;
 	// it waits as before then. An error that wraps os.ErrProcessDone means that the copy has ended.
 	SaveIn(ctx context.Context, copied Process) error
+	// Memory returns the bytes that the interpreter and its copies use together, files in memory not counted. Other processes
+	// inside are left out as if they shared nothing with the interpreter, so that it is a lower bound.
+	Memory() (int64, error)
 }
 
 // OOMCounter is implemented by sandboxes that can tell how many processes inside were killed for their memory limit since

@@ -47,6 +47,7 @@ type Hierarchy interface {
 	setMemory(dir string, bytes int64) error
 	setCPUs(dir string, cpus float64) error
 	memory(c *controls) (used, peak int64, err error)
+	anonymous(c *controls) (int64, error)
 	// bound returns the limit of memory of a group, 0 if it has none, and what processes of it and the groups below use.
 	bound(dir string) (limit, used int64, err error)
 	// peak returns the peak of memory only, which is much quicker to read; 0 if the kernel keeps none.
@@ -264,6 +265,15 @@ func (g *Group) Memory() (used, peak int64, err error) {
 		return 0, 0, ErrNotHeld
 	}
 	return h.memory(g.files[dir])
+}
+
+// Anonymous returns the part of the memory in use that is no file's, not even one of a file system in memory, or ErrNotHeld.
+func (g *Group) Anonymous() (int64, error) {
+	h, dir := g.Holder(Memory)
+	if h == nil {
+		return 0, ErrNotHeld
+	}
+	return h.anonymous(g.files[dir])
 }
 
 // Peak returns the peak of the memory in use, or the memory in use now if the kernel keeps no peak.

@@ -135,6 +135,11 @@ func (l legacy) memory(c *controls) (used, peak int64, err error) {
 	return used + sockets, peak, err
 }
 
+func (legacy) anonymous(c *controls) (int64, error) {
+	stat, err := ReadKeyed(c.dir, "memory.stat")
+	return stat["total_rss"], err
+}
+
 func (legacy) peak(c *controls) (int64, error) { return c.number("memory.max_usage_in_bytes") }
 
 func (legacy) cpu(c *controls) (time.Duration, error) {

@@ -107,6 +107,11 @@ func (u unified) memory(c *controls) (used, peak int64, err error) {
 	return used, peak, err
 }
 
+func (unified) anonymous(c *controls) (int64, error) {
+	stat, err := ReadKeyed(c.dir, "memory.stat")
+	return stat["anon"], err
+}
+
 // bound counts the limit from which on the kernel slows a group down, too.
 func (unified) bound(dir string) (limit, used int64, err error) {
 	for _, file := range []string{"memory.max", "memory.high"} {

@@ -42,8 +42,11 @@ type interpreterCopy struct {
 
 // copies are the copies of an interpreter.
 type copies struct {
-	// changing holds one value while a copy is made or woken.
+	// changing holds one value while a copy is made or woken, and guards shared.
 	changing chan struct{}
+	// shared is the part of the interpreter's resident memory that its control group does not count, because the fork server
+	// had it first. It is measured whenever a copy is made and there is no other.
+	shared int64
 	// The lock of the interpreter guards the fields below.
 	waiting map[string]*interpreterCopy // by id
 	waking  chan struct{}               // closed when the copy that is being woken is the interpreter; nil if none is
@@ -106,7 +109,7 @@ func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, er
 		return command.Copy{Refused: "the copy ended at once"}, nil
 	}
 	trace.Step("copy adopted")
-	made.Refused, made.Held = "", k.heldByCopies(made.Resident)
+	made.Refused, made.Held = "", k.heldByCopies(copier, made.Resident, count == 0)
 	trace.Step("copies measured")
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,14 +144,18 @@ func (k *interpreter) idle() error {
 	return nil
 }
 
-// heldByCopies returns what the sandbox uses besides the interpreter, whose memory is resident: most of it are pages of copies
-// that the interpreter has changed since.
-func (k *interpreter) heldByCopies(resident int64) int64 {
-	usage, err := k.meter(measureTimeout)
+// heldByCopies returns what the copies use in addition to the interpreter, whose memory is resident: pages that it has changed
+// since. first says that the copy that has just been made is the only one, which holds none yet.
+func (k *interpreter) heldByCopies(copier kernel.Copier, resident int64, first bool) int64 {
+	used, err := copier.Memory()
 	if err != nil {
+		k.log.Warn("measure the memory of copies of an interpreter", "error", err)
 		return 0
 	}
-	return max(0, usage.MemoryBytes-resident)
+	if first {
+		k.copies.shared = max(0, resident-used)
+	}
+	return max(0, used+k.copies.shared-resident)
 }
 
 // awaitLoss records that a copy has ended without having been dropped.

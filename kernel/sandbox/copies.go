@@ -90,6 +90,33 @@ func (s *Sandbox) SaveIn(ctx context.Context, copied kernel.Process) error {
 	return nil
 }
 
+// Memory implements [kernel.Copier].
+func (s *Sandbox) Memory() (int64, error) {
+	used, err := s.group.Anonymous()
+	if err != nil {
+		return 0, err
+	}
+	pids, err := s.pids()
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	runner, copied := s.runner, map[int]bool{s.handle.PID: true}
+	for _, p := range s.processes {
+		copied[p.onHost] = true
+	}
+	s.mu.Unlock()
+	for _, pid := range pids {
+		if copied[pid] {
+			continue
+		}
+		if p, err := procfs.Read(pid); err == nil && p.InsidePID != runner { // else it has ended
+			used -= p.Private
+		}
+	}
+	return max(0, used), nil
+}
+
 // setOOMScore sets the score of a copy, unless it has ended: its pid may be that of another process then.
 func (s *Sandbox) setOOMScore(copied *Process, score int) {
 	if onHost, err := s.onHost(copied.pid); err == nil && onHost == copied.onHost {
