@@ -47,7 +47,7 @@ _X86_64 = bytes.fromhex(
 )
 _FUNCTIONS = ("PyOS_BeforeFork", "fork", "PyOS_AfterFork_Child", "PyOS_AfterFork_Parent")
 _PAGE = 1 << 12
-_STACK = 1 << 18  # bytes, for fork and what libraries have registered with pthread_atfork
+_STACK = 1 << 20  # bytes, for fork and what libraries have registered with pthread_atfork
 _READ, _EXECUTE = 1, 4  # of mprotect
 
 _native: Callable[[], int] | None = None  # once it was needed, where it is possible
@@ -123,8 +123,8 @@ def _make_native() -> Callable[[], int] | None:
         if protect(Pointer(start), Long(_PAGE), Long(_READ | _EXECUTE)):
             return None
         call = Function(start)
-    except (ImportError, OSError, AttributeError, ValueError):
-        return None
+    except Exception:
+        return None  # there is no _ctypes, or user code has put something else in its place
     areas = code, stack, functions  # they live as long as the function
     arguments = Pointer(top + len(areas[1])), Pointer(table)
     return lambda: call(*arguments) if areas else 0
