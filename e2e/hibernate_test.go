@@ -57,6 +57,34 @@ func TestASessionHibernatesAndWakes(t *testing.T) {
 	})
 }
 
+func TestSavedVariablesStayWhereTheWorkspaceHasNoRoomForThem(t *testing.T) {
+	t.Parallel()
+	s := start(t, manual)
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: new(int64(64 << 20))}})
+	runOK(t, c, id, "import os; x = os.urandom(30 << 20); n = len(x)")
+	hibernate(t, c, id)
+	if _, _, err := c.PutFile(within(t), id, "big", strings.NewReader(strings.Repeat("x", 40<<20))); err != nil {
+		t.Fatal(err)
+	}
+	e := run(t, c, id, "n")
+	if e.Status != api.StatusDied || e.State != api.VariablesKept || e.Error == nil || !strings.Contains(e.Error.Evalue, "delete files") {
+		t.Errorf("the cell is %s with the variables %s: %+v", e.Status, e.State, e.Error)
+	}
+	if _, err := c.Wake(within(t), id); err == nil || !strings.Contains(err.Error(), "delete files") {
+		t.Errorf("waking it: %v", err)
+	}
+	s.Kill9()
+	s.Restart(t)
+	c = s.Client()
+	if err := c.DeleteFile(within(t), id, "big"); err != nil {
+		t.Fatal(err)
+	}
+	if got := result(t, c, id, "n, len(x), os.listdir('.')"); got != "(31457280, 31457280, [])" {
+		t.Errorf("after files were deleted the session has %s", got)
+	}
+}
+
 func TestAnIdleKernelHibernates(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})

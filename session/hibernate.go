@@ -16,6 +16,7 @@ import (
 	"talaria/artifacts"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/kernel/workspace"
 	"talaria/store"
 )
 
@@ -206,16 +207,31 @@ func (s *Session) removeSaved(ctx context.Context) {
 	_ = s.dir.Remove(context.WithoutCancel(ctx), savedFile) // it may not be there; a later server removes it
 }
 
-// loadSaved gives a kernel that has just started the saved variables, and commits that it has them. It returns what is not there.
-// On the session's goroutine.
-func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVariables) ([]api.NotRestored, error) {
+// placeSaved puts the saved variables where a kernel can read them; the caller calls removeSaved. If there is no room for them it
+// fails with disk_limit, and they are to stay saved.
+func (s *Session) placeSaved(ctx context.Context, saved *savedVariables) error {
+	blob, size, err := s.m.cfg.Artifacts.Get(saved.Digest)
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	if _, _, err = s.dir.Write(ctx, savedFile, blob, size); errors.Is(err, workspace.ErrNoSpace) {
+		return api.Errorf(api.CodeDiskLimit, "the workspace has no room for the %d bytes of the saved variables, which it needs while they "+
+			"are loaded; delete files, or raise limits.disk_bytes, and use the session again: until then they stay saved", size)
+	}
+	return err
+}
+
+// loadSaved gives a kernel that has just started the saved variables, and commits that it has them. placed is why placeSaved could not
+// place them, or nil. It returns what is not there. On the session's goroutine.
+func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVariables, placed error) ([]api.NotRestored, error) {
 	began := time.Now()
 	tried := *saved
 	tried.Attempts++
 	if err := s.commit(ctx, s.keepSaved(&tried)); err != nil {
 		return nil, err
 	}
-	lost, err := s.load(ctx, key, saved)
+	lost, err := s.load(ctx, key, saved, placed)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, command.ErrNoKernel) && tried.Attempts < maxAttempts) {
 		return nil, err // the next start loads them
 	}
@@ -236,15 +252,9 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 	return lost, nil
 }
 
-func (s *Session) load(ctx context.Context, key record.Key, saved *savedVariables) ([]api.NotRestored, error) {
-	blob, size, err := s.m.cfg.Artifacts.Get(saved.Digest)
-	if err != nil {
-		return nil, err
-	}
-	defer blob.Close()
-	defer s.removeSaved(ctx)
-	if _, _, err := s.dir.Write(ctx, savedFile, blob, size); err != nil {
-		return nil, err
+func (s *Session) load(ctx context.Context, key record.Key, saved *savedVariables, placed error) ([]api.NotRestored, error) {
+	if placed != nil {
+		return nil, placed
 	}
 	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.LoadVariables{Path: savedFile, Digest: saved.Check})
 	if err != nil {
@@ -311,7 +321,19 @@ func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) erro
 	case saved == nil:
 		return nil
 	case state == api.StateStarting: // no cell has run in it
-		_, err := s.loadSaved(ctx, key, saved)
+		placed := s.placeSaved(ctx, saved)
+		defer s.removeSaved(ctx)
+		if hasCode(placed, api.CodeDiskLimit) {
+			s.log.Error("load the saved variables", "error", placed)
+			if err := s.stop(ctx, reasonStart); err != nil {
+				return err
+			}
+			var c change
+			c.state(s, api.StateHibernated, "")
+			s.mustCommit(ctx, c)
+			return nil
+		}
+		_, err := s.loadSaved(ctx, key, saved, placed)
 		return err
 	}
 	s.mustCommit(ctx, s.keepSaved(nil)) // it did not hibernate

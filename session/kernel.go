@@ -112,8 +112,15 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	defer release()
 	var lost *loss
+	var placed error
 	if saved == nil {
 		lost = s.lossBefore(ctx, generation)
+	} else {
+		placed = s.placeSaved(ctx, saved)
+		defer s.removeSaved(ctx)
+		if hasCode(placed, api.CodeDiskLimit) {
+			return placed
+		}
 	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
@@ -127,7 +134,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	s.running = true
 	go s.pump(ctx, key, 0)
 	if saved != nil {
-		if _, err := s.loadSaved(ctx, key, saved); err != nil {
+		if _, err := s.loadSaved(ctx, key, saved, placed); err != nil {
 			return err
 		}
 	}
@@ -181,7 +188,13 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 		r.failure = &failure
 		r.out.traceback(failure)
 		c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ErrorEvent{ErrorOutput: failure}})
-		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: api.VariablesLost}))
+		variables := api.VariablesLost
+		s.mu.Lock()
+		if s.saved != nil {
+			variables = api.VariablesKept
+		}
+		s.mu.Unlock()
+		c.add(s.ended(r, outcome{status: api.StatusDied, reason: reasonStart, state: variables}))
 	}
 	c.add(s.cancelQueue(reasonStart))
 	c.add(s.died("died"))
