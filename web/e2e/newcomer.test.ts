@@ -60,6 +60,28 @@ describe("typing", () => {
     expect(await source("c-first")).toBe("abc");
   });
 
+  test("goes on where it was after a reload", async () => {
+    await open("Reloaded", ["a = 1", "b = 2", ...Array.from({ length: 40 }, (_, i) => `x${i} = ${i}`), "d = 10"]);
+    const { page } = tab;
+    const last = tab.cell("c-43");
+    await last.scrollIntoViewIfNeeded(); // its editor opens when it is near
+    await last.locator(".cm-content").click();
+    await page.keyboard.press("End");
+    await page.keyboard.press("ArrowLeft");
+    await page.reload();
+    await page.waitForSelector(".cell.editing .cm-focused");
+    await page.keyboard.type("dd1", person);
+    expect(await last.locator(".cm-content").innerText()).toBe("d = 1dd10");
+    expect(await page.locator(".cell").count()).toBe(43);
+    await page.keyboard.press("Escape"); // the first may close a list of completions
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".cell.selected:focus");
+    await page.reload();
+    await page.waitForSelector(".cell.selected:focus");
+    expect(await page.locator(".cell.selected .cm-content").innerText()).toBe("d = 1dd10");
+    expect(await page.locator(".cell.editing").count()).toBe(0);
+  });
+
   test("goes on in the next cell after an answer, and after a question that was stopped", async () => {
     await open("Answers", ["n = input('n? ')", "", "input('m? ')"]);
     const { page } = tab;

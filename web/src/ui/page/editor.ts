@@ -293,6 +293,10 @@ export class CellEditor {
     return this.view.state.selection.main.head;
   }
 
+  moveTo(cursor: number): void {
+    this.view.dispatch({ selection: { anchor: Math.min(cursor, this.view.state.doc.length) } });
+  }
+
   focus(at?: "start" | "end"): void {
     this.view.focus();
     if (at) this.view.dispatch({ selection: { anchor: at === "start" ? 0 : this.view.state.doc.length } });

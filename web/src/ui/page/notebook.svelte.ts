@@ -18,8 +18,10 @@ import { approvalWords, askedWords, resolvedWords, runWords, titleOf, whyWords }
 import { aside } from "./aside";
 import { wentBack, woke } from "./back";
 import { dropDraft, keepDraft, withDraft } from "./draft";
+import { editors } from "./editors";
 import { outputsOf, withOutputs } from "./past";
 import { Panels } from "./panels.svelte";
+import { keepPlace, placeIn } from "./place";
 import { Selection } from "./selection.svelte";
 import { Terminals } from "./terminals.svelte";
 import { withUsage, type CPU } from "./usage";
@@ -105,9 +107,15 @@ export class Notebook {
       if (document.visibilityState === "visible") hurry();
       else void this.sync.save();
     }, { signal });
+    addEventListener("pagehide", () => this.keepPlace(), { signal });
     addEventListener("beforeunload", (event) => {
       if (!this.readOnly && this.sync.dirty) event.preventDefault();
     }, { signal });
+  }
+
+  private keepPlace(): void {
+    const { id, mode } = this.selection;
+    if (this.loaded) keepPlace(this.id, { cell: id, mode, caret: editors.get(id)?.cursor() ?? 0 });
   }
 
   end(): void {
@@ -184,7 +192,9 @@ export class Notebook {
     if (this.loaded || !this.documentReady) return;
     if (!this.view.cells.length && !this.readOnly) this.doc = { ...this.doc, cells: [{ id: "c-first", cell_type: "code", source: "" }] };
     const [first, second] = this.view.cells;
-    this.selection.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
+    const place = placeIn(this.id);
+    if (place && this.cell(place.cell)) this.selection.select(place.cell, this.readOnly ? "command" : place.mode, place.caret);
+    else this.selection.select(first?.id ?? "", first && !second && !first.source && first.cell_type === "code" && !this.readOnly ? "edit" : "command");
     this.loaded = true;
   }
 

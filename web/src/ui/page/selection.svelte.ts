@@ -9,13 +9,21 @@ export class Selection {
   mode = $state<"command" | "edit">("command");
   clip = $state.raw<readonly Cell[]>([]);
   folded = $state.raw<ReadonlySet<string>>(new Set()); // cells whose output is folded
+  private caret = 0; // where it is to be when the editor of the selected cell opens
 
   // cells are those of the notebook now, in their order.
   constructor(private readonly cells: () => readonly Cell[]) {}
 
-  select(id: string, mode: "command" | "edit" = "command"): void {
+  // select selects a cell. caret is where the caret is to be, if its editor is not open yet.
+  select(id: string, mode: "command" | "edit" = "command", caret = 0): void {
     this.id = id;
     this.mode = mode;
+    this.caret = caret;
+  }
+
+  // caretIn returns where the caret is to be in the editor of a cell, which opens now.
+  caretIn(id: string): number {
+    return id === this.id ? this.caret : 0;
   }
 
   // step selects the cell that many places further, and tells whether there is one.
