@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,11 @@ func postgres(t *testing.T) (port string) {
 		t.Fatal(err)
 	}
 	startDatabase(t, cmd, cancel, log, "ready to accept connections")
+	create := exec.Command(filepath.Join(bin, "createdb"), "-h", "127.0.0.1", "-p", port, "-U", "shop", "shop")
+	create.Env = []string{"PGPASSWORD=sesame"}
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("createdb: %v: %s", err, out)
+	}
 	return port
 }
 
@@ -83,18 +89,25 @@ func startDatabase(t *testing.T, cmd *exec.Cmd, cancel context.CancelFunc, log i
 	}
 }
 
+var databaseExample = regexp.MustCompile("(?s)<!-- example: database-session -->\n```json\n(.*?)```.*<!-- example: database-cell -->\n```python\n(.*?)```")
+
 // TestADatabaseOnTheSameMachineIsUsedByPermission runs the example of docs/operations.md against a real PostgreSQL.
 func TestADatabaseOnTheSameMachineIsUsedByPermission(t *testing.T) {
 	port := postgres(t)
+	text, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := databaseExample.FindSubmatch(text)
+	if example == nil || !strings.Contains(string(example[1]), "host:5432") {
+		t.Fatal("docs/operations.md has no example of a database")
+	}
+	request := strings.ReplaceAll(string(example[1]), "5432", port)
 	everyIdentity(t, func(t *testing.T, who identity) {
 		s := start(t, options{as: who, config: "network:\n  host_ports: [" + port + "]\n"})
-		code := fmt.Sprintf(`
-import pandas, psycopg2
-with psycopg2.connect("host=host port=%s user=shop password=sesame dbname=postgres connect_timeout=10") as db, db.cursor() as c:
-    c.execute("create table if not exists orders_%[2]s as select n, n * 1.5 as price from generate_series(1, 1000) n")
-    c.execute("select sum(price) from orders_%[2]s")
-    print(c.fetchone()[0])`, port, who)
-		id := session(t, s.Client(), api.SessionRequest{Network: allow("host:" + port)})
+		asked := decode[api.SessionRequest](t, request)
+		asked.Env = &map[string]string{"PGPORT": port}
+		id := session(t, s.Client(), asked)
 		runOK(t, s.Client(), id, "1") // then its kernel reports how it is isolated
 		info, err := s.Client().Session(within(t), id)
 		if err != nil {
@@ -103,6 +116,11 @@ with psycopg2.connect("host=host port=%s user=shop password=sesame dbname=postgr
 		if strings.Contains(strings.Join(info.Isolation.Layers, "\n"), "through proxies") {
 			t.Skip("SKIP: this user can make no network device, and the driver knows no proxies")
 		}
+		code := string(example[2]) + fmt.Sprintf(`
+with db, db.cursor() as c:
+    c.execute("create table if not exists orders_%[1]s as select n, n * 1.5 as price from generate_series(1, 1000) n")
+    c.execute("select sum(price) from orders_%[1]s")
+    print(c.fetchone()[0])`, who)
 		if got := runOK(t, s.Client(), id, code); got != "750750.0\n" {
 			t.Errorf("the database says %q", got)
 		}
