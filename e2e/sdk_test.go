@@ -59,12 +59,18 @@ func accept(t *testing.T, s *Server, p *proxy, cmd *exec.Cmd) {
 		case "@cut":
 			p.cut()
 			_, _ = io.WriteString(done, "\n")
+		case "@lose":
+			p.lose()
+			_, _ = io.WriteString(done, "\n")
 		default:
 			t.Log(last)
 		}
 	}
 	if err := cmd.Wait(); err != nil || last != "done" {
 		t.Fatalf("after %q: %v", last, err)
+	}
+	if !p.lost() {
+		t.Error("the answer that should be lost did not come through the proxy")
 	}
 }
 
