@@ -14,7 +14,7 @@ import (
 	"talaria/client"
 )
 
-// proxy passes connections on to a server until it is told to cut them.
+// proxy passes connections on to a server until it is told to cut them, or to lose an answer.
 type proxy struct {
 	net.Listener
 	all sync.WaitGroup
@@ -22,6 +22,7 @@ type proxy struct {
 	mu     sync.Mutex // guards what follows
 	target string
 	open   map[net.Conn]bool
+	losing bool
 }
 
 func newProxy(t *testing.T, s *Server) *proxy {
@@ -57,7 +58,7 @@ func (p *proxy) serve() {
 		p.mu.Lock()
 		p.open[in], p.open[out] = true, true
 		p.mu.Unlock()
-		for from, to := range map[net.Conn]net.Conn{in: out, out: in} {
+		for from, to := range map[net.Conn]net.Conn{in: out, answers{out, p}: in} {
 			p.all.Go(func() {
 				_, _ = io.Copy(to, from) // until either side is cut
 				in.Close()
@@ -65,6 +66,37 @@ func (p *proxy) serve() {
 			})
 		}
 	}
+}
+
+// lose drops the next answer of the server with its connection: the request has arrived, and the client cannot know.
+func (p *proxy) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losing = true
+}
+
+// lost reports whether nothing is left to lose.
+func (p *proxy) lost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.losing
+}
+
+// answers is the server's side of a connection.
+type answers struct {
+	net.Conn
+	proxy *proxy
+}
+
+func (a answers) Read(b []byte) (int, error) {
+	n, err := a.Conn.Read(b)
+	a.proxy.mu.Lock()
+	defer a.proxy.mu.Unlock()
+	if n > 0 && a.proxy.losing {
+		a.proxy.losing = false
+		return 0, errors.New("the answer is lost")
+	}
+	return n, err
 }
 
 // redirect passes further connections on to the address that a server has now.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"talaria/api"
 	"talaria/sdk"
 )
 
@@ -70,14 +72,15 @@ await session.close();
 }
 
 // foreignPage imports the client from the server. On localhost, an origin that the server does not know, that is all; on
-// 127.0.0.1 it provides a tool.
+// 127.0.0.1 it gets a token for one session from its own server, as docs/sdk.md says, and provides a tool.
 const foreignPage = `<!doctype html><script type="module">
 const report = (text) => fetch("/done", { method: "POST", body: text });
 async function use(Talaria) {
-  const session = await new Talaria({ url: "%[1]s", token: "%[2]s" }).session();
+  const { id, token } = await (await fetch("/token")).json();
+  const session = await new Talaria({ url: "%[1]s", token }).session(id);
   await session.tool({ name: "agent", run: () => navigator.userAgent });
   const execution = await session.run("from hermes_tools import agent\nprint('Chrome' in agent())");
-  await session.delete();
+  await session.close();
   return execution.text;
 }
 try {
@@ -98,11 +101,17 @@ func TestAPageOfAnotherOriginUsesTheClient(t *testing.T) {
 		t.Skip("SKIP: chromium is not installed")
 	}
 	var s *Server
+	var id string
+	var made api.SessionToken
 	said := make(chan string, 2)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
+		switch {
+		case r.URL.Path == "/token":
+			_ = json.NewEncoder(w).Encode(map[string]string{"id": id, "token": made.Token})
+			return
+		case r.Method != http.MethodPost:
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprintf(w, foreignPage, s.URL, s.Token)
+			fmt.Fprintf(w, foreignPage, s.URL)
 			return
 		}
 		text, _ := io.ReadAll(r.Body)
@@ -111,6 +120,11 @@ func TestAPageOfAnotherOriginUsesTheClient(t *testing.T) {
 	defer elsewhere.Close()
 	s = start(t, options{config: "origins: [" + elsewhere.URL + "]\n"})
 	ctx := within(t)
+	id = session(t, s.Client(), api.SessionRequest{})
+	made, err = s.Client().CreateToken(ctx, id, api.SessionTokenRequest{Rights: []api.Right{api.RightRun}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 		"--user-data-dir="+t.TempDir(), strings.Replace(elsewhere.URL, "127.0.0.1", "localhost", 1))

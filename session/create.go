@@ -72,7 +72,7 @@ func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settin
 	}
 	if field := s.conflictingField(req, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict,
-			"session %q already exists with a different %s; leave it out, PATCH it, use ?if_exists, or delete the session", s.clientID, field)
+			"session %q already exists with a different %s; leave it out, PATCH it, use ?if_exists=keep or apply, or delete the session", s.clientID, field)
 	}
 	return nil
 }

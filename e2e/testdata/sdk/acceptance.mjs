@@ -1,6 +1,7 @@
 // The acceptance steps of the TypeScript client; acceptance.py has the same.
-// Usage: acceptance.mjs MODULE URL TOKEN PROXY. A line "@kill" or "@cut" on stdout asks the test to restart the server,
-// or to cut the connections of the proxy. The test answers with an empty line on stdin when that is done.
+// Usage: acceptance.mjs MODULE URL TOKEN PROXY. A line "@kill", "@cut" or "@lose" on stdout asks the test to restart the
+// server, to cut the connections of the proxy, or to drop the next answer. The test answers with an empty line on stdin
+// when that is done.
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
@@ -33,13 +34,23 @@ const session = await talaria.session("js-" + crypto.randomUUID());
 console.log("1 first result");
 let got = await session.run("6 * 7");
 check(got.ok && got.text === "42" && got.results[0].text === "42", got);
-console.log("2 streamed stdout");
-let seen = "";
-got = await session.run("import sys\nprint('a', flush=True)\nprint('b', file=sys.stderr)", { onStdout: (t) => seen += t });
-check(seen === "a\n" && got.stdout === seen && got.stderr === "b\n", got);
+console.log("2 streamed stdout and stderr");
+let seen = "", errors = "";
+got = await session.run("import sys\nprint('a', flush=True)\nprint('b', file=sys.stderr)", {
+  onStdout: (t) => seen += t, onStderr: (t) => errors += t,
+});
+check(seen === "a\n" && got.stdout === seen && errors === "b\n" && got.stderr === errors, got, errors);
 console.log("3 picture");
 got = await session.run(PICTURE);
 check(got.png[0] === 0x89 && text(got.png.slice(1, 4)) === "PNG", got);
+console.log("32 updated displays, and events");
+const shown = [], types = [];
+got = await session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a')\n42", {
+  onDisplay: (result) => shown.push(result.text), onEvent: (event) => types.push(event.type),
+});
+check(shown.join() === "'half','full',42" && got.results.map((r) => r.text).join() === "'full',42", shown, got);
+check(types.join() ===
+  "execution_queued,execution_started,display_data,update_display_data,stream,execute_result,execution_finished", types);
 console.log("4 error");
 got = await session.run("1/0");
 check(got.status === "error" && got.error.name === "ZeroDivisionError" && got.error.traceback.includes("1/0"), got);
@@ -82,6 +93,12 @@ await through.run("runs = 0");
 const first = await through.run("runs += 1; print(runs)", { id });
 const again = await through.run("runs += 1; print(runs)", { id });
 check(first.stdout === "1\n" && again.stdout === "1\n" && (await through.run("print(runs)")).stdout === "1\n");
+console.log("33 an answer that is lost");
+await ask("lose");
+got = await through.run("runs += 1; print(runs)");
+check(got.stdout === "2\n" && (await through.run("print(runs)")).stdout === "2\n", got);
+await ask("lose");
+await refused(through.reset(), "unreachable");
 let seq = 0;
 for await (const event of through.events({ follow: false })) check(event.seq === ++seq, event, seq);
 check(seq > 10, seq);
@@ -222,15 +239,39 @@ got = await asking.run("secret = 1");
 check(got.status === "cancelled" && got.reason === "denied", got);
 await asking.delete();
 console.log("27 tokens");
-const made = await (await fetch(`${proxy}/v1/sessions`, { method: "POST", headers: { Authorization: `Bearer ${token}` } })).json();
-const ofSession = await (await fetch(`${proxy}/v1/sessions/${made.id}/tokens`, { method: "POST", headers: { Authorization: `Bearer ${token}` } })).json();
 const server = new Talaria({ url: proxy, token });
+const made = await server.session();
+const ofSession = await made.token();
+check(ofSession.token && ofSession.rights.join() === "read", ofSession);
 const mine = await server.tokens();
 check(mine.some((t) => t.session === undefined && t.last_used_at) && mine.some((t) => t.id === ofSession.id && t.session === made.id), mine);
 await server.revokeToken(ofSession.id);
 check(!(await server.tokens()).some((t) => t.id === ofSession.id));
 const twice = await server.revokeToken(ofSession.id).catch((e) => e);
 check(twice instanceof TalariaError && twice.code === "not_found", String(twice));
+console.log("34 a token for one session");
+const codeOf = (promise) => promise.then(() => undefined, (e) => e.code);
+await made.run("x = 1");
+const one = await made.token({ rights: ["run", "write"], expires: 60 });
+check(one.rights.join() === "read,run,write", one);
+const visitor = new Talaria({ url: proxy, token: one.token });
+const visited = await visitor.session(made.id);
+await visited.tool({ name: "nothing", run() {} });
+await visited.files.write("a.txt", "a");
+got = await visited.run("x += 1\nprint(x, open('a.txt').read())");
+check(got.stdout === "2 a\n", got);
+await visited.close();
+check(await codeOf(visitor.session(made.id, { idle_timeout_s: 99 })) === "forbidden");
+check(await codeOf(visited.token()) === "forbidden");
+check(await codeOf(visitor.session(made.id + "x")) === "session_not_found");
+await made.delete();
+console.log("35 a session that exists with other settings");
+const settled = await server.session("settings-" + crypto.randomUUID(), { idle_timeout_s: 99 });
+const differ = await server.session(settled.id, { idle_timeout_s: 77 }).catch((e) => e);
+check(differ.code === "session_conflict" && differ.message.includes("if_exists") && differ.hint.includes("ifExists"), differ);
+check((await server.session(settled.id, { idle_timeout_s: 77 }, { ifExists: "keep" })).info.idle_timeout_s === 99);
+check((await server.session(settled.id, { idle_timeout_s: 77 }, { ifExists: "apply" })).info.idle_timeout_s === 77);
+await settled.delete();
 console.log("28 checkpoints");
 const back = await new Talaria({ url: proxy, token }).session("back-" + crypto.randomUUID());
 const firstCell = await back.run("x = 1\nopen('a', 'w').write('one')");

@@ -1,7 +1,7 @@
 """The acceptance steps of the Python client; acceptance.mjs has the same. Usage: acceptance.py URL TOKEN PROXY.
 
-A line "@kill" or "@cut" on stdout asks the test to restart the server, or to cut the connections of the proxy. The test
-answers with an empty line on stdin when that is done.
+A line "@kill", "@cut" or "@lose" on stdout asks the test to restart the server, to cut the connections of the proxy, or to
+drop the next answer. The test answers with an empty line on stdin when that is done.
 """
 
 import asyncio
@@ -38,13 +38,23 @@ def steps():
     print("1 first result")
     got = session.run("6 * 7")
     check(got.ok and got.text == "42" and got.results[0].text == "42", got)
-    print("2 streamed stdout")
-    pieces = []
-    got = session.run("import sys\nprint('a', flush=True)\nprint('b', file=sys.stderr)", on_stdout=pieces.append)
-    check("".join(pieces) == "a\n" == got.stdout and got.stderr == "b\n", pieces, got)
+    print("2 streamed stdout and stderr")
+    pieces, errors = [], []
+    got = session.run("import sys\nprint('a', flush=True)\nprint('b', file=sys.stderr)", on_stdout=pieces.append,
+                      on_stderr=errors.append)
+    check("".join(pieces) == "a\n" == got.stdout and "".join(errors) == "b\n" == got.stderr, pieces, errors, got)
     print("3 picture")
     got = session.run(PICTURE)
     check(got.png and got.png.startswith(b"\x89PNG"), got)
+    print("32 updated displays, and events")
+    shown, events = [], []
+    got = session.run("handle = display('half', display_id=True)\nhandle.update('full')\nprint('a')\n42",
+                      on_display=lambda result: shown.append(result.text), on_event=events.append)
+    check(shown == ["'half'", "'full'", "42"], shown)
+    check([r.text for r in got.results] == ["'full'", "42"], got)
+    check([e["type"] for e in events] == [
+        "execution_queued", "execution_started", "display_data", "update_display_data", "stream", "execute_result",
+        "execution_finished"], events)
     print("4 error")
     got = session.run("1/0")
     check(got.status == "error" and got.error.name == "ZeroDivisionError" and "1/0" in got.error.traceback, got)
@@ -100,6 +110,16 @@ def steps():
     first = through.run("runs += 1; print(runs)", id=cell)
     again = through.run("runs += 1; print(runs)", id=cell)
     check(first.stdout == again.stdout == "1\n" == through.run("print(runs)").stdout, first, again)
+    print("33 an answer that is lost")
+    ask("lose")
+    got = through.run("runs += 1; print(runs)")
+    check(got.stdout == "2\n" == through.run("print(runs)").stdout, got)
+    ask("lose")
+    try:
+        through.reset()
+        raise AssertionError("a reset was repeated")
+    except TalariaError as e:
+        check(e.code == "unreachable", e)
     events = list(through.events(follow=False))
     check([e["seq"] for e in events] == list(range(1, len(events) + 1)))
     print("13 delete")
@@ -391,7 +411,8 @@ async def steps_of_tokens():
     print("27 tokens")
     server, aio = Talaria(proxy, token), AsyncTalaria(proxy, token)
     session = server.session()
-    made = server._http.call("POST", "/v1/sessions/%s/tokens" % session.id, body={})
+    made = session.token()
+    check(made["token"] and made["rights"] == ["read"], made)
     mine = server.tokens()
     check(any("session" not in t and "last_used_at" in t for t in mine), mine)
     check([t["session"] for t in await aio.tokens() if t["id"] == made["id"]] == [session.id], mine)
@@ -402,6 +423,40 @@ async def steps_of_tokens():
         raise AssertionError("a token was revoked twice")
     except TalariaError as e:
         check(e.code == "not_found", e)
+    print("34 a token for one session")
+    session.run("x = 1")
+    one = session.token(["run", "write"], expires=60)
+    check(one["rights"] == ["read", "run", "write"], one)
+    visitor = Talaria(proxy, one["token"])
+    with visitor.session(session.id) as visited:
+        visited.tool(len, name="length", parameters={"type": "object"})
+        visited.files.write("a.txt", "a")
+        got = visited.run("x += 1\nprint(x, open('a.txt').read())")
+        check(got.stdout == "2 a\n", got)
+    other = await aio.session(session.id)
+    two = await other.token(["run"])
+    check((await (await AsyncTalaria(proxy, two["token"]).session(session.id)).run("x")).text == "2")
+    for what, code in (
+        (lambda: visitor.session(session.id, idle_timeout_s=99), "forbidden"),
+        (lambda: visited.token(), "forbidden"),
+        (lambda: visitor.session(session.id + "x"), "session_not_found"),
+    ):
+        try:
+            what()
+            raise AssertionError(f"it was not {code}")
+        except TalariaError as e:
+            check(e.code == code, e)
+    session.delete()
+    print("35 a session that exists with other settings")
+    session = server.session("settings-" + uuid.uuid4().hex, idle_timeout_s=99)
+    try:
+        server.session(session.id, idle_timeout_s=77)
+        raise AssertionError("the settings differ")
+    except TalariaError as e:
+        check(e.code == "session_conflict" and "if_exists" in e.message and "if_exists" in e.hint, e)
+    check(server.session(session.id, if_exists="keep", idle_timeout_s=77).info["idle_timeout_s"] == 99)
+    check(server.session(session.id, if_exists="apply", idle_timeout_s=77).info["idle_timeout_s"] == 77)
+    check((await aio.session(session.id, if_exists="apply", idle_timeout_s=66)).info["idle_timeout_s"] == 66)
     session.delete()
 
 

@@ -92,9 +92,9 @@ class AsyncTalaria:
         self._client = Talaria(url, token, outage=outage, ssl_context=ssl_context)
 
     async def session(self, id: Optional[str] = None, *, client_id: Optional[str] = None,
-                      **options: Any) -> AsyncSession:
+                      if_exists: Optional[str] = None, **options: Any) -> AsyncSession:
         """Gets the session with this id, or creates it; see ``Talaria.session``."""
-        return AsyncSession(await _thread(self._client.session, id, client_id=client_id, **options))
+        return AsyncSession(await _thread(self._client.session, id, client_id=client_id, if_exists=if_exists, **options))
 
     async def sessions(self, **query: str) -> List[Dict[str, Any]]:
         """Lists sessions, newest first."""
@@ -219,6 +219,10 @@ class AsyncSession:
                    checkpoint: Union[Checkpoint, str, None] = None) -> List[AsyncSession]:
         """Makes sessions with the variables and files of this one; see ``Session.fork``."""
         return [AsyncSession(fork) for fork in await _thread(self._session.fork, count, name, checkpoint=checkpoint)]
+
+    async def token(self, rights: Sequence[str] = (), *, expires: Optional[float] = None) -> Dict[str, Any]:
+        """Creates a token for this session alone; see ``Session.token``."""
+        return await _thread(self._session.token, rights, expires=expires)
 
     async def hibernate(self) -> List[Dict[str, Any]]:
         """Saves the variables and ends the interpreter; see ``Session.hibernate``."""

@@ -32,15 +32,29 @@ class Talaria:
                  ssl_context: Optional[ssl.SSLContext] = None) -> None:
         self._http = Transport(url, token, outage, ssl_context)
 
-    def session(self, id: Optional[str] = None, *, client_id: Optional[str] = None, **options: Any) -> Session:
+    def session(self, id: Optional[str] = None, *, client_id: Optional[str] = None, if_exists: Optional[str] = None,
+                **options: Any) -> Session:
         """Gets the session with this id, or creates it; without an id, creates one.
 
-        ``options`` are the fields of ``PUT /v1/sessions/{id}``, such as ``limits``, ``network`` or ``packages``.
+        ``options`` are the fields of ``PUT /v1/sessions/{id}``, such as ``limits``, ``network`` or ``packages``. If the
+        session exists and they differ, it raises TalariaError (``session_conflict``), unless ``if_exists`` is ``keep``,
+        which takes the session as it is, or ``apply``, which changes it. A token for one session gets that one, without
+        options.
         ``client_id`` names this program as a provider of tools, so that it keeps its idempotent calls when it is
         started again within 30 s; one program at a time uses it. Without it, calls survive lost connections only.
         """
         name = id or str(uuid.uuid4())
-        return Session(self._http, self._http.call("PUT", path("sessions", name), body=options), client_id)
+        return Session(self._http, self._ensure(path("sessions", name), options, if_exists), client_id)
+
+    def _ensure(self, target: str, options: Dict[str, Any], if_exists: Optional[str]) -> Dict[str, Any]:
+        query = None if if_exists is None else {"if_exists": if_exists}
+        try:
+            info: Dict[str, Any] = self._http.call("PUT", target, query, options)
+        except TalariaError as e:
+            if e.code != "forbidden" or options:
+                raise
+            info = self._http.call("GET", target)  # a token for this session alone may not create it, and needs not
+        return info
 
     def sessions(self, **query: str) -> List[Dict[str, Any]]:
         """Lists sessions, newest first; ``query`` filters them as ``GET /v1/sessions`` does."""
@@ -206,6 +220,19 @@ class Session:
         if not made:
             problem = items[0]
             raise TalariaError(problem["code"], problem["detail"], problem["status"])
+        return made
+
+    def token(self, rights: Sequence[str] = (), *, expires: Optional[float] = None) -> Dict[str, Any]:
+        """Creates a token for this session alone, to be given to a program that must not have yours, such as a page.
+
+        ``rights`` are some of ``read``, which every token has, ``run``, ``write`` and ``terminal``. ``expires`` is in
+        seconds, by default an hour. It returns ``token`` with its ``id``, for ``revoke_token``, ``rights``,
+        ``created_at`` and ``expires_at``.
+        """
+        body: Dict[str, Any] = {"rights": list(rights)}
+        if expires is not None:
+            body["expires_s"] = expires
+        made: Dict[str, Any] = self._http.call("POST", path("sessions", self.id, "tokens"), body=body)
         return made
 
     def hibernate(self) -> List[Dict[str, Any]]:

@@ -8,7 +8,7 @@ _HINTS = {
     "unreachable": "check the URL, and that `talaria serve` is running there",
     "unauthorized": "pass a valid token: `talaria token show` prints the first owner's",
     "session_not_found": "the session was deleted, or belongs to another owner; session(id) creates it again",
-    "session_conflict": "the session exists with different settings; leave them out to take it as it is, or delete it",
+    "session_conflict": "if_exists='keep' takes the session as it is, and 'apply' changes what can change",
     "execution_conflict": "this id was used with other code; use a new id for each cell",
     "events_expired": "read the events again from the session's first_seq - 1",
     "log_changed": "the log was replaced; read the events again from after=0",

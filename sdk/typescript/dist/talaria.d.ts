@@ -28,10 +28,29 @@ export interface SessionInfo {
 export interface TokenInfo {
     id: string;
     session?: string;
-    rights?: string[];
+    rights?: Right[];
     created_at: string;
     expires_at?: string;
     last_used_at?: string;
+}
+/** What a session token may do: `read`, which each may, run cells, change files, and use terminals. */
+export type Right = "read" | "run" | "write" | "terminal";
+/** A token for one session. */
+export interface SessionToken {
+    id: string;
+    token: string;
+    rights: Right[];
+    created_at: string;
+    expires_at: string;
+}
+export interface SessionOptions {
+    /**
+     * Names this program as a provider of tools, so that it keeps its idempotent calls when it is started again within
+     * 30 s; one program at a time uses it. Without it, calls survive lost connections only.
+     */
+    clientId?: string;
+    /** A session that exists with other settings: `keep` takes it as it is, `apply` changes it; by default `session_conflict`. */
+    ifExists?: "keep" | "apply";
 }
 export interface RunOptions {
     /** The execution's id, a fresh one by default. An id that ran before returns that execution. */
@@ -58,13 +77,10 @@ export declare class Talaria {
     #private;
     constructor(options: TalariaOptions);
     /**
-     * Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. `clientId` names
-     * this program as a provider of tools, so that it keeps its idempotent calls when it is started again within 30 s; one
-     * program at a time uses it. Without it, calls survive lost connections only.
+     * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
+     * session gets that one, without settings.
      */
-    session(id?: string, options?: Record<string, unknown>, { clientId }?: {
-        clientId?: string;
-    }): Promise<Session>;
+    session(id?: string, settings?: Record<string, unknown>, { clientId, ifExists }?: SessionOptions): Promise<Session>;
     /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
     sessions(query?: Record<string, string>): Promise<SessionInfo[]>;
     /** Lists your tokens that have not expired, those for one session included, without the tokens themselves. */
@@ -124,6 +140,14 @@ export declare class Session {
     fork(count?: number, name?: string, { checkpoint }?: {
         checkpoint?: Checkpoint | string;
     }): Promise<Session[]>;
+    /**
+     * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
+     * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+     */
+    token({ rights, expires }?: {
+        rights?: Right[];
+        expires?: number;
+    }): Promise<SessionToken>;
     /**
      * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
      * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.

@@ -3,7 +3,7 @@ var HINTS = {
   unreachable: "check the URL, and that `talaria serve` is running there; a page of another origin must be in `origins`",
   unauthorized: "pass a valid token: `talaria token show` prints the first owner's",
   session_not_found: "the session was deleted, or belongs to another owner; session(id) creates it again",
-  session_conflict: "the session exists with different settings; leave them out to take it as it is, or delete it",
+  session_conflict: "ifExists: 'keep' takes the session as it is, and 'apply' changes what can change",
   execution_conflict: "this id was used with other code; use a new id for each cell",
   events_expired: "read the events again from the session's first_seq - 1",
   log_changed: "the log was replaced; read the events again from after=0",
@@ -851,12 +851,17 @@ var Talaria = class {
     this.#http = new Transport(options);
   }
   /**
-   * Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. `clientId` names
-   * this program as a provider of tools, so that it keeps its idempotent calls when it is started again within 30 s; one
-   * program at a time uses it. Without it, calls survive lost connections only.
+   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
+   * session gets that one, without settings.
    */
-  async session(id = newId(), options = {}, { clientId } = {}) {
-    return new Session(this.#http, await this.#http.json("PUT", `/v1/sessions/${escape(id)}`, options), clientId);
+  async session(id = newId(), settings = {}, { clientId, ifExists } = {}) {
+    const path = `/v1/sessions/${escape(id)}`;
+    const query = ifExists && { if_exists: ifExists };
+    const info = await this.#http.json("PUT", path, settings, { query }).catch((e) => {
+      if (e.code !== "forbidden" || Object.keys(settings).length) throw e;
+      return this.#http.json("GET", path);
+    });
+    return new Session(this.#http, info, clientId);
   }
   /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
   sessions(query = {}) {
@@ -1004,6 +1009,13 @@ var Session = class _Session {
     const [problem2] = items;
     if (made.length === 0) throw new TalariaError(problem2.code, problem2.detail, problem2.status);
     return made;
+  }
+  /**
+   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
+   * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+   */
+  token({ rights, expires } = {}) {
+    return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
   }
   /**
    * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what

@@ -1,4 +1,4 @@
-// Client of the Talaria session kernel server, for browsers and Node 20 or newer.
+// Client of the Talaria session kernel server, for browsers and Node 20.19 or newer.
 import { Attached, type Decide } from "./attached.js";
 import type { Checkpoint, CheckpointDiff, CheckpointLevel, NotRestored, NotSaved, Rollback, RollbackPart } from "./checkpoints.js";
 import { TalariaError } from "./errors.js";
@@ -32,10 +32,32 @@ export interface SessionInfo {
 export interface TokenInfo {
   id: string;
   session?: string;
-  rights?: string[];
+  rights?: Right[];
   created_at: string;
   expires_at?: string;
   last_used_at?: string;
+}
+
+/** What a session token may do: `read`, which each may, run cells, change files, and use terminals. */
+export type Right = "read" | "run" | "write" | "terminal";
+
+/** A token for one session. */
+export interface SessionToken {
+  id: string;
+  token: string;
+  rights: Right[];
+  created_at: string;
+  expires_at: string;
+}
+
+export interface SessionOptions {
+  /**
+   * Names this program as a provider of tools, so that it keeps its idempotent calls when it is started again within
+   * 30 s; one program at a time uses it. Without it, calls survive lost connections only.
+   */
+  clientId?: string;
+  /** A session that exists with other settings: `keep` takes it as it is, `apply` changes it; by default `session_conflict`. */
+  ifExists?: "keep" | "apply";
 }
 
 export interface RunOptions {
@@ -65,14 +87,19 @@ export class Talaria {
   constructor(options: TalariaOptions) { this.#http = new Transport(options); }
 
   /**
-   * Gets the session with this id, or creates it. `options` are the fields of `PUT /v1/sessions/{id}`. `clientId` names
-   * this program as a provider of tools, so that it keeps its idempotent calls when it is started again within 30 s; one
-   * program at a time uses it. Without it, calls survive lost connections only.
+   * Gets the session with this id, or creates it. `settings` are the fields of `PUT /v1/sessions/{id}`. A token for one
+   * session gets that one, without settings.
    */
   async session(
-    id: string = newId(), options: Record<string, unknown> = {}, { clientId }: { clientId?: string } = {},
+    id: string = newId(), settings: Record<string, unknown> = {}, { clientId, ifExists }: SessionOptions = {},
   ): Promise<Session> {
-    return new Session(this.#http, await this.#http.json("PUT", `/v1/sessions/${escape(id)}`, options), clientId);
+    const path = `/v1/sessions/${escape(id)}`;
+    const query = ifExists && { if_exists: ifExists };
+    const info = await this.#http.json("PUT", path, settings, { query }).catch((e) => {
+      if (e.code !== "forbidden" || Object.keys(settings).length) throw e;
+      return this.#http.json("GET", path); // a token for this session alone may not create it, and needs not
+    });
+    return new Session(this.#http, info, clientId);
   }
 
   /** Lists sessions, newest first; `query` filters them as `GET /v1/sessions` does. */
@@ -223,6 +250,14 @@ export class Session {
     const [problem] = items;
     if (made.length === 0) throw new TalariaError(problem.code, problem.detail, problem.status);
     return made;
+  }
+
+  /**
+   * Creates a token for this session alone, to be given to a program that must not have yours, such as a page. `expires`
+   * is in seconds, by default an hour. `id` of the token is for `revokeToken`.
+   */
+  token({ rights, expires }: { rights?: Right[]; expires?: number } = {}): Promise<SessionToken> {
+    return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
   }
 
   /**
