@@ -94,7 +94,7 @@ class Transport:
     def __init__(self, url: str, token: str, outage: float, context: Optional[ssl.SSLContext]) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not the URL of a server; it looks like http://127.0.0.1:8000")
+            raise ValueError(f"{url!r} is not the URL of a server; it looks like http://127.0.0.1:8765")
         self.url = url.rstrip("/")
         self.outage = outage
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
