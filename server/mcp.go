@@ -45,7 +45,7 @@ func (s *Server) serveMCP(c *call) error {
 		return errOrigin()
 	}
 	if credentials(c.Request, c.query).cookie() {
-		return api.Errorf(api.CodeUnauthorized, "/mcp takes no cookies: send Authorization: Bearer TOKEN")
+		return api.Errorf(api.CodeUnauthorized, "/mcp does not accept cookies: send Authorization: Bearer TOKEN")
 	}
 	caller := mcp.Caller{Key: c.callerKey(), Owner: c.owner, Session: c.visited(), Permit: c.permit}
 	id, given, err := c.value("session")

@@ -42,7 +42,7 @@ func (m *Manager) checkWebhooks(list []api.Tool) error {
 		return nil
 	}
 	if m.cfg.Remote.Webhooks == nil {
-		return api.Errorf(api.CodeForbidden, "tools: this server calls no web hooks; its operator can allow some with webhooks.prefixes")
+		return api.Errorf(api.CodeForbidden, "tools: this server does not call web hooks; its operator can allow them with webhooks.prefixes")
 	}
 	if err := checkTools(list); err != nil {
 		return err
