@@ -34,7 +34,7 @@ func (s *Server) mcpRoutes() []route {
 			id: "postMCP", summary: "A message of the Model Context Protocol", query: "session", body: rpc,
 			answers: answers{200: rpc, 202: nothing}}).readable(),
 		del(mcpPath, s.serveMCP, doc{
-			id: "endMCP", summary: "The end of a client's session of the Model Context Protocol", query: "session",
+			id: "endMCP", summary: "End a client's session of the Model Context Protocol", query: "session",
 			answers: answers{204: nothing}}).readable(),
 	}
 }

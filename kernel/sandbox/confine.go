@@ -73,7 +73,7 @@ func landlockVersion() (int, error) {
 	case errno != 0:
 		return 0, os.NewSyscallError("landlock_create_ruleset", errno)
 	case version < minLandlock:
-		return 0, fmt.Errorf("version %d of Landlock would let no file move to another folder", version)
+		return 0, fmt.Errorf("version %d of Landlock would not let any file be moved to another folder", version)
 	}
 	return min(int(version), maxLandlock), nil
 }
