@@ -143,7 +143,7 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 
 // warmFindings tries a fork server of the environment.
 func warmFindings(ctx context.Context, backend *sandbox.Backend, env kernel.Environment) []kernel.Finding {
-	f := kernel.Finding{Name: "fast start of " + env.Name, OK: true}
+	f := kernel.Finding{Name: "fast starts of " + env.Name, OK: true}
 	begin := time.Now()
 	if err := backend.Warm(ctx, env); err != nil {
 		f.OK, f.Detail, f.Remedy = false, err.Error(), "sessions start slowly until this works"

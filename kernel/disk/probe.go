@@ -69,7 +69,7 @@ func tryImage(ctx context.Context, dir string, cfg Config) (err error) {
 // Probe reports what could hold workspaces below dir, and what will in that mode. It leaves nothing behind.
 func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []kernel.Finding, ok bool) {
 	if os.Geteuid() != 0 {
-		f := kernel.Finding{Name: "limit of the disk", OK: mode == Auto || mode == Watched,
+		f := kernel.Finding{Name: "disk limit", OK: mode == Auto || mode == Watched,
 			Detail: "watched: a workspace may briefly exceed its limit; exact limits require root"}
 		if !f.OK {
 			f.Detail, f.Remedy = "disk is "+string(mode)+", which takes root", "run the server as root, or configure disk: auto"
@@ -88,7 +88,7 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 	} else {
 		image.Detail = fmt.Sprintf("created, attached, filled and removed in %d ms", time.Since(begin).Milliseconds())
 	}
-	force := kernel.Finding{Name: "limit of the disk", OK: true}
+	force := kernel.Finding{Name: "disk limit", OK: true}
 	switch {
 	case mode == Watched:
 		force.Detail = "watched, as configured: a workspace may briefly exceed its limit"

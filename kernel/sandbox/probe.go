@@ -95,7 +95,7 @@ func (b *Backend) remedy(err error) string {
 // probeTun reports whether network devices can be made, through which a permitted session gets its network.
 func probeTun() kernel.Finding {
 	const path = "/dev/net/tun"
-	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions can be given a network through devices"}
+	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions with a network use devices"}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		finding.OK = false
@@ -111,9 +111,9 @@ func probeTun() kernel.Finding {
 func (b *Backend) probeGroups() []kernel.Finding {
 	var findings []kernel.Finding
 	for _, limit := range []struct{ controller, name, without string }{
-		{cgroup.Memory, "limit of memory", "RLIMIT_DATA for each process"},
-		{cgroup.PIDs, "limit of processes", "RLIMIT_NPROC"},
-		{cgroup.CPU, "limit of CPU time", "nothing"},
+		{cgroup.Memory, "memory limit", "RLIMIT_DATA for each process"},
+		{cgroup.PIDs, "process limit", "RLIMIT_NPROC"},
+		{cgroup.CPU, "CPU time limit", "nothing"},
 	} {
 		finding := kernel.Finding{Name: limit.name}
 		for _, h := range b.groups.Hierarchies {
