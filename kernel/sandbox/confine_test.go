@@ -30,9 +30,9 @@ func TestProbeTellsOfTheFilterAndOfLandlock(t *testing.T) {
 	version := landlockVersion(t)
 	probe := newBackend(t, stateDir(t)).Probe(t.Context())
 	for name, detail := range map[string]string{
-		"sandbox":                "landlock: ABI " + strconv.Itoa(min(version, 7)),
+		"sandbox":            "landlock: ABI " + strconv.Itoa(min(version, 7)),
 		"system call filter": "calls refused",
-		"landlock":               "ABI " + strconv.Itoa(min(version, 7)),
+		"landlock":           "ABI " + strconv.Itoa(min(version, 7)),
 	} {
 		i := slices.IndexFunc(probe.Findings, func(f kernel.Finding) bool { return f.Name == name })
 		if i < 0 || !probe.Findings[i].OK || !strings.Contains(probe.Findings[i].Detail, detail) {
