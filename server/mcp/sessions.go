@@ -74,7 +74,7 @@ func (h *Handler) createSession(_ context.Context, q *request, _ *sdk.CallToolRe
 	}
 	defer sess.Release()
 	info := infoOf(sess.Info(q.command()))
-	return said(fmt.Sprintf("Created session %q; give its id as session_id.", info.SessionID)), info, nil
+	return said(fmt.Sprintf("Created session %q; pass its id as session_id.", info.SessionID)), info, nil
 }
 
 // given is a pointer to a text that was given.
@@ -126,7 +126,7 @@ func (h *Handler) resetSession(_ context.Context, q *request, _ *sdk.CallToolReq
 	if err := sess.Reset(q.command(), api.ResetRequest{}); err != nil {
 		return nil, sessionResult{}, err
 	}
-	return said("The interpreter is fresh: variables are gone; files and packages are kept."),
+	return said("The interpreter was restarted: variables are gone; files and packages are kept."),
 		sessionResult{SessionID: q.nameOf(in.SessionID), Status: "reset"}, nil
 }
 
