@@ -41,7 +41,7 @@ type Client struct {
 	token string
 }
 
-// New makes a client of the server at a URL such as "http://127.0.0.1:8000". Nothing is sent yet; a URL that is
+// New makes a client of the server at a URL such as "http://127.0.0.1:8765". Nothing is sent yet; a URL that is
 // none is an error of each call.
 func New(baseURL, token string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()

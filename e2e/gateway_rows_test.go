@@ -188,11 +188,11 @@ func TestATelegramBot(t *testing.T) {
 			{"/get", "Name a file"},
 			{"/get nowhere.txt", "nowhere.txt"},
 			{"/install --index-url=http://x", "is not the name of a package"},
-			{"/install", "Name one package or more"},
+			{"/install", "Name one or more packages"},
 			{"/reset now", "/reset all"},
 			{"/reset all", "files and packages are gone"},
 			{"/files", "There are no files yet"},
-			{"/pair X", "You may use this bot already"},
+			{"/pair X", "You may already use this bot"},
 		} {
 			b.says(t, 2, 2, step[0], step[1])
 		}

@@ -125,8 +125,8 @@ func eachWayOut(t *testing.T, test func(t *testing.T, w *world, s *Server, devic
 			t.Fatal(err)
 		}
 		layers := strings.Join(info.Isolation.Layers, "\n")
-		device := strings.Contains(layers, "network: full, through a device, held outside of the sandbox")
-		if !device && !strings.Contains(layers, "network: full, through proxies, held outside of the sandbox, since no device can be created") {
+		device := strings.Contains(layers, "network: full, through a device, held outside the sandbox")
+		if !device && !strings.Contains(layers, "network: full, through proxies, held outside the sandbox, since no device can be created") {
 			t.Fatalf("the layers are\n%s", layers)
 		}
 		if who == asRoot && !device {

@@ -25,7 +25,7 @@ type action struct {
 func actions() []action {
 	return []action{
 		{Command{"py", "Run Python code: {/}py 1+1"}, false, (*chat).runCode},
-		{Command{"stop", "Interrupt the running cell, and those that wait"}, false, (*chat).stop},
+		{Command{"stop", "Interrupt the running cell and cancel waiting ones"}, false, (*chat).stop},
 		{Command{"files", "List the files"}, false, (*chat).files},
 		{Command{"get", "Send a file: {/}get PATH"}, false, (*chat).get},
 		{Command{"install", "Install packages: {/}install NAME…"}, false, (*chat).install},
@@ -294,7 +294,7 @@ func (c *chat) install(ctx context.Context, u Update, rest string) ([]saying, er
 		}
 	}
 	if len(names) == 0 {
-		return []saying{c.bot.words("Name one package or more, as in {/}install humanize rich==13.7.1")}, nil
+		return []saying{c.bot.words("Name one or more packages, as in {/}install humanize rich==13.7.1")}, nil
 	}
 	return c.runCode(ctx, u, "%pip install "+strings.Join(names, " "))
 }
@@ -359,7 +359,7 @@ func (c *chat) reset(ctx context.Context, _ Update, rest string) ([]saying, erro
 	if keep {
 		return []saying{plain("A fresh interpreter is ready. Variables are gone; files and packages are still there.")}, nil
 	}
-	return []saying{plain("Everything is fresh: variables, files and packages are gone.")}, nil
+	return []saying{plain("Everything was reset: variables, files and packages are gone.")}, nil
 }
 
 func (c *chat) export(ctx context.Context, _ Update, _ string) ([]saying, error) {
@@ -371,7 +371,7 @@ func (c *chat) help(context.Context, Update, string) ([]saying, error) {
 }
 
 func (c *chat) paired(context.Context, Update, string) ([]saying, error) {
-	return []saying{c.bot.words("You may use this bot already. " + c.bot.welcome())}, nil
+	return []saying{c.bot.words("You may already use this bot. " + c.bot.welcome())}, nil
 }
 
 // helpText is what /help shows.
@@ -383,7 +383,7 @@ func (b *Bot) helpText() string {
 	} else {
 		fmt.Fprintf(&text, "Send code as text, in a ``` block, or after %spy. ", b.slash())
 	}
-	text.WriteString("Charts and files that it makes come back. A file that you send is there for your code.\n\n")
+	text.WriteString("Charts and files that your code creates are sent back. Files that you send are available to your code.\n\n")
 	if b.Platform.Target() == api.RenderSlack {
 		text.WriteString("Commands, as a message or after /talaria:\n")
 	}

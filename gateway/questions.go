@@ -17,7 +17,7 @@ const maxDetail = 1500
 func (c *chat) ask(ctx context.Context, id string, q api.InputRequested) error {
 	target := c.bot.Platform.Target()
 	prompt := strings.TrimSpace(q.Prompt)
-	s := plain("The cell waits for an answer. Send it as the next message.")
+	s := plain("The cell is waiting for an answer. Send it as the next message.")
 	if prompt != "" {
 		s.Text = render.Inline(target, short(prompt, maxDetail)) + "\n" + render.Text(target, s.Text)
 		s.Format = render.FormatOf(target)
@@ -102,14 +102,14 @@ func (c *chat) press(ctx context.Context, u Update) (notice string, err error) {
 	if execution, ok := strings.CutPrefix(u.Press.Data, "s:"); ok {
 		err := c.bot.Client.Interrupt(ctx, c.session, execution)
 		if refused := refusal(err); refused != nil {
-			return "This cell is not running any more.", nil
+			return "This cell is no longer running.", nil
 		}
 		return "Interrupting", err
 	}
 	answer, ok := strings.CutPrefix(u.Press.Data, "a:")
 	decision, id, cut := strings.Cut(answer, ":")
 	if !ok || !cut {
-		return "This button is not known any more.", nil
+		return "This button no longer works.", nil
 	}
 	allowed, err := c.mayDecide(ctx, id, u.From.ID)
 	if err != nil {

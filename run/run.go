@@ -166,7 +166,7 @@ func (m *Manager) language(name string) (*language, Toolchain, error) {
 	}
 	l := languageOf(name)
 	if l == nil {
-		return nil, Toolchain{}, api.Errorf(api.CodeLanguageUnavailable, "there is no language %.80q; the languages are %v", name, Names())
+		return nil, Toolchain{}, api.Errorf(api.CodeLanguageUnavailable, "unknown language %.80q; the languages are %v", name, Names())
 	}
 	t, ok := m.toolchains[l.name]
 	if !ok || t.Missing != "" {

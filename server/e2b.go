@@ -85,7 +85,7 @@ func (s *Server) e2bRoutes() []route {
 			name, methods = "SignedFile", methods[:2]
 		}
 		for _, method := range methods {
-			d := doc{id: strings.ToLower(method) + name, summary: "E2B's APIs, for its clients", answers: answers{200: jsonOf[struct{}]()}}
+			d := doc{id: strings.ToLower(method) + name, summary: "E2B's APIs, for E2B clients", answers: answers{200: jsonOf[struct{}]()}}
 			if path == e2b.SignedFiles {
 				d.summary = "A file of a sandbox, by the signed URL that a client of E2B made"
 			}

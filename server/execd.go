@@ -40,7 +40,7 @@ func (s *Server) execdRoutes() []route {
 	var routes []route
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 		d := doc{
-			id: strings.ToLower(method) + "Execd", summary: "The API of OpenSandbox's execd, for its clients",
+			id: strings.ToLower(method) + "Execd", summary: "The API of OpenSandbox's execd, for execd clients",
 			answers: answers{200: jsonOf[struct{}]()},
 		}
 		if method == http.MethodPost {

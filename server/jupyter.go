@@ -39,7 +39,7 @@ func (s *Server) jupyterRoutes() []route {
 	var routes []route
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		d := doc{
-			id: strings.ToLower(method) + "Jupyter", summary: "Jupyter's API, for its clients",
+			id: strings.ToLower(method) + "Jupyter", summary: "Jupyter's API, for Jupyter clients",
 			body: optional(jsonOf[struct{}]()), answers: answers{200: jsonOf[struct{}]()},
 		}
 		if method == http.MethodGet {

@@ -55,7 +55,7 @@ func (s *Server) loginJupyter(c *call) error {
 	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, 64<<10)
 	form := c.Request.PostFormValue
 	if !sameXSRF(c.Request, form(xsrfCookie)) {
-		return api.Errorf(api.CodeForbidden, "the field _xsrf is not the value of the cookie _xsrf, which GET of this address sets")
+		return api.Errorf(api.CodeForbidden, "the field _xsrf does not match the cookie _xsrf; GET this address to set the cookie")
 	}
 	password := form("password")
 	ok, err := s.identify(c, credential{token: password, given: true})

@@ -34,7 +34,7 @@ func (s *Server) mcpRoutes() []route {
 			id: "postMCP", summary: "A message of the Model Context Protocol", query: "session", body: rpc,
 			answers: answers{200: rpc, 202: nothing}}).readable(),
 		del(mcpPath, s.serveMCP, doc{
-			id: "endMCP", summary: "The end of a client's session of the Model Context Protocol", query: "session",
+			id: "endMCP", summary: "End a client's session of the Model Context Protocol", query: "session",
 			answers: answers{204: nothing}}).readable(),
 	}
 }
@@ -45,7 +45,7 @@ func (s *Server) serveMCP(c *call) error {
 		return errOrigin()
 	}
 	if credentials(c.Request, c.query).cookie() {
-		return api.Errorf(api.CodeUnauthorized, "/mcp takes no cookies: send Authorization: Bearer TOKEN")
+		return api.Errorf(api.CodeUnauthorized, "/mcp does not accept cookies: send Authorization: Bearer TOKEN")
 	}
 	caller := mcp.Caller{Key: c.callerKey(), Owner: c.owner, Session: c.visited(), Permit: c.permit}
 	id, given, err := c.value("session")

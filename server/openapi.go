@@ -101,37 +101,37 @@ type loginForm struct {
 var queryParams = map[string]huma.Param{
 	"state": {Description: "only sessions in this state", Schema: &huma.Schema{
 		Type: huma.TypeString, Enum: enum(api.SessionStates)}},
-	"approvals.state": {Name: "state", Description: "pending: only questions that are open, oldest first",
+	"approvals.state": {Name: "state", Description: "pending: only open questions, oldest first",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{"pending"}}},
 	"search": {Description: "only sessions whose name or id contains this text, letters A to Z in either case",
 		Schema: &huma.Schema{Type: huma.TypeString}},
 	"metadata.KEY": {Description: "only sessions whose metadata has this value under KEY",
 		Schema: &huma.Schema{Type: huma.TypeString}},
-	"limit": {Description: "items in a page; default 50", Schema: &huma.Schema{
+	"limit": {Description: "items on a page; default 50", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(1.0), Maximum: ptr(float64(api.MaxPage))}},
-	"cursor": {Description: "next_cursor of the page before", Schema: &huma.Schema{Type: huma.TypeString}},
-	"if_exists": {Description: "a session that exists: keep answers with it as it is, apply changes it as PATCH would; default: fields of the body that differ are a conflict",
+	"cursor": {Description: "next_cursor of the previous page", Schema: &huma.Schema{Type: huma.TypeString}},
+	"if_exists": {Description: "for an existing session: keep returns it unchanged, apply changes it as PATCH would; default: fields of the body that differ are a conflict",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{api.IfExistsKeep, api.IfExistsApply}}},
-	"wait_s": {Description: "wait at most so many seconds, then answer 202; default: to the end",
+	"wait_s": {Description: "wait at most this many seconds, then answer 202; default: until the end",
 		Schema: &huma.Schema{Type: huma.TypeNumber, Minimum: ptr(0.0)}},
 	"after": {Description: "the last seq that the client has", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
-	"to":     {Description: "the id of the later checkpoint; default: the session as it is now", Schema: &huma.Schema{Type: huma.TypeString}},
-	"follow": {Description: "false: end at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"to":     {Description: "the id of the later checkpoint; default: the current state", Schema: &huma.Schema{Type: huma.TypeString}},
+	"follow": {Description: "false: stop at the present; default true", Schema: &huma.Schema{Type: huma.TypeBoolean}},
 	"log_id": {Description: "the log that after belongs to; a different log is 409 log_changed",
 		Schema: &huma.Schema{Type: huma.TypeString}},
-	"view": {Description: "1: begin with the log so far, without the outputs of executions that a later one of their cell replaced",
+	"view": {Description: "1: start with the log so far, without outputs that a later run of the same cell replaced",
 		Schema: &huma.Schema{Type: huma.TypeBoolean}},
-	"format": {Description: "execute_code: answer with what a language model gets as the result of the tool execute_code",
+	"format": {Description: "execute_code: return what a language model gets as the result of the tool execute_code",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{executeCode}}},
 	"target": {Description: "the kind of chat", Schema: &huma.Schema{Type: huma.TypeString, Enum: enum(api.RenderTargets)}},
 	"dialect": {Description: "how the model's endpoint wants tools described; default openai",
 		Schema: &huma.Schema{Type: huma.TypeString, Enum: enum(dialects)}},
-	"session": {Description: "list the tools and limits of this session; default: of a new one", Schema: &huma.Schema{Type: huma.TypeString}},
-	"parts":   {Description: "1: a message of more than 256 KiB comes in binary frames, after a frame that says parts and bytes", Schema: &huma.Schema{Type: huma.TypeBoolean}},
-	"usage":   {Description: "1: a usage frame each second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
-	"path":    {Description: "the folder; default the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
-	"Last-Event-ID": {In: "header", Description: "wins over after", Schema: &huma.Schema{
+	"session": {Description: "the session whose tools and limits to list; default: a new one", Schema: &huma.Schema{Type: huma.TypeString}},
+	"parts":   {Description: "1: a message of more than 256 KiB comes in binary frames, after a parts frame with its size in bytes", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"usage":   {Description: "1: a usage frame every second", Schema: &huma.Schema{Type: huma.TypeBoolean}},
+	"path":    {Description: "the folder; default: the workspace itself", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Last-Event-ID": {In: "header", Description: "takes precedence over after", Schema: &huma.Schema{
 		Type: huma.TypeInteger, Minimum: ptr(0.0)}},
 }
 
@@ -281,7 +281,7 @@ type outputJSON struct{}
 
 // Schema implements [huma.SchemaProvider].
 func (outputJSON) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, Description: "an output as nbformat 4 has it",
+	return &huma.Schema{Type: huma.TypeObject, Description: "an output in the format of nbformat 4",
 		Required: []string{"output_type"}, Properties: map[string]*huma.Schema{"output_type": {
 			Type: huma.TypeString, Enum: []any{"stream", "display_data", "execute_result", "error"},
 		}}}

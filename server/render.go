@@ -51,7 +51,7 @@ func (s *Server) getRenderedFile(c *call, sess *session.Session) error {
 		}.send(c)
 		return nil
 	}
-	return api.Errorf(api.CodeArtifactNotFound, "the rendering of execution %.140q has no file %.80q; render it again for its present files", source.ID, digest)
+	return api.Errorf(api.CodeArtifactNotFound, "the rendering of execution %.140q has no file %.80q; render it again to get its current files", source.ID, digest)
 }
 
 func renderTarget(c *call) (api.RenderTarget, error) {

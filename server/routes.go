@@ -16,9 +16,9 @@ func (s *Server) routes() []route {
 		get("/static/{path}", s.getStatic, doc{
 			id: "getStatic", summary: "The page's files", answers: answers{200: bytesOf("*/*")}}).opened(),
 		get("/sandbox/{frame}", s.getFrame, doc{
-			id: "getFrame", summary: "A frame of the page for output that is not trusted", answers: answers{200: html}}).opened(),
+			id: "getFrame", summary: "A frame of the page for untrusted output", answers: answers{200: html}}).opened(),
 		get("/sdk/{path}", s.getSDK, doc{
-			id: "getSDK", summary: "A client library, or with an empty path the list of them",
+			id: "getSDK", summary: "A file of the client libraries; with an empty path, their list",
 			answers: answers{200: bytesOf("*/*")}}).opened(),
 		post("/login", s.login, doc{
 			id: "login", summary: "Set the page's cookie", body: form(loginForm{}),
@@ -34,15 +34,15 @@ func (s *Server) routes() []route {
 		get("/openapi.json", s.getOpenAPI, doc{
 			id: "getOpenAPI", summary: "This description", answers: answers{200: jsonOf[struct{}]()}}),
 		get("/v1/stats", s.getStats, doc{
-			id: "getStats", summary: "The server in figures (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
+			id: "getStats", summary: "Figures of the server (first owner)", answers: answers{200: jsonOf[api.Stats]()}}),
 
 		get("/v1/tokens", s.listOwnedTokens, doc{
-			id: "listOwnedTokens", summary: "Your tokens, those for one session included", answers: answers{200: jsonOf[ownedTokenList]()}}),
+			id: "listOwnedTokens", summary: "Your tokens, including those for one session", answers: answers{200: jsonOf[ownedTokenList]()}}),
 		del("/v1/tokens/{token}", s.deleteOwnedToken, doc{
 			id: "deleteOwnedToken", summary: "Revoke one of your tokens", answers: answers{204: nothing}}),
 
 		get("/v1/tools/execute_code", s.getExecuteCode, doc{
-			id: "describeExecuteCode", summary: "The tool execute_code, as a client describes it to its language model",
+			id: "describeExecuteCode", summary: "The tool execute_code, described for a language model",
 			query: "dialect session", answers: answers{200: jsonOf[struct{}]()}}),
 
 		post("/v1/run", s.postRun, doc{
@@ -64,7 +64,7 @@ func (s *Server) routes() []route {
 			id: "cancelBatch", summary: "Cancel what has not ended", answers: answers{200: jsonOf[api.Batch](), 202: jsonOf[api.Batch]()}}).bulky(),
 
 		post("/v1/sessions", s.createSession, doc{
-			id: "createSession", summary: "Make a session", body: optional(jsonOf[api.SessionRequest]()),
+			id: "createSession", summary: "Create a session", body: optional(jsonOf[api.SessionRequest]()),
 			answers: answers{201: jsonOf[api.Session]()}}),
 		get("/v1/sessions", s.listSessions, doc{
 			id: "listSessions", summary: "List sessions, newest first", query: "state search metadata.KEY limit cursor",
@@ -93,7 +93,7 @@ func (s *Server) routes() []route {
 		get(one+"/variables", with(s.getVariables), doc{
 			id: "listVariables", summary: "The variables of the kernel", answers: answers{200: jsonOf[api.VariablesReply]()}}).needs(api.RightRun),
 		post(one+"/ping", with(s.postPing), doc{
-			id: "pingKernel", summary: "Whether the kernel's interpreter answers, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}).needs(api.RightRun),
+			id: "pingKernel", summary: "Whether the kernel's interpreter responds, and how fast", answers: answers{200: jsonOf[api.PingReply]()}}).needs(api.RightRun),
 		post(one+"/inspect", with(s.postInspect), doc{
 			id: "inspect", summary: "Describe a name in the kernel", body: jsonOf[api.InspectRequest](),
 			answers: answers{200: jsonOf[api.InspectReply]()}}).needs(api.RightRun),
@@ -109,7 +109,7 @@ func (s *Server) routes() []route {
 			id: "execute", summary: "Run a cell", query: "wait_s format", body: jsonOf[api.ExecutionRequest](),
 			answers: answers{200: streamed[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 		post(one+"/executions/{eid}/tool_results", with(s.postToolResults), doc{
-			id: "answerToolCalls", summary: "Answer tool calls of an execution, and wait on", query: "wait_s format",
+			id: "answerToolCalls", summary: "Answer tool calls of an execution, and continue to wait", query: "wait_s format",
 			body: jsonOf[api.ToolResults](), answers: answers{200: jsonOf[api.Execution](), 202: jsonOf[api.Execution]()}}).needs(api.RightRun),
 		get(one+"/tools", with(s.listTools), doc{
 			id: "listTools", summary: "The tools that cells see, by name", answers: answers{200: jsonOf[toolList]()}}).needs(api.RightRun),
@@ -117,7 +117,7 @@ func (s *Server) routes() []route {
 			id: "listToolCalls", summary: "The audit of tool calls, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.ToolCallRecord]]()}}).needs(api.RightRun),
 		get(one+"/approvals", with(s.listApprovals), doc{
-			id: "listApprovals", summary: "Questions to people and their answers, newest first; with state=pending, those that are open",
+			id: "listApprovals", summary: "Questions to people and their answers, newest first; with state=pending, only the open ones",
 			query: "approvals.state limit cursor", answers: answers{200: jsonOf[api.Page[api.Approval]]()}}).needs(api.RightRun),
 		post(one+"/approvals/{approval_id}", with(s.postApproval), doc{
 			id: "decideApproval", summary: "Decide on an approval; the first answer wins", body: jsonOf[api.ApprovalAnswer](),
@@ -131,32 +131,32 @@ func (s *Server) routes() []route {
 		get(one+"/checkpoints/{cid}", with(s.getCheckpoint), doc{
 			id: "getCheckpoint", summary: "One checkpoint", answers: answers{200: jsonOf[api.Checkpoint]()}}).needs(api.RightRun),
 		get(one+"/checkpoints/{cid}/diff", with(s.getCheckpointDiff), doc{
-			id: "diffCheckpoint", summary: "What changed since a checkpoint, up to another one or until now", query: "to",
+			id: "diffCheckpoint", summary: "What changed since a checkpoint, up to another one or the current state", query: "to",
 			answers: answers{200: jsonOf[api.CheckpointDiff]()}}).needs(api.RightRun),
 		del(one+"/checkpoints/{cid}", with(s.deleteCheckpoint), doc{
 			id: "deleteCheckpoint", summary: "Drop a checkpoint", answers: answers{204: nothing}}).needs(api.RightRun),
 		post(one+"/rollback", with(s.postRollback), doc{
-			id: "rollback", summary: "Make the session what it was at a checkpoint", body: jsonOf[api.RollbackRequest](),
+			id: "rollback", summary: "Take the session back to a checkpoint", body: jsonOf[api.RollbackRequest](),
 			answers: answers{200: jsonOf[api.RollbackReply]()}}).needs(api.RightRun),
 		post(one+"/hibernate", with(s.postHibernate), doc{
 			id: "hibernate", summary: "Save the variables and end the kernel", answers: answers{200: jsonOf[api.HibernateReply]()}}).needs(api.RightRun),
 		post(one+"/wake", with(s.postWake), doc{
-			id: "wake", summary: "Start the kernel again, with the variables that were saved",
+			id: "wake", summary: "Start the kernel again, with the saved variables",
 			answers: answers{200: jsonOf[api.WakeReply]()}}).needs(api.RightRun),
 		post(one+"/fork", with(s.postFork), doc{
-			id: "fork", summary: "Make sessions with the variables and files of this one", body: optional(jsonOf[api.ForkRequest]()),
+			id: "fork", summary: "Fork the session: make sessions with its variables and files", body: optional(jsonOf[api.ForkRequest]()),
 			answers: answers{201: jsonOf[api.ForkReply]()}}),
 		get(one+"/executions", with(s.listExecutions), doc{
-			id: "listExecutions", summary: "Past executions in full, newest first", query: "limit cursor",
+			id: "listExecutions", summary: "Executions in full, newest first", query: "limit cursor",
 			answers: answers{200: jsonOf[api.Page[api.Execution]]()}}).readable().bulky(),
 		get(one+"/executions/{eid}", with(s.getExecution), doc{
 			id: "getExecution", summary: "One execution, or its events", query: "after format log_id Last-Event-ID",
 			answers: answers{200: streamed[api.Execution]()}}).readable().bulky(),
 		get(one+"/executions/{eid}/text", with(s.getText), doc{
-			id: "getExecutionText", summary: "All of an execution's text, also what `text` leaves out",
+			id: "getExecutionText", summary: "All of an execution's text, including what `text` leaves out",
 			answers: answers{200: bytesOf("text/plain"), 206: bytesOf("text/plain"), 304: nothing}}).readable().bulky(),
 		get(one+"/executions/{eid}/render", with(s.getRendering), doc{
-			id: "renderExecution", summary: "An execution as messages of a chat", query: "target",
+			id: "renderExecution", summary: "An execution as chat messages", query: "target",
 			answers: answers{200: jsonOf[api.Rendering]()}}).readable().bulky(),
 		get(one+"/executions/{eid}/render/{sha256}", with(s.getRenderedFile), doc{
 			id: "getRenderedFile", summary: "The bytes of a file that a rendering refers to",
@@ -171,7 +171,7 @@ func (s *Server) routes() []route {
 		get(one+"/files", with(s.getFiles), doc{
 			id: "listFiles", summary: "One folder of the workspace", query: "path", answers: answers{200: jsonOf[fileList]()}}).readable(),
 		post(one+"/files", with(s.postFiles), doc{
-			id: "uploadFiles", summary: "Upload several files; a file name may hold folders", body: multipartFiles(),
+			id: "uploadFiles", summary: "Upload several files; their names may contain folders", body: multipartFiles(),
 			answers: answers{201: jsonOf[fileList]()}}).needs(api.RightWrite),
 		get(one+"/files/{path}", with(s.getFile), doc{
 			id: "getFile", summary: "Download a file", answers: answers{200: bytesOf("*/*"), 206: bytesOf("*/*"), 304: nothing}}).readable(),

@@ -14,7 +14,7 @@ type Runs = engine.Runs
 // postRun runs one program. When the client goes away, the program is ended: nothing of it would be left to ask for.
 func (s *Server) postRun(c *call) error {
 	if s.runs == nil {
-		return api.Errorf(api.CodeNotImplemented, "this server runs no programs outside of sessions")
+		return api.Errorf(api.CodeNotImplemented, "this server does not run programs outside sessions")
 	}
 	var r api.RunRequest
 	data, release, err := readBody(c, false, "application/json")

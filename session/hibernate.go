@@ -144,7 +144,7 @@ func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.
 		return command.SaveCopy{ID: row.Copy, Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit}
 	})
 	if errors.Is(err, command.ErrNoCopy) || errors.Is(err, command.ErrNoKernel) {
-		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for want "+
+		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for lack "+
 			"of memory; its files are still there")
 	}
 	return saved, err
@@ -172,9 +172,9 @@ func (s *Session) save(
 	case errors.Is(err, command.ErrKernelBusy):
 		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
-		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel is of an earlier version and cannot save these variables; reset the session")
+		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel belongs to an earlier version and cannot save these variables; reset the session")
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s, so it was given up"+unchanged, saveTime)
+		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s and was abandoned"+unchanged, saveTime)
 	case err != nil:
 		return nil, fmt.Errorf("save the variables: %w", err)
 	case made.Reason != "":
@@ -186,7 +186,7 @@ func (s *Session) save(
 	}
 	defer f.Close()
 	if entry.Size > limit+savedOverhead {
-		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, more than the %d that they may"+unchanged, entry.Size, limit)
+		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, and the limit is %d"+unchanged, entry.Size, limit)
 	}
 	blob, err := hold.Put(ctx, f)
 	if err != nil {

@@ -196,11 +196,11 @@ func (s *Session) SignalProgram(ctx context.Context, id string, signal int) erro
 func programError(err error, id string) error {
 	switch {
 	case errors.Is(err, command.ErrNoProgram), errors.Is(err, command.ErrNoKernel):
-		return api.Errorf(api.CodeNotFound, "no program %.140q runs in this session", id)
+		return api.Errorf(api.CodeNotFound, "no program %.140q is running in this session", id)
 	case errors.Is(err, command.ErrInputClosed):
-		return api.Errorf(api.CodeNoInputPending, "program %.140q reads no input: it was started without, has closed it, or its input was ended", id)
+		return api.Errorf(api.CodeNoInputPending, "program %.140q does not read input: it was started without input, has closed it, or its input was ended", id)
 	case errors.Is(err, command.ErrTooManyPrograms):
-		return api.Errorf(api.CodeLimitExceeded, "%v that run; end one of them", command.ErrTooManyPrograms)
+		return api.Errorf(api.CodeLimitExceeded, "%v at a time; end one of them", command.ErrTooManyPrograms)
 	case errors.Is(err, command.ErrTooOld):
 		return errTooOld()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -269,7 +269,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	if space > 0 {
 		saved, err = s.saveVariables(ctx, hold, space)
 	} else {
-		err = api.Errorf(api.CodeDiskLimit, "the files and saved variables of the session's checkpoints take limits.artifact_bytes already; delete some"+unchanged)
+		err = api.Errorf(api.CodeDiskLimit, "the files and saved variables of the session's checkpoints already take limits.artifact_bytes; delete some"+unchanged)
 	}
 	if err == nil {
 		return made, saved, keepSavedIn(row, saved)
@@ -303,7 +303,7 @@ func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *stor
 	case errors.Is(err, command.ErrKernelBusy):
 		return made, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
-		made.Refused = "the process that runs this kernel is of an earlier version; a reset starts a new one"
+		made.Refused = "the process that runs this kernel belongs to an earlier version; a reset starts a new one"
 	case err != nil:
 		return made, fmt.Errorf("copy the interpreter: %w", err)
 	}

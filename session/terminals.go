@@ -224,7 +224,7 @@ func terminalError(err error, id string) error {
 	case errors.Is(err, command.ErrNoTerminal), errors.Is(err, command.ErrNoKernel):
 		return api.Errorf(api.CodeTerminalNotFound, "this session has no terminal %.140q", id)
 	case errors.Is(err, command.ErrTooManyTerminals):
-		return api.Errorf(api.CodeLimitExceeded, "%v whose shells run; end one of them", command.ErrTooManyTerminals)
+		return api.Errorf(api.CodeLimitExceeded, "%v with running shells; end one of them", command.ErrTooManyTerminals)
 	case errors.Is(err, command.ErrTooOld):
 		return errTooOld()
 	case errors.Is(err, context.DeadlineExceeded):

@@ -42,7 +42,7 @@ func (m *Manager) checkWebhooks(list []api.Tool) error {
 		return nil
 	}
 	if m.cfg.Remote.Webhooks == nil {
-		return api.Errorf(api.CodeForbidden, "tools: this server calls no web hooks; its operator can allow some with webhooks.prefixes")
+		return api.Errorf(api.CodeForbidden, "tools: this server does not call web hooks; its operator can allow them with webhooks.prefixes")
 	}
 	if err := checkTools(list); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (s *Session) addRemote(row store.Session) {
 		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*tool{}}
 		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
 			if s.m.cfg.Remote.Webhooks == nil {
-				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator allows no web hooks any more")
+				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer allows web hooks")
 			}
 			ctx, cancel := context.WithDeadline(ctx, call.Deadline)
 			defer cancel()
@@ -125,7 +125,7 @@ func (s *Session) addRemote(row store.Session) {
 		p := &provider{kind: api.ProviderMCP, clientID: serverProvider + name, lasting: true, server: name, tools: map[string]*tool{}}
 		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
 			if s.m.cfg.Remote.Servers == nil {
-				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator has configured no MCP servers any more")
+				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer configures MCP servers")
 			}
 			return s.m.cfg.Remote.Servers.Call(ctx, call)
 		})

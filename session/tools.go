@@ -161,13 +161,13 @@ func checkToolName(name string) error {
 	case !letter(name[0]):
 		return fmt.Errorf("its name must begin with a letter")
 	case slices.Contains(keywords, name):
-		return fmt.Errorf("its name is a keyword of Python")
+		return fmt.Errorf("its name is a Python keyword")
 	case slices.Contains(moduleNames, name):
 		return fmt.Errorf("hermes_tools itself defines %s", name)
 	}
 	for i := range len(name) {
 		if c := name[i]; !letter(c) && c != '_' && (c < '0' || c > '9') {
-			return fmt.Errorf("its name must have ASCII letters, digits and underscores only")
+			return fmt.Errorf("its name may only have ASCII letters, digits and underscores")
 		}
 	}
 	return nil

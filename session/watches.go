@@ -100,7 +100,7 @@ func watchError(err error, folder string) error {
 		return api.Errorf(api.CodeLimitExceeded,
 			"a watch has at most %d folders; watch a folder with fewer in it, or without recursion", workspace.MaxWatchedFolders)
 	case errors.Is(err, workspace.ErrNoWatches):
-		return api.Errorf(api.CodeTooManyRequests, "the server can watch no further folder at the moment: %v", workspace.ErrNoWatches)
+		return api.Errorf(api.CodeTooManyRequests, "the server cannot watch any more folders at the moment: %v", workspace.ErrNoWatches)
 	}
 	return fileError(err, folder)
 }

@@ -25,8 +25,8 @@ func batchCommand() *cobra.Command {
 		Long: `Run many cells as a job, and print each result as it ends.
 
 Each line of the file is a cell in JSON: {"code": "print(1)"}. With "session" it runs in the session with that id,
-otherwise in one of its own. "files" are written into the workspace first: {"a.txt": "text"} or
-{"a.bin": {"base64": "AAE="}}. Ctrl-C cancels the job; it goes on if this program is killed or the server restarts.
+otherwise in a session of its own. "files" are written into the workspace first: {"a.txt": "text"} or
+{"a.bin": {"base64": "AAE="}}. Ctrl-C cancels the job; if this program is killed or the server restarts, the job continues.
 
 Exit status: 0 every cell succeeded, 1 one did not, 2 wrong usage, 3 no server answers, 124 the deadline cancelled the
 job, 130 it was cancelled.`,

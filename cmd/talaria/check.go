@@ -113,7 +113,7 @@ func (c config) checkAddress(key, addr string) error {
 		return c.wrong(key, "must be HOST:PORT or :PORT, not %q", addr)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return c.wrong(key, "needs a port from 0 to 65535, not %q", port)
+		return c.wrong(key, "needs a port between 0 and 65535, not %q", port)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (c config) checkZone() error {
 		return c.wrong("tz", "must name a time zone, such as UTC or Europe/Berlin")
 	}
 	if _, err := time.LoadLocation(c.TZ); err != nil {
-		return c.wrong("tz", "%q is not a time zone of this machine; name one such as UTC or Europe/Berlin (apt-get install tzdata has them all)", c.TZ)
+		return c.wrong("tz", "%q is not a time zone that this machine knows; use one such as UTC or Europe/Berlin (apt-get install tzdata installs them all)", c.TZ)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (c config) checkStateDir() error {
 // warnOpenAddress warns when other machines can read what goes over the wire.
 func warnOpenAddress(log *slog.Logger, addr net.Addr) {
 	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-		log.Warn("other machines reach this address, and it has no TLS: tokens and code travel in the clear; "+
+		log.Warn("other machines can reach this address, and it has no TLS: tokens and code travel in the clear; "+
 			"put a TLS proxy in front of it, or listen on 127.0.0.1", "addr", addr.String())
 	}
 }

@@ -18,10 +18,10 @@ func checkpointCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "checkpoint SESSION",
 		Aliases: []string{"checkpoints"},
-		Short:   "Make, list, compare and delete states of a session to go back to",
+		Short:   "Make, list, compare and delete checkpoints of a session",
 		Long: `Make a checkpoint of a session, its variables and files, and print its id.
 
-What the checkpoint does not have is printed to standard error. The session must not be running a cell.`,
+Anything that the checkpoint lacks is listed on standard error. The session must not be running a cell.`,
 		Example: `  talaria checkpoint work --name 'before cleaning'
   talaria checkpoint list work
   talaria checkpoint diff work 'before cleaning'
@@ -89,7 +89,7 @@ func makeCheckpoint(cmd *cobra.Command, c *connection, args []string) error {
 	}
 	for i, missing := range made.NotSaved {
 		if i == maxListed {
-			fmt.Fprintf(notes, "talaria: not saved: %d more; %s checkpoint list %s --json names all\n", len(made.NotSaved)-i, program, args[0])
+			fmt.Fprintf(notes, "talaria: not saved: %d more; %s checkpoint list %s --json lists them all\n", len(made.NotSaved)-i, program, args[0])
 			break
 		}
 		fmt.Fprintf(notes, "talaria: not saved: %s: %s\n", escaped(missing.Name), escaped(missing.Reason))

@@ -55,7 +55,7 @@ func diskFindings(ctx context.Context, c config) (findings []kernel.Finding, ok 
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return []kernel.Finding{{Name: "limit of the disk", Detail: err.Error()}}, false
+			return []kernel.Finding{{Name: "disk limit", Detail: err.Error()}}, false
 		}
 		place = filepath.Dir(place)
 	}

@@ -66,8 +66,8 @@ limit that should hold.`,
 			return nil
 		},
 	}
-	cmd.Flags().String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
-	cmd.Flags().String("min-tier", defaults().MinTier, "minimum acceptable tier of isolation")
+	cmd.Flags().String("tier", "", "isolation tier, namespace or landlock (default: the best that works)")
+	cmd.Flags().String("min-tier", defaults().MinTier, "minimum acceptable isolation tier")
 	cmd.Flags().Bool("battery", false, "try to break out of sessions, and print the results")
 	addJSON(cmd)
 	return cmd
@@ -143,16 +143,16 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 
 // warmFindings tries a fork server of the environment.
 func warmFindings(ctx context.Context, backend *sandbox.Backend, env kernel.Environment) []kernel.Finding {
-	f := kernel.Finding{Name: "fast start of " + env.Name, OK: true}
+	f := kernel.Finding{Name: "fast starts of " + env.Name, OK: true}
 	begin := time.Now()
 	if err := backend.Warm(ctx, env); err != nil {
-		f.OK, f.Detail, f.Remedy = false, err.Error(), "sessions start slowly until it works: see the detail"
+		f.OK, f.Detail, f.Remedy = false, err.Error(), "sessions start slowly until this works"
 		return []kernel.Finding{f}
 	}
 	skipped := backend.Skipped(env)
-	f.Detail = fmt.Sprintf("libraries imported ahead in %d ms: %s", time.Since(begin).Milliseconds(), strings.Join(env.Preload, ", "))
+	f.Detail = fmt.Sprintf("libraries preloaded in %d ms: %s", time.Since(begin).Milliseconds(), strings.Join(env.Preload, ", "))
 	if len(skipped) > 0 {
-		f.Detail += fmt.Sprintf(" (without %d of them, see below)", len(skipped))
+		f.Detail += fmt.Sprintf(" (%d of them are missing, see below)", len(skipped))
 	}
 	return append([]kernel.Finding{f}, skipped...)
 }
@@ -163,7 +163,7 @@ func survivalFinding() kernel.Finding {
 	line, err := os.ReadFile("/proc/1/cmdline")
 	args := strings.Split(string(line), "\x00")
 	if err == nil && len(args) > 1 && filepath.Base(args[0]) == "talaria" && args[1] == "serve" {
-		f.OK, f.Detail = false, "talaria serve is process 1 here; when it ends, the whole container ends"
+		f.OK, f.Detail = false, "talaria serve is process 1 here; when it exits, the whole container ends"
 		f.Remedy = "use " + program + " host --supervise as the container's entry point"
 	}
 	return f
@@ -287,7 +287,7 @@ func (c config) frontFindings() []kernel.Finding {
 		case f.Enabled:
 			finding.Detail = "give a client this base URL, and a token: " + f.base(c)
 		case f.name == "jupyter" && !c.Jupyter:
-			finding.Detail = "switched off by jupyter: false"
+			finding.Detail = "disabled by jupyter: false"
 		default:
 			finding.Detail = "switched off by fronts." + f.name + ".enabled: false"
 		}

@@ -27,7 +27,7 @@ const (
 func runBattery(ctx context.Context, c config, configFile string, w io.Writer) (kept bool, err error) {
 	trial, err := startTrial(ctx, c, configFile)
 	if err != nil {
-		return false, fmt.Errorf("start a server to try: %w", err)
+		return false, fmt.Errorf("start a server for the trial: %w", err)
 	}
 	defer closing(&err, trial.stop)
 	stats, err := trial.server.Client.Stats(ctx)
@@ -193,7 +193,7 @@ func (t *trial) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), trialEnd)
 	defer cancel()
 	if out, stopErr := exec.CommandContext(ctx, t.self, "host", "stop", "--quick", "--state-dir", t.state).CombinedOutput(); stopErr != nil {
-		err = errors.Join(err, fmt.Errorf("end the host that was tried: %w: %s", stopErr, strings.TrimSpace(string(out))))
+		err = errors.Join(err, fmt.Errorf("end the host of the trial: %w: %s", stopErr, strings.TrimSpace(string(out))))
 	}
 	return errors.Join(err, os.RemoveAll(t.dir))
 }

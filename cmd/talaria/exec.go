@@ -30,8 +30,8 @@ func execCommand() *cobra.Command {
 		Short: "Run a cell and stream its output",
 		Long: `Run a cell and stream its output.
 
-Without --session the cell runs in a temporary session, which is deleted afterwards. With --session it runs in the
-session with that id, which is created if it does not exist and kept. Ctrl-C interrupts the cell.
+Without --session, the cell runs in a temporary session, which is deleted afterwards. With --session, it runs in the
+session with that id, which is created if necessary, and kept. Ctrl-C interrupts the cell.
 
 Exit status: 0 success, 1 the cell raised an exception or was cancelled, 2 wrong usage, 3 no server answers, 124 the
 cell timed out, 130 it was interrupted, 137 its kernel died. A cell that calls sys.exit(N) exits with N.`,

@@ -98,10 +98,10 @@ var platforms = []string{"telegram", "slack"}
 
 func gatewayCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "gateway", Short: "Run a chat bot whose chats have sessions: Telegram, Slack", Args: arguments(0, 0),
+		Use: "gateway", Short: "Run a chat bot that gives each chat a session: Telegram, Slack", Args: arguments(0, 0),
 		Long: `Run a chat bot: each chat has its own session, and messages run as Python.
 
-At first nobody may use a bot: list the ids of users, or create a pairing code and send it to the bot. A bot can also run
+Initially nobody may use a bot: list the ids of users, or create a pairing code and send it to the bot. A bot can also run
 inside the server; see docs/gateways.md.`,
 		Example: `  talaria gateway telegram --token-file telegram-token
   talaria gateway pair telegram
@@ -141,10 +141,10 @@ func addBotFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.String("token-file", "", "file with the bot's token")
 	f.StringSlice("users", nil, "ids of people or chats that may use the bot")
-	f.StringSlice("admins", nil, "ids of people who may also answer approvals of others")
-	f.Bool("interrupt", false, "a cell that is sent while another runs interrupts it")
-	f.String("listen", "", "HOST:PORT where the platform's requests arrive")
-	f.String("secret-file", "", "file with the secret that proves that a request is the platform's")
+	f.StringSlice("admins", nil, "ids of people who may also decide on other people's approvals")
+	f.Bool("interrupt", false, "a cell that is sent while another one runs interrupts that one")
+	f.String("listen", "", "HOST:PORT to listen on for the platform's requests")
+	f.String("secret-file", "", "file with the secret that proves that a request comes from the platform")
 	f.String("api-url", "", "URL of the platform's API, if it is not the platform's own")
 	f.String("public-url", "", "address of the server for people in chats, for links to files that are too large to send")
 	addLogFlags(f)

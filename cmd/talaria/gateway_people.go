@@ -17,8 +17,8 @@ import (
 func pairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pair PLATFORM", Short: "Print a pairing code, which lets one person use the bot", Args: arguments(1, 1),
-		Long: `Print a pairing code. Whoever sends "/pair CODE" to the bot first may use it from then on. The code is valid for ten
-minutes, also while the bot is running.`,
+		Long: `Print a pairing code. The first person who sends "/pair CODE" to the bot may use it from then on. The code is valid for
+ten minutes, and works while the bot is running.`,
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, _ []string) error {
 			admin, _ := cmd.Flags().GetBool("admin")
 			code, err := newPairingCode(cmd.Context(), db, admin)
@@ -37,7 +37,7 @@ minutes, also while the bot is running.`,
 			return err
 		}),
 	}
-	cmd.Flags().Bool("admin", false, "the person may also answer approvals of others")
+	cmd.Flags().Bool("admin", false, "the person may also decide on other people's approvals")
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
@@ -71,7 +71,7 @@ func botUsersCommand() *cobra.Command {
 
 func unpairCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unpair PLATFORM ID...", Short: "Revoke people's right to use the bot", Args: arguments(2, -1),
+		Use: "unpair PLATFORM ID...", Short: "Take away people's right to use the bot", Args: arguments(2, -1),
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
 			return db.Do(cmd.Context(), func(tx *chats.Tx) error {
 				for _, id := range ids {

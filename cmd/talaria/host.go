@@ -40,7 +40,7 @@ func hostCommand() *cobra.Command {
 
 talaria serve starts a host itself if none is running, so you need this command only for service managers and
 containers. A host exits on SIGTERM, on talaria host stop, or when no server has connected for --orphan-ttl; its
-kernels exit with it. A connected server first saves the variables of those that run no cell.
+kernels exit with it. A connected server first saves the variables of kernels that run no cell.
 
 With --supervise, the command runs the server instead: it restarts the server whenever it exits, and reaps orphaned
 processes. Use it as the entry point of a container, so that kernels survive a crash of the server. Arguments after --
@@ -80,8 +80,8 @@ func addHostFlags(f *pflag.FlagSet) {
 	f.Int("pool", d.Pool, "idle kernels to keep ready for each environment; 0: none")
 	f.Duration("orphan-ttl", d.OrphanTTL, "exit when no server connects for this long")
 	f.Duration("interrupt-grace", d.InterruptGrace, "time between the interrupt at a timeout and the kill")
-	f.String("tier", "", "tier of isolation, namespace or landlock (default: the best that works)")
-	f.String("min-tier", d.MinTier, "minimum acceptable tier of isolation, namespace or landlock")
+	f.String("tier", "", "isolation tier, namespace or landlock (default: the best that works)")
+	f.String("min-tier", d.MinTier, "minimum acceptable isolation tier, namespace or landlock")
 	f.StringSlice("mount-roots", nil, "directories of this machine whose folders sessions may mount")
 }
 
@@ -109,8 +109,8 @@ func hostStopCommand() *cobra.Command {
 		Short: "Stop the hosts of a state directory and all of their kernels",
 		Long: `Stop the hosts of a state directory and all of their kernels.
 
-The variables of kernels that run no cell are saved first, whether a server runs or not, unless their session's on_idle
-says drop; the next cell of such a session has them again. Cells that run end.`,
+The variables of kernels that run no cell are saved first, even if no server is running, unless on_idle of the session
+is drop; the next cell of such a session has them again. Running cells end.`,
 		Example: `  talaria host stop
   talaria host stop --quick`,
 		Args: arguments(0, 0),

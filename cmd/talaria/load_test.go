@@ -111,10 +111,10 @@ func TestTheMachineMustHaveWhatIsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*config){
-		`"Mars/Base" is not a time zone of this machine`:  func(c *config) { c.TZ = "Mars/Base" },
-		"mount_roots has a directory that cannot be used": func(c *config) { c.MountRoots = []string{"/nope"} },
-		"is not a directory; choose another":              func(c *config) { c.StateDir = file },
-		"TALARIA_TOKEN has 3 characters":                  func(c *config) { c.Token = "abc" },
+		`"Mars/Base" is not a time zone that this machine knows`: func(c *config) { c.TZ = "Mars/Base" },
+		"mount_roots has a directory that cannot be used":        func(c *config) { c.MountRoots = []string{"/nope"} },
+		"is not a directory; choose another":                     func(c *config) { c.StateDir = file },
+		"TALARIA_TOKEN has 3 characters":                         func(c *config) { c.Token = "abc" },
 	} {
 		c := defaults()
 		c.StateDir = t.TempDir()

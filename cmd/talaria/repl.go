@@ -120,7 +120,7 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 		}
 	})()
 	s := r.socket.Hello().Session
-	fmt.Fprintf(r.out, "Python %s in session %s. Ctrl-D ends.\n", s.Kernel.Python, s.ID)
+	fmt.Fprintf(r.out, "Python %s in session %s. Ctrl-D exits.\n", s.Kernel.Python, s.ID)
 	if attach {
 		if err := r.catchUp(ctx, s); err != nil {
 			return err

@@ -25,7 +25,7 @@ func keepSandboxKey(stateDir string) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) < 32 {
-		return nil, fmt.Errorf("%s is damaged; delete it, and the server makes another one", path)
+		return nil, fmt.Errorf("%s is damaged; delete it, and the server creates another one", path)
 	}
 	return key, nil
 }

@@ -80,7 +80,7 @@ func addServeFlags(f *pflag.FlagSet) {
 	f.String("engine", d.Engine, "engine that runs cells: ipython, stdlib, or auto (ipython if the environment has it)")
 	f.Duration("idle-timeout", d.IdleTimeout, "stop idle kernels after this long; 0: never")
 	f.String("on-idle", d.OnIdle, "what happens to idle kernels: hibernate (their variables are saved) or drop")
-	f.String("checkpoints", d.Checkpoints, "when sessions make checkpoints unless they say: auto (after each cell), manual or off")
+	f.String("checkpoints", d.Checkpoints, "when sessions make checkpoints by default: auto (after each cell), manual or off")
 	addHostFlags(f)
 	f.Int64("disk-reserve", 0, "bytes of the state disk to keep free; 0: a twentieth of it, between 64 MiB and 1 GiB")
 	f.Int64("max-sessions", 0, "maximum number of sessions with a kernel; 0: no limit")

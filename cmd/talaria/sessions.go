@@ -40,7 +40,7 @@ func sessionsCommand() *cobra.Command {
 		}),
 		sessionAction("reset", "restart", "Restart Python in sessions; files and history are kept", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			s, err := c.ResetSession(cmd.Context(), id, api.ResetRequest{})
-			return fmt.Sprintf("reset: kernel %d runs, variables are gone, files and history are kept", s.Kernel.Generation), err
+			return fmt.Sprintf("reset: kernel %d is running; variables are gone, files and history are kept", s.Kernel.Generation), err
 		}),
 		sessionAction("interrupt", "stop", "Interrupt the running cells of sessions", func(cmd *cobra.Command, c *connection, id string) (string, error) {
 			return "interrupted; variables are kept", c.Interrupt(cmd.Context(), id, "")

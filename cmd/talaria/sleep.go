@@ -12,12 +12,12 @@ import (
 func forkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fork SESSION",
-		Short: "Make sessions with the variables and files of another one",
+		Short: "Make sessions with the variables and files of another session",
 		Long: `Make sessions with the variables, files, packages and settings that a session has now, and print their ids. With --checkpoint,
-variables and files are those of a checkpoint.
+variables and files are those of that checkpoint.
 
-The session itself goes on undisturbed. It must not be running a cell. Variables that cannot be saved are missing in a fork, and are
-printed to standard error.`,
+The session itself continues undisturbed. It must not be running a cell. Forks lack the variables that cannot be saved; these are
+listed on standard error.`,
 		Example: `  talaria fork work
   talaria fork work --count 3 --name 'another way'
   talaria fork work --checkpoint 'before cleaning'
@@ -39,7 +39,7 @@ func hibernateCommand() *cobra.Command {
 		Short: "Save the variables of a session and end its process",
 		Long: `Save the variables of a session to disk and end its process, which frees its memory.
 
-The next cell has the variables back, and so has wake. What cannot be saved is printed. The session must not be running a cell.`,
+The next cell restores the variables, and so does talaria wake. Variables that cannot be saved are listed. The session must not be running a cell.`,
 		Example: `  talaria hibernate work
   talaria wake work`,
 		Args: arguments(1, 1),
@@ -53,10 +53,10 @@ The next cell has the variables back, and so has wake. What cannot be saved is p
 func wakeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wake SESSION",
-		Short: "Start the process of a session that hibernates",
-		Long: `Start the process of a session that has none, with the variables that were saved when it hibernated.
+		Short: "Restart a session that hibernates",
+		Long: `Start the process of a session that hibernates, and restore its saved variables.
 
-The next cell does this by itself; waking the session first saves that cell the wait. What cannot be restored is printed.`,
+The next cell does this by itself; waking the session first spares that cell the wait. Variables that cannot be restored are listed.`,
 		Example: `  talaria wake work`,
 		Args:    arguments(1, 1),
 		RunE:    withServer(wakeSession),
@@ -140,7 +140,7 @@ func hibernateSession(cmd *cobra.Command, c *connection, args []string) error {
 	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), done)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: hibernates; the next cell, or %s wake %[1]s, has the variables back\n", args[0], program)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: hibernates; the next cell, or %s wake %[1]s, restores the variables\n", args[0], program)
 	listMissing(cmd.OutOrStdout(), "not saved", done.NotSaved, func(m api.NotSaved) (string, string) { return m.Name, m.Reason })
 	return err
 }
@@ -157,12 +157,12 @@ func wakeSession(cmd *cobra.Command, c *connection, args []string) error {
 	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), done)
 	}
-	said := fmt.Sprintf("kernel %d runs already", done.Kernel.Generation)
+	said := fmt.Sprintf("kernel %d is already running", done.Kernel.Generation)
 	switch before.State {
 	case api.StateHibernated:
-		said = fmt.Sprintf("kernel %d runs, variables are restored", done.Kernel.Generation)
+		said = fmt.Sprintf("kernel %d is running; variables are restored", done.Kernel.Generation)
 	case api.StateDead:
-		said = fmt.Sprintf("kernel %d runs, without variables: none were saved", done.Kernel.Generation)
+		said = fmt.Sprintf("kernel %d is running, without variables: none were saved", done.Kernel.Generation)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], said)
 	listMissing(cmd.OutOrStdout(), "not restored", done.NotRestored, func(m api.NotRestored) (string, string) { return m.Name, m.Reason })

@@ -59,7 +59,7 @@ func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (
 			return backend, append(append([]kernel.Finding{tierFinding(c, tier, better)}, found...), probe.Findings...), nil
 		case probe.OK:
 			found = append(found, kernel.Finding{
-				Name: "tier", Detail: tier + " works here, and is less than the minimum, " + c.MinTier,
+				Name: "tier", Detail: tier + " works here, but is less than the minimum, " + c.MinTier,
 				Remedy: "see below for the better tier; to accept this one, start with --min-tier " + tier +
 					" (docs/security.md says what it lacks)",
 			}, probe.Findings[0])
@@ -93,7 +93,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Backend, error) {
 	for _, dir := range []string{"sessions", "lib", "cache"} {
 		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
-			return nil, fmt.Errorf("make the state directory: %w", err)
+			return nil, fmt.Errorf("create the state directory: %w", err)
 		}
 	}
 	roots, err := c.mountRoots()
@@ -115,7 +115,7 @@ func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Bac
 	// The users of sessions pass through to what is theirs. What is here and not theirs they cannot open.
 	if os.Geteuid() == 0 {
 		if err := os.Chmod(c.StateDir, 0o711); err != nil {
-			return nil, fmt.Errorf("let the users of sessions pass to their directories: %w", err)
+			return nil, fmt.Errorf("let session users reach their directories: %w", err)
 		}
 	}
 	return landlock.New(cfg)

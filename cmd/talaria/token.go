@@ -51,7 +51,7 @@ server is running. A session token gives chosen rights to one session, and expir
 	cmd.PersistentFlags().Bool("json", false, "print JSON")
 	create := &cobra.Command{
 		Use: "create (--owner NAME | --session ID)", Short: "Create a token and print it", Args: arguments(0, 0),
-		Long: `Create a token. The token alone is printed to standard output; a description goes to standard error.
+		Long: `Create a token. Only the token is printed to standard output; a description goes to standard error.
 
 Rights of a token for a session: read (always), run, write, terminal.`,
 		RunE: createToken,
@@ -294,7 +294,7 @@ func (r *tokenRun) revoke(ctx context.Context, t listedToken) error {
 	}
 	forgot, err := forgetKept(r.dir, t.ID)
 	if forgot {
-		fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the token that the server keeps; its next start creates another, unless TALARIA_TOKEN presets one")
+		fmt.Fprintln(r.cmd.ErrOrStderr(), "this was the server's own token; its next start creates another, unless TALARIA_TOKEN presets one")
 	}
 	return err
 }

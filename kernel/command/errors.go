@@ -42,7 +42,7 @@ var Errors = []NamedError{
 // The errors that callers of a host branch on.
 var (
 	ErrNoKernel     = errors.New("no kernel")
-	ErrKernelExists = errors.New("the kernel exists already")
+	ErrKernelExists = errors.New("the kernel already exists")
 	ErrKernelBusy   = errors.New("the kernel is busy")
 	ErrRepeated     = errors.New("the execution was given to this kernel before")
 	ErrHostClosed   = errors.New("the host is closed")

@@ -43,7 +43,7 @@ var Modes = []Mode{Auto, Quota, Image, Watched}
 var ErrCapacity = errors.New("the image of the workspace is too small for that limit")
 
 // errNoMounts is why some tiers have no images.
-var errNoMounts = errors.New("an image requires a tier of isolation with its own mounts: namespace")
+var errNoMounts = errors.New("an image requires an isolation tier with its own mounts: namespace")
 
 // imageName is the name of a workspace's image in its session's directory, where it replaces the workspace's folder.
 const imageName = "workspace.ext4"
@@ -99,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		}
 		causes = append(causes, err)
 		if cfg.Mode != Auto {
-			return nil, fmt.Errorf("disk: %s cannot be had%s: %w; choose another, or auto", cfg.Mode, asUser(), err)
+			return nil, fmt.Errorf("disk: %s is not available%s: %w; choose another, or auto", cfg.Mode, asUser(), err)
 		}
 	}
 	if s.hold == kernel.DiskWatched && len(causes) > 0 {

@@ -317,7 +317,7 @@ func TestAModeThatCannotBeHadIsRefusedAndAutoDoesWithout(t *testing.T) {
 		t.Error("sandboxes without mounts have images")
 	}
 	if _, err := disk.Open(t.Context(), disk.Config{Root: "/proc/self", Mode: disk.Quota}); err == nil ||
-		!strings.Contains(err.Error(), "quota cannot be had") {
+		!strings.Contains(err.Error(), "quota is not available") {
 		t.Errorf("quota where there is none: %v", err)
 	}
 	s, err := disk.Open(t.Context(), disk.Config{Root: dir, Mode: disk.Watched})

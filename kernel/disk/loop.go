@@ -17,7 +17,7 @@ const loopControl = "/dev/loop-control"
 // maxLoopTries bounds how often another process may take a loop device before we get one.
 const maxLoopTries = 100
 
-var errLoopsTaken = errors.New("each loop device that was free was taken by another at once")
+var errLoopsTaken = errors.New("each free loop device was taken by another process at once")
 
 // configuring keeps this process from competing with itself for loop devices.
 var configuring sync.Mutex

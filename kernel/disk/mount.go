@@ -75,7 +75,7 @@ func Clone(workspace *os.File) (*os.File, error) {
 	var had, has unix.Stat_t
 	err = errors.Join(unix.Fstat(int(workspace.Fd()), &had), unix.Fstat(int(f.Fd()), &has))
 	if err == nil && (had.Dev != has.Dev || had.Ino != has.Ino) {
-		err = errors.New("mount the workspace: its device has another file system on it")
+		err = errors.New("mount the workspace: its device has a different file system")
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -69,7 +69,7 @@ func tryImage(ctx context.Context, dir string, cfg Config) (err error) {
 // Probe reports what could hold workspaces below dir, and what will in that mode. It leaves nothing behind.
 func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []kernel.Finding, ok bool) {
 	if os.Geteuid() != 0 {
-		f := kernel.Finding{Name: "limit of the disk", OK: mode == Auto || mode == Watched,
+		f := kernel.Finding{Name: "disk limit", OK: mode == Auto || mode == Watched,
 			Detail: "watched: a workspace may briefly exceed its limit; exact limits require root"}
 		if !f.OK {
 			f.Detail, f.Remedy = "disk is "+string(mode)+", which takes root", "run the server as root, or configure disk: auto"
@@ -88,21 +88,21 @@ func Probe(ctx context.Context, dir string, mode Mode, most int64) (findings []k
 	} else {
 		image.Detail = fmt.Sprintf("created, attached, filled and removed in %d ms", time.Since(begin).Milliseconds())
 	}
-	force := kernel.Finding{Name: "limit of the disk", OK: true}
+	force := kernel.Finding{Name: "disk limit", OK: true}
 	switch {
 	case mode == Watched:
-		force.Detail = "watched, as configured: a workspace may pass its limit for a moment"
+		force.Detail = "watched, as configured: a workspace may briefly exceed its limit"
 	case quota.OK && mode != Image:
 		force.Detail = "held by project quota"
 		image.OK, image.Remedy = true, "" // not needed
 	case image.OK && mode != Quota:
-		force.Detail = "held by images, since there is no project quota"
+		force.Detail = "enforced by images, since there is no project quota"
 		quota.OK, quota.Remedy = true, ""
 	case mode == Auto:
-		force.OK, force.Detail = false, "watched: a workspace may pass its limit for a moment"
-		force.Remedy = "make one of the two above work"
+		force.OK, force.Detail = false, "watched: a workspace may briefly exceed its limit"
+		force.Remedy = "make one of the two options above work"
 	default:
-		force.OK, force.Detail = false, "disk is "+string(mode)+", which cannot be had here"
+		force.OK, force.Detail = false, "disk is "+string(mode)+", which is not available here"
 		force.Remedy = "see above, or configure disk: auto"
 		return []kernel.Finding{quota, image, force}, false
 	}
@@ -121,7 +121,7 @@ func probeImage(ctx context.Context, cfg Config) (err error) {
 func quotaRemedy(err error) string {
 	switch {
 	case errors.Is(err, errNoQuota):
-		return "have the state directory on ext4 with tune2fs -O quota,project -Q prjquota and mount option prjquota, or on xfs " +
+		return "put the state directory on ext4 with tune2fs -O quota,project -Q prjquota and mount option prjquota, or on xfs " +
 			"with mount option prjquota; the kernel needs CONFIG_QUOTA and CONFIG_QFMT_V2, or CONFIG_XFS_QUOTA"
 	case errors.Is(err, errNotEnforced):
 		return "mount the file system with option prjquota"

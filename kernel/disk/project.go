@@ -44,9 +44,9 @@ type quotaBlockInfo struct {
 }
 
 var (
-	errNoQuota       = errors.New("the file system has no project quota, or it is not switched on")
-	errNotEnforced   = errors.New("the file system counts projects and holds none to its quota")
-	errProjectsTaken = errors.New("each project that was tried is in use")
+	errNoQuota       = errors.New("the file system has no project quota, or it is not enabled")
+	errNotEnforced   = errors.New("the file system counts projects, but does not enforce their quotas")
+	errProjectsTaken = errors.New("each project id that was tried is in use")
 )
 
 // project is the number under which a file system counts the contents of a workspace.

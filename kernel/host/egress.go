@@ -57,11 +57,11 @@ func (k *interpreter) connect(ctx context.Context, wanted kernel.Network) (env m
 		Denied: func(d network.Denial) { k.tell("[" + d.String() + "]") },
 		Log:    k.log,
 	})
-	how := "through a device, held outside of the sandbox"
+	how := "through a device, held outside the sandbox"
 	if exit.Device != nil {
 		err = way.AttachDevice(exit.Device)
 	} else {
-		how = "through proxies, held outside of the sandbox, since no device can be created (" + exit.Why + ")"
+		how = "through proxies, held outside the sandbox, since no device can be created (" + exit.Why + ")"
 		err = way.AttachProxies(exit.HTTP, exit.SOCKS)
 	}
 	if err != nil {

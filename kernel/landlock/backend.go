@@ -64,24 +64,24 @@ func (t *tier) Modes() seccomp.Filter {
 func (t *tier) Landlock(version int) error {
 	switch {
 	case !t.root && version < boundedSignals:
-		return fmt.Errorf("Landlock ABI %d has no bounds for signals, which sessions of one user need", version)
+		return fmt.Errorf("Landlock ABI %d cannot restrict signals, which sessions of one user require", version)
 	case version < movingFiles:
-		return fmt.Errorf("Landlock ABI %d would let no file move to another folder", version)
+		return fmt.Errorf("Landlock ABI %d would not let any file be moved to another folder", version)
 	}
 	return nil
 }
 
 func (t *tier) Layers() []string {
 	layers := []string{
-		"no namespaces: the machine's system files can be read, its processes and network interfaces are in part visible",
-		"files: by Landlock from an allow-list",
-		"network: none, no sockets but connected pairs",
+		"no namespaces: the machine's system files can be read, and its processes and network interfaces are partly visible",
+		"files: an allow-list enforced by Landlock",
+		"network: none, no sockets except connected pairs",
 		"inotify: none",
 	}
 	if t.root {
 		return append(layers, "timers and queued signals: RLIMIT_SIGPENDING, 1024")
 	}
-	return append(layers, "modes of the session's own files only can be changed, and no owners",
+	return append(layers, "only modes of the session's own files can be changed, and no owners",
 		"timers and queued signals: RLIMIT_SIGPENDING, 1024 for all sessions together")
 }
 
@@ -90,12 +90,12 @@ func (t *tier) Processes(pids int64) (int64, string) {
 	if t.root {
 		return pids, fmt.Sprintf("RLIMIT_NPROC, %d", pids)
 	}
-	return userTasks() + pids + sharedProcesses, fmt.Sprintf("RLIMIT_NPROC, shared by all that the server's user runs: "+
+	return userTasks() + pids + sharedProcesses, fmt.Sprintf("RLIMIT_NPROC, shared by everything that the server's user runs: "+
 		"%d more than when the session's kernel started", pids+sharedProcesses)
 }
 
 func (*tier) Fence() string {
-	return "reading the system, writing in the session's own directories, no signals for others"
+	return "reading the system, writing in the session's own directories, no signals to other sessions"
 }
 
 func (*tier) Causes() []kernel.Finding { return nil }
@@ -107,7 +107,7 @@ func (*tier) Remedy(step string, err error) string {
 		return "use Linux 5.19 or later with Landlock; in a container, allow landlock_create_ruleset, landlock_add_rule and " +
 			"landlock_restrict_self in its seccomp profile, as Docker's own does"
 	case step == "user id" || step == "bounding set":
-		return "root in this container has not the capabilities SETUID, SETGID and SETPCAP: add them, or run as an " +
+		return "root in this container lacks the capabilities SETUID, SETGID and SETPCAP: add them, or run as an " +
 			"ordinary user (Linux 6.12 or later)"
 	case step == "check signals":
 		return "an ordinary user needs Landlock ABI 6 (Linux 6.12): use a newer kernel, or run as root"
@@ -115,8 +115,8 @@ func (*tier) Remedy(step string, err error) string {
 		return "this container has few user ids: set uid_base to where it has as many as there will be sessions " +
 			"(see /proc/self/uid_map)"
 	case errors.Is(err, unix.EACCES) && os.Geteuid() == 0:
-		return "the users of sessions have to pass to the state directory and to the interpreter: choose another " +
-			"--state-dir or python, or let others pass (chmod o+x) each directory on the way"
+		return "session users have to be able to reach the state directory and the interpreter: choose another " +
+			"--state-dir or python, or let others traverse (chmod o+x) each directory on the way"
 	}
 	return ""
 }

@@ -62,7 +62,7 @@ func (c confinement) missing(tier Tier) error {
 	case c.landlock == 0:
 		return fmt.Errorf("tier %s requires Landlock: %w", tier.Name(), c.noLandlock)
 	case c.calls.Rules() == 0:
-		return fmt.Errorf("tier %s requires a filter of system calls, which does not exist for %s", tier.Name(), runtime.GOARCH)
+		return fmt.Errorf("tier %s requires a system call filter, which does not exist for %s", tier.Name(), runtime.GOARCH)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func landlockVersion() (int, error) {
 	case errno != 0:
 		return 0, os.NewSyscallError("landlock_create_ruleset", errno)
 	case version < minLandlock:
-		return 0, fmt.Errorf("version %d of Landlock would let no file move to another folder", version)
+		return 0, fmt.Errorf("version %d of Landlock would not let any file be moved to another folder", version)
 	}
 	return min(int(version), maxLandlock), nil
 }
@@ -85,7 +85,7 @@ func (c confinement) verify(p procfs.Process) error {
 	}
 	filters, _ := strconv.Atoi(p.Status["Seccomp_filters"])
 	if p.Status["Seccomp"] != strconv.Itoa(unix.SECCOMP_MODE_FILTER) || filters <= c.filters {
-		return errors.New("has no filter of system calls")
+		return errors.New("has no system call filter")
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (c confinement) layers() []string {
 
 // findings report which of the layers this machine has.
 func (c confinement) findings() []kernel.Finding {
-	filter := kernel.Finding{Name: "filter of system calls", OK: c.calls.Rules() > 0}
+	filter := kernel.Finding{Name: "system call filter", OK: c.calls.Rules() > 0}
 	if filter.OK {
 		filter.Detail = fmt.Sprintf("%d calls refused, some by their arguments (%d instructions); "+
 			"calls of other architectures end the process", c.calls.Rules()+c.limits.Rules(), c.calls.Instructions())

@@ -30,9 +30,9 @@ func TestProbeTellsOfTheFilterAndOfLandlock(t *testing.T) {
 	version := landlockVersion(t)
 	probe := newBackend(t, stateDir(t)).Probe(t.Context())
 	for name, detail := range map[string]string{
-		"sandbox":                "landlock: ABI " + strconv.Itoa(min(version, 7)),
-		"filter of system calls": "calls refused",
-		"landlock":               "ABI " + strconv.Itoa(min(version, 7)),
+		"sandbox":            "landlock: ABI " + strconv.Itoa(min(version, 7)),
+		"system call filter": "calls refused",
+		"landlock":           "ABI " + strconv.Itoa(min(version, 7)),
 	} {
 		i := slices.IndexFunc(probe.Findings, func(f kernel.Finding) bool { return f.Name == name })
 		if i < 0 || !probe.Findings[i].OK || !strings.Contains(probe.Findings[i].Detail, detail) {
@@ -135,7 +135,7 @@ func TestAProcessWithoutFilterIsFoundOut(t *testing.T) {
 		t.Fatal("setpriv failed")
 	}
 	err = newBackend(t, stateDir(t)).VerifyProcess(cmd.Process.Pid, sessionUID)
-	if err == nil || !strings.Contains(err.Error(), "has no filter of system calls") {
+	if err == nil || !strings.Contains(err.Error(), "has no system call filter") {
 		t.Errorf("%v", err)
 	}
 }

@@ -83,7 +83,7 @@ func (b *Backend) remedy(err error) string {
 	}
 	switch step {
 	case "system call filter":
-		return "the kernel is built without filters of system calls, or a container forbids them: use a distribution's " +
+		return "the Linux kernel is built without system call filters, or a container forbids them: use a distribution's " +
 			"kernel, and allow seccomp in the container's seccomp profile"
 	case "landlock":
 		return "allow landlock_create_ruleset, landlock_add_rule and landlock_restrict_self in the seccomp profile of " +
@@ -95,11 +95,11 @@ func (b *Backend) remedy(err error) string {
 // probeTun reports whether network devices can be made, through which a permitted session gets its network.
 func probeTun() kernel.Finding {
 	const path = "/dev/net/tun"
-	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions can be given a network through devices"}
+	finding := kernel.Finding{Name: "network device", OK: true, Detail: path + " can be opened: sessions with a network use devices"}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		finding.OK = false
-		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; sessions that are given a network get proxies", path, err)
+		finding.Detail = fmt.Sprintf("%s cannot be opened: %v; sessions with a network get proxies instead", path, err)
 		finding.Remedy = "modprobe tun; in a container: --device " + path
 		return finding
 	}
@@ -111,9 +111,9 @@ func probeTun() kernel.Finding {
 func (b *Backend) probeGroups() []kernel.Finding {
 	var findings []kernel.Finding
 	for _, limit := range []struct{ controller, name, without string }{
-		{cgroup.Memory, "limit of memory", "RLIMIT_DATA for each process"},
-		{cgroup.PIDs, "limit of processes", "RLIMIT_NPROC"},
-		{cgroup.CPU, "limit of CPU time", "nothing"},
+		{cgroup.Memory, "memory limit", "RLIMIT_DATA for each process"},
+		{cgroup.PIDs, "process limit", "RLIMIT_NPROC"},
+		{cgroup.CPU, "CPU time limit", "nothing"},
 	} {
 		finding := kernel.Finding{Name: limit.name}
 		for _, h := range b.groups.Hierarchies {
@@ -125,7 +125,7 @@ func (b *Backend) probeGroups() []kernel.Finding {
 			}
 		}
 		if !finding.OK {
-			finding.Detail = "no writable control group: held by " + limit.without
+			finding.Detail = "no writable control group: limited by " + limit.without
 			finding.Remedy = "run as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes …"
 		}
 		findings = append(findings, finding)

@@ -94,7 +94,7 @@ func (q *request) isStream() bool {
 func unary[In any](call func(*request, In) (any, error)) func(*request) error {
 	return func(q *request) error {
 		if media, _, _ := strings.Cut(q.Header.Get("Content-Type"), ";"); media != unaryMedia {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: of the Connect protocol, unary calls in JSON are served", unaryMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only unary calls in JSON of the Connect protocol are served", unaryMedia)
 		}
 		if coding := q.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 			return api.Errorf(api.CodeNotImplemented, "compression %.40q is not supported; send messages as they are", coding)
@@ -116,7 +116,7 @@ func unary[In any](call func(*request, In) (any, error)) func(*request) error {
 func streaming[In any](h *Handler, call func(context.Context, *request, In, *messages) error) func(*request) error {
 	return func(q *request) error {
 		if !q.isStream() {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: of the Connect protocol, streams in JSON are served", streamMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only streams in JSON of the Connect protocol are served", streamMedia)
 		}
 		data, release, err := q.caller.Body()
 		defer release()
@@ -161,7 +161,7 @@ func streaming[In any](h *Handler, call func(context.Context, *request, In, *mes
 func clientStream(h *Handler, call func(ctx context.Context, next func(into any) error) (any, error)) func(*request) error {
 	return func(q *request) error {
 		if !q.isStream() {
-			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: of the Connect protocol, streams in JSON are served", streamMedia)
+			return api.Errorf(api.CodeUnsupportedMedia, "Content-Type must be %s: only streams in JSON of the Connect protocol are served", streamMedia)
 		}
 		ctx, cancel, err := h.streamContext(q)
 		if err != nil {
@@ -270,7 +270,7 @@ func cutEnvelope(data []byte) (flags byte, body, rest []byte, err error) {
 	}
 	size := binary.BigEndian.Uint32(data[1:5])
 	if int64(size) > int64(len(data)-5) {
-		return 0, nil, nil, api.Errorf(api.CodeInvalidRequest, "the message is cut off: %d of its %d bytes are there", len(data)-5, size)
+		return 0, nil, nil, api.Errorf(api.CodeInvalidRequest, "the message is cut off: only %d of its %d bytes arrived", len(data)-5, size)
 	}
 	return data[0], data[5 : 5+size], data[5+size:], nil
 }

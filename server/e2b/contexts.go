@@ -84,7 +84,7 @@ func (h *Handler) listContexts(q *request) error {
 
 // createContext refuses: a further interpreter would need the workspace of the sandbox, and sessions do not share theirs.
 func (h *Handler) createContext(*request) error {
-	return api.Errorf(api.CodeNotImplemented, "a sandbox has one context for each language here; for other variables create another sandbox")
+	return api.Errorf(api.CodeNotImplemented, "a sandbox has one context for each language here; for separate variables, create another sandbox")
 }
 
 func (h *Handler) restartContext(q *request) error {

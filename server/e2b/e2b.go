@@ -100,7 +100,7 @@ func New(cfg Config) *Handler {
 		}
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria serves no %s %s to clients of E2B", r.Method, r.URL.Path))
+		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria does not serve %s %s to E2B clients", r.Method, r.URL.Path))
 	})
 	return h
 }
@@ -187,7 +187,7 @@ func (h *Handler) named(q *request, id string, right api.Right) (*session.Sessio
 }
 
 func errNoSandbox(id string) error {
-	return api.Errorf(api.CodeSessionNotFound, "you have no sandbox %.140q: it was killed, its time was over, or it never existed", id)
+	return api.Errorf(api.CodeSessionNotFound, "you have no sandbox %.140q: it was killed, it expired, or it never existed", id)
 }
 
 // sandbox returns the session of the sandbox that a request for its envd or its code interpreter is about: the one in the
@@ -204,7 +204,7 @@ func (h *Handler) sandbox(q *request, right api.Right) (*session.Session, error)
 		id = q.caller.Session
 	}
 	if id == "" {
-		return nil, api.Errorf(api.CodeInvalidRequest, "which sandbox? send the header E2b-Sandbox-Id")
+		return nil, api.Errorf(api.CodeInvalidRequest, "the request does not name a sandbox; send the header E2b-Sandbox-Id")
 	}
 	return h.named(q, id, right)
 }

@@ -114,7 +114,7 @@ func (h *Handler) postFiles(q *request) error {
 	if q.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(q.Body)
 		if err != nil {
-			return api.Errorf(api.CodeInvalidRequest, "the body is not compressed by gzip")
+			return api.Errorf(api.CodeInvalidRequest, "the body is not compressed with gzip")
 		}
 		defer unzipped.Close()
 		body = unzipped
@@ -176,7 +176,7 @@ func (h *Handler) write(q *request, s *session.Session, name string, body io.Rea
 		return writeInfo{}, err
 	}
 	if to == "" || strings.HasSuffix(name, "/") {
-		return writeInfo{}, api.Errorf(api.CodeInvalidRequest, "path %.200q names no file", name)
+		return writeInfo{}, api.Errorf(api.CodeInvalidRequest, "path %.200q does not name a file", name)
 	}
 	from := &transfer.Upload{From: body}
 	_, _, err = s.PutFile(q.command(), to, from)

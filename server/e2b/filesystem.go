@@ -29,7 +29,7 @@ func (h *Handler) services() map[string]func(*request) error {
 	}
 	for _, service := range []string{"filesystem.Filesystem", "process.Process"} {
 		routes["POST /"+service+"/"] = func(q *request) error {
-			return api.Errorf(api.CodeNotImplemented, "Talaria does not offer clients of E2B %s", strings.TrimPrefix(q.URL.Path, "/"))
+			return api.Errorf(api.CodeNotImplemented, "Talaria does not offer E2B clients %s", strings.TrimPrefix(q.URL.Path, "/"))
 		}
 	}
 	return routes

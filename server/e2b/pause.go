@@ -32,7 +32,7 @@ func (h *Handler) pauseSandbox(q *request) error {
 	defer s.Release()
 	info := s.Info(q.command())
 	if stateOf(info) == statePaused && endOf(info).IsZero() {
-		return api.Errorf(api.CodeSessionConflict, "sandbox %.140q is paused already", info.ID)
+		return api.Errorf(api.CodeSessionConflict, "sandbox %.140q is already paused", info.ID)
 	}
 	// First of all it is no longer killed, whatever happens in between.
 	if err := h.setEnd(q.command(), q.caller.Owner, s, "", api.SessionPatch{OnIdle: new(api.OnIdleHibernate)}); err != nil {
@@ -131,7 +131,7 @@ func (h *Handler) connect(q *request, onlyPaused bool) error {
 		}
 		status = http.StatusCreated
 	case onlyPaused:
-		return api.Errorf(api.CodeSessionConflict, "sandbox %.140q runs already; connect to it", info.ID)
+		return api.Errorf(api.CodeSessionConflict, "sandbox %.140q is already running; connect to it", info.ID)
 	}
 	if body.Timeout != nil || paused {
 		if err := h.prolong(q, s, seconds, true); err != nil {

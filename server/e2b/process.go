@@ -110,7 +110,7 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 	}
 	s.Release()
 	if err == nil {
-		err = api.Errorf(api.CodeNotFound, "no process with the tag %.140q runs", *tag)
+		err = api.Errorf(api.CodeNotFound, "no running process has the tag %.140q", *tag)
 	}
 	return process{}, err
 }
@@ -197,7 +197,7 @@ func (h *Handler) connectProcess(ctx context.Context, q *request, in selector, o
 		return err
 	}
 	if !slices.ContainsFunc(programs, func(one session.Program) bool { return one.ID == p.id }) {
-		return api.Errorf(api.CodeNotFound, "no such process runs; list the processes")
+		return api.Errorf(api.CodeNotFound, "no such process is running; list the processes")
 	}
 	return followProgram(ctx, q, p.session, p.id, out)
 }

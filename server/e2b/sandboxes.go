@@ -53,7 +53,7 @@ func (h *Handler) controlPlane() map[string]func(*request) error {
 		"/volumes":                       "a volume",
 	} {
 		routes[pattern] = func(*request) error {
-			return api.Errorf(api.CodeNotImplemented, "Talaria does not offer clients of E2B %s", what)
+			return api.Errorf(api.CodeNotImplemented, "Talaria does not offer E2B clients %s", what)
 		}
 	}
 	return routes
@@ -336,7 +336,7 @@ func (h *Handler) list(q *request, states []string, limit int) error {
 func listFilter(query url.Values) (metadata map[string]string, after time.Time, err error) {
 	pairs, err := url.ParseQuery(query.Get("metadata"))
 	if err != nil {
-		return nil, after, api.Errorf(api.CodeInvalidRequest, "metadata is not a query such as key=value")
+		return nil, after, api.Errorf(api.CodeInvalidRequest, "metadata must be a query such as key=value")
 	}
 	metadata = map[string]string{}
 	for key := range pairs {

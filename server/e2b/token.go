@@ -72,7 +72,7 @@ func (h *Handler) Recognize(token string) (Access, error) {
 // Signed finds the sandbox whose token has signed the URL of a file. The URL does not name the sandbox, so the signatures of
 // all of them are compared. It fails with unauthorized if none has.
 func (h *Handler) Signed(ctx context.Context, method string, query url.Values) (Access, error) {
-	invalid := api.Errorf(api.CodeUnauthorized, "the signature is not valid, or its time is over; make another URL with the SDK")
+	invalid := api.Errorf(api.CodeUnauthorized, "the signature is invalid or has expired; create another URL with the SDK")
 	operation := "write"
 	if method == "GET" || method == "HEAD" {
 		operation = "read"

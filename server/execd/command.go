@@ -97,7 +97,7 @@ func (h *Handler) runCommand(q *request) error {
 	return nil
 }
 
-var errTimeout = errors.New("the timeout of the command is over")
+var errTimeout = errors.New("the command's timeout has expired")
 
 // commandFailed is the last event of a command whose exit code is not 0: clients take it from the value.
 func commandFailed(code, words string) event {

@@ -78,7 +78,7 @@ func New(cfg Config) *Handler {
 		})
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria serves no %s %s to clients of execd; docs/execd.md lists what it serves", r.Method, r.URL.Path))
+		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria does not serve %s %s to execd clients; docs/execd.md lists what it serves", r.Method, r.URL.Path))
 	})
 	return h
 }

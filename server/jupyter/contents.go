@@ -83,7 +83,7 @@ func (h *Handler) place(q *request, name string) (location, error) {
 	l, err := h.locate(q, name, api.RightWrite)
 	if err == nil && (l.sess == nil || l.inside == "") {
 		l.release()
-		return location{}, api.Errorf(api.CodeForbidden, "the folder %.200q is a session's workspace, or lists them: make and change files below it", name)
+		return location{}, api.Errorf(api.CodeForbidden, "the folder %.200q is a session's workspace, or lists workspaces: create and change files below it", name)
 	}
 	return l, err
 }

@@ -79,7 +79,7 @@ func (h *Handler) serveCheckpoints(q *request, file, id string) error {
 	case q.Method == http.MethodDelete && id != "":
 		err = l.sess.DeleteFile(q.command(), at)
 	default:
-		return api.Errorf(api.CodeMethodNotAllowed, "checkpoints have no %s here", q.Method)
+		return api.Errorf(api.CodeMethodNotAllowed, "checkpoints do not support %s", q.Method)
 	}
 	if err != nil {
 		return err

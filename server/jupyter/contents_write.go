@@ -37,18 +37,18 @@ func (r contentsRequest) bytes() ([]byte, error) {
 	if r.Type == typeNotebook || r.Format == "json" {
 		var object map[string]any
 		if json.Unmarshal(r.Content, &object) != nil {
-			return nil, api.Errorf(api.CodeInvalidRequest, "the content of a notebook is a JSON object")
+			return nil, api.Errorf(api.CodeInvalidRequest, "the content of a notebook must be a JSON object")
 		}
 		var out bytes.Buffer
 		if err := json.Indent(&out, r.Content, "", " "); err != nil {
-			return nil, api.Errorf(api.CodeInvalidRequest, "the content of a notebook is a JSON object: %v", err)
+			return nil, api.Errorf(api.CodeInvalidRequest, "the content of a notebook must be a JSON object: %v", err)
 		}
 		out.WriteByte('\n')
 		return out.Bytes(), nil
 	}
 	var text string
 	if len(r.Content) > 0 && json.Unmarshal(r.Content, &text) != nil {
-		return nil, api.Errorf(api.CodeInvalidRequest, "the content of a file is a string")
+		return nil, api.Errorf(api.CodeInvalidRequest, "the content of a file must be a string")
 	}
 	switch r.Format {
 	case "base64":
@@ -60,7 +60,7 @@ func (r contentsRequest) bytes() ([]byte, error) {
 	case "", "text":
 		return []byte(text), nil
 	}
-	return nil, api.Errorf(api.CodeInvalidRequest, "the format is text, base64 or json, not %.40q", r.Format)
+	return nil, api.Errorf(api.CodeInvalidRequest, "format must be text, base64 or json, not %.40q", r.Format)
 }
 
 // putContents saves a file, or makes a folder.
@@ -140,7 +140,7 @@ func (h *Handler) postContents(q *request, name string) error {
 	}
 	defer l.release()
 	if l.sess == nil {
-		return api.Errorf(api.CodeForbidden, "the root lists the workspaces of kernels: make files in one of them")
+		return api.Errorf(api.CodeForbidden, "the root lists the workspaces of kernels: create files in one of them")
 	}
 	if r.CopyFrom != "" {
 		return h.copyContents(q, l, r.CopyFrom)
@@ -196,7 +196,7 @@ func (l *location) unused(q *request, base, gap, ext string) error {
 	name := base + ext
 	for n := 1; taken[name]; n++ {
 		if n == maxUntitled {
-			return api.Errorf(api.CodeInvalidRequest, "%d files are named like %.100q already; choose a name", maxUntitled, base+ext)
+			return api.Errorf(api.CodeInvalidRequest, "%d files already have names like %.100q; choose another name", maxUntitled, base+ext)
 		}
 		name = fmt.Sprint(base, gap, n, ext)
 	}

@@ -155,7 +155,7 @@ func (h *Handler) left(ctx context.Context, q *request, w *workplace, id string,
 	case q.Context().Err() != nil:
 		return w.Interrupt(q.command(), id)
 	case ctx.Err() != nil:
-		return api.Errorf(api.CodeShuttingDown, "the server is shutting down; the code goes on, and its files will be in the session")
+		return api.Errorf(api.CodeShuttingDown, "the server is shutting down; the code continues, and its files will be in the session")
 	}
 	return err
 }
@@ -325,7 +325,7 @@ func outOfMemory(e api.Execution) bool {
 // runProgram runs code of a compiled language in a sandbox of its own. It gets the text files of the request, and leaves none.
 func (h *Handler) runProgram(q *request, r execRequest, l language) error {
 	if h.Runs == nil {
-		return api.Errorf(api.CodeInvalidRequest, "Unsupported language: %.40s; this server runs no programs outside of sessions", r.Lang)
+		return api.Errorf(api.CodeInvalidRequest, "Unsupported language: %.40s; this server does not run programs outside sessions", r.Lang)
 	}
 	program := api.RunRequest{Language: l.run, Args: r.Args}
 	inputs, notes, err := h.texts(q, r.Files)

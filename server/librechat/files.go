@@ -114,7 +114,7 @@ func (h *Handler) readForm(q *request, each bool) (f *form, err error) {
 			continue
 		}
 		if len(f.files) == maxUploads {
-			return f, api.Errorf(api.CodeInvalidRequest, "a form may have %d files", maxUploads)
+			return f, api.Errorf(api.CodeInvalidRequest, "a form may have at most %d files", maxUploads)
 		}
 		if f.store == nil {
 			if f.store, err = h.store(q, f.fields); err != nil {
@@ -142,7 +142,7 @@ func (f *form) field(part *multipart.Part) error {
 	case err != nil:
 		return api.Errorf(api.CodeInvalidRequest, "the form is malformed or was cut off")
 	case len(value) > maxField || len(f.fields) == 20:
-		return api.Errorf(api.CodeInvalidRequest, "a form may have 20 fields besides its files, of %d bytes each", maxField)
+		return api.Errorf(api.CodeInvalidRequest, "a form may have at most 20 fields besides its files, of %d bytes each", maxField)
 	}
 	f.fields[part.FormName()] = string(value)
 	return nil

@@ -51,7 +51,7 @@ func ParseKeys(text []byte) ([]Key, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("it has no public key in PEM")
+		return nil, fmt.Errorf("it contains no PEM public key")
 	}
 	return keys, nil
 }

@@ -90,7 +90,7 @@ func New(cfg Config) *Handler {
 		})
 	}
 	h.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria serves no %s %s to LibreChat; its base URL ends with /v1", r.Method, r.URL.Path))
+		Refuse(w, api.Errorf(api.CodeNotFound, "Talaria does not serve %s %s to LibreChat; its base URL ends with /v1", r.Method, r.URL.Path))
 	})
 	return h
 }

@@ -137,7 +137,7 @@ func pythonTools(list []tool) (tools []api.Tool, names map[string]string, err er
 	for _, t := range list {
 		name := pythonName(t.Name)
 		if name == "" || seen[name] {
-			return nil, nil, api.Errorf(api.CodeInvalidRequest, "the name of tool %.100q is empty in Python, or that of another tool", t.Name)
+			return nil, nil, api.Errorf(api.CodeInvalidRequest, "the name of tool %.100q is empty in Python, or the same as another tool's", t.Name)
 		}
 		if seen[name] = true; name != t.Name {
 			names[name] = t.Name

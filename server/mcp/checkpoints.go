@@ -14,15 +14,15 @@ import (
 const maxMissing = 20
 
 type createCheckpointInput struct {
-	Name      string `json:"name,omitzero" jsonschema:"Says what the state is, such as before cleaning. Checkpoints with a name are kept; of those without, only the newest few are."`
-	Level     string `json:"level,omitzero" jsonschema:"live: variables in memory, exactly as they are; saved: variables on disk, which survive the kernel and can be forked; files: only files. Leave it out for the first that is possible."`
-	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	Name      string `json:"name,omitzero" jsonschema:"Describes the state, such as before cleaning. Named checkpoints are kept; of the others, only the newest few."`
+	Level     string `json:"level,omitzero" jsonschema:"live: variables in memory, exactly as they are; saved: variables on disk, which survive the kernel and can be forked; files: only files. Omit it for the first that is possible."`
+	SessionID string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 type rollbackInput struct {
 	CheckpointID string `json:"checkpoint_id" jsonschema:"As create_checkpoint, list_checkpoints or an earlier rollback (undo) returned it."`
 	What         string `json:"what,omitzero" jsonschema:"all (default), variables or files."`
-	SessionID    string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	SessionID    string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 // checkpointInfo is a checkpoint as a model sees it.

@@ -26,28 +26,28 @@ const (
 
 type executeInput struct {
 	Code      string   `json:"code" jsonschema:"Python source. Lines may begin with ! (a shell command) or % (a magic)."`
-	SessionID string   `json:"session_id,omitzero" jsonschema:"The session to run in; leave it out for your own, which is created when it is first used."`
+	SessionID string   `json:"session_id,omitzero" jsonschema:"The session to run in; omit it for your own, which is created on first use."`
 	TimeoutS  *float64 `json:"timeout_s,omitzero" jsonschema:"Stop the code after this many seconds; variables are kept."`
-	WaitS     *float64 `json:"wait_s,omitzero" jsonschema:"Return after this many seconds even if the code still runs (default 45); get_execution then waits on."`
+	WaitS     *float64 `json:"wait_s,omitzero" jsonschema:"Return after this many seconds even if the code is still running (default 45); get_execution then continues to wait."`
 	Reset     bool     `json:"reset,omitzero" jsonschema:"Start a fresh interpreter first; files are kept."`
-	Images    string   `json:"images,omitzero" jsonschema:"thumb (default): pictures scaled to 1024 pixels; full: as they are; none: links only."`
+	Images    string   `json:"images,omitzero" jsonschema:"thumb (default): pictures scaled to 1024 pixels; full: unchanged; none: links only."`
 }
 
 type getExecutionInput struct {
 	ExecutionID string   `json:"execution_id" jsonschema:"As execute_code returned it."`
-	SessionID   string   `json:"session_id,omitzero" jsonschema:"The session of the execution; leave it out for your own."`
-	WaitS       *float64 `json:"wait_s,omitzero" jsonschema:"Wait this many seconds for the end (default 45); 0 does not wait."`
+	SessionID   string   `json:"session_id,omitzero" jsonschema:"The session of the execution; omit it for your own."`
+	WaitS       *float64 `json:"wait_s,omitzero" jsonschema:"Wait up to this many seconds for the end (default 45); 0 does not wait."`
 	Images      string   `json:"images,omitzero" jsonschema:"thumb (default), full or none."`
 }
 
 type interruptInput struct {
-	SessionID   string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
-	ExecutionID string `json:"execution_id,omitzero" jsonschema:"Interrupt only this execution; leave it out for whatever runs and waits."`
+	SessionID   string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
+	ExecutionID string `json:"execution_id,omitzero" jsonschema:"Interrupt only this execution; omit it to interrupt everything that runs or waits."`
 }
 
 type packagesInput struct {
-	Requirements []string `json:"requirements" jsonschema:"As pip takes them, such as requests or pandas>=2."`
-	SessionID    string   `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	Requirements []string `json:"requirements" jsonschema:"As pip accepts them, such as requests or pandas>=2."`
+	SessionID    string   `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 	WaitS        *float64 `json:"wait_s,omitzero" jsonschema:"Return after this many seconds even if the code is still running (default 45)."`
 }
 

@@ -20,22 +20,22 @@ const (
 )
 
 type listFilesInput struct {
-	Path      string `json:"path,omitzero" jsonschema:"A folder of the workspace; leave it out for the workspace itself."`
-	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	Path      string `json:"path,omitzero" jsonschema:"A folder of the workspace; omit it for the workspace itself."`
+	SessionID string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 type readFileInput struct {
 	Path      string `json:"path" jsonschema:"A file of the workspace."`
-	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
-	Offset    int64  `json:"offset,omitzero" jsonschema:"Begin at this byte (default 0)."`
+	SessionID string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
+	Offset    int64  `json:"offset,omitzero" jsonschema:"Start at this byte (default 0)."`
 	MaxBytes  int64  `json:"max_bytes,omitzero" jsonschema:"Read at most this many bytes (default 50000, at most 1048576)."`
 }
 
 type writeFileInput struct {
-	Path      string  `json:"path" jsonschema:"The file to write in the workspace; folders are created."`
-	Text      *string `json:"text,omitzero" jsonschema:"The content as text; give this or base64."`
+	Path      string  `json:"path" jsonschema:"The file to write in the workspace; missing folders are created."`
+	Text      *string `json:"text,omitzero" jsonschema:"The content as text; pass either this or base64."`
 	Base64    *string `json:"base64,omitzero" jsonschema:"The content as base64."`
-	SessionID string  `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	SessionID string  `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 type fileInfo struct {

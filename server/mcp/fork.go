@@ -12,9 +12,9 @@ import (
 
 type forkInput struct {
 	Count        int64  `json:"count,omitzero" jsonschema:"How many sessions to make (default 1, at most 64)."`
-	Name         string `json:"name,omitzero" jsonschema:"A name for people; leave it out for that of the session."`
-	CheckpointID string `json:"checkpoint_id,omitzero" jsonschema:"A checkpoint to begin with; leave it out for what is now."`
-	SessionID    string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	Name         string `json:"name,omitzero" jsonschema:"A name for people; omit it for that of the session."`
+	CheckpointID string `json:"checkpoint_id,omitzero" jsonschema:"A checkpoint to start from; omit it for the current state."`
+	SessionID    string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 type forkResult struct {
@@ -61,9 +61,9 @@ func (h *Handler) forkSession(_ context.Context, q *request, _ *sdk.CallToolRequ
 
 // forked says what a fork has made.
 func forked(r forkResult) string {
-	text := fmt.Sprintf("Made %d sessions with the same variables and files: %s. Give one as session_id.", len(r.Forks), strings.Join(r.Forks, ", "))
+	text := fmt.Sprintf("Made %d sessions with the same variables and files: %s. Pass one of these ids as session_id.", len(r.Forks), strings.Join(r.Forks, ", "))
 	if len(r.Forks) == 1 {
-		text = fmt.Sprintf("Made session %s with the same variables and files; give its id as session_id.", r.Forks[0])
+		text = fmt.Sprintf("Made session %s with the same variables and files; pass its id as session_id.", r.Forks[0])
 	}
 	if len(r.NotRestored) > 0 {
 		text += " Not in it: " + strings.Join(r.NotRestored, "; ") + "."

@@ -60,8 +60,8 @@ type Handler struct {
 }
 
 // instructions tell a model how the tools belong together.
-const instructions = "Python sessions that stay: variables, imports and files persist between calls. " +
-	"Call execute_code; leave session_id out to use your own session. " +
+const instructions = "Persistent Python sessions: variables, imports and files are kept between calls. " +
+	"Call execute_code; omit session_id to use your own session. " +
 	"If a call returns status \"running\", the code is still running: call get_execution with its execution_id to wait for it. " +
 	"Files are exchanged with write_file and read_file, or as resources."
 

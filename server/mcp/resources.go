@@ -31,7 +31,7 @@ func (h *Handler) addResources(server *sdk.Server) {
 	for _, t := range []*sdk.ResourceTemplate{
 		{Name: "file", URITemplate: base + "/files/{+path}", Description: "A file of the workspace."},
 		{Name: "artifact", URITemplate: base + "/artifacts/{sha256}", Description: "A file as an execution left it."},
-		{Name: "output", URITemplate: base + "/executions/{execution_id}/output", MIMEType: "text/plain", Description: "All that an execution printed."},
+		{Name: "output", URITemplate: base + "/executions/{execution_id}/output", MIMEType: "text/plain", Description: "Everything that an execution printed."},
 		{Name: "picture", URITemplate: base + "/executions/{execution_id}/images/{n}", Description: "A picture that an execution drew."},
 		{Name: "notebook", URITemplate: base + "/notebook.ipynb", MIMEType: "application/x-ipynb+json", Description: "The session as a Jupyter notebook."},
 	} {

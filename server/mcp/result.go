@@ -84,7 +84,7 @@ func (v view) show(ctx context.Context, sess *session.Session, e api.Execution) 
 	execution := sessionURI(e.SessionID) + "/executions/" + url.PathEscape(e.ID)
 	if e.TruncatedBytes > 0 || e.OutputsOmitted || strings.Contains(e.Text, api.TextCutMark) {
 		add(&sdk.ResourceLink{URI: execution + "/output", Name: "whole output", MIMEType: "text/plain",
-			Description: "all that the code printed; read it as a resource"})
+			Description: "everything that the code printed; read it as a resource"})
 	}
 	if !e.Status.Final() {
 		return r, shown // a client that waits on would get the pictures each time

@@ -12,7 +12,7 @@ import (
 )
 
 type sessionInput struct {
-	SessionID string `json:"session_id,omitzero" jsonschema:"Leave it out for your own session."`
+	SessionID string `json:"session_id,omitzero" jsonschema:"Omit it for your own session."`
 }
 
 type closeInput struct {
@@ -20,10 +20,10 @@ type closeInput struct {
 }
 
 type createInput struct {
-	SessionID   string             `json:"session_id,omitzero" jsonschema:"An id of your choice, such as report-2026; leave it out for a random one."`
+	SessionID   string             `json:"session_id,omitzero" jsonschema:"An id of your choice, such as report-2026; omit it for a random one."`
 	Name        string             `json:"name,omitzero" jsonschema:"A name for people."`
 	Environment string             `json:"environment,omitzero" jsonschema:"A Python environment that the server's operator configured."`
-	Packages    []string           `json:"packages,omitzero" jsonschema:"Packages to install at once, as pip takes them."`
+	Packages    []string           `json:"packages,omitzero" jsonschema:"Packages to install right away, as pip accepts them."`
 	Network     *networkInput      `json:"network,omitzero" jsonschema:"What code may reach; nothing unless asked for."`
 	Limits      *api.LimitsRequest `json:"limits,omitzero" jsonschema:"Limits other than the server's defaults."`
 }
@@ -74,7 +74,7 @@ func (h *Handler) createSession(_ context.Context, q *request, _ *sdk.CallToolRe
 	}
 	defer sess.Release()
 	info := infoOf(sess.Info(q.command()))
-	return said(fmt.Sprintf("Created session %q; give its id as session_id.", info.SessionID)), info, nil
+	return said(fmt.Sprintf("Created session %q; pass its id as session_id.", info.SessionID)), info, nil
 }
 
 // given is a pointer to a text that was given.
@@ -126,7 +126,7 @@ func (h *Handler) resetSession(_ context.Context, q *request, _ *sdk.CallToolReq
 	if err := sess.Reset(q.command(), api.ResetRequest{}); err != nil {
 		return nil, sessionResult{}, err
 	}
-	return said("The interpreter is fresh: variables are gone; files and packages are kept."),
+	return said("The interpreter was restarted: variables are gone; files and packages are kept."),
 		sessionResult{SessionID: q.nameOf(in.SessionID), Status: "reset"}, nil
 }
 

@@ -18,13 +18,13 @@ var (
 func (h *Handler) addTools(server *sdk.Server) {
 	add(h, server, "execute_code", "Run Python", h.ExecuteCode, runs, h.executeCode)
 	add(h, server, "get_execution", "Wait for a run",
-		"Wait for a run that execute_code or install_packages left running, and return its result; also of an earlier one.", reads, h.getExecution)
+		"Wait for a run that execute_code or install_packages left running, and return its result; also returns results of earlier runs.", reads, h.getExecution)
 	add(h, server, "reset_session", "Restart Python",
 		"Start a fresh interpreter: variables are gone, files and packages are kept.", destroys, h.resetSession)
 	add(h, server, "list_files", "List files", "List a folder of the session's workspace.", reads, h.listFiles)
 	add(h, server, "read_file", "Read a file",
-		"Read a file of the session's workspace: text as it is, a picture scaled, anything else as base64.", reads, h.readFile)
-	add(h, server, "write_file", "Write a file", "Write a file into the session's workspace, replacing one that exists.",
+		"Read a file of the session's workspace: text unchanged, pictures scaled, anything else as base64.", reads, h.readFile)
+	add(h, server, "write_file", "Write a file", "Write a file into the session's workspace, replacing an existing one.",
 		&sdk.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(bool), IdempotentHint: true}, h.writeFile)
 	if h.Tools == ToolsBasic {
 		return
@@ -32,19 +32,19 @@ func (h *Handler) addTools(server *sdk.Server) {
 	add(h, server, "interrupt", "Interrupt", "Interrupt the running code of the session; variables and files are kept.", writes, h.interrupt)
 	add(h, server, "install_packages", "Install packages", "Install Python packages into the session.",
 		&sdk.ToolAnnotations{DestructiveHint: new(bool), OpenWorldHint: new(true)}, h.installPackages)
-	add(h, server, "list_variables", "List variables", "List the variables of the session's interpreter, also while code runs.", reads, h.listVariables)
+	add(h, server, "list_variables", "List variables", "List the variables of the session's interpreter, even while code runs.", reads, h.listVariables)
 	add(h, server, "create_checkpoint", "Make a checkpoint",
-		"Save the session's variables and files as they are now, to go back to with rollback. It takes milliseconds: make one before code that may spoil them.",
+		"Save the session's current variables and files, so that rollback can restore them. This takes milliseconds: do it before code that may damage them.",
 		writes, h.createCheckpoint)
 	add(h, server, "list_checkpoints", "List checkpoints", "List the session's checkpoints, newest first.", reads, h.listCheckpoints)
 	add(h, server, "rollback", "Go back to a checkpoint",
-		"Go back to a checkpoint: variables and files become what they were then, instead of running everything again. The result says how to undo it.",
+		"Go back to a checkpoint: restores variables and files without running everything again. The result says how to undo it.",
 		destroys, h.rollback)
 	add(h, server, "fork_session", "Fork the session",
-		"Make sessions with the variables and files that this one has now, to try different ways from the same state. This one goes on unchanged.",
+		"Make sessions with the variables and files that this session has now, to try different approaches from the same state. This session stays unchanged.",
 		writes, h.forkSession)
 	add(h, server, "create_session", "Create a session",
-		"Create another session, with its own working directory and variables. Your own session exists already.", writes, h.createSession)
+		"Create another session, with its own working directory and variables. You already have a session of your own.", writes, h.createSession)
 	add(h, server, "list_sessions", "List sessions", "List your sessions, newest first.", reads, h.listSessions)
 	add(h, server, "close_session", "Delete a session", "Delete a session with its variables, files and history.", destroys, h.closeSession)
 }

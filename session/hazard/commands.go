@@ -371,7 +371,7 @@ func (e *examiner) write(to word) {
 	case isDevice(to.text):
 		e.never("writing to a block device")
 	case credentials.MatchString(to.text):
-		e.ask("a file of credentials or of the login")
+		e.ask("a file with credentials or login settings")
 	case e.isOutside(to.text):
 		e.ask("writing to a mount")
 	}

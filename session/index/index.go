@@ -69,7 +69,7 @@ type Index struct {
 func New(cfg Config) (*Index, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Hostname() == "" {
-		return nil, errors.New("packages.index must be the http or https address of a simple index")
+		return nil, errors.New("packages.index must be the http or https URL of a simple index")
 	}
 	if cfg.Username == "" && base.User != nil {
 		cfg.Username = base.User.Username()

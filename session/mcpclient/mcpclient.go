@@ -94,7 +94,7 @@ func (s Server) check() error {
 	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.Fragment != "" {
-		return fmt.Errorf("the url of the MCP server %s must be http or https, without a user name and a fragment", s.Name)
+		return fmt.Errorf("the url of the MCP server %s must be http or https, without a user name or fragment", s.Name)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (s *Servers) Call(ctx context.Context, call remote.Call) (remote.Result, er
 		}
 		one.drop(c) // the server restarted and did not make the call
 	}
-	return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the MCP server %s loses its sessions", name)
+	return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the MCP server %s keeps losing its sessions", name)
 }
 
 func (s *Servers) find(name string) (*server, error) {

@@ -10,7 +10,7 @@ import (
 // them, so that a schema of a hundred bytes could take for ever.
 const maxSteps = 3_000_000
 
-var errTooMuch = errors.New("the arguments take too much work to check against the tool's schema; simplify its references, or pass less")
+var errTooMuch = errors.New("checking the arguments against the tool's schema takes too much work; simplify its references, or pass less")
 
 // budget counts the steps of one check. The library offers no way to end a check, so spend panics with errTooMuch, which
 // validate recovers.

@@ -65,7 +65,7 @@ type sealed struct{}
 
 // Load implements [jsonschema.URLLoader].
 func (sealed) Load(url string) (any, error) {
-	return nil, fmt.Errorf("it refers to %q, and a tool's schema must be complete in itself", url)
+	return nil, fmt.Errorf("it refers to %q, but a tool's schema must be self-contained", url)
 }
 
 // Arguments returns the arguments as a tool is to get them: as they are where they satisfy the schema, else with values

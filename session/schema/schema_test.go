@@ -69,8 +69,8 @@ func TestTheErrorNamesTheField(t *testing.T) {
 
 func TestASchemaRefersToNothingOutside(t *testing.T) {
 	for in, want := range map[string]string{
-		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:      "complete in itself",
-		`{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1/schema"}}}`: "complete in itself",
+		`{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`:      "self-contained",
+		`{"type":"object","properties":{"a":{"$ref":"http://127.0.0.1/schema"}}}`: "self-contained",
 		`{"type":"objekt"}`:                   `"object"`,
 		`{"type":"array"}`:                    `"object"`,
 		`{"properties":{"a":{"type":"int"}}}`: "not a JSON Schema",

@@ -101,5 +101,5 @@ func Verify(secret Secret, h http.Header, body []byte, now time.Time) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: no signature in %s is by this secret", ErrSignature, HeaderSignature)
+	return fmt.Errorf("%w: no signature in %s was made with this secret", ErrSignature, HeaderSignature)
 }

@@ -59,7 +59,7 @@ describe("a checkpoint", () => {
 
     await page.getByRole("button", { name: "Checkpoints" }).click();
     await drawer().getByText("No checkpoints yet.").waitFor();
-    await drawer().getByLabel("Name of the checkpoint, if you like").fill("two rows");
+    await drawer().getByLabel("Name of the checkpoint (optional)").fill("two rows");
     await drawer().getByRole("button", { name: "Checkpoint", exact: true }).click();
     await drawer().locator("li", { hasText: "two rows" }).waitFor();
     expect(await drawer().locator("li .level").innerText()).toMatch(/^After run 1, variables and files, [\d.]+ MB$/);
@@ -180,8 +180,8 @@ describe("a checkpoint", () => {
     const { page } = tab;
     await tab.cell("c-1").locator("button.point.saved").click();
     await dialog().getByText(/^Made .* Has saved variables and files, /).waitFor();
-    await dialog().getByText("The kernel starts again and loads the saved variables.").waitFor();
-    await dialog().getByLabel("Keep files that people or tools have changed, and no cell").check();
+    await dialog().getByText("Python restarts and loads the saved variables.").waitFor();
+    await dialog().getByLabel("Keep files that only people or tools have changed").check();
     expect(await faults(page)).toEqual([]);
     await picture(page, "checkpoint-saved");
     await dialog().getByRole("button", { name: "Go back" }).click();

@@ -21,7 +21,7 @@ test("outputs held longest go first, and come back as they were", () => {
   const back = restored(cut, "a", log.filter((e) => concerns(e, "a")));
   expect(outputs(back, "a")).toEqual(outputs(all, "a"));
   expect(["a", "b", "c"].map((run) => outputs(bounded(back, 2100), run)?.length)).toEqual([1, 0, 1]); // what was asked for stays
-  expect(() => restored(cut, "a", [])).toThrow("does not have these outputs");
+  expect(() => restored(cut, "a", [])).toThrow("no longer has these outputs");
 });
 
 test("tool calls count, and come back too", () => {

@@ -139,7 +139,7 @@ finally:
         for line, words in (
             ("install", ["pip install NAME"]), ("install .", ["'NAME'", "."]), ("install -e x", ["-e", "-r FILE"]),
             ("install --target x y", ["--target"]), ("install --index-url http://a b", ["--index-url", "operator"]),
-            ("install git+https://a/b", ["git+https://a/b", "names only"]), ("install 'a", ["quotation"]),
+            ("install git+https://a/b", ["git+https://a/b", "name only"]), ("install 'a", ["quotation"]),
             ("uninstall", ["pip uninstall NAME"]), ("install -r missing.txt", ["missing.txt", "No such file"]),
         ):  # fmt: skip
             with self.subTest(line):
@@ -223,7 +223,7 @@ class Program(PackagesCase):
         outcome = self.cell("!pip install newcomer\n_exit_code")
         self.assertEqual((outcome.stderr, outcome.text), ("ERROR: there is no newcomer\n", "1"))
         outcome = self.cell("!pip install git+https://a/b\n_exit_code")
-        self.assertRegex(outcome.stderr, r"^ERROR: git\+https://a/b: packages are installed by their names only")
+        self.assertRegex(outcome.stderr, r"^ERROR: git\+https://a/b: packages are installed by name only")
         self.assertEqual(outcome.text, "1")
 
     def test_of_another_session_of_processes_names_no_execution(self) -> None:
@@ -395,8 +395,8 @@ class Files(PackagesCase):
     def test_are_refused_where_they_ask_for_more(self) -> None:
         os.mkfifo(self.packages.folder.name + "/pipe")
         for text, words in (
-            ("--index-url http://x\na\n", "--index-url"), ("-e .\n", "-e"), ("a --hash=sha256:1\n", "no options"),
-            ("git+http://x\n", "names only"), ("-c x\n", "-c"), ("-r itself.txt\n", "lead to each other"),
+            ("--index-url http://x\na\n", "--index-url"), ("-e .\n", "-e"), ("a --hash=sha256:1\n", "may not have options"),
+            ("git+http://x\n", "name only"), ("-c x\n", "-c"), ("-r itself.txt\n", "refer to each other"),
             ("-r missing.txt\n", "No such file"), ("-r pipe\n", "regular file"), ("-r .\n", "regular file"),
             ("a\n" * 300, "more than 200"), ("#" * (2 << 20), "1 MiB"), ("-r http://x/y\n", "files of the session"),
         ):  # fmt: skip

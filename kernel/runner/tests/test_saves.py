@@ -377,7 +377,7 @@ class Sessions(RunnerCase):
         )
         text = self.run_cell(f"{saving}; print(r.saved, r.not_saved)").stdout
         names = "['sys', 'x', 'y', 'out', 'f', 'time', 'save']"
-        lost = "[('gen', 'generator', 'a generator cannot be saved: it is a function that has not ended')]"
+        lost = "[('gen', 'generator', 'a generator cannot be saved: its function has not finished')]"
         self.assertEqual(text, f"{names} {lost}\n")
         with Runner() as other:
             loading = f"from talaria_runner.saves.loading import load; load({path!r}, globals()).restored"
@@ -412,18 +412,18 @@ def _document() -> str:
     lines = [
         "# What comes back",
         "",
-        "A session's variables come back in two ways, and this is what becomes of each kind of value:",
+        "A session's variables come back in two ways. The tables below say what becomes of each kind of value:",
         "",
-        "- After waking: they were saved when the session hibernated, and another interpreter loads them. It is the same in a",
+        "- After waking: the variables were saved when the session hibernated, and another interpreter loads them. The same happens in a",
         "  [fork](checkpoints.md#forks) of the session.",
-        "- After going back to a [checkpoint](checkpoints.md) of level `live`: a copy of the interpreter, made then, takes the place of the",
-        "  one that runs now.",
+        "- After going back to a [checkpoint](checkpoints.md) of level `live`: a copy of the interpreter, made with the checkpoint, replaces",
+        "  the current one.",
         "",
-        "What is gone after waking, and all that is not the same after going back, is named in `not_saved` with the reason that stands here.",
-        "Files that cells have open are those of the workspace, unless a line says otherwise.",
+        "`not_saved` names every value that is gone after waking, or not the same after going back, with the reason in the table. Files that",
+        "cells have open are in the workspace, unless a row says otherwise.",
         "",
-        "`kernel/runner/tests/saved_values.py` has the example of each line. The tests save it and load it in another process, change it and go",
-        "back, and write this page.",
+        "`kernel/runner/tests/saved_values.py` contains an example of each row. The tests save it and load it in another process, change it",
+        "and go back, and generate this page.",
     ]
     for title, rows in SECTIONS.items():
         lines += ["", f"## {title}", "", "| value | after waking | after going back |", "|---|---|---|"]

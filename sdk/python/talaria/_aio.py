@@ -207,7 +207,7 @@ class AsyncSession:
         return await _thread(self._session.diff, checkpoint, to)
 
     async def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
-        """Deletes a checkpoint, given by itself or its id. It may be gone already."""
+        """Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists."""
         await _thread(self._session.delete_checkpoint, checkpoint)
 
     async def rollback(self, to: Union[Checkpoint, Execution, str], *, what: str = "all",
@@ -250,7 +250,7 @@ class AsyncSession:
             await _thread(self._session._attached.add, tools)
 
     async def remove_tool(self, name: str) -> None:
-        """Withdraws a tool that ``tool`` provided. It may be gone already."""
+        """Withdraws a tool that ``tool`` provided. It is not an error if it is no longer provided."""
         self._new = [t for t in self._new if t.name != name]
         await _thread(self._session.remove_tool, name)
 
@@ -266,7 +266,7 @@ class AsyncSession:
                       lambda approval: asyncio.run_coroutine_threadsafe(ask(approval), loop).result())
 
     async def serve(self) -> None:
-        """Carries out calls until ``close`` or the session's end; see ``Session.serve``. Cancelling it closes nothing."""
+        """Answers calls until ``close`` or the session's end; see ``Session.serve``. Cancelling it closes nothing."""
         await self.provide()
         await _thread(self._session.serve)
 
@@ -285,7 +285,7 @@ class AsyncSession:
         return _iterate(lambda stop: self._session.events(after, follow=follow, log_id=log_id, stop=stop))
 
     async def refresh(self) -> Dict[str, Any]:
-        """Asks the server for the session as it is now."""
+        """Fetches the current state of the session from the server."""
         return await _thread(self._session.refresh)
 
     async def interrupt(self, execution_id: Optional[str] = None) -> None:

@@ -56,7 +56,7 @@ class Attached:
                 rejected = self._register()
                 for t in tools:
                     if t.name in rejected:
-                        raise TalariaError("tool_rejected", f"the server did not take the tool {t.name}: {rejected[t.name]}")
+                        raise TalariaError("tool_rejected", f"the server rejected the tool {t.name}: {rejected[t.name]}")
             except TalariaError:
                 with self._state:
                     self._tools = before
@@ -82,7 +82,7 @@ class Attached:
         """Waits until ``close`` or the end of the session. Raises why the connection was lost for good."""
         with self._state:
             if self._thread is None:
-                raise RuntimeError("nothing is provided: add a tool, or a callback for approvals, first")
+                raise RuntimeError("there is nothing to serve: first add a tool, or a callback for approvals")
             while self._ended is None:
                 self._state.wait()
             if self._ended.code not in ("closed", "session_not_found"):

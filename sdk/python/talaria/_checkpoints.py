@@ -10,7 +10,7 @@ from ._execution import Execution
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state of a session to go back to.
+    """A state of a session that it can go back to.
 
     ``level`` is ``live`` if it has the variables in memory, ``saved`` if on disk, or ``files`` if it has none; ``reason``
     says why it has none, or why they are on disk only. ``execution_id`` is the newest execution that had ended, or "". ``not_saved`` is what it does not have, each with ``name`` and

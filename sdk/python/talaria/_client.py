@@ -186,7 +186,7 @@ class Session:
         return changes
 
     def delete_checkpoint(self, checkpoint: Union[Checkpoint, str]) -> None:
-        """Deletes a checkpoint, given by itself or its id. It may be gone already."""
+        """Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists."""
         id = checkpoint if isinstance(checkpoint, str) else checkpoint.id
         _delete(self._http, path("sessions", self.id, "checkpoints", id), "checkpoint_not_found")
 
@@ -205,7 +205,7 @@ class Session:
              checkpoint: Union[Checkpoint, str, None] = None) -> List[Session]:
         """Makes up to 64 sessions with the variables, files, packages and settings that this one has now.
 
-        This one goes on undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
+        This one continues undisturbed; while a cell runs or waits it raises TalariaError (``kernel_busy``). ``name`` is
         for people. With a ``checkpoint``, variables and files are those of that one. ``info["not_restored"]`` of a fork
         names what could not come along. If only some forks can be made, such as at a limit, it returns those; if none
         can, it raises.
@@ -236,7 +236,7 @@ class Session:
         return made
 
     def hibernate(self) -> List[Dict[str, Any]]:
-        """Saves the variables to disk and ends the interpreter; the next cell, or ``wake``, has them back.
+        """Saves the variables to disk and ends the interpreter; the next cell, or ``wake``, restores them.
 
         It returns what could not be saved, each with ``name``, ``type`` and ``reason``. While a cell runs or waits it
         raises TalariaError (``kernel_busy``).
@@ -268,7 +268,7 @@ class Session:
         is made JSON; what it raises becomes a ``ToolError`` in the cell, with the code of a ``talaria.ToolError``.
 
         It returns once the server has the tool, and raises TalariaError (``tool_rejected``) where it does not take
-        it. A lost connection is opened again; only a call of an ``idempotent`` tool goes on meanwhile, and none is
+        it. A lost connection is reopened; only a call of an ``idempotent`` tool continues meanwhile, and none is
         carried out or answered twice. The function itself is returned unchanged.
         """
         def provide(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -279,7 +279,7 @@ class Session:
         return provide if function is None else provide(function)
 
     def remove_tool(self, name: str) -> None:
-        """Withdraws a tool that ``tool`` provided. It may be gone already."""
+        """Withdraws a tool that ``tool`` provided. It is not an error if it is no longer provided."""
         self._attached.remove(name)
 
     def on_approval(self, callback: Decide) -> Decide:
@@ -292,7 +292,7 @@ class Session:
         return callback
 
     def serve(self) -> None:
-        """Carries out calls until ``close`` or the session's end. Raises an error if the connection is lost for good."""
+        """Answers calls until ``close`` or the session's end. Raises an error if the connection is lost for good."""
         self._attached.wait()
 
     def close(self) -> None:
@@ -334,7 +334,7 @@ class Session:
         return self._http.events(lambda: request(after), request, after, stop, follow)
 
     def refresh(self) -> Dict[str, Any]:
-        """Asks the server for the session as it is now."""
+        """Fetches the current state of the session from the server."""
         self.info = self._http.call("GET", path("sessions", self.id))
         return self.info
 
@@ -344,7 +344,7 @@ class Session:
         self._http.call("POST", path("sessions", self.id, "interrupt"), body=body, repeatable=execution_id is not None)
 
     def input(self, value: str, request_id: Optional[str] = None) -> None:
-        """Answers the question that a cell is waiting on."""
+        """Answers the question that a cell is asking."""
         body = {"value": value}
         if request_id is not None:
             body["request_id"] = request_id
@@ -356,7 +356,7 @@ class Session:
         self.info = self._http.call("POST", path("sessions", self.id, "reset"), body=body)
 
     def delete(self) -> None:
-        """Deletes the session with its files and log. It is not an error if it is gone already."""
+        """Deletes the session with its files and log. It is not an error if it no longer exists."""
         _delete(self._http, path("sessions", self.id), "session_not_found")
         self._attached.close()
 
@@ -397,7 +397,7 @@ class Files:
                                           repeatable=isinstance(body, bytes)) or b"{}")
 
     def delete(self, name: str) -> None:
-        """Deletes a file, a link itself, or a folder with everything in it. It may be gone already."""
+        """Deletes a file, a link itself, or a folder with everything in it. It is not an error if it no longer exists."""
         _delete(self._http, self._path(name), "file_not_found")
 
 

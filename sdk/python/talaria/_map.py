@@ -14,7 +14,7 @@ Code = Union[str, Callable[..., Any]]
 
 @dataclass
 class MapItem:
-    """What came of one input.
+    """The outcome of one input.
 
     ``status`` is ``ok``, ``error``, ``timeout``, ``died``, ``cancelled`` or ``unlogged``. ``value`` is the value as JSON
     has it; where ``value_type`` is ``repr`` it is the value's repr instead. ``text`` is what it printed, with its
@@ -120,10 +120,10 @@ def map_body(id: str, code: Optional[Code], inputs: Iterable[Any], function: Opt
 def _source(function: Any) -> str:
     """A cell that defines a function of this program and calls it with the item."""
     if not inspect.isfunction(function) or function.__name__ == "<lambda>":
-        raise ValueError("code must be a text or a function that def defines; write a lambda as a cell that uses item")
+        raise ValueError("code must be a string or a function defined with def; write a lambda as a cell that uses item")
     if function.__code__.co_freevars:
         names = ", ".join(function.__code__.co_freevars)
-        raise ValueError(f"{function.__name__} uses variables of the function around it: {names}; put them into the inputs")
+        raise ValueError(f"{function.__name__} uses variables of its enclosing function: {names}; put them into the inputs")
     call = f"{function.__name__}(item)"
     if inspect.iscoroutinefunction(function):
         call = "await " + call

@@ -60,7 +60,7 @@ class ToolCall:
         return self._over.wait(seconds)
 
     def progress(self, message: str) -> None:
-        """Tells the cell how the call goes on. It does nothing for a tool that was passed to ``run``."""
+        """Reports the progress of the call to the cell. It does nothing for a tool that was passed to ``run``."""
         if self._on_progress is not None and not self.cancelled:
             self._on_progress(message)
 

@@ -41,7 +41,7 @@ class WebSocket:
                  headers: Dict[str, str]) -> None:
         expected = base64.b64encode(hashlib.sha1((headers["Sec-WebSocket-Key"] + _GUID).encode()).digest()).decode()
         if response.status != 101 or response.headers.get("Sec-WebSocket-Accept") != expected:
-            raise ConnectionError(f"the server answered {response.status} and not with a WebSocket")
+            raise ConnectionError(f"the server answered {response.status} instead of opening a WebSocket")
         self._connection = connection
         self._in: BinaryIO = response.fp  # what is in its buffer belongs to the first frames
         self._sending = threading.Lock()

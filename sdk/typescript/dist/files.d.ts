@@ -20,6 +20,6 @@ export declare class Files {
     stream(name: string): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
     /** Uploads a file in one step, with its folders. A stream works in Node and in Chromium over HTTP/2. */
     write(name: string, data: string | Uint8Array<ArrayBuffer> | Blob | ReadableStream): Promise<FileEntry>;
-    /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
+    /** Deletes a file, a link itself, or a folder with everything in it. It is not an error if it no longer exists. */
     delete(name: string): Promise<void>;
 }

@@ -17,7 +17,7 @@ export interface MapOptions {
     /** Aborting it interrupts the map and rejects with its reason. */
     signal?: AbortSignal;
 }
-/** What came of one input. */
+/** The outcome of one input. */
 export interface MapItem {
     index: number;
     status: "ok" | "error" | "timeout" | "died" | "cancelled" | "unlogged";

@@ -120,7 +120,7 @@ export declare class Session {
     checkpoints(): Promise<Checkpoint[]>;
     /** Resolves with what changed from a checkpoint to another one, by default to now. */
     diff(checkpoint: Checkpoint | string, to?: Checkpoint | string): Promise<CheckpointDiff>;
-    /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+    /** Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists. */
     deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void>;
     /**
      * Takes the session back to a checkpoint, given by itself or its id, or to the state right after an execution.
@@ -149,7 +149,7 @@ export declare class Session {
         expires?: number;
     }): Promise<SessionToken>;
     /**
-     * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+     * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, restores them. It resolves with what
      * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
      */
     hibernate(): Promise<NotSaved[]>;
@@ -158,11 +158,11 @@ export declare class Session {
     /**
      * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
      * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-     * again; only a call of an `idempotent` tool goes on meanwhile, and none is carried out or answered twice. Node ends
+     * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
      * only after `close`.
      */
     tool<Arguments = any>(tool: Tool<Arguments>): Promise<void>;
-    /** Withdraws a tool that `tool` provided. It may be gone already. */
+    /** Withdraws a tool that `tool` provided. It is not an error if it is no longer provided. */
     removeTool(name: string): Promise<void>;
     /**
      * Has a function decide what the session asks approval for: `once`, `session` or `deny`, or undefined to leave the
@@ -183,7 +183,7 @@ export declare class Session {
         logId?: string;
         signal?: AbortSignal;
     }): AsyncGenerator<TalariaEvent, void, void>;
-    /** Asks the server for the session as it is now. */
+    /** Fetches the current state of the session from the server. */
     refresh(): Promise<SessionInfo>;
     /** Interrupts one execution; without an id, the running one, and cancels those that wait. */
     interrupt(executionId?: string): Promise<void>;
@@ -194,7 +194,7 @@ export declare class Session {
         keepFiles?: boolean;
         keepPackages?: boolean;
     }): Promise<void>;
-    /** Deletes the session with its files and log. It is not an error if it is gone already. */
+    /** Deletes the session with its files and log. It is not an error if it no longer exists. */
     delete(): Promise<void>;
     /** Downloads the bytes of one of `Execution.artifacts`, as they were then. */
     artifact(artifact: {

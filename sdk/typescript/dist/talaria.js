@@ -416,7 +416,7 @@ var Attached = class {
       this.#tools.set(tool.name, tool);
       try {
         const reason = (await this.#register()).get(tool.name);
-        if (reason) throw new TalariaError("tool_rejected", `the server did not take the tool ${tool.name}: ${reason}`);
+        if (reason) throw new TalariaError("tool_rejected", `the server rejected the tool ${tool.name}: ${reason}`);
       } catch (e) {
         if (before) this.#tools.set(tool.name, before);
         else this.#tools.delete(tool.name);
@@ -437,7 +437,7 @@ var Attached = class {
   }
   /** Resolves after `close` or the end of the session. Rejects with why the connection was lost for good. */
   async wait() {
-    if (!this.#serving) throw new Error("nothing is provided: add a tool, or a callback for approvals, first");
+    if (!this.#serving) throw new Error("there is nothing to serve: first add a tool, or a callback for approvals");
     while (!this.#ended) await this.#changed();
     const { code } = this.#ended;
     if (code !== "closed" && code !== "session_not_found") throw this.#ended;
@@ -786,7 +786,7 @@ var Files = class {
     });
     return response.json();
   }
-  /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
+  /** Deletes a file, a link itself, or a folder with everything in it. It is not an error if it no longer exists. */
   delete(name) {
     return remove(this.#http, this.#path(name), "file_not_found");
   }
@@ -982,7 +982,7 @@ var Session = class _Session {
     const query = other === void 0 ? "" : `?to=${escape(other)}`;
     return this.#http.json("GET", `${this.#base}/checkpoints/${escape(id)}/diff${query}`);
   }
-  /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+  /** Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists. */
   deleteCheckpoint(checkpoint) {
     const id = typeof checkpoint === "string" ? checkpoint : checkpoint.id;
     return remove(this.#http, `${this.#base}/checkpoints/${escape(id)}`, "checkpoint_not_found");
@@ -1018,7 +1018,7 @@ var Session = class _Session {
     return this.#http.json("POST", this.#base + "/tokens", { rights, expires_s: expires });
   }
   /**
-   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, restores them. It resolves with what
    * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
    */
   async hibernate() {
@@ -1035,13 +1035,13 @@ var Session = class _Session {
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
    * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-   * again; only a call of an `idempotent` tool goes on meanwhile, and none is carried out or answered twice. Node ends
+   * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
    * only after `close`.
    */
   tool(tool) {
     return this.#attached.add(tool);
   }
-  /** Withdraws a tool that `tool` provided. It may be gone already. */
+  /** Withdraws a tool that `tool` provided. It is not an error if it is no longer provided. */
   removeTool(name) {
     return this.#attached.remove(name);
   }
@@ -1078,7 +1078,7 @@ var Session = class _Session {
       query: { after: String(position), log_id: logId, ...follow ? {} : { follow: "false" } }
     }), after, signal, follow);
   }
-  /** Asks the server for the session as it is now. */
+  /** Fetches the current state of the session from the server. */
   async refresh() {
     return this.info = await this.#http.json("GET", this.#base);
   }
@@ -1109,7 +1109,7 @@ var Session = class _Session {
       { keep_files: keepFiles, keep_packages: keepPackages }
     );
   }
-  /** Deletes the session with its files and log. It is not an error if it is gone already. */
+  /** Deletes the session with its files and log. It is not an error if it no longer exists. */
   async delete() {
     await remove(this.#http, this.#base, "session_not_found");
     await this.close();

@@ -30,7 +30,7 @@ export interface ToolCall {
     readonly deadline?: Date;
     /** Is aborted when the call is cancelled; its reason is a TalariaError, code `call_cancelled`. */
     readonly signal: AbortSignal;
-    /** Tells the cell how the call goes on. It does nothing for a tool that was passed to `run`. */
+    /** Reports the progress of the call to the cell. It does nothing for a tool that was passed to `run`. */
     progress(message: string): void;
 }
 /** Throw it in a tool to give the cell an error: `hermes_tools.ToolError` with this `code` and `message`. */

@@ -56,7 +56,7 @@ export class Attached {
       this.#tools.set(tool.name, tool);
       try {
         const reason = (await this.#register()).get(tool.name);
-        if (reason) throw new TalariaError("tool_rejected", `the server did not take the tool ${tool.name}: ${reason}`);
+        if (reason) throw new TalariaError("tool_rejected", `the server rejected the tool ${tool.name}: ${reason}`);
       } catch (e) {
         if (before) this.#tools.set(tool.name, before);
         else this.#tools.delete(tool.name);
@@ -78,7 +78,7 @@ export class Attached {
 
   /** Resolves after `close` or the end of the session. Rejects with why the connection was lost for good. */
   async wait(): Promise<void> {
-    if (!this.#serving) throw new Error("nothing is provided: add a tool, or a callback for approvals, first");
+    if (!this.#serving) throw new Error("there is nothing to serve: first add a tool, or a callback for approvals");
     while (!this.#ended) await this.#changed();
     const { code } = this.#ended as TalariaError;
     if (code !== "closed" && code !== "session_not_found") throw this.#ended;

@@ -7,7 +7,7 @@ export interface NotRestored { name: string; reason: string }
 /** What a checkpoint has besides files: variables in memory, variables on disk, or nothing. */
 export type CheckpointLevel = "live" | "saved" | "files";
 
-/** A state of a session to go back to. */
+/** A state of a session that it can go back to. */
 export interface Checkpoint {
   id: string;
   name?: string;

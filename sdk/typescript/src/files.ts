@@ -36,6 +36,6 @@ export class Files {
     return response.json();
   }
 
-  /** Deletes a file, a link itself, or a folder with everything in it. It may be gone already. */
+  /** Deletes a file, a link itself, or a folder with everything in it. It is not an error if it no longer exists. */
   delete(name: string): Promise<void> { return remove(this.#http, this.#path(name), "file_not_found"); }
 }

@@ -18,7 +18,7 @@ export interface MapOptions {
   signal?: AbortSignal;
 }
 
-/** What came of one input. */
+/** The outcome of one input. */
 export interface MapItem {
   index: number;
   status: "ok" | "error" | "timeout" | "died" | "cancelled" | "unlogged";

@@ -219,7 +219,7 @@ export class Session {
     return this.#http.json("GET", `${this.#base}/checkpoints/${escape(id!)}/diff${query}`);
   }
 
-  /** Deletes a checkpoint, given by itself or its id. It may be gone already. */
+  /** Deletes a checkpoint, given as an object or by its id. It is not an error if it no longer exists. */
   deleteCheckpoint(checkpoint: Checkpoint | string): Promise<void> {
     const id = typeof checkpoint === "string" ? checkpoint : checkpoint.id;
     return remove(this.#http, `${this.#base}/checkpoints/${escape(id)}`, "checkpoint_not_found");
@@ -261,7 +261,7 @@ export class Session {
   }
 
   /**
-   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, has them back. It resolves with what
+   * Saves the variables to disk and ends the interpreter; the next cell, or `wake`, restores them. It resolves with what
    * could not be saved, and rejects with `kernel_busy` while a cell runs or waits.
    */
   async hibernate(): Promise<NotSaved[]> {
@@ -280,12 +280,12 @@ export class Session {
   /**
    * Lets the session's cells call a function of this program: `from hermes_tools import NAME`. It resolves once the
    * server has the tool, and rejects with `tool_rejected` where it does not take it. A lost connection is opened
-   * again; only a call of an `idempotent` tool goes on meanwhile, and none is carried out or answered twice. Node ends
+   * again; only a call of an `idempotent` tool continues meanwhile, and none is executed or answered twice. Node ends
    * only after `close`.
    */
   tool<Arguments = any>(tool: Tool<Arguments>): Promise<void> { return this.#attached.add(tool); }
 
-  /** Withdraws a tool that `tool` provided. It may be gone already. */
+  /** Withdraws a tool that `tool` provided. It is not an error if it is no longer provided. */
   removeTool(name: string): Promise<void> { return this.#attached.remove(name); }
 
   /**
@@ -321,7 +321,7 @@ export class Session {
     }), after, signal, follow);
   }
 
-  /** Asks the server for the session as it is now. */
+  /** Fetches the current state of the session from the server. */
   async refresh(): Promise<SessionInfo> {
     return this.info = await this.#http.json("GET", this.#base);
   }
@@ -345,7 +345,7 @@ export class Session {
       { keep_files: keepFiles, keep_packages: keepPackages });
   }
 
-  /** Deletes the session with its files and log. It is not an error if it is gone already. */
+  /** Deletes the session with its files and log. It is not an error if it no longer exists. */
   async delete(): Promise<void> {
     await remove(this.#http, this.#base, "session_not_found");
     await this.close();

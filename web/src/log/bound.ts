@@ -59,7 +59,7 @@ export function restored(state: LogState, id: string, events: readonly Event[]):
   const whole = reduceAll(empty, events);
   const again = whole.runs.get(id);
   if (run?.dropped === undefined) return state;
-  if (!again || run.dropped && !again.outputs.length && !again.calls.made) throw new Error("The server does not have these outputs any more.");
+  if (!again || run.dropped && !again.outputs.length && !again.calls.made) throw new Error("The server no longer has these outputs.");
   const displays = new Map(state.displays);
   for (const shown of whole.displays.keys()) {
     const known = displays.get(shown) ?? [];

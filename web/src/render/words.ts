@@ -53,7 +53,7 @@ export function runWords(run: Run, asked: "" | "input" | "approval", ahead: numb
   const limit = run.outputs.find((o) => o.kind === "error" && o.limit);
   if (asked === "approval") return { word: "needs approval", sentence: "Waiting for approval.", tone: "waiting" };
   switch (run.status as Status) {
-    case "queued": return { word: "queued", sentence: ahead > 0 ? `Waiting for ${plural(ahead, "cell")}.` : "Waiting its turn.", tone: "waiting" };
+    case "queued": return { word: "queued", sentence: ahead > 0 ? `Waiting for ${plural(ahead, "cell")}.` : "Waiting for its turn.", tone: "waiting" };
     case "running": return asked
       ? { word: "needs input", sentence: "Waiting for your answer.", tone: "waiting" }
       : { word: "running", sentence: "Running.", tone: "running" };

@@ -71,10 +71,10 @@ def change_of(fields: object) -> Change:
         raise Refused("this is not a request for packages")
     for name, value in fields.items():
         if type(value) is not type(getattr(change, name)):
-            raise Refused(f"{name} of a request for packages has another type")
+            raise Refused(f"{name} of a request for packages has the wrong type")
         setattr(change, name, value)
     if any(type(text) is not str for text in change.requirements):
-        raise Refused("a requirement is a text")
+        raise Refused("a requirement must be a string")
     _check_sizes(change)
     return change
 
@@ -133,7 +133,7 @@ def _option(change: Change, word: str, rest: Iterator[str], command: str) -> Non
         if not equals:
             _next(name, rest)
     elif name in _OF_THE_INDEX:
-        raise Refused(f"{name}: where packages come from is the choice of this server's operator; leave it out")
+        raise Refused(f"{name}: the operator of this server chooses where packages come from; leave it out")
     else:
         raise Refused(f"{name}: a session cannot do that; {_WORKS}")
 
@@ -147,10 +147,10 @@ def _next(name: str, rest: Iterator[str]) -> str:
 
 def _check_sizes(change: Change) -> None:
     if not 0 < len(change.requirements) <= MOST:
-        raise Refused(f"{len(change.requirements)} requirements; there may be 1 to {MOST} at a time")
+        raise Refused(f"{len(change.requirements)} requirements; 1 to {MOST} are allowed at a time")
     for text in change.requirements:
         if not 0 < len(text.encode("utf-8", "surrogatepass")) <= LONGEST:
-            raise Refused(f"a requirement has 1 to {LONGEST} bytes")
+            raise Refused(f"a requirement must have 1 to {LONGEST} bytes")
 
 
 def _check(text: str, remove: bool) -> None:
@@ -158,21 +158,21 @@ def _check(text: str, remove: bool) -> None:
     if match is not None and not text.lower().endswith(_ARCHIVES):
         return
     if not remove and any(mark in text for mark in ("/", "\\", " @ ", "git+")) or text.startswith("."):
-        raise Refused(f"{text}: packages are installed by their names only, not from a path or an address; {_WORKS}")
+        raise Refused(f"{text}: packages are installed by name only, not from a path or a URL; {_WORKS}")
     if text.lower().endswith(_ARCHIVES):
-        raise Refused(f"{text}: packages are installed by their names only, not from a file; {_WORKS}")
+        raise Refused(f"{text}: packages are installed by name only, not from a file; {_WORKS}")
     if remove:
-        raise Refused(f"{text}: this is not the name of a package")
+        raise Refused(f"{text}: this is not a package name")
     raise Refused(f"{text}: this is not a requirement; write it in quotes and as one word, such as 'numpy>=1.24,<2'")
 
 
 def _read(path: str, above: str, depth: int) -> list[str]:
     """The requirements in a file."""
     if not path or "://" in path:
-        raise Refused(f"-r {path}: requirements are read from files of the session only")
+        raise Refused(f"-r {path}: requirements are read only from files of the session")
     path = os.path.join(os.path.dirname(above), path)
     if depth > _DEEPEST:
-        raise Refused(f"-r {path}: more than {_DEEPEST} files of requirements lead to each other")
+        raise Refused(f"-r {path}: more than {_DEEPEST} requirements files refer to each other")
     found: list[str] = []
     for line in _lines(path):
         name, _, value = line.partition(" ")
@@ -181,9 +181,9 @@ def _read(path: str, above: str, depth: int) -> list[str]:
             value = joined if equals else value if line.startswith("--") else line[2:]
             found += _read(value.strip(), path, depth + 1)
         elif line.startswith("-"):
-            raise Refused(f"{path}: {name}: a file of requirements may name packages and other such files, no options")
+            raise Refused(f"{path}: {name}: a requirements file may name packages and other requirements files, but no options")
         elif " --" in line:
-            raise Refused(f"{path}: {line}: a requirement in a file has no options")
+            raise Refused(f"{path}: {line}: a requirement in a file may not have options")
         else:
             found.append(line)
         if len(found) > MOST:
@@ -203,7 +203,7 @@ def _lines(path: str) -> list[str]:
     except OSError as e:
         raise Refused(f"-r {path}: {e.strerror}") from None
     if not regular or len(data) > _MOST_BYTES:
-        raise Refused(f"-r {path}: a file of requirements is a regular file of at most {_MOST_BYTES >> 20} MiB")
+        raise Refused(f"-r {path}: a requirements file must be a regular file of at most {_MOST_BYTES >> 20} MiB")
     text = data.decode("utf-8-sig", "replace").replace("\\\r\n", " ").replace("\\\n", " ")
     lines = [load("re").sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines()]
     return [line for line in lines if line]

@@ -203,7 +203,7 @@ class Pickling(_pickle.Pickler):
             if name in _MADE_AGAIN or kind in (GetSet, Member) and attribute.__objclass__ is value:
                 continue
             if kind in _OF_C and attribute.__objclass__ is value:
-                raise Refused(f"the class {value.__qualname__} is of C code, and in no module")
+                raise Refused(f"the class {value.__qualname__} is written in C and belongs to no module")
             own[name] = attribute
         if _LATE and value.__annotate__ is not None:
             own["__annotate__"] = value.__annotate__

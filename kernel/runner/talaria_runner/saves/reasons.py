@@ -11,11 +11,11 @@ _LONGEST = 300  # characters
 NO_TIME = "there was no time left to save it"
 
 _KINDS = {
-    "generator": "a generator cannot be saved: it is a function that has not ended",
-    "async_generator": "a generator cannot be saved: it is a function that has not ended",
-    "coroutine": "a coroutine cannot be saved: it is a function that has not ended",
+    "generator": "a generator cannot be saved: its function has not finished",
+    "async_generator": "a generator cannot be saved: its function has not finished",
+    "coroutine": "a coroutine cannot be saved: its function has not finished",
     "frame": "a frame cannot be saved: it belongs to a running function",
-    "traceback": "a traceback cannot be saved: it belongs to functions that ran",
+    "traceback": "a traceback cannot be saved: it refers to the frames of functions",
     "ReferenceType": "a weak reference cannot be saved",
     "weakref": "a weak reference cannot be saved",
     "weakproxy": "a weak reference cannot be saved",
@@ -25,7 +25,7 @@ _KINDS = {
     "lock": "a lock that is held cannot be saved",
     "RLock": "a lock that is held cannot be saved",
     "Popen": "a process cannot be saved",
-    "memoryview": "a view of memory like this one cannot be saved",
+    "memoryview": "a memoryview of this kind cannot be saved",
     "mmap": "a mapped file cannot be saved",
 }
 

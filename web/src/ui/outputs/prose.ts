@@ -18,7 +18,7 @@ export const proseOf = (kind: "markdown" | "latex", text: string): Promise<Prose
 
 export function tooLong(kind: "markdown" | "latex", text: string): string {
   const [name, most] = kind === "markdown" ? ["Markdown", maxText] : ["formula", maxFormula];
-  return `This ${name} is shown as text: ${text.length > most ? `it is longer than ${bytes(most)}` : "it takes too long to set"}.`;
+  return `This ${name} is shown as text: ${text.length > most ? `it is longer than ${bytes(most)}` : "it takes too long to render"}.`;
 }
 
 // drawProse draws into a place a text, and says when that is done: with why it is to be shown as text, if it
