@@ -84,6 +84,19 @@ type ProcessMeter interface {
 	Used() (cpu time.Duration, peakMemoryBytes int64)
 }
 
+// ProcessLocator is implemented by processes that know their pids.
+type ProcessLocator interface {
+	// Locate returns where the process is. It fails once the process has ended.
+	Locate() (ProcessPlace, error)
+}
+
+// ProcessPlace names a process in both worlds.
+type ProcessPlace struct {
+	PID       int    // as seen inside
+	HostPID   int    // as this program sees it
+	StartTime uint64 // field 22 of /proc/HostPID/stat
+}
+
 // DirMaker is implemented by backends that keep directories for sandboxes that belong to no session. What a program
 // that has crashed left of them is swept with its sandboxes.
 type DirMaker interface {

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 )
@@ -22,7 +23,12 @@ type Program struct {
 	Args []string
 	Dir  string
 	Tag  string // what the caller of StartProgram named it
+	// Place is where it runs; zero if it is just ending, or in a kernel of an earlier release.
+	Place ProgramPlace
 }
+
+// ProgramPlace is a program's pid inside and on the host. A program is the leader of its process group.
+type ProgramPlace = kernel.ProcessPlace
 
 // ProgramRequest is what StartProgram starts.
 type ProgramRequest = command.StartProgram
@@ -113,7 +119,7 @@ func (s *Session) Programs(ctx context.Context) ([]Program, error) {
 	}
 	list := make([]Program, len(infos))
 	for i, info := range infos {
-		list[i] = Program{ID: terminalID(key.Generation, info.ID), Args: info.Args, Dir: info.Dir, Tag: info.Tag}
+		list[i] = Program{ID: terminalID(key.Generation, info.ID), Args: info.Args, Dir: info.Dir, Tag: info.Tag, Place: info.Place}
 	}
 	return list, nil
 }

@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+
+	"talaria/kernel"
 )
 
 const (
@@ -58,12 +60,13 @@ type (
 	}
 )
 
-// ProgramInfo describes a program that runs.
+// ProgramInfo describes a program that runs. Its place is zero if it is just ending, or if the host is an earlier one.
 type ProgramInfo struct {
-	ID   string
-	Args []string
-	Dir  string
-	Tag  string
+	ID    string
+	Args  []string
+	Dir   string
+	Tag   string
+	Place kernel.ProcessPlace `json:",omitzero"`
 }
 
 // ProgramOutput is a piece of what a program has printed.

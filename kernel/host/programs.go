@@ -117,9 +117,14 @@ func (k *interpreter) listPrograms() []command.ProgramInfo {
 	k.mu.Unlock()
 	list := []command.ProgramInfo{}
 	for _, p := range all {
-		if !p.isOver() {
-			list = append(list, p.info)
+		if p.isOver() {
+			continue
 		}
+		info := p.info
+		if locator, ok := p.process.(kernel.ProcessLocator); ok {
+			info.Place, _ = locator.Locate() // it fails for one that is just ending
+		}
+		list = append(list, info)
 	}
 	return list
 }

@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 )
 
 func sealOnce(t *testing.T, r *rig) {
@@ -136,6 +138,30 @@ print("child has", os.read(answer[0], 1).decode(), flush=True)
 	wait(t, bystander)
 	if exit := bystander.Exit(); exit != (kernel.Exit{Signal: syscall.SIGKILL}) {
 		t.Errorf("%+v", exit)
+	}
+}
+
+func processesAreLocated(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	p := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}})
+	locator, ok := p.(kernel.ProcessLocator)
+	if !ok {
+		t.Skip("the backend's processes do not know their pids")
+	}
+	inside := output(t, p).next()
+	place, err := locator.Locate()
+	if err != nil || strconv.Itoa(place.PID) != inside {
+		t.Fatalf("a process with the pid %s is said to be %+v (%v)", inside, place, err)
+	}
+	if stat, err := procfs.ReadStat(place.HostPID); err != nil || stat.StartTime != place.StartTime || place.StartTime == 0 {
+		t.Errorf("%+v is on the host %+v (%v)", place, stat, err)
+	}
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, p)
+	if place, err := locator.Locate(); err == nil {
+		t.Errorf("an ended process is at %+v", place)
 	}
 }
 
