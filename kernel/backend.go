@@ -58,7 +58,7 @@ type Process interface {
 	// Stdout and Stderr are the read ends of the pipes on fd 1 and 2, in non-blocking mode. The caller closes them.
 	Stdout() *os.File
 	Stderr() *os.File
-	// Signal sends a signal to this process only.
+	// Signal sends a signal to this process only, or to its process group if it was started with Group.
 	Signal(sig syscall.Signal) error
 	// Done is closed when the process has ended.
 	Done() <-chan struct{}
@@ -86,14 +86,14 @@ type ProcessMeter interface {
 
 // ProcessLocator is implemented by processes that know their pids.
 type ProcessLocator interface {
-	// Locate returns where the process is. It fails once the process has ended.
-	Locate() (ProcessPlace, error)
+	// Locate returns where the process is. Of one that has ended, only the PID is known.
+	Locate() ProcessPlace
 }
 
 // ProcessPlace names a process in both worlds.
 type ProcessPlace struct {
 	PID       int    // as seen inside
-	HostPID   int    // as this program sees it
+	HostPID   int    // as this program sees it; 0: it has ended
 	StartTime uint64 // field 22 of /proc/HostPID/stat
 }
 
@@ -117,6 +117,8 @@ type Program struct {
 	Stdin *os.File
 	Env   map[string]string // in addition to the sandbox's own
 	Dir   string            // default: the workspace
+	// Group has signals go to the whole process group of a program, which is killed when the program ends.
+	Group bool
 	// Terminal is the inner end of a terminal that replaces all three standard streams; the process runs in its
 	// foreground. nil means none. The caller keeps ownership of it.
 	Terminal *os.File

@@ -23,11 +23,11 @@ type Program struct {
 	Args []string
 	Dir  string
 	Tag  string // what the caller of StartProgram named it
-	// Place is where it runs; zero if it is just ending, or in a kernel of an earlier release.
+	// Place is where it was when it had started; zero in a kernel of an earlier release.
 	Place ProgramPlace
 }
 
-// ProgramPlace is a program's pid inside and on the host. A program is the leader of its process group.
+// ProgramPlace is a program's pid inside and on the host.
 type ProgramPlace = kernel.ProcessPlace
 
 // ProgramRequest is what StartProgram starts.
@@ -188,7 +188,7 @@ func (s *Session) CloseProgramInput(ctx context.Context, id string) error {
 	return programError(command.Tell(bounded, s.m.cfg.Host, key, command.CloseProgramInput{ID: number}), id)
 }
 
-// SignalProgram sends a signal to a program that runs.
+// SignalProgram sends a signal to a program that runs, and to its process group if it was started with Group.
 func (s *Session) SignalProgram(ctx context.Context, id string, signal int) error {
 	key, number, err := s.terminal(id)
 	if err != nil {

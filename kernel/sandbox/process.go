@@ -90,21 +90,21 @@ func (p *Process) Signal(sig syscall.Signal) error {
 }
 
 // Locate implements [kernel.ProcessLocator].
-func (p *Process) Locate() (kernel.ProcessPlace, error) {
+func (p *Process) Locate() kernel.ProcessPlace {
+	place := kernel.ProcessPlace{PID: p.pid}
 	select {
 	case <-p.done:
-		return kernel.ProcessPlace{}, os.ErrProcessDone
+		return place
 	default:
 	}
 	onHost, err := p.sandbox.onHost(p.pid)
 	if err != nil {
-		return kernel.ProcessPlace{}, err
+		return place
 	}
-	stat, err := procfs.ReadStat(onHost)
-	if err != nil {
-		return kernel.ProcessPlace{}, fmt.Errorf("find process %d of a sandbox: %w", p.pid, err)
+	if stat, err := procfs.ReadStat(onHost); err == nil {
+		place.HostPID, place.StartTime = onHost, stat.StartTime
 	}
-	return kernel.ProcessPlace{PID: p.pid, HostPID: onHost, StartTime: stat.StartTime}, nil
+	return place
 }
 
 func (p *Process) finish(exit kernel.Exit) {
@@ -174,7 +174,8 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		return nil, s.lost()
 	}
 
-	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir, Terminal: cmd.Terminal != nil}
+	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir,
+		Terminal: cmd.Terminal != nil, Group: cmd.Group}
 	if body.Args == nil {
 		body.Args = []string{}
 	}

@@ -42,7 +42,7 @@ func (b *Broker) serve(ctx context.Context, conn *net.UnixConn) {
 		reply(conn, refused(codeStranger, "user %d may not launch programs here; an operator can add it to fronts.hermes.uids", uid))
 		return
 	}
-	l, err := receive(conn)
+	l, err := receive(conn, handshakeTime)
 	if err != nil {
 		if ctx.Err() == nil {
 			reply(conn, b.refusal(err))
@@ -200,14 +200,13 @@ func (p *program) keep(ctx context.Context) {
 	}
 }
 
-// end ends what the program has left, after its end or that of ctx: the whole sandbox if it was its own, and otherwise its process
+// end ends the program if it has not ended, and all that it has started: the whole sandbox if it was its own, and otherwise its process
 // group.
 func (p *program) end(ctx context.Context) error {
-	running := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	if p.scratch {
 		return p.b.remove(ctx, p.Session)
 	}
-	return endGroup(ctx, p.Session, p.id, p.place, running)
+	return endCommand(ctx, p.Session, p.id)
 }

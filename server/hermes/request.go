@@ -63,11 +63,11 @@ func (l *launch) closeStreams() {
 	}
 }
 
-// receive reads a request. The caller closes the streams of the launch. Whatever happens, no other descriptor stays open.
-func receive(conn *net.UnixConn) (*launch, error) {
+// receive reads a request, which must be complete within that time. The caller closes the streams of the launch. Whatever happens, no other descriptor stays open.
+func receive(conn *net.UnixConn, within time.Duration) (*launch, error) {
 	var fds descriptors
 	defer func() { fds.close() }()
-	if err := conn.SetReadDeadline(time.Now().Add(handshakeTime)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
 	}
 	line, err := readLine(conn, &fds)
@@ -106,7 +106,7 @@ func readLine(conn *net.UnixConn, fds *descriptors) ([]byte, error) {
 		case len(*fds) > maxFDs:
 			return nil, refused(codeTooMany, "a request may have at most %d descriptors", maxFDs)
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, refused(codeTimeout, "no complete request came within %v", handshakeTime)
+			return nil, refused(codeTimeout, "no complete request came in time")
 		case n == 0 && (err == nil || errors.Is(err, io.EOF)):
 			return nil, refused(codeIncomplete, "the connection ended before a complete request")
 		case err != nil:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"talaria/api"
 	"talaria/session"
@@ -95,7 +96,7 @@ func (b *Broker) startCommand(ctx context.Context, l *launch, uid int) (*program
 	if l.stderr == nil && l.stdout != nil { // both go to one stream, in the order in which they are written
 		args = append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, args...)
 	}
-	err = p.run(ctx, session.ProgramRequest{Args: args, Env: inside(l.env), Dir: directory(l.cwd), Stdin: l.stdin != nil, Tag: tag})
+	err = p.run(ctx, session.ProgramRequest{Args: args, Env: inside(l.env), Dir: directory(l.cwd), Stdin: l.stdin != nil, Tag: tag, Group: true})
 	if err != nil {
 		p.release()
 		return nil, err
@@ -156,40 +157,37 @@ func (b *Broker) remove(ctx context.Context, s *session.Session) error {
 	return err
 }
 
-// groupEnd ends the processes of a group, whose number is $1: at once, or after two seconds if they ignore a request to end.
-const groupEnd = `kill -TERM -- "-$1" 2>/dev/null || exit 0
-[ "$2" = now ] || for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-	kill -0 -- "-$1" 2>/dev/null || exit 0
-	sleep 0.1
-done
-kill -KILL -- "-$1" 2>/dev/null`
-
-// endGroup ends the process group of a program in a session that goes on. running says that the program itself has not ended.
-func endGroup(ctx context.Context, s *session.Session, id string, at session.ProgramPlace, running bool) error {
-	if at.PID == 0 { // it ended before it was found, or its kernel is of an earlier release
-		if running {
-			_ = s.SignalProgram(ctx, id, sigkill) // it fails where the program has ended
+// endCommand ends the process group of a command that has not ended: at its request, or after some time by force.
+func endCommand(ctx context.Context, s *session.Session, id string) error {
+	if err := s.SignalProgram(ctx, id, sigterm); err != nil {
+		return gone(err)
+	}
+	patient, cancel := context.WithTimeout(ctx, termTime)
+	defer cancel()
+	for o := (output{Session: s, id: id}); ; {
+		piece, err := o.next(patient)
+		switch {
+		case err == nil && piece.Ended:
+			return nil
+		case err == nil: // what it still prints is for nobody
+			o.stdout, o.stderr = piece.Stdout.Offset+int64(len(piece.Stdout.Data)), piece.Stderr.Offset+int64(len(piece.Stderr.Data))
+		case patient.Err() != nil:
+			return gone(s.SignalProgram(ctx, id, sigkill))
+		default:
+			return gone(err)
 		}
+	}
+}
+
+// termTime is how long a command may take to end when it is asked to.
+const termTime = 2 * time.Second
+
+// gone is an error, unless it says that a program has ended.
+func gone(err error) error {
+	if known := new(api.Error); errors.As(err, &known) && known.Code == api.CodeNotFound {
 		return nil
 	}
-	how := "now"
-	if running {
-		how = "patient"
-	}
-	ending, err := s.StartProgram(ctx, session.ProgramRequest{
-		Args: []string{"/bin/bash", "-c", groupEnd, "bash", strconv.Itoa(at.PID), how}, Tag: tag,
-	})
-	if err != nil { // its sandbox is busy or gone
-		return errors.Join(err, s.SignalProgram(ctx, id, sigkill))
-	}
-	o := output{Session: s, id: ending}
-	for {
-		piece, err := o.next(ctx)
-		if err != nil || piece.Ended {
-			return err
-		}
-		o.stdout, o.stderr = piece.Stdout.Offset+int64(len(piece.Stdout.Data)), piece.Stderr.Offset+int64(len(piece.Stderr.Data))
-	}
+	return err
 }
 
 // endLeftovers ends what runs for clients of a server that was killed: none of them is connected any more.
@@ -231,7 +229,7 @@ func (b *Broker) endLeftover(ctx context.Context, id, role string) error {
 	}
 	for _, one := range programs {
 		if one.Tag == tag {
-			err = errors.Join(err, endGroup(ctx, s, one.ID, one.Place, true))
+			err = errors.Join(err, endCommand(ctx, s, one.ID))
 		}
 	}
 	return err

@@ -268,20 +268,34 @@ type frameReader struct {
 // next returns the next frame. Its data is valid until the next call. io.EOF says that the bridge has ended.
 func (f *frameReader) next(ctx context.Context) (kind byte, data []byte, err error) {
 	for {
-		if len(f.rest) >= headerBytes {
-			n := binary.BigEndian.Uint32(f.rest[1:])
-			if n > maxFrame {
-				return 0, nil, fmt.Errorf("the bridge sent a frame of %d bytes; it may have %d", n, maxFrame)
-			}
-			if end := headerBytes + int(n); len(f.rest) >= end {
-				kind, data, f.rest = f.rest[0], f.rest[headerBytes:end], f.rest[end:]
-				return kind, data, nil
-			}
+		frame, rest, err := cutFrame(f.rest)
+		if err != nil {
+			return 0, nil, err
+		}
+		if frame != nil {
+			f.rest = rest
+			return frame[0], frame[headerBytes:], nil
 		}
 		if err := f.more(ctx); err != nil {
 			return 0, nil, err
 		}
 	}
+}
+
+// cutFrame cuts the first frame off what the bridge has sent; it is nil if it is not complete.
+func cutFrame(sent []byte) (frame, rest []byte, err error) {
+	if len(sent) < headerBytes {
+		return nil, sent, nil
+	}
+	n := binary.BigEndian.Uint32(sent[1:])
+	if n > maxFrame {
+		return nil, sent, fmt.Errorf("the bridge sent a frame of %d bytes; it may have %d", n, maxFrame)
+	}
+	end := headerBytes + int(n)
+	if len(sent) < end {
+		return nil, sent, nil
+	}
+	return sent[:end], sent[end:], nil
 }
 
 // more reads more of the bridge's output.
