@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,10 +58,7 @@ func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "python3", "client.py", socket, strconv.Itoa(uid), filepath.Join(s.StateDir, "talaria.db"), tools)
-		cmd.Dir = "testdata/hermes"
-		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
-		out, err := cmd.CombinedOutput()
+		out, err := hermesReplica(ctx, "client.py", socket, strconv.Itoa(uid), filepath.Join(s.StateDir, "talaria.db"), tools).CombinedOutput()
 		if err != nil || !strings.HasSuffix(string(out), "done\n") {
 			t.Errorf("the replica ended with %v:\n%s", err, out)
 		}
@@ -67,4 +67,82 @@ func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
 			t.Errorf("after all leases there are the sessions %v (%v), not that of commands alone", page.Items, err)
 		}
 	})
+}
+
+// hermesReplica is a program of testdata/hermes. ctx ends it.
+func hermesReplica(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "python3", args...)
+	cmd.Dir = "testdata/hermes"
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// TestLeasesOfHermesAgentEndWithTheServer also has the next server end what a killed one could not.
+func TestLeasesOfHermesAgentEndWithTheServer(t *testing.T) {
+	everyIdentity(t, func(t *testing.T, who identity) {
+		t.Parallel()
+		socket, uid := hermesSocket(t, who)
+		s := start(t, options{as: who, config: hermesConfig(socket)})
+		for _, end := range []struct {
+			how string
+			do  func()
+		}{{"killed", s.Kill9}, {"told to end", func() { s.Terminate(t) }}} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			cmd := hermesReplica(ctx, "hold.py", socket, strconv.Itoa(uid))
+			in, err1 := cmd.StdinPipe()
+			out, err2 := cmd.StdoutPipe()
+			cmd.Stderr = t.Output()
+			if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(out)
+			next := func(want string) {
+				t.Helper()
+				if !lines.Scan() || lines.Text() != want {
+					t.Fatalf("%s: the replica says %q (%v), not %q", end.how, lines.Text(), errors.Join(lines.Err(), cmd.Wait()), want)
+				}
+			}
+			next("ready")
+			end.do()
+			next("ended")
+			s.Restart(t)
+			// The server ends what is left before it serves the first client.
+			if out, err := hermesReplica(ctx, "-c", fmt.Sprintf("from broker import Process; p = Process(%q, %d, stdin=False, argv=['true'], cwd='/', env={}); print(p.wait())",
+				socket, uid)).CombinedOutput(); err != nil || string(out) != "0\n" {
+				t.Fatalf("%s: after that a command ends with %v: %s", end.how, err, out)
+			}
+			if _, err := io.WriteString(in, "\n"); err != nil {
+				t.Fatal(err)
+			}
+			next("left: []")
+			if err := cmd.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			page, err := s.Client().Sessions(within(t), client.SessionFilter{})
+			if err != nil || len(page.Items) != 1 || page.Items[0].Metadata["talaria.hermes"] != "commands" {
+				t.Errorf("%s: the sessions are then %v (%v)", end.how, page.Items, err)
+			}
+		}
+	})
+}
+
+func TestHermesAgentSharesAFolderWithItsSandboxes(t *testing.T) {
+	t.Parallel()
+	folder, err := os.MkdirTemp("/mnt", "hermes")
+	if err != nil {
+		t.Skipf("no folder can be made in /mnt: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil { // each session has a user of its own
+		t.Fatal(err)
+	}
+	socket, uid := hermesSocket(t, me)
+	config := hermesConfig(socket) + fmt.Sprintf("    folder: %s\nmount_roots: [%s]\nmax_sessions: 2\n", folder, folder)
+	start(t, options{config: config})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if out, err := hermesReplica(ctx, "folder.py", socket, strconv.Itoa(uid), folder).CombinedOutput(); err != nil || string(out) != "done\n" {
+		t.Errorf("the replica ended with %v:\n%s", err, out)
+	}
 }

@@ -144,7 +144,7 @@ def commands():
     output, code = command("seq 300000")
     same((output, code), ("".join(f"{n}\n" for n in range(1, 300001)), 0))
     same(command(sleeper(2) + " & exit 0")[1], 0)
-    same(running(sleeper(2)), 0)  # what is left in the group has ended with the command
+    until(lambda: not running(sleeper(2)))  # what is left in the group ends with the command
     with contextlib.closing(Process(SOCKET, UID, argv=["bash", "-c", "echo a; echo b >&2; exit 5"], cwd="/", env={})) as p:
         same((p.stdout.read(), p.stderr.read(), p.wait()), (b"a\n", b"b\n", 5))
     with contextlib.closing(Process(SOCKET, UID, merged=True, argv=["bash", "-c", "yes"], cwd="/", env={})) as p:
