@@ -58,15 +58,34 @@ func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
+		pipes := pipesOf(t, s.PID())
 		out, err := hermesReplica(ctx, "client.py", socket, strconv.Itoa(uid), filepath.Join(s.StateDir, "talaria.db"), tools).CombinedOutput()
 		if err != nil || !strings.HasSuffix(string(out), "done\n") {
 			t.Errorf("the replica ended with %v:\n%s", err, out)
+		}
+		if after := pipesOf(t, s.PID()); after > pipes {
+			t.Errorf("the server has %d pipes, and had %d before", after, pipes)
 		}
 		page, err := s.Client().Sessions(within(t), client.SessionFilter{})
 		if err != nil || len(page.Items) != 1 || page.Items[0].ID != "hermes-"+strconv.Itoa(os.Getuid()) {
 			t.Errorf("after all leases there are the sessions %v (%v), not that of commands alone", page.Items, err)
 		}
 	})
+}
+
+// pipesOf counts the pipes that a process has open.
+func pipesOf(t *testing.T, pid int) (n int) {
+	t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.HasPrefix(target, "pipe:") {
+			n++
+		}
+	}
+	return n
 }
 
 // hermesReplica is a program of testdata/hermes. ctx ends it.

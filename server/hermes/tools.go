@@ -180,7 +180,7 @@ func (b *Broker) serveTools(lease context.Context, s *session.Session, a *agent)
 	go func() {
 		defer close(t.ended)
 		defer t.agent.close()
-		if err := t.serve(ctx, frames); err != nil && ctx.Err() == nil {
+		if err := t.serve(ctx, frames); ctx.Err() == nil {
 			b.Log.Warn("a kernel of hermes has no tools any more", "session", s.ID(), "error", err)
 			_ = s.SignalProgram(ctx, id, sigkill) // it fails where the bridge has ended
 		}
@@ -188,7 +188,7 @@ func (b *Broker) serveTools(lease context.Context, s *session.Session, a *agent)
 	return t, nil
 }
 
-// serve carries one connection after another until the bridge ends, or says what it must not.
+// serve carries one connection after another until ctx ends, the bridge does, or it says what it must not.
 func (t *tools) serve(ctx context.Context, frames *frameReader) error {
 	for {
 		switch kind, _, err := frames.next(ctx); {
