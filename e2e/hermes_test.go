@@ -101,7 +101,7 @@ func TestLeasesOfHermesAgentEndWithTheServer(t *testing.T) {
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		socket, uid := hermesSocket(t, who)
-		s := start(t, options{as: who, config: hermesConfig(socket)})
+		s := start(t, options{as: who, config: hermesConfig(socket) + "idle_timeout: 1s\n"})
 		for _, end := range []struct {
 			how string
 			do  func()

@@ -151,15 +151,17 @@ func source(file *os.File, what string, limit int64) ([]byte, error) {
 }
 
 // openOwned opens a regular file that the client names, if it belongs to the client. The server may be able to open files that the
-// client cannot.
+// client cannot, and opening a device or pipe can do something by itself, so it looks first.
 func openOwned(path, what string, uid int) (*os.File, error) {
-	// A pipe must not block the server, and a device must not notice.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	named, err := os.OpenFile(path, oPath|syscall.O_NOFOLLOW, 0)
 	if err == nil {
-		if err = regular(file, uid); err == nil {
-			return file, nil
+		defer named.Close()
+		if err = regular(named, uid); err == nil {
+			var file *os.File
+			if file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", named.Fd())); err == nil {
+				return file, nil
+			}
 		}
-		file.Close()
 	}
 	var at *os.PathError
 	if errors.As(err, &at) {

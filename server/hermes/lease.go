@@ -21,8 +21,9 @@ const (
 const (
 	// cleanTime bounds what is done after a lease has ended.
 	cleanTime = 30 * time.Second
-	// keepEvery is how often a program that runs counts as use of its session.
+	// keepEvery is how often a program that runs counts as use of its session, unless the session is idle sooner.
 	keepEvery = 20 * time.Second
+	leastKeep = 100 * time.Millisecond
 )
 
 // errLeaseOver is the cause of contexts that end because the client has left.
@@ -188,7 +189,11 @@ func (p *program) keep(ctx context.Context) {
 	if p.scratch {
 		return // it is never idle
 	}
-	tick := time.NewTicker(keepEvery)
+	every := keepEvery
+	if idle := p.Info(ctx).IdleTimeoutS; idle > 0 {
+		every = max(min(every, time.Duration(idle*float64(time.Second))/2), leastKeep)
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {

@@ -112,7 +112,12 @@ func (b *Broker) program(s *session.Session, scratch bool) *program {
 // run starts the program, even if ctx ends: then it is known and can be ended.
 func (p *program) run(ctx context.Context, r session.ProgramRequest) (err error) {
 	ctx = context.WithoutCancel(ctx)
-	if p.id, err = p.StartProgram(ctx, r); err != nil {
+	p.id, err = p.StartProgram(ctx, r)
+	if known := new(api.Error); r.Dir != "" && errors.As(err, &known) && known.Code == api.CodeFileNotFound {
+		r.Dir = "" // only the client's side has the folder
+		p.id, err = p.StartProgram(ctx, r)
+	}
+	if err != nil {
 		return err
 	}
 	all, err := p.Programs(ctx)

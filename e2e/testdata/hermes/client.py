@@ -59,7 +59,7 @@ def cells():
     assert k.process.stderr.read().startswith(b"wrong\n")
     k.process.kill()  # it is gone already
     k.close()
-    k = Kernel(SOCKET, UID)
+    k = Kernel(SOCKET, UID, cwd="/tmp/only/here")
     same(k.print("import os; print(os.listdir('.'), 'x' in globals())"), "[] False\n")  # another sandbox
     k.process.stdin.close()  # the runner ends by itself
     same(k.process.wait(), 0)
@@ -140,7 +140,11 @@ def commands():
     same(command("cat file.txt"), ("one\n", 0))  # from one command to the next
     same(command("kill -9 $$"), ("", -9))
     same(command("true", cwd="/tmp"), ("", 0))
-    same(command("pwd", cwd="/tmp")[0], "/tmp\n")
+    if HAS_SOCKETS:  # the tier has a tree of its own
+        same(command("pwd", cwd="/tmp")[0], "/tmp\n")
+        same(command("mkdir sub; cd sub; pwd", cwd="/workspace")[0], "/workspace/sub\n")
+        same(command("pwd", cwd="/workspace/sub")[0], "/workspace/sub\n")
+    same(command("echo $PWD | grep -q only", cwd="/tmp/only/here"), ("", 1))
     output, code = command("seq 300000")
     same((output, code), ("".join(f"{n}\n" for n in range(1, 300001)), 0))
     same(command(sleeper(2) + " & exit 0")[1], 0)

@@ -2,6 +2,7 @@
 After the line that it reads then, it says whether their processes are gone."""
 
 import sys
+import time
 
 from broker import Process
 from kernel import Kernel
@@ -11,6 +12,8 @@ kernel = Kernel(path, uid)
 kernel.print("x = 1")
 command = Process(path, uid, merged=True, stdin=False, argv=["bash", "-c", "echo on; sleep 1000"], cwd="/", env={})
 assert command.stdout.readline() == b"on\n"
+time.sleep(2.5)  # longer than a session may be idle
+assert kernel.print("print(x)") == "1\n" and command.lives()
 print("ready", flush=True)
 for one in (kernel.process, command):
     assert one.wait() is None, "a program has ended"
