@@ -18,13 +18,8 @@ const (
 	sigkill = 9
 )
 
-const (
-	// cleanTime bounds what is done after a lease has ended.
-	cleanTime = 30 * time.Second
-	// keepEvery is how often a program that runs counts as use of its session, unless the session is idle sooner.
-	keepEvery = 20 * time.Second
-	leastKeep = 100 * time.Millisecond
-)
+// cleanTime bounds what is done after a lease has ended.
+const cleanTime = 30 * time.Second
 
 // errLeaseOver is the cause of contexts that end because the client has left.
 var errLeaseOver = errors.New("the client has left")
@@ -137,17 +132,18 @@ func acknowledged(conn *net.UnixConn) bool {
 type program struct {
 	*session.Session
 	b       *Broker
-	owner   string
 	id      string // of the program in the session
 	place   session.ProgramPlace
-	scratch bool // the session is the program's own, and ends with it
-	input   []byte
+	scratch bool   // the session is the program's own, and ends with it
+	input   []byte // that it reads before the client's
 	detach  func()
+	unhold  func()
 	tools   *tools // nil: none
 }
 
 func (p *program) release() {
 	p.tools.close()
+	p.unhold()
 	p.detach()
 	p.Release()
 }
@@ -169,8 +165,6 @@ func (p *program) follow(ctx context.Context, l *launch) (code int, over bool) {
 	defer context.AfterFunc(ctx, l.closeStreams)() // so that no read or write of a stream outlasts it
 	fed := make(chan struct{})
 	go func() { defer close(fed); p.feed(ctx, l.stdin) }()
-	kept := make(chan struct{})
-	go func() { defer close(kept); p.keep(ctx) }()
 	code, err := p.relay(ctx, l.stdout, l.stderr)
 	if err != nil && ctx.Err() == nil {
 		p.b.Log.Warn("a program of hermes is lost", "session", p.ID(), "error", err)
@@ -180,29 +174,7 @@ func (p *program) follow(ctx context.Context, l *launch) (code int, over bool) {
 	cancel()
 	l.closeStreams() // as the streams of a process end before its exit is known
 	<-fed
-	<-kept
 	return code, over
-}
-
-// keep keeps the session of a command from being idle.
-func (p *program) keep(ctx context.Context) {
-	if p.scratch {
-		return // it is never idle
-	}
-	every := keepEvery
-	if idle := p.Info(ctx).IdleTimeoutS; idle > 0 {
-		every = max(min(every, time.Duration(idle*float64(time.Second))/2), leastKeep)
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			_ = p.Keep(ctx) // it fails where the session is deleted
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // end ends the program if it has not ended, and all that it has started: the whole sandbox if it was its own, and otherwise its process

@@ -57,8 +57,7 @@ func (b *Broker) startKernel(ctx context.Context, l *launch, uid int) (*program,
 		return nil, err
 	}
 	defer agent.close()
-	never := 0.0
-	s, err := b.sessions.Create(context.WithoutCancel(ctx), b.Owner, b.sessionFor(roleKernel, "hermes: Python", &never))
+	s, err := b.sessions.Create(context.WithoutCancel(ctx), b.Owner, b.sessionFor(roleKernel, "hermes: Python"))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +86,7 @@ func (b *Broker) startKernel(ctx context.Context, l *launch, uid int) (*program,
 
 // startCommand starts a command in the session that all commands of a user share: each builds on the files of those before.
 func (b *Broker) startCommand(ctx context.Context, l *launch, uid int) (*program, error) {
-	s, _, err := b.sessions.Ensure(context.WithoutCancel(ctx), b.Owner, "hermes-"+strconv.Itoa(uid), b.sessionFor(roleCommands, "hermes: commands", nil), api.IfExistsKeep)
+	s, _, err := b.sessions.Ensure(context.WithoutCancel(ctx), b.Owner, "hermes-"+strconv.Itoa(uid), b.sessionFor(roleCommands, "hermes: commands"), api.IfExistsKeep)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +105,7 @@ func (b *Broker) startCommand(ctx context.Context, l *launch, uid int) (*program
 
 // program returns one that is not started yet, in a session that the caller has and that it takes over.
 func (b *Broker) program(s *session.Session, scratch bool) *program {
-	return &program{Session: s, b: b, owner: b.Owner, scratch: scratch, detach: s.Attach()}
+	return &program{Session: s, b: b, scratch: scratch, detach: s.Attach(), unhold: s.Hold()}
 }
 
 // run starts the program, even if ctx ends: then it is known and can be ended.
@@ -144,9 +143,9 @@ func directory(cwd string) string {
 }
 
 // sessionFor is what a session for a role is made from.
-func (b *Broker) sessionFor(role, name string, idle *float64) api.SessionRequest {
+func (b *Broker) sessionFor(role, name string) api.SessionRequest {
 	metadata := map[string]string{metaRole: role}
-	r := api.SessionRequest{Name: &name, Metadata: &metadata, IdleTimeoutS: idle}
+	r := api.SessionRequest{Name: &name, Metadata: &metadata}
 	if b.Folder != "" {
 		r.Mounts = &[]api.Mount{{Source: b.Folder, Target: b.Folder, Mode: "rw"}}
 	}
