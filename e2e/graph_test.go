@@ -75,6 +75,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/server/jupyter", "talaria/store", "a transport knows sessions, and no database"},
 	{"talaria/server/execd", "talaria/kernel/...", "a transport knows sessions, and no kernel"},
 	{"talaria/server/execd", "talaria/store", "a transport knows sessions, and no database"},
+	{"talaria/server/hermes", "talaria/kernel/...", "a transport knows sessions, and no kernel"},
+	{"talaria/server/hermes", "talaria/store", "a transport knows sessions, and no database"},
 	{"talaria/server/librechat", "talaria/kernel/...", "a transport knows sessions, and no kernel"},
 	{"talaria/server/librechat", "talaria/store", "a transport knows sessions, and no database"},
 	{"talaria/server/engine", "talaria/kernel/...", "a transport knows runs, and no kernel"},

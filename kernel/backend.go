@@ -58,7 +58,7 @@ type Process interface {
 	// Stdout and Stderr are the read ends of the pipes on fd 1 and 2, in non-blocking mode. The caller closes them.
 	Stdout() *os.File
 	Stderr() *os.File
-	// Signal sends a signal to this process only.
+	// Signal sends a signal to this process only, or to its process group if it was started with Group.
 	Signal(sig syscall.Signal) error
 	// Done is closed when the process has ended.
 	Done() <-chan struct{}
@@ -84,6 +84,19 @@ type ProcessMeter interface {
 	Used() (cpu time.Duration, peakMemoryBytes int64)
 }
 
+// ProcessLocator is implemented by processes that know their pids.
+type ProcessLocator interface {
+	// Locate returns where the process is. Of one that has ended, only the PID is known.
+	Locate() ProcessPlace
+}
+
+// ProcessPlace names a process in both worlds.
+type ProcessPlace struct {
+	PID       int    // as seen inside
+	HostPID   int    // as this program sees it; 0: it has ended
+	StartTime uint64 // field 22 of /proc/HostPID/stat
+}
+
 // DirMaker is implemented by backends that keep directories for sandboxes that belong to no session. What a program
 // that has crashed left of them is swept with its sandboxes.
 type DirMaker interface {
@@ -104,6 +117,8 @@ type Program struct {
 	Stdin *os.File
 	Env   map[string]string // in addition to the sandbox's own
 	Dir   string            // default: the workspace
+	// Group has signals go to the whole process group of a program, which is killed when the program ends.
+	Group bool
 	// Terminal is the inner end of a terminal that replaces all three standard streams; the process runs in its
 	// foreground. nil means none. The caller keeps ownership of it.
 	Terminal *os.File

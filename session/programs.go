@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 )
@@ -22,7 +23,12 @@ type Program struct {
 	Args []string
 	Dir  string
 	Tag  string // what the caller of StartProgram named it
+	// Place is where it was when it had started; zero in a kernel of an earlier release.
+	Place ProgramPlace
 }
+
+// ProgramPlace is a program's pid inside and on the host.
+type ProgramPlace = kernel.ProcessPlace
 
 // ProgramRequest is what StartProgram starts.
 type ProgramRequest = command.StartProgram
@@ -113,7 +119,7 @@ func (s *Session) Programs(ctx context.Context) ([]Program, error) {
 	}
 	list := make([]Program, len(infos))
 	for i, info := range infos {
-		list[i] = Program{ID: terminalID(key.Generation, info.ID), Args: info.Args, Dir: info.Dir, Tag: info.Tag}
+		list[i] = Program{ID: terminalID(key.Generation, info.ID), Args: info.Args, Dir: info.Dir, Tag: info.Tag, Place: info.Place}
 	}
 	return list, nil
 }
@@ -182,7 +188,7 @@ func (s *Session) CloseProgramInput(ctx context.Context, id string) error {
 	return programError(command.Tell(bounded, s.m.cfg.Host, key, command.CloseProgramInput{ID: number}), id)
 }
 
-// SignalProgram sends a signal to a program that runs.
+// SignalProgram sends a signal to a program that runs, and to its process group if it was started with Group.
 func (s *Session) SignalProgram(ctx context.Context, id string, signal int) error {
 	key, number, err := s.terminal(id)
 	if err != nil {

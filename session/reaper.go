@@ -16,6 +16,7 @@ type useState struct {
 	typedAt    time.Time // when typing on a terminal last counted as use
 	stays      int64     // lastActive when the kernel was last about to hibernate for want of memory
 	attached   int       // clients that can answer input()
+	held       int       // clients whose programs in the sandbox must not end for want of use
 	reaper     *time.Timer
 }
 
@@ -39,7 +40,7 @@ func (s *Session) reapIn(d time.Duration) {
 
 // reapAt returns when the kernel will be reaped, or nil if it will not be. The caller holds s.mu.
 func (s *Session) reapAt() *api.Time {
-	if s.idleMS == 0 || s.state != api.StateIdle || s.current != nil || len(s.queue)+s.reserved > 0 {
+	if s.idleMS == 0 || s.held > 0 || s.state != api.StateIdle || s.current != nil || len(s.queue)+s.reserved > 0 {
 		return nil
 	}
 	at := api.Millis(s.lastActive + s.idleMS)

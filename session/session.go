@@ -256,6 +256,20 @@ func (s *Session) Attach() (detach func()) {
 	}
 }
 
+// Hold keeps the kernel from ending for want of use until release is called, which counts as use. It may be called more than once.
+func (s *Session) Hold() (release func()) {
+	s.mu.Lock()
+	s.held++
+	s.armReaper()
+	s.mu.Unlock()
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		s.held--
+		s.mu.Unlock()
+		_ = s.touch(context.Background()) // it fails for a session that is deleted
+	})
+}
+
 // Keep records that the session is used, which postpones its reaping.
 func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 

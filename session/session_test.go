@@ -279,6 +279,30 @@ func TestAnIdleKernelIsReapedAndABusyOneNever(t *testing.T) {
 	}
 }
 
+func TestAKernelThatIsHeldIsNotReaped(t *testing.T) {
+	r := scripted(t, nil)
+	s := r.session(api.SessionRequest{IdleTimeoutS: ptr(0.15)})
+	first, second := s.Hold(), s.Hold()
+	execute(t, s, "print x")
+	first()
+	first()
+	after := now(t, s)
+	time.Sleep(300 * time.Millisecond) // twice the idle time; nothing may happen, so there is nothing to wait for
+	if info := s.Info(t.Context()); info.State != api.StateIdle || info.ReapAt != nil {
+		t.Fatalf("a session that is held: %+v", info)
+	}
+	second()
+	var reaped api.SessionStateEvent
+	for at := after[len(after)-1].Seq; reaped.State != api.StateDead; {
+		events := until(t, s, at, "session_state")
+		at = events[len(events)-1].Seq
+		reaped = events[len(events)-1].Body.(api.SessionStateEvent)
+	}
+	if reaped.Reason != "idle_timeout" {
+		t.Errorf("%+v", reaped)
+	}
+}
+
 func TestArtifactsAreWhatTheCellChanged(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})

@@ -293,5 +293,5 @@ func (c config) frontFindings() []kernel.Finding {
 		}
 		findings = append(findings, finding)
 	}
-	return findings
+	return append(findings, c.hermesFinding())
 }

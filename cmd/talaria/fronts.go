@@ -29,6 +29,7 @@ type fronts struct {
 	Execd   front `config:"execd"`
 
 	LibreChat librechatFront `config:"librechat"`
+	Hermes    hermesFront    `config:"hermes"`
 }
 
 // front says whether a protocol is served, and where.
@@ -45,7 +46,7 @@ type librechatFront struct {
 
 func defaultFronts() fronts {
 	on := front{Enabled: true}
-	return fronts{E2B: on, Jupyter: on, Engine: on, Execd: on, LibreChat: librechatFront{front: on}}
+	return fronts{E2B: on, Jupyter: on, Engine: on, Execd: on, LibreChat: librechatFront{front: on}, Hermes: hermesFront{Owner: firstOwner}}
 }
 
 // namedFront is a front as the commands show it.
@@ -110,7 +111,7 @@ func (c config) librechatKeys() ([]librechat.Key, error) {
 
 func (c config) checkFronts() error {
 	_, err := c.librechatKeys()
-	found := []error{err}
+	found := []error{err, c.checkHermes()}
 	for _, f := range c.fronts() {
 		if f.Addr != "" {
 			found = append(found, c.checkAddress("fronts."+f.name+".addr", f.Addr))

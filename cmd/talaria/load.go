@@ -244,7 +244,7 @@ func (r *configReader) find(key string) (reflect.Value, error) {
 }
 
 func scalar(t reflect.Type) bool {
-	return t.Kind() != reflect.Struct && !(t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.String)
+	return t.Kind() != reflect.Struct && !(t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct)
 }
 
 // fieldsOf are the fields of a section by their keys.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
 		"address":                 {"addr: '9999'", `addr must be HOST:PORT or :PORT, not "9999"`},
 		"port":                    {"addr: ':99999'", `addr needs a port`},
 		"address of a front":      {"fronts:\n  jupyter:\n    addr: '9999'", `yaml:3: fronts\.jupyter\.addr must be HOST:PORT or :PORT, not "9999"`},
+		"socket":                  {"fronts:\n  hermes:\n    socket: here", `fronts\.hermes: the socket "here" must be an absolute path`},
+		"user":                    {"fronts:\n  hermes:\n    uids: [me]", `yaml:3: fronts\.hermes\.uids\[0\] must be a whole number, not "me"`},
+		"folder":                  {"fronts:\n  hermes:\n    socket: /run/s\n    folder: /home", `yaml:4: fronts\.hermes\.folder must be /mnt or /data, or a path`},
+		"folder that is no root":  {"fronts:\n  hermes:\n    socket: /run/s\n    folder: /mnt/a", `yaml:4: fronts\.hermes\.folder "/mnt/a" must be in one of the mount_roots`},
 		"front":                   {"fronts:\n  jupiter:\n    enabled: true", `yaml:2: unknown key "fronts\.jupiter"; did you mean "jupyter"\?`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,12 +73,14 @@ func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
 func TestFlagsOverrideVariablesWhichOverrideTheFile(t *testing.T) {
 	t.Setenv("TALARIA_POOL", "3")
 	t.Setenv("TALARIA_LIMITS__PIDS", "77")
+	t.Setenv("TALARIA_FRONTS__HERMES__UIDS", "1000, 0")
 	t.Setenv("TALARIA_IDLE_TIMEOUTS", "1h")
 	c, err := loaded(t, "pool: 1\nidle-timeout: 2h\nredact: [a, 'b,c']\npreload:\n", "--idle-timeout", "3h")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Pool != 3 || c.Limits.PIDs != 77 || c.IdleTimeout != 3*time.Hour || len(c.Redact) != 2 || len(c.Preload) != len(preload) {
+	if c.Pool != 3 || c.Limits.PIDs != 77 || c.IdleTimeout != 3*time.Hour || len(c.Redact) != 2 || len(c.Preload) != len(preload) ||
+		!slices.Equal(c.Fronts.Hermes.UIDs, []int{1000, 0}) {
 		t.Errorf("configuration: %+v", c)
 	}
 	for key, want := range map[string]string{"pool": "TALARIA_POOL", "idle_timeout": "--idle-timeout", "limits.pids": "TALARIA_LIMITS__PIDS"} {

@@ -129,6 +129,11 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return err
 	}
 	defer closeFronts(ownAddresses)
+	broker, err := c.listenHermes(log)
+	if err != nil {
+		return err
+	}
+	defer broker.Close()
 	warnOpenAddress(log, listener.Addr())
 	i, err := openInstance(ctx, c, configFile, db, environments, log)
 	if err != nil {
@@ -184,7 +189,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer bots.Wait()
 	announceFronts(log, stdout, c, ownAddresses)
+	announceHermes(log, stdout, c)
 	announce(log, stdout, c, environments[0], i.tier, base, token)
+	defer serveHermes(ctx, broker, i.sessions, log)()
 	return serveUntil(ctx, srv, listener, ownAddresses, log)
 }
 

@@ -184,13 +184,14 @@ type TerminalOutput struct {
 
 // Versions of the host protocol that introduced commands.
 const (
-	withQueries      = 2 // and terminals
-	withInstalls     = 3
-	withPing         = 4
-	withTools        = 5
-	withComms        = 7
-	withPrograms     = 7
-	withProgramInput = 9
+	withQueries       = 2 // and terminals
+	withInstalls      = 3
+	withPing          = 4
+	withTools         = 5
+	withComms         = 7
+	withPrograms      = 7
+	withProgramInput  = 9
+	withProgramGroups = 13
 )
 
 // Spec implements [Command].

@@ -55,6 +55,7 @@ var messages = []struct {
 	{command.StartProgram{Args: []string{"a"}, Env: map[string]string{"K": "v"}, Dir: "/d"}, "start_program", 7,
 		`{"args":["a"],"env":{"K":"v"},"dir":"/d"}`},
 	{command.StartProgram{Args: []string{"a"}, Tag: "t", Stdin: true}, "start_program", 9, `{"args":["a"],"tag":"t","stdin":true}`},
+	{command.StartProgram{Args: []string{"a"}, Group: true}, "start_program", 13, `{"args":["a"],"group":true}`},
 	{command.WriteProgram{ID: "1", Data: []byte("x")}, "write_program", 9, `{"id":"1","data":"eA=="}`},
 	{command.CloseProgramInput{ID: "1"}, "close_program_input", 9, `{"id":"1"}`},
 	{command.ListPrograms{}, "programs", 7, `{}`},

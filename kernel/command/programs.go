@@ -3,6 +3,8 @@ package command
 import (
 	"errors"
 	"fmt"
+
+	"talaria/kernel"
 )
 
 const (
@@ -30,6 +32,7 @@ type (
 		Dir   string            `json:"dir,omitempty"`   // "": the workspace
 		Tag   string            `json:"tag,omitempty"`   // the caller's name for it, which ListPrograms returns
 		Stdin bool              `json:"stdin,omitempty"` // open its standard input, for WriteProgram; otherwise it is empty
+		Group bool              `json:"group,omitempty"` // signals go to its process group, which is killed when it ends
 	}
 	// ListPrograms asks for the programs that run.
 	ListPrograms struct{}
@@ -51,7 +54,7 @@ type (
 	CloseProgramInput struct {
 		ID string `json:"id"`
 	}
-	// SignalProgram sends a signal to the program alone. It fails with ErrNoProgram if the program has ended.
+	// SignalProgram sends a signal to the program alone, unless it was started with Group. It fails with ErrNoProgram if the program has ended.
 	SignalProgram struct {
 		ID     string `json:"id"`
 		Signal int    `json:"signal"`
@@ -60,10 +63,11 @@ type (
 
 // ProgramInfo describes a program that runs.
 type ProgramInfo struct {
-	ID   string
-	Args []string
-	Dir  string
-	Tag  string
+	ID    string
+	Args  []string
+	Dir   string
+	Tag   string
+	Place kernel.ProcessPlace `json:",omitzero"` // when it had started; earlier hosts do not know it
 }
 
 // ProgramOutput is a piece of what a program has printed.
@@ -83,7 +87,10 @@ type Piece struct {
 // Spec implements [Command]. Earlier hosts would ignore the fields that were added later.
 func (c StartProgram) Spec() Spec {
 	since := withPrograms
-	if c.Stdin || c.Tag != "" {
+	switch {
+	case c.Group:
+		since = withProgramGroups
+	case c.Stdin || c.Tag != "":
 		since = withProgramInput
 	}
 	return Spec{Name: "start_program", Since: since, Once: true}

@@ -38,7 +38,7 @@ func (k *interpreter) startProgram(ctx context.Context, c command.StartProgram) 
 		env = map[string]string{}
 	}
 	maps.Copy(env, c.Env)
-	p, err := launch(ctx, sandbox, command.ProgramInfo{ID: id, Args: c.Args, Dir: c.Dir, Tag: c.Tag}, env, c.Stdin)
+	p, err := launch(ctx, sandbox, id, env, c)
 	if err == nil {
 		go p.run()
 	}
@@ -61,11 +61,11 @@ func (k *interpreter) startProgram(ctx context.Context, c command.StartProgram) 
 	return id, nil
 }
 
-// launch starts a program in a sandbox. The caller runs it.
-func launch(ctx context.Context, s kernel.Sandbox, info command.ProgramInfo, env map[string]string, stdin bool) (*program, error) {
+// launch starts a program in a sandbox, with the variables of env. The caller runs it.
+func launch(ctx context.Context, s kernel.Sandbox, id string, env map[string]string, c command.StartProgram) (*program, error) {
 	var input *programInput
-	start := kernel.Program{Args: info.Args, Env: env, Dir: info.Dir}
-	if stdin {
+	start := kernel.Program{Args: c.Args, Env: env, Dir: c.Dir, Group: c.Group}
+	if c.Stdin {
 		made, inside, err := newProgramInput()
 		if err != nil {
 			return nil, err
@@ -77,6 +77,10 @@ func launch(ctx context.Context, s kernel.Sandbox, info command.ProgramInfo, env
 	if err != nil {
 		input.close()
 		return nil, err
+	}
+	info := command.ProgramInfo{ID: id, Args: c.Args, Dir: c.Dir, Tag: c.Tag}
+	if locator, ok := process.(kernel.ProcessLocator); ok {
+		info.Place = locator.Locate()
 	}
 	return newProgram(info, process, input), nil
 }

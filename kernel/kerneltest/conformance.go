@@ -58,6 +58,8 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"a command that does not exist is an error of Start", missingCommand},
 		{"a second command runs beside the first", secondCommand},
 		{"a signal reaches only its process", signalReachesOnlyItsProcess},
+		{"a process says where it is", processesAreLocated},
+		{"a process group ends with its program", groupsEnd},
 		{"orphans are reaped", orphansAreReaped},
 		{"a command reads its standard input", commandsReadStdin},
 		{"a script runs like a program of its own", scriptsRun},

@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 )
 
 func sealOnce(t *testing.T, r *rig) {
@@ -136,6 +139,65 @@ print("child has", os.read(answer[0], 1).decode(), flush=True)
 	wait(t, bystander)
 	if exit := bystander.Exit(); exit != (kernel.Exit{Signal: syscall.SIGKILL}) {
 		t.Errorf("%+v", exit)
+	}
+}
+
+func processesAreLocated(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	p := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", "echo $$; exec sleep 1000"}})
+	locator, ok := p.(kernel.ProcessLocator)
+	if !ok {
+		t.Skip("the backend's processes do not know their pids")
+	}
+	inside := output(t, p).next()
+	place := locator.Locate()
+	if strconv.Itoa(place.PID) != inside {
+		t.Fatalf("a process with the pid %s is said to be %+v", inside, place)
+	}
+	if stat, err := procfs.ReadStat(place.HostPID); err != nil || stat.StartTime != place.StartTime || place.StartTime == 0 {
+		t.Errorf("%+v is on the host %+v (%v)", place, stat, err)
+	}
+	if err := p.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, p)
+	if ended := locator.Locate(); ended != (kernel.ProcessPlace{PID: place.PID}) {
+		t.Errorf("an ended process is at %+v", ended)
+	}
+}
+
+func groupsEnd(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	const member = `trap 'echo told; exit' TERM; echo up; while :; do sleep 0.1; done`
+	for _, c := range []struct {
+		what, leader string
+		signal       syscall.Signal
+		exit         kernel.Exit
+	}{
+		{"a signal", "sh -c '" + strings.ReplaceAll(member, "'", `'"'"'`) + "' & trap '' TERM; wait", syscall.SIGTERM, kernel.Exit{}},
+		{"its end", "sleep 1000 & echo up", 0, kernel.Exit{}},
+		{"its death", "sleep 1000 & echo up; exec sleep 1000", syscall.SIGKILL, kernel.Exit{Signal: syscall.SIGKILL}},
+	} {
+		p := start(t, s, kernel.Program{Args: []string{"/bin/sh", "-c", c.leader}, Group: true})
+		out := output(t, p)
+		out.next()
+		if c.signal != 0 {
+			if err := p.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.signal == syscall.SIGTERM {
+			if line := out.next(); line != "told" {
+				t.Errorf("%s: %s", c.what, line)
+			}
+		}
+		wait(t, p)
+		if p.Exit() != c.exit {
+			t.Errorf("%s: %+v", c.what, p.Exit())
+		}
+		if _, err := io.Copy(io.Discard, p.Stdout()); err != nil { // a member that lives has the pipe open
+			t.Errorf("%s: the group is still there: %v", c.what, err)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/procfs"
 )
 
 // Sizes of the output pipes. Beyond 64 MiB of pipes in total, the system gives an ordinary user tiny ones.
@@ -26,8 +27,8 @@ const (
 type Process struct {
 	sandbox *Sandbox
 	id      int64
-	pid     int    // as seen inside; this and the next two are of a copy of the interpreter only
-	onHost  int    // the same, as the host sees it
+	pid     int    // as seen inside; written before anybody else has the process
+	onHost  int    // the same, as the host sees it; this and the next are of a copy of the interpreter only
 	score   []byte // that it had before it became the first to go when memory runs out
 	control net.Conn
 	stdout  *os.File
@@ -39,7 +40,10 @@ type Process struct {
 	peak    int64
 }
 
-var _ kernel.ProcessMeter = (*Process)(nil)
+var (
+	_ kernel.ProcessMeter   = (*Process)(nil)
+	_ kernel.ProcessLocator = (*Process)(nil)
+)
 
 // Control is the host's end of a stream socket; nil unless the process is the runner.
 func (p *Process) Control() io.ReadWriteCloser {
@@ -83,6 +87,24 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		return fmt.Errorf("signal process: %w", err)
 	}
 	return nil
+}
+
+// Locate implements [kernel.ProcessLocator].
+func (p *Process) Locate() kernel.ProcessPlace {
+	place := kernel.ProcessPlace{PID: p.pid}
+	select {
+	case <-p.done:
+		return place
+	default:
+	}
+	onHost, err := p.sandbox.onHost(p.pid)
+	if err != nil {
+		return place
+	}
+	if stat, err := procfs.ReadStat(onHost); err == nil {
+		place.HostPID, place.StartTime = onHost, stat.StartTime
+	}
+	return place
 }
 
 func (p *Process) finish(exit kernel.Exit) {
@@ -152,7 +174,8 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		return nil, s.lost()
 	}
 
-	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir, Terminal: cmd.Terminal != nil}
+	body := startRequest{Args: cmd.Args, Script: cmd.Script, Environment: cmd.Env, Directory: cmd.Dir,
+		Terminal: cmd.Terminal != nil, Group: cmd.Group}
 	if body.Args == nil {
 		body.Args = []string{}
 	}
@@ -165,6 +188,7 @@ func (s *Sandbox) start(ctx context.Context, cmd kernel.Program) (_ *Process, er
 		_ = p.Signal(syscall.SIGKILL)
 		return nil, err
 	}
+	p.pid = started.PID
 	if p.control != nil {
 		s.mu.Lock()
 		s.runner = started.PID

@@ -86,6 +86,7 @@ type startRequest struct {
 	Environment map[string]string `json:"environment"`
 	Directory   string            `json:"directory"`
 	Terminal    bool              `json:"terminal"` // the descriptors are those of a terminal
+	Group       bool              `json:"group"`
 }
 
 // adoptRequest names a process that pid 1 has inherited, by its pid inside.

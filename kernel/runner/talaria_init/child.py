@@ -43,6 +43,7 @@ class Start:
     environment: dict[str, str]  # in addition to the sandbox's own
     directory: str
     terminal: bool  # it runs in the foreground of the terminal that both descriptors belong to
+    group: bool  # signals to a command go to its process group, which ends with it
 
 
 class Runner:

@@ -49,6 +49,7 @@ class Init:
         self._channel = channel
         self._spare = ready
         self._children: dict[int, int] = {}  # id by pid
+        self._groups: set[int] = set()  # those of the children whose process groups end with them
         self._saving: list[tuple[int, int]] = []  # the pids of copies that save their variables, each with the id of the request
         self._environment: dict[str, str] = {}
         self._session: list[str] = []  # the names of the session's variables
@@ -240,6 +241,8 @@ class Init:
             theirs.close()
         failure = self._hear(ours)
         if not failure:
+            if start.group:
+                self._groups.add(pid)
             self._started(id, pid)
             return
         os.waitpid(pid, 0)
@@ -280,7 +283,9 @@ class Init:
 
     def _signal(self, id: int, body: dict, fds: list[int]) -> None:
         pid = self._pid(body["process"])
-        if pid is not None:
+        if pid in self._groups:
+            os.killpg(pid, body["signal"])
+        elif pid is not None:
             os.kill(pid, body["signal"])
 
     def _adopt(self, id: int, body: dict, fds: list[int]) -> None:
@@ -336,11 +341,16 @@ class Init:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status, used = os.wait4(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
+            if ended.si_pid in self._groups:  # until it is reaped, no other group can have its number
+                self._groups.discard(ended.si_pid)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(ended.si_pid, _signal.SIGKILL)
+            pid, status, used = os.wait4(ended.si_pid, 0)
             tier.current.forget(pid)
             if self._spare and pid == self._spare.pid:
                 self._spare = None
