@@ -284,11 +284,20 @@ func TestADeadHostIsReadByTheNextServer(t *testing.T) {
 
 func onlyHost(t *testing.T, dir string) link.HostInfo {
 	t.Helper()
-	hosts, err := link.List(dir)
-	if err != nil || len(hosts) != 1 {
-		t.Fatalf("hosts %+v, %v", hosts, err)
+	hosts := hostsIn(t, dir)
+	if len(hosts) != 1 {
+		t.Fatalf("hosts %+v", hosts)
 	}
 	return hosts[0]
+}
+
+func hostsIn(t *testing.T, dir string) []link.HostInfo {
+	t.Helper()
+	hosts, err := link.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hosts
 }
 
 func TestADeadKernelThatNobodyWantsCanBeDropped(t *testing.T) {
