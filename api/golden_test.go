@@ -23,7 +23,7 @@ func sampleExecution() api.Execution {
 	return api.Execution{
 		ID: "cell-1", SessionID: "chat:42", ExecutionCount: ptr(int64(1)), Code: "print(1)\n<b>", Status: api.StatusOK,
 		State: api.VariablesKept, Text: "1\n", Artifacts: []api.Artifact{}, Generation: 1,
-		Usage:     api.ExecutionUsage{DurationMS: 2, CPUMS: 1, PeakMemoryBytes: 1 << 20},
+		Usage: api.ExecutionUsage{DurationMS: 2, CPUMS: 1, PeakMemoryBytes: 1 << 20}, Refundable: true,
 		CreatedAt: noon, StartedAt: &noon, FinishedAt: &noon,
 	}
 }

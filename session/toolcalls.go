@@ -176,6 +176,9 @@ func (t *translation) accept(run *run, c *toolCall) {
 	ts.mu.Unlock()
 	t.log(c.execution, api.ToolCalled{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
 	t.c.add(change{also: func(tx *store.Tx) error { return tx.InsertToolCall(row) }})
+	if c.kind != api.ProviderBuiltin {
+		t.c.add(run.marked())
+	}
 	if ask {
 		t.c.add(s.propose(t.ctx, proposal))
 		return

@@ -175,6 +175,7 @@ export interface ExecutionFinishedEvent {
             peak_memory_bytes: number;
         };
         tool_calls: number;
+        refundable: boolean;
         truncated_bytes: number;
         created_at: string;
         started_at: string | null;
@@ -365,6 +366,7 @@ export interface RawExecution {
         peak_memory_bytes: number;
     };
     tool_calls: number;
+    refundable?: boolean;
     truncated_bytes: number;
     created_at: string;
     started_at: string | null;

@@ -191,6 +191,7 @@ export interface ExecutionFinishedEvent {
       peak_memory_bytes: number;
     };
     tool_calls: number;
+    refundable: boolean;
     truncated_bytes: number;
     created_at: string;
     started_at: string | null;
@@ -430,6 +431,7 @@ export interface RawExecution {
     peak_memory_bytes: number;
   };
   tool_calls: number;
+  refundable?: boolean;
   truncated_bytes: number;
   created_at: string;
   started_at: string | null;
