@@ -272,3 +272,36 @@ forge(*[b'\n' + frame.encode() + b'\n' for frame in frames])`, forge, ended.ID, 
 		t.Errorf("the forger made %d calls", e.ToolCalls)
 	}
 }
+
+// TestAnExecutionSaysWhetherItIsRefundable also asks the next server.
+func TestAnExecutionSaysWhetherItIsRefundable(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{config: "packages:\n  index: http://127.0.0.1:9/simple/\n"})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	serveEcho(t, c, id)
+	wants := map[string]bool{}
+	for code, want := range map[string]bool{
+		"open('a', 'w').write('text')": true,
+		"1 / 0":                        true,
+		"from hermes_tools import read_file, terminal, write_file; write_file('b', 'x'); terminal('cat b'); read_file('b')": true,
+		"from hermes_tools import echo; echo(n=1)": false,
+		"%pip install no-such-package":             false,
+	} {
+		e := run(t, c, id, code)
+		if e.Refundable != want {
+			t.Errorf("%s: refundable is %v", code, e.Refundable)
+		}
+		if r := executeCode(t, s, id, api.ExecutionRequest{ID: &e.ID, Code: &code}); r.Refundable != want {
+			t.Errorf("%s: refundable is %v for a model", code, r.Refundable)
+		}
+		wants[e.ID] = want
+	}
+	s.Kill9()
+	s.Restart(t)
+	for e, want := range wants {
+		if got, err := s.Client().Execution(within(t), id, e); err != nil || got.Refundable != want {
+			t.Errorf("under the next server: %s: refundable is %v (%v)", got.Code, got.Refundable, err)
+		}
+	}
+}
