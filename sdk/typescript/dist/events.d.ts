@@ -175,11 +175,11 @@ export interface ExecutionFinishedEvent {
             peak_memory_bytes: number;
         };
         tool_calls: number;
-        refundable: boolean;
         truncated_bytes: number;
         created_at: string;
         started_at: string | null;
         finished_at: string | null;
+        refundable?: boolean;
     };
 }
 export interface ExecutionQueuedEvent {
