@@ -23,6 +23,7 @@ type ExecuteCodeResult struct {
 	Warning     string            `json:"warning,omitzero"` // where all of a truncated output is
 	Kernel      ExecuteCodeKernel `json:"kernel"`
 	Artifacts   []Artifact        `json:"artifacts"`
+	Refundable  bool              `json:"refundable,omitzero"`
 	Guard       *Guard            `json:"guard,omitzero"`
 	SessionID   string            `json:"session_id"`
 	ExecutionID string            `json:"execution_id"`
@@ -97,7 +98,7 @@ func truncation(text string) Truncation {
 
 func executeCodeResult(e Execution) ExecuteCodeResult {
 	r := ExecuteCodeResult{
-		Status: ExecuteCodeSuccess, Output: e.Text, ToolCallsMade: e.ToolCalls, Guard: e.Guard,
+		Status: ExecuteCodeSuccess, Output: e.Text, ToolCallsMade: e.ToolCalls, Refundable: e.Refundable, Guard: e.Guard,
 		DurationSeconds: math.Round(float64(e.Usage.DurationMS)/10) / 100,
 		Artifacts:       append([]Artifact{}, e.Artifacts...), SessionID: e.SessionID, ExecutionID: e.ID,
 	}

@@ -84,7 +84,10 @@ type Execution struct {
 	Generation     int64          `json:"generation"`
 	Usage          ExecutionUsage `json:"usage"`
 	ToolCalls      int64          `json:"tool_calls"`
-	Guard          *Guard         `json:"guard,omitzero"`
+	// Refundable says that the execution has ended and had no effect outside of the session: it called no tool but built-in ones,
+	// installed nothing, and had neither a network nor a writable mount.
+	Refundable bool   `json:"refundable,omitzero"`
+	Guard      *Guard `json:"guard,omitzero"`
 	// PendingToolCalls wait for the client that gave the execution its tools.
 	PendingToolCalls []PendingToolCall `json:"pending_tool_calls,omitzero"`
 	RejectedTools    []RejectedTool    `json:"rejected_tools,omitzero"` // of those in the request

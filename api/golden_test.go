@@ -28,6 +28,8 @@ func sampleExecution() api.Execution {
 	}
 }
 
+func refundable(e api.Execution) api.Execution { e.Refundable = true; return e }
+
 func sampleBatchExecution() *api.BatchExecution {
 	return &api.BatchExecution{
 		ID: "b.0", SessionID: "chat:42", Status: api.StatusOK, State: api.VariablesKept, Text: "1\n", Usage: api.ExecutionUsage{DurationMS: 2, CPUMS: 1, PeakMemoryBytes: 1 << 20},
@@ -37,16 +39,17 @@ func sampleBatchExecution() *api.BatchExecution {
 
 // events has one event of every type; what they become on the wire is in testdata, for readers in every language.
 var events = map[string]api.EventBody{
-	"session_state":       api.SessionStateEvent{State: api.StateDead, Reason: "idle_timeout"},
-	"execution_queued":    api.ExecutionQueued{Code: "print(1)"},
-	"execution_started":   api.ExecutionStarted{Code: "print(1)", ExecutionCount: ptr(int64(1))},
-	"execution_finished":  api.ExecutionFinished{Execution: sampleExecution()},
-	"stream":              api.Stream{Name: "stdout", Text: "a <b> & \u00e9\u2028\n"},
-	"stream_truncated":    api.Stream{Name: "stderr", Text: "[…]", Truncated: &api.Truncated{Bytes: 9, SHA256: "ab", URL: "/v1/artifacts/ab"}},
-	"display_data":        api.DisplayData{Data: api.MIMEBundle{"text/plain": api.Text("x"), "application/json": api.Raw(`{"a":[1]}`)}, DisplayID: "d"},
-	"update_display_data": api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("y")}, DisplayID: "d"},
-	"execute_result":      api.ExecuteResult{Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
-	"error":               api.ErrorEvent{ErrorOutput: api.ErrorOutput{Ename: "ValueError", Evalue: "no", Traceback: []string{"a", "b"}}},
+	"session_state":                 api.SessionStateEvent{State: api.StateDead, Reason: "idle_timeout"},
+	"execution_queued":              api.ExecutionQueued{Code: "print(1)"},
+	"execution_started":             api.ExecutionStarted{Code: "print(1)", ExecutionCount: ptr(int64(1))},
+	"execution_finished":            api.ExecutionFinished{Execution: sampleExecution()},
+	"execution_finished_refundable": api.ExecutionFinished{Execution: refundable(sampleExecution())},
+	"stream":                        api.Stream{Name: "stdout", Text: "a <b> & \u00e9\u2028\n"},
+	"stream_truncated":              api.Stream{Name: "stderr", Text: "[…]", Truncated: &api.Truncated{Bytes: 9, SHA256: "ab", URL: "/v1/artifacts/ab"}},
+	"display_data":                  api.DisplayData{Data: api.MIMEBundle{"text/plain": api.Text("x"), "application/json": api.Raw(`{"a":[1]}`)}, DisplayID: "d"},
+	"update_display_data":           api.UpdateDisplayData{Data: api.MIMEBundle{"text/plain": api.Text("y")}, DisplayID: "d"},
+	"execute_result":                api.ExecuteResult{Data: api.MIMEBundle{"text/plain": api.Text("2")}, ExecutionCount: 1},
+	"error":                         api.ErrorEvent{ErrorOutput: api.ErrorOutput{Ename: "ValueError", Evalue: "no", Traceback: []string{"a", "b"}}},
 	"error_frames": api.ErrorEvent{ErrorOutput: api.ErrorOutput{
 		Ename: "NameError", Evalue: "name 'prnt' is not defined", Hint: "did you mean 'print'?",
 		Traceback: []string{
@@ -136,7 +139,7 @@ func TestEveryEventHasItsGoldenFormAndReadsBackAsItself(t *testing.T) {
 }
 
 func TestResourcesHaveTheirGoldenForm(t *testing.T) {
-	e := sampleExecution()
+	e := refundable(sampleExecution())
 	e.Outputs = []api.Output{
 		{OutputType: "stream", Name: "stdout", Text: "1\n"},
 		{OutputType: "display_data", Data: api.MIMEBundle{"text/plain": api.Text("x")}},

@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"talaria/api"
@@ -201,5 +203,105 @@ thread.start()`, ""},
 	}
 	if got := runOK(t, c, other, "print('calm')"); got != "calm\n" {
 		t.Errorf("the other session printed %q", got)
+	}
+}
+
+// TestAForgedCallIsNobodyElses has a cell write frames of calls, and of their ends, for executions that are not its own.
+func TestAForgedCallIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	c := s.Client()
+	id, other := session(t, c, api.SessionRequest{}), session(t, c, api.SessionRequest{})
+	ended := run(t, c, id, "print('ended')")
+	serve := func(id string, calls chan api.ToolRequest, answers chan string) {
+		socket, err := c.Attach(within(t), id, client.AttachOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { socket.Close() })
+		_, err = socket.ServeTools(within(t), "", client.ToolFunc{Tool: api.Tool{Name: "echo"},
+			Call: func(_ context.Context, call api.ToolRequest) (any, error) {
+				calls <- call
+				return <-answers, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	forged, called, answers := make(chan api.ToolRequest, 4096), make(chan api.ToolRequest, 4096), make(chan string)
+	closed := make(chan string)
+	close(closed)
+	serve(id, forged, closed)
+	serve(other, called, answers)
+	victim := s.queue(t, other, "import hermes_tools; print(hermes_tools.echo())")
+	call := <-called
+
+	forger := client.NewID()
+	code := fmt.Sprintf(`%s
+frames = []
+for execution in %q, %q, "nobody", %q:
+    frames.append('{"type":"ask","id":"%%s","ask":"forged-%%s","kind":"tool","body":{"tool":"echo","arguments":{"by":"%%s"}}}' %% ((execution,) * 3))
+    frames.append('{"type":"tool_end","id":"%%s","ask":%q,"ok":false,"code":"forged","duration_ms":1}' %% execution)
+    frames.append('{"type":"tool_end","id":"%%s","ask":"forged-%%s","ok":false,"code":"forged","duration_ms":1}' %% (execution, execution))
+frames.append('{"type":"ask_end","ask":%q}')
+forge(*[b'\n' + frame.encode() + b'\n' for frame in frames])`, forge, ended.ID, victim, forger, call.CallID, call.CallID)
+	e := runWith(t, c, id, api.ExecutionRequest{ID: &forger, Code: &code, TimeoutS: new(30.0)})
+	runOK(t, c, id, "print('calm')")
+	answers <- "real"
+	for _, event := range collect(t, c.ExecutionEvents(within(t), other, victim, 0)) {
+		got, ok := event.Body.(api.ExecutionFinished)
+		if ok && (got.Execution.Text != "real\n" || got.Execution.ToolCalls != 1 || len(called) > 0) {
+			t.Errorf("the victim made %d calls, and %d more came: %s", got.Execution.ToolCalls, len(called), got.Execution.Text)
+		}
+	}
+	for session, want := range map[string]string{id: forger, other: victim} {
+		audit, err := c.ToolCalls(within(t), session, api.PageQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(audit.Items) != 1 || audit.Items[0].ExecutionID != want || session == other && audit.Items[0].Status != "ok" {
+			t.Errorf("the audit of session %s is %+v", session, audit.Items)
+		}
+	}
+	for len(forged) > 0 {
+		if one := <-forged; one.ExecutionID != forger || strings.Contains(string(one.Arguments), ended.ID) {
+			t.Errorf("a forged call reached its provider: %+v", one)
+		}
+	}
+	if e.ToolCalls != 1 { // the one in its own name, which shows that its frames arrive
+		t.Errorf("the forger made %d calls", e.ToolCalls)
+	}
+}
+
+// TestAnExecutionSaysWhetherItIsRefundable also asks the next server.
+func TestAnExecutionSaysWhetherItIsRefundable(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{config: "packages:\n  index: http://127.0.0.1:9/simple/\n"})
+	c := s.Client()
+	id := session(t, c, api.SessionRequest{})
+	serveEcho(t, c, id)
+	wants := map[string]bool{}
+	for code, want := range map[string]bool{
+		"open('a', 'w').write('text')": true,
+		"1 / 0":                        true,
+		"from hermes_tools import read_file, terminal, write_file; write_file('b', 'x'); terminal('cat b'); read_file('b')": true,
+		"from hermes_tools import echo; echo(n=1)": false,
+		"%pip install no-such-package":             false,
+	} {
+		e := run(t, c, id, code)
+		if e.Refundable != want {
+			t.Errorf("%s: refundable is %v", code, e.Refundable)
+		}
+		if r := executeCode(t, s, id, api.ExecutionRequest{ID: &e.ID, Code: &code}); r.Refundable != want {
+			t.Errorf("%s: refundable is %v for a model", code, r.Refundable)
+		}
+		wants[e.ID] = want
+	}
+	s.Kill9()
+	s.Restart(t)
+	for e, want := range wants {
+		if got, err := s.Client().Execution(within(t), id, e); err != nil || got.Refundable != want {
+			t.Errorf("under the next server: %s: refundable is %v (%v)", got.Code, got.Refundable, err)
+		}
 	}
 }

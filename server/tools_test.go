@@ -47,6 +47,15 @@ func TestASocketProvidesToolsAndAnswersNothingThatItWasNotAsked(t *testing.T) {
 	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions/none/tool_results", body: `{"results":[]}`}), 404, api.CodeExecutionNotFound)
 }
 
+func TestAnExhaustedBudgetIs429(t *testing.T) {
+	h := start(t)
+	h.want(h.do(request{method: "POST", path: "/v1/sessions", body: `{"id":"s","budgets":{"executions":1}}`}), http.StatusCreated, "")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"id":"one","code":"print 1"}`}), http.StatusOK, "")
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"code":"print 2"}`}),
+		http.StatusTooManyRequests, api.CodeBudgetExhausted)
+	h.want(h.do(request{method: "POST", path: "/v1/sessions/s/executions", body: `{"id":"one","code":"print 1"}`}), http.StatusOK, "")
+}
+
 func TestAVisitorByALinkProvidesNoToolsAndAnswersNoCalls(t *testing.T) {
 	h := start(t)
 	token, _ := h.shared("s")

@@ -65,6 +65,8 @@ type Config struct {
 	CopiesBytes int64
 	// ApprovalTimeout is how long a person has to decide; 0: [api.ApprovalTimeoutS].
 	ApprovalTimeout time.Duration
+	// ToolGrace is how long the tools of a client with a client_id stay after its socket has closed; 0: [api.ToolGraceS].
+	ToolGrace time.Duration
 
 	DiskReserve int64 // of the state disk, that new work may not take; 0: a twentieth, 64 MiB to 1 GiB
 	// MemoryReserve is what has to be left of the memory, or idle kernels hibernate; 0: a twentieth, 128 MiB to 1 GiB.

@@ -39,6 +39,7 @@ func (s *Session) ended(r *run, o outcome) change {
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now
 	r.row.Error = r.failure
+	r.row.Outside = r.row.Outside || o.status != api.StatusCancelled && s.reachesOutside()
 	r.final = s.execution(r.row)
 	c.drafts = append(c.drafts, draft{executionID: r.row.ID, body: api.ExecutionFinished{Execution: r.final}})
 	row := r.row
@@ -88,7 +89,7 @@ func (s *Session) execution(r store.Execution) api.Execution {
 	return api.Execution{
 		ID: r.ID, SessionID: s.clientID, ExecutionCount: r.ExecutionCount, Code: r.Code, Status: r.Status,
 		Reason: r.Reason, State: r.State, Undone: r.Undone, Text: r.Text, Error: r.Error, Artifacts: r.Artifacts, Generation: r.Generation,
-		Usage: r.Usage, ToolCalls: r.ToolCalls, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
+		Usage: r.Usage, ToolCalls: r.ToolCalls, Refundable: r.Status.Final() && !r.Outside, Guard: r.Guard, TruncatedBytes: r.TruncatedBytes, CreatedAt: api.Millis(r.CreatedAt),
 		StartedAt: millis(r.StartedAt), FinishedAt: millis(r.FinishedAt),
 	}
 }

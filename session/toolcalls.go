@@ -176,6 +176,9 @@ func (t *translation) accept(run *run, c *toolCall) {
 	ts.mu.Unlock()
 	t.log(c.execution, api.ToolCalled{CallID: c.id, Tool: c.name, Arguments: api.Raw(c.arguments)})
 	t.c.add(change{also: func(tx *store.Tx) error { return tx.InsertToolCall(row) }})
+	if c.kind != api.ProviderBuiltin {
+		t.c.add(run.marked())
+	}
 	if ask {
 		t.c.add(s.propose(t.ctx, proposal))
 		return
@@ -308,6 +311,9 @@ func (s *Session) expire(c *toolCall) {
 // callClosed handles a call that a kernel no longer waits for. On the session's goroutine.
 func (t *translation) callClosed(id, how string) {
 	ts := t.s.tools
+	if how != record.Answered && t.s.isGone() {
+		how = reasonDeleted // the host knows only that the kernel ends
+	}
 	ts.mu.Lock()
 	c := ts.calls[id]
 	if c == nil || c.kind == api.ProviderBuiltin && how == record.Answered { // refused, or it runs inside

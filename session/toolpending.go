@@ -203,7 +203,7 @@ func (s *Session) expected(clientID string) *provider {
 		}
 	}
 	p := &provider{kind: api.ProviderClient, clientID: clientID, tools: map[string]*tool{}}
-	p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
+	s.forgetLater(p)
 	ts.providers = append(ts.providers, p)
 	return p
 }

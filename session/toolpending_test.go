@@ -166,10 +166,11 @@ func TestBuiltinToolsRunInsideAndCount(t *testing.T) {
 
 // TestTheAuditHasEachCall holds row P17.
 func TestTheAuditHasEachCall(t *testing.T) {
-	r, _ := toolRig(t, func(c *toolCell) {
-		c.Call("echo", `{"key":"hunter2hunter2"}`)
+	h := newToolHost(func(c *toolCell) {
+		c.Call("echo", `{"key":"hunter2hunter2","other":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}`)
 		c.Call("echo", `{"long":"`+strings.Repeat("x", 5000)+`"}`)
 	})
+	r := newRig(t, nil, func(cfg *session.Config) { cfg.Host, cfg.RedactKnown = h, true })
 	s := r.session(api.SessionRequest{Secrets: &map[string]string{"KEY": "hunter2hunter2"}})
 	client := newToolClient()
 	provide(t, s, client, "", api.Tool{Name: "echo"})
@@ -189,7 +190,7 @@ func TestTheAuditHasEachCall(t *testing.T) {
 		t.Fatalf("%+v (%v)", second, err)
 	}
 	c := second.Items[0]
-	if string(c.Arguments) != `{"key":"[redacted]"}` || c.Status != "error" || c.Error.Code != "tool_error" || c.ExecutionID != id ||
+	if string(c.Arguments) != `{"key":"[redacted]","other":"[redacted]"}` || c.Status != "error" || c.Error.Code != "tool_error" || c.ExecutionID != id ||
 		c.Provider != api.ProviderClient || c.DurationMS == nil {
 		t.Errorf("%+v", c)
 	}

@@ -24,8 +24,6 @@ const (
 	maxToolBytes   = 2 << 20
 	maxToolTimeout = 24 * 3600 // seconds
 	maxKnown       = 4 * maxTools
-	// toolGrace is how long the tools of a client with a client_id stay after its socket has closed.
-	toolGrace = api.ToolGraceS * time.Second
 )
 
 // ToolClient is a connected client that provides tools. Its methods must not wait.
@@ -292,7 +290,7 @@ func (s *Session) succeed(p *provider, clientID string) (work toolWork) {
 		}
 		c.provider, c.missing = p, c.handed
 	}
-	p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
+	s.forgetLater(p)
 	return work
 }
 
@@ -332,7 +330,7 @@ func (s *Session) WithdrawTools(client ToolClient) {
 		p.forget.Stop()
 	}
 	if p.clientID != "" {
-		p.forget = time.AfterFunc(toolGrace, func() { s.forgetProvider(p) })
+		s.forgetLater(p)
 	}
 	work := ts.abandon(p, func(c *toolCall) bool { return p.clientID == "" || !c.tool.Idempotent })
 	if p.clientID == "" {
@@ -340,6 +338,11 @@ func (s *Session) WithdrawTools(client ToolClient) {
 	}
 	ts.mu.Unlock()
 	s.carryOut(work)
+}
+
+// forgetLater gives the client of p time to come back, or to provide its tools again. tools.mu is held.
+func (s *Session) forgetLater(p *provider) {
+	p.forget = time.AfterFunc(cmp.Or(s.m.cfg.ToolGrace, api.ToolGraceS*time.Second), func() { s.forgetProvider(p) })
 }
 
 // forgetProvider ends the calls of a client that has not come back, or has come back without their tools.

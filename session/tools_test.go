@@ -6,8 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"talaria/api"
+	"talaria/session"
 )
 
 // TestEachOfManyCallsGetsItsOwnAnswer holds row P19.
@@ -179,6 +181,78 @@ func TestCallsOfAClientThatIsGoneEndOnce(t *testing.T) {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	h.once(t)
+}
+
+func TestANewCallToAClientThatIsAwayFails(t *testing.T) {
+	away := make(chan bool)
+	r, _ := toolRig(t, func(c *toolCell) {
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if a, _ := c.Call("work", "{}"); a.Error != nil {
+				c.Print(fmt.Sprintf("the first call: %+v\n", a.Error))
+			}
+		})
+		<-away
+		if a, _ := c.Call("work", "{}"); a.Error != nil {
+			c.Print(a.Error.Code)
+		}
+		c.Print(" ")
+		calls.Wait()
+	})
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	work := api.Tool{Name: "work", Idempotent: true}
+	provide(t, s, client, "me", work)
+	id := submit(t, s, "")
+	next(t, client.requests)
+	s.WithdrawTools(client)
+	close(away)
+	waitFor(t, s, id, "stream")
+	back := newToolClient()
+	provide(t, s, back, "me", work)
+	call := next(t, back.requests)
+	if err := s.AnswerTool(back, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+		t.Error(err)
+	}
+	if e := wait(t, s, id); e.Text != "provider_gone " || e.ToolCalls != 1 || len(back.requests) > 0 {
+		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
+	}
+}
+
+func TestTheCallsOfAClientThatStaysAwayEnd(t *testing.T) {
+	host := newToolHost(func(c *toolCell) {
+		for range 2 {
+			if a, _ := c.Call("work", "{}"); a.Error != nil {
+				c.Print(a.Error.Code + " ")
+			}
+		}
+	})
+	r := newRig(t, nil, func(cfg *session.Config) { cfg.Host, cfg.ToolGrace = host, 20*time.Millisecond })
+	s := r.session(api.SessionRequest{})
+	client := newToolClient()
+	provide(t, s, client, "me", api.Tool{Name: "work", Idempotent: true})
+	id := submit(t, s, "")
+	next(t, client.requests)
+	s.WithdrawTools(client)
+	if e := wait(t, s, id); e.Text != "provider_gone unavailable " || e.ToolCalls != 1 {
+		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
+	}
+	host.once(t)
+}
+
+func TestDeletingTheSessionCancelsItsCalls(t *testing.T) {
+	r, _ := toolRig(t, func(c *toolCell) { c.Call("slow", "{}") })
+	s := r.session(api.SessionRequest{ID: ptr("s")})
+	client := newToolClient()
+	provide(t, s, client, "", api.Tool{Name: "slow"})
+	submit(t, s, "")
+	call := next(t, client.requests).CallID
+	if err := r.Delete(t.Context(), "ann", "s"); err != nil {
+		t.Fatal(err)
+	}
+	if c := next(t, client.cancels); c.CallID != call || c.Reason != "deleted" {
+		t.Errorf("%+v", c)
+	}
 }
 
 // once checks that each call got one answer.

@@ -206,6 +206,9 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 	case record.AfterCell:
 		t.askedAfter(run, r, asked.ID, body)
 	case record.PackageChange:
+		if run != nil {
+			t.c.add(run.marked())
+		}
 		if r.KSeq > t.s.replayTo { // the server before has answered what came earlier
 			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
 		}

@@ -39,6 +39,9 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			}
 		}()
 	}
+	if err := s.markRunning(ctx, reached, set.network); err != nil {
+		return err
+	}
 	alive := state != api.StateDead && state != api.StateHibernated
 	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
 		wanted.TmpBytes = tmpBytes // lasts as long as a kernel

@@ -38,6 +38,7 @@ type Execution struct {
 	AfterCell      api.Raw // JSON that the store does not look into: what is to be done when it has ended; nil: nothing
 	Origin         []byte  // written here, and read by Origin
 	ToolCalls      int64
+	Outside        bool // it may have reached or changed something outside of the sandbox
 	CreatedAt      int64
 	StartedAt      *int64
 	FinishedAt     *int64
@@ -48,14 +49,14 @@ type Execution struct {
 
 const executionColumns = `n, session, id, code, silent, stop_on_error, allow_stdin, timeout_ms, status, reason, state,
 	execution_count, generation, text, error, artifacts, usage, guard, truncated_bytes, tools, tool_calls, created_at, started_at,
-	finished_at, expressions, checkpoint, undone, after_cell`
+	finished_at, expressions, checkpoint, undone, after_cell, outside`
 
 func scanExecution(scan func(...any) error) (Execution, error) {
 	var e Execution
 	err := scan(&e.N, &e.Session, &e.ID, &e.Code, &e.Silent, &e.StopOnError, &e.AllowStdin, &e.TimeoutMS, &e.Status,
 		&e.Reason, &e.State, &e.ExecutionCount, &e.Generation, &e.Text, asJSON(&e.Error), asJSON(&e.Artifacts),
 		asJSON(&e.Usage), asJSON(&e.Guard), &e.TruncatedBytes, asJSON(&e.Tools), &e.ToolCalls, &e.CreatedAt, &e.StartedAt,
-		&e.FinishedAt, asJSON(&e.Expressions), &e.Checkpoint, &e.Undone, rawColumn{&e.AfterCell})
+		&e.FinishedAt, asJSON(&e.Expressions), &e.Checkpoint, &e.Undone, rawColumn{&e.AfterCell}, &e.Outside)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = ErrNotFound
 	}
@@ -74,10 +75,10 @@ func (t *Tx) InsertExecution(e Execution) (int64, error) {
 	}
 	res, err := t.result(`INSERT INTO executions (session, id, code, silent, stop_on_error, allow_stdin, timeout_ms,
 			status, reason, state, generation, text, artifacts, usage, truncated_bytes, tools, created_at, queued_seq,
-			expressions, origin, checkpoint)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
+			expressions, origin, checkpoint, outside)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?, '', '[]', '{}', 0, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, id) DO NOTHING`,
 		e.Session, e.ID, e.Code, e.Silent, e.StopOnError, e.AllowStdin, e.TimeoutMS, e.Status, e.State, e.Generation,
-		tools, e.CreatedAt, e.QueuedSeq, expressions, e.Origin, e.Checkpoint)
+		tools, e.CreatedAt, e.QueuedSeq, expressions, e.Origin, e.Checkpoint, e.Outside)
 	if err != nil {
 		return 0, err
 	}
@@ -105,9 +106,14 @@ func (t *Tx) FinishExecution(e Execution) error {
 	}
 	return t.one(`UPDATE executions SET status = ?, reason = ?, state = ?, generation = ?, text = ?, error = ?,
 			artifacts = ?, usage = ?, truncated_bytes = ?, tool_calls = ?, finished_at = ?, started_seq = coalesce(started_seq, ?),
-			finished_seq = ?, signature = ?, guard = ? WHERE n = ?`,
+			finished_seq = ?, signature = ?, guard = ?, outside = ? WHERE n = ?`,
 		e.Status, e.Reason, e.State, e.Generation, e.Text, failure, asJSON(&e.Artifacts), asJSON(&e.Usage),
-		e.TruncatedBytes, e.ToolCalls, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.N)
+		e.TruncatedBytes, e.ToolCalls, e.FinishedAt, e.StartedSeq, e.FinishedSeq, e.Signature, guard, e.Outside, e.N)
+}
+
+// MarkOutside writes that an execution may have reached or changed something outside of the sandbox.
+func (t *Tx) MarkOutside(n int64) error {
+	return t.one(`UPDATE executions SET outside = 1 WHERE n = ?`, n)
 }
 
 // UpdateAfterCell writes what is to be done when an execution has ended; nil is nothing. encoded is JSON that the store does not

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import unittest
 
+from talaria_runner.tools import rpc
 from tests.host import ENGINE, Outcome, Runner, kind_of
 
 # What a hermes_tools.py of the older protocol does.
@@ -97,7 +99,7 @@ class Rpc(unittest.TestCase):
     def test_arguments_of_the_terminal_that_mean_nothing_here(self) -> None:
         """P15: they are dropped."""
         outcome = self.cell("import older\nolder.call('terminal', command='ls', background=True, pty=True, check_interval=1, "
-                            "notify_on_complete=True, timeout=3)['arguments']")
+                            "notify_on_complete=True, timeout=3, notify=True, watch_patterns=['x'], heartbeat=5, persist_on_release=True)['arguments']")
         self.assertEqual(outcome.text, "{'command': 'ls', 'timeout': 3}")
 
     def test_a_failure_is_an_answer(self) -> None:
@@ -114,6 +116,12 @@ class Rpc(unittest.TestCase):
             "print(oct(os.stat(path).st_mode & 0o777), oct(os.stat(os.path.dirname(path)).st_mode & 0o777))\n"
             "print([ask(t) for t in ('', 'x', 'ü', '\\ud800', 7, None)], ask(os.environ['HERMES_RPC_TOKEN']))")
         self.assertEqual(outcome.stdout, f"0o600 0o700\n{['Unauthorized RPC request'] * 6} None\n")
+
+    def test_another_user_is_refused(self) -> None:
+        """P18: whatever the permissions of the socket let through."""
+        server = rpc.Rpc(calls=lambda: None, descriptors=None, start=lambda function: None)
+        self.assertEqual((server._refused(os.getuid() + 1, 7), server._open), ("Unauthorized RPC request", set()))
+        self.assertEqual((server._refused(os.getuid(), 7), server._open), ("", {7}))
 
     def test_brackets_in_a_string_are_not_deep(self) -> None:
         outcome = self.cell("import older\nprint(older.call('web_search', q='[\\\\\"' * 900)['arguments']['q'] == '[\\\\\"' * 900)")

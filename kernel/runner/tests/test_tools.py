@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from tests.case import RunnerCase
 from tests.host import Outcome, Runner
 
@@ -11,6 +13,14 @@ _SEARCH = {
                    "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 5}}},
 }  # fmt: skip
 _TOOLS = [_SEARCH, {"name": "__import__"}, {"name": "gh__list-issues", "server": "gh"}, {"name": "old", "gone": True}]
+
+
+def _runs(pid: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class Tools(RunnerCase):
@@ -211,27 +221,42 @@ class Tools(RunnerCase):
         self.assertEqual(outcome.status, "ok", outcome.traceback)
         self.assertEqual(eval(outcome.text), [("", 0), ("sub\n1\n2\n", 0), ("", 3), ("1\n", 1), "timeout", "/\n", "1\n"])
 
+    def test_a_command_finds_no_input(self) -> None:
+        outcome = self.drive(
+            "from hermes_tools import terminal\nterminal('cat; read x || echo end')", lambda frame: {"body": {"run": True}}, self._TERMINAL)
+        self.assertEqual(outcome.text, "{'output': 'end\\n', 'exit_code': 0}", outcome.traceback)
+
     def test_an_interrupt_ends_the_terminals_command(self) -> None:
+        """The processes of the command are gone then."""
+        begun = self.runner.directory.name + "/begun"
+        os.mkfifo(begun)
+        pids: list[str] = []
+
         def answer(frame: dict) -> dict:
             if "sleep" in frame["body"]["arguments"]["command"]:
                 self.runner.send(type="answer", ask=frame["ask"], body={"run": True})
+                with open(begun) as f:
+                    pids.extend(f.read().split())
                 self.runner.interrupt(frame["id"])
                 return {}
             return {"body": {"run": True}}
 
         self.drive("from hermes_tools import terminal\nterminal('kept=5')", answer, self._TERMINAL)
-        outcome = self.drive("terminal('exec >/dev/null 2>&1; sleep 60')", answer, self._TERMINAL)
+        outcome = self.drive("terminal('exec >/dev/null 2>&1; sh -c \\'echo $PPID $$ >begun; exec sleep 60\\'')", answer, self._TERMINAL)
         self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
         self.assertEqual([frame["code"] for frame in outcome.of("tool_end")], ["interrupted"])
+        self.assertEqual((len(pids), [pid for pid in pids if _runs(pid)]), (2, []))
         self.assertEqual(self.drive("terminal('echo $kept')['output']", answer, self._TERMINAL).text, "'5\\n'")
 
     def test_the_helpers(self) -> None:
         """P06"""
         outcome = self.drive(
-            "import hermes_tools as h\nimport time\nslept = []\nn = []\ndef fail():\n    n.append(1); raise ValueError(len(n))\n"
-            "try: h.retry(fail, max_attempts=3, delay=0)\nexcept ValueError as e: last = e.args\n"
-            "h.json_parse('\\ufeff{\"a\": \"x\\ny\"}'), h.shell_quote(\"it's\"), last", self.echo)
-        self.assertEqual(outcome.text, """({'a': 'x\\ny'}, '\\'it\\'"\\'"\\'s\\'', (3,))""", outcome.traceback)
+            "import hermes_tools as h\nslept = []\nn = []\ndef fail():\n    n.append(1); raise ValueError(len(n))\n"
+            "sleep, h.retry.__globals__['sleep'] = h.retry.__globals__['sleep'], slept.append\n"
+            "try: h.retry(fail)\nexcept ValueError as e: last = e.args\n"
+            "h.retry(lambda: fail() if len(n) < 5 else 0, max_attempts=4, delay=0.5); h.retry.__globals__['sleep'] = sleep\n"
+            "h.json_parse('\\ufeff{\"a\": \"x\\ny\"}'), h.shell_quote(\"it's\"), last, slept", self.echo)
+        self.assertEqual(outcome.text, """({'a': 'x\\ny'}, '\\'it\\'"\\'"\\'s\\'', (3,), [2, 4, 0.5, 1.0])""", outcome.traceback)
 
     def test_a_cell_without_calls_loads_nothing(self) -> None:
         """P20"""

@@ -179,6 +179,7 @@ export interface ExecutionFinishedEvent {
         created_at: string;
         started_at: string | null;
         finished_at: string | null;
+        refundable?: boolean;
     };
 }
 export interface ExecutionQueuedEvent {
@@ -365,6 +366,7 @@ export interface RawExecution {
         peak_memory_bytes: number;
     };
     tool_calls: number;
+    refundable?: boolean;
     truncated_bytes: number;
     created_at: string;
     started_at: string | null;

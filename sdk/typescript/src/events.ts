@@ -195,6 +195,7 @@ export interface ExecutionFinishedEvent {
     created_at: string;
     started_at: string | null;
     finished_at: string | null;
+    refundable?: boolean;
   };
 }
 
@@ -430,6 +431,7 @@ export interface RawExecution {
     peak_memory_bytes: number;
   };
   tool_calls: number;
+  refundable?: boolean;
   truncated_bytes: number;
   created_at: string;
   started_at: string | null;
