@@ -370,10 +370,10 @@ func where(traceback []string) string {
 		}
 	}
 	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "the cell exceeded its timeout of ") })
-	if len(lines) == 0 {
-		return ""
+	if text := strings.Join(lines, "\n"); text != "" {
+		return text + "\n"
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return ""
 }
 
 // status is the exit status as an error.
