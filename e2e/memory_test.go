@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"talaria/api"
 )
 
@@ -21,10 +23,14 @@ func hibernates(t *testing.T, s *Server, id string) {
 	})
 }
 
-// With a reserve that no machine has, memory is always short.
+// With a reserve of all memory, memory is always short.
 func TestIdleKernelsHibernateWhenMemoryIsShort(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{config: fmt.Sprintf("memory_reserve: %d\n", int64(1)<<50)})
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, options{config: fmt.Sprintf("memory_reserve: %d\n", uint64(machine.Totalram)*uint64(machine.Unit)-1)})
 	c := s.Client()
 	dropped := session(t, c, api.SessionRequest{OnIdle: new(api.OnIdleDrop)})
 	lasting := session(t, c, api.SessionRequest{IdleTimeoutS: new(0.0)})

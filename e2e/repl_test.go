@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"talaria/api"
 )
 
 // screen is a program on a terminal of its own.
@@ -25,8 +27,14 @@ type screen struct {
 // onTerminal starts the program on a terminal.
 func (s *Server) onTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
+	return s.onTerminalOf(t, []string{"TERM=xterm"}, args...)
+}
+
+// onTerminalOf starts the program on a terminal that sets these variables.
+func (s *Server) onTerminalOf(t *testing.T, variables []string, args ...string) *screen {
+	t.Helper()
 	cmd := s.command(within(t), append(args, "--state-dir", s.StateDir)...)
-	cmd.Env = append(cmd.Env, "TERM=xterm")
+	cmd.Env = append(cmd.Env, variables...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
 	if err != nil {
@@ -90,15 +98,17 @@ func (x *screen) enter(keys string) {
 	}
 }
 
-// ends waits for the end of the program.
-func (x *screen) ends(status int) {
+// ends waits for the end of the program, and returns what it has shown since the last match.
+func (x *screen) ends(status int) string {
 	x.Helper()
-	for range x.bytes {
+	for b := range x.bytes {
+		x.seen += string(b)
 	}
 	_ = x.cmd.Wait()
 	if got := x.cmd.ProcessState.ExitCode(); got != status {
 		x.Errorf("the program exits with %d, not %d", got, status)
 	}
+	return x.seen
 }
 
 func TestReplRunsCellsAndAttachShowsThem(t *testing.T) {
@@ -168,5 +178,51 @@ func TestReplNeedsATerminal(t *testing.T) {
 	out, err := s.command(within(t), "repl", "--state-dir", s.StateDir).CombinedOutput()
 	if err == nil || !regexp.MustCompile(`talaria repl needs a terminal; \S*talaria exec reads cells from files and pipes`).Match(out) {
 		t.Errorf("without a terminal: %v: %s", err, out)
+	}
+}
+
+// onePixel is a PNG.
+const onePixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+
+func TestTheProgramUsesColourAndDrawsOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	runOK(t, s.Client(), session(t, s.Client(), api.SessionRequest{ID: new("work")}), "pass")
+	for _, c := range []struct {
+		name      string
+		variables []string
+		coloured  bool
+	}{
+		{"a terminal", []string{"TERM=xterm"}, true},
+		{"NO_COLOR", []string{"TERM=xterm", "NO_COLOR=1"}, false},
+		{"an empty NO_COLOR", []string{"TERM=xterm", "NO_COLOR="}, true},
+		{"a dumb terminal", []string{"TERM=dumb"}, false},
+	} {
+		shown := s.onTerminalOf(t, c.variables, "sessions").ends(0) + s.onTerminalOf(t, c.variables, "exec", "-s", "work", "-c", "1/0").ends(1)
+		if got := strings.Contains(shown, "\x1b["); got != c.coloured || !strings.Contains(shown, "ZeroDivisionError: division by zero") {
+			t.Errorf("%s: there is colour: %v, in %q", c.name, got, shown)
+		}
+		if want := "\x1b[31m\x1b[1mZeroDivisionError: division by zero\x1b[0m"; c.coloured && !strings.Contains(shown, want) {
+			t.Errorf("%s: %q lacks %q", c.name, shown, want)
+		}
+	}
+	out, err := s.command(within(t), "sessions", "--state-dir", s.StateDir).Output()
+	if err != nil || strings.Contains(string(out), "\x1b") {
+		t.Errorf("a pipe gets %q (%v)", out, err)
+	}
+
+	picture := []string{"exec", "-s", "work", "-c", "from IPython.display import Image, display\n" +
+		"import base64; display(Image(base64.b64decode('" + onePixel + "')))"}
+	for _, c := range []struct {
+		variables []string
+		want      string
+	}{
+		{[]string{"TERM=xterm-kitty"}, "\x1b_Ga=T,f=100,q=2,m=0;" + onePixel + "\x1b\\"},
+		{[]string{"TERM=xterm", "TERM_PROGRAM=WezTerm"}, ":" + onePixel + "\a"},
+		{[]string{"TERM=xterm"}, "[a picture; --artifacts DIR saves it]"},
+	} {
+		if shown := s.onTerminalOf(t, c.variables, picture...).ends(0); !strings.Contains(shown, c.want) {
+			t.Errorf("%v: %q lacks %q", c.variables, shown, c.want)
+		}
 	}
 }

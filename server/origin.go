@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -21,13 +22,36 @@ const (
 func parseOrigins(list []string) (map[string]bool, error) {
 	origins := map[string]bool{}
 	for _, text := range list {
-		u, err := url.Parse(strings.TrimSuffix(text, "/"))
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.User != nil {
-			return nil, fmt.Errorf("origin %q is not of the form https://host or https://host:port", text)
+		origin, err := parseOrigin(text)
+		if err != nil {
+			return nil, err
 		}
-		origins[canonicalOrigin(u)] = true
+		origins[origin] = true
 	}
 	return origins, nil
+}
+
+// CheckOrigin reports an error if text is not an origin that Config.Origins may have.
+func CheckOrigin(text string) error {
+	_, err := parseOrigin(text)
+	return err
+}
+
+func parseOrigin(text string) (string, error) {
+	u, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if err != nil || u.Scheme == "" || u.Hostname() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil ||
+		strings.Contains(u.Host, "*") || !validPort(u) {
+		return "", fmt.Errorf("origin %q is not of the form https://host or https://host:port", text)
+	}
+	return canonicalOrigin(u), nil
+}
+
+func validPort(u *url.URL) bool {
+	if u.Port() == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	return err == nil && port > 0
 }
 
 // canonicalOrigin is the origin as browsers send it: lower case, without the scheme's own port.

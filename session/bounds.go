@@ -20,19 +20,34 @@ func CheckLimits(defaults, ceilings api.Limits) error {
 	}, &api.Limits{}, ceilings)
 }
 
+const (
+	// maxBytes is a pebibyte, beyond all disks and memories.
+	maxBytes = 1 << 50
+	// maxCPUs and maxPIDs are the most that Linux knows.
+	maxCPUs  = 8192
+	maxPIDs  = 1 << 22
+	maxCalls = 1_000_000_000
+)
+
 func checkCeilings(c api.Limits) error {
-	for _, one := range []struct {
-		name  string
-		value float64
-	}{
-		{"memory_bytes", float64(c.MemoryBytes)}, {"cpus", c.CPUs}, {"pids", float64(c.PIDs)}, {"disk_bytes", float64(c.DiskBytes)},
-		{"execution_timeout_s", c.ExecutionTimeoutS}, {"execution_cpu_s", float64(c.ExecutionCPUS)},
-		{"output_bytes", float64(c.OutputBytes)}, {"display_bytes", float64(c.DisplayBytes)}, {"log_bytes", float64(c.LogBytes)},
-		{"artifact_bytes", float64(c.ArtifactBytes)}, {"tool_calls", float64(c.ToolCalls)},
-	} {
-		if !(one.value >= 0) {
-			return invalid("ceilings.%s must be at least 0 (no ceiling)", one.name)
-		}
+	return firstError(
+		ceiling("memory_bytes", c.MemoryBytes, maxBytes),
+		ceiling("cpus", c.CPUs, maxCPUs),
+		ceiling("pids", c.PIDs, maxPIDs),
+		ceiling("disk_bytes", c.DiskBytes, maxBytes),
+		ceiling("execution_timeout_s", c.ExecutionTimeoutS, maxIdleS),
+		ceiling("execution_cpu_s", c.ExecutionCPUS, maxIdleS),
+		ceiling("output_bytes", c.OutputBytes, maxBytes),
+		ceiling("display_bytes", c.DisplayBytes, maxBytes),
+		ceiling("log_bytes", c.LogBytes, maxBytes),
+		ceiling("artifact_bytes", c.ArtifactBytes, maxBytes),
+		ceiling("tool_calls", c.ToolCalls, maxCalls),
+	)
+}
+
+func ceiling[T int64 | float64](name string, value, most T) error {
+	if !(value >= 0 && value <= most) {
+		return invalid("ceilings.%s must be from 0 (no ceiling) to %v, not %v", name, most, value)
 	}
 	return nil
 }

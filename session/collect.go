@@ -18,8 +18,8 @@ const (
 	maxListed = 6 << 20
 	// listedCost is the size of a listed file besides its path.
 	listedCost = 512
-	// maxInlined bounds the bytes of files that travel in the events of one execution.
-	maxInlined = 16 << 20
+	// MaxInlineBytes bounds the bytes of files that travel in the events of one execution.
+	MaxInlineBytes = 16 << 20
 	// maxPath is the longest path that can be opened.
 	maxPath = 4095
 	// A collection of more files or bytes than these takes a while, so everything before it is logged first.
@@ -84,7 +84,7 @@ func (t *translation) collect(r *run) change {
 	s.mu.Lock()
 	limit := s.limits.ArtifactBytes
 	s.mu.Unlock()
-	c := collector{s: s, r: r, hold: t.hold, toRead: limit, toInline: maxInlined}
+	c := collector{s: s, r: r, hold: t.hold, toRead: limit, toInline: MaxInlineBytes}
 	for _, ch := range changes {
 		c.add(ctx, ch)
 	}

@@ -74,7 +74,7 @@ type Config struct {
 	MaxSessions   int64 // with a kernel, all owners together; 0: no limit
 	// OwnerSessions and OwnerKernels bound what one owner has; 0: no limit.
 	OwnerSessions, OwnerKernels int64
-	InlineBytes                 int64 // largest file whose bytes travel in its artifact event
+	InlineBytes                 int64 // largest file whose bytes travel in its artifact event; MaxInlineBytes is the most for all of a cell
 	Redact                      []*regexp.Regexp
 	RedactKnown                 bool                           // secrets that are recognised by their form, too
 	Network                     NetworkBounds                  // optional: no session may have one

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"talaria/api"
 	"talaria/kernel"
@@ -41,6 +42,9 @@ const (
 	// maxVariables is what fits next to a program's arguments.
 	maxVariables = 1 << 20
 )
+
+// MaxIdleTimeout is the longest idle_timeout_s of a session.
+const MaxIdleTimeout = maxIdleS * time.Second
 
 func invalid(format string, args ...any) error {
 	return api.Errorf(api.CodeInvalidRequest, format, args...)

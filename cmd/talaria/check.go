@@ -2,19 +2,25 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"talaria/api"
 	"talaria/kernel/disk"
+	"talaria/kernel/host"
+	"talaria/kernel/machine"
 	"talaria/kernel/python"
+	"talaria/server"
 	"talaria/server/mcp"
 	"talaria/session"
 )
@@ -33,40 +39,103 @@ func (c config) wrong(key, format string, args ...any) error {
 
 // check refuses values that are out of bounds, wherever the server runs.
 func (c config) check() error {
-	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkAddress("addr", c.Addr), c.checkFronts(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns(), c.checkGateways())
+	return errors.Join(c.checkNumbers(), c.checkWords(), c.checkOrigins(), c.checkAddress("addr", c.Addr), c.checkFronts(), c.checkEnvironments(), c.checkSections(), c.checkTiers(), c.checkPatterns(), c.checkGateways())
+}
+
+// bound is what a key may be that holds a number or a time.
+type bound struct {
+	value, least int64
+	most         int64  // 0: any
+	zero         string // what 0 means, if it is allowed though it lies below least
+	time         bool
+	remedy       string // what to do instead of exceeding most
+}
+
+const (
+	// mostPool is more kernels than any machine starts faster by having them ready.
+	mostPool = 1000
+	// sessionUIDs are kept for sessions from uid_base on; the highest number is not a user id.
+	sessionUIDs = 1 << 20
+	mostUIDBase = math.MaxUint32 - sessionUIDs
+)
+
+func (c config) bounds() map[string]bound {
+	return map[string]bound{
+		"pool": {value: int64(c.Pool), most: mostPool, remedy: "kernels that are not ready are started when they are needed"},
+		"uid_base": {value: int64(c.UIDBase), least: leastUIDBase, most: mostUIDBase,
+			remedy: "sessions have the user ids from it on, which end at 4294967294"},
+		"owner_requests":           {value: int64(c.OwnerRequests), least: 1},
+		"run.concurrency":          {value: c.Run.Concurrency},
+		"batch.concurrency":        {value: int64(c.Batch.Concurrency)},
+		"run.owner_runs":           {value: int64(c.Run.OwnerRuns), least: 1},
+		"run.total_runs":           {value: int64(c.Run.TotalRuns), least: 1},
+		"inline_bytes":             {value: c.InlineBytes, most: session.MaxInlineBytes, remedy: "clients download larger files from the URL in the event"},
+		"max_sessions":             {value: c.MaxSessions},
+		"checkpoints_memory_bytes": {value: c.CopiesBytes},
+		"owner_sessions":           {value: c.OwnerSessions},
+		"owner_kernels":            {value: c.OwnerKernels},
+		"disk_reserve":             {value: c.DiskReserve},
+		"memory_reserve":           {value: c.MemoryReserve},
+		"idle_timeout":             duration(c.IdleTimeout, time.Second, session.MaxIdleTimeout, "never"),
+		"client_timeout":           duration(c.ClientTimeout, time.Second, 0, ""),
+		"orphan_ttl":               duration(c.OrphanTTL, time.Second, 0, ""),
+		"run.max_time":             duration(c.Run.MaxTime, time.Second, 0, ""),
+		"interrupt_grace":          duration(c.InterruptGrace, 100*time.Millisecond, time.Minute, shortDuration(host.DefaultInterruptGrace)),
+	}
+}
+
+func duration(value, least, most time.Duration, zero string) bound {
+	return bound{value: int64(value), least: int64(least), most: int64(most), zero: zero, time: true}
+}
+
+func (b bound) holds() bool {
+	return b.value == 0 && b.zero != "" || b.value >= b.least && (b.most == 0 || b.value <= b.most)
+}
+
+// refusal says what the value should be.
+func (b bound) refusal() string {
+	text := "must be "
+	if b.zero != "" {
+		text += "0 (" + b.zero + ") or "
+	}
+	if b.most == 0 {
+		text += "at least " + b.text(b.least)
+	} else {
+		text += "from " + b.text(b.least) + " to " + b.text(b.most)
+	}
+	text += ", not " + b.text(b.value)
+	if b.remedy != "" && b.value > b.least {
+		text += "; " + b.remedy
+	}
+	return text
+}
+
+func (b bound) text(n int64) string {
+	if b.time {
+		return shortDuration(time.Duration(n))
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func (c config) checkNumbers() error {
 	var found []error
-	for key, least := range map[string]struct{ value, least int64 }{
-		"pool":                     {int64(c.Pool), 0},
-		"owner_requests":           {int64(c.OwnerRequests), 1},
-		"uid_base":                 {int64(c.UIDBase), leastUIDBase},
-		"run.concurrency":          {c.Run.Concurrency, 0},
-		"batch.concurrency":        {int64(c.Batch.Concurrency), 0},
-		"run.owner_runs":           {int64(c.Run.OwnerRuns), 1},
-		"run.total_runs":           {int64(c.Run.TotalRuns), 1},
-		"inline_bytes":             {c.InlineBytes, 0},
-		"max_sessions":             {c.MaxSessions, 0},
-		"checkpoints_memory_bytes": {c.CopiesBytes, 0},
-		"owner_sessions":           {c.OwnerSessions, 0},
-		"owner_kernels":            {c.OwnerKernels, 0},
-		"disk_reserve":             {c.DiskReserve, 0},
-		"memory_reserve":           {c.MemoryReserve, 0},
-		"idle_timeout":             {int64(c.IdleTimeout), 0},
-		"interrupt_grace":          {int64(c.InterruptGrace), 0},
-	} {
-		if least.value < least.least {
-			found = append(found, c.wrong(key, "must be at least %d", least.least))
-		}
-	}
-	for key, value := range map[string]time.Duration{"client_timeout": c.ClientTimeout, "orphan_ttl": c.OrphanTTL, "run.max_time": c.Run.MaxTime} {
-		if value <= 0 {
-			found = append(found, c.wrong(key, "must be above 0, not %v", value))
+	for key, b := range c.bounds() {
+		if !b.holds() {
+			found = append(found, c.wrong(key, "%s", b.refusal()))
 		}
 	}
 	slices.SortFunc(found, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(found...)
+}
+
+// checkOrigins refuses what the server would refuse after it has started a host.
+func (c config) checkOrigins() error {
+	for _, origin := range c.Origins {
+		if err := server.CheckOrigin(origin); err != nil {
+			return c.wrong("origins", "must list origins such as https://chat.example.org: %w", err)
+		}
+	}
+	return nil
 }
 
 // choices are the values of keys that take a word.
@@ -154,7 +223,10 @@ func (c config) sectionError(section string, err error) error {
 	if refused := new(api.Error); errors.As(err, &refused) {
 		text = refused.Detail
 	}
-	source := cmp.Or(c.sources[section], "configuration")
+	key, _, _ := strings.Cut(text, " ")
+	key = strings.TrimSuffix(key, ":")
+	named, _, _ := strings.Cut(key, ".") // a check of limits may blame a ceiling
+	source := cmp.Or(c.sources[key], c.sources[named], c.sources[section], "configuration")
 	return fmt.Errorf("%s: %s", source, text)
 }
 
@@ -175,10 +247,10 @@ func (c config) patterns() ([]*regexp.Regexp, error) {
 	return list, nil
 }
 
-// checkMachine refuses what this machine does not have: a time zone, directories to mount, a state directory. It changes
-// nothing.
-func (c config) checkMachine() error {
-	found := []error{c.checkZone(), c.checkStateDir(), checkToken(c.Token)}
+// checkMachine refuses what this machine does not have: a time zone, directories to mount, a state directory, a disk and memory that
+// are larger than their reserves. It changes nothing. ctx bounds it.
+func (c config) checkMachine(ctx context.Context) error {
+	found := []error{c.checkZone(), c.checkStateDir(), c.checkReserves(ctx), checkToken(c.Token)}
 	remote, err := c.remoteTools(slog.New(slog.DiscardHandler))
 	found = append(found, err, closeRemote(remote))
 	_, err = c.mountRoots()
@@ -206,6 +278,28 @@ func (c config) checkStateDir() error {
 		return fmt.Errorf("state directory: %s is not a directory; choose another with --state-dir", c.StateDir)
 	}
 	return nil
+}
+
+// checkReserves refuses a reserve that is never left: the server would take no work, or let no kernel rest.
+func (c config) checkReserves(ctx context.Context) error {
+	if c.DiskReserve == 0 && c.MemoryReserve == 0 {
+		return nil
+	}
+	place, err := existing(c.StateDir)
+	if err != nil {
+		return nil // checkStateDir says so
+	}
+	has, _ := machine.Read(ctx, place) // a figure that cannot be read is 0
+	var found []error
+	if has.DiskBytes > 0 && c.DiskReserve >= has.DiskBytes {
+		found = append(found, c.wrong("disk_reserve", "must be less than the disk that holds %s, which has %d bytes, not %d; 0 takes a twentieth of it",
+			c.StateDir, has.DiskBytes, c.DiskReserve))
+	}
+	if has.MemoryBytes > 0 && c.MemoryReserve >= has.MemoryBytes {
+		found = append(found, c.wrong("memory_reserve", "must be less than the memory of this machine, which has %d bytes, not %d; 0 takes a twentieth of it",
+			has.MemoryBytes, c.MemoryReserve))
+	}
+	return errors.Join(found...)
 }
 
 // warnOpenAddress warns when other machines can read what goes over the wire.

@@ -9,6 +9,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel/disk"
+	"talaria/kernel/host"
 	"talaria/kernel/python"
 	"talaria/server/mcp"
 	"talaria/session"
@@ -154,7 +155,7 @@ func defaults() config {
 		IdleTimeout:    session.DefaultIdleTimeout,
 		OnIdle:         string(api.OnIdleHibernate),
 		Checkpoints:    string(api.CheckpointsAuto),
-		InterruptGrace: 2 * time.Second,
+		InterruptGrace: host.DefaultInterruptGrace,
 		Pool:           2,
 		OrphanTTL:      24 * time.Hour,
 		Preload:        preload,

@@ -48,16 +48,23 @@ func openDisk(ctx context.Context, c config, mounts bool, log *slog.Logger) (*di
 
 // diskFindings tries what holds workspaces where the state directory is or will be, and leaves nothing behind.
 func diskFindings(ctx context.Context, c config) (findings []kernel.Finding, ok bool) {
-	place := sessionsDir(c)
-	for {
-		_, err := os.Stat(place)
-		if err == nil || place == filepath.Dir(place) {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return []kernel.Finding{{Name: "disk limit", Detail: err.Error()}}, false
-		}
-		place = filepath.Dir(place)
+	place, err := existing(sessionsDir(c))
+	if err != nil {
+		return []kernel.Finding{{Name: "disk limit", Detail: err.Error()}}, false
 	}
 	return disk.Probe(ctx, place, disk.Mode(c.Disk), c.Ceilings.DiskBytes)
+}
+
+// existing returns the directory itself, or the nearest one above it that exists.
+func existing(dir string) (string, error) {
+	for {
+		_, err := os.Stat(dir)
+		if err == nil || dir == filepath.Dir(dir) {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		dir = filepath.Dir(dir)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +90,20 @@ func TestTheCommandPageHasEveryCommandAndFlag(t *testing.T) {
 			t.Errorf("docs/cli.md has %q, which is not a command", named[1])
 		}
 	}
+}
+
+// withoutJSON are the commands that show nothing of their own: they talk to a person or to a program, or run until they are stopped.
+var withoutJSON = []string{
+	"talaria repl", "talaria attach", "talaria mcp", "talaria host", "talaria gateway", "talaria gateway telegram", "talaria gateway slack",
+}
+
+func TestEveryCommandThatShowsSomethingPrintsJSON(t *testing.T) {
+	everyCommand(command(), func(cmd *cobra.Command) {
+		has, excused := cmd.Flag("json") != nil, slices.Contains(withoutJSON, cmd.CommandPath())
+		if has == excused {
+			t.Errorf("%s has --json: %v", cmd.CommandPath(), has)
+		}
+	})
 }
 
 func TestTheCommandPageHasTheExitCodes(t *testing.T) {

@@ -42,7 +42,7 @@ limit that should hold.`,
 			if err != nil {
 				return err
 			}
-			if err := c.checkMachine(); err != nil {
+			if err := c.checkMachine(cmd.Context()); err != nil {
 				return err
 			}
 			findings, fit := examine(cmd.Context(), c)

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,6 +108,8 @@ type execution struct {
 	out, err  *screen
 	images    int
 	pictures  string // how to save one; "": --artifacts
+	explains  bool   // how the cell ended, so that the traceback of a timeout waits for that
+	stopped   []string
 }
 
 // screen is where output of the cell goes.
@@ -161,6 +164,7 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 		return err
 	}
 	defer socket.Close()
+	e.explains = true
 	req := api.ExecutionRequest{Code: &code}
 	if e.timeout > 0 {
 		req.TimeoutS = &e.timeout
@@ -220,6 +224,10 @@ func (e *execution) show(ctx context.Context, socket *client.Socket, event api.E
 	case api.ExecuteResult:
 		return nil, e.bundle(b.Data)
 	case api.ErrorEvent:
+		if e.explains && slices.Contains(stops, b.Ename) {
+			e.stopped = b.Traceback
+			return nil, nil
+		}
 		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(b.Traceback, "\n")+"\n"))
 	case api.InputRequested:
 		return nil, e.answer(ctx, socket, b)
@@ -344,18 +352,51 @@ func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.Inp
 	return err
 }
 
+// The exceptions that a timeout raises: the first where the cell is, the other if it ignores that.
+const (
+	interruptName = "KeyboardInterrupt"
+	timeoutName   = "ExecutionTimeout"
+)
+
+var stops = []string{interruptName, timeoutName}
+
+// where is a traceback without the exception of a timeout and what the server says about it: it shows where the cell was.
+func where(traceback []string) string {
+	lines := strings.Split(strings.Join(traceback, "\n"), "\n")
+	for i, line := range slices.Backward(lines) {
+		if strings.HasPrefix(line, interruptName) || strings.HasPrefix(line, timeoutName) {
+			lines = slices.Delete(lines, i, i+1)
+			break
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "the cell exceeded its timeout of ") })
+	if text := strings.Join(lines, "\n"); text != "" {
+		return text + "\n"
+	}
+	return ""
+}
+
 // status is the exit status as an error.
 func (e *execution) status(done *api.Execution) error {
 	if done == nil {
 		return nil
 	}
+	if done.Status == api.StatusTimeout {
+		after := (time.Duration(done.Usage.DurationMS) * time.Millisecond).Round(100 * time.Millisecond)
+		how := fmt.Sprintf("the cell was stopped after %v", after)
+		if done.Error != nil && done.Error.Ename == timeoutName {
+			how = fmt.Sprintf("the cell ignored the interrupt, so its kernel was ended after %v", after)
+		}
+		e.print(e.err, where(e.stopped))
+		return e.exit(exitTimeout, fmt.Sprintf("timeout: %s; variables %s; "+
+			"allow longer with exec --timeout SECONDS, or raise the session's limit execution_timeout_s", how, done.State))
+	}
+	if len(e.stopped) > 0 {
+		e.print(e.err, colourTraceback(e.err.Writer, strings.Join(e.stopped, "\n")+"\n"))
+	}
 	switch done.Status {
 	case api.StatusOK:
 		return nil
-	case api.StatusTimeout:
-		after := (time.Duration(done.Usage.DurationMS) * time.Millisecond).Round(100 * time.Millisecond)
-		return e.exit(exitTimeout, fmt.Sprintf("timeout: the cell was stopped after %v; variables %s; "+
-			"allow longer with exec --timeout SECONDS, or raise the session's limit execution_timeout_s", after, done.State))
 	case api.StatusInterrupted:
 		return e.exit(exitInterrupted, fmt.Sprintf("interrupted; variables %s", done.State))
 	case api.StatusDied:

@@ -76,11 +76,16 @@ func getFile(cmd *cobra.Command, c *connection, args []string) error {
 	if err != nil {
 		return err
 	}
+	return printSaved(cmd, local, n)
+}
+
+// printSaved says where a file was saved, and how long it is.
+func printSaved(cmd *cobra.Command, path string, bytes int64) error {
 	if asJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), map[string]any{"path": local, "bytes": n})
+		return printJSON(cmd.OutOrStdout(), map[string]any{"path": path, "bytes": bytes})
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "saved %s (%s)\n", quoted(local), size(n))
-	return nil
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "saved %s (%s)\n", quoted(path), size(bytes))
+	return err
 }
 
 // download writes a file in one step: a connection that breaks leaves nothing, or what was there.

@@ -70,10 +70,10 @@ func botUsersCommand() *cobra.Command {
 }
 
 func unpairCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "unpair PLATFORM ID...", Short: "Take away people's right to use the bot", Args: arguments(2, -1),
 		RunE: withChats(func(cmd *cobra.Command, db *chats.Store, ids []string) error {
-			return db.Do(cmd.Context(), func(tx *chats.Tx) error {
+			err := db.Do(cmd.Context(), func(tx *chats.Tx) error {
 				for _, id := range ids {
 					found, err := tx.RemovePerson(id)
 					if err != nil {
@@ -85,8 +85,14 @@ func unpairCommand() *cobra.Command {
 				}
 				return nil
 			})
+			if err == nil && asJSON(cmd) {
+				return printJSON(cmd.OutOrStdout(), map[string][]string{"removed": ids})
+			}
+			return err
 		}),
 	}
+	addJSON(cmd)
+	return cmd
 }
 
 // withChats opens the database of the bot that the first argument names.

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,9 +118,14 @@ is drop; the next cell of such a session has them again. Running cells end.`,
 			if err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(list, func(h link.HostInfo) bool { return h.Alive }) {
-				fmt.Fprintln(cmd.OutOrStdout(), "no host runs on", c.StateDir)
-				return nil
+			stopped := []string{}
+			for _, h := range list {
+				if h.Alive {
+					stopped = append(stopped, h.ID)
+				}
+			}
+			if len(stopped) == 0 {
+				return printStopped(cmd, c, stopped)
 			}
 			if err := ownedByMe(c.StateDir); err != nil { // what is saved belongs to who saves it
 				return err
@@ -137,12 +141,25 @@ is drop; the next cell of such a session has them again. Running cells end.`,
 			if err := link.StopHosts(cmd.Context(), hostsDir(c)); err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "stopped the kernels of", c.StateDir)
-			return nil
+			return printStopped(cmd, c, stopped)
 		},
 	}
+	addJSON(cmd)
 	cmd.Flags().Bool("quick", false, "save no variables unless a server runs, which does so itself")
 	return cmd
+}
+
+// printStopped says which hosts were stopped.
+func printStopped(cmd *cobra.Command, c config, hosts []string) (err error) {
+	switch {
+	case asJSON(cmd):
+		return printJSON(cmd.OutOrStdout(), map[string]any{"state_dir": c.StateDir, "stopped": hosts})
+	case len(hosts) == 0:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "no host runs on", c.StateDir)
+	default:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "stopped the kernels of", c.StateDir)
+	}
+	return err
 }
 
 // hibernateAndStop does what a server does when it is told to end with its kernels. A server that runs does so itself once its hosts

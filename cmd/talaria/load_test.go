@@ -46,11 +46,30 @@ func TestAMistakeInTheConfigurationIsAnError(t *testing.T) {
 		"duration without a unit": {"idle_timeout: 5", `yaml:1: idle_timeout must be a duration with a unit, such as 90s, 30m or 12h, not "5"`},
 		"both spellings":          {"idle-timeout: 5m\nidle_timeout: 5m", `yaml:2: "idle_timeout" is given twice`},
 		"list for a word":         {"tz: [UTC]", `yaml:1: tz must be text`},
-		"negative pool":           {"pool: -7", `yaml:1: pool must be at least 0`},
+		"negative pool":           {"pool: -7", `yaml:1: pool must be from 0 to 1000, not -7$`},
+		"large pool":              {"pool: 100000", `yaml:1: pool must be from 0 to 1000, not 100000; kernels that are not ready are started`},
+		"low user ids":            {"uid_base: 5", `yaml:1: uid_base must be from 5096 to 4293918719, not 5$`},
+		"high user ids":           {"uid_base: 4294967000", `yaml:1: uid_base must be from 5096 to 4293918719, not 4294967000; sessions have the user ids from it on`},
+		"short idle time":         {"idle_timeout: 1ns", `yaml:1: idle_timeout must be 0 \(never\) or from 1s to 87600h, not 1ns$`},
+		"long idle time":          {"idle_timeout: 100000h", `yaml:1: idle_timeout must be 0 \(never\) or from 1s to 87600h, not 100000h$`},
+		"short client time":       {"client_timeout: 1ns", `yaml:1: client_timeout must be at least 1s, not 1ns$`},
+		"no client time":          {"client_timeout: 0", `yaml:1: client_timeout must be at least 1s, not 0s$`},
+		"short orphan time":       {"orphan_ttl: 1ns", `yaml:1: orphan_ttl must be at least 1s, not 1ns$`},
+		"short run":               {"run:\n  max_time: 1ns", `yaml:2: run\.max_time must be at least 1s, not 1ns$`},
+		"long grace":              {"interrupt_grace: 100h", `yaml:1: interrupt_grace must be 0 \(2s\) or from 100ms to 1m, not 100h$`},
+		"short grace":             {"interrupt_grace: 1ns", `yaml:1: interrupt_grace must be 0 \(2s\) or from 100ms to 1m, not 1ns$`},
+		"large inline files":      {"inline_bytes: 99999999999999", `yaml:1: inline_bytes must be from 0 to 16777216, not 99999999999999; clients download larger files`},
+		"negative reserve":        {"disk_reserve: -1", `yaml:1: disk_reserve must be at least 0, not -1$`},
+		"origin":                  {"origins: [foo]", `yaml:1: origins must list origins such as https://chat\.example\.org: origin "foo" is not of the form`},
+		"any origin":              {"origins: ['*']", `origin "\*" is not of the form`},
+		"origins by pattern":      {"origins: ['https://*.example.org']", `origin "https://\*\.example\.org" is not of the form`},
+		"origin with a path":      {"origins: ['https://a.example.org/chat']", `origin "https://a\.example\.org/chat" is not of the form`},
+		"origin with a port":      {"origins: ['https://a.example.org:99999']", `origin "https://a\.example\.org:99999" is not of the form`},
 		"word":                    {"disk: much", `yaml:1: disk must be auto, quota, image or watched, not "much"`},
 		"least value":             {"limits:\n  memory_bytes: 1", `yaml:2: limits\.memory_bytes must be at least 67108864$`},
 		"ceiling":                 {"limits:\n  memory_bytes: 99999999999999", `limits\.memory_bytes: 99999999999999 is above the operator's ceiling of 17179869184`},
-		"negative ceiling":        {"ceilings:\n  pids: -1", `ceilings\.pids must be at least 0`},
+		"negative ceiling":        {"ceilings:\n  pids: -1", `yaml:2: ceilings\.pids must be from 0 \(no ceiling\) to 4194304, not -1$`},
+		"high ceiling":            {"limits:\n  cpus: 2\nceilings:\n  memory_bytes: 9999999999999999", `yaml:4: ceilings\.memory_bytes must be from 0 \(no ceiling\) to 1125899906842624, not 9999999999999999$`},
 		"no code of the API":      {"network:\n  max_mode: all", `yaml:2: network\.max_mode must be "none"`},
 		"address":                 {"addr: '9999'", `addr must be HOST:PORT or :PORT, not "9999"`},
 		"port":                    {"addr: ':99999'", `addr needs a port`},
@@ -122,14 +141,16 @@ func TestTheMachineMustHaveWhatIsConfigured(t *testing.T) {
 		"mount_roots has a directory that cannot be used":        func(c *config) { c.MountRoots = []string{"/nope"} },
 		"is not a directory; choose another":                     func(c *config) { c.StateDir = file },
 		"TALARIA_TOKEN has 3 characters":                         func(c *config) { c.Token = "abc" },
+		"disk_reserve must be less than the disk":                func(c *config) { c.DiskReserve = 99999999999999999 },
+		"memory_reserve must be less than the memory":            func(c *config) { c.MemoryReserve = 99999999999999999 },
 	} {
 		c := defaults()
 		c.StateDir = t.TempDir()
-		if err := c.checkMachine(); err != nil {
+		if err := c.checkMachine(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		change(&c)
-		if err := c.checkMachine(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.checkMachine(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

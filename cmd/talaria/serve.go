@@ -63,11 +63,15 @@ leaves its kernels running for the next one; Ctrl-C stops both.`,
 			if only, _ := cmd.Flags().GetBool("check"); only {
 				return checkOnly(cmd, c)
 			}
+			if asJSON(cmd) {
+				return usagef("--json is for --check; --log-format json has the server log JSON")
+			}
 			return serve(cmd.Context(), c, configFile(cmd), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	addServeFlags(cmd.Flags())
 	cmd.Flags().Bool("check", false, "check the configuration and the machine, and exit")
+	cmd.Flags().Bool("json", false, "with --check: print JSON")
 	return cmd
 }
 
@@ -104,7 +108,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	for _, warning := range c.warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	if err := c.checkMachine(); err != nil {
+	if err := c.checkMachine(ctx); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
@@ -118,6 +122,9 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	environments, err := discover(ctx, c, filepath.Join(c.StateDir, "pythons"), log)
 	if err != nil {
 		return err
+	}
+	for _, warning := range c.missingModules(ctx, environments) {
+		log.Warn("configuration", "warning", warning)
 	}
 	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
@@ -244,17 +251,25 @@ func reason(err error) error {
 
 // checkOnly is talaria serve --check.
 func checkOnly(cmd *cobra.Command, c config) error {
-	for _, warning := range c.warnings {
-		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
-	}
-	if err := c.checkMachine(); err != nil {
+	warnings := append([]string{}, c.warnings...)
+	defer func() {
+		for _, warning := range warnings {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
+		}
+	}()
+	if err := c.checkMachine(cmd.Context()); err != nil {
 		return err
 	}
-	if _, err := discover(cmd.Context(), c, "", slog.New(slog.DiscardHandler)); err != nil {
+	environments, err := discover(cmd.Context(), c, "", slog.New(slog.DiscardHandler))
+	if err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; "+program+" doctor checks what isolation this machine can offer")
-	return nil
+	warnings = append(warnings, c.missingModules(cmd.Context(), environments)...)
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), map[string]any{"valid": true, "warnings": warnings})
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid; "+program+" doctor checks what isolation this machine can offer")
+	return err
 }
 
 // serveUntil serves until ctx ends, and then ends in order: waiting requests are answered before their connections close.
@@ -380,6 +395,30 @@ func discover(ctx context.Context, c config, trialsDir string, log *slog.Logger)
 		found = append(found, e)
 	}
 	return found, nil
+}
+
+// missingModules warns of modules that somebody has configured to be preloaded and that an environment does not have. Kernels start
+// without them.
+func (c config) missingModules(ctx context.Context, environments []kernel.Environment) (warnings []string) {
+	for i, env := range environments {
+		key := "preload"
+		if i > 0 {
+			key = fmt.Sprintf("environments[%d].preload", i-1)
+		}
+		source := c.sources[key]
+		if source == "" {
+			continue
+		}
+		missing, err := python.Missing(ctx, env.Python, env.Preload)
+		switch {
+		case err != nil:
+			warnings = append(warnings, fmt.Sprintf("%s: %s could not be checked: %v", source, key, err))
+		case len(missing) > 0:
+			warnings = append(warnings, fmt.Sprintf("%s: %s has modules that %s cannot find, so kernels start without them: %s; install them, or take them out",
+				source, key, env.Python, strings.Join(missing, ", ")))
+		}
+	}
+	return warnings
 }
 
 func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store, tier string,

@@ -109,10 +109,10 @@ func exportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "saved %s (%s)\n", quoted(file), size(n))
-			return nil
+			return printSaved(cmd, file, n)
 		}),
 	}
+	addJSON(cmd)
 	addConnection(cmd)
 	return cmd
 }
@@ -133,21 +133,32 @@ func openCommand() *cobra.Command {
 			if err := c.Healthy(cmd.Context()); err != nil {
 				return err
 			}
-			plain := c.url + "/?" + query.Encode()
+			plain := strings.TrimSuffix(c.url+"/?"+query.Encode(), "?")
 			query.Set("token", c.token)
-			browser := first(os.Getenv("BROWSER"), "xdg-open")
-			if program, err := exec.LookPath(browser); err == nil {
-				if err := exec.CommandContext(cmd.Context(), program, c.url+"/?"+query.Encode()).Run(); err == nil {
-					fmt.Fprintln(cmd.OutOrStdout(), "opened", strings.TrimSuffix(plain, "?"))
-					return nil
-				}
+			withToken := c.url + "/?" + query.Encode()
+			opened := browse(cmd.Context(), withToken)
+			switch {
+			case asJSON(cmd) && opened:
+				return printJSON(cmd.OutOrStdout(), map[string]any{"opened": true, "url": plain})
+			case asJSON(cmd):
+				return printJSON(cmd.OutOrStdout(), map[string]any{"opened": false, "url": withToken})
+			case opened:
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "opened", plain)
+				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "no browser could be started; open this address, which holds your token:\n%s\n", c.url+"/?"+query.Encode())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "no browser could be started; open this address, which holds your token:\n%s\n", withToken)
 			return err
 		}),
 	}
+	addJSON(cmd)
 	addConnection(cmd)
 	return cmd
+}
+
+// browse opens an address in a browser, and reports whether it could.
+func browse(ctx context.Context, address string) bool {
+	program, err := exec.LookPath(first(os.Getenv("BROWSER"), "xdg-open"))
+	return err == nil && exec.CommandContext(ctx, program, address).Run() == nil
 }
 
 func packagesCommand() *cobra.Command {

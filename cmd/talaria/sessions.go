@@ -119,7 +119,7 @@ func describeSession(cmd *cobra.Command, s api.Session) error {
 	line("disk", "%s of %s", size(s.Usage.DiskBytes), size(s.Limits.DiskBytes))
 	line("cpus", "%g", s.Limits.CPUs)
 	line("timeout", "%g s", s.Limits.ExecutionTimeoutS)
-	line("network", "%s %s", s.Network.Mode, strings.Join(s.Network.Allow, ", "))
+	line("network", "%s", strings.TrimSpace(string(s.Network.Mode)+" "+strings.Join(s.Network.Allow, ", ")))
 	line("isolation", "%s", s.Isolation.Tier)
 	line("created", "%s", s.CreatedAt.Format(time.RFC3339))
 	line("last used", "%s", s.LastActiveAt.Format(time.RFC3339))

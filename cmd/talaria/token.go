@@ -75,23 +75,31 @@ and a running server closes their sockets and streams within a second. Sessions 
 	revoke.Flags().String("owner", "", "revoke all tokens of this owner, except session tokens")
 	show := &cobra.Command{
 		Use: "show", Short: "Print the first owner's token, from the state directory", Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "token") },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printKept(cmd, "token", func(token string) any {
+				return map[string]string{"id": store.TokenID(token), "owner": firstOwner, "token": token}
+			})
+		},
 	}
 	cmd.AddCommand(create, list, revoke, show)
 	return cmd
 }
 
 func urlCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "url",
 		Short: "Print the URL of the server that runs on the state directory",
 		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printKept(cmd, "url") },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printKept(cmd, "url", func(url string) any { return map[string]string{"url": url} })
+		},
 	}
+	addJSON(cmd)
+	return cmd
 }
 
-// printKept prints a small file that the server writes when it starts.
-func printKept(cmd *cobra.Command, name string) error {
+// printKept prints a small file that the server writes when it starts. object is what it is in JSON.
+func printKept(cmd *cobra.Command, name string, object func(text string) any) error {
 	text, err := given("", "", filepath.Join(stateDir(cmd), name))
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
@@ -99,8 +107,11 @@ func printKept(cmd *cobra.Command, name string) error {
 		}
 		return fmt.Errorf("%w; start the server first, or pass its --state-dir", err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), text)
-	return nil
+	if asJSON(cmd) {
+		return printJSON(cmd.OutOrStdout(), object(text))
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), text)
+	return err
 }
 
 // tokenRun is one run of a command on the tokens of a state directory.

@@ -28,11 +28,14 @@ import (
 // ReasonShutdown is the reason of kernels that end with their host.
 const ReasonShutdown = "server_shutdown"
 
+// DefaultInterruptGrace is the time from the interrupt at a timeout to the kill, unless a host is configured otherwise.
+const DefaultInterruptGrace = 2 * time.Second
+
 // HostConfig says how a host runs its kernels. Zero fields have defaults.
 type HostConfig struct {
 	Backend        kernel.Backend
 	Log            *slog.Logger
-	InterruptGrace time.Duration // from the interrupt at a timeout to the kill; 2 s
+	InterruptGrace time.Duration // from the interrupt at a timeout to the kill; 0: DefaultInterruptGrace
 	JoinWindow     time.Duration // in which adjacent text is joined; 50 ms, negative: none
 	StartTimeout   time.Duration // 60 s
 
@@ -69,7 +72,7 @@ func NewHost(cfg HostConfig) *Host {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	if cfg.InterruptGrace == 0 {
-		cfg.InterruptGrace = 2 * time.Second
+		cfg.InterruptGrace = DefaultInterruptGrace
 	}
 	switch {
 	case cfg.SpoolBytes != 0:
