@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/base64"
 	bits "encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -110,6 +111,9 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "DELETE", path: path}, http.StatusNoContent, "")
 		s.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
 		s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + moved.Kernel.ID}, http.StatusNotFound, "")
+		last := decode[model](t, string(s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body}, http.StatusCreated, "").body))
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + last.Kernel.ID}, http.StatusNoContent, "")
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/sessions/" + last.ID}, http.StatusNotFound, "")
 	})
 	t.Run("a token for one session has one kernel, and cannot delete it", func(t *testing.T) {
 		id := session(t, s.Client(), api.SessionRequest{})
@@ -182,9 +186,17 @@ type jupyterSocket struct {
 
 func (s *Server) channels(t *testing.T, kernel, query string, subprotocols ...string) *jupyterSocket {
 	t.Helper()
+	return s.dialChannels(t, kernel, "?token="+s.Token+query, http.Header{"Origin": {"https://elsewhere.example"}}, subprotocols...)
+}
+
+func (s *Server) channelsURL(kernel string) string {
+	return "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/kernels/" + kernel + "/channels"
+}
+
+func (s *Server) dialChannels(t *testing.T, kernel, query string, header http.Header, subprotocols ...string) *jupyterSocket {
+	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: subprotocols}
-	address := "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/kernels/" + kernel + "/channels?token=" + s.Token + query
-	conn, _, err := dialer.DialContext(within(t), address, http.Header{"Origin": {"https://elsewhere.example"}})
+	conn, _, err := dialer.DialContext(within(t), s.channelsURL(kernel)+query, header)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +208,28 @@ func (s *Server) channels(t *testing.T, kernel, query string, subprotocols ...st
 // say sends a message on the channel shell; in the older framing without naming it.
 func (k *jupyterSocket) say(header, content string) {
 	k.t.Helper()
-	if !k.v1 {
-		if err := k.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"header":%s,"parent_header":{},"metadata":{},"content":%s}`, header, content)); err != nil {
-			k.t.Fatal(err)
-		}
+	if k.v1 {
+		k.sayOn("shell", header, content)
 		return
 	}
-	parts := []string{"shell", header, "{}", "{}", content}
+	k.text(fmt.Sprintf(`{"header":%s,"parent_header":{},"metadata":{},"content":%s}`, header, content))
+}
+
+func (k *jupyterSocket) text(frame string) {
+	k.t.Helper()
+	if err := k.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// sayOn sends a message on a channel.
+func (k *jupyterSocket) sayOn(channel, header, content string) {
+	k.t.Helper()
+	if !k.v1 {
+		k.text(fmt.Sprintf(`{"header":%s,"parent_header":{},"metadata":{},"content":%s,"channel":%q}`, header, content, channel))
+		return
+	}
+	parts := []string{channel, header, "{}", "{}", content}
 	at := uint64(8 * (len(parts) + 2))
 	frame := bits.LittleEndian.AppendUint64(nil, uint64(len(parts)+1))
 	frame = bits.LittleEndian.AppendUint64(frame, at)
@@ -242,6 +269,13 @@ func (k *jupyterSocket) next() (m jupyterMessage, err error) {
 // until reads up to idle of that request, and returns what belongs to it as words: type, and text or state.
 func (k *jupyterSocket) until(id string) (words []string) {
 	k.t.Helper()
+	words, _ = k.answers(id)
+	return words
+}
+
+// answers is until, and returns the messages, too.
+func (k *jupyterSocket) answers(id string) (words []string, messages []jupyterMessage) {
+	k.t.Helper()
 	for {
 		m, err := k.next()
 		if err != nil {
@@ -253,6 +287,7 @@ func (k *jupyterSocket) until(id string) (words []string) {
 		if !k.v1 && m.MsgType != m.Header.MsgType {
 			k.t.Errorf("msg_type is %q beside the header's %q", m.MsgType, m.Header.MsgType)
 		}
+		messages = append(messages, m)
 		word := m.Header.MsgType
 		for _, field := range []string{"execution_state", "text", "status", "ename"} {
 			if value, ok := m.Content[field]; ok {
@@ -265,7 +300,7 @@ func (k *jupyterSocket) until(id string) (words []string) {
 			words = append(words, word)
 		}
 		if m.Content["execution_state"] == "idle" {
-			return words
+			return words, messages
 		}
 	}
 }
@@ -315,11 +350,76 @@ func TestJupyterClientsRunCells(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	t.Run("a chat UI: a new session in each message, no date", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		k.say(`{"msg_id":"a1","msg_type":"execute_request","username":"user","session":"s1","date":"","version":"5.3"}`,
-			`{"code":"print(6 * 7)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`)
-		wantWords(t, k.until("a1"), "status busy", "execute_input", "stream 42\n", "execute_reply ok", "status idle")
+		kernel := s.kernel(t)
+		k := s.channels(t, kernel, "")
+		ask := func(id, code string) ([]string, []jupyterMessage) {
+			k.say(`{"msg_id":"`+id+`","msg_type":"execute_request","username":"user","session":"s-`+id+`","date":"","version":"5.3"}`,
+				`{"code":`+quoted(t, code)+`,"silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`)
+			return k.answers(id)
+		}
+		words, _ := ask("a1", "print(6 * 7)")
+		wantWords(t, words, "status busy", "execute_input", "stream 42\n", "execute_reply ok", "status idle")
+		words, seen := ask("a2", "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+		wantWords(t, words, "status busy", "execute_input", "display_data", "execute_reply ok", "status idle")
+		data, _ := seen[2].Content["data"].(map[string]any)
+		text, _ := data["image/png"].(string)
+		if picture, err := base64.StdEncoding.DecodeString(text); err != nil || !strings.HasPrefix(string(picture), "\x89PNG") {
+			t.Errorf("image/png is %.40q (%v)", text, err)
+		}
+		words, seen = ask("a3", "def f(): 1/0\nf()")
+		wantWords(t, words, "status busy", "execute_input", "error ZeroDivisionError", "execute_reply error ZeroDivisionError", "status idle")
+		lines, _ := seen[2].Content["traceback"].([]any)
+		if trace := fmt.Sprintln(lines...); !strings.Contains(trace, "in f") || !strings.Contains(trace, "ZeroDivisionError: division by zero") {
+			t.Errorf("the traceback is %q", lines)
+		}
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + kernel + "?token=" + s.Token, token: "-"}, http.StatusNoContent, "")
 	})
+	t.Run("AutoGen: a header on the socket, a date without a zone, an object for the buffers", func(t *testing.T) {
+		bearer := map[string]string{"Authorization": "token " + s.Token}
+		a := s.want(t, call{method: "POST", path: "/jupyter/api/kernels", token: "-", header: bearer, body: `{"name":"python3"}`}, http.StatusCreated, "")
+		kernel := decode[jupyterKernel](t, string(a.body)).ID
+		k := s.dialChannels(t, kernel, "", http.Header{"Authorization": {"token " + s.Token}})
+		ask := func(id, msgType, content string) []string {
+			k.text(`{"header":{"username":"autogen","version":"5.0","session":"0f0e","msg_id":"` + id + `","msg_type":"` + msgType +
+				`","date":"2026-11-21T10:11:12.131415"},"parent_header":{},"channel":"shell","content":` + content + `,"metadata":{},"buffers":{}}`)
+			return k.until(id)
+		}
+		wantWords(t, ask("i1", "kernel_info_request", `{}`), "status busy", "kernel_info_reply ok", "status idle")
+		wantWords(t, ask("i2", "execute_request", `{"code":"print(1)\n2","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`),
+			"status busy", "execute_input", "stream 1\n", "execute_result", "execute_reply ok", "status idle")
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + kernel, token: "-", header: bearer}, http.StatusNoContent, "")
+	})
+	for _, protocol := range [][]string{nil, {"v1.kernel.websocket.jupyter.org"}} {
+		t.Run(fmt.Sprintf("jupyter-kernel-client: Bearer, then a shutdown on the control channel, with the subprotocols %q", protocol), func(t *testing.T) {
+			bearer := map[string]string{"Authorization": "Bearer " + s.Token}
+			rest := func(method, path, body string, status int) answer {
+				t.Helper()
+				return s.want(t, call{method: method, path: "/jupyter/api/kernels" + path, token: "-", header: bearer, body: body}, status, "")
+			}
+			kernel := decode[jupyterKernel](t, string(rest("POST", "", `{"name":"python3","path":null}`, http.StatusCreated).body)).ID
+			k := s.dialChannels(t, kernel, "?token="+s.Token, nil, protocol...)
+			head := func(id, msgType string) string {
+				return `{"msg_id":"` + id + `","msg_type":"` + msgType + `","username":"ann","session":"j","date":"2026-11-21T10:11:12.131415Z","version":"5.3"}`
+			}
+			k.sayOn("shell", head("j1", "kernel_info_request"), `{}`)
+			wantWords(t, k.until("j1"), "status busy", "kernel_info_reply ok", "status idle")
+			k.sayOn("shell", head("j2", "execute_request"), `{"code":"import time\nprint('on', flush=True)\ntime.sleep(600)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`)
+			k.first("stream")
+			k.sayOn("control", head("j3", "interrupt_request"), `{}`)
+			if m := k.first("interrupt_reply"); m.Channel != "control" || m.Content["status"] != "ok" || m.Parent.MsgID != "j3" {
+				t.Errorf("the interrupt is answered by %+v", m)
+			}
+			k.until("j2")
+			rest("GET", "/"+kernel, "", http.StatusOK)
+			k.sayOn("control", head("j4", "shutdown_request"), `{"restart":false}`)
+			if m := k.first("shutdown_reply"); m.Channel != "control" || m.Content["restart"] != false || m.Parent.MsgID != "j4" {
+				t.Errorf("the shutdown is answered by %+v", m)
+			}
+			k.closes()
+			rest("GET", "/"+kernel, "", http.StatusNotFound)
+			rest("DELETE", "/"+kernel, "", http.StatusNotFound)
+		})
+	}
 	t.Run("an agent: no channel, no date, its answer in an exception", func(t *testing.T) {
 		k := s.channels(t, s.kernel(t), "")
 		k.say(`{"msg_id":"b1","msg_type":"execute_request","username":"a","session":"s","version":"5.0"}`,
