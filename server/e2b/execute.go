@@ -73,13 +73,13 @@ func (h *Handler) submit(q *request, where codeContext, code string, variables m
 	}
 	defer release()
 	if len(variables) == 0 {
-		return where.submit(q.command(), transfer.Cell(where.language, code), false)
+		return where.submit(q.command(), where.cell(code), false)
 	}
 	mark := where.session.Serial() + time.Now().String()
 	if _, err := where.submit(q.command(), setVariables(mark, variables), true); err != nil {
 		return "", err
 	}
-	id, err = where.submit(q.command(), transfer.Cell(where.language, code), false)
+	id, err = where.submit(q.command(), where.cell(code), false)
 	_, restored := where.submit(q.command(), setVariables(mark, nil), true)
 	return id, errors.Join(err, restored)
 }
