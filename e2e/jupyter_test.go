@@ -110,6 +110,9 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "DELETE", path: path}, http.StatusNoContent, "")
 		s.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
 		s.want(t, call{method: "GET", path: "/jupyter/api/kernels/" + moved.Kernel.ID}, http.StatusNotFound, "")
+		last := decode[model](t, string(s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body}, http.StatusCreated, "").body))
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + last.Kernel.ID}, http.StatusNoContent, "")
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/sessions/" + last.ID}, http.StatusNotFound, "")
 	})
 	t.Run("a token for one session has one kernel, and cannot delete it", func(t *testing.T) {
 		id := session(t, s.Client(), api.SessionRequest{})
@@ -182,9 +185,17 @@ type jupyterSocket struct {
 
 func (s *Server) channels(t *testing.T, kernel, query string, subprotocols ...string) *jupyterSocket {
 	t.Helper()
+	return s.dialChannels(t, kernel, "?token="+s.Token+query, http.Header{"Origin": {"https://elsewhere.example"}}, subprotocols...)
+}
+
+func (s *Server) channelsURL(kernel string) string {
+	return "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/kernels/" + kernel + "/channels"
+}
+
+func (s *Server) dialChannels(t *testing.T, kernel, query string, header http.Header, subprotocols ...string) *jupyterSocket {
+	t.Helper()
 	dialer := websocket.Dialer{Subprotocols: subprotocols}
-	address := "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/kernels/" + kernel + "/channels?token=" + s.Token + query
-	conn, _, err := dialer.DialContext(within(t), address, http.Header{"Origin": {"https://elsewhere.example"}})
+	conn, _, err := dialer.DialContext(within(t), s.channelsURL(kernel)+query, header)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +207,28 @@ func (s *Server) channels(t *testing.T, kernel, query string, subprotocols ...st
 // say sends a message on the channel shell; in the older framing without naming it.
 func (k *jupyterSocket) say(header, content string) {
 	k.t.Helper()
-	if !k.v1 {
-		if err := k.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"header":%s,"parent_header":{},"metadata":{},"content":%s}`, header, content)); err != nil {
-			k.t.Fatal(err)
-		}
+	if k.v1 {
+		k.sayOn("shell", header, content)
 		return
 	}
-	parts := []string{"shell", header, "{}", "{}", content}
+	k.text(fmt.Sprintf(`{"header":%s,"parent_header":{},"metadata":{},"content":%s}`, header, content))
+}
+
+func (k *jupyterSocket) text(frame string) {
+	k.t.Helper()
+	if err := k.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// sayOn sends a message on a channel.
+func (k *jupyterSocket) sayOn(channel, header, content string) {
+	k.t.Helper()
+	if !k.v1 {
+		k.text(fmt.Sprintf(`{"header":%s,"parent_header":{},"metadata":{},"content":%s,"channel":%q}`, header, content, channel))
+		return
+	}
+	parts := []string{channel, header, "{}", "{}", content}
 	at := uint64(8 * (len(parts) + 2))
 	frame := bits.LittleEndian.AppendUint64(nil, uint64(len(parts)+1))
 	frame = bits.LittleEndian.AppendUint64(frame, at)
@@ -242,6 +268,13 @@ func (k *jupyterSocket) next() (m jupyterMessage, err error) {
 // until reads up to idle of that request, and returns what belongs to it as words: type, and text or state.
 func (k *jupyterSocket) until(id string) (words []string) {
 	k.t.Helper()
+	words, _ = k.answers(id)
+	return words
+}
+
+// answers is until, and returns the messages, too.
+func (k *jupyterSocket) answers(id string) (words []string, messages []jupyterMessage) {
+	k.t.Helper()
 	for {
 		m, err := k.next()
 		if err != nil {
@@ -253,6 +286,7 @@ func (k *jupyterSocket) until(id string) (words []string) {
 		if !k.v1 && m.MsgType != m.Header.MsgType {
 			k.t.Errorf("msg_type is %q beside the header's %q", m.MsgType, m.Header.MsgType)
 		}
+		messages = append(messages, m)
 		word := m.Header.MsgType
 		for _, field := range []string{"execution_state", "text", "status", "ename"} {
 			if value, ok := m.Content[field]; ok {
@@ -265,7 +299,7 @@ func (k *jupyterSocket) until(id string) (words []string) {
 			words = append(words, word)
 		}
 		if m.Content["execution_state"] == "idle" {
-			return words
+			return words, messages
 		}
 	}
 }
@@ -309,85 +343,6 @@ func wantWords(t *testing.T, got []string, want ...string) {
 	if strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-}
-
-func TestJupyterClientsRunCells(t *testing.T) {
-	t.Parallel()
-	s := start(t, options{})
-	t.Run("a chat UI: a new session in each message, no date", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		k.say(`{"msg_id":"a1","msg_type":"execute_request","username":"user","session":"s1","date":"","version":"5.3"}`,
-			`{"code":"print(6 * 7)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false,"stop_on_error":true}`)
-		wantWords(t, k.until("a1"), "status busy", "execute_input", "stream 42\n", "execute_reply ok", "status idle")
-	})
-	t.Run("an agent: no channel, no date, its answer in an exception", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		k.say(`{"msg_id":"b1","msg_type":"execute_request","username":"a","session":"s","version":"5.0"}`,
-			`{"code":"class FinalAnswer(Exception): pass\nraise FinalAnswer('x' * 300_000)","silent":false,"store_history":true,"user_expressions":{},"allow_stdin":false}`)
-		m := k.first("error")
-		if evalue, _ := m.Content["evalue"].(string); m.Content["ename"] != "FinalAnswer" || len(evalue) != 300_000 {
-			t.Errorf("the answer is a %v of %d characters", m.Content["ename"], len(evalue))
-		}
-	})
-	t.Run("kernel_info before all else, in the newer framing", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "&session_id=c", "v1.kernel.websocket.jupyter.org")
-		if !k.v1 {
-			t.Fatal("the subprotocol was not agreed on")
-		}
-		k.say(`{"msg_id":"c1","msg_type":"kernel_info_request","username":"","session":"c","version":"5.2"}`, `{}`)
-		wantWords(t, k.until("c1"), "status busy", "kernel_info_reply ok", "status idle")
-		k.say(`{"msg_id":"c2","msg_type":"execute_request","username":"","session":"c","version":"5.2"}`, `{"code":"1/0"}`)
-		wantWords(t, k.until("c2"), "status busy", "execute_input", "error ZeroDivisionError", "execute_reply error ZeroDivisionError", "status idle")
-	})
-	t.Run("the same message twice runs once", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		for range 2 {
-			k.say(`{"msg_id":"d1","msg_type":"execute_request","session":"d"}`, `{"code":"n = globals().get('n', 0) + 1"}`)
-		}
-		k.until("d1")
-		k.say(`{"msg_id":"d2","msg_type":"execute_request","session":"d"}`, `{"code":"print(n)"}`)
-		wantWords(t, k.until("d2"), "status busy", "execute_input", "stream 1\n", "execute_reply ok", "status idle")
-	})
-	t.Run("an error aborts what is queued", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		k.say(`{"msg_id":"e1","msg_type":"execute_request","session":"e"}`, `{"code":"input()\n1/0","allow_stdin":true}`)
-		k.say(`{"msg_id":"e2","msg_type":"execute_request","session":"e"}`, `{"code":"print('never')"}`)
-		k.first("input_request")
-		answer := `{"header":{"msg_id":"e3","msg_type":"input_reply","session":"e"},"parent_header":{},"content":{"value":"x"},"channel":"stdin"}`
-		if err := k.WriteMessage(websocket.TextMessage, []byte(answer)); err != nil {
-			t.Fatal(err)
-		}
-		k.until("e1")
-		wantWords(t, k.until("e2"), "status busy", "execute_reply aborted", "status idle")
-	})
-	t.Run("only a death is told as restarting, which makes JupyterLab drop its requests", func(t *testing.T) {
-		id := s.kernel(t)
-		k := s.channels(t, id, "")
-		k.say(`{"msg_id":"h1","msg_type":"kernel_info_request","session":"h"}`, `{}`)
-		k.until("h1")
-		s.want(t, call{method: "POST", path: "/jupyter/api/kernels/" + id + "/restart"}, http.StatusOK, "")
-		wantWords(t, k.until(""), "status starting", "status idle")
-		k.say(`{"msg_id":"h2","msg_type":"execute_request","session":"h"}`, `{"code":"import os\nos._exit(3)"}`)
-		k.until("h2")
-		if m := k.first("status"); m.Content["execution_state"] != "restarting" || m.Parent.MsgID != "" {
-			t.Errorf("after the death comes %+v", m)
-		}
-		k.say(`{"msg_id":"h3","msg_type":"execute_request","session":"h"}`, `{"code":"print(1)"}`)
-		wantWords(t, k.until("h3"), "status busy", "execute_input", "stream 1\n", "execute_reply ok", "status idle")
-	})
-	t.Run("frames that are not messages harm nobody", func(t *testing.T) {
-		k := s.channels(t, s.kernel(t), "")
-		for _, frame := range []string{"", "{", "[]", `{"header":{}}`, `{"header":{"msg_id":"f","msg_type":"execute_request"},"content":7}`} {
-			if err := k.WriteMessage(websocket.TextMessage, []byte(frame)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := k.WriteMessage(websocket.BinaryMessage, []byte("\xff\xff\xff\xff")); err != nil {
-			t.Fatal(err)
-		}
-		k.say(`{"msg_id":"f1","msg_type":"execute_request","session":"f"}`, `{"code":"print('fine')"}`)
-		wantWords(t, k.until("f1"), "status busy", "execute_input", "stream fine\n", "execute_reply ok", "status idle")
-	})
 }
 
 func TestAJupyterClientThatWasAwayGetsWhatItMissed(t *testing.T) {

@@ -104,6 +104,11 @@ func TestProgramsOfEveryLanguageRun(t *testing.T) {
 func TestEveryVerdictIsGiven(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
+	// slow compiles for as long as its depth says, in 2^depth steps, and does nothing then.
+	slow := func(depth int) string {
+		return quoted(t, fmt.Sprintf("template<int N,int M> struct F { static const int v = F<N-1,2*M>::v + F<N-1,2*M+1>::v; };\n"+
+			"template<int M> struct F<0,M> { static const int v = 1; };\nint main() { return F<%d,1>::v == 0; }", depth))
+	}
 	bomb := "import os\nwhile True:\n  try: os.fork()\n  except OSError: print('held', flush=True); os._exit(1)"
 	for _, r := range []oneRun{
 		{name: "ok", request: `"language":"python","code":"print(1+1)"`, verdict: api.VerdictOK, stdout: "2\n"},
@@ -117,6 +122,10 @@ func TestEveryVerdictIsGiven(t *testing.T) {
 		{name: "time", request: `"language":"python","code":"print(1, flush=True)\nimport time\ntime.sleep(1000)","limits":{"time_s":1}`, verdict: api.VerdictTimeLimit,
 			reason: "time_limit", stdout: "1\n"},
 		{name: "CPU time", request: `"language":"python","code":"while True: pass","limits":{"time_s":60,"cpu_s":0.5}`, verdict: api.VerdictTimeLimit, reason: "cpu_limit"},
+		{name: "time of the compiler alone", request: `"language":"cpp","code":` + slow(24) + `,"limits":{"time_s":60},"compile_limits":{"time_s":1}`,
+			verdict: api.VerdictCompileError, reason: "time_limit"},
+		{name: "time of the program alone", request: `"language":"cpp","code":` + slow(15) + `,"limits":{"time_s":1},"compile_limits":{"time_s":110}`,
+			verdict: api.VerdictOK},
 		{name: "time of a child", request: `"language":"bash","code":"sleep 1000 & echo $!; wait","limits":{"time_s":1}`, verdict: api.VerdictTimeLimit, reason: "time_limit", stdout: "…"},
 		{name: "memory", request: `"language":"python","code":"b = []\nwhile True: b.append(bytearray(1 << 20))","limits":{"memory_bytes":67108864,"time_s":60}`,
 			verdict: api.VerdictMemoryLimit, reason: "memory_limit"},

@@ -277,21 +277,3 @@ func printFindings(w io.Writer, findings []kernel.Finding) {
 		}
 	}
 }
-
-// frontFindings have the setting for the clients of each front.
-func (c config) frontFindings() []kernel.Finding {
-	var findings []kernel.Finding
-	for _, f := range c.fronts() {
-		finding := kernel.Finding{Name: f.title, OK: true}
-		switch {
-		case f.Enabled:
-			finding.Detail = "give a client this base URL, and a token: " + f.base(c)
-		case f.name == "jupyter" && !c.Jupyter:
-			finding.Detail = "disabled by jupyter: false"
-		default:
-			finding.Detail = "switched off by fronts." + f.name + ".enabled: false"
-		}
-		findings = append(findings, finding)
-	}
-	return append(findings, c.hermesFinding())
-}

@@ -1,10 +1,17 @@
 package e2b
 
 import (
+	"crypto/rand"
+	"encoding/json"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"talaria/api"
+	"talaria/server/transfer"
 	"talaria/session"
 )
 
@@ -28,12 +35,27 @@ var languages = map[string]string{
 	"javascript": languageJavaScript, "js": languageJavaScript, "node": languageJavaScript,
 }
 
+// metaContexts is the metadata of a sandbox with the contexts that clients have made, as a list in JSON.
+const metaContexts = ownMetadata + "contexts"
+
+// The bounds of the contexts that clients make.
+const (
+	maxContexts = 32
+	maxFolder   = 1024 // bytes of a working directory
+)
+
+// contextModel is a context as clients see it.
+type contextModel struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	CWD      string `json:"cwd"`
+}
+
 // codeContext is where cells run.
 type codeContext struct {
-	id       string
-	language string
-	cwd      string
-	session  *session.Session // of whom the holder of the context releases it
+	contextModel
+	made    bool             // by a client
+	session *session.Session // of whom the holder of the context releases it
 }
 
 func language(name string) (string, error) {
@@ -56,18 +78,60 @@ func (h *Handler) context(q *request, sandbox *session.Session, id, name string)
 		}
 		id = defaultID(known)
 	}
-	for _, one := range contextLanguages {
-		if id == defaultID(one) {
-			s, err := h.Sessions.Get(q.caller.Owner, sandbox.ID())
-			return codeContext{id: id, language: one, cwd: home, session: s}, err
+	s, err := h.Sessions.Get(q.caller.Owner, sandbox.ID())
+	if err != nil {
+		return codeContext{}, err
+	}
+	metadata := s.Info(q.Context()).Metadata
+	for i, one := range append(ownContexts(), madeContexts(metadata)...) {
+		if id == one.ID {
+			return codeContext{contextModel: one, made: i >= len(contextLanguages), session: s}, nil
 		}
 	}
-	return codeContext{}, api.Errorf(api.CodeNotFound, "Context %.140s not found", id)
+	s.Release()
+	return codeContext{}, errNoContext(id)
 }
 
-func (c codeContext) model() object {
-	return object{"id": c.id, "language": c.language, "cwd": c.cwd}
+func errNoContext(id string) error {
+	return api.Errorf(api.CodeNotFound, "Context %.140s not found", id)
 }
+
+// ownContexts are those that every sandbox has.
+func ownContexts() []contextModel {
+	var list []contextModel
+	for _, one := range contextLanguages {
+		list = append(list, contextModel{ID: defaultID(one), Language: one, CWD: home})
+	}
+	return list
+}
+
+// madeContexts are those that clients have made in the sandbox with this metadata.
+func madeContexts(metadata map[string]string) (list []contextModel) {
+	if json.Unmarshal([]byte(metadata[metaContexts]), &list) != nil {
+		return nil // somebody has changed it by the API
+	}
+	return list
+}
+
+// cell returns code as the interpreter runs it. Where a client has chosen the folder, a shell goes there first: the interpreter's own
+// working directory belongs to the cells in Python. In the tier landlock there is no home, and the workspace is where cells begin.
+func (c codeContext) cell(code string) string {
+	if !c.made {
+		return transfer.Cell(c.Language, code)
+	}
+	enter := "cd " + shellWord(c.CWD)
+	if below, err := relative(c.CWD); err == nil {
+		enter += " 2>/dev/null || cd " + shellWord("./"+below)
+	}
+	program, end := c.Language, "end-"+rand.Text()
+	if c.Language == languageJavaScript {
+		program = "node"
+	}
+	return "%%bash\n" + enter + " && exec " + program + " <<'" + end + "'\n" + code + "\n" + end + "\n"
+}
+
+// shellWord quotes a word for a shell.
+func shellWord(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 func (h *Handler) listContexts(q *request) error {
 	s, err := h.sandbox(q, api.RightRead)
@@ -75,18 +139,61 @@ func (h *Handler) listContexts(q *request) error {
 		return err
 	}
 	defer s.Release()
-	list := []object{}
-	for _, one := range contextLanguages {
-		list = append(list, codeContext{id: defaultID(one), language: one, cwd: home}.model())
+	return q.answer(http.StatusOK, append(ownContexts(), madeContexts(s.Info(q.Context()).Metadata)...))
+}
+
+// createContext makes a context whose cells are processes of their own. For Python it refuses: a further interpreter would need the
+// workspace of the sandbox, and sessions do not share theirs.
+func (h *Handler) createContext(q *request) error {
+	var asked contextModel
+	if err := q.read(&asked); err != nil {
+		return err
 	}
-	return q.answer(http.StatusOK, list)
+	known, err := language(asked.Language)
+	if err != nil {
+		return err
+	}
+	if known == languagePython {
+		return api.Errorf(api.CodeNotImplemented, "a sandbox has one Python context here; for other variables create another sandbox")
+	}
+	if len(asked.CWD) > maxFolder || strings.ContainsRune(asked.CWD, 0) {
+		return api.Errorf(api.CodeInvalidRequest, "cwd %.200q is not valid", asked.CWD)
+	}
+	made := contextModel{ID: uuid.NewString(), Language: known, CWD: path.Clean(asked.CWD)}
+	if !path.IsAbs(asked.CWD) {
+		made.CWD = path.Join(home, asked.CWD)
+	}
+	s, err := h.sandbox(q, api.RightRun)
+	if err != nil {
+		return err
+	}
+	defer s.Release()
+	err = h.describe(q.command(), q.caller.Owner, s, api.SessionPatch{}, func(metadata map[string]string) error {
+		list := append(madeContexts(metadata), made)
+		if len(list) > maxContexts {
+			return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d further contexts; delete some", maxContexts)
+		}
+		return keepContexts(metadata, list)
+	})
+	if err != nil {
+		return err
+	}
+	return q.answer(http.StatusOK, made)
 }
 
-// createContext refuses: a further interpreter would need the workspace of the sandbox, and sessions do not share theirs.
-func (h *Handler) createContext(*request) error {
-	return api.Errorf(api.CodeNotImplemented, "a sandbox has one context for each language here; for separate variables, create another sandbox")
+// keepContexts puts the contexts that clients have made into the metadata.
+func keepContexts(metadata map[string]string, list []contextModel) error {
+	delete(metadata, metaContexts)
+	if len(list) == 0 {
+		return nil
+	}
+	text, err := api.Marshal(list)
+	metadata[metaContexts] = string(text)
+	return err
 }
 
+// restartContext starts the interpreter of the sandbox again. A context that a client has made has nothing to lose: each of its cells is
+// a process of its own.
 func (h *Handler) restartContext(q *request) error {
 	sandbox, err := h.sandbox(q, api.RightRun)
 	if err != nil {
@@ -98,22 +205,34 @@ func (h *Handler) restartContext(q *request) error {
 		return err
 	}
 	defer c.session.Release()
-	if err := c.session.Reset(q.command(), api.ResetRequest{}); err != nil {
-		return err
+	if !c.made {
+		if err := c.session.Reset(q.command(), api.ResetRequest{}); err != nil {
+			return err
+		}
 	}
 	return q.answer(http.StatusOK, nil)
 }
 
 func (h *Handler) deleteContext(q *request) error {
-	sandbox, err := h.sandbox(q, api.RightRun)
+	s, err := h.sandbox(q, api.RightRun)
 	if err != nil {
 		return err
 	}
-	defer sandbox.Release()
-	c, err := h.context(q, sandbox, q.PathValue("id"), "")
+	defer s.Release()
+	id := q.PathValue("id")
+	if slices.ContainsFunc(ownContexts(), func(c contextModel) bool { return c.ID == id }) {
+		return api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", id)
+	}
+	err = h.describe(q.command(), q.caller.Owner, s, api.SessionPatch{}, func(metadata map[string]string) error {
+		list := madeContexts(metadata)
+		left := slices.DeleteFunc(slices.Clone(list), func(c contextModel) bool { return c.ID == id })
+		if len(left) == len(list) {
+			return errNoContext(id)
+		}
+		return keepContexts(metadata, left)
+	})
 	if err != nil {
 		return err
 	}
-	c.session.Release()
-	return api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", c.id)
+	return q.nothing()
 }

@@ -73,13 +73,13 @@ func (h *Handler) submit(q *request, where codeContext, code string, variables m
 	}
 	defer release()
 	if len(variables) == 0 {
-		return where.submit(q.command(), transfer.Cell(where.language, code), false)
+		return where.submit(q.command(), where.cell(code), false)
 	}
 	mark := where.session.Serial() + time.Now().String()
 	if _, err := where.submit(q.command(), setVariables(mark, variables), true); err != nil {
 		return "", err
 	}
-	id, err = where.submit(q.command(), transfer.Cell(where.language, code), false)
+	id, err = where.submit(q.command(), where.cell(code), false)
 	_, restored := where.submit(q.command(), setVariables(mark, nil), true)
 	return id, errors.Join(err, restored)
 }
@@ -131,10 +131,20 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 	q.w.Header().Set("X-Accel-Buffering", "no")
 	out := transfer.NewStream(q.w, h.Stall)
 	out.Flush() // a failure shows with the first line
+	err := relay(ctx, out, func(ctx context.Context) iter.Seq2[api.Event, error] { return s.ExecutionEvents(ctx, id, 0) })
+	if q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
+		return s.Interrupt(q.command(), id)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client sees that the stream was cut off
+	}
+	return nil
+}
+
+// relay sends the events of an execution as lines, and one that says nothing after each keepAlive without any.
+func relay(ctx context.Context, out *transfer.Stream, events func(context.Context) iter.Seq2[api.Event, error]) error {
 	var t translation
-	err := transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[api.Event, error] {
-		return s.ExecutionEvents(ctx, id, 0)
-	}, keepAlive, func(event api.Event) error {
+	return transfer.Relay(ctx, events, keepAlive, func(event api.Event) error {
 		event, err := event.Decoded()
 		if err != nil {
 			return err
@@ -146,13 +156,6 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 		}
 		return nil
 	}, func() error { return out.SendJSON(object{"type": "keepalive"}, "\n") })
-	if q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
-		return s.Interrupt(q.command(), id)
-	}
-	if err != nil {
-		panic(http.ErrAbortHandler) // the client sees that the stream was cut off
-	}
-	return nil
 }
 
 // caller counts the client as a user of the session.

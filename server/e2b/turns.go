@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// turns let one request at a time queue cells in a session. The zero value is ready to use and safe for concurrent use.
+// turns let one request at a time do something with a session. The zero value is ready to use and safe for concurrent use.
 type turns struct {
 	mu sync.Mutex // guards the field below, and waiting of its values
 	by map[place]*turn

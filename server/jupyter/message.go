@@ -55,14 +55,14 @@ var errFrame = errors.New("the frame is not a kernel message")
 
 // wireMessage is a message as the text framing has it.
 type wireMessage struct {
-	Header       api.Raw   `json:"header"`
-	MsgID        string    `json:"msg_id,omitempty"`
-	MsgType      string    `json:"msg_type,omitempty"`
-	ParentHeader api.Raw   `json:"parent_header"`
-	Metadata     api.Raw   `json:"metadata"`
-	Content      api.Raw   `json:"content"`
-	Buffers      []api.Raw `json:"buffers"`
-	Channel      string    `json:"channel"`
+	Header       api.Raw `json:"header"`
+	MsgID        string  `json:"msg_id,omitempty"`
+	MsgType      string  `json:"msg_type,omitempty"`
+	ParentHeader api.Raw `json:"parent_header"`
+	Metadata     api.Raw `json:"metadata"`
+	Content      api.Raw `json:"content"`
+	Buffers      api.Raw `json:"buffers"` // text has none: always empty; AutoGen writes {} for it
+	Channel      string  `json:"channel"`
 }
 
 // decode reads a message in the framing that the socket speaks.
@@ -180,7 +180,7 @@ func (m message) encode(v1 bool) (data []byte, binary bool, err error) {
 		return joinV1(append([][]byte{[]byte(m.channel), head, orEmpty(m.parent), orEmpty(m.metadata), orEmpty(m.content)}, m.buffers...)), true, nil
 	}
 	data, err = api.Marshal(wireMessage{Header: head, MsgID: m.header.MsgID, MsgType: m.header.MsgType, ParentHeader: orEmpty(m.parent),
-		Metadata: orEmpty(m.metadata), Content: orEmpty(m.content), Buffers: []api.Raw{}, Channel: m.channel})
+		Metadata: orEmpty(m.metadata), Content: orEmpty(m.content), Buffers: api.Raw("[]"), Channel: m.channel})
 	if err != nil || len(m.buffers) == 0 {
 		return data, false, err
 	}

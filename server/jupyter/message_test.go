@@ -54,6 +54,15 @@ func TestAHeaderMayHaveADateOfAnyKind(t *testing.T) {
 	}
 }
 
+func TestTextMayHaveBuffersOfAnyKind(t *testing.T) {
+	for _, buffers := range []string{`[]`, `{}`, `null`, `[""]`} { // AutoGen writes an object
+		m, err := decode(false, false, []byte(`{"header":{"msg_id":"m","msg_type":"execute_request"},"content":{"code":"1"},"buffers":`+buffers+`}`))
+		if err != nil || string(m.content) != `{"code":"1"}` || len(m.buffers) > 0 {
+			t.Errorf("buffers %s: %+v (%v)", buffers, m, err)
+		}
+	}
+}
+
 func TestBuffersOfAnyBytesComeThroughBothFramings(t *testing.T) {
 	sent := sample([]byte{0, '\n', 255}, nil, bytes.Repeat([]byte("x"), 70_000))
 	for _, v1 := range []bool{false, true} {

@@ -71,6 +71,14 @@ await step('languages', async () => {
   assert.equal((await sandbox.runCode('x', { context: contexts[0] })).text, '41')
   assert.match((await sandbox.runCode('echo $((6*7))', { context: contexts[1] })).logs.stdout.join(''), /^42\n/)
   await assert.rejects(sandbox.createCodeContext(), /501/) // the SDK shows no more than the status
+  const made = await sandbox.createCodeContext({ language: 'bash', cwd: '/tmp' })
+  assert.equal(made.cwd, '/tmp')
+  assert.deepEqual((await sandbox.runCode('pwd', { context: made })).logs.stdout.join('').trim(), '/tmp')
+  assert.deepEqual((await sandbox.listCodeContexts()).map((c) => c.id).slice(3), [made.id])
+  await sandbox.restartCodeContext(made)
+  assert.equal((await sandbox.runCode('x', { context: contexts[0] })).text, '41') // not restarted
+  await sandbox.removeCodeContext(made)
+  await assert.rejects(sandbox.runCode('pwd', { context: made }))
 })
 
 await step('files', async () => {

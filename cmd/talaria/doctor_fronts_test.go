@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheSettingOfAFrontFollowsTheConfiguration(t *testing.T) {
+	startAs(t, "bin/other")
+	c := defaults()
+	c.StateDir = "/srv/two words"
+	c.Jupyter, c.Fronts.Engine.Enabled = false, false
+	c.Fronts.E2B.Addr, c.Fronts.LibreChat.JWTKeys = "127.0.0.1:49999", "keys.pem"
+	printed := map[string]string{}
+	for _, f := range c.frontFindings() {
+		printed[f.Name] = f.Detail
+	}
+	for front, want := range map[string]string{
+		"Jupyter clients":         "switched off by jupyter: false",
+		"one-shot engine clients": "switched off by fronts.engine.enabled: false",
+		"E2B clients": "run this before the client: export E2B_API_URL=http://127.0.0.1:49999 E2B_SANDBOX_URL=http://127.0.0.1:49999 " +
+			`E2B_API_KEY="$(bin/other token create --owner agent --form e2b --state-dir '/srv/two words')"`,
+		"OpenSandbox's execd clients": "give a client the base URL http://127.0.0.1:8765/execd and the header " +
+			`"X-EXECD-ACCESS-TOKEN: $(bin/other token show --state-dir '/srv/two words')"`,
+		"LibreChat": "put this into LibreChat's .env: LIBRECHAT_CODE_BASEURL=http://127.0.0.1:8765/librechat/v1", // it signs its tokens
+	} {
+		if printed[front] != want {
+			t.Errorf("%s: doctor prints\n%s, want\n%s", front, printed[front], want)
+		}
+	}
+}
+
+func TestDoctorNamesTheLanguagesAndWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", "/nowhere") // languages are looked for in /usr, whatever the caller's PATH is
+	f := toolchainFinding("/usr/bin/python3")
+	found, missing, some := strings.Cut(f.Detail, "; not installed: ")
+	if !f.OK || !strings.HasPrefix(found, "python, ") {
+		t.Errorf("the finding is %+v", f)
+	}
+	for _, language := range []string{"python", "cpp", "c", "javascript", "java", "go", "rust", "bash"} {
+		if !strings.Contains(f.Detail, language) {
+			t.Errorf("%s is not in %q", language, f.Detail)
+		}
+	}
+	if some && !strings.Contains(missing, "(apt-get install ") {
+		t.Errorf("what is missing comes without its packages: %q", missing)
+	}
+}
