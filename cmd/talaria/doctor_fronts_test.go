@@ -16,7 +16,7 @@ func TestTheSettingOfAFrontFollowsTheConfiguration(t *testing.T) {
 		printed[f.Name] = f.Detail
 	}
 	for front, want := range map[string]string{
-		"Jupyter clients":         "switched off by jupyter: false",
+		"Jupyter clients":         "disabled by jupyter: false",
 		"one-shot engine clients": "switched off by fronts.engine.enabled: false",
 		"E2B clients": "run this before the client: export E2B_API_URL=http://127.0.0.1:49999 E2B_SANDBOX_URL=http://127.0.0.1:49999 " +
 			`E2B_API_KEY="$(bin/other token create --owner agent --form e2b --state-dir '/srv/two words')"`,
