@@ -19,7 +19,7 @@ import (
 // The tests here check the reference against the code: what it must name is read from the code itself.
 
 // reference lists the pages that describe the API together.
-var reference = []string{"api.md", "limits.md", "names.md", "terminals.md", "document.md", "render.md"}
+var reference = []string{"api.md", "events.md", "limits.md", "names.md", "terminals.md", "document.md", "render.md"}
 
 func apiReference(t *testing.T) string {
 	t.Helper()
