@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 )
@@ -81,7 +82,12 @@ func TestJupyterClientsRunCells(t *testing.T) {
 				t.Errorf("the shutdown is answered by %+v", m)
 			}
 			k.closes()
-			rest("GET", "/"+kernel, "", http.StatusNotFound)
+			gone := call{method: "GET", path: "/jupyter/api/kernels/" + kernel, token: "-", header: bearer}
+			for end := time.Now().Add(10 * time.Second); s.do(t, gone).status != http.StatusNotFound; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(end) { // the client asks until then, too
+					t.Fatal("the kernel is still there")
+				}
+			}
 			rest("DELETE", "/"+kernel, "", http.StatusNotFound)
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -236,6 +237,8 @@ func TestAForgedCallIsNobodyElses(t *testing.T) {
 	victim := s.queue(t, other, "import hermes_tools; print(hermes_tools.echo())")
 	call := <-called
 
+	// Each frame is sent in two ways. The second call is another one if the first has ended by then.
+	const forgeries = 2
 	forger := client.NewID()
 	code := fmt.Sprintf(`%s
 frames = []
@@ -259,7 +262,12 @@ forge(*[b'\n' + frame.encode() + b'\n' for frame in frames])`, forge, ended.ID, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(audit.Items) != 1 || audit.Items[0].ExecutionID != want || session == other && audit.Items[0].Status != "ok" {
+		most := 1
+		if session == id {
+			most = forgeries
+		}
+		strange := slices.ContainsFunc(audit.Items, func(call api.ToolCallRecord) bool { return call.ExecutionID != want })
+		if len(audit.Items) < 1 || len(audit.Items) > most || strange || session == other && audit.Items[0].Status != "ok" {
 			t.Errorf("the audit of session %s is %+v", session, audit.Items)
 		}
 	}
@@ -268,7 +276,7 @@ forge(*[b'\n' + frame.encode() + b'\n' for frame in frames])`, forge, ended.ID, 
 			t.Errorf("a forged call reached its provider: %+v", one)
 		}
 	}
-	if e.ToolCalls != 1 { // the one in its own name, which shows that its frames arrive
+	if e.ToolCalls < 1 || e.ToolCalls > forgeries { // those in its own name, which show that its frames arrive
 		t.Errorf("the forger made %d calls", e.ToolCalls)
 	}
 }

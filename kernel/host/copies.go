@@ -45,7 +45,7 @@ type copies struct {
 	// changing holds one value while a copy is made or woken, and guards shared.
 	changing chan struct{}
 	// shared is the part of the interpreter's resident memory that its control group does not count, because the fork server
-	// had it first. It is measured whenever a copy is made and there is no other.
+	// had it first, less what pid 1 takes. It is measured whenever a copy is made and there is no other.
 	shared int64
 	// The lock of the interpreter guards the fields below.
 	waiting map[string]*interpreterCopy // by id
@@ -153,7 +153,7 @@ func (k *interpreter) heldByCopies(copier kernel.Copier, resident int64, first b
 		return 0
 	}
 	if first {
-		k.copies.shared = max(0, resident-used)
+		k.copies.shared = resident - used
 	}
 	return max(0, used+k.copies.shared-resident)
 }
