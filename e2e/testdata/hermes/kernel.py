@@ -87,12 +87,17 @@ class Kernel:
         os.chmod(self.rpc, 0o666)
         self.listener.listen(1)
         threading.Thread(target=self._serve, daemon=True).start()
-        self.process = Process(path, uid, os.path.join(self.folder, "runner.py"), runner_python="/nowhere/bin/python", cwd=cwd, scratch=True, env={
-            "PATH": "/nowhere/bin", "HOME": "/nowhere", "PYTHONPATH": self.folder, "PYTHONUTF8": "1", "LD_PRELOAD": "/nowhere.so",
-            "HERMES_RPC_SOCKET": self.rpc, "HERMES_RPC_TOKEN": self.token, "HERMES_RPC_PERSISTENT": "1",
-            "HERMES_KERNEL_SENTINEL": self.sentinel, "HERMES_KERNEL_TOOLS_PATH": os.path.join(self.folder, "hermes_tools.py"),
-            "HERMES_KERNEL_INLINE_SPILL": "1", **(env or {}),
-        })
+        try:
+            self.process = Process(path, uid, os.path.join(self.folder, "runner.py"), runner_python="/nowhere/bin/python", cwd=cwd, scratch=True, env={
+                "PATH": "/nowhere/bin", "HOME": "/nowhere", "PYTHONPATH": self.folder, "PYTHONUTF8": "1", "LD_PRELOAD": "/nowhere.so",
+                "HERMES_RPC_SOCKET": self.rpc, "HERMES_RPC_TOKEN": self.token, "HERMES_RPC_PERSISTENT": "1",
+                "HERMES_KERNEL_SENTINEL": self.sentinel, "HERMES_KERNEL_TOOLS_PATH": os.path.join(self.folder, "hermes_tools.py"),
+                "HERMES_KERNEL_INLINE_SPILL": "1", **(env or {}),
+            })
+        except BaseException:  # such as a refusal
+            self.listener.close()
+            shutil.rmtree(self.folder)
+            raise
         self.raw = b""  # what was printed outside of frames
 
     def _serve(self):
