@@ -50,20 +50,18 @@ _PAGE = 1 << 12
 _STACK = 1 << 20  # bytes, for fork and what libraries have registered with pthread_atfork
 _READ, _EXECUTE = 1, 4  # of mprotect
 
-_native: Callable[[], int] | None = None  # once it was needed, where it is possible
-_tried = False
+_way: Callable[[], int] | None = None  # to fork, once it was needed
 
 
 def fork_sibling() -> bool:
     """Forks. Returns whether this process is the copy, in which all signals are blocked. Raises OSError if there is no copy.
     Only in the main thread."""
-    global _native, _tried
-    if not _tried:
-        _tried = True
-        _native = _make_native()
+    global _way
+    if _way is None:
+        _way = _make_native() or _fork_twice
     before, here = pthread_sigmask(SIG_BLOCK, valid_signals()), getpid()
     try:
-        pid = _native() if _native else _fork_twice()
+        pid = _way()
         if pid == 0:
             return True
         if pid < 0:
