@@ -21,9 +21,8 @@ const (
 	lastRetry  = 10 * time.Second       // the longest pause
 	tellAgain  = time.Minute            // time without trouble after which the operator is told of new trouble
 
-	// briefly is how long readers are not told of a start, a result or the end of a tool call, so that a small cell
-	// reaches them as a whole, and the end of a call together with the next one. Any record that follows ends the
-	// delay, and a reader that looks by itself finds the record.
+	// briefly is how long readers do not get a start, a result or the end of a tool call, so that a small cell reaches
+	// them as a whole, and the end of a call together with the next one. Any record that follows ends the delay.
 	briefly = time.Millisecond
 
 	// apart is how long after the text before it text is handed out at once: at that rate there is nothing to gain by
@@ -36,7 +35,7 @@ const (
 // and the parts that it overwrote itself meanwhile are left out. Every other record ends the collecting, which keeps
 // the order. It is safe for concurrent use.
 //
-// Readers get a record once it is in the spool. Callers of Add and Text, which never wait, call Flush soon after,
+// Readers get a record once it is in the spool, or briefly later. Callers of Add and Text, which never wait, call Flush soon after,
 // holding no lock.
 type Outbox struct {
 	limit  int64         // unacknowledged bytes at which the readers of a kernel wait
@@ -52,6 +51,7 @@ type Outbox struct {
 	pending   []byte // encoded records that are not in the spool yet; of record.TakeBuffer
 	last      uint64 // the newest number assigned
 	written   uint64 // the newest number in the spool
+	told      uint64 // the newest number that readers get
 	acked     uint64
 	given     string // the last execution that started
 	lone      bool   // pending holds only records that readers need not be told of at once
@@ -287,7 +287,7 @@ func (q *Outbox) Flush() {
 		q.room.Broadcast()
 	}
 	q.written = last
-	if lone {
+	if lone && !q.ended {
 		q.notifySoon()
 		return
 	}
@@ -307,7 +307,9 @@ func (q *Outbox) notifySoon() {
 	q.soon = time.AfterFunc(briefly, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.notify()
+		if q.soonSet { // else somebody told them first
+			q.notify()
+		}
 	})
 }
 
@@ -358,7 +360,7 @@ func (q *Outbox) ready(after uint64) (s *spool, ended bool, changed <-chan struc
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case max(after, q.acked) < q.written:
+	case max(after, q.acked) < q.told:
 		return q.spool, false, nil
 	case q.ended && len(q.pending) == 0 && q.written == q.last:
 		return nil, true, nil
@@ -375,7 +377,7 @@ func (q *Outbox) Acknowledge(kseq uint64) bool {
 	s, given, printing := q.spool, q.given, q.printing
 	q.acked = max(q.acked, min(kseq, q.written))
 	if kseq >= q.last && q.ended {
-		q.pending, q.acked, q.written = nil, q.last, q.last
+		q.pending, q.acked, q.written, q.told = nil, q.last, q.last, q.last
 	}
 	acked := q.acked
 	q.mu.Unlock()
@@ -440,8 +442,13 @@ func (q *Outbox) release() {
 	q.quiet = time.Now().Add(q.window)
 }
 
+// notify tells the readers of what is in the spool. The caller holds mu.
 func (q *Outbox) notify() {
-	q.soonSet = false
+	q.told = q.written
+	if q.soonSet {
+		q.soonSet = false
+		q.soon.Stop()
+	}
 	if q.changed != nil {
 		close(q.changed)
 		q.changed = nil
