@@ -189,14 +189,14 @@ func (m *Manager) drop(s *Session) {
 // Get returns the owner's session with that id, or [ErrDeleted]. The caller releases the session.
 func (m *Manager) Get(owner, id string) (*Session, error) {
 	ctx := context.Background()
-	row, err := m.cfg.Store.Session(ctx, owner, id)
+	n, serial, err := m.cfg.Store.FindSession(ctx, owner, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, api.Errorf(api.CodeSessionNotFound, "you have no session %.140q", id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m.load(ctx, row.N, row.ID)
+	return m.load(ctx, n, serial)
 }
 
 func (m *Manager) known(id string) *Session {

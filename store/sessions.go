@@ -250,6 +250,15 @@ func (s *Store) Session(ctx context.Context, owner, clientID string) (Session, e
 		`SELECT `+sessionColumns+` FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan)
 }
 
+// FindSession returns the number and the id of the owner's session, or [ErrNotFound].
+func (s *Store) FindSession(ctx context.Context, owner, clientID string) (n int64, id string, err error) {
+	err = s.ro.QueryRowContext(ctx, `SELECT n, id FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan(&n, &id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return n, id, err
+}
+
 // SessionNumber returns the session with that number, unless its deletion has begun.
 func (s *Store) SessionNumber(ctx context.Context, n int64) (Session, error) {
 	return scanSession(s.ro.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE n = ? AND owner <> ''`, n).Scan)

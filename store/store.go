@@ -37,7 +37,8 @@ var errFull = api.Errorf(api.CodeDiskFull, "the server's disk is full, so nothin
 
 // Store is an open database. It is safe for concurrent use.
 type Store struct {
-	rw, ro      *sql.DB
+	rw          *sql.DB
+	ro          *reader
 	lock        *flock.Flock // nil for a guest
 	writer      *writer
 	checkpoints *checkpointer
@@ -101,7 +102,7 @@ func open(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the database: %w", err), rw.Close(), ro.Close())
 	}
-	s := &Store{rw: rw, ro: ro, checkpoints: newCheckpointer(moving, log)}
+	s := &Store{rw: rw, ro: newReader(ro), checkpoints: newCheckpointer(moving, log)}
 	if s.writer, err = newWriter(rw, s.checkpoints.due, log); err != nil {
 		return nil, errors.Join(err, s.checkpoints.close(), rw.Close(), ro.Close())
 	}
@@ -151,7 +152,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 // Close commits what is queued and closes the database. It is idempotent.
 func (s *Store) Close() error {
 	s.once.Do(func() {
-		s.closed = errors.Join(s.writer.close(), s.checkpoints.close(), s.ro.Close(), s.rw.Close())
+		s.closed = errors.Join(s.writer.close(), s.checkpoints.close(), s.ro.close(), s.rw.Close())
 	})
 	err := s.closed
 	if s.lock != nil {
