@@ -256,6 +256,7 @@ class _Kernel:
     def _serve_one(self) -> None:
         if self._forked:
             self._leave(None)
+        self._outbox.write()  # how the last cell ended
         job = self._job
         if job is None:
             if self._messages.handled < self._messages.received:
@@ -348,7 +349,7 @@ class _Kernel:
             self._interrupts.execution = None
         self._stdin.free()
         if self._job is job:
-            self._outbox.put(frames.done(job))
+            self._outbox.add(frames.done(job))
             if self._job is job:
                 self._job = None
 

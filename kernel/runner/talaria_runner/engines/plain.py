@@ -133,7 +133,7 @@ class PlainEngine:
             self._guard.run(execution, self._history.release)
         if execution.status is None:
             if execution.expressions:
-                self._outbox.put(frames.expressions(execution, evaluate(execution, self)))
+                self._outbox.add(frames.expressions(execution, evaluate(execution, self)))
             execution.status = "ok"
 
     def value_of(self, execution: Execution, source: str) -> str:
@@ -155,7 +155,7 @@ class PlainEngine:
         if self._guard.run(execution, lambda: described.append(describe(error, hint=True))) is not None:
             described = [bare(error)]
         self._guard.run(execution, lambda: self._history.add_failure(error))
-        self._outbox.put(frames.error(execution, *described[0]))
+        self._outbox.add(frames.error(execution, *described[0]))
         execution.status = "error"
 
     def _end_with_figures(self, execution: Execution, late: BaseException) -> None:
@@ -201,6 +201,7 @@ class PlainEngine:
         events = self._events
         if execution.silent or not (events.callbacks["post_run_cell"] or events.callbacks["post_execute"]):
             return None
+        self._outbox.write()
         result = Result(Info(execution.code, True, False), execution.count)
         result.error_in_exec = error
         first, last = lambda: events.trigger("post_execute"), lambda: events.trigger("post_run_cell", result)

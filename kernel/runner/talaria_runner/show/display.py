@@ -103,14 +103,18 @@ class Display:
         self._interrupts.deliver()
 
     def show_result(self, value: object) -> None:
-        """Shows value as the result of the cell."""
+        """Shows value as the result of the cell, which is written with the cell's end, or by write_out."""
         bundle = self.bundle(value)
         if bundle is None:
             return
         data, metadata = self._encoded(*bundle)
         if data and self._fits(bundle[0], data):
-            self._outbox.put(frames.result(owner(), data, metadata))
+            self._outbox.add(frames.result(owner(), data, metadata))
         self._interrupts.deliver()
+
+    def write_out(self) -> None:
+        """Writes what was shown, before something that may take long."""
+        self._outbox.write()
 
     def encoded(self, value: object) -> tuple[str, str]:
         """The MIME bundle of value and its metadata, as JSON. Nothing is shown."""

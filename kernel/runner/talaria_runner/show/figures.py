@@ -84,6 +84,7 @@ class Figures:
         managers = helpers.Gcf.get_all_fig_managers()
         if not managers:
             return
+        self._display.write_out()
         try:
             for manager in managers:
                 figure = manager.canvas.figure

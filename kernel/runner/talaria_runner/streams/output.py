@@ -44,8 +44,8 @@ class TextOut(TextIOBase):
         tail = outbox.tail
         if tail is None or tail.stream is not self or tail.execution is not execution:
             return self._write_slowly(text)
-        tail.parts.append(text)
         outbox.size += size
+        tail.parts.append(text)
         if outbox.credit:
             self._send_soon(text)
         elif outbox.size > FULL:
@@ -65,6 +65,7 @@ class TextOut(TextIOBase):
                 self.flush()
             elif outbox.credit:
                 self._send_soon(text)
+            self._interrupts.deliver()
         return len(text)
 
     def _send_soon(self, text: str) -> None:
@@ -73,6 +74,8 @@ class TextOut(TextIOBase):
         if not text or text[-1] == "\n":
             outbox.credit -= 1
             self.flush()
+            if not outbox.credit:
+                outbox.wake()  # its thread writes what follows, and gives new credit
         elif outbox.asleep:
             outbox.wake()
 

@@ -140,7 +140,8 @@ class Asks:
                 ask.settle_in_child()
             return ask
         self._open[ask.id] = ask
-        self._outbox.put(frames.ask(execution, ask.id, kind, body))
+        self._outbox.add(frames.ask(execution, ask.id, kind, body))
+        self._outbox.write()
         return ask
 
     def end(self, ask: Ask) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from talaria_runner.own.pristine import builtins as __builtins__  # noqa: F401
 
 from fcntl import F_DUPFD_CLOEXEC, fcntl
-from posix import O_CLOEXEC, O_RDWR, close, dup2, fstat, open, sysconf, write
+from posix import O_CLOEXEC, O_RDWR, close, dup2, fstat, open, set_blocking, sysconf, write
 
 from select import POLLIN, POLLOUT, poll
 
@@ -25,7 +25,9 @@ class Descriptors:
         self._further: set[int] = set()
 
     def take(self, control: int) -> None:
+        """The control socket is made non-blocking."""
         self.control = _move_up(control)
+        set_blocking(self.control, False)
         self.pipes = (_copy_up(1), _copy_up(2))
 
     def take_asks(self, fd: int) -> None:
