@@ -33,13 +33,13 @@ var rows = []row{
 	{
 		id: "create", n: 30, few: 2, warmUp: 3,
 		metrics: []metric{{
-			what: "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", unit: "ms", p50: 5, p95: 12,
+			what: "create session → result of `1+1`, with numpy, pandas, matplotlib loaded", unit: "ms", p50: 6, p95: 12,
 		}},
 		measure: fromNothing(flavour{}, libraries, kindResult),
 	},
 	{
 		id: "chart", n: 20, few: 2, warmUp: 2,
-		metrics: []metric{{what: "create session → first chart (PNG)", unit: "ms", p50: 130, p95: 200}},
+		metrics: []metric{{what: "create session → first chart (PNG)", unit: "ms", p50: 100, p95: 120}},
 		measure: fromNothing(flavour{}, chart, kindImage),
 	},
 	{
@@ -63,7 +63,7 @@ var rows = []row{
 		id: "lines", n: 10, few: 2, warmUp: 1,
 		metrics: []metric{
 			{what: "200,000 printed lines: the first", unit: "ms", p50: 5},
-			{what: "200,000 printed lines: the last", unit: "ms", p50: 250},
+			{what: "200,000 printed lines: the last", unit: "ms", p50: 90},
 			{what: "200,000 printed lines: lost", unit: "lines", exact: true},
 		},
 		measure: printedLines(200_000),
@@ -88,7 +88,7 @@ var rows = []row{
 	},
 	{
 		id: "reset", n: 20, few: 2, warmUp: 2,
-		metrics: []metric{{what: "reset → next result, with the three libraries", unit: "ms", p50: 10, p95: 25}},
+		metrics: []metric{{what: "reset → next result, with the three libraries", unit: "ms", p50: 8, p95: 16}},
 		measure: reset,
 	},
 	{
@@ -107,7 +107,7 @@ var rows = []row{
 	{
 		id: "create-unpooled", n: 30, few: 2, warmUp: 5,
 		metrics: []metric{{
-			what: "create session → result of `1+1`, no ready kernels kept", unit: "ms", p50: 20, p95: 35,
+			what: "create session → result of `1+1`, no ready kernels kept", unit: "ms", p50: 12, p95: 20,
 		}},
 		measure: fromNothing(flavour{noPool: true}, libraries, kindResult),
 	},
@@ -115,7 +115,7 @@ var rows = []row{
 		id: "bulk", n: 5, few: 1,
 		metrics: []metric{
 			{what: "100 × 1 MB written at once: kept of 100 MB", unit: "MB", rate: true, exact: true, p50: 100},
-			{what: "100 × 1 MB written at once", unit: "MB/s", rate: true, p50: 200},
+			{what: "100 × 1 MB written at once", unit: "MB/s", rate: true, p50: 300},
 			{what: "100 × 1 MB written at once: growth of the server (and host)", unit: "MiB", p50: 64},
 		},
 		measure: bulk(flavour{}, 100),
@@ -134,7 +134,7 @@ var rows = []row{
 	},
 	{
 		id: "idle", n: 20, few: 3,
-		metrics: []metric{{what: "idle session with the three libraries (PSS of all its processes)", unit: "MiB", p50: 8}},
+		metrics: []metric{{what: "idle session with the three libraries (PSS of all its processes)", unit: "MiB", p50: 6.5}},
 		measure: idle,
 	},
 	{
@@ -311,12 +311,12 @@ var rows = []row{
 		id: "scale", n: 1000, few: 0, only: talariaName,
 		metrics: []metric{
 			{what: "many sessions: create with the libraries and a variable", unit: "ms"},
-			{what: "many sessions: ask one at random for its variable", unit: "ms"},
+			{what: "many sessions: ask one at random for its variable", unit: "ms", p50: 4},
 			{what: "many sessions: errors", unit: "", exact: true},
-			{what: "many sessions: PSS of everything, server and host too, for each", unit: "MiB", p50: 5},
+			{what: "many sessions: PSS of everything, server and host too, for each", unit: "MiB", p50: 4},
 			{what: "many sessions: growth of used swap", unit: "MiB", exact: true},
 			{what: "many sessions: `GET /v1/sessions`", unit: "ms", p50: 50, p95: 50},
-			{what: "many sessions: `GET /v1/sessions?limit=1000`", unit: "ms", p50: 50, p95: 50},
+			{what: "many sessions: `GET /v1/sessions?limit=1000`", unit: "ms", p50: 30},
 		},
 		measure: scale,
 	},
