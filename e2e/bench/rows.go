@@ -152,6 +152,11 @@ var rows = []row{
 		measure: runnerCosts,
 	},
 	{
+		id: "http-warm", n: 300, few: 20, warmUp: 20, only: talariaName,
+		metrics: []metric{{what: "warm `1+1` over HTTP: `POST /v1/sessions/{id}/executions`, waiting for the result", unit: "ms"}},
+		measure: warmHTTP,
+	},
+	{
 		id: "jupyter-create", n: 30, few: 2, warmUp: 3, only: talariaName,
 		metrics: []metric{{what: "the same by a client of Jupyter: create kernel → result of `1+1`, with the three libraries", unit: "ms"}},
 		measure: fromNothing(flavour{jupyter: true}, libraries, kindResult),
@@ -172,12 +177,20 @@ var rows = []row{
 		measure: warm(flavour{e2b: true}, attachment{}),
 	},
 	{
-		id: "run-python", n: 100, few: 5, warmUp: 10, only: talariaName,
+		id: "run-python", n: 40, few: 2, warmUp: 3, only: talariaName,
 		metrics: []metric{
 			{what: "`POST /v1/run` of `print(1+1)` in Python, to the answer", unit: "ms", p50: 15},
 			{what: "the same: the program itself", unit: "ms"},
 		},
-		measure: oneshot("python", "print(1+1)", "2\n"),
+		measure: oneshot("python", "print(1+1)", "2\n", refill),
+	},
+	{
+		id: "run-python-burst", n: 100, few: 5, warmUp: 10, only: talariaName,
+		metrics: []metric{
+			{what: "the same, one right after the other", unit: "ms"},
+			{what: "the same: the program itself", unit: "ms"},
+		},
+		measure: oneshot("python", "print(1+1)", "2\n", 0),
 	},
 	{
 		id: "run-cpp", n: 10, few: 1, warmUp: 1, only: talariaName,
@@ -185,7 +198,7 @@ var rows = []row{
 			{what: "`POST /v1/run` of a line of C++, to the answer", unit: "ms"},
 			{what: "the same: the compiler and the program", unit: "ms"},
 		},
-		measure: oneshot("cpp", "#include <cstdio>\nint main() { puts(\"2\"); }", "2\n"),
+		measure: oneshot("cpp", "#include <cstdio>\nint main() { puts(\"2\"); }", "2\n", refill),
 	},
 	{
 		id: "tool-call", n: 300, few: 20, warmUp: 20, only: talariaName,
