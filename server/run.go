@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"talaria/api"
+	"talaria/kernel/trace"
 	"talaria/server/engine"
 )
 
@@ -16,6 +17,8 @@ func (s *Server) postRun(c *call) error {
 	if s.runs == nil {
 		return api.Errorf(api.CodeNotImplemented, "this server does not run programs outside sessions")
 	}
+	trace.Step("request received")
+	defer trace.Step("answer written")
 	var r api.RunRequest
 	data, release, err := readBody(c, false, "application/json")
 	defer release()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,7 @@ var traced = map[string]traceable{
 	"create":     {title: "a new session, to the result of 1 + 1 with the libraries", samples: 31, warmUp: 3, fresh: true},
 	"checkpoint": {title: "making a live checkpoint", samples: 31, warmUp: 3, follow: followCheckpoint},
 	"rollback":   {title: "going back to a live checkpoint", samples: 31, warmUp: 3, follow: followRollback},
+	"run":        {title: "a program of one line without a session", samples: 31, warmUp: 3, follow: followRun},
 }
 
 // followCheckpoint makes a checkpoint of a session, and drops it.
@@ -58,6 +60,23 @@ func followCheckpoint(ctx context.Context, ses session, c conn) (path, error) {
 	made, err := own.checkpoint(ctx)
 	p = append(p, step{now(), "client", "answer received"})
 	return p, errors.Join(err, own.client().DropCheckpoint(ctx, own.id, made.ID))
+}
+
+// followRun runs a program of one line.
+func followRun(ctx context.Context, ses session, _ conn) (path, error) {
+	own, ok := ses.(*talariaSession)
+	if !ok {
+		return nil, errors.New("only Talaria runs programs without a session")
+	}
+	select {
+	case <-time.After(refill):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	code := "print(1+1)"
+	p := path{{now(), "client", "request sent"}}
+	_, err := own.client().Run(ctx, api.RunRequest{Language: "python", Code: &code})
+	return append(p, step{now(), "client", "answer received"}), err
 }
 
 // followRollback makes a checkpoint of a session, goes back to it, and drops the checkpoints.
@@ -95,7 +114,7 @@ func (o options) follow(ctx context.Context, temp string, as account, stdout, pr
 	for _, name := range strings.Split(o.trace, ",") {
 		what, known := traced[name]
 		if !known {
-			return fmt.Errorf("-trace %s: it follows cell, create, checkpoint and rollback", name)
+			return fmt.Errorf("-trace %s: it follows cell, create, checkpoint, rollback and run", name)
 		}
 		fmt.Fprintf(progress, "tracing %s: %d samples\n", name, what.samples)
 		paths, err := o.paths(ctx, temp, as, what)

@@ -14,6 +14,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/oneshot"
+	"talaria/kernel/trace"
 	"talaria/kernel/workspace"
 )
 
@@ -88,11 +89,14 @@ func (r *runs) run(ctx context.Context, request oneshot.Request) (_ []oneshot.Ou
 		<-r.slots
 		return nil, err
 	}
+	trace.Step("run received")
 	one := &oneRun{runs: r, request: request, uid: uid}
 	defer func() { go r.end(dirs, one) }() // nobody waits for it but close
 	if err := one.prepare(dirs); err != nil {
 		return nil, err
 	}
+	trace.Step("files of the run made")
+	defer trace.Step("run over")
 	return one.steps(ctx)
 }
 

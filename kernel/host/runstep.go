@@ -17,6 +17,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/oneshot"
 	"talaria/kernel/record"
+	"talaria/kernel/trace"
 )
 
 // runningStep is the program of a step while it runs. It is the [watchedKernel] of its watcher.
@@ -41,16 +42,19 @@ func (o *oneRun) step(ctx context.Context, step oneshot.Step) (oneshot.Outcome, 
 	if err := o.take(ctx, step.Limits); err != nil {
 		return oneshot.Outcome{}, err
 	}
+	trace.Step("sandbox sealed")
 	r := &runningStep{step: step, sandbox: o.sandbox, ended: make(chan struct{}), over: make(chan struct{})}
 	defer close(r.over)
 	watch, err := newWatcher(r, o.sandbox, o.files.File(), kernel.DiskWatched, 0, o.runs.log)
 	if err != nil {
 		return oneshot.Outcome{}, err
 	}
+	trace.Step("watcher made")
 	if err := r.start(ctx); err != nil {
 		watch.close()
 		return oneshot.Outcome{}, err
 	}
+	trace.Step("program started")
 	if watch != nil {
 		go watch.run()
 		watch.hurry()
@@ -103,6 +107,7 @@ func (r *runningStep) finish(ctx context.Context, o *oneRun) (oneshot.Outcome, e
 	case <-r.ended:
 	case <-ctx.Done():
 	}
+	trace.Step("program ended")
 	outcome := oneshot.Outcome{Duration: time.Since(began)}
 	r.account(&outcome)
 	stopped := false
