@@ -157,25 +157,30 @@ func steadyLines(ctx context.Context, t *trial) error {
 // interrupt measures from the wish to interrupt a busy loop until the exception is shown.
 func interrupt(ctx context.Context, t *trial) error {
 	return inOneSession(ctx, t, attachment{}, func(ctx context.Context, ses session, c conn) ([]float64, error) {
-		var begin, shown time.Time
-		var failed error
-		err := cell(ctx, c, "print('running', flush=True)\nwhile True: pass", func(o output) {
-			switch {
-			case o.kind == kindText && strings.Contains(o.text, "running"):
-				begin = time.Now()
-				failed = ses.interrupt(ctx)
-			case o.kind == kindFailure && o.text == "KeyboardInterrupt":
-				shown = time.Now()
-			}
-		})
-		if failed != nil {
-			return nil, fmt.Errorf("interrupt: %w", failed)
-		}
-		if !errors.Is(err, errCell) || shown.IsZero() {
-			return nil, fmt.Errorf("the interrupted cell showed no KeyboardInterrupt (%w)", err)
-		}
-		return []float64{ms(shown.Sub(begin))}, nil
+		return interrupted(ctx, ses, c, "while True: pass")
 	})
+}
+
+// interrupted runs code, and measures from the request to interrupt it to the KeyboardInterrupt.
+func interrupted(ctx context.Context, ses session, c conn, code string) ([]float64, error) {
+	var begin, shown time.Time
+	var failed error
+	err := cell(ctx, c, "print('running', flush=True)\n"+code, func(o output) {
+		switch {
+		case o.kind == kindText && strings.Contains(o.text, "running"):
+			begin = time.Now()
+			failed = ses.interrupt(ctx)
+		case o.kind == kindFailure && o.text == "KeyboardInterrupt":
+			shown = time.Now()
+		}
+	})
+	if failed != nil {
+		return nil, fmt.Errorf("interrupt: %w", failed)
+	}
+	if !errors.Is(err, errCell) || shown.IsZero() {
+		return nil, fmt.Errorf("the interrupted cell showed no KeyboardInterrupt (%w)", err)
+	}
+	return []float64{ms(shown.Sub(begin))}, nil
 }
 
 // reset measures from the wish for a fresh kernel to the result of its first cell.

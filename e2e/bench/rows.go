@@ -216,6 +216,11 @@ var rows = []row{
 		measure: toolCall("threads()"),
 	},
 	{
+		id: "tool-interrupt", n: 20, few: 2, warmUp: 2, only: talariaName,
+		metrics: []metric{{what: "interrupt of a cell that waits for eight calls of tools → shown", unit: "ms", p50: 100, p95: 100}},
+		measure: toolInterrupt,
+	},
+	{
 		id: "checkpoint", n: 20, few: 2, warmUp: 2, only: talariaName,
 		metrics: []metric{
 			{what: "make a checkpoint", unit: "ms"},

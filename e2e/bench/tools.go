@@ -57,34 +57,10 @@ func echo(name string, takes time.Duration) client.ToolFunc {
 	}
 }
 
-// toolCall measures an expression that calls tools, inside the kernel, in milliseconds. The client that runs the cells
-// provides the tools echo and slow_echo on the same WebSocket.
+// toolCall measures an expression that calls tools, inside the kernel, in milliseconds.
 func toolCall(expression string) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
-		s, err := t.use(ctx, flavour{})
-		if err != nil {
-			return err
-		}
-		return within(ctx, s, attachment{}, func(ses session, c conn) error {
-			own, ok := c.(*talariaConn)
-			if !ok {
-				return errors.New("only Talaria has tools")
-			}
-			calls := api.SessionPatch{Limits: &api.LimitsRequest{ToolCalls: new(int64(1000))}} // of one cell
-			if _, err := own.session.client().UpdateSession(ctx, own.session.id, calls); err != nil {
-				return fmt.Errorf("raise the limit of tool calls: %w", err)
-			}
-			served, err := own.socket.ServeTools(ctx, "", echo("echo", 0), echo("slow_echo", toolTime))
-			if err != nil {
-				return fmt.Errorf("provide tools: %w", err)
-			}
-			defer served.Close()
-			if err := ses.upload(ctx, "small.txt", []byte("one line\n")); err != nil {
-				return err
-			}
-			if err := cell(ctx, c, defineTimed+defineThreads, ignore); err != nil {
-				return err
-			}
+		return withTools(ctx, t, func(_ session, c conn) error {
 			return t.repeat(ctx, func(ctx context.Context) ([]float64, error) {
 				text, err := value(ctx, c, "timed(lambda: "+expression+")")
 				if err != nil {
@@ -95,4 +71,43 @@ func toolCall(expression string) func(context.Context, *trial) error {
 			})
 		})
 	}
+}
+
+// toolInterrupt measures from the request to interrupt a cell that waits for eight calls to its KeyboardInterrupt.
+func toolInterrupt(ctx context.Context, t *trial) error {
+	return withTools(ctx, t, func(ses session, c conn) error {
+		return t.repeat(ctx, func(ctx context.Context) ([]float64, error) {
+			return interrupted(ctx, ses, c, "import asyncio\nfrom hermes_tools import aio\nawait asyncio.gather(*(aio.never(n=i) for i in range(8)))")
+		})
+	})
+}
+
+// withTools does something in a session whose tools the client provides that runs the cells, on the same WebSocket.
+func withTools(ctx context.Context, t *trial, do func(session, conn) error) error {
+	s, err := t.use(ctx, flavour{})
+	if err != nil {
+		return err
+	}
+	return within(ctx, s, attachment{}, func(ses session, c conn) error {
+		own, ok := c.(*talariaConn)
+		if !ok {
+			return errors.New("only Talaria has tools")
+		}
+		calls := api.SessionPatch{Limits: &api.LimitsRequest{ToolCalls: new(int64(1000))}} // of one cell
+		if _, err := own.session.client().UpdateSession(ctx, own.session.id, calls); err != nil {
+			return fmt.Errorf("raise the limit of tool calls: %w", err)
+		}
+		served, err := own.socket.ServeTools(ctx, "", echo("echo", 0), echo("slow_echo", toolTime), echo("never", time.Hour))
+		if err != nil {
+			return fmt.Errorf("provide tools: %w", err)
+		}
+		defer served.Close()
+		if err := ses.upload(ctx, "small.txt", []byte("one line\n")); err != nil {
+			return err
+		}
+		if err := cell(ctx, c, defineTimed+defineThreads, ignore); err != nil {
+			return err
+		}
+		return do(ses, c)
+	})
 }
