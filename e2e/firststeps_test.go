@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"talaria/client"
 )
 
 // TestTheClientLibraryInstallsAsThePagesSay runs the commands that stand before the first program of a reader's own, and
@@ -40,5 +45,42 @@ func TestTheClientLibraryInstallsAsThePagesSay(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// building is how long a build may take on a busy machine.
+const building = 10 * time.Minute
+
+// TestMakeRunServes runs the README's first command, opens what it prints, and ends it as Ctrl-C in a terminal does.
+func TestMakeRunServes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.Command("make", "-s", "run", "BIN="+filepath.Join(dir, "talaria"), "ARGS=--addr 127.0.0.1:0 --state-dir "+filepath.Join(dir, "state"))
+	cmd.Dir, cmd.Stderr = "..", os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	interrupt := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	late := time.AfterFunc(building, interrupt)
+	defer late.Stop()
+	served := false
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "open "); ok && !served {
+			served = true
+			if err := client.New(strings.TrimSuffix(url, "/"), "").Healthy(within(t)); err != nil {
+				t.Error(err)
+			}
+			interrupt()
+		}
+	}
+	_ = cmd.Wait() // make says that it was interrupted
+	if !served {
+		t.Error("make run printed no address to open")
 	}
 }
