@@ -109,6 +109,9 @@ func (s *talariaServer) restart(ctx context.Context) error {
 
 func (s *talariaServer) environment() []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.home, "TMPDIR=" + s.tmp, "TALARIA_ENGINE=" + s.driver.engine}
+	if dir := os.Getenv("TALARIA_PROFILE"); dir != "" {
+		env = append(env, "TALARIA_PROFILE="+dir)
+	}
 	if s.flavour.noPool {
 		env = append(env, "TALARIA_POOL=0")
 	}

@@ -127,6 +127,9 @@ func (o options) follow(ctx context.Context, temp string, as account, stdout, pr
 		if o.pictures == "" {
 			continue
 		}
+		if err := os.MkdirAll(o.pictures, 0o755); err != nil {
+			return err
+		}
 		file := filepath.Join(o.pictures, "trace-"+name+".svg")
 		if err := os.WriteFile(file, []byte(drawPath(what.title, median)), 0o644); err != nil {
 			return err
