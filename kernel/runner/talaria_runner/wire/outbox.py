@@ -87,7 +87,7 @@ class Outbox:
         self.asleep = True
         self.forked = False
         self._writer = 0  # the thread that writes, or 0
-        self._sending: _Sending | None = None  # no other thread than that one changes it
+        self._sending: _Sending | None = None  # what that thread is at, or what the next one goes on with
         self._queue: deque[Segment | Frame | LockType] = deque()
         self._kick = allocate_lock()
         self._kick.acquire()
@@ -329,12 +329,12 @@ class Outbox:
         """That frame, and those that follow it unless something has to come between them."""
         if self._marking or len(self._queue) > _TOGETHER:
             return _Sending((first,), self._line(first.head, first.marked))
-        frames = []
+        together = []
         for item in list(self._queue):  # one call: other threads add to the queue
             if type(item) is not Frame:
                 break
-            frames.append(item)
-        return _Sending(frames, b"".join([self._line(frame.head, False) for frame in frames]))
+            together.append(item)
+        return _Sending(together, b"".join([self._line(frame.head, False) for frame in together]))
 
     def _line(self, head: str, marked: bool) -> bytes:
         if not marked or not self._marking:
