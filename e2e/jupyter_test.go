@@ -75,6 +75,32 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "POST", path: "/jupyter/api/kernels", body: `{"name":`}, http.StatusBadRequest, "")
 		s.want(t, call{method: "GET", path: "/jupyter/api/terminals"}, http.StatusNotFound, "")
 	})
+	events := "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/events/subscribe"
+	t.Run("what JupyterLab asks for besides", func(t *testing.T) {
+		if a := s.want(t, call{method: "GET", path: "/jupyter/api/nbconvert"}, http.StatusOK, ""); string(a.body) != "{}" {
+			t.Errorf("the formats are %s", a.body)
+		}
+		if _, a, err := websocket.DefaultDialer.DialContext(within(t), events, nil); err == nil || a == nil || a.StatusCode != http.StatusForbidden {
+			t.Errorf("events without a login: %v", err)
+		}
+		conn, _, err := websocket.DefaultDialer.DialContext(within(t), events+"?token="+s.Token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, m := range []struct {
+			kind int
+			data []byte
+		}{{websocket.TextMessage, []byte("{}")}, {websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")}} {
+			if err := conn.WriteMessage(m.kind, m.data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience)) // fails with the read
+		if kind, data, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			t.Errorf("after an event comes %d %q (%v)", kind, data, err)
+		}
+	})
 	t.Run("a session with another name is a kernel too", func(t *testing.T) {
 		if _, _, err := s.Client().EnsureSession(within(t), "chat:7", api.SessionRequest{}); err != nil {
 			t.Fatal(err)
@@ -127,6 +153,18 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + id, token: made.Token}, http.StatusNoContent, "")
 		s.want(t, call{method: "GET", path: "/v1/sessions/" + id}, http.StatusOK, "")
 		s.want(t, call{method: "POST", path: "/jupyter/api/sessions", token: made.Token, body: `{"path":"x","type":"notebook"}`}, http.StatusForbidden, "")
+	})
+	t.Run("events end with the server", func(t *testing.T) {
+		conn, _, err := websocket.DefaultDialer.DialContext(within(t), events+"?token="+s.Token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		s.Terminate(t)
+		_ = conn.SetReadDeadline(time.Now().Add(patience)) // fails with the read
+		if kind, data, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+			t.Errorf("at the end comes %d %q (%v)", kind, data, err)
+		}
 	})
 }
 
