@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	bits "encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -426,9 +425,12 @@ func labOutput(t *testing.T, address, token, mode string) map[string]string {
 func labClient(t *testing.T, program, address, token, mode string) map[string]string {
 	t.Helper()
 	installNode(t, "testdata/jupyter")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "testdata/jupyter/"+program, address, token, mode)
+	return reported(t, exec.CommandContext(within(t), "node", "testdata/jupyter/"+program, address, token, mode))
+}
+
+// reported runs a program that prints lines of JSON, each with what it has seen and the value.
+func reported(t *testing.T, cmd *exec.Cmd) map[string]string {
+	t.Helper()
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -549,18 +551,7 @@ func TestNbclientRunsANotebook(t *testing.T) {
 	file := filepath.Join(folder, "analysis.ipynb")
 	execute := func(cells ...string) (printed []byte, err error) {
 		t.Helper()
-		notebook := map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": map[string]any{"kernelspec": map[string]any{
-			"name": "python3", "display_name": "Python 3", "language": "python"}}}
-		list := []any{}
-		for i, code := range cells {
-			list = append(list, map[string]any{"id": fmt.Sprint("cell-", i), "cell_type": "code", "source": code,
-				"metadata": map[string]any{}, "outputs": []any{}, "execution_count": nil})
-		}
-		notebook["cells"] = list
-		data, err := json.Marshal(notebook)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := notebookFile(t, cells...)
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -577,15 +568,7 @@ func TestNbclientRunsANotebook(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	notebook := decode[struct {
-		Cells []struct {
-			ExecutionCount int `json:"execution_count"`
-			Outputs        []struct {
-				OutputType string `json:"output_type"`
-				Data       map[string]any
-			}
-		}
-	}](t, string(data))
+	notebook := decode[savedNotebook](t, string(data))
 	for _, cell := range notebook.Cells {
 		for _, o := range cell.Outputs {
 			_, png := o.Data["image/png"]
