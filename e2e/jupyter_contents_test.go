@@ -124,6 +124,21 @@ func TestJupyterContentsAreTheWorkspacesOfKernels(t *testing.T) {
 			t.Errorf("after the notebook's kernel was shut down: %q", e.Text)
 		}
 	})
+	t.Run("a new file in the root has a session of its own", func(t *testing.T) {
+		made := file("POST", root, `{"type":"notebook"}`, http.StatusCreated)
+		kernel, name, _ := strings.Cut(made.Path, "/")
+		if name != "Untitled.ipynb" || made.Type != "notebook" || kernel == id {
+			t.Errorf("a notebook: %+v", made)
+		}
+		wantWords(t, names(file("GET", root+"/"+kernel, "", http.StatusOK)), "notebook "+made.Path)
+		folder := file("POST", root, `{"type":"directory"}`, http.StatusCreated)
+		if folder.Path != folder.Name || folder.Type != "directory" {
+			t.Errorf("a folder: %+v", folder)
+		}
+		s.want(t, call{method: "POST", path: root, body: `{"type":"nothing"}`}, http.StatusBadRequest, "")
+		s.want(t, call{method: "POST", path: root, body: `{"copy_from":"` + id + `/b.bin"}`}, http.StatusForbidden, "")
+		wantWords(t, names(file("GET", root, "", http.StatusOK)), "directory "+folder.Path, "directory "+kernel, "directory "+id)
+	})
 	t.Run("the token of one session sees its workspace as the root", func(t *testing.T) {
 		made, err := s.Client().CreateToken(within(t), id, api.SessionTokenRequest{Rights: []api.Right{api.RightRun}})
 		if err != nil {

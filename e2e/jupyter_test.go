@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	bits "encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -75,6 +74,32 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "POST", path: "/jupyter/api/kernels", body: `{"name":`}, http.StatusBadRequest, "")
 		s.want(t, call{method: "GET", path: "/jupyter/api/terminals"}, http.StatusNotFound, "")
 	})
+	events := "ws" + strings.TrimPrefix(s.URL, "http") + "/jupyter/api/events/subscribe"
+	t.Run("what JupyterLab asks for besides", func(t *testing.T) {
+		if a := s.want(t, call{method: "GET", path: "/jupyter/api/nbconvert"}, http.StatusOK, ""); string(a.body) != "{}" {
+			t.Errorf("the formats are %s", a.body)
+		}
+		if _, a, err := websocket.DefaultDialer.DialContext(within(t), events, nil); err == nil || a == nil || a.StatusCode != http.StatusForbidden {
+			t.Errorf("events without a login: %v", err)
+		}
+		conn, _, err := websocket.DefaultDialer.DialContext(within(t), events+"?token="+s.Token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, m := range []struct {
+			kind int
+			data []byte
+		}{{websocket.TextMessage, []byte("{}")}, {websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")}} {
+			if err := conn.WriteMessage(m.kind, m.data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(patience)) // fails with the read
+		if kind, data, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseNormalClosure) {
+			t.Errorf("after an event comes %d %q (%v)", kind, data, err)
+		}
+	})
 	t.Run("a session with another name is a kernel too", func(t *testing.T) {
 		if _, _, err := s.Client().EnsureSession(within(t), "chat:7", api.SessionRequest{}); err != nil {
 			t.Fatal(err)
@@ -127,6 +152,18 @@ func TestJupyterClientsFindTheirRESTAPI(t *testing.T) {
 		s.want(t, call{method: "DELETE", path: "/jupyter/api/kernels/" + id, token: made.Token}, http.StatusNoContent, "")
 		s.want(t, call{method: "GET", path: "/v1/sessions/" + id}, http.StatusOK, "")
 		s.want(t, call{method: "POST", path: "/jupyter/api/sessions", token: made.Token, body: `{"path":"x","type":"notebook"}`}, http.StatusForbidden, "")
+	})
+	t.Run("events end with the server", func(t *testing.T) {
+		conn, _, err := websocket.DefaultDialer.DialContext(within(t), events+"?token="+s.Token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		s.Terminate(t)
+		_ = conn.SetReadDeadline(time.Now().Add(patience)) // fails with the read
+		if kind, data, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseServiceRestart) {
+			t.Errorf("at the end comes %d %q (%v)", kind, data, err)
+		}
 	})
 }
 
@@ -388,9 +425,12 @@ func labOutput(t *testing.T, address, token, mode string) map[string]string {
 func labClient(t *testing.T, program, address, token, mode string) map[string]string {
 	t.Helper()
 	installNode(t, "testdata/jupyter")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "testdata/jupyter/"+program, address, token, mode)
+	return reported(t, exec.CommandContext(within(t), "node", "testdata/jupyter/"+program, address, token, mode))
+}
+
+// reported runs a program that prints lines of JSON, each with what it has seen and the value.
+func reported(t *testing.T, cmd *exec.Cmd) map[string]string {
+	t.Helper()
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -511,18 +551,7 @@ func TestNbclientRunsANotebook(t *testing.T) {
 	file := filepath.Join(folder, "analysis.ipynb")
 	execute := func(cells ...string) (printed []byte, err error) {
 		t.Helper()
-		notebook := map[string]any{"nbformat": 4, "nbformat_minor": 5, "metadata": map[string]any{"kernelspec": map[string]any{
-			"name": "python3", "display_name": "Python 3", "language": "python"}}}
-		list := []any{}
-		for i, code := range cells {
-			list = append(list, map[string]any{"id": fmt.Sprint("cell-", i), "cell_type": "code", "source": code,
-				"metadata": map[string]any{}, "outputs": []any{}, "execution_count": nil})
-		}
-		notebook["cells"] = list
-		data, err := json.Marshal(notebook)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := notebookFile(t, cells...)
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -539,15 +568,7 @@ func TestNbclientRunsANotebook(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	notebook := decode[struct {
-		Cells []struct {
-			ExecutionCount int `json:"execution_count"`
-			Outputs        []struct {
-				OutputType string `json:"output_type"`
-				Data       map[string]any
-			}
-		}
-	}](t, string(data))
+	notebook := decode[savedNotebook](t, string(data))
 	for _, cell := range notebook.Cells {
 		for _, o := range cell.Outputs {
 			_, png := o.Data["image/png"]

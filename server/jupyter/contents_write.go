@@ -128,7 +128,7 @@ func (h *Handler) answerMade(q *request, l location) error {
 	return q.answer(http.StatusCreated, m)
 }
 
-// postContents makes a file or folder with a name of its own in a folder: an empty one, or a copy.
+// postContents makes a file or folder with a name of its own in a folder.
 func (h *Handler) postContents(q *request, name string) error {
 	var r contentsRequest
 	if err := q.read(&r); err != nil {
@@ -138,10 +138,36 @@ func (h *Handler) postContents(q *request, name string) error {
 	if err != nil {
 		return err
 	}
-	defer l.release()
 	if l.sess == nil {
-		return api.Errorf(api.CodeForbidden, "the root lists the workspaces of kernels: create files in one of them")
+		return h.postRoot(q, r)
 	}
+	defer l.release()
+	return h.makeContents(q, l, r)
+}
+
+// postRoot makes a session, as the root has nothing but workspaces, with the file in its workspace. A folder is the workspace.
+func (h *Handler) postRoot(q *request, r contentsRequest) error {
+	if r.CopyFrom != "" {
+		return api.Errorf(api.CodeForbidden, "the root lists the workspaces of kernels: copy files into one of them")
+	}
+	s, err := h.create(q, kernelRequest{}, map[string]string{})
+	if s == nil {
+		return err
+	}
+	defer s.Release()
+	id := kernelID(s.Info(q.command()).ID)
+	l := location{sess: s, prefix: id + "/"}
+	if r.Type == typeDirectory {
+		return h.answerMade(q, l)
+	}
+	if err := h.makeContents(q, l, r); err != nil {
+		return errors.Join(err, h.delete(q, id))
+	}
+	return nil
+}
+
+// makeContents makes a file or folder with a name of its own in the folder l: an empty one, or a copy.
+func (h *Handler) makeContents(q *request, l location, r contentsRequest) error {
 	if r.CopyFrom != "" {
 		return h.copyContents(q, l, r.CopyFrom)
 	}
@@ -163,6 +189,7 @@ func (h *Handler) postContents(q *request, name string) error {
 	if err := l.unused(q, base, gap, ext); err != nil {
 		return err
 	}
+	var err error
 	if r.Type == typeDirectory {
 		err = l.makeFolder(q)
 	} else {

@@ -9,9 +9,11 @@ package jupyter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"talaria/api"
@@ -73,6 +75,8 @@ func New(cfg Config) *Handler {
 		"GET /api":                         h.getVersion,
 		"GET /api/status":                  h.getStatus,
 		"GET /api/me":                      h.getMe,
+		"GET /api/events/subscribe":        h.serveEvents,
+		"GET /api/nbconvert":               h.listFormats,
 		"GET /api/kernelspecs":             h.listSpecs,
 		"GET /api/kernelspecs/{name}":      h.getSpec,
 		"GET /api/kernels":                 h.listKernels,
@@ -216,6 +220,52 @@ func (h *Handler) getMe(q *request) error {
 		"identity":    map[string]any{"username": name, "name": name, "display_name": name, "initials": initials, "avatar_url": nil, "color": nil},
 		"permissions": map[string]any{},
 	})
+}
+
+// listFormats answers to which formats the server converts notebooks: to none. JupyterLab takes a refusal for a fault.
+func (h *Handler) listFormats(q *request) error {
+	return q.answer(http.StatusOK, map[string]any{})
+}
+
+// serveEvents is GET api/events/subscribe, on which a Jupyter Server reports what happens in it. Talaria reports nothing there, but
+// without it JupyterLab tries to connect for ever.
+func (h *Handler) serveEvents(q *request) error {
+	socket, err := q.caller.Upgrade()
+	if socket == nil {
+		return err
+	}
+	ctx, end := h.UntilDrain(q.Context())
+	defer end()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			_, _, release, err := socket.Read(ctx)
+			if err != nil {
+				cancel(errGone)
+				return
+			}
+			release() // an event of the client, which nobody waits for
+		}
+	})
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ping.C:
+			if socket.Ping() != nil {
+				cancel(errGone)
+			}
+		}
+	}
+	if errors.Is(context.Cause(ctx), errGone) {
+		socket.Close(0, "")
+	} else {
+		socket.Close(closeRestart, "the server is restarting, or the token was revoked")
+	}
+	reading.Wait()
+	return nil
 }
 
 // dateLayout has six digits after the point: some clients parse no other form.
