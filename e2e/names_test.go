@@ -258,6 +258,7 @@ func TestForgedAnswersHarmNobody(t *testing.T) {
 import json, os, socket, stat
 control = max(fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.exists(f"/proc/self/fd/{fd}")
               and stat.S_ISSOCK(os.fstat(fd).st_mode))
+os.set_blocking(control, True)
 def forge(**frame):
     os.write(control, b"\n" + json.dumps(frame).encode() + b"\n")
 for number in range(1, 200):
