@@ -83,8 +83,8 @@ func checkState(t *testing.T, c *client.Client, session string, e api.Execution)
 		want = "next kept\nchild\n"
 	}
 	if next.Status != api.StatusOK || printed(next) != want || !strings.Contains(next.Text, "'value'") {
-		t.Errorf("after %s %s the next cell ended %s %q with\n%.300q and on stderr\n%.300q",
-			e.Status, e.State, next.Status, next.Reason, printed(next), streamText(next, "stderr"))
+		t.Errorf("after %s %s the next cell ended %s %q with\n%.300q and on stderr\n%.300q and the text\n%.1500s",
+			e.Status, e.State, next.Status, next.Reason, printed(next), streamText(next, "stderr"), next.Text)
 	}
 	if lost := e.State == api.VariablesLost; next.Generation != e.Generation+int64(oneIf(lost)) {
 		t.Errorf("after %s the next cell is of generation %d, after %d", e.State, next.Generation, e.Generation)
