@@ -26,6 +26,7 @@ type bad struct {
 }
 
 func TestBadCellsEndClearlyAndHarmNobody(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -318,6 +319,7 @@ func TestAnEndlessPrintLoopCanBeInterrupted(t *testing.T) {
 }
 
 func TestAKernelKilledFromOutsideIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -352,6 +354,7 @@ func TestAKernelKilledFromOutsideIsReportedAtOnce(t *testing.T) {
 }
 
 func TestAHundredMegabytesInOneWriteAreAllKept(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})

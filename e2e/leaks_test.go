@@ -245,6 +245,7 @@ func leftovers() []string {
 
 // The check for leftovers would be worthless if it could not see what is there.
 func TestTheLeakCheckSeesProcessesAndControlGroups(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
