@@ -109,13 +109,20 @@ func checkCrowded(t *testing.T, c *client.Client, session string, e api.Executio
 
 // forge writes frames to every descriptor that could be the control channel.
 const forge = `import os, socket, array
+def send(fd, frame):
+    copy = os.dup(fd)
+    try: s = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy) # or a kernel that outlives a few of these cells has no descriptors left
+        raise
+    with s: s.send(frame)
 def forge(*frames):
     for fd in sorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) > 2):
         for frame in frames:
-            for send in (os.write, lambda fd, b: socket.socket(fileno=os.dup(fd)).send(b)):
+            for way in (os.write, send):
                 try:
                     os.set_blocking(fd, True)
-                    send(fd, frame)
+                    way(fd, frame)
                 except OSError:
                     pass
 `
