@@ -42,8 +42,9 @@ test: setup test-setup build lint lint-python ## Install what the tests need, an
 TESTS := test-e2e test-go test-runner-ipython test-runner-stdlib test-web test-sdk
 
 .PHONY: test-e2e test-go
+# Most of these tests wait for processes and timers most of the time: two on each of two cores use them better than one.
 test-e2e:
-	$(GO) test -timeout 80m ./e2e
+	$(GO) test -parallel 4 -timeout 80m ./e2e
 
 # RACE=-race adds the race detector, as the gate does; the packages of SEQUENTIAL have no goroutines, and tests that read megabytes.
 SEQUENTIAL := talaria/session/transcript talaria/session/hazard

@@ -35,6 +35,7 @@ func becomes(t *testing.T, what string, ok func() bool) {
 }
 
 func TestACellMakesCheckpointsAndGoesBack(t *testing.T) {
+	t.Parallel()
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})

@@ -43,6 +43,7 @@ func (s *Server) batchEnd(t *testing.T, id string) api.Batch {
 }
 
 func TestAKilledServersBatchRunsEveryItemOnce(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})

@@ -9,6 +9,7 @@ import (
 // TestBuiltinToolsWorkInTheSandbox is row P04: the signatures of the tools, and what they return, with the session's
 // user.
 func TestBuiltinToolsWorkInTheSandbox(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, args: []string{"--tier", tier}})

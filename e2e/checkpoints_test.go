@@ -63,6 +63,7 @@ func everyTierAndEngine(t *testing.T, test func(t *testing.T, s *Server)) {
 }
 
 func TestASessionGoesBack(t *testing.T) {
+	t.Parallel()
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})

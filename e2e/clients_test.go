@@ -37,6 +37,7 @@ func (s *Server) connect(t *testing.T, text string) net.Conn {
 
 // TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers opens more connections than the server has descriptors.
 func TestConnectionsWithoutATokenTakeNoDescriptorsFromOthers(t *testing.T) {
+	t.Parallel()
 	s := prepare(t, options{})
 	const files = 400
 	wrapper := filepath.Join(filepath.Dir(s.StateDir), "few-files")

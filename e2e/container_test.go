@@ -56,6 +56,7 @@ func inStock(t *testing.T, o options) *Server {
 }
 
 func TestAStockContainerIsRefusedPlainlyAndServedWhereAllowed(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := inStock(t, options{as: who, args: []string{"--min-tier", "landlock"}})

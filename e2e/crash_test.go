@@ -45,6 +45,7 @@ func (s *Server) watch(t *testing.T, name string, read reader, session string, a
 }
 
 func TestNothingThatAnybodySawIsLostWhenTheServerIsKilled(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -147,6 +148,7 @@ func (s *Server) ended(t *testing.T, session, execution string) api.Execution {
 
 // TestACrashOfTheHostIsToldAndLeavesNothing is row K07.
 func TestACrashOfTheHostIsToldAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for name, both := range map[string]bool{"the host": false, "server and host": true} {
 		t.Run(name, func(t *testing.T) {
 			everyIdentity(t, func(t *testing.T, who identity) {

@@ -93,6 +93,7 @@ var databaseExample = regexp.MustCompile("(?s)<!-- example: database-session -->
 
 // TestADatabaseOnTheSameMachineIsUsedByPermission runs the example of docs/operations.md against a real PostgreSQL.
 func TestADatabaseOnTheSameMachineIsUsedByPermission(t *testing.T) {
+	t.Parallel()
 	port := postgres(t)
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {

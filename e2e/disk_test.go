@@ -45,6 +45,7 @@ func awaitDeath(t *testing.T, c *client.Client, session string) {
 }
 
 func TestFilesSurviveServerAndHostWhateverHoldsThem(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -95,6 +96,7 @@ func TestFilesSurviveServerAndHostWhateverHoldsThem(t *testing.T) {
 }
 
 func TestUploadsCountAgainstTheDisk(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -124,6 +126,7 @@ func TestUploadsCountAgainstTheDisk(t *testing.T) {
 }
 
 func TestTheOperatorChoosesWhatHoldsWorkspaces(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, config: "disk: watched\n"})
@@ -149,6 +152,7 @@ func TestTheOperatorChoosesWhatHoldsWorkspaces(t *testing.T) {
 }
 
 func TestADiskThatCannotBeHadIsRefused(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]string{"image": "takes root", "tape": "auto, quota, image or watched"} {
 		s := prepare(t, options{as: asUser})
 		out, err := s.command(within(t), "serve", "--state-dir", s.StateDir, "--addr", "127.0.0.1:0", "--disk", mode).CombinedOutput()

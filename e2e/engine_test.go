@@ -26,11 +26,13 @@ var cellsOfBothEngines = []struct{ code, text string }{
 }
 
 func TestBothEnginesRunCells(t *testing.T) {
+	t.Parallel()
 	if err := exec.Command("/usr/bin/python3", "-c", "import IPython").Run(); err != nil {
 		t.Skip("/usr/bin/python3 has no IPython: apt-get install python3-ipython")
 	}
 	for _, engine := range []string{"stdlib", "ipython"} {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, options{args: []string{"--engine", engine, "--python", "/usr/bin/python3"}})
 			for _, isolation := range []api.IsolationMode{api.IsolationDefault, api.IsolationStrict} {
 				session, err := s.Client().CreateSession(within(t), api.SessionRequest{Isolation: &isolation})
@@ -52,6 +54,7 @@ func TestBothEnginesRunCells(t *testing.T) {
 }
 
 func TestEngineThatIsMissingFailsTheStart(t *testing.T) {
+	t.Parallel()
 	venv := filepath.Join(t.TempDir(), "venv")
 	if out, err := exec.Command("/usr/bin/python3", "-I", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
 		t.Skipf("/usr/bin/python3 makes no virtual environment: %s", out)

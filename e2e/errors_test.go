@@ -12,6 +12,7 @@ import (
 // TestAnErrorSaysWhoseItsFramesAreAndWhatToDo looks at what clients fold and what models read: in the event and in the
 // execution, but not in the outputs, which notebooks take unchanged.
 func TestAnErrorSaysWhoseItsFramesAreAndWhatToDo(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		c := start(t, options{as: who}).Client()
@@ -43,6 +44,7 @@ func TestAnErrorSaysWhoseItsFramesAreAndWhatToDo(t *testing.T) {
 }
 
 func TestHintsKnowTheSandbox(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		c := start(t, options{as: who}).Client()

@@ -8,6 +8,7 @@ import (
 
 // TestTheFileToolsUseTheMounts is row P04 in a session with mounts: one can be read, the other one written to as well.
 func TestTheFileToolsUseTheMounts(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s, dir := shared(t, who)

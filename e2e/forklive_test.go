@@ -29,6 +29,7 @@ func forkOf(t *testing.T, c *client.Client, id, point string, count int64) (fork
 
 // TestForksOfALiveCheckpoint has a session with all that saving its variables by going back would end: threads, processes, open files.
 func TestForksOfALiveCheckpoint(t *testing.T) {
+	t.Parallel()
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -95,6 +96,9 @@ const (
 // ordinary is the name of the ordinary user that servers run as when the tests run as root.
 const ordinary = "talaria-test"
 
+// makingOrdinary is held while that user is looked up and, the first time on a machine, made.
+var makingOrdinary sync.Mutex
+
 // everyIdentity runs a test as root and as an ordinary user, or only as the latter if the tests do not run as root.
 func everyIdentity(t *testing.T, test func(t *testing.T, who identity)) {
 	t.Helper()
@@ -123,6 +127,8 @@ func (who identity) credential(t *testing.T) *syscall.Credential {
 	if who != asUser || os.Getuid() != 0 {
 		return nil
 	}
+	makingOrdinary.Lock()
+	defer makingOrdinary.Unlock()
 	account, err := user.Lookup(ordinary)
 	if errors.As(err, new(user.UnknownUserError)) {
 		if out, err := exec.Command("useradd", "--system", "--no-create-home", ordinary).CombinedOutput(); err != nil {

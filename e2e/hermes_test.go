@@ -45,6 +45,7 @@ func hermesConfig(socket string) string {
 
 // TestHermesAgentLaunchesThroughItsBroker has a replica of hermes-agent launch its kernels and commands.
 func TestHermesAgentLaunchesThroughItsBroker(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		socket, uid := hermesSocket(t, who)
@@ -98,6 +99,7 @@ func hermesReplica(ctx context.Context, args ...string) *exec.Cmd {
 
 // TestLeasesOfHermesAgentEndWithTheServer also has the next server end what a killed one could not.
 func TestLeasesOfHermesAgentEndWithTheServer(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		socket, uid := hermesSocket(t, who)

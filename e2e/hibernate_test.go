@@ -27,6 +27,7 @@ func hibernate(t *testing.T, c *client.Client, id string) api.HibernateReply {
 }
 
 func TestASessionHibernatesAndWakes(t *testing.T) {
+	t.Parallel()
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})
@@ -139,6 +140,7 @@ func TestSavedVariablesSurviveServerAndHost(t *testing.T) {
 }
 
 func TestForksHaveVariablesFilesAndALogOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	for _, tier := range isolationTiers {
 		t.Run(tier, func(t *testing.T) {
 			t.Parallel()
@@ -205,6 +207,7 @@ func TestRequestsForForksAreChecked(t *testing.T) {
 }
 
 func TestForksHaveThePackages(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := indexed(t, who, indextest.Standard(t), "")

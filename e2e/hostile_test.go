@@ -26,6 +26,7 @@ type bad struct {
 }
 
 func TestBadCellsEndClearlyAndHarmNobody(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -83,8 +84,8 @@ func checkState(t *testing.T, c *client.Client, session string, e api.Execution)
 		want = "next kept\nchild\n"
 	}
 	if next.Status != api.StatusOK || printed(next) != want || !strings.Contains(next.Text, "'value'") {
-		t.Errorf("after %s %s the next cell ended %s %q with\n%.300q and on stderr\n%.300q",
-			e.Status, e.State, next.Status, next.Reason, printed(next), streamText(next, "stderr"))
+		t.Errorf("after %s %s the next cell ended %s %q with\n%.300q and on stderr\n%.300q and the text\n%.1500s",
+			e.Status, e.State, next.Status, next.Reason, printed(next), streamText(next, "stderr"), next.Text)
 	}
 	if lost := e.State == api.VariablesLost; next.Generation != e.Generation+int64(oneIf(lost)) {
 		t.Errorf("after %s the next cell is of generation %d, after %d", e.State, next.Generation, e.Generation)
@@ -108,13 +109,20 @@ func checkCrowded(t *testing.T, c *client.Client, session string, e api.Executio
 
 // forge writes frames to every descriptor that could be the control channel.
 const forge = `import os, socket, array
+def send(fd, frame):
+    copy = os.dup(fd)
+    try: s = socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy) # or a kernel that outlives a few of these cells has no descriptors left
+        raise
+    with s: s.send(frame)
 def forge(*frames):
     for fd in sorted(int(fd) for fd in os.listdir('/proc/self/fd') if int(fd) > 2):
         for frame in frames:
-            for send in (os.write, lambda fd, b: socket.socket(fileno=os.dup(fd)).send(b)):
+            for way in (os.write, send):
                 try:
                     os.set_blocking(fd, True)
-                    send(fd, frame)
+                    way(fd, frame)
                 except OSError:
                     pass
 `
@@ -318,6 +326,7 @@ func TestAnEndlessPrintLoopCanBeInterrupted(t *testing.T) {
 }
 
 func TestAKernelKilledFromOutsideIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -352,6 +361,7 @@ func TestAKernelKilledFromOutsideIsReportedAtOnce(t *testing.T) {
 }
 
 func TestAHundredMegabytesInOneWriteAreAllKept(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})

@@ -11,6 +11,7 @@ import (
 
 // TestAnIdleKernelIsReapedAndComesBackFresh is row K06: nobody asks meanwhile.
 func TestAnIdleKernelIsReapedAndComesBackFresh(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})

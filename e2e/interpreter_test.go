@@ -15,6 +15,7 @@ import (
 // TestAnInterpreterThatCannotStartIsNamedAtOnce checks a configuration with interpreters that hang, end at once, or are
 // other programs. A limit of the program ends the wait for the one that hangs.
 func TestAnInterpreterThatCannotStartIsNamedAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ script, says string }{
 		"hangs":   {"exec sleep 1000", "does not answer"},
 		"ends":    {"exit 7", "exit status 7"},

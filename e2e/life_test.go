@@ -100,6 +100,7 @@ print("7 out"); ctypes.CDLL(None).puts(b"8 C"); ctypes.CDLL(None).fflush(None)
 }
 
 func TestLimitsChangeWithoutLosingVariables(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})

@@ -107,6 +107,7 @@ func isHeld(t *testing.T, c *client.Client, session string, who identity) (held 
 }
 
 func TestAFullWorkspaceIsHeldAndToldAndCanBeEmptied(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -160,6 +161,7 @@ for i in range(1000):
 }
 
 func TestACellThatWritesNothingGoesOnWhereTheWorkspaceIsFull(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, config: "disk: watched\n"})
@@ -179,6 +181,7 @@ func TestACellThatWritesNothingGoesOnWhereTheWorkspaceIsFull(t *testing.T) {
 }
 
 func TestFilesThatAreManyDeletedOrDeepCountToo(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -254,6 +257,7 @@ while True:
 }
 
 func TestEachLimitIsNamedInTheErrorOfItsCell(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})
@@ -298,6 +302,7 @@ while True: threading.Thread(target=go.wait).start()`, "pids", "RuntimeError")
 }
 
 func TestAChildThatTakesTooMuchMemoryGoesBeforeTheKernel(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})

@@ -46,8 +46,10 @@ var losses = []struct {
 }
 
 func TestALossOfVariablesIsToldInTextAndHint(t *testing.T) {
+	t.Parallel()
 	for _, engine := range []string{"stdlib", "ipython"} {
 		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
 			s := start(t, options{args: []string{"--engine", engine, "--python", "/usr/bin/python3"}})
 			for _, loss := range losses {
 				t.Run(loss.name, func(t *testing.T) {

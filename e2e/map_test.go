@@ -25,6 +25,7 @@ func inputs(n int) []api.Raw {
 
 // TestAMapRunsAFunctionForEachInput runs 32 items, four at a time, and reads them in both formats.
 func TestAMapRunsAFunctionForEachInput(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		mapEach(t, start(t, options{as: who, args: []string{"--tier", tier}}).Client())
@@ -59,6 +60,7 @@ func mapEach(t *testing.T, c *client.Client) {
 
 // TestAMapTellsHowEachItemEnded runs items that fail in every way, and one that leaves files and a figure.
 func TestAMapTellsHowEachItemEnded(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Secrets: &map[string]string{"KEY": "sesame-open"}})
@@ -135,6 +137,7 @@ index, item`
 
 // TestAMapIsInterrupted ends a map while it runs; what has ended stays, and the variables are kept.
 func TestAMapIsInterrupted(t *testing.T) {
+	t.Parallel()
 	c := start(t, options{}).Client()
 	id := session(t, c, api.SessionRequest{})
 	runOK(t, c, id, "kept = 5")
@@ -161,6 +164,7 @@ func TestAMapIsInterrupted(t *testing.T) {
 
 // TestAMapOutlivesTheServer kills the server in the middle: every item is in the log once.
 func TestAMapOutlivesTheServer(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
@@ -208,6 +212,7 @@ func TestAMapOutlivesTheServer(t *testing.T) {
 
 // TestAMapKeepsTheSessionsLimits has items that take too much memory, and more copies than processes are allowed.
 func TestAMapKeepsTheSessionsLimits(t *testing.T) {
+	t.Parallel()
 	c := start(t, options{}).Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{MemoryBytes: new(int64(256 << 20)), PIDs: new(int64(32))}})
 	runOK(t, c, id, "kept = 5")
@@ -224,6 +229,7 @@ func TestAMapKeepsTheSessionsLimits(t *testing.T) {
 
 // TestAMapThatCannotBeRunIsRefused sends requests that contradict themselves, and functions that do not exist.
 func TestAMapThatCannotBeRunIsRefused(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
@@ -253,6 +259,7 @@ func TestAMapThatCannotBeRunIsRefused(t *testing.T) {
 var mapExamples = regexp.MustCompile("(?s)<!-- example: map-([a-z]+) -->\n```[a-z]+\n(.*?)```(?:\n\nIt prints:\n\n```\n(.*?)```)?")
 
 func TestAMapRunsTheExamplesOfItsPage(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	session(t, c, api.SessionRequest{ID: new("maps")})
@@ -288,6 +295,7 @@ func TestAMapRunsTheExamplesOfItsPage(t *testing.T) {
 
 // TestAMapCountsToolCallsAgainstItsCell has copies call a tool of a client, up to the limit.
 func TestAMapCountsToolCallsAgainstItsCell(t *testing.T) {
+	t.Parallel()
 	c := start(t, options{}).Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: new(int64(6))}})
 	serveEcho(t, c, id)

@@ -125,7 +125,7 @@ open("result.txt", "w").write("made here")
 // TestMCPGoesBackToACheckpoint spoils a variable and a file, goes back, and undoes that.
 func TestMCPGoesBackToACheckpoint(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	session := goMCP(t, overHTTP(s.URL+"/mcp?session=back", s.Token), newerMCP, nil)
 	call := calling(session)
 	call.called(t, "create_session", map[string]any{"session_id": "back"})

@@ -43,6 +43,7 @@ func shared(t *testing.T, who identity) (*Server, string) {
 }
 
 func TestASessionSeesTheDirectoriesThatItMounts(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s, dir := shared(t, who)
@@ -90,6 +91,7 @@ with open("/mnt/shared/out/result", "w") as f: f.write("written")`
 }
 
 func TestMountsOutsideOfTheRootsAreRefused(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s, dir := shared(t, who)

@@ -147,6 +147,7 @@ func allow(entries ...string) *api.Network {
 }
 
 func TestASessionReachesWhatItWasPermittedAndNothingElse(t *testing.T) {
+	t.Parallel()
 	eachWayOut(t, func(t *testing.T, w *world, s *Server, device bool) {
 		c := s.Client()
 		port, securePort := portIn(w.web.URL), portIn(w.secure.URL)
@@ -224,6 +225,7 @@ func py(b bool) string {
 }
 
 func TestANetworkChangesUnderALivingKernel(t *testing.T) {
+	t.Parallel()
 	eachWayOut(t, func(t *testing.T, w *world, s *Server, device bool) {
 		c := s.Client()
 		port := portIn(w.web.URL)

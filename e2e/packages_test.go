@@ -52,6 +52,7 @@ func theEnd(t *testing.T, c *client.Client, session, id string) api.Execution {
 
 // What people do with packages, in a session without a network.
 func TestPackagesOnTheFly(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := indexed(t, who, indextest.Standard(t), "")
@@ -130,6 +131,7 @@ for write in (lambda: open('/packages/current/lib/x', 'w'), lambda: os.mkdir('/p
 }
 
 func TestASessionHasItsPackagesFromTheStart(t *testing.T) {
+	t.Parallel()
 	s := indexed(t, me, indextest.Standard(t), "")
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Packages: &[]string{"greet", "numpy>=90"}})
@@ -147,6 +149,7 @@ func TestASessionHasItsPackagesFromTheStart(t *testing.T) {
 
 // Build scripts are code of strangers: what one finds in its installer, and what it leaves.
 func TestABuildScriptFindsNothing(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := indexed(t, who, indextest.Standard(t), "network:\n  max_mode: full\n  allowed: [127.0.0.0/8]\n")
@@ -188,6 +191,7 @@ func TestABuildScriptFindsNothing(t *testing.T) {
 
 // A build script that keeps files alive where no path and no descriptor table names them: in flight over a socket, and mapped.
 func TestABuildScriptCannotHideFromTheDiskLimit(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		ix := indextest.Standard(t)
@@ -233,6 +237,7 @@ raise SystemExit(1)
 }
 
 func TestAnOperatorBoundsPackages(t *testing.T) {
+	t.Parallel()
 	ix := indextest.Standard(t)
 	ix.User, ix.Password = "talaria", "index-password-of-the-operator"
 	file := filepath.Join(t.TempDir(), "password")
@@ -275,6 +280,7 @@ print("index-password" in found)`)
 
 // A package that waits forever ends with an interrupt, and with its server.
 func TestAnInstallationCanBeInterruptedAndEndsWithItsServer(t *testing.T) {
+	t.Parallel()
 	ix := indextest.Standard(t)
 	reached, release := ix.Hold("greet-2.0-py3-none-any.whl")
 	defer release()
@@ -307,6 +313,7 @@ func TestAnInstallationCanBeInterruptedAndEndsWithItsServer(t *testing.T) {
 }
 
 func TestPackagesCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]options{
 		"by the operator": {config: "packages:\n  enabled: false\n"},
 		"by the tier":     {args: []string{"--tier", "landlock"}},

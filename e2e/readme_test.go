@@ -45,6 +45,7 @@ func blocks(t *testing.T, page, section string) []string {
 }
 
 func TestTheQuickStartsRunAsTheyStand(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {

@@ -112,6 +112,7 @@ func (x *screen) ends(status int) string {
 }
 
 func TestReplRunsCellsAndAttachShowsThem(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	x := s.onTerminal(t, "repl", "--session", "work")
 	x.await(`>>> $`)
@@ -174,6 +175,7 @@ func TestReplRunsCellsAndAttachShowsThem(t *testing.T) {
 }
 
 func TestReplNeedsATerminal(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	out, err := s.command(within(t), "repl", "--state-dir", s.StateDir).CombinedOutput()
 	if err == nil || !regexp.MustCompile(`talaria repl needs a terminal; \S*talaria exec reads cells from files and pipes`).Match(out) {

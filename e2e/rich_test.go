@@ -29,6 +29,7 @@ func shownIn(e api.Execution) []api.Output {
 }
 
 func TestFramesComeAsHTMLAndAsData(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
@@ -66,6 +67,7 @@ func TestFramesComeAsHTMLAndAsData(t *testing.T) {
 }
 
 func TestEveryKindOfChartComesWithItsData(t *testing.T) {
+	t.Parallel()
 	document, err := os.ReadFile("../docs/charts.md")
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ def call(tool, **args):
 // TestTheOlderProtocolCallsTools is rows P10, P13, P14 and P51: a client of the older protocol works unchanged in a cell, in
 // the processes that a cell starts and in a fork, and its calls count.
 func TestTheOlderProtocolCallsTools(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, args: []string{"--tier", tier}})

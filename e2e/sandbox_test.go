@@ -83,6 +83,7 @@ print(json.dumps(found))`
 
 // TestTheSandboxFromInside is rows P50 to P52 and K04.
 func TestTheSandboxFromInside(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, env: []string{marker, "TZ=Pacific/Auckland"}, config: "tz: Europe/Stockholm\n"})
@@ -166,6 +167,7 @@ func checkRunning(t *testing.T, get func(context.Context, string) (api.Session, 
 }
 
 func TestLimitsOfASessionAreHeld(t *testing.T) {
+	t.Parallel()
 	everyIdentity(t, func(t *testing.T, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who})

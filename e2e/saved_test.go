@@ -21,6 +21,7 @@ func savedCheckpoint(t *testing.T, c *client.Client, id, name string) api.Checkp
 
 // TestSavedCheckpointsOutliveTheKernel goes back to one from the same kernel, from another one, and from none.
 func TestSavedCheckpointsOutliveTheKernel(t *testing.T) {
+	t.Parallel()
 	everyTierAndEngine(t, func(t *testing.T, s *Server) {
 		c := s.Client()
 		id := session(t, c, api.SessionRequest{})

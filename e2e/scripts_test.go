@@ -13,17 +13,32 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// inScript is the test of a script, which begins with its server, and not after the servers of all scripts.
+type inScript struct{ *testing.T }
+
+func (inScript) Parallel() {}
+
+func (inScript) Verbose() bool { return testing.Verbose() }
+
+func (s inScript) Run(name string, test func(testscript.T)) {
+	s.T.Run(name, func(t *testing.T) { test(inScript{t}) })
+}
+
 // TestTheCommandsDoWhatTheyPrint runs the scripts of testdata/script, each against a server of its own.
 func TestTheCommandsDoWhatTheyPrint(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
 			s := start(t, manual)
-			testscript.Run(t, testscript.Params{
+			deadline, _ := t.Deadline() // none is the zero time
+			testscript.RunT(inScript{t}, testscript.Params{
 				Files:              []string{script},
+				Deadline:           deadline,
 				RequireUniqueNames: true,
 				Cmds:               map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 				Condition: func(name string) (bool, error) {

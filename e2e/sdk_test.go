@@ -76,7 +76,7 @@ func accept(t *testing.T, s *Server, p *proxy, cmd *exec.Cmd) {
 
 func TestThePythonClientAsTheServerServesIt(t *testing.T) {
 	t.Parallel()
-	s := start(t, options{})
+	s := start(t, manual)
 	p := newProxy(t, s)
 	wheel := fetchLibrary(t, s, "talaria-0.2.0-py3-none-any.whl")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -107,7 +107,7 @@ func node(ctx context.Context, args ...string) *exec.Cmd {
 func TestTheTypeScriptClientAsTheServerServesIt(t *testing.T) {
 	t.Parallel()
 	needsNode(t)
-	s := start(t, options{})
+	s := start(t, manual)
 	p := newProxy(t, s)
 	module := filepath.Join(filepath.Dir(fetchLibrary(t, s, "talaria.js")), "talaria.mjs")
 	if err := os.Rename(strings.TrimSuffix(module, ".mjs")+".js", module); err != nil {

@@ -45,6 +45,7 @@ func checkFlood(t *testing.T, who string, list []line) {
 }
 
 func TestAClientThatStopsReadingIsClosedAndResumes(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	id := floodSession(t, s)
 	lazy, quick := s.attach(t, id, "after=0"), s.attach(t, id, "after=0")

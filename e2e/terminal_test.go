@@ -117,6 +117,7 @@ func (k *terminal) ended(want int) {
 }
 
 func TestAShellOnATerminalInTheSandbox(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, args: []string{"--tier", tier}})
@@ -198,6 +199,7 @@ func TestAClosedTerminalEndsWhatRunsInItsForeground(t *testing.T) {
 }
 
 func TestTerminalsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
 		t.Parallel()
 		s := start(t, options{as: who, args: []string{"--tier", tier}})

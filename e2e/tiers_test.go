@@ -18,6 +18,7 @@ const journeys = "^(TestTheDataJourney|TestAnInterruptEndsWhatItMeans|TestFilesO
 	"TestAPidOfBeforeAReboot.*)$"
 
 func TestTheJourneysInTierLandlock(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(tierVariable) != "" {
 		t.Skip("this is that run")
 	}

@@ -35,6 +35,7 @@ func serveEcho(t *testing.T, c *client.Client, session string) {
 
 // TestTenThreadsCallToolsAndEachGetsItsOwnAnswer is row P19 against a real kernel, with a client on a WebSocket.
 func TestTenThreadsCallToolsAndEachGetsItsOwnAnswer(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{Limits: &api.LimitsRequest{ToolCalls: new(int64(1000))}})
@@ -54,6 +55,7 @@ with ThreadPoolExecutor(10) as pool:
 
 // TestAnHTTPClientAnswersPendingCalls runs a cell whose tool is carried out by the program that sent the cell.
 func TestAnHTTPClientAnswersPendingCalls(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	id := session(t, c, api.SessionRequest{})
@@ -71,6 +73,7 @@ func TestAnHTTPClientAnswersPendingCalls(t *testing.T) {
 
 // TestAnInterruptAndAKilledServerEndOpenCallsOnce opens eight calls each time, and checks that the variables survive.
 func TestAnInterruptAndAKilledServerEndOpenCallsOnce(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	id := session(t, s.Client(), api.SessionRequest{})
 	const code = `
@@ -136,6 +139,7 @@ with ThreadPoolExecutor(8) as pool:
 
 // TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices tries the abuses of calls that a cell may attempt.
 func TestAHostileCellGetsErrorsFromItsToolsAndNobodyElseNotices(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	c := s.Client()
 	many := "3000"

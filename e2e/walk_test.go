@@ -277,6 +277,7 @@ func (w *walker) restart(r *rand.Rand) {
 
 // TestRandomWalks does random things to a session and compares it with what it must be. WALK_SEEDS and WALK_STEPS make it longer.
 func TestRandomWalks(t *testing.T) {
+	t.Parallel()
 	seeds, steps := 3, 40
 	if n, err := strconv.Atoi(os.Getenv("WALK_SEEDS")); err == nil {
 		seeds = n
