@@ -15,6 +15,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/oneshot"
 	"talaria/kernel/python"
+	"talaria/kernel/trace"
 )
 
 // Config says how programs are run. Runner, Environment and Toolchains are required.
@@ -78,6 +79,8 @@ func New(cfg Config) *Manager {
 // Run runs a program for an owner. The error is for the client unless the machine failed; a program that fails is a
 // result. ctx bounds the run: when it ends, so does the program.
 func (m *Manager) Run(ctx context.Context, owner string, r api.RunRequest) (api.RunResult, error) {
+	trace.Step("program received")
+	defer trace.Step("result made")
 	if _, _, err := m.plan(r); err != nil { // before it counts
 		return api.RunResult{}, err
 	}

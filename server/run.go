@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"talaria/api"
-	"talaria/kernel/trace"
 	"talaria/server/engine"
 )
 
@@ -17,8 +16,6 @@ func (s *Server) postRun(c *call) error {
 	if s.runs == nil {
 		return api.Errorf(api.CodeNotImplemented, "this server does not run programs outside sessions")
 	}
-	trace.Step("request received")
-	defer trace.Step("answer written")
 	var r api.RunRequest
 	data, release, err := readBody(c, false, "application/json")
 	defer release()
