@@ -174,7 +174,8 @@ func groupsEnd(t *testing.T, r *rig) {
 		signal       syscall.Signal
 		exit         kernel.Exit
 	}{
-		{"a signal", "sh -c '" + strings.ReplaceAll(member, "'", `'"'"'`) + "' & trap '' TERM; wait", syscall.SIGTERM, kernel.Exit{}},
+		// The leader has its trap before the member runs, and does not ignore the signal, as the member would then, too.
+		{"a signal", "trap : TERM; sh -c '" + strings.ReplaceAll(member, "'", `'"'"'`) + "' & wait; wait", syscall.SIGTERM, kernel.Exit{}},
 		{"its end", "sleep 1000 & echo up", 0, kernel.Exit{}},
 		{"its death", "sleep 1000 & echo up; exec sleep 1000", syscall.SIGKILL, kernel.Exit{Signal: syscall.SIGKILL}},
 	} {
