@@ -260,15 +260,14 @@ func (s *Session) CheckpointDiff(ctx context.Context, id, to string) (api.Checkp
 		if now, err = s.dir.Capture(ctx, &files, likely(files)); err != nil {
 			return diff, fmt.Errorf("look at the workspace: %w", err)
 		}
-		present, err := s.Variables(ctx)
-		if hasCode(err, api.CodeKernelBusy) && s.atRest("compare") == nil { // it is slow to answer, and no cell runs
-			err = patiently(ctx, func() error { present, err = s.Variables(ctx); return err })
-		}
-		if err == nil {
-			later = present.Items
-		} else if hasCode(err, api.CodeNoKernel) {
-			later = nil
+		if s.atRest("compare") == nil {
+			later, err = s.allVariables(ctx)
+		} else if present, busy := s.Variables(ctx); busy != nil {
+			err = busy
 		} else {
+			later = present.Items
+		}
+		if err != nil && !hasCode(err, api.CodeNoKernel) {
 			return diff, err
 		}
 	}

@@ -60,6 +60,27 @@ func (s *Session) Variables(ctx context.Context) (*api.VariablesReply, error) {
 	return answer.Variables, err
 }
 
+// The variables that the interpreter lists at most, and how often it is asked for them again when it had no time for all of them.
+const (
+	mostVariables = 1000
+	listAttempts  = 3
+)
+
+// allVariables is Variables for a session in which no cell runs: it asks again while the interpreter is slow. On a machine that stays
+// busy some may be missing.
+func (s *Session) allVariables(ctx context.Context) (list []api.Variable, err error) {
+	for range listAttempts {
+		var present *api.VariablesReply
+		if err := patiently(ctx, func() (err error) { present, err = s.Variables(ctx); return err }); err != nil {
+			return list, err
+		}
+		if list = present.Items; int64(len(list)) >= min(present.Total, mostVariables) {
+			break
+		}
+	}
+	return list, nil
+}
+
 // Ping asks the kernel's interpreter for a sign of life, also while a cell runs, and measures how long that took. The errors
 // are those of Variables.
 func (s *Session) Ping(ctx context.Context) (*api.PingReply, error) {

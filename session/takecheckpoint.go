@@ -237,15 +237,14 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	key, present := s.key(), s.saved
 	s.mu.Unlock()
 	if s.running {
-		var present *api.VariablesReply
-		if err := patiently(ctx, func() (err error) { present, err = s.Variables(ctx); return err }); err != nil {
-			if ctx.Err() != nil {
-				return made, nil, context.Cause(ctx)
-			}
-			s.log.Warn("a checkpoint has no list of its variables, so its changes cannot be shown", "checkpoint", row.ID, "error", err)
-		} else {
-			row.Variables = present.Items
+		variables, err := s.allVariables(ctx)
+		if ctx.Err() != nil {
+			return made, nil, context.Cause(ctx)
 		}
+		if err != nil {
+			s.log.Warn("a checkpoint has no list of its variables, so its changes cannot be shown", "checkpoint", row.ID, "error", err)
+		}
+		row.Variables = append(row.Variables, variables...)
 		trace.Step("variables listed")
 	}
 	switch {
