@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -345,4 +346,33 @@ func TestCtrlCKeepsTheVariablesOfIdleKernels(t *testing.T) {
 	s.Restart(t)
 	c = s.Client()
 	wokeAgain(t, c, id, drops)
+}
+
+// TestCtrlCKeepsTheVariablesOfManyKernels ends a server with more idle kernels than can save their variables at the same time within
+// the time that each may take. It takes half a minute, so it runs only where all tests do.
+func TestCtrlCKeepsTheVariablesOfManyKernels(t *testing.T) {
+	if os.Getenv("E2E_ALL") == "" {
+		t.Skip("SKIP: E2E_ALL is not set")
+	}
+	const kernels = 250
+	s := start(t, options{})
+	c := s.Client()
+	ids := make([]string, kernels)
+	for i := range ids {
+		ids[i] = session(t, c, api.SessionRequest{})
+		runOK(t, c, ids[i], fmt.Sprintf("x = %d", i))
+	}
+	if _, state := s.Signal(t, syscall.SIGINT); !state.Success() {
+		t.Fatalf("the server ended %s", state)
+	}
+	s.Restart(t)
+	for i, id := range ids {
+		is, err := s.Client().Session(within(t), id)
+		if err != nil || is.State != api.StateHibernated {
+			t.Errorf("session %d is %s (%v)", i, is.State, err)
+		}
+	}
+	if e := run(t, s.Client(), ids[7], "x"); e.Text != "7" {
+		t.Errorf("x is %q", e.Text)
+	}
 }

@@ -367,19 +367,26 @@ func (s *Session) hibernateAtEnd(ctx context.Context) bool {
 	if !s.running || s.atRest("hibernate") != nil {
 		return false
 	}
+	select {
+	case s.m.ending <- struct{}{}:
+		defer func() { <-s.m.ending }()
+	case <-ctx.Done():
+		s.log.Warn("there was no time to save the variables of an idle kernel, and they are lost", "error", context.Cause(ctx))
+		return false
+	}
 	ctx, cancel := context.WithTimeout(ctx, saveTimeAtEnd)
 	defer cancel()
 	return s.hibernateIdle(ctx)
 }
 
-// endingAtOnce is how many kernels save their variables at the same time when their host ends.
+// endingAtOnce is how many kernels save their variables at the same time when the server or their host ends. With many more than
+// there are processors each would take too long.
 const endingAtOnce = 4
 
 // HostEnds hibernates the sessions with these kernels that run no cell and whose settings say so, since the host of the
 // kernels ends. The others are left to the host. Sessions with a kernel are always loaded. ctx bounds the time.
 func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 	var saving errgroup.Group
-	saving.SetLimit(endingAtOnce)
 	for _, key := range keys {
 		s := m.known(key.Session)
 		if s == nil {

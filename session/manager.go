@@ -34,6 +34,7 @@ type Manager struct {
 	memory    memoryLeft
 	lowMemory bool          // less than the reserve was left; only watchMemory touches it
 	copies    int64         // bytes that copies of interpreters may take together; 0: no bound
+	ending    chan struct{} // holds one value for each kernel that saves its variables because the server or its host ends
 	unasked   chan struct{} // holds one value while a checkpoint that nobody asked for is made, and for a while after that
 	crashed   bool          // the previous server did not end cleanly
 	mended    sync.Map      // after a crash: the ids of sessions whose unfinished uploads were removed
@@ -64,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
-		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1),
+		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1), ending: make(chan struct{}, endingAtOnce),
 	}
 	var err error
 	if m.memory.bounds, err = cgroup.FindMemoryBounds(); err != nil {
