@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	startTime = time.Minute      // how long a server may take to be ready
-	endTime   = 20 * time.Second // how long it may take to end
-	drainTime = 5 * time.Second  // how long its last words are waited for, where a child of it still holds its output open
+	startTime = time.Minute     // how long a server may take to be ready
+	endTime   = 2 * time.Minute // how long it may take to end: with a thousand sessions it saves the variables of each
+	drainTime = 5 * time.Second // how long its last words are waited for, where a child of it still holds its output open
 )
 
 // program is a server's process. Its methods are safe for concurrent use.
