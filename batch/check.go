@@ -63,7 +63,7 @@ func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.Batc
 	if known[named] {
 		return row, nil
 	}
-	if _, err := m.cfg.Store.Session(ctx, owner, named); errors.Is(err, store.ErrNotFound) {
+	if _, _, err := m.cfg.Store.FindSession(ctx, owner, named); errors.Is(err, store.ErrNotFound) {
 		return row, api.Errorf(api.CodeSessionNotFound, "%s: you have no session %.140q", at, named)
 	} else if err != nil {
 		return row, err

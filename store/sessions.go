@@ -244,12 +244,6 @@ func (s *Store) DisownedSessions(ctx context.Context) ([]int64, error) {
 // DeleteSession drops the session and all that belongs to it.
 func (t *Tx) DeleteSession(n int64) error { return t.one(`DELETE FROM sessions WHERE n = ?`, n) }
 
-// Session returns the owner's session with that id.
-func (s *Store) Session(ctx context.Context, owner, clientID string) (Session, error) {
-	return scanSession(s.ro.QueryRowContext(ctx,
-		`SELECT `+sessionColumns+` FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan)
-}
-
 // FindSession returns the number and the id of the owner's session, or [ErrNotFound].
 func (s *Store) FindSession(ctx context.Context, owner, clientID string) (n int64, id string, err error) {
 	err = s.ro.QueryRowContext(ctx, `SELECT n, id FROM sessions WHERE owner = ? AND client_id = ?`, owner, clientID).Scan(&n, &id)

@@ -50,14 +50,21 @@ func TestARowReadsBackAsItWasWritten(t *testing.T) {
 	s := open(t, t.TempDir())
 	want := sample(1, "ann", "chat:1")
 	do(t, s, func(tx *store.Tx) error { return tx.InsertSession(want) })
-	got, err := s.Session(t.Context(), "ann", "chat:1")
+	n, id, err := s.FindSession(t.Context(), "ann", "chat:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.SessionNumber(t.Context(), n)
+	if got.ID != id {
+		t.Errorf("the session with the number %d is %q, not %q", n, got.ID, id)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := s.Session(t.Context(), "bob", "chat:1"); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := s.FindSession(t.Context(), "bob", "chat:1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another owner's session: %v", err)
 	}
 
