@@ -343,13 +343,17 @@ func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) erro
 // whenIdle says what happens to the kernel when nobody uses it. The caller holds s.mu.
 func (s *Session) whenIdle() api.OnIdle { return cmp.Or(s.onIdle, s.m.cfg.OnIdle, api.OnIdleHibernate) }
 
+// hibernatesIdle reports whether the session's settings want its kernel's variables saved when nobody uses it.
+func (s *Session) hibernatesIdle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.whenIdle() == api.OnIdleHibernate
+}
+
 // hibernateIdle saves the variables of an idle kernel and ends it, if the session's settings say so. It reports false if the
 // kernel still has to be ended.
 func (s *Session) hibernateIdle(ctx context.Context) bool {
-	s.mu.Lock()
-	do := s.whenIdle() == api.OnIdleHibernate
-	s.mu.Unlock()
-	if !do {
+	if !s.hibernatesIdle() {
 		return false
 	}
 	saved, err := s.hibernate(ctx)
@@ -364,7 +368,7 @@ func (s *Session) hibernateIdle(ctx context.Context) bool {
 // hibernateAtEnd saves the variables of a kernel that runs no cell and ends it, since the server or the host ends, if the session's
 // settings say so. It reports false if the kernel still has to be ended.
 func (s *Session) hibernateAtEnd(ctx context.Context) bool {
-	if !s.running || s.atRest("hibernate") != nil {
+	if !s.running || !s.hibernatesIdle() || s.atRest("hibernate") != nil {
 		return false
 	}
 	select {
