@@ -428,6 +428,16 @@ func labClient(t *testing.T, program, address, token, mode string) map[string]st
 	return reported(t, exec.CommandContext(within(t), "node", "testdata/jupyter/"+program, address, token, mode))
 }
 
+// wantReported compares values of what a program has reported.
+func wantReported(t *testing.T, got, want map[string]string) {
+	t.Helper()
+	for what, value := range want {
+		if got[what] != value {
+			t.Errorf("%s: %s\nwant %s", what, got[what], value)
+		}
+	}
+}
+
 // reported runs a program that prints lines of JSON, each with what it has seen and the value.
 func reported(t *testing.T, cmd *exec.Cmd) map[string]string {
 	t.Helper()

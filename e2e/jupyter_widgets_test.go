@@ -15,15 +15,7 @@ func TestJupyterWidgetsTalkToTheirFrontEnd(t *testing.T) {
 		mode = "ipywidgets"
 	}
 	got := labClient(t, "widgets.mjs", s.URL+"/jupyter", s.Token, mode)
-	check := func(t *testing.T, want map[string]string) {
-		t.Helper()
-		for what, value := range want {
-			if got[what] != value {
-				t.Errorf("%s: %s\nwant %s", what, got[what], value)
-			}
-		}
-	}
-	check(t, map[string]string{
+	wantReported(t, got, map[string]string{
 		"expressions":  `["40","NameError"]`,
 		"buffers out":  `256`,
 		"buffers in":   `"1 True\n"`,
@@ -35,7 +27,7 @@ func TestJupyterWidgetsTalkToTheirFrontEnd(t *testing.T) {
 		if mode == "" {
 			t.Fatal("ipywidgets is missing, so no slider is moved; make test-setup installs it")
 		}
-		check(t, map[string]string{
+		wantReported(t, got, map[string]string{
 			"slider": `""`, "value": `3`, "move": `"moved to 7\n"`, "in python": `"7\n"`, "back": `true`,
 			"interact": `"x is 2\n"`, "interact moves": `"x is 5\n"`,
 		})

@@ -77,15 +77,7 @@ func TestJupyterLabsPageRunsANotebook(t *testing.T) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the browser ends, too
 	cmd.WaitDelay = time.Minute
 	got := reported(t, cmd)
-	check := func(t *testing.T, want map[string]string) {
-		t.Helper()
-		for what, value := range want {
-			if got[what] != value {
-				t.Errorf("%s: %s\nwant %s", what, got[what], value)
-			}
-		}
-	}
-	check(t, map[string]string{
+	wantReported(t, got, map[string]string{
 		"text":            `["printed","42"]`,
 		"error":           `["ZeroDivisionError: division by zero"]`,
 		"chart":           `"data:image/png;base64 true"`,
@@ -117,7 +109,7 @@ func TestJupyterLabsPageRunsANotebook(t *testing.T) {
 		if missing != nil {
 			t.Skipf("SKIP: there is no ipywidgets 8, so no slider is moved: %v", missing)
 		}
-		check(t, map[string]string{"value in Python": `["100"]`})
+		wantReported(t, got, map[string]string{"value in Python": `["100"]`})
 	})
 }
 
