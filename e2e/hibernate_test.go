@@ -349,7 +349,7 @@ func TestCtrlCKeepsTheVariablesOfIdleKernels(t *testing.T) {
 }
 
 // TestCtrlCKeepsTheVariablesOfManyKernels ends a server with more idle kernels than can save their variables at the same time within
-// the time that each may take. It takes half a minute, so it runs only where all tests do.
+// the time that each may take. It takes 15 s of both processors, so it runs only where all tests do.
 func TestCtrlCKeepsTheVariablesOfManyKernels(t *testing.T) {
 	if os.Getenv("E2E_ALL") == "" {
 		t.Skip("SKIP: E2E_ALL is not set")
