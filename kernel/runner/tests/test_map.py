@@ -153,6 +153,24 @@ class Map(RunnerCase):
             self.assertRaises(ProcessLookupError, os.kill, pid, 0)
         self.assertEqual(self.run_cell("kept").text, "5")
 
+    def test_an_interrupt_loses_no_copy_that_is_being_forked(self) -> None:
+        """fork is followed by code of the standard library, which counts as user code elsewhere."""
+        id = self.runner.start(
+            "import signal, warnings\nr, w = os.pipe2(os.O_NONBLOCK); os.set_blocking(r, True); signal.set_wakeup_fd(w)\n"
+            "def f(x):\n    open(f'pid{x}', 'w').write(str(os.getpid())); os.rename(f'pid{x}', f'ready{x}'); os.system('sleep 600')\n"
+            "leave = warnings.catch_warnings.__exit__\n"
+            "def leave_late(*args):\n    global r\n    while not os.path.exists('ready0'): os.sched_yield()\n"
+            "    open('late', 'w').close()\n    if r is not None: os.read(r, 1); r = None  # a signal has come\n    return leave(*args)\n"
+            "warnings.catch_warnings.__exit__ = leave_late\n"
+            "try: talaria.map(f, range(2), concurrency=2)\nfinally: warnings.catch_warnings.__exit__ = leave; signal.set_wakeup_fd(-1)")
+        folder = pathlib.Path(self.runner.directory.name)
+        while not (folder / "late").exists():
+            os.sched_yield()
+        self.runner.interrupt(id)
+        outcome = self.runner.finish(id)
+        self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
+        self.assertRaises(ProcessLookupError, os.kill, int((folder / "ready0").read_text()), 0)
+
     def test_random_numbers_differ(self) -> None:
         self.run_cell("import random")
         outcome = self.run_cell("len(set(talaria.map(lambda x: random.random(), range(5))))")

@@ -82,6 +82,7 @@ class Pool:
     def __init__(self, job: Job, execution: Execution | None) -> None:
         self.job = job
         self._execution = execution  # that tools are called for
+        self._uninterrupted = job.parts.interrupts.uninterrupted
         self._next = 0
         self._width = job.width
         self._copies: dict[int, _Copy] = {}  # by each of their descriptors
@@ -102,12 +103,12 @@ class Pool:
         """Yields the outcome of each item as it ends, and None meanwhile, at least every tick_s. Closing it ends the rest."""
         try:
             while not self._ended and (self._next < self.job.count or self._running):
-                self._fill()
+                self._uninterrupted(self._fill)
                 over = self._wait(tick_s)
                 if not over:
                     yield None
                 for copy in over:
-                    yield self._finish(copy)
+                    yield self._uninterrupted(self._finish, copy)
         finally:
             self.end()
 
@@ -117,7 +118,7 @@ class Pool:
             return
         self._ended = True
         for copy in list(self._running):
-            self._finish(copy)
+            self._uninterrupted(self._finish, copy)
         for fd in self._wake:
             close(fd)
         if self._froze:

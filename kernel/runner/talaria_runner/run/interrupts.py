@@ -26,6 +26,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType, FrameType
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
 
 
 class Overdue(BaseException):
@@ -59,6 +62,7 @@ class Interrupts:
         self._sent = 0  # signals that we sent
         self._seen = 0  # of these, how many the handler knows of
         self._cancelling = False
+        self._held = False  # none is raised, wherever it lands
         self._forked = False
         self._handler = self._on_signal
 
@@ -127,6 +131,15 @@ class Interrupts:
         if get_ident() == self._main and self._inside(_getframe(), self.guard):
             self._raise(execution)
 
+    def uninterrupted(self, work: Callable[..., _T], *args: object) -> _T:
+        """Calls work, which an interrupt must not leave half-way: none is raised in it, also not in functions of the standard
+        library that it calls, which count as user code elsewhere. The reader sends the signal again."""
+        before, self._held = self._held, True
+        try:
+            return work(*args)
+        finally:
+            self._held = before
+
     def can_limit(self) -> bool:
         """Whether code called here can have a deadline: in the main thread, while SIGINT is ours."""
         return get_ident() == self._main and not self._forked and getsignal(SIGINT) is self._handler
@@ -169,6 +182,8 @@ class Interrupts:
         ours = self._sent != self._seen or self._nudges != self._nudged
         self._seen = self._sent
         self._nudged = self._nudges
+        if self._held:
+            return
         execution = self.execution
         late = self._late
         if late is not None and not (execution is not None and execution.interrupt_requested):
