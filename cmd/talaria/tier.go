@@ -63,7 +63,7 @@ func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (
 				Remedy: "see below for the better tier; to accept this one, start with --min-tier " + tier +
 					" (docs/security.md says what it lacks)",
 			}, probe.Findings[0])
-		case better == "":
+		case len(found) == 0:
 			better = probe.Findings[0].Remedy
 			found = probe.Findings
 		default:
