@@ -217,26 +217,51 @@ type Filter struct {
 // List lists the owner's sessions, newest first.
 func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[api.Session], error) {
 	return page(f.Page, func(before int64, limit int) ([]api.Session, []int64, error) {
-		rows, err := m.cfg.Store.Sessions(ctx, store.SessionFilter{
-			Owner: owner, State: f.State, Metadata: f.Metadata, Search: f.Search, Before: before, Limit: limit,
-		})
+		filter := store.SessionFilter{Owner: owner, State: f.State, Metadata: f.Metadata, Search: f.Search, Before: before, Limit: limit}
+		for {
+			items, numbers, err := m.list(ctx, filter)
+			if !errors.Is(err, store.ErrNotFound) {
+				return items, numbers, err
+			}
+		}
+	})
+}
+
+// list returns what the filter selects, and the numbers. It fails with [store.ErrNotFound] if one is selected no longer a moment later.
+func (m *Manager) list(ctx context.Context, filter store.SessionFilter) ([]api.Session, []int64, error) {
+	numbers, ids, err := m.cfg.Store.SessionKeys(ctx, filter)
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded := make([]*Session, len(ids))
+	for i, id := range ids {
+		if s := m.known(id); s != nil && s.retain() {
+			defer s.Release()
+			loaded[i] = s
+		}
+	}
+	items := make([]api.Session, len(ids))
+	if slices.Contains(loaded, nil) {
+		rows, err := m.cfg.Store.Sessions(ctx, filter)
 		if err != nil {
 			return nil, nil, err
 		}
-		items, numbers := make([]api.Session, len(rows)), make([]int64, len(rows))
-		loaded := make([]*Session, len(rows))
-		for i, row := range rows {
-			numbers[i] = row.N
-			if s := m.known(row.ID); s != nil && s.retain() {
-				defer s.Release()
-				loaded[i] = s
-			} else { // the row is all there is
-				items[i] = m.sessionOf(row).summary()
+		at := 0 // rows are in the order of ids
+		for i, n := range numbers {
+			for at < len(rows) && rows[at].N > n {
+				at++
 			}
+			if loaded[i] != nil {
+				continue
+			}
+			if at == len(rows) || rows[at].N != n {
+				return nil, nil, store.ErrNotFound
+			}
+			items[i] = m.sessionOf(rows[at]).summary()
 		}
-		m.describe(ctx, loaded, items)
-		return items, numbers, nil
-	})
+	}
+	m.describe(ctx, loaded, items)
+	return items, numbers, nil
 }
 
 // Each calls do with every session of every owner, without the usage of its processes, until do returns false. serial is

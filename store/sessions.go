@@ -273,6 +273,31 @@ var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
 // Sessions lists what the filter selects.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error) {
+	rest, args := f.clauses()
+	return s.sessions(ctx, rest, args...)
+}
+
+// SessionKeys lists the N and the ID of what the filter selects, in the same order as Sessions, which takes ten times as long.
+func (s *Store) SessionKeys(ctx context.Context, f SessionFilter) (numbers []int64, ids []string, err error) {
+	rest, args := f.clauses()
+	rows, err := s.ro.QueryContext(ctx, `SELECT n, id FROM sessions `+rest, args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		var id string
+		if err := rows.Scan(&n, &id); err != nil {
+			return nil, nil, err
+		}
+		numbers, ids = append(numbers, n), append(ids, id)
+	}
+	return numbers, ids, rows.Err()
+}
+
+// clauses returns what follows the table's name in a query, and its arguments.
+func (f SessionFilter) clauses() (string, []any) {
 	where, args := []string{"owner = ?"}, []any{f.Owner}
 	if f.State != "" {
 		where, args = append(where, "state = ?"), append(args, f.State)
@@ -289,7 +314,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 	if f.Before > 0 {
 		where, args = append(where, "n < ?"), append(args, f.Before)
 	}
-	return s.sessions(ctx, `WHERE `+strings.Join(where, " AND ")+` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)...)
+	return `WHERE ` + strings.Join(where, " AND ") + ` ORDER BY n DESC LIMIT ?`, append(args, f.Limit)
 }
 
 // OpenSessions lists the sessions that had a kernel, executions that had not ended or after which something was to be done, or open

@@ -322,7 +322,7 @@ func (g *Group) PIDs() ([]int, error) {
 	if len(g.order) == 0 {
 		return nil, ErrNotHeld
 	}
-	return groupPIDs(g.order[0])
+	return g.files[g.order[0]].pids()
 }
 
 // Remove removes the directories once their processes are dead, and the parents that are empty then.
@@ -369,6 +369,10 @@ func groupPIDs(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parsePIDs(dir, text)
+}
+
+func parsePIDs(dir string, text []byte) ([]int, error) {
 	var pids []int
 	for _, field := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(field)

@@ -86,6 +86,35 @@ func (c *controls) keyed(file string) (map[string]int64, error) {
 	return parseKeyed(text), nil
 }
 
+// value returns the number of one key of a file whose lines have the form "key number"; 0 if the file does not have the key.
+func (c *controls) value(file, key string) (int64, error) {
+	var buffer [8192]byte
+	text, err := c.read(file, buffer[:])
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(text) {
+		if name, number, _ := bytes.Cut(line, []byte(" ")); string(name) == key {
+			return parseNumber(number)
+		}
+	}
+	return 0, nil
+}
+
+// pids lists the processes of the directory's group.
+func (c *controls) pids() ([]int, error) {
+	const file = "cgroup.procs"
+	var buffer [4096]byte
+	text, err := c.read(file, buffer[:])
+	if err == nil && len(text) == len(buffer) {
+		text, err = readControl(c.dir, file, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parsePIDs(c.dir, text)
+}
+
 func (c *controls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -108,26 +108,27 @@ func (l legacy) bound(dir string) (limit, used int64, err error) {
 	if err != nil || limit >= unlimited {
 		return 0, 0, err
 	}
-	used, err = l.inUse(dir)
+	c := &controls{dir: dir}
+	defer c.close()
+	used, err = l.inUse(c)
 	return limit, used, err
 }
 
 // inUse returns the memory in use, without what the system can take back at once.
-func (legacy) inUse(dir string) (int64, error) {
-	usage, err := readNumber(dir, "memory.usage_in_bytes")
+func (legacy) inUse(c *controls) (int64, error) {
+	usage, err := c.number("memory.usage_in_bytes")
 	if err != nil {
 		return 0, err
 	}
-	stat, err := ReadKeyed(dir, "memory.stat")
-	return max(0, usage-stat["total_inactive_file"]), err
+	inactive, err := c.value("memory.stat", "total_inactive_file")
+	return max(0, usage-inactive), err
 }
 
 func (l legacy) memory(c *controls) (used, peak int64, err error) {
-	dir := c.dir
-	if used, err = l.inUse(dir); err != nil {
+	if used, err = l.inUse(c); err != nil {
 		return 0, 0, err
 	}
-	sockets, err := readNumber(dir, "memory.kmem.tcp.usage_in_bytes")
+	sockets, err := c.number("memory.kmem.tcp.usage_in_bytes")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, err
 	}
@@ -136,8 +137,7 @@ func (l legacy) memory(c *controls) (used, peak int64, err error) {
 }
 
 func (legacy) anonymous(c *controls) (int64, error) {
-	stat, err := ReadKeyed(c.dir, "memory.stat")
-	return stat["total_rss"], err
+	return c.value("memory.stat", "total_rss")
 }
 
 func (legacy) peak(c *controls) (int64, error) { return c.number("memory.max_usage_in_bytes") }

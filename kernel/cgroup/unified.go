@@ -73,7 +73,9 @@ func (unified) setMemory(dir string, bytes int64) error {
 	limit := "max"
 	if bytes > 0 {
 		// Given a limit below the current use, the kernel would kill to get below it.
-		used, err := inUse(dir)
+		c := &controls{dir: dir}
+		defer c.close()
+		used, err := inUse(c)
 		if err != nil {
 			return err
 		}
@@ -100,7 +102,7 @@ func (unified) setCPUs(dir string, cpus float64) error {
 }
 
 func (u unified) memory(c *controls) (used, peak int64, err error) {
-	if used, err = inUse(c.dir); err != nil {
+	if used, err = inUse(c); err != nil {
 		return 0, 0, err
 	}
 	peak, err = u.peak(c)
@@ -108,8 +110,7 @@ func (u unified) memory(c *controls) (used, peak int64, err error) {
 }
 
 func (unified) anonymous(c *controls) (int64, error) {
-	stat, err := ReadKeyed(c.dir, "memory.stat")
-	return stat["anon"], err
+	return c.value("memory.stat", "anon")
 }
 
 // bound counts the limit from which on the kernel slows a group down, too.
@@ -134,18 +135,20 @@ func (unified) bound(dir string) (limit, used int64, err error) {
 	if limit == 0 {
 		return 0, 0, nil
 	}
-	used, err = inUse(dir)
+	c := &controls{dir: dir}
+	defer c.close()
+	used, err = inUse(c)
 	return limit, used, err
 }
 
 // inUse returns the memory in use, without what the system can take back at once.
-func inUse(dir string) (int64, error) {
-	usage, err := readNumber(dir, "memory.current")
+func inUse(c *controls) (int64, error) {
+	usage, err := c.number("memory.current")
 	if err != nil {
 		return 0, err
 	}
-	stat, err := ReadKeyed(dir, "memory.stat")
-	return max(0, usage-stat["inactive_file"]), err
+	inactive, err := c.value("memory.stat", "inactive_file")
+	return max(0, usage-inactive), err
 }
 
 // peak returns 0 before Linux 5.19.
@@ -158,8 +161,8 @@ func (unified) peak(c *controls) (int64, error) {
 }
 
 func (unified) cpu(c *controls) (time.Duration, error) {
-	stat, err := c.keyed("cpu.stat")
-	return time.Duration(stat["usage_usec"]) * time.Microsecond, err
+	used, err := c.value("cpu.stat", "usage_usec")
+	return time.Duration(used) * time.Microsecond, err
 }
 
 // resetPeak needs Linux 6.12, which resets the peak for the open file that is written to: the one that peak reads.

@@ -67,11 +67,43 @@ func Read(pid int) (Process, error) {
 // ReadIdentity reads only the identity of a process, which takes half the time of [Read]. An error that wraps
 // fs.ErrNotExist means that the process is gone.
 func ReadIdentity(pid int) (Identity, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	var buffer [4096]byte
+	status, err := readFile(pid, "status", buffer[:])
 	if err != nil {
 		return Identity{}, Gone(err)
 	}
 	return identify(status), nil
+}
+
+// readFile reads a file of a process, into buffer if that is large enough. Package os takes twice as long.
+func readFile(pid int, name string, buffer []byte) ([]byte, error) {
+	path := "/proc/" + strconv.Itoa(pid) + "/" + name
+	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	length := 0
+	for {
+		n, err := again(func() (int, error) { return syscall.Read(fd, buffer[length:]) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		// The file is complete where less is read than fits.
+		if length += n; length < len(buffer) {
+			return buffer[:length], nil
+		}
+		buffer = append(buffer, make([]byte, len(buffer))...)
+	}
+}
+
+// again repeats a call that a signal has interrupted.
+func again(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != syscall.EINTR {
+			return n, err
+		}
+	}
 }
 
 // identify takes the identity out of a process's status.
