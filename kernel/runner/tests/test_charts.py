@@ -188,9 +188,9 @@ class Charts(ChartCase):
         self.assertEqual(outcome.stderr, "")
 
     def test_leave_the_figure_as_it_was(self) -> None:
-        code = "fig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_ylim(0, 9)\ndisplay(fig)\nax.get_ylim(), fig.dpi"
+        code = "fig, ax = plt.subplots(); ax.plot([1, 2]); ax.set_ylim(0, 9)\ndisplay(fig)\n[float(limit) for limit in ax.get_ylim()], float(fig.dpi)"
         outcome = self.run_cell(_IMPORTS + code)
-        self.assertEqual(outcome.text, "((0.0, 9.0), 100.0)")
+        self.assertEqual(outcome.text, "([0.0, 9.0], 100.0)")
         self.assertEqual(len(outcome.displays), 1)
 
 

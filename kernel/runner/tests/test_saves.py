@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -182,7 +183,7 @@ class Variables(Saves):
                 "crashes": "the process that saved it crashed with signal 11",
                 "killed": "the process that saved it was killed, perhaps for lack of memory",
                 "leaves": "SystemExit: 3",
-                "wrong": "PicklingError: __reduce__ must return a string or tuple",
+                "wrong": f"PicklingError: {_wrong_reduction()}",
                 "unloadable": "it was saved, but could not be loaded: ValueError: invalid literal for int() with base 10: 'x'",
                 "state": "it was saved, but could not be loaded: ValueError: no",
             },
@@ -406,6 +407,19 @@ class Gone(unittest.TestCase):
         except NameError as e:
             return hints.find(e, str(e), gone=gone)
         self.fail("there is a variable of that name")
+
+
+def _wrong_reduction() -> str:
+    """What this Python says of a __reduce__ that returns a number."""
+    class Wrong:
+        def __reduce__(self) -> int:
+            return 5
+
+    try:
+        pickle.dumps(Wrong())
+    except pickle.PicklingError as e:
+        return str(e)
+    raise AssertionError("it was pickled")
 
 
 def _document() -> str:

@@ -112,3 +112,4 @@ class Debugger(RunnerCase):
         self.runner.interrupt(id)
         outcome = self.runner.finish(id)
         self.assertEqual((outcome.error["ename"], outcome.interrupted), ("KeyboardInterrupt", True))
+        self.assertIn("(Pdb)", "".join(q["body"]["prompt"] for q in self.run_cell("breakpoint()\nx = 1", "c", allow_stdin=True).of("input")))

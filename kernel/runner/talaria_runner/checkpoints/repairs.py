@@ -46,7 +46,10 @@ class Kept:
         close, and no lock of a file."""
         null = open("/dev/null", O_RDWR)
         for fd in self._descriptors.streams:
-            _replace(null, fd)
+            try:
+                _replace(null, fd)
+            except OSError:
+                pass  # a library closes it in forked processes, as multiprocessing does from Python 3.14 on
         close(null)
         for fd in self._positions:
             _open_again(fd, f"/proc/self/fd/{fd}")  # with a position of its own, if it can be opened
@@ -129,11 +132,11 @@ def _renew_fonts() -> None:
 
 def _renew_pools() -> None:
     """Lets pools of threads start new threads: asyncio's own is made anew when it is needed next."""
-    asyncio, pools = modules.get("asyncio"), modules.get("concurrent.futures.thread")
-    if asyncio is None or pools is None:
+    events, pools = modules.get("asyncio.events"), modules.get("concurrent.futures.thread")
+    if events is None or pools is None:
         return
     try:
-        loop = asyncio.get_event_loop_policy()._local._loop
+        loop = events._event_loop_policy._local._loop
         if loop is not None and isinstance(loop._default_executor, pools.ThreadPoolExecutor):
             loop._default_executor = None
     except AttributeError:

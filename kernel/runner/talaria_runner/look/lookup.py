@@ -16,10 +16,12 @@ from sys import modules, version_info
 from talaria_runner.look import getters, tabular
 from talaria_runner.look.classes import MISSING, derives, in_class, is_a, is_heap_class, mro, names_of_class, one_of
 from talaria_runner.look.syntax import parse
+from talaria_runner.own.stdlib import load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import CodeType
 
 __all__ = [
     "MISSING", "Builtin", "Found", "Function", "Method", "Module", "Namespace", "annotations", "attribute",
@@ -191,8 +193,22 @@ def _public(function: object, name: str) -> object:
 
 
 def annotations(function: object) -> dict[str, object]:
-    """The annotations of a Python function. From Python 3.14 on reading them runs code, so there are none."""
-    return function.__annotations__ if version_info < (3, 14) else {}
+    """The annotations of a Python function. From Python 3.14 on, those that would be evaluated only now are their text instead."""
+    annotate = function.__annotate__ if version_info >= (3, 14) else None
+    if annotate is None:
+        return function.__annotations__
+    if type(annotate) is not Function or not _is_compiled(annotate.__code__):
+        return {}
+    library = load("annotationlib")
+    try:
+        return library.call_annotate_function(annotate, library.Format.STRING)
+    except Exception:
+        return {}  # an expression that has no text
+
+
+def _is_compiled(code: CodeType) -> bool:
+    """Whether the compiler made this function of annotations: annotationlib calls it with names that stand for their own text."""
+    return code.co_name == "__annotate__" and code.co_varnames[:1] == ("format",) and code.co_posonlyargcount == 1
 
 
 def function_of(value: object) -> object:

@@ -23,7 +23,12 @@ class Debugger:
 
         def trace_dispatch(self_: object, frame: FrameType, event: str, arg: object) -> object:
             if not frame.f_code.co_filename.startswith(OURS):
-                return dispatch(self_, frame, event, arg)
+                try:
+                    return dispatch(self_, frame, event, arg)
+                except BaseException:
+                    if hasattr(self_, "enterframe"):
+                        self_.enterframe = None  # Python 3.14 leaves it set, and this debugger would never stop again
+                    raise
             if not self._has_user_code_outside(frame):
                 self_.set_continue()
             return None

@@ -177,11 +177,11 @@ class Pickling(_pickle.Pickler):
         for cell in cells:
             self._cells.setdefault(id(cell), (len(self._cells), cell))
         content = []
-        for cell in cells:
+        for name, cell in zip(value.__code__.co_freevars, cells):
             if id(cell) not in self._filled:
                 self._filled.add(id(cell))
                 try:
-                    content.append((cell, cell.cell_contents))
+                    content.append((cell, _names_of_scope(cell.cell_contents) if name == "__classdict__" else cell.cell_contents))
                 except ValueError:
                     pass  # it is empty
         own = {name: getattr(value, name) for name in _ABOUT if getattr(value, name, None) is not None}
@@ -217,6 +217,12 @@ class Pickling(_pickle.Pickler):
             own = {name: attribute for name, attribute in own.items() if name not in members}
             return rebuild.make_enum, (*made, values), (own, members, registered), None, None, rebuild.fill_class
         return rebuild.make_class, made, (own, members, registered), None, None, rebuild.fill_class
+
+
+def _names_of_scope(names: dict[str, object]) -> dict[str, object]:
+    """The names of a class that its annotations may mean, which Python keeps in a variable of a closure. It is the dictionary of the
+    class itself."""
+    return {name: value for name, value in names.items() if name not in _MADE_AGAIN and type(value) not in (GetSet, Member)}
 
 
 def _code(value: CodeType) -> object:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DOTS = 2_000_000  # of the picture shown; the image itself stays unchanged
 BYTES = 4 << 20  # a photograph that would be larger as PNG is shown as JPEG
-_SHOWN = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"))  # modes that PNG has
+_SHOWN = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "I;16"))  # modes that PNG has
 
 
 def show_image(value: object) -> tuple[Bundle, Bundle] | None:
@@ -31,7 +31,7 @@ def show_image(value: object) -> tuple[Bundle, Bundle] | None:
         picture = _reduced(value, int(factor))
         text += f", shown at {picture.size[0]}x{picture.size[1]}"
     if picture.mode not in _SHOWN:
-        picture = picture.convert("RGB")
+        picture = picture.convert("I;16" if picture.mode == "I" else "RGB")
     mime, data = "image/png", _encoded(picture, "PNG")
     if len(data) > BYTES:
         mime, data = "image/jpeg", _encoded(picture.convert("RGB"), "JPEG")
