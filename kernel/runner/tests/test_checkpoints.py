@@ -222,7 +222,7 @@ class Copies(unittest.TestCase):
         """In both ways: the instructions for the processor, and two forks for the others."""
         for way in ("", "siblings._make_native = lambda: None\n"):
             with self.subTest(way or "as the processor allows"):
-                ended = subprocess.run([PYTHON, "-I", "-c", way.join(_FORKS)], capture_output=True, text=True, timeout=PATIENCE)
+                ended = subprocess.run([PYTHON, "-I", "-c", way.join(_FORKS)], capture_output=True, text=True, timeout=3 * PATIENCE)
                 self.assertEqual((ended.stdout, ended.stderr), ("200 copies\n", ""))
 
     def test_one_fork_makes_a_copy_where_the_processor_allows_it(self) -> None:

@@ -7,7 +7,7 @@ import time
 import unittest
 
 from tests.case import STDLIB, RunnerCase
-from tests.host import Runner
+from tests.host import ENGINE, Runner
 
 _HIDE = (
     "import sys\n"
@@ -144,14 +144,16 @@ class Autoreload(RunnerCase):
         outcome = self.run_cell("f()")
         self.assertEqual(outcome.text, "2")
         self.assertIn("autoreload of mod failed", outcome.stderr)
+        # IPython 9 does not mend the name in the cells after a mistake in the file.
+        call = "f()" if ENGINE == "stdlib" else "mod.f()"
         self.write("def f(): return 4\n")
-        self.assertEqual(self.run_cell("f()").text, "4")
+        self.assertEqual(self.run_cell(call).text, "4")
         self.run_cell("%autoreload 0")
         self.write("def f(): return 5\n")
-        self.assertEqual(self.run_cell("f()").text, "4")
+        self.assertEqual(self.run_cell(call).text, "4")
         self.run_cell("%autoreload 1\n%aimport mod")
         self.write("def f(): return 6\n")
-        self.assertEqual(self.run_cell("f()").text, "6")
+        self.assertEqual(self.run_cell(call).text, "6")
 
     @STDLIB
     def test_says_how_it_is_used(self) -> None:
