@@ -20,6 +20,7 @@ type download struct {
 	file     io.ReadSeeker
 	name     string // for Content-Disposition
 	media    string
+	attached bool // a browser saves it, also if it could show it
 	tag      string
 	modified time.Time
 	cache    string
@@ -33,7 +34,7 @@ func (d download) send(c *call) {
 	}
 	h := c.Writer.Header()
 	h.Set("Content-Type", media)
-	h.Set("Content-Disposition", disposition(media, d.name))
+	h.Set("Content-Disposition", disposition(media, d.name, d.attached))
 	h.Set("Content-Security-Policy", sandboxPolicy)
 	h.Set("ETag", d.tag)
 	h.Set("Cache-Control", d.cache)
@@ -41,10 +42,10 @@ func (d download) send(c *call) {
 	http.ServeContent(w, c.Request, "", d.modified, d.file)
 }
 
-// disposition says whether a browser may show a file, and its name: as ASCII for old clients, and in full.
-func disposition(media, name string) string {
+// disposition says whether a browser may show a file that is not to be attached, and its name: as ASCII for old clients, and in full.
+func disposition(media, name string, attached bool) string {
 	kind := "attachment"
-	if shown(media) {
+	if shown(media) && !attached {
 		kind = "inline"
 	}
 	if name == "" {
@@ -117,7 +118,7 @@ func (w *downloadWriter) WriteHeader(status int) {
 	for _, name := range []string{"Content-Disposition", "Content-Length", "ETag", "Last-Modified"} {
 		h.Del(name)
 	}
-	writeProblem(w.call.Writer, problem)
+	w.call.front.refusal()(w.call.Writer, problem)
 }
 
 func (w *downloadWriter) Write(p []byte) (int, error) {

@@ -40,14 +40,20 @@ func (s *Server) getFile(c *call, sess *session.Session) error {
 		return err
 	}
 	defer file.Close()
+	return sendFile(c, file, entry, false)
+}
+
+// sendFile answers with a file of a workspace. A browser saves it instead of showing it if attached is set.
+func sendFile(c *call, file *os.File, as api.File, attached bool) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	download{
 		file:     file,
-		name:     entry.Name,
-		media:    entry.MediaType,
+		name:     as.Name,
+		media:    as.MediaType,
+		attached: attached,
 		tag:      fileTag(info),
 		modified: info.ModTime(),
 		cache:    "private, no-cache",

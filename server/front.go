@@ -36,6 +36,14 @@ func (s *Server) ServeFront(name string, listener net.Listener) error {
 	return web.Serve(door{listener, s.lobby})
 }
 
+// refusal returns what answers with an error; nil is our own API.
+func (f *front) refusal() func(http.ResponseWriter, *api.Error) {
+	if f == nil {
+		return writeProblem
+	}
+	return f.refuse
+}
+
 // atRoot returns a handler that serves the front's paths with and without its prefix.
 func (f *front) atRoot(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
 
+	"talaria/api"
 	"talaria/server/jupyter"
 	"talaria/session"
 )
@@ -71,6 +73,7 @@ func (s *Server) serveJupyter(c *call) error {
 	s.jupyter.ServeHTTP(c.Writer, c.Request, jupyter.Caller{
 		Owner: c.owner, Session: c.visited(), Permit: c.permit, Attach: func(sess *session.Session) func() { return c.attach(sess) },
 		Upgrade: func(subprotocols ...string) (jupyter.Socket, error) { return s.jupyterSocket(c, subprotocols...) },
+		Send:    func(file *os.File, as api.File, attached bool) error { return sendFile(c, file, as, attached) },
 	}, body)
 	return nil
 }

@@ -13,7 +13,7 @@ func (s *Server) getNotebook(c *call, sess *session.Session) error {
 	if info := sess.Info(c.ctx()); info.Name != "" {
 		name = info.Name
 	}
-	c.Header("Content-Disposition", disposition(notebookType, strings.ReplaceAll(name, "/", "-")+".ipynb"))
+	c.Header("Content-Disposition", disposition(notebookType, strings.ReplaceAll(name, "/", "-")+".ipynb", false))
 	out := &body{c: c, kind: notebookType}
 	return out.ended(sess.Notebook(c.ctx(), out))
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -45,17 +44,9 @@ func (s *Server) handler(r route) gin.HandlerFunc {
 		one := &call{Context: c, leave: func() {}}
 		defer func() { one.leave() }() // after the answer: it ends the request's context
 		if err := s.serve(r, one); err != nil {
-			s.failAs(c, err, r.refuse())
+			s.failAs(c, err, r.front.refusal())
 		}
 	}
-}
-
-// refuse returns what answers with an error.
-func (r route) refuse() func(http.ResponseWriter, *api.Error) {
-	if r.front != nil {
-		return r.front.refuse
-	}
-	return writeProblem
 }
 
 func (s *Server) serve(r route, c *call) error {

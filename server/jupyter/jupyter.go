@@ -12,6 +12,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -46,6 +48,9 @@ type Caller struct {
 	// Upgrade makes the request a WebSocket that speaks one of the subprotocols, or none. If it fails, it returns an error, or
 	// nil where it has answered already.
 	Upgrade func(subprotocols ...string) (Socket, error)
+	// Send answers with a file, or the part of it that the request's headers ask for. A browser saves it instead of showing it if
+	// attached is set, and always what it could run.
+	Send func(file *os.File, as api.File, attached bool) error
 	// Attach counts the caller as a user of the session until detach is called.
 	Attach func(*session.Session) (detach func())
 }
@@ -93,6 +98,8 @@ func New(cfg Config) *Handler {
 		"DELETE /api/sessions/{id}":        h.deleteSession,
 		"/api/contents":                    h.serveContents,
 		"/api/contents/{path...}":          h.serveContents,
+		"GET /files":                       h.getFile,
+		"GET /files/{path...}":             h.getFile,
 	} {
 		h.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			q := r.Context().Value(requestKey{}).(*request)
@@ -116,6 +123,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, caller Calle
 	at.Path, at.RawPath = strings.TrimPrefix(at.Path, Prefix), strings.TrimPrefix(at.RawPath, Prefix)
 	if at.Path != "/" { // clients differ about a slash at the end
 		at.Path, at.RawPath = strings.TrimSuffix(at.Path, "/"), strings.TrimSuffix(at.RawPath, "/")
+	}
+	if escaped := at.EscapedPath(); path.Clean(escaped) != escaped { // the multiplexer would redirect to a path without Prefix
+		Refuse(w, api.Errorf(api.CodePathOutside, "the path %.200q has a part that is empty, \".\" or \"..\"; leave it out", r.URL.Path))
+		return
 	}
 	inner.URL = &at
 	h.mux.ServeHTTP(w, inner)
