@@ -87,6 +87,50 @@ os.symlink("/etc/passwd", "link"); os.symlink("..", "up"); os.symlink("a b", "in
 			wantRefusal(t, s.do(t, call{method: "GET", path: path, token: token}), http.StatusForbidden)
 		}
 	})
+	t.Run("a page that lists files gets a cookie that opens them, and nothing else", func(t *testing.T) {
+		made, err := s.Client().CreateToken(within(t), id, api.SessionTokenRequest{Rights: api.Rights})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cookie := func(token string) map[string]string {
+			t.Helper()
+			set := s.want(t, call{method: "GET", path: "/jupyter/api/contents", token: token}, http.StatusOK, "").header.Get("Set-Cookie")
+			value, attributes, _ := strings.Cut(set, ";")
+			if !strings.Contains(attributes, "HttpOnly") || !strings.Contains(attributes, "SameSite=Strict") || strings.Contains(set, token) {
+				t.Fatalf("the cookie is %q", set)
+			}
+			again := s.want(t, call{method: "GET", path: "/jupyter/api/contents", token: token, header: map[string]string{"Cookie": value}}, http.StatusOK, "")
+			if again.header.Get("Set-Cookie") != "" {
+				t.Errorf("it is set again: %s", again.header["Set-Cookie"])
+			}
+			return map[string]string{"Cookie": value}
+		}
+		owner, visitor, stranger := cookie(s.Token), cookie(made.Token), cookie(s.owner(t, "stranger"))
+		for _, one := range []call{
+			{method: "GET", path: at + "a%20b/t.txt", header: owner}, {method: "HEAD", path: at + "a%20b/t.txt", header: owner},
+			{method: "GET", path: root + "a%20b/t.txt", header: visitor},
+		} {
+			one.token = "-"
+			s.want(t, one, http.StatusOK, "")
+		}
+		for _, one := range []call{
+			{method: "GET", path: at + "a%20b/t.txt", header: stranger}, {method: "GET", path: at + "a%20b/t.txt", header: visitor},
+			{method: "GET", path: root + other + "/t.txt", header: visitor},
+		} {
+			one.token = "-"
+			wantRefusal(t, s.do(t, one), http.StatusNotFound)
+		}
+		for _, path := range []string{"/jupyter/api/contents/" + id, "/jupyter/api/kernels", "/jupyter/api/me", "/jupyter/filesx"} {
+			wantRefusal(t, s.do(t, call{method: "GET", path: path, token: "-", header: owner}), http.StatusForbidden)
+		}
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			wantRefusal(t, s.do(t, call{method: method, path: at + "a%20b/t.txt", token: "-", header: owner}), http.StatusForbidden)
+		}
+		s.want(t, call{method: "GET", path: "/v1/sessions", token: "-", header: owner}, http.StatusUnauthorized, api.CodeUnauthorized)
+		wantRefusal(t, s.do(t, call{method: "GET", path: at + "a%20b/t.txt", token: "-", header: map[string]string{"Cookie": "talaria_jupyter_files=AAAA"}}), http.StatusForbidden)
+		s.want(t, call{method: "DELETE", path: "/v1/sessions/" + id + "/tokens/" + made.ID}, http.StatusNoContent, "")
+		wantRefusal(t, s.do(t, call{method: "GET", path: root + "a%20b/t.txt", token: "-", header: visitor}), http.StatusForbidden)
+	})
 	t.Run("the token of a session reaches its files only", func(t *testing.T) {
 		made, err := s.Client().CreateToken(within(t), id, api.SessionTokenRequest{})
 		if err != nil {

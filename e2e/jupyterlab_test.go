@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/png"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +70,16 @@ func TestJupyterLabsPageRunsANotebook(t *testing.T) {
 		cells = slices.Concat(labCells, labWidgets)
 		s.want(t, call{method: "PUT", path: files + "ipywidgets.zip", body: string(widgets)}, http.StatusCreated, "")
 	}
-	s.want(t, call{method: "PUT", path: files + "analysis.ipynb", body: string(notebookFile(t, cells...))}, http.StatusCreated, "")
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 7, 5))); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"analysis.ipynb": string(notebookFile(t, cells...)), "table.csv": "n\n1\n", "notes.md": "![a picture](my%20pictures/p.png)",
+		"my%20pictures/p.png": picture.String(),
+	} {
+		s.want(t, call{method: "PUT", path: files + name, body: content}, http.StatusCreated, "")
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
@@ -78,16 +89,18 @@ func TestJupyterLabsPageRunsANotebook(t *testing.T) {
 	cmd.WaitDelay = time.Minute
 	got := reported(t, cmd)
 	wantReported(t, got, map[string]string{
-		"text":            `["printed","42"]`,
-		"error":           `["ZeroDivisionError: division by zero"]`,
-		"chart":           `"data:image/png;base64 true"`,
-		"input":           `["name?  Ann","hello Ann"]`,
-		"completed":       `"globals"`,
-		"after a restart": `["False"]`,
-		"a new notebook":  `["42"]`,
-		"a death":         `true`,
-		"after a death":   `["43"]`,
-		"complaints":      `[]`,
+		"a download":            `["table.csv","n\n1\n"]`,
+		"a picture in Markdown": `7`,
+		"text":                  `["printed","42"]`,
+		"error":                 `["ZeroDivisionError: division by zero"]`,
+		"chart":                 `"data:image/png;base64 true"`,
+		"input":                 `["name?  Ann","hello Ann"]`,
+		"completed":             `"globals"`,
+		"after a restart":       `["False"]`,
+		"a new notebook":        `["42"]`,
+		"a death":               `true`,
+		"after a death":         `["43"]`,
+		"complaints":            `[]`,
 	})
 	t.Run("it has saved the notebook", func(t *testing.T) {
 		var types []string

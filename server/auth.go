@@ -20,8 +20,8 @@ const (
 	shareCookie = "talaria_share"
 )
 
-// credential is what a request carries to identify its caller. At most one of token, login, sandbox, signed and
-// assertion is set.
+// credential is what a request carries to identify its caller. At most one of token, login, sandbox, signed, assertion and
+// pass is set.
 type credential struct {
 	token string // from a header or the address: an owner's or a share's
 	login string // from an owner's cookie
@@ -32,7 +32,9 @@ type credential struct {
 	signed string
 	// assertion is a token that a LibreChat has signed.
 	assertion string
-	given     bool // something was given, even if it is empty
+	// pass is a cookie that opens files of Jupyter's front: see filePasses.
+	pass  string
+	given bool // something was given, even if it is empty
 }
 
 // cookie reports whether a browser sent the credential by itself.
@@ -147,6 +149,9 @@ func (s *Server) identify(c *call, cred credential) (ok bool, err error) {
 	}
 	if cred.assertion != "" {
 		return s.enterAssertion(c, cred)
+	}
+	if cred.pass != "" {
+		return s.recognize(c, credential{token: s.filePasses.token(cred.pass)}), nil
 	}
 	if cred.token == "" && cred.signed == "" { // the values of cookies cannot be guessed
 		return s.recognize(c, cred), nil

@@ -70,6 +70,7 @@ func (s *Server) serveJupyter(c *call) error {
 		}
 		body = data
 	}
+	s.giveFilePass(c)
 	s.jupyter.ServeHTTP(c.Writer, c.Request, jupyter.Caller{
 		Owner: c.owner, Session: c.visited(), Permit: c.permit, Attach: func(sess *session.Session) func() { return c.attach(sess) },
 		Upgrade: func(subprotocols ...string) (jupyter.Socket, error) { return s.jupyterSocket(c, subprotocols...) },

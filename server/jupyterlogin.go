@@ -22,11 +22,15 @@ const (
 	xsrfHeader        = "X-Xsrftoken"
 )
 
-// jupyterCookie finds the token of a login. What changes something, and a WebSocket, needs the header beside the cookie.
+// jupyterCookie finds the token of a login, or a pass for files. What changes something, and a WebSocket, needs the header beside
+// the login's cookie.
 func jupyterCookie(r *http.Request) credential {
 	token := fromCookie(r, jupyterCookieName)
 	switch {
 	case token == "":
+		if pass := fromCookie(r, filePassCookie); pass != "" && opensFiles(r) {
+			return credential{pass: pass, given: true}
+		}
 		return credential{}
 	case (!safeMethod(r.Method) || websocket.IsWebSocketUpgrade(r)) && !sameXSRF(r, r.Header.Get(xsrfHeader)):
 		return credential{given: true}

@@ -119,6 +119,7 @@ type Server struct {
 	sockets       connTracker
 	callers       *callers
 	guesses       *guesses
+	filePasses    *filePasses
 	revocations   atomic.Int64 // how often recheck began
 	stall         time.Duration
 	secureCookies bool
@@ -149,6 +150,7 @@ func New(cfg Config) (*Server, error) {
 		page:          page,
 		callers:       newCallers(cmp.Or(cfg.OwnerRequests, 1000)),
 		guesses:       newGuesses(),
+		filePasses:    newFilePasses(),
 		lobby:         newLobby(cmp.Or(cfg.Connections, 256), cmp.Or(cfg.Stall, stall)),
 		stall:         cmp.Or(cfg.Stall, stall),
 		secureCookies: cfg.SecureCookies,

@@ -36,6 +36,7 @@ import { PluginRegistry } from '@lumino/coreutils';
 import * as controls from '@jupyter-widgets/controls';
 ${imports.join('\n')}
 globalThis.loadControls = (names, then) => then(() => controls);
+globalThis.workingFolder = () => '/';
 const pluginRegistry = new PluginRegistry();
 pluginRegistry.registerPlugins([${extensions}].flat().filter((plugin) => !PageConfig.Extension.isDisabled(plugin.id)));
 const none = { matches: [], patterns: [] };
@@ -61,8 +62,10 @@ const styles = {
 const common = { bundle: true, outdir, logLevel: 'error', plugins: [styles] };
 await build({
   ...common, stdin: { contents: page, resolveDir: here, sourcefile: 'lab.js' }, entryNames: 'lab', format: 'esm', target: 'es2022',
-  // require.ensure is Webpack's; the widget manager loads its controls with it.
-  define: { 'process.env.NODE_ENV': '"production"', 'process.env': '{}', global: 'globalThis', 'require.ensure': 'loadControls' },
+  // require.ensure is Webpack's; the widget manager loads its controls with it. JupyterLab's build gives pages a process, too.
+  define: {
+    'process.env.NODE_ENV': '"production"', 'process.env': '{}', 'process.cwd': 'workingFolder', global: 'globalThis', 'require.ensure': 'loadControls',
+  },
   loader: { '.svg': 'text', '.png': 'dataurl', '.woff': 'file', '.woff2': 'file', '.ttf': 'file', '.eot': 'file' },
 });
 await build({ ...common, entryPoints: { theme: '@jupyterlab/theme-light-extension/style/theme.css' }, absWorkingDir: here });

@@ -1,6 +1,7 @@
 // Uses JupyterLab's page as a person does: a notebook of its file browser, and a new one. Prints what the page shows as lines of
 // JSON. The arguments are the page's address, the kernel in whose workspace analysis.ipynb is, the number of its cells, and a folder
 // for a picture of each notebook, or nothing.
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
@@ -60,6 +61,14 @@ async function use() {
 
   await page.goto(address);
   await page.locator('.jp-DirListing-item', { hasText: kernel }).dblclick();
+  await page.locator('.jp-DirListing-item', { hasText: 'table.csv' }).click({ button: 'right' });
+  const saved = page.waitForEvent('download');
+  await page.locator('.lm-Menu-item[data-command="filebrowser:download"]').click();
+  say('a download', [(await saved).suggestedFilename(), readFileSync(await (await saved).path(), 'utf8')]);
+  await page.evaluate(async (path) => {
+    await globalThis.jupyterapp.commands.execute('docmanager:open', { path, factory: 'Markdown Preview' });
+  }, `${kernel}/notes.md`);
+  say('a picture in Markdown', await page.locator('.jp-MarkdownViewer img').evaluate((img) => img.decode().then(() => img.naturalWidth)));
   await page.locator('.jp-DirListing-item', { hasText: 'analysis.ipynb' }).dblclick();
   await ready('analysis.ipynb');
   say('text', await result(0, '42'));
