@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"talaria/api"
@@ -123,6 +126,38 @@ func TestJupyterContentsAreTheWorkspacesOfKernels(t *testing.T) {
 		if e := run(t, s.Client(), id, `print(open("a b/x.ipynb").read()[:1], "os" in globals())`); e.Text != "{ False\n" {
 			t.Errorf("after the notebook's kernel was shut down: %q", e.Text)
 		}
+	})
+	t.Run("notebooks in one workspace share its kernel", func(t *testing.T) {
+		type model struct {
+			ID, Path string
+			Kernel   jupyterKernel
+		}
+		body := func(n int) string {
+			return fmt.Sprintf(`{"path":"%s/n%d.ipynb","type":"notebook","kernel":{"name":"python3"}}`, id, n)
+		}
+		var wait sync.WaitGroup
+		made := make([]model, 8)
+		for n := range made {
+			wait.Go(func() {
+				a := s.do(t, call{method: "POST", path: "/jupyter/api/sessions", body: body(n)})
+				if err := json.Unmarshal(a.body, &made[n]); err != nil || a.status != http.StatusCreated || made[n].Kernel.ID != id {
+					t.Errorf("notebook %d: %d %s", n, a.status, a.body)
+				}
+			})
+		}
+		wait.Wait()
+		again := decode[model](t, string(s.want(t, call{method: "POST", path: "/jupyter/api/sessions", body: body(3)}, http.StatusCreated, "").body))
+		if again.ID != made[3].ID {
+			t.Errorf("opened again it is %+v, it was %+v", again, made[3])
+		}
+		s.want(t, call{method: "DELETE", path: "/jupyter/api/sessions/" + made[3].ID}, http.StatusNoContent, "")
+		s.want(t, call{method: "PATCH", path: "/jupyter/api/sessions/" + made[5].ID, body: `{"path":"` + id + `/renamed.ipynb"}`}, http.StatusOK, "")
+		var paths []string
+		for _, n := range decode[[]model](t, string(s.want(t, call{method: "GET", path: "/jupyter/api/sessions"}, http.StatusOK, "").body)) {
+			paths = append(paths, strings.TrimPrefix(n.Path, id+"/"))
+		}
+		slices.Sort(paths)
+		wantWords(t, paths, "n0.ipynb", "n1.ipynb", "n2.ipynb", "n4.ipynb", "n6.ipynb", "n7.ipynb", "renamed.ipynb")
 	})
 	t.Run("a new file in the root has a session of its own", func(t *testing.T) {
 		made := file("POST", root, `{"type":"notebook"}`, http.StatusCreated)

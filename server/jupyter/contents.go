@@ -174,7 +174,7 @@ func (h *Handler) root(q *request, content bool) (contents, error) {
 		return m, nil
 	}
 	list := []contents{}
-	err := h.each(q, nil, func(s api.Session) { list = append(list, folder(kernelID(s.ID), s.LastActiveAt.Time)) })
+	err := h.each(q, func(s api.Session) { list = append(list, folder(kernelID(s.ID), s.LastActiveAt.Time)) })
 	m.Content, m.Format = list, new("json")
 	return m, err
 }

@@ -76,24 +76,22 @@ func (h *Handler) model(q *request, s api.Session) kernel {
 // models lists the kernels of all sessions that the caller may use.
 func (h *Handler) models(q *request) ([]kernel, error) {
 	list := []kernel{}
-	err := h.each(q, nil, func(s api.Session) { list = append(list, h.model(q, s)) })
+	err := h.each(q, func(s api.Session) { list = append(list, h.model(q, s)) })
 	return list, err
 }
 
-// each calls do with the sessions of the caller that have this metadata, newest first.
-func (h *Handler) each(q *request, metadata map[string]string, do func(api.Session)) error {
+// each calls do with the sessions of the caller, newest first.
+func (h *Handler) each(q *request, do func(api.Session)) error {
 	if q.caller.Session != "" {
 		s, err := h.session(q, kernelID(q.caller.Session), api.RightRead)
 		if err != nil {
 			return err
 		}
 		defer s.Release()
-		if info := s.Info(q.Context()); has(info.Metadata, metadata) {
-			do(info)
-		}
+		do(s.Info(q.Context()))
 		return nil
 	}
-	filter := session.Filter{Metadata: metadata, Page: api.PageQuery{Limit: api.MaxPage}}
+	filter := session.Filter{Page: api.PageQuery{Limit: api.MaxPage}}
 	for {
 		page, err := h.Sessions.List(q.Context(), q.caller.Owner, filter)
 		if err != nil {
@@ -106,15 +104,6 @@ func (h *Handler) each(q *request, metadata map[string]string, do func(api.Sessi
 			return nil
 		}
 	}
-}
-
-func has(metadata, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if metadata[key] != value {
-			return false
-		}
-	}
-	return true
 }
 
 // specOf is the name of an environment's kernel specification.

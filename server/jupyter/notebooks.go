@@ -2,21 +2,22 @@ package jupyter
 
 import (
 	"cmp"
+	"context"
+	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"talaria/api"
 	"talaria/session"
 )
 
-// What the metadata of a session says of the notebook that it belongs to.
-const (
-	metaID   = "jupyter.session"
-	metaPath = "jupyter.path"
-	metaName = "jupyter.name"
-	metaType = "jupyter.type"
-)
+// metaNotebooks is the metadata of a session with the notebooks that run in it, as a list in JSON.
+const metaNotebooks = "jupyter.notebooks"
+
+// maxNotebooks bounds the notebooks of one session.
+const maxNotebooks = 32
 
 // notebook is a session in Jupyter's sense: a file, and the kernel that runs it.
 type notebook struct {
@@ -24,23 +25,49 @@ type notebook struct {
 	Path     string             `json:"path"`
 	Name     string             `json:"name"`
 	Type     string             `json:"type"`
-	Kernel   kernel             `json:"kernel"`
+	Kernel   *kernel            `json:"kernel,omitempty"` // nil in the metadata
 	Notebook *map[string]string `json:"notebook,omitempty"`
 }
 
-func (h *Handler) notebookOf(q *request, s api.Session) notebook {
-	n := notebook{ID: s.Metadata[metaID], Path: s.Metadata[metaPath], Name: s.Metadata[metaName], Type: s.Metadata[metaType], Kernel: h.model(q, s)}
-	if n.Type == "notebook" {
+// notebooksOf returns the notebooks of the session with this metadata.
+func notebooksOf(metadata map[string]string) (list []notebook) {
+	if json.Unmarshal([]byte(metadata[metaNotebooks]), &list) != nil {
+		return nil // there are none, or somebody has changed it by the API
+	}
+	return list
+}
+
+// keepNotebooks puts the notebooks into the metadata.
+func keepNotebooks(metadata map[string]string, list []notebook) error {
+	delete(metadata, metaNotebooks)
+	if len(list) == 0 {
+		return nil
+	}
+	text, err := api.Marshal(list)
+	metadata[metaNotebooks] = string(text)
+	return err
+}
+
+// in returns the notebook as clients see it, with the kernel of its session.
+func (n notebook) in(h *Handler, q *request, s api.Session) notebook {
+	n.Kernel, n.Notebook = new(h.model(q, s)), nil
+	if n.Type == typeNotebook {
 		n.Notebook = &map[string]string{"path": n.Path, "name": n.Name}
 	}
 	return n
 }
 
+// isInside reports whether a notebook lies in the workspace of the session that runs it.
+func (n notebook) isInside(s api.Session) bool {
+	kernel, inside, _ := strings.Cut(strings.Trim(n.Path, "/"), "/")
+	return inside != "" && kernel == kernelID(s.ID)
+}
+
 func (h *Handler) listSessions(q *request) error {
 	list := []notebook{}
-	err := h.each(q, nil, func(s api.Session) {
-		if s.Metadata[metaID] != "" {
-			list = append(list, h.notebookOf(q, s))
+	err := h.each(q, func(s api.Session) {
+		for _, n := range notebooksOf(s.Metadata) {
+			list = append(list, n.in(h, q, s))
 		}
 	})
 	if err != nil {
@@ -60,14 +87,15 @@ type notebookRequest struct {
 	} `json:"kernel"`
 }
 
-// find returns the newest session with this metadata.
-func (h *Handler) find(q *request, key, value string) (found *api.Session, err error) {
-	err = h.each(q, map[string]string{key: value}, func(s api.Session) {
-		if found == nil {
-			found = &s
+// find returns a notebook that is wanted, of the newest session that has one, and that session; nil for none.
+func (h *Handler) find(q *request, wanted func(notebook) bool) (found notebook, in *api.Session, err error) {
+	err = h.each(q, func(s api.Session) {
+		list := notebooksOf(s.Metadata)
+		if i := slices.IndexFunc(list, wanted); i >= 0 && in == nil {
+			found, in = list[i], &s
 		}
 	})
-	return found, err
+	return found, in, err
 }
 
 func (h *Handler) createSession(q *request) error {
@@ -81,47 +109,50 @@ func (h *Handler) createSession(q *request) error {
 	if err := q.caller.Permit(""); err != nil {
 		return err
 	}
-	known, err := h.find(q, metaPath, *r.Path)
+	known, in, err := h.find(q, func(n notebook) bool { return n.Path == *r.Path })
 	if err != nil {
 		return err
 	}
-	if known != nil {
-		return q.answer(http.StatusCreated, h.notebookOf(q, *known))
+	if in != nil {
+		return q.answer(http.StatusCreated, known.in(h, q, *in))
 	}
-	metadata := map[string]string{metaID: newID(), metaPath: *r.Path, metaType: *r.Type, metaName: ""}
+	n := notebook{ID: newID(), Path: *r.Path, Type: *r.Type}
 	if r.Name != nil {
-		metadata[metaName] = *r.Name
+		n.Name = *r.Name
 	}
-	s, err := h.kernelFor(q, r, metadata)
+	s, err := h.kernelFor(q, r, n)
 	if s == nil {
 		return err
 	}
 	defer s.Release()
-	n := h.notebookOf(q, s.Info(q.command()))
 	q.w.Header().Set("Location", Prefix+"/api/sessions/"+n.ID)
-	return q.answer(http.StatusCreated, n)
+	return q.answer(http.StatusCreated, n.in(h, q, s.Info(q.command())))
 }
 
 // kernelFor returns the session for a notebook: the one of the kernel that the request names, or a new one.
-func (h *Handler) kernelFor(q *request, r notebookRequest, metadata map[string]string) (*session.Session, error) {
+func (h *Handler) kernelFor(q *request, r notebookRequest, n notebook) (*session.Session, error) {
 	id, name := "", ""
 	if r.Kernel != nil {
 		id, name = r.Kernel.ID, r.Kernel.Name
 	}
 	if id == "" {
-		if s := h.sessionAround(q, metadata[metaPath]); s != nil {
+		if s := h.sessionAround(q, n.Path); s != nil {
 			id = kernelID(s.Info(q.command()).ID)
 			s.Release()
 		}
 	}
 	if id == "" {
-		return h.create(q, kernelRequest{Name: name, Path: metadata[metaPath]}, metadata)
+		metadata := map[string]string{}
+		if err := keepNotebooks(metadata, []notebook{n}); err != nil {
+			return nil, err
+		}
+		return h.create(q, kernelRequest{Name: name, Path: n.Path}, metadata)
 	}
 	s, err := h.session(q, id, "")
 	if err != nil {
 		return nil, err
 	}
-	if err := h.describe(q, s, metadata); err != nil {
+	if err := h.add(q, s, n); err != nil {
 		s.Release()
 		return nil, err
 	}
@@ -142,37 +173,59 @@ func (h *Handler) sessionAround(q *request, path string) *session.Session {
 	return s
 }
 
-// isInside reports whether the notebook of a session lies in the session's own workspace.
-func isInside(s api.Session) bool {
-	kernel, inside, _ := strings.Cut(strings.Trim(s.Metadata[metaPath], "/"), "/")
-	return inside != "" && kernel == kernelID(s.ID)
-}
-
-// describe adds to the metadata of a session; "" removes an entry.
-func (h *Handler) describe(q *request, s *session.Session, entries map[string]string) error {
-	metadata := maps.Clone(s.Info(q.command()).Metadata)
-	if metadata == nil {
-		metadata = map[string]string{}
+// describe changes the notebooks of a session. Changes do not overtake each other.
+func (h *Handler) describe(q *request, s *session.Session, change func([]notebook) []notebook) error {
+	select {
+	case h.describing <- struct{}{}:
+	case <-q.Context().Done():
+		return context.Cause(q.Context())
 	}
-	maps.Copy(metadata, entries)
-	maps.DeleteFunc(metadata, func(key, value string) bool { return value == "" && strings.HasPrefix(key, "jupyter.") })
+	defer func() { <-h.describing }()
+	metadata := map[string]string{}
+	maps.Copy(metadata, s.Info(q.command()).Metadata)
+	list := change(notebooksOf(metadata))
+	if len(list) > maxNotebooks {
+		return api.Errorf(api.CodeLimitExceeded, "the session runs %d notebooks and consoles, which is the limit; shut one down", maxNotebooks)
+	}
+	if err := keepNotebooks(metadata, list); err != nil {
+		return err
+	}
 	return s.Update(q.command(), api.SessionPatch{Metadata: &metadata})
 }
 
-func (h *Handler) notebook(q *request) (*api.Session, error) {
-	found, err := h.find(q, metaID, q.PathValue("id"))
-	if err == nil && found == nil {
-		err = api.Errorf(api.CodeNotFound, "Session not found: session_id=%.140q", q.PathValue("id"))
+// add adds a notebook to those of a session, or changes it.
+func (h *Handler) add(q *request, s *session.Session, n notebook) error {
+	return h.describe(q, s, func(list []notebook) []notebook {
+		if i := slices.IndexFunc(list, n.is); i >= 0 {
+			list[i] = n
+			return list
+		}
+		return append(list, n)
+	})
+}
+
+// drop removes a notebook from those of a session.
+func (h *Handler) drop(q *request, s *session.Session, n notebook) error {
+	return h.describe(q, s, func(list []notebook) []notebook { return slices.DeleteFunc(list, n.is) })
+}
+
+func (n notebook) is(other notebook) bool { return n.ID == other.ID }
+
+func (h *Handler) notebook(q *request) (notebook, *api.Session, error) {
+	id := q.PathValue("id")
+	found, in, err := h.find(q, func(n notebook) bool { return n.ID == id })
+	if err == nil && in == nil {
+		err = api.Errorf(api.CodeNotFound, "Session not found: session_id=%.140q", id)
 	}
-	return found, err
+	return found, in, err
 }
 
 func (h *Handler) getSession(q *request) error {
-	found, err := h.notebook(q)
+	found, in, err := h.notebook(q)
 	if err != nil {
 		return err
 	}
-	return q.answer(http.StatusOK, h.notebookOf(q, *found))
+	return q.answer(http.StatusOK, found.in(h, q, *in))
 }
 
 // patchSession renames a notebook, or gives it another kernel: the old one ends where the request names a kernel to start, as in
@@ -182,58 +235,58 @@ func (h *Handler) patchSession(q *request) error {
 	if err := q.read(&r); err != nil {
 		return err
 	}
-	found, err := h.notebook(q)
+	found, in, err := h.notebook(q)
 	if err != nil {
 		return err
 	}
-	old, err := h.session(q, kernelID(found.ID), "")
+	old, err := h.session(q, kernelID(in.ID), "")
 	if err != nil {
 		return err
 	}
 	defer old.Release()
-	entries := map[string]string{metaID: found.Metadata[metaID]}
-	for key, given := range map[string]*string{metaPath: r.Path, metaName: r.Name, metaType: r.Type} {
-		entries[key] = *cmp.Or(given, new(found.Metadata[key]))
-	}
-	restarts := r.Kernel != nil && r.Kernel.ID == "" && r.Kernel.Name != "" && isInside(*found)
+	n := found
+	n.Path, n.Name, n.Type = *cmp.Or(r.Path, &n.Path), *cmp.Or(r.Name, &n.Name), *cmp.Or(r.Type, &n.Type)
+	restarts := r.Kernel != nil && r.Kernel.ID == "" && r.Kernel.Name != "" && found.isInside(*in)
 	if restarts { // it has no other kernel, and its file would go with this one
 		if err := old.Reset(q.command(), api.ResetRequest{}); err != nil {
 			return err
 		}
 	}
-	moves := !restarts && r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelID(found.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
+	moves := !restarts && r.Kernel != nil && (r.Kernel.ID != "" && r.Kernel.ID != kernelID(in.ID) || r.Kernel.ID == "" && r.Kernel.Name != "")
 	if !moves {
-		if err := h.describe(q, old, entries); err != nil {
+		if err := h.add(q, old, n); err != nil {
 			return err
 		}
-		return q.answer(http.StatusOK, h.notebookOf(q, old.Info(q.command())))
+		return q.answer(http.StatusOK, n.in(h, q, old.Info(q.command())))
 	}
-	fresh, err := h.kernelFor(q, r, entries)
+	fresh, err := h.kernelFor(q, r, n)
 	if fresh == nil {
 		return err
 	}
 	defer fresh.Release()
-	if r.Kernel.ID == "" {
-		err = h.delete(q, kernelID(found.ID))
-	} else {
-		err = h.describe(q, old, map[string]string{metaID: "", metaPath: "", metaName: "", metaType: ""})
+	switch {
+	case fresh.ID() == in.ID: // the notebook has moved into its workspace
+	case r.Kernel.ID == "":
+		err = h.delete(q, kernelID(in.ID))
+	default:
+		err = h.drop(q, old, found)
 	}
 	if err != nil {
 		return err
 	}
-	return q.answer(http.StatusOK, h.notebookOf(q, fresh.Info(q.command())))
+	return q.answer(http.StatusOK, n.in(h, q, fresh.Info(q.command())))
 }
 
 func (h *Handler) deleteSession(q *request) error {
-	found, err := h.notebook(q)
+	found, in, err := h.notebook(q)
 	if err != nil {
 		return err
 	}
 	if q.caller.Session == "" {
-		if isInside(*found) {
-			err = h.leave(q, found)
+		if found.isInside(*in) {
+			err = h.leave(q, found, in)
 		} else {
-			err = h.delete(q, kernelID(found.ID))
+			err = h.delete(q, kernelID(in.ID))
 		}
 		if err != nil {
 			return err
@@ -244,8 +297,8 @@ func (h *Handler) deleteSession(q *request) error {
 }
 
 // leave ends the kernel of a notebook that lies in its session's workspace: the session starts over and keeps its files.
-func (h *Handler) leave(q *request, found *api.Session) error {
-	s, err := h.session(q, kernelID(found.ID), "")
+func (h *Handler) leave(q *request, found notebook, in *api.Session) error {
+	s, err := h.session(q, kernelID(in.ID), "")
 	if err != nil {
 		return err
 	}
@@ -253,5 +306,5 @@ func (h *Handler) leave(q *request, found *api.Session) error {
 	if err := s.Reset(q.command(), api.ResetRequest{}); err != nil {
 		return err
 	}
-	return h.describe(q, s, map[string]string{metaID: "", metaPath: "", metaName: "", metaType: ""})
+	return h.drop(q, s, found)
 }
