@@ -62,67 +62,94 @@ func TestJupyterLabsPageRunsANotebook(t *testing.T) {
 		t.Fatalf("bundle JupyterLab: %v: %s", err, out)
 	}
 	s := start(t, options{})
-	id := session(t, s.Client(), api.SessionRequest{})
-	files := "/v1/sessions/" + id + "/files/"
-	cells := labCells
 	widgets, missing := ipywidgets8(t, folder+"/node_modules/.ipywidgets")
-	if missing == nil {
-		cells = slices.Concat(labCells, labWidgets)
-		s.want(t, call{method: "PUT", path: files + "ipywidgets.zip", body: string(widgets)}, http.StatusCreated, "")
+	// newSession makes a session with the files that the page uses.
+	newSession := func(cells ...string) (id string) {
+		t.Helper()
+		id = session(t, s.Client(), api.SessionRequest{})
+		var picture bytes.Buffer
+		if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 7, 5))); err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string]string{
+			"analysis.ipynb": string(notebookFile(t, cells...)), "table.csv": "n\n1\n", "notes.md": "![a picture](my%20pictures/p.png)",
+			"my%20pictures/p.png": picture.String(), "ipywidgets.zip": string(widgets),
+		} {
+			s.want(t, call{method: "PUT", path: "/v1/sessions/" + id + "/files/" + name, body: content}, http.StatusCreated, "")
+		}
+		return id
 	}
-	var picture bytes.Buffer
-	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 7, 5))); err != nil {
-		t.Fatal(err)
+	// use has the page do all, with a token for which the session's workspace is the folder.
+	use := func(t *testing.T, token, folder string, cells int) (got map[string]string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
+		address := labServer(t, s, bundle, token) + "/jupyter/lab"
+		cmd := exec.CommandContext(ctx, "node", "testdata/jupyterlab/page.mjs", address, folder, fmt.Sprint(cells), os.Getenv("TALARIA_PICTURES"))
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the browser ends, too
+		cmd.WaitDelay = time.Minute
+		got = reported(t, cmd)
+		wantReported(t, got, map[string]string{
+			"a download":            `["table.csv","n\n1\n"]`,
+			"a picture in Markdown": `7`,
+			"text":                  `["printed","42"]`,
+			"error":                 `["ZeroDivisionError: division by zero"]`,
+			"chart":                 `"data:image/png;base64 true"`,
+			"input":                 `["name?  Ann","hello Ann"]`,
+			"completed":             `"globals"`,
+			"after a restart":       `["False"]`,
+			"a new notebook":        `["42"]`,
+			"a death":               `true`,
+			"after a death":         `["43"]`,
+			"complaints":            `[]`,
+		})
+		return got
 	}
-	for name, content := range map[string]string{
-		"analysis.ipynb": string(notebookFile(t, cells...)), "table.csv": "n\n1\n", "notes.md": "![a picture](my%20pictures/p.png)",
-		"my%20pictures/p.png": picture.String(),
-	} {
-		s.want(t, call{method: "PUT", path: files + name, body: content}, http.StatusCreated, "")
-	}
-
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
-	defer cancel()
-	address := labServer(t, s, bundle) + "/jupyter/lab"
-	cmd := exec.CommandContext(ctx, "node", folder+"/page.mjs", address, id, fmt.Sprint(len(cells)), os.Getenv("TALARIA_PICTURES"))
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the browser ends, too
-	cmd.WaitDelay = time.Minute
-	got := reported(t, cmd)
-	wantReported(t, got, map[string]string{
-		"a download":            `["table.csv","n\n1\n"]`,
-		"a picture in Markdown": `7`,
-		"text":                  `["printed","42"]`,
-		"error":                 `["ZeroDivisionError: division by zero"]`,
-		"chart":                 `"data:image/png;base64 true"`,
-		"input":                 `["name?  Ann","hello Ann"]`,
-		"completed":             `"globals"`,
-		"after a restart":       `["False"]`,
-		"a new notebook":        `["42"]`,
-		"a death":               `true`,
-		"after a death":         `["43"]`,
-		"complaints":            `[]`,
-	})
-	t.Run("it has saved the notebook", func(t *testing.T) {
+	// saved checks the outputs of the first cells in the file.
+	saved := func(t *testing.T, id string) {
+		t.Helper()
 		var types []string
-		for _, cell := range decode[savedNotebook](t, string(s.want(t, call{method: "GET", path: files + "analysis.ipynb"}, http.StatusOK, "").body)).Cells[:4] {
+		data := s.want(t, call{method: "GET", path: "/v1/sessions/" + id + "/files/analysis.ipynb"}, http.StatusOK, "").body
+		for _, cell := range decode[savedNotebook](t, string(data)).Cells[:4] {
 			for _, o := range cell.Outputs {
 				types = append(types, o.OutputType)
 			}
 		}
 		wantWords(t, types, "stream", "execute_result", "error", "display_data", "stream", "error")
-	})
-	t.Run("its new notebook has a session", func(t *testing.T) {
+	}
+	// newNotebook checks in which session the page has made its new notebook, and that there are no more than these.
+	newNotebook := func(t *testing.T, at, sessions int) {
+		t.Helper()
 		page, err := s.Client().Sessions(within(t), client.SessionFilter{})
-		if err != nil || len(page.Items) != 2 {
+		if err != nil || len(page.Items) != sessions {
 			t.Fatalf("the sessions are %+v (%v)", page.Items, err)
 		}
-		s.want(t, call{method: "GET", path: "/v1/sessions/" + page.Items[0].ID + "/files/Untitled.ipynb"}, http.StatusOK, "")
-	})
-	t.Run("widgets", func(t *testing.T) {
+		s.want(t, call{method: "GET", path: "/v1/sessions/" + page.Items[at].ID + "/files/Untitled.ipynb"}, http.StatusOK, "")
+	}
+
+	t.Run("with an owner's token", func(t *testing.T) {
+		cells := labCells
+		if missing == nil {
+			cells = slices.Concat(labCells, labWidgets)
+		}
+		id := newSession(cells...)
+		got := use(t, s.Token, id, len(cells))
+		saved(t, id)
+		newNotebook(t, 0, 2)
 		if missing != nil {
 			t.Skipf("SKIP: there is no ipywidgets 8, so no slider is moved: %v", missing)
 		}
 		wantReported(t, got, map[string]string{"value in Python": `["100"]`})
+	})
+	t.Run("with the token of one session", func(t *testing.T) {
+		id := newSession(labCells...)
+		made, err := s.Client().CreateToken(within(t), id, api.SessionTokenRequest{Rights: []api.Right{api.RightRun, api.RightWrite}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		use(t, made.Token, "", len(labCells))
+		saved(t, id)
+		newNotebook(t, 0, 3)
 	})
 }
 
@@ -153,8 +180,9 @@ func notebookFile(t *testing.T, cells ...string) []byte {
 	return data
 }
 
-// labServer serves JupyterLab's page at /jupyter/lab, with the API of its settings, and passes on all else to Talaria.
-func labServer(t *testing.T, s *Server, bundle string) (address string) {
+// labServer serves JupyterLab's page at /jupyter/lab, which has the token, with the API of its settings, and passes on all else to
+// Talaria.
+func labServer(t *testing.T, s *Server, bundle, token string) (address string) {
 	t.Helper()
 	encode := func(v any) string {
 		data, err := json.Marshal(v)
@@ -177,7 +205,7 @@ func labServer(t *testing.T, s *Server, bundle string) (address string) {
 	}
 	settings := decode[map[string]json.RawMessage](t, string(text))
 	config := encode(map[string]any{
-		"appName": "JupyterLab", "baseUrl": "/jupyter/", "appUrl": "/lab", "token": s.Token, "appendToken": "true", "terminalsAvailable": false,
+		"appName": "JupyterLab", "baseUrl": "/jupyter/", "appUrl": "/lab", "token": token, "appendToken": "true", "terminalsAvailable": false,
 		"themesUrl": "/lab/api/themes", "translationsApiUrl": "/lab/api/translations",
 		"disabledExtensions": []string{
 			"@jupyterlab/apputils-extension:announcements", // asks another site for news

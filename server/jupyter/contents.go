@@ -51,6 +51,8 @@ type location struct {
 	sess   *session.Session // nil: the root of an owner
 	inside string           // the path in the workspace; "": the workspace itself
 	prefix string           // of paths in the workspace: the kernel's id and a slash, or ""
+
+	writable bool // the caller may change what is there
 }
 
 func (l location) release() {
@@ -62,6 +64,7 @@ func (l location) release() {
 // locate finds what a path stands for. The caller releases it.
 func (h *Handler) locate(q *request, name string, right api.Right) (l location, err error) {
 	name = strings.Trim(name, "/")
+	l.writable = q.caller.Permit(api.RightWrite) == nil
 	if q.caller.Session != "" {
 		l.sess, err = h.session(q, kernelID(q.caller.Session), right)
 		l.inside = name
@@ -150,7 +153,7 @@ func (h *Handler) contentsAt(q *request, l location, content bool) (contents, er
 	}
 	if l.inside == "" {
 		info := l.sess.Info(q.Context())
-		m := folder(strings.TrimSuffix(l.prefix, "/"), info.LastActiveAt.Time)
+		m := l.folder(strings.TrimSuffix(l.prefix, "/"), info.LastActiveAt.Time)
 		return m, l.list(q, &m, content)
 	}
 	file, entry, err := l.sess.OpenFile(q.Context(), l.inside)
@@ -162,25 +165,26 @@ func (h *Handler) contentsAt(q *request, l location, content bool) (contents, er
 	if !errors.As(err, &known) || known.Code != api.CodeNotAFile {
 		return contents{}, err
 	}
-	m := folder(l.prefix+l.inside, h.started)
+	m := l.folder(l.prefix+l.inside, h.started)
 	return m, l.list(q, &m, content)
 }
 
 // root lists the workspaces of the owner's sessions.
 func (h *Handler) root(q *request, content bool) (contents, error) {
-	m := folder("", h.started)
-	m.Writable = false
+	m := location{}.folder("", h.started)
 	if !content {
 		return m, nil
 	}
 	list := []contents{}
-	err := h.each(q, func(s api.Session) { list = append(list, folder(kernelID(s.ID), s.LastActiveAt.Time)) })
+	err := h.each(q, func(s api.Session) {
+		list = append(list, location{writable: true}.folder(kernelID(s.ID), s.LastActiveAt.Time))
+	})
 	m.Content, m.Format = list, new("json")
 	return m, err
 }
 
-func folder(name string, at time.Time) contents {
-	m := contents{Path: name, Type: typeDirectory, Created: date(at), LastModified: date(at), Writable: true}
+func (l location) folder(name string, at time.Time) contents {
+	m := contents{Path: name, Type: typeDirectory, Created: date(at), LastModified: date(at), Writable: l.writable}
 	if name != "" {
 		m.Name = path.Base(name)
 	}
@@ -198,7 +202,7 @@ func (l location) list(q *request, m *contents, content bool) error {
 	for _, f := range files {
 		switch {
 		case f.Kind == typeDirectory && f.Name != checkpointFolder:
-			list = append(list, folder(l.prefix+f.Path, f.ModifiedAt.Time))
+			list = append(list, l.folder(l.prefix+f.Path, f.ModifiedAt.Time))
 		case f.Kind == typeFile:
 			list = append(list, l.model(f))
 		}
@@ -209,7 +213,7 @@ func (l location) list(q *request, m *contents, content bool) error {
 
 func (l location) model(f api.File) contents {
 	at := date(f.ModifiedAt.Time)
-	m := contents{Name: f.Name, Path: l.prefix + f.Path, Type: typeFile, Created: at, LastModified: at, Size: &f.Size, Writable: true}
+	m := contents{Name: f.Name, Path: l.prefix + f.Path, Type: typeFile, Created: at, LastModified: at, Size: &f.Size, Writable: l.writable}
 	if path.Ext(f.Name) == ".ipynb" {
 		m.Type = typeNotebook
 	} else if media, _, _ := strings.Cut(f.MediaType, ";"); media != "" {

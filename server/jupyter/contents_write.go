@@ -156,7 +156,7 @@ func (h *Handler) postRoot(q *request, r contentsRequest) error {
 	}
 	defer s.Release()
 	id := kernelID(s.Info(q.command()).ID)
-	l := location{sess: s, prefix: id + "/"}
+	l := location{sess: s, prefix: id + "/", writable: true}
 	if r.Type == typeDirectory {
 		return h.answerMade(q, l)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,7 +20,8 @@ const metaNotebooks = "jupyter.notebooks"
 // maxNotebooks bounds the notebooks of one session.
 const maxNotebooks = 32
 
-// notebook is a session in Jupyter's sense: a file, and the kernel that runs it.
+// notebook is a session in Jupyter's sense: a file, and the kernel that runs it. Its path is that of an owner, until a client sees
+// it.
 type notebook struct {
 	ID       string             `json:"id"`
 	Path     string             `json:"path"`
@@ -48,8 +50,34 @@ func keepNotebooks(metadata map[string]string, list []notebook) error {
 	return err
 }
 
-// in returns the notebook as clients see it, with the kernel of its session.
+// seen reports whether the caller may know of the notebook: the token of one session only of those in its workspace.
+func (n notebook) seen(q *request) bool {
+	return q.caller.Session == "" || strings.HasPrefix(n.Path, q.workspace())
+}
+
+// workspace is where an owner's token has the root of a caller with the token of one session; "" for an owner.
+func (q *request) workspace() string {
+	if q.caller.Session == "" {
+		return ""
+	}
+	return kernelID(q.caller.Session) + "/"
+}
+
+// ownerPath returns the path that the caller gives a notebook as an owner has it.
+func (q *request) ownerPath(name string) (string, error) {
+	if q.caller.Session == "" {
+		return name, nil
+	}
+	name = strings.Trim(name, "/")
+	if !fs.ValidPath(name) || name == "." {
+		return "", api.Errorf(api.CodePathOutside, "path %.200q leaves the workspace of the token's session; give one such as notes/a.ipynb", name)
+	}
+	return q.workspace() + name, nil
+}
+
+// in returns the notebook as the caller sees it, with the kernel of its session.
 func (n notebook) in(h *Handler, q *request, s api.Session) notebook {
+	n.Path = strings.TrimPrefix(n.Path, q.workspace())
 	n.Kernel, n.Notebook = new(h.model(q, s)), nil
 	if n.Type == typeNotebook {
 		n.Notebook = &map[string]string{"path": n.Path, "name": n.Name}
@@ -67,7 +95,9 @@ func (h *Handler) listSessions(q *request) error {
 	list := []notebook{}
 	err := h.each(q, func(s api.Session) {
 		for _, n := range notebooksOf(s.Metadata) {
-			list = append(list, n.in(h, q, s))
+			if n.seen(q) {
+				list = append(list, n.in(h, q, s))
+			}
 		}
 	})
 	if err != nil {
@@ -87,17 +117,18 @@ type notebookRequest struct {
 	} `json:"kernel"`
 }
 
-// find returns a notebook that is wanted, of the newest session that has one, and that session; nil for none.
+// find returns a notebook of the caller that is wanted, of the newest session that has one, and that session; nil for none.
 func (h *Handler) find(q *request, wanted func(notebook) bool) (found notebook, in *api.Session, err error) {
 	err = h.each(q, func(s api.Session) {
 		list := notebooksOf(s.Metadata)
-		if i := slices.IndexFunc(list, wanted); i >= 0 && in == nil {
+		if i := slices.IndexFunc(list, func(n notebook) bool { return n.seen(q) && wanted(n) }); i >= 0 && in == nil {
 			found, in = list[i], &s
 		}
 	})
 	return found, in, err
 }
 
+// createSession gives a notebook a kernel. With the token of one session, its kernel is the only one that there is.
 func (h *Handler) createSession(q *request) error {
 	var r notebookRequest
 	if err := q.read(&r); err != nil {
@@ -106,17 +137,21 @@ func (h *Handler) createSession(q *request) error {
 	if r.Path == nil || *r.Path == "" || r.Type == nil || *r.Type == "" {
 		return api.Errorf(api.CodeInvalidRequest, "fields \"path\" and \"type\" are required")
 	}
-	if err := q.caller.Permit(""); err != nil {
+	if err := q.caller.Permit(api.RightRun); err != nil {
 		return err
 	}
-	known, in, err := h.find(q, func(n notebook) bool { return n.Path == *r.Path })
+	path, err := q.ownerPath(*r.Path)
+	if err != nil {
+		return err
+	}
+	known, in, err := h.find(q, func(n notebook) bool { return n.Path == path })
 	if err != nil {
 		return err
 	}
 	if in != nil {
 		return q.answer(http.StatusCreated, known.in(h, q, *in))
 	}
-	n := notebook{ID: newID(), Path: *r.Path, Type: *r.Type}
+	n := notebook{ID: newID(), Path: path, Type: *r.Type}
 	if r.Name != nil {
 		n.Name = *r.Name
 	}
@@ -148,7 +183,7 @@ func (h *Handler) kernelFor(q *request, r notebookRequest, n notebook) (*session
 		}
 		return h.create(q, kernelRequest{Name: name, Path: n.Path}, metadata)
 	}
-	s, err := h.session(q, id, "")
+	s, err := h.session(q, id, api.RightRun)
 	if err != nil {
 		return nil, err
 	}
@@ -239,13 +274,18 @@ func (h *Handler) patchSession(q *request) error {
 	if err != nil {
 		return err
 	}
-	old, err := h.session(q, kernelID(in.ID), "")
+	old, err := h.session(q, kernelID(in.ID), api.RightRun)
 	if err != nil {
 		return err
 	}
 	defer old.Release()
 	n := found
-	n.Path, n.Name, n.Type = *cmp.Or(r.Path, &n.Path), *cmp.Or(r.Name, &n.Name), *cmp.Or(r.Type, &n.Type)
+	n.Name, n.Type = *cmp.Or(r.Name, &n.Name), *cmp.Or(r.Type, &n.Type)
+	if r.Path != nil {
+		if n.Path, err = q.ownerPath(*r.Path); err != nil {
+			return err
+		}
+	}
 	restarts := r.Kernel != nil && r.Kernel.ID == "" && r.Kernel.Name != "" && found.isInside(*in)
 	if restarts { // it has no other kernel, and its file would go with this one
 		if err := old.Reset(q.command(), api.ResetRequest{}); err != nil {
@@ -282,29 +322,30 @@ func (h *Handler) deleteSession(q *request) error {
 	if err != nil {
 		return err
 	}
-	if q.caller.Session == "" {
-		if found.isInside(*in) {
-			err = h.leave(q, found, in)
-		} else {
-			err = h.delete(q, kernelID(in.ID))
-		}
-		if err != nil {
-			return err
-		}
+	if q.caller.Session == "" && !found.isInside(*in) {
+		err = h.delete(q, kernelID(in.ID))
+	} else {
+		err = h.leave(q, found, in)
+	}
+	if err != nil {
+		return err
 	}
 	q.w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
-// leave ends the kernel of a notebook that lies in its session's workspace: the session starts over and keeps its files.
+// leave shuts down a notebook that lies in its session's workspace. The session starts over and keeps its files; for the token of
+// one session it goes on, since it is not the caller's.
 func (h *Handler) leave(q *request, found notebook, in *api.Session) error {
-	s, err := h.session(q, kernelID(in.ID), "")
+	s, err := h.session(q, kernelID(in.ID), api.RightRun)
 	if err != nil {
 		return err
 	}
 	defer s.Release()
-	if err := s.Reset(q.command(), api.ResetRequest{}); err != nil {
-		return err
+	if q.caller.Session == "" {
+		if err := s.Reset(q.command(), api.ResetRequest{}); err != nil {
+			return err
+		}
 	}
 	return h.drop(q, s, found)
 }
