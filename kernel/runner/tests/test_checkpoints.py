@@ -192,6 +192,15 @@ class Copies(unittest.TestCase):
             host.wake(pid)
             self.assertEqual(host.run("x, next(g), random.random()").text, f"([1], 1, {drawn})")
 
+    def test_a_copy_has_the_namespaces_of_cells_and_does_not_save_them(self) -> None:
+        with Host() as host:
+            host.run("%%namespace a\nx = 1")
+            pid = host.copy()["pid"]
+            host.run("%%namespace a\nx = 2")
+            self.assertEqual([(one["name"], one["type"]) for one in host.save_copy(pid, "x")["lost"]], [("%%namespace a", "namespace")])
+            host.wake(pid)
+            self.assertEqual(host.run("%%namespace a\nx").text, "1")
+
     def test_a_copy_that_cannot_save_waits_on(self) -> None:
         with Host() as host:
             host.run("x = 1\nclass Ends:\n def __reduce__(self): import os; os._exit(3)\ne = Ends()")

@@ -13,6 +13,7 @@ from time import monotonic
 
 from talaria_runner.own import openmp
 from talaria_runner.own.workspace import workspace
+from talaria_runner.run import namespaces
 from talaria_runner.saves import loading, saving, settings
 from talaria_runner.saves.archive import Unusable
 from talaria_runner.wire import frames
@@ -103,9 +104,8 @@ def _work(
             dup2(null, fd)
         try:
             made = saving.save(namespace, _inside(path), deadline=deadline, max_bytes=max_bytes, changed=changed)
-            fields = {
-                "reason": "", "count": len(made.saved), "lost": _lost(made.not_saved), "bytes": made.bytes, "digest": made.digest,
-            }  # fmt: skip
+            lost = _lost([*made.not_saved, *namespaces.lost()])
+            fields = {"reason": "", "count": len(made.saved), "lost": lost, "bytes": made.bytes, "digest": made.digest}
         except OSError as e:
             fields = _failed(f"the file could not be written: {e.strerror}")
         except MemoryError:

@@ -21,6 +21,7 @@ from talaria_runner.run.ending import CellEnded
 from talaria_runner.run.eventloop import EventLoop
 from talaria_runner.run.execution import Execution
 from talaria_runner.run.guard import Guard
+from talaria_runner.run.namespaces import Namespace
 from talaria_runner.run.sources import Sources
 from talaria_runner.show.display import Display
 from talaria_runner.show.figures import Figures
@@ -72,6 +73,7 @@ class PlainEngine:
         tracebacks: Tracebacks,
         commands: Commands,
     ) -> None:
+        self._main = main
         self._namespace = vars(main)
         self._builtins = builtins
         self._builtins_module = self._namespace["__builtins__"]
@@ -109,6 +111,8 @@ class PlainEngine:
 
     def run(self, execution: Execution) -> None:
         self._execution = execution
+        if self._namespace is not vars(self._main):  # an interrupt has left a cell in its namespace
+            self._use(self._main)
         self._namespace.setdefault("__builtins__", self._builtins_module)
         self._namespace.pop("__warningregistry__", None)
         if not execution.silent:
@@ -322,6 +326,31 @@ class PlainEngine:
         for function in functions:
             value = function()
         return value if codes[1] is not None else None
+
+    def run_in(self, namespace: Namespace, text: str, file: str, line: int) -> object:
+        """See Cells in ipython/contract.py."""
+        before, futures = self.shell.user_module, self.futures
+        folder = namespace.enter()
+        try:
+            self.futures = namespace.futures
+            self._use(namespace.module)
+            return self.run_inside(text, file, line)
+        finally:
+            self._use(before)
+            namespace.futures, self.futures = self.futures, futures
+            namespace.leave(folder)
+
+    def _use(self, main: ModuleType) -> None:
+        """Makes the variables of a module those of cells."""
+        sys.modules["__main__"] = main
+        self._namespace = vars(main)
+        self.shell.use(main)
+
+    def new_main(self) -> ModuleType:
+        """See Cells in ipython/contract.py."""
+        module = type(sys)("__main__")
+        module.__builtins__ = self._builtins_module
+        return module
 
     def compiled(self, text: str, file: str, line: int) -> Module:
         """See Cells in ipython/contract.py."""

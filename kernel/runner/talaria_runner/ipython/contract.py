@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from talaria_runner.look.inspection import Inspector
+    from talaria_runner.run.namespaces import Namespace
     from talaria_runner.show.display import Display
     from talaria_runner.show.figures import Figures
     from talaria_runner.streams.commands import Commands
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
             """Runs text inside the running cell, and returns the value of its last expression, unless a
             semicolon hides it. The text starts at that line of a file, or is a source of its own. names are
             the variables of the enclosing function, if any."""
+
+        def run_in(self, namespace: Namespace, text: str, file: str, line: int) -> object:
+            """Like run_inside, with the variables of the namespace as the global ones."""
+
+        def new_main(self) -> ModuleType:
+            """A module for the variables of a namespace."""
 
         def compiled(self, text: str, file: str, line: int) -> object:
             """The tree of text, with its magics rewritten."""
@@ -58,6 +65,9 @@ if TYPE_CHECKING:
         user_module: ModuleType
         user_ns: dict[str, object]
         user_ns_hidden: dict[str, object]
+
+        def use(self, main: ModuleType) -> None:
+            """Makes the variables of a module those of cells."""
 
         def find_magic(self, magic_name: str, magic_kind: str = "line") -> Callable | None: ...
 

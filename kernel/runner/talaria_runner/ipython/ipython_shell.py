@@ -30,15 +30,16 @@ from talaria_runner.run.ending import CellEnded
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from talaria_runner.ipython.contract import Tools
     from talaria_runner.show.display import Display
 
 # Our own magics: they keep line numbers, fail the cell when their code fails, await, and stop when
 # interrupted.
-_OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave".split()
+_OURS_LINE = "time timeit run pip conda mamba uv matplotlib gui sx system env set_env autosave namespace".split()
 _OURS_CELL = (
-    "time timeit capture map bash sh script perl ruby python python3 pypy node c cpp sx system js javascript".split()
+    "time timeit capture map namespace bash sh script perl ruby python python3 pypy node c cpp sx system js javascript".split()
 )
 _OF_IPYTHON = {  # options that only IPython's own have
     ("line", "run"): ("-d", "-p"),
@@ -204,6 +205,12 @@ class ZMQInteractiveShell(InteractiveShell):
         self.user_ns_hidden.update(names)
         self.user_ns_hidden.update((name, value) for name, value in self.user_ns.items() if name.startswith("__"))
         self.user_ns.update(names)
+
+    def use(self, main: ModuleType) -> None:
+        """Makes the variables of a module those of cells."""
+        self.user_module = main
+        vars(main).update({name: self.user_ns[name] for name in ("_ih", "_oh", "_dh") if name in self.user_ns})
+        self.user_ns = vars(main)
 
     def init_display_formatter(self) -> None:
         self.display_formatter = _Formatter(parent=self)

@@ -55,8 +55,7 @@ class InteractiveShell:
 
     def __init__(self, tools: Tools) -> None:
         display = tools.display
-        self.user_module = tools.main
-        self.user_ns = self.user_global_ns = vars(tools.main)
+        self.use(tools.main)
         self.user_ns_hidden = dict(self.user_ns)
         self.config = Config(IPKernelApp=Config(), InteractiveShellApp=Config())
         self.events = EventManager(display.report)
@@ -108,6 +107,11 @@ class InteractiveShell:
     def _publish(self, data: dict[str, object], metadata: dict[str, object], id: str, update: bool) -> None:
         transient = {"display_id": id} if id else None
         self._publisher.publish(data=data, metadata=metadata, transient=transient, update=update)
+
+    def use(self, main: ModuleType) -> None:
+        """Makes the variables of a module those of cells."""
+        self.user_module = main
+        self.user_ns = self.user_global_ns = vars(main)
 
     # Magics.
 

@@ -25,6 +25,7 @@ _LINE = {
     "timing": "time timeit prun",
     "variables": "who who_ls whos reset xdel",
     "scripts": "run load",
+    "namespaces": "namespace",
     "settings": "matplotlib pylab config precision load_ext reload_ext unload_ext autoreload aimport colors xmode pdb "
                 "automagic gui autosave",
 }  # fmt: skip
@@ -34,6 +35,7 @@ _CELL = {
     "timing": "time timeit prun",
     "capturing": "capture",
     "mapping": "map",
+    "namespaces": "namespace",
     "showing": "html HTML javascript js latex markdown svg SVG",
 }
 _ALL_LINE = frozenset(name for text in _LINE.values() for name in text.split())
