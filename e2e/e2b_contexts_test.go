@@ -87,7 +87,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 			t.Errorf("the sandbox is %s", a.body)
 		}
 		for body, status := range map[string]int{
-			`{}`: 501, `{"language":"python","cwd":"/tmp"}`: 501, `{"language":"cobol"}`: 400, `{"language":"bash","cwd":"a\u0000b"}`: 400,
+			`{"language":"python","cwd":"a\nb"}`: 400, `{"language":"cobol"}`: 400, `{"language":"bash","cwd":"a\u0000b"}`: 400,
 			`{"language":"bash","cwd":"` + strings.Repeat("x", 2000) + `"}`: 400,
 		} {
 			ask("POST", "", body, status)
@@ -97,5 +97,88 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 			create(`{"language":"bash"}`)
 		}
 		ask("POST", "", `{"language":"bash"}`, http.StatusUnprocessableEntity)
+	})
+}
+
+func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
+	t.Parallel()
+	everyTier(t, func(t *testing.T, tier string, who identity) {
+		s := start(t, options{as: who, args: []string{"--tier", tier, "--min-tier", tier}})
+		box := s.e2bCreate(t, s.Token, `{}`)
+		ask := func(method, path, body string, status int) answer {
+			t.Helper()
+			return s.e2bCall(t, method, "/e2b/contexts"+path, box.EnvdAccessToken, box.SandboxID, body, status)
+		}
+		create := func(body string) e2bContext {
+			t.Helper()
+			return decode[e2bContext](t, string(ask("POST", "", body, http.StatusOK).body))
+		}
+		// value returns the main result of a cell, or the error that ends it.
+		value := func(c e2bContext, code string) (text string) {
+			t.Helper()
+			for _, line := range s.e2bRun(t, box, `{"context_id":"`+c.ID+`","code":`+quoted(t, code)+`}`) {
+				if line["type"] == "result" && line["is_main_result"] == true {
+					text += line["text"].(string)
+				}
+				if line["type"] == "error" {
+					text += line["name"].(string)
+				}
+			}
+			return text
+		}
+		s.e2bRun(t, box, `{"code":"import os\nx = 'own'\nos.makedirs('data/in it')\nopen('f', 'w').write('shared')"}`)
+		one, two := create(`{}`), create(`{"language":"python","cwd":"data/in it"}`)
+		if one.Language != "python" || one.CWD != "/home/user" || two.CWD != "/home/user/data/in it" {
+			t.Errorf("the contexts are %+v and %+v", one, two)
+		}
+		for _, test := range []struct {
+			in         e2bContext
+			code, want string
+		}{
+			{one, "'x' in globals(), open('f').read()", "(False, 'shared')"},
+			{one, "x = 'one'\nasync def f(): return x\nx", "one"},
+			{two, "import os\nx = 'two'\nopen('g', 'w').write('by two'); os.path.basename(os.getcwd())", "in it"},
+			{one, "await f()", "one"},
+			{one, "open('data/in it/g').read()", "by two"},
+			{two, "x", "two"},
+			{two, "1/0", "ZeroDivisionError"},
+			{two, "%%bash\nexit 3", "CalledProcessError"},
+			{e2bContext{ID: "_python"}, "x", "own"},
+			{create(`{"cwd":"/tmp"}`), "import os; os.getcwd()", "/tmp"},
+			{create(`{"cwd":"nowhere"}`), "1", "FileNotFoundError"},
+		} {
+			if got := value(test.in, test.code); got != test.want {
+				t.Errorf("%q is %q, want %q", test.code, got, test.want)
+			}
+		}
+		for _, line := range s.e2bRun(t, box, `{"context_id":"`+one.ID+`","code":"import os; os.environ['KEY'] + x","env_vars":{"KEY":"its "}}`) {
+			if line["type"] == "result" && line["text"] != "its one" || line["type"] == "error" {
+				t.Errorf("with a variable of the environment: %v", line)
+			}
+		}
+		s.Kill9()
+		s.Restart(t)
+		if got := value(one, "x"); got != "one" {
+			t.Errorf("with the next server x is %q", got)
+		}
+		ask("POST", "/"+one.ID+"/restart", "", http.StatusOK)
+		if got := value(one, "'x' in globals()") + " " + value(two, "x") + " " + s.e2bText(t, box, "x").(string); got != "False two own" {
+			t.Errorf("after the restart of one context: %s", got)
+		}
+		ask("DELETE", "/"+two.ID, "", http.StatusNoContent)
+		s.e2bCall(t, "POST", "/e2b/execute", box.EnvdAccessToken, box.SandboxID, `{"context_id":"`+two.ID+`","code":"1"}`, http.StatusNotFound)
+		value(one, "x = 'again'")
+		s.e2bCall(t, "POST", "/e2b/sandboxes/"+box.SandboxID+"/pause", s.Token, "", "", http.StatusNoContent)
+		if got := value(one, "'x' in globals()") + " " + s.e2bText(t, box, "x").(string); got != "False own" {
+			t.Errorf("after a pause: %s", got)
+		}
+		reply := s.want(t, call{method: "POST", path: "/v1/sessions/" + box.SandboxID + "/hibernate"}, http.StatusOK, "").body
+		if !strings.Contains(string(reply), `"%%namespace `+one.ID+`"`) {
+			t.Errorf("what is not saved is not named: %.400s", reply)
+		}
+		ask("POST", "/_python/restart", "", http.StatusOK)
+		if got := value(one, "'x' in globals()"); got != "False" {
+			t.Errorf("after the restart of all: %s", got)
+		}
 	})
 }

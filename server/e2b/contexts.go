@@ -18,7 +18,8 @@ import (
 // home is the workspace, as clients of E2B call it.
 const home = "/home/user"
 
-// The languages of contexts. Only Python keeps variables from one cell to the next: the others run each cell in a fresh process.
+// The languages of contexts. Only Python keeps variables from one cell to the next: the others run each cell in a fresh process. All
+// Python of a sandbox runs in one interpreter, where each further context has a namespace.
 const (
 	languagePython     = "python"
 	languageBash       = "bash"
@@ -119,8 +120,17 @@ func (c codeContext) cell(code string) string {
 	if !c.made {
 		return transfer.Cell(c.Language, code)
 	}
+	below, err := relative(c.CWD)
+	inside := err == nil
+	if c.Language == languagePython {
+		folder := c.CWD
+		if inside {
+			folder = below
+		}
+		return "%%namespace " + c.ID + " " + folder + "\n" + code
+	}
 	enter := "cd " + shellWord(c.CWD)
-	if below, err := relative(c.CWD); err == nil {
+	if inside {
 		enter += " 2>/dev/null || cd " + shellWord("./"+below)
 	}
 	program, end := c.Language, "end-"+rand.Text()
@@ -142,8 +152,7 @@ func (h *Handler) listContexts(q *request) error {
 	return q.answer(http.StatusOK, append(ownContexts(), madeContexts(s.Info(q.Context()).Metadata)...))
 }
 
-// createContext makes a context whose cells are processes of their own. For Python it refuses: a further interpreter would need the
-// workspace of the sandbox, and sessions do not share theirs.
+// createContext makes a context: in Python one with variables of its own, else one whose cells are processes of their own.
 func (h *Handler) createContext(q *request) error {
 	var asked contextModel
 	if err := q.read(&asked); err != nil {
@@ -153,11 +162,8 @@ func (h *Handler) createContext(q *request) error {
 	if err != nil {
 		return err
 	}
-	if known == languagePython {
-		return api.Errorf(api.CodeNotImplemented, "a sandbox has one Python context here; for other variables create another sandbox")
-	}
-	if len(asked.CWD) > maxFolder || strings.ContainsRune(asked.CWD, 0) {
-		return api.Errorf(api.CodeInvalidRequest, "cwd %.200q is not valid", asked.CWD)
+	if len(asked.CWD) > maxFolder || strings.ContainsAny(asked.CWD, "\x00\r\n") {
+		return api.Errorf(api.CodeInvalidRequest, "cwd %.200q is not valid: it has more than %d bytes, or a line break", asked.CWD, maxFolder)
 	}
 	made := contextModel{ID: uuid.NewString(), Language: known, CWD: path.Clean(asked.CWD)}
 	if !path.IsAbs(asked.CWD) {
@@ -192,8 +198,8 @@ func keepContexts(metadata map[string]string, list []contextModel) error {
 	return err
 }
 
-// restartContext starts the interpreter of the sandbox again. A context that a client has made has nothing to lose: each of its cells is
-// a process of its own.
+// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its variables, once the
+// cells before have ended: other contexts have theirs in the same interpreter.
 func (h *Handler) restartContext(q *request) error {
 	sandbox, err := h.sandbox(q, api.RightRun)
 	if err != nil {
@@ -205,12 +211,25 @@ func (h *Handler) restartContext(q *request) error {
 		return err
 	}
 	defer c.session.Release()
-	if !c.made {
-		if err := c.session.Reset(q.command(), api.ResetRequest{}); err != nil {
-			return err
-		}
+	if c.made {
+		err = c.forget(q)
+	} else {
+		err = c.session.Reset(q.command(), api.ResetRequest{})
+	}
+	if err != nil {
+		return err
 	}
 	return q.answer(http.StatusOK, nil)
+}
+
+// forget drops the variables of a context that a client has made. An interpreter that is not there has none.
+func (c codeContext) forget(q *request) error {
+	state := c.session.Info(q.command()).State
+	if c.Language != languagePython || state != api.StateIdle && state != api.StateBusy {
+		return nil
+	}
+	_, err := c.submit(q.command(), "%namespace -d "+c.ID, true)
+	return err
 }
 
 func (h *Handler) deleteContext(q *request) error {
@@ -223,14 +242,19 @@ func (h *Handler) deleteContext(q *request) error {
 	if slices.ContainsFunc(ownContexts(), func(c contextModel) bool { return c.ID == id }) {
 		return api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", id)
 	}
+	gone := codeContext{made: true, session: s}
 	err = h.describe(q.command(), q.caller.Owner, s, api.SessionPatch{}, func(metadata map[string]string) error {
 		list := madeContexts(metadata)
-		left := slices.DeleteFunc(slices.Clone(list), func(c contextModel) bool { return c.ID == id })
-		if len(left) == len(list) {
+		i := slices.IndexFunc(list, func(c contextModel) bool { return c.ID == id })
+		if i < 0 {
 			return errNoContext(id)
 		}
-		return keepContexts(metadata, left)
+		gone.contextModel = list[i]
+		return keepContexts(metadata, slices.Delete(list, i, i+1))
 	})
+	if err == nil {
+		err = gone.forget(q)
+	}
 	if err != nil {
 		return err
 	}
