@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"talaria/api"
 )
 
 // e2bContext is a context of a sandbox.
@@ -161,7 +163,23 @@ func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 		if got := value(one, "x"); got != "one" {
 			t.Errorf("with the next server x is %q", got)
 		}
+		begin := "%%namespace " + one.ID + " \n" // as in its cells
+		endless := s.queue(t, box.SandboxID, begin+"print('begun', flush=True)\nwhile True: pass")
+		for event, err := range s.Client().ExecutionEvents(within(t), box.SandboxID, endless, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, begun := event.Body.(api.Stream); begun {
+				break
+			}
+		}
+		waiting, others := s.queue(t, box.SandboxID, begin+"x = 'never'"), s.queue(t, box.SandboxID, "y = 'ran'")
 		ask("POST", "/"+one.ID+"/restart", "", http.StatusOK)
+		for id, want := range map[string]api.ExecutionStatus{endless: api.StatusInterrupted, waiting: api.StatusCancelled, others: api.StatusOK} {
+			if e := s.ended(t, box.SandboxID, id); e.Status != want {
+				t.Errorf("the restart leaves %q %s, want %s", e.Code, e.Status, want)
+			}
+		}
 		if got := value(one, "'x' in globals()") + " " + value(two, "x") + " " + s.e2bText(t, box, "x").(string); got != "False two own" {
 			t.Errorf("after the restart of one context: %s", got)
 		}

@@ -3,6 +3,7 @@ package e2b
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"path"
 	"slices"
@@ -43,6 +44,7 @@ const metaContexts = ownMetadata + "contexts"
 const (
 	maxContexts = 32
 	maxFolder   = 1024 // bytes of a working directory
+	maxOpen     = 64   // executions of a sandbox among which those of a context are looked for
 )
 
 // contextModel is a context as clients see it.
@@ -127,7 +129,7 @@ func (c codeContext) cell(code string) string {
 		if inside {
 			folder = below
 		}
-		return "%%namespace " + c.ID + " " + folder + "\n" + code
+		return c.magic() + folder + "\n" + code
 	}
 	enter := "cd " + shellWord(c.CWD)
 	if inside {
@@ -139,6 +141,9 @@ func (c codeContext) cell(code string) string {
 	}
 	return "%%bash\n" + enter + " && exec " + program + " <<'" + end + "'\n" + code + "\n" + end + "\n"
 }
+
+// magic is how each cell begins in a further context for Python.
+func (c codeContext) magic() string { return "%%namespace " + c.ID + " " }
 
 // shellWord quotes a word for a shell.
 func shellWord(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
@@ -198,8 +203,8 @@ func keepContexts(metadata map[string]string, list []contextModel) error {
 	return err
 }
 
-// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its variables, once the
-// cells before have ended: other contexts have theirs in the same interpreter.
+// restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its cells and its variables:
+// other contexts have theirs in the same interpreter.
 func (h *Handler) restartContext(q *request) error {
 	sandbox, err := h.sandbox(q, api.RightRun)
 	if err != nil {
@@ -222,13 +227,25 @@ func (h *Handler) restartContext(q *request) error {
 	return q.answer(http.StatusOK, nil)
 }
 
-// forget drops the variables of a context that a client has made. An interpreter that is not there has none.
+// forget ends the cells of a context that a client has made, and drops its variables. An interpreter that is not there has none.
 func (c codeContext) forget(q *request) error {
 	state := c.session.Info(q.command()).State
 	if c.Language != languagePython || state != api.StateIdle && state != api.StateBusy {
 		return nil
 	}
-	_, err := c.submit(q.command(), "%namespace -d "+c.ID, true)
+	var open []string // newest first, so that none of them begins when the running one ends
+	_, err := c.session.Executions(q.command(), api.PageQuery{Limit: maxOpen}, func(e api.Execution) (bool, error) {
+		if !e.Status.Final() && strings.HasPrefix(e.Code, c.magic()) {
+			open = append(open, e.ID)
+		}
+		return true, nil
+	})
+	for _, id := range open {
+		err = errors.Join(err, c.session.Interrupt(q.command(), id))
+	}
+	if err == nil {
+		_, err = c.submit(q.command(), "%namespace -d "+c.ID, true)
+	}
 	return err
 }
 
