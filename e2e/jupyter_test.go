@@ -189,7 +189,10 @@ func TestAFrontHasAnAddressOfItsOwn(t *testing.T) {
 	}
 	own.want(t, call{method: "GET", path: "/api/kernels", token: "-"}, http.StatusForbidden, "")
 	id := decode[jupyterKernel](t, string(own.want(t, call{method: "POST", path: "/api/kernels", body: "{}"}, http.StatusCreated, "").body)).ID
-	s.want(t, call{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"1"}`}, http.StatusOK, "")
+	s.want(t, call{method: "POST", path: "/v1/sessions/" + id + "/executions", body: `{"code":"open('f', 'w').close()"}`}, http.StatusOK, "")
+	listed := own.want(t, call{method: "GET", path: "/api/contents/" + id}, http.StatusOK, "")
+	cookie, _, _ := strings.Cut(listed.header.Get("Set-Cookie"), ";")
+	own.want(t, call{method: "GET", path: "/files/" + id + "/f", token: "-", header: map[string]string{"Cookie": cookie}}, http.StatusOK, "")
 	for _, path := range []string{"/v1/sessions", "/", "/metrics", "/healthz", "/%2e%2e/v1/stats"} {
 		own.want(t, call{method: "GET", path: path}, http.StatusNotFound, "")
 	}
