@@ -38,7 +38,7 @@ class Namespaces(RunnerCase):
         self.run_cell("%%namespace c\nimport pickle\nclass C: pass\npickle.loads(pickle.dumps(C()))")
         self.run_cell("%%namespace c\nfrom __future__ import annotations\ndef f(x: nowhere): pass")
         self.run_cell("%%namespace c\ndef f(x: nowhere): pass")
-        self.fail_cell("def f(x: nowhere): pass", "NameError")
+        self.fail_cell("def f(x: nowhere): pass\nf.__annotations__", "NameError")
         self.assertEqual(self.run_cell("%%namespace c\n").order, ['done'])
 
     def test_have_a_working_directory_of_their_own(self) -> None:
