@@ -97,6 +97,10 @@ test-runner-pythons: ## Run the runner's tests in each further Python from 3.11 
 	  done; \
 	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
+.PHONY: test-runner-debian
+test-runner-debian: ## Run the runner's tests with the Python of another Debian release (RELEASE=sid for the newest), as root
+	kernel/runner/tests/in_debian.sh $(or $(RELEASE),sid)
+
 # The page: Go embeds web/dist, which is committed, so Node is needed only to change the page.
 NODE_OK := $(shell node -p 'const [a, b] = process.versions.node.split(".").map(Number); a > 20 || a === 20 && b >= 19 ? "yes" : ""' 2>/dev/null)
 WEB_MODULES := web/node_modules/.package-lock.json
