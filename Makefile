@@ -65,7 +65,8 @@ test-e2e-race: setup test-setup ## Run end-to-end tests with much concurrency ag
 	$(GO) build -race -o bin/talaria-race ./cmd/talaria
 	GORACE=halt_on_error=1 TALARIA_BIN=$(CURDIR)/bin/talaria-race $(GO) test -timeout 40m -run '^Test($(subst $(empty) ,|,$(strip $(RACE_TESTS))))' ./e2e
 
-# Packages whose tests depend on the Linux kernel. Emulated, they take about half an hour for each release.
+# Packages whose tests depend on the Linux kernel. Emulated, they take about an hour for each release. One test measures CPU time,
+# which an emulated processor needs ten times as much of.
 VM_PACKAGES ?= cgroup procfs disk landlock sandbox
 VM_RELEASES ?= bookworm trixie
 
@@ -75,7 +76,7 @@ test-vm: setup build ## Run the sandboxes' tests in virtual machines with the Li
 	@for package in $(VM_PACKAGES); do $(GO) test -c -o bin/vm/$$package.test ./kernel/$$package || exit 1; done
 	@failed=; for release in $(VM_RELEASES); do for package in $(VM_PACKAGES); do \
 	  echo "$$release: kernel/$$package"; \
-	  e2e/vm/run.sh $$release kernel/$$package $(CURDIR)/bin/vm/$$package.test -test.timeout 90m || failed="$$failed $$release/$$package"; \
+	  e2e/vm/run.sh $$release kernel/$$package $(CURDIR)/bin/vm/$$package.test -test.timeout 90m -test.skip TestPid1Rests || failed="$$failed $$release/$$package"; \
 	done; done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: test-runner-stdlib test-runner-ipython
