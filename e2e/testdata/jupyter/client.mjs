@@ -57,8 +57,15 @@ say('result', await run('x * 2.1'));
 say('chart', await run("import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()"));
 say('error', await run('1 / 0'));
 say('input', await run("print('hello', input('name? '))"));
-say('complete', (await kernel.requestComplete({ code: 'impor', cursor_pos: 5 })).content.matches);
-say('inspect', (await kernel.requestInspect({ code: 'print', cursor_pos: 5, detail_level: 0 })).content.found);
+// A kernel on a busy machine may answer too late, which is told as nothing found.
+const patiently = async (ask, found) => {
+  for (let tries = 0; ; tries++) {
+    const { content } = await ask();
+    if (found(content) || tries === 50) return content;
+  }
+};
+say('complete', (await patiently(() => kernel.requestComplete({ code: 'impor', cursor_pos: 5 }), (c) => c.matches.length)).matches);
+say('inspect', (await patiently(() => kernel.requestInspect({ code: 'print', cursor_pos: 5, detail_level: 0 }), (c) => c.found)).found);
 say('history', (await kernel.requestHistory({ hist_access_type: 'tail', n: 1, output: false, raw: true })).content.history[0][2]);
 
 const endless = kernel.requestExecute({ code: "print('on')\nwhile True: pass" });
