@@ -5,6 +5,7 @@ PYTHON  ?= /usr/bin/python3
 BIN     := bin/talaria
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+GO_HELP := install Go 1.26 or newer from https://go.dev/dl/, then: export PATH=/usr/local/go/bin:\$$PATH
 APT     := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get
 
 # What kernels need, and what only the tests need, as Debian names it.
@@ -25,17 +26,23 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS="--addr …" for more)
+run: tools setup build ## Install what is missing, build, and serve on 127.0.0.1 (ARGS="--addr …" for more)
 	$(BIN) serve $(ARGS)
 
+# Before anything is installed. From Go 1.21 on, an older Go downloads the one that go.mod asks for.
+.PHONY: tools
+tools:
+	@command -v $(firstword $(GO)) >/dev/null || { echo "Go is not installed, or not in PATH: $(GO_HELP)"; exit 1; }
+	@$(GO) version | awk '{ split(substr($$3, 3), v, "."); exit v[1] == 1 && v[2] < 21 }' || { echo "$$($(GO) version) is too old: $(GO_HELP)"; exit 1; }
+	@cc=$$($(GO) env CC) && command -v $${cc%% *} >/dev/null || { echo "there is no C compiler, $$cc: install it (on Debian: apt-get install gcc libc6-dev)"; exit 1; }
+
 .PHONY: build
-build: ## Build bin/talaria
-	@command -v $(firstword $(GO)) >/dev/null || { echo "Go is not installed, or not in PATH: install Go 1.26 or newer from https://go.dev/dl/, then: export PATH=\$$PATH:/usr/local/go/bin"; exit 1; }
+build: tools ## Build bin/talaria
 	@mkdir -p bin
 	$(GO) build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
-test: setup test-setup build lint lint-python ## Install what the tests need, and run all of them
+test: tools setup test-setup build lint lint-python ## Install what the tests need, and run all of them
 	@$(MAKE) -s -k -j 2 -O $(TESTS)
 
 # Two at a time, the longest first; each goes on after a failure of another.

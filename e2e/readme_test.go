@@ -157,3 +157,29 @@ func TestTheTwoCommandsAreTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeNamesTheToolThatIsMissing runs `make run` with Go programs that cannot build, before it installs anything.
+func TestMakeNamesTheToolThatIsMissing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"old":        "echo go version go1.19.8 linux/amd64",
+		"uncompiled": "case $1 in version) echo go version go1.26.8 linux/amd64;; env) echo no-such-compiler -m64;; esac",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for program, want := range map[string]string{
+		"missing":    "Go is not installed, or not in PATH: install Go 1.26 or newer from https://go.dev/dl/, then: export PATH=/usr/local/go/bin:$PATH\n",
+		"old":        "go version go1.19.8 linux/amd64 is too old: install Go 1.26",
+		"uncompiled": "there is no C compiler, no-such-compiler -m64: install it (on Debian: apt-get install gcc libc6-dev)\n",
+	} {
+		cmd := exec.CommandContext(within(t), "make", "-C", "..", "run", "GO="+filepath.Join(dir, program))
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=")
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "\n"+want) || strings.Contains(string(out), "apt-get update") {
+			t.Errorf("with a Go that is %s, make run says (%v):\n%s", program, err, out)
+		}
+	}
+}
