@@ -32,6 +32,13 @@ TOOL = {
     },
 }
 MOST_STEPS = 20
+NEEDED = {
+    "TALARIA_URL": "the output of `talaria url`",
+    "TALARIA_TOKEN": "the output of `talaria token show`",
+    "OPENAI_BASE_URL": "an endpoint with OpenAI's chat completions, such as http://127.0.0.1:11434/v1",
+    "OPENAI_API_KEY": "its key; any text if it needs none",
+    "OPENAI_MODEL": "the name of one of its models",
+}
 
 
 def complete(messages, tools):
@@ -100,6 +107,9 @@ def answer(session, question):
 def main():
     if len(sys.argv) != 2:
         raise SystemExit('usage: agent.py "QUESTION"')
+    missing = [f"set {name} to {value}" for name, value in NEEDED.items() if not os.environ.get(name)]
+    if missing:
+        raise SystemExit("\n".join(missing))
     talaria = Talaria(os.environ["TALARIA_URL"], os.environ["TALARIA_TOKEN"])
     session = talaria.session(os.environ.get("SESSION", "agent"))
     print(answer(session, sys.argv[1]))

@@ -9,6 +9,10 @@ import { text } from "node:stream/consumers";
 
 import { Talaria } from "talaria";
 
+if (!process.env.TALARIA_URL || !process.env.TALARIA_TOKEN) {
+  console.error("set TALARIA_URL to the output of `talaria url`, and TALARIA_TOKEN to that of `talaria token show`");
+  process.exit(1);
+}
 const page = await readFile(new URL("index.html", import.meta.url));
 const talaria = new Talaria({ url: process.env.TALARIA_URL, token: process.env.TALARIA_TOKEN });
 
