@@ -29,6 +29,11 @@ async function refused(promise, code) {
   check(e instanceof TalariaError && e.code === code && e.hint, code, String(e));
 }
 
+try {
+  check(!new Talaria({ token }), "a client without a URL");
+} catch (e) {
+  check(e.message.startsWith("url is missing"), String(e));
+}
 const talaria = new Talaria({ url, token });
 const session = await talaria.session("js-" + crypto.randomUUID());
 console.log("1 first result");

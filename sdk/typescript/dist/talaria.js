@@ -174,6 +174,9 @@ var Transport = class {
   #reached = false;
   // a server that never answered is reported at once
   constructor(options) {
+    if (options?.url == null) {
+      throw new TypeError("url is missing: pass new Talaria({ url, token }) the output of `talaria url` and `talaria token show`");
+    }
     this.url = options.url.replace(/\/+$/, "");
     this.outage = options.outage ?? 6e4;
     this.#token = options.token;

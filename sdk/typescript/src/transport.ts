@@ -59,6 +59,9 @@ export class Transport {
   #reached = false; // a server that never answered is reported at once
 
   constructor(options: TalariaOptions) {
+    if (options?.url == null) {
+      throw new TypeError("url is missing: pass new Talaria({ url, token }) the output of `talaria url` and `talaria token show`");
+    }
     this.url = options.url.replace(/\/+$/, "");
     this.outage = options.outage ?? 60_000;
     this.#token = options.token;
