@@ -145,6 +145,16 @@ func TestASessionHasItsPackagesFromTheStart(t *testing.T) {
 	if told := packageEvents(t, s, broken); len(told) != 1 || told[0].OK {
 		t.Errorf("told: %+v", told)
 	}
+	for _, args := range [][]string{{}, {"--session", "kept"}} {
+		cmd := s.command(within(t), append([]string{"exec", "--package", "no-such-thing", "-c", "6 * 7"}, args...)...)
+		cmd.Env = append(cmd.Env, "TALARIA_STATE_DIR="+s.StateDir)
+		var failures strings.Builder
+		cmd.Stderr = &failures
+		out, err := cmd.Output()
+		if err != nil || string(out) != "42\n" || !strings.HasPrefix(failures.String(), "talaria: --package: the package index has no project no-such-thing; ") {
+			t.Errorf("exec %v without its packages: %v, %q, %q", args, err, out, failures.String())
+		}
+	}
 }
 
 // Build scripts are code of strangers: what one finds in its installer, and what it leaves.

@@ -148,18 +148,17 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 	// A first Ctrl-C interrupts the cell; what is left to do is bounded by the server's time-out.
 	interrupted := ctx
 	ctx = context.WithoutCancel(ctx)
-	session := e.session
-	if session == "" {
-		s, err := e.client.CreateSession(ctx, e.request)
-		if err != nil {
+	var found api.Session
+	if e.session == "" {
+		if found, err = e.client.CreateSession(ctx, e.request); err != nil {
 			return err
 		}
-		session = s.ID
-		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, session)) }()
-	} else if err := e.ensure(ctx); err != nil {
+		defer func() { err = errors.Join(err, e.client.DeleteSession(ctx, found.ID)) }()
+	} else if found, err = e.ensure(ctx); err != nil {
 		return err
 	}
-	socket, err := e.client.Attach(ctx, session, client.AttachOptions{Reconnect: true})
+	session := found.ID
+	socket, err := e.client.Attach(ctx, session, client.AttachOptions{Reconnect: true, After: &found.LastSeq})
 	if err != nil {
 		return err
 	}
@@ -183,6 +182,9 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 			return err
 		}
 		if event.ExecutionID != id {
+			if err := e.reportInstallation(event); err != nil {
+				return err
+			}
 			continue
 		}
 		done, err := e.show(ctx, socket, event)
@@ -193,10 +195,22 @@ func (e *execution) run(ctx context.Context, code string) (err error) {
 }
 
 // ensure gets or creates the named session. A token for that session alone may not create it, and needs not.
-func (e *execution) ensure(ctx context.Context) error {
-	_, _, err := e.client.EnsureSession(ctx, e.session, e.request)
+func (e *execution) ensure(ctx context.Context) (api.Session, error) {
+	found, _, err := e.client.EnsureSession(ctx, e.session, e.request)
 	if errors.Is(err, api.Errorf(api.CodeForbidden, "")) && reflect.DeepEqual(e.request, api.SessionRequest{}) {
-		_, err = e.client.Session(ctx, e.session)
+		found, err = e.client.Session(ctx, e.session)
+	}
+	return found, err
+}
+
+// reportInstallation prints why the packages of --package could not be installed. The session runs the cell without them.
+func (e *execution) reportInstallation(event api.Event) error {
+	if e.request.Packages == nil {
+		return nil
+	}
+	event, err := event.Decoded()
+	if b, ok := event.Body.(api.ErrorEvent); ok && b.Ename == "InstallError" {
+		e.print(e.err, "talaria: --package: "+b.Evalue+"\n")
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func (r *repl) run(ctx context.Context, cmd *cobra.Command, attach bool) (err er
 	switch {
 	case attach:
 	case r.session != "":
-		err = r.ensure(ctx)
+		_, err = r.ensure(ctx)
 	default:
 		var made api.Session
 		if made, err = r.client.CreateSession(ctx, r.request); err == nil {
