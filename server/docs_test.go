@@ -19,7 +19,10 @@ import (
 // The tests here check the reference against the code: what it must name is read from the code itself.
 
 // reference lists the pages that describe the API together.
-var reference = []string{"api.md", "events.md", "limits.md", "names.md", "terminals.md", "document.md", "render.md"}
+var reference = []string{
+	"api.md", "sessions.md", "executions.md", "events.md", "files.md", "access.md", "api-errors.md", "limits.md", "names.md", "terminals.md",
+	"document.md", "render.md",
+}
 
 func apiReference(t *testing.T) string {
 	t.Helper()
@@ -165,7 +168,7 @@ var (
 )
 
 func TestTheReferenceNamesExactlyTheRoutes(t *testing.T) {
-	text := apiReference(t)
+	text := apiReference(t) + string(docs(t, "batch.md"))
 	documented := map[string]bool{}
 	for _, m := range callSpan.FindAllStringSubmatch(text, -1) {
 		documented[m[1]+" "+m[2]] = true
@@ -186,20 +189,20 @@ func TestTheReferenceNamesExactlyTheRoutes(t *testing.T) {
 }
 
 func TestTheReferenceHasEveryErrorWithItsStatus(t *testing.T) {
-	text := apiReference(t)
+	text := string(docs(t, "api-errors.md"))
 	codes := apiCodes(t)
 	if len(codes) < 30 {
 		t.Fatalf("only %d codes were found in package api", len(codes))
 	}
 	for _, code := range codes {
 		if row := "\n| `" + string(code) + "` | " + strconv.Itoa(code.Status()) + " | "; !strings.Contains(text, row) {
-			t.Errorf("the reference has no row %q", row)
+			t.Errorf("docs/api-errors.md has no row %q", row)
 		}
 	}
 }
 
 func TestTheReferenceHasEveryEventWithItsFields(t *testing.T) {
-	_, text, _ := strings.Cut(apiReference(t), "\n## Events\n")
+	_, text, _ := strings.Cut(string(docs(t, "events.md")), "\n## Events\n")
 	events := apiEvents(t)
 	if len(events) < 15 {
 		t.Fatalf("only %d events were found in package api", len(events))
@@ -236,18 +239,23 @@ func TestTheReferenceHasEveryFrame(t *testing.T) {
 }
 
 func TestTheReferenceHasEveryFieldOfRequestsAndResources(t *testing.T) {
-	text := apiReference(t)
-	for _, of := range []reflect.Type{
-		reflect.TypeFor[api.SessionRequest](), reflect.TypeFor[api.SessionPatch](), reflect.TypeFor[api.LimitsRequest](),
-		reflect.TypeFor[api.ResetRequest](), reflect.TypeFor[api.InterruptRequest](), reflect.TypeFor[api.InputRequest](),
-		reflect.TypeFor[api.ExecutionRequest](), reflect.TypeFor[api.Session](), reflect.TypeFor[api.PendingInput](),
-		reflect.TypeFor[api.Execution](), reflect.TypeFor[api.ExecutionUsage](), reflect.TypeFor[api.Artifact](),
-		reflect.TypeFor[api.SessionArtifact](), reflect.TypeFor[api.File](), reflect.TypeFor[api.Truncated](),
+	for page, types := range map[string][]reflect.Type{
+		"sessions.md": {
+			reflect.TypeFor[api.SessionRequest](), reflect.TypeFor[api.SessionPatch](), reflect.TypeFor[api.ResetRequest](),
+			reflect.TypeFor[api.InterruptRequest](), reflect.TypeFor[api.InputRequest](), reflect.TypeFor[api.Session](),
+			reflect.TypeFor[api.PendingInput](),
+		},
+		"executions.md": {reflect.TypeFor[api.ExecutionRequest](), reflect.TypeFor[api.Execution](), reflect.TypeFor[api.ExecutionUsage]()},
+		"files.md":      {reflect.TypeFor[api.Artifact](), reflect.TypeFor[api.SessionArtifact](), reflect.TypeFor[api.File]()},
+		"limits.md":     {reflect.TypeFor[api.LimitsRequest](), reflect.TypeFor[api.Truncated]()},
 	} {
-		for _, field := range reflect.VisibleFields(of) {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name != "" && name != "-" && !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, `"`+name+`":`) {
-				t.Errorf("the reference lacks %q of %v", name, of)
+		text := string(docs(t, page))
+		for _, of := range types {
+			for _, field := range reflect.VisibleFields(of) {
+				name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+				if name != "" && name != "-" && !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, `"`+name+`":`) {
+					t.Errorf("docs/%s lacks %q of %v", page, name, of)
+				}
 			}
 		}
 	}
@@ -262,6 +270,29 @@ func TestTheExamplesOfTheReferenceAreJSON(t *testing.T) {
 		if !json.Valid([]byte(m[1])) {
 			t.Errorf("this is not JSON: %.200s", m[1])
 		}
+	}
+}
+
+// TestTheReferenceIsLinkedBothWays finds each page of it from docs/api.md, and docs/api.md from each page.
+func TestTheReferenceIsLinkedBothWays(t *testing.T) {
+	_, table, found := strings.Cut(string(docs(t, "api.md")), "\n## Reference\n")
+	if !found {
+		t.Fatal("docs/api.md has no section Reference")
+	}
+	for _, page := range append(reference[1:], "batch.md") {
+		if !strings.Contains(table, "]("+page+")") {
+			t.Errorf("the table at the end of docs/api.md lacks %s", page)
+		}
+		if text := string(docs(t, page)); !strings.Contains(text, "](api.md)") {
+			t.Errorf("docs/%s does not link to docs/api.md", page)
+		}
+	}
+}
+
+// TestTheReferenceBeginsWithAShortPage holds docs/api.md to what a person reads in ten minutes.
+func TestTheReferenceBeginsWithAShortPage(t *testing.T) {
+	if words := len(strings.Fields(string(docs(t, "api.md")))); words > 2500 {
+		t.Errorf("docs/api.md has %d words, more than 2500: move what few people need to a page of the reference", words)
 	}
 }
 

@@ -131,7 +131,7 @@ func parseNamed[T any](what string, given []string) (*T, error) {
 		name, value, _ := strings.Cut(one, "=")
 		field, ok := fields[name]
 		if !ok {
-			return nil, usagef("unknown %s %q%s", what, name, suggestion(name, fields, "; docs/api.md lists the "+what+"s"))
+			return nil, usagef("unknown %s %q%s", what, name, suggestion(name, fields, "; docs/limits.md lists the "+what+"s"))
 		}
 		field.Set(reflect.New(field.Type().Elem()))
 		if err := setLimit(field.Elem(), value); err != nil {

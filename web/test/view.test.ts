@@ -41,7 +41,7 @@ function randomLog(pick: (n: number) => number): Event[] {
   return events;
 }
 
-// viewOf is the view that the server sends, as docs/api.md says.
+// viewOf is the view that the server sends, as docs/events.md says.
 function viewOf(log: readonly Event[], through: number): Event[] {
   const last = new Map<string, string>();
   const ends = new Map<string, number>();

@@ -1,4 +1,4 @@
-// The words on the wire that the page uses; docs/api.md has them all. Fields that the page does not read are left out.
+// The words on the wire that the page uses; docs/api.md and the pages that it lists have them all. Fields that the page does not read are left out.
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type Bundle = { [mime: string]: Json };
