@@ -39,7 +39,7 @@ tools:
 .PHONY: build
 build: tools ## Build bin/talaria
 	@mkdir -p bin
-	$(GO) build -trimpath -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
+	$(GO) build -trimpath -buildvcs=false -tags nomsgpack -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./cmd/talaria
 
 .PHONY: test
 test: tools setup test-setup build lint lint-python ## Install what the tests need, and run all of them

@@ -183,3 +183,21 @@ func TestMakeNamesTheToolThatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeBuildsWithoutAskingGit looks at what make asks Go for: git refuses the repository of another user, as when root builds in
+// somebody's folder, or a container in a folder of its host, and then Go refuses to build.
+func TestMakeBuildsWithoutAskingGit(t *testing.T) {
+	t.Parallel()
+	stub := filepath.Join(t.TempDir(), "go")
+	script := "#!/bin/sh\ncase $1 in version) echo go version go1.26.8 linux/amd64;; env) echo sh;; build) echo \"got $*\";; esac\n"
+	if err := os.WriteFile(stub, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(within(t), "make", "-C", "..", "build", "GO="+stub)
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
+	out, err := cmd.CombinedOutput()
+	_, got, _ := strings.Cut(string(out), "\ngot build ")
+	if err != nil || !strings.Contains(got, " -buildvcs=false ") || !strings.Contains(got, "-X main.version=") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
