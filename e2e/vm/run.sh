@@ -112,7 +112,7 @@ qemu-system-x86_64 $processor -smp "$(nproc)" -m "${MEMORY:-8G}" -nographic -no-
   -kernel "$cache/linux" -initrd "$cache/first.gz" -append "console=ttyS0 quiet panic=-1" \
   -virtfs local,path=/,mount_tag=files,security_model=none,readonly=on,multidevs=remap \
   -drive "file=$cache/disk,format=raw,if=virtio,cache=unsafe" -device virtio-rng-pci \
-  -device isa-debug-exit,iobase=0xf4,iosize=1 < /dev/null | tr -d '\r' | sed -u 's/\x1b\[[0-9;?]*[a-zA-Z]//g; s/\x1bc//g' || status=${PIPESTATUS[0]}
+  -device isa-debug-exit,iobase=0xf4,iosize=1 < /dev/null | sed -u 's/\r//g; s/\x1b\[[0-9;?]*[a-zA-Z]//g; s/\x1bc//g' || status=${PIPESTATUS[0]}
 rm -f "$cache/disk"
 [ $((status % 2)) = 1 ] || { echo "the virtual machine ended without a result" >&2; exit 70; }
 exit $((status / 2))
