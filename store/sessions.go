@@ -277,7 +277,7 @@ func (s *Store) Sessions(ctx context.Context, f SessionFilter) ([]Session, error
 	return s.sessions(ctx, rest, args...)
 }
 
-// SessionKeys lists the N and the ID of what the filter selects, in the same order as Sessions, which takes ten times as long.
+// SessionKeys lists the N and the ID of what the filter selects, in the order of Sessions, which reads and decodes whole rows.
 func (s *Store) SessionKeys(ctx context.Context, f SessionFilter) (numbers []int64, ids []string, err error) {
 	rest, args := f.clauses()
 	rows, err := s.ro.QueryContext(ctx, `SELECT n, id FROM sessions `+rest, args...)

@@ -75,7 +75,7 @@ func ReadIdentity(pid int) (Identity, error) {
 	return identify(status), nil
 }
 
-// readFile reads a file of a process, into buffer if that is large enough. Package os takes twice as long.
+// readFile reads a file of a process, into buffer if that is large enough, with fewer system calls than package os.
 func readFile(pid int, name string, buffer []byte) ([]byte, error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/" + name
 	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
