@@ -355,12 +355,16 @@ func quoted(path string) string {
 	return path
 }
 
+// endOfInput is the answer that makes input() raise EOFError.
+const endOfInput = "\x04"
+
 // answer reads a line for the cell.
 func (e *execution) answer(ctx context.Context, socket *client.Socket, q api.InputRequested) error {
 	e.print(e.err, q.Prompt)
 	line, err := e.in.ReadString('\n')
 	if err != nil && line == "" {
-		e.print(e.err, "\n[no input: answering with an empty line]\n")
+		e.print(e.err, "\n")
+		line = endOfInput
 	}
 	_, err = socket.Do(ctx, "input_reply", map[string]any{"request_id": q.RequestID, "value": strings.TrimSuffix(line, "\n")})
 	return err

@@ -344,7 +344,9 @@ func (r *repl) answer(ctx context.Context, asked api.InputRequested) error {
 	switch {
 	case errors.Is(err, errInterrupted):
 		return r.client.Interrupt(ctx, r.session, "")
-	case err != nil && !errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF):
+		line = endOfInput
+	case err != nil:
 		return err
 	}
 	_, err = r.socket.Do(ctx, "input_reply", map[string]any{"request_id": asked.RequestID, "value": line})
