@@ -322,7 +322,7 @@ func (g *Group) PIDs() ([]int, error) {
 	if len(g.order) == 0 {
 		return nil, ErrNotHeld
 	}
-	return g.files[g.order[0]].pids()
+	return groupPIDs(g.order[0])
 }
 
 // Remove removes the directories once their processes are dead, and the parents that are empty then.
@@ -365,14 +365,11 @@ func removeGroup(dir string) error {
 }
 
 func groupPIDs(dir string) ([]int, error) {
+	// Not from a file that stays open: version 1 would return the list of its last reading for up to a second.
 	text, err := readControl(dir, "cgroup.procs", nil)
 	if err != nil {
 		return nil, err
 	}
-	return parsePIDs(dir, text)
-}
-
-func parsePIDs(dir string, text []byte) ([]int, error) {
 	var pids []int
 	for _, field := range strings.Fields(string(text)) {
 		pid, err := strconv.Atoi(field)

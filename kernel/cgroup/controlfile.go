@@ -101,20 +101,6 @@ func (c *controls) value(file, key string) (int64, error) {
 	return 0, nil
 }
 
-// pids lists the processes of the directory's group.
-func (c *controls) pids() ([]int, error) {
-	const file = "cgroup.procs"
-	var buffer [4096]byte
-	text, err := c.read(file, buffer[:])
-	if err == nil && len(text) == len(buffer) {
-		text, err = readControl(c.dir, file, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return parsePIDs(c.dir, text)
-}
-
 func (c *controls) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
