@@ -115,6 +115,7 @@ describe("a terminal in the page", () => {
     await openTerminal(tab);
     await shows(tab, /^again$/);
     await page.click("role=button[name='End this shell']");
+    await page.waitForFunction(() => document.querySelectorAll(".terminal-panel [role=tab]").length < 2);
     await page.click("role=button[name='End this shell']");
     await page.waitForSelector(".terminal-panel", { state: "detached" });
     expect((await server.call<{ items: unknown[] }>("GET", `/v1/sessions/${id}/terminals`)).items).toEqual([]);
