@@ -434,6 +434,10 @@ func (s *Server) stop(t *testing.T) {
 		s.stopHosts(t)
 	}
 	for _, p := range inside {
+		// In tier landlock, an ordinary user's processes are killed by the end of their parent, which takes effect a moment later.
+		for end := time.Now().Add(10 * time.Second); p.alive() && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
 		if p.alive() {
 			t.Errorf("process %v outlives its server", p)
 		}

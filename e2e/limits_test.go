@@ -57,6 +57,9 @@ func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
 	t.Helper()
 	root := filepath.Join(s.StateDir, "sessions")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -64,6 +67,9 @@ func workspaceUse(t *testing.T, s *Server) (bytes int64, files int) {
 			return nil
 		}
 		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

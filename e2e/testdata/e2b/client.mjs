@@ -166,6 +166,8 @@ await step('standard input of commands', async () => {
 await step('terminal', async () => {
   let seen = ''
   const terminal = await sandbox.pty.create({ cols: 80, rows: 24, onData: (d) => { seen += new TextDecoder().decode(d) } })
+  // While bash starts, it reads the size and sets it again, which may undo a resize in between.
+  while (!seen.includes('$ ')) await new Promise((resolve) => setTimeout(resolve, 10))
   await sandbox.pty.resize(terminal.pid, { cols: 91, rows: 33 })
   await sandbox.pty.sendInput(terminal.pid, new TextEncoder().encode('stty size; exit 5\n'))
   await assert.rejects(terminal.wait(), (e) => e.exitCode === 5)
