@@ -279,6 +279,37 @@ func TestAnIdleKernelIsReapedAndABusyOneNever(t *testing.T) {
 	}
 }
 
+func TestChangesOfTheMetadataDoNotOvertakeEachOther(t *testing.T) {
+	s := scripted(t, nil).session(api.SessionRequest{Metadata: &map[string]string{"kept": "yes"}})
+	want := map[string]string{"kept": "yes"}
+	var changing sync.WaitGroup
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		want[key] = "made"
+		changing.Go(func() {
+			err := s.UpdateMetadata(t.Context(), api.SessionPatch{}, func(metadata map[string]string) error {
+				metadata[key] = "made"
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	changing.Wait()
+	refused := api.Errorf(api.CodeInvalidRequest, "refused")
+	err := s.UpdateMetadata(t.Context(), api.SessionPatch{Name: ptr("new")}, func(metadata map[string]string) error {
+		clear(metadata)
+		return refused
+	})
+	if err != refused {
+		t.Errorf("a change that fails: %v", err)
+	}
+	if info := s.Info(t.Context()); !maps.Equal(info.Metadata, want) || info.Name != "" {
+		t.Errorf("the metadata is %v, and the name %q", info.Metadata, info.Name)
+	}
+}
+
 func TestAKernelThatIsHeldIsNotReaped(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{IdleTimeoutS: ptr(0.15)})

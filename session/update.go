@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"talaria/api"
@@ -15,10 +16,29 @@ import (
 // Update changes what the patch names. If any part needs a fresh kernel, nothing changes and the error is needs_reset. If a
 // person has to approve that the network opens, Update waits for the answer; the end of ctx withdraws the question.
 func (s *Session) Update(ctx context.Context, p api.SessionPatch) error {
+	return s.UpdateMetadata(ctx, p, nil)
+}
+
+// UpdateMetadata is Update, with the metadata that change makes of a copy of the present ones. No other update comes in between. An
+// error of change is returned, and nothing changes; a nil change changes no metadata. change runs on the session's goroutine, and must
+// not call the session.
+func (s *Session) UpdateMetadata(ctx context.Context, p api.SessionPatch, change func(metadata map[string]string) error) error {
 	if err := s.approveNetwork(ctx, p.Network); err != nil {
 		return err
 	}
-	return s.do(context.WithoutCancel(ctx), func(own context.Context) error { return s.update(own, p) }) // never in the middle of a start
+	return s.do(context.WithoutCancel(ctx), func(own context.Context) error { // never in the middle of a start
+		if change != nil {
+			metadata := map[string]string{}
+			s.mu.Lock()
+			maps.Copy(metadata, s.metadata)
+			s.mu.Unlock()
+			if err := change(metadata); err != nil {
+				return err
+			}
+			p.Metadata = &metadata
+		}
+		return s.update(own, p)
+	})
 }
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"path"
@@ -109,11 +108,8 @@ func ownContexts() []contextModel {
 }
 
 // madeContexts are those that clients have made in the sandbox with this metadata.
-func madeContexts(metadata map[string]string) (list []contextModel) {
-	if json.Unmarshal([]byte(metadata[metaContexts]), &list) != nil {
-		return nil // somebody has changed it by the API
-	}
-	return list
+func madeContexts(metadata map[string]string) []contextModel {
+	return transfer.List[contextModel](metadata, metaContexts)
 }
 
 // cell returns code as the interpreter runs it. Where a client has chosen the folder, a shell goes there first: the interpreter's own
@@ -179,28 +175,17 @@ func (h *Handler) createContext(q *request) error {
 		return err
 	}
 	defer s.Release()
-	err = h.describe(q.command(), q.caller.Owner, s, api.SessionPatch{}, func(metadata map[string]string) error {
+	err = s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
 		list := append(madeContexts(metadata), made)
 		if len(list) > maxContexts {
 			return api.Errorf(api.CodeLimitExceeded, "a sandbox can have %d further contexts; delete some", maxContexts)
 		}
-		return keepContexts(metadata, list)
+		return transfer.SetList(metadata, metaContexts, list)
 	})
 	if err != nil {
 		return err
 	}
 	return q.answer(http.StatusOK, made)
-}
-
-// keepContexts puts the contexts that clients have made into the metadata.
-func keepContexts(metadata map[string]string, list []contextModel) error {
-	delete(metadata, metaContexts)
-	if len(list) == 0 {
-		return nil
-	}
-	text, err := api.Marshal(list)
-	metadata[metaContexts] = string(text)
-	return err
 }
 
 // restartContext starts the interpreter of the sandbox again. A context that a client has made only loses its cells and its variables:
@@ -260,14 +245,14 @@ func (h *Handler) deleteContext(q *request) error {
 		return api.Errorf(api.CodeInvalidRequest, "context %.140s belongs to the sandbox; kill the sandbox, or restart the context", id)
 	}
 	gone := codeContext{made: true, session: s}
-	err = h.describe(q.command(), q.caller.Owner, s, api.SessionPatch{}, func(metadata map[string]string) error {
+	err = s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
 		list := madeContexts(metadata)
 		i := slices.IndexFunc(list, func(c contextModel) bool { return c.ID == id })
 		if i < 0 {
 			return errNoContext(id)
 		}
 		gone.contextModel = list[i]
-		return keepContexts(metadata, slices.Delete(list, i, i+1))
+		return transfer.SetList(metadata, metaContexts, slices.Delete(list, i, i+1))
 	})
 	if err == nil {
 		err = gone.forget(q)

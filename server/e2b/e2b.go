@@ -62,11 +62,10 @@ type Caller struct {
 // Handler serves the protocols. It is safe for concurrent use.
 type Handler struct {
 	Config
-	mux        *http.ServeMux
-	expiry     *expiry
-	turns      turns // of queueing cells
-	describing turns // of changing the metadata
-	watchers   watchers
+	mux      *http.ServeMux
+	expiry   *expiry
+	turns    turns // of queueing cells
+	watchers watchers
 }
 
 // request is one request on its way through a handler.

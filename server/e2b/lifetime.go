@@ -3,7 +3,6 @@ package e2b
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -156,7 +155,7 @@ func (h *Handler) prolong(q *request, s *session.Session, seconds float64, onlyL
 
 // setEnd changes when a sandbox ends, to a value of metaEnd or with "" to never, and what else the patch says.
 func (h *Handler) setEnd(ctx context.Context, owner string, s *session.Session, end string, patch api.SessionPatch) error {
-	err := h.describe(ctx, owner, s, patch, func(metadata map[string]string) error {
+	err := s.UpdateMetadata(ctx, patch, func(metadata map[string]string) error {
 		delete(metadata, metaEnd)
 		if end != "" {
 			metadata[metaEnd] = end
@@ -168,25 +167,6 @@ func (h *Handler) setEnd(ctx context.Context, owner string, s *session.Session, 
 	}
 	h.expiry.set(owner, s.ID(), endOf(api.Session{Metadata: map[string]string{metaEnd: end}}))
 	return nil
-}
-
-// describe changes the metadata of a sandbox, and what else the patch says. Changes that come through this package do not overtake
-// each other.
-func (h *Handler) describe(
-	ctx context.Context, owner string, s *session.Session, patch api.SessionPatch, change func(metadata map[string]string) error,
-) error {
-	release, err := h.describing.take(ctx, place{owner, s.ID()})
-	if err != nil {
-		return err
-	}
-	defer release()
-	metadata := map[string]string{}
-	maps.Copy(metadata, s.Info(ctx).Metadata)
-	if err := change(metadata); err != nil {
-		return err
-	}
-	patch.Metadata = &metadata
-	return s.Update(ctx, patch)
 }
 
 func (h *Handler) setTimeout(q *request) error {

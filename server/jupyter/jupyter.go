@@ -61,8 +61,6 @@ type Handler struct {
 	mux     *http.ServeMux
 	started time.Time
 	kernels kernels
-	// describing lets one change of a session's notebooks through at a time.
-	describing chan struct{}
 }
 
 // request is one request on its way through a handler.
@@ -77,7 +75,7 @@ type requestKey struct{}
 
 // New returns a handler. It starts nothing.
 func New(cfg Config) *Handler {
-	h := &Handler{Config: cfg, mux: http.NewServeMux(), started: time.Now(), kernels: kernels{places: cfg.Places}, describing: make(chan struct{}, 1)}
+	h := &Handler{Config: cfg, mux: http.NewServeMux(), started: time.Now(), kernels: kernels{places: cfg.Places}}
 	for pattern, handle := range map[string]func(*request) error{
 		"GET /api":                         h.getVersion,
 		"GET /api/status":                  h.getStatus,

@@ -2,15 +2,13 @@ package jupyter
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"io/fs"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"talaria/api"
+	"talaria/server/transfer"
 	"talaria/session"
 )
 
@@ -32,22 +30,8 @@ type notebook struct {
 }
 
 // notebooksOf returns the notebooks of the session with this metadata.
-func notebooksOf(metadata map[string]string) (list []notebook) {
-	if json.Unmarshal([]byte(metadata[metaNotebooks]), &list) != nil {
-		return nil // there are none, or somebody has changed it by the API
-	}
-	return list
-}
-
-// keepNotebooks puts the notebooks into the metadata.
-func keepNotebooks(metadata map[string]string, list []notebook) error {
-	delete(metadata, metaNotebooks)
-	if len(list) == 0 {
-		return nil
-	}
-	text, err := api.Marshal(list)
-	metadata[metaNotebooks] = string(text)
-	return err
+func notebooksOf(metadata map[string]string) []notebook {
+	return transfer.List[notebook](metadata, metaNotebooks)
 }
 
 // seen reports whether the caller may know of the notebook: the token of one session only of those in its workspace.
@@ -178,7 +162,7 @@ func (h *Handler) kernelFor(q *request, r notebookRequest, n notebook) (*session
 	}
 	if id == "" {
 		metadata := map[string]string{}
-		if err := keepNotebooks(metadata, []notebook{n}); err != nil {
+		if err := transfer.SetList(metadata, metaNotebooks, []notebook{n}); err != nil {
 			return nil, err
 		}
 		return h.create(q, kernelRequest{Name: name, Path: n.Path}, metadata)
@@ -208,24 +192,15 @@ func (h *Handler) sessionAround(q *request, path string) *session.Session {
 	return s
 }
 
-// describe changes the notebooks of a session. Changes do not overtake each other.
+// describe changes the notebooks of a session.
 func (h *Handler) describe(q *request, s *session.Session, change func([]notebook) []notebook) error {
-	select {
-	case h.describing <- struct{}{}:
-	case <-q.Context().Done():
-		return context.Cause(q.Context())
-	}
-	defer func() { <-h.describing }()
-	metadata := map[string]string{}
-	maps.Copy(metadata, s.Info(q.command()).Metadata)
-	list := change(notebooksOf(metadata))
-	if len(list) > maxNotebooks {
-		return api.Errorf(api.CodeLimitExceeded, "the session runs %d notebooks and consoles, which is the limit; shut one down", maxNotebooks)
-	}
-	if err := keepNotebooks(metadata, list); err != nil {
-		return err
-	}
-	return s.Update(q.command(), api.SessionPatch{Metadata: &metadata})
+	return s.UpdateMetadata(q.command(), api.SessionPatch{}, func(metadata map[string]string) error {
+		list := change(notebooksOf(metadata))
+		if len(list) > maxNotebooks {
+			return api.Errorf(api.CodeLimitExceeded, "the session runs %d notebooks and consoles, which is the limit; shut one down", maxNotebooks)
+		}
+		return transfer.SetList(metadata, metaNotebooks, list)
+	})
 }
 
 // add adds a notebook to those of a session, or changes it.

@@ -1,5 +1,5 @@
 // Package transfer has what our own API and the fronts of other protocols share about bodies: uploads that may break off, files of
-// forms, answers, streams of events, and cells.
+// forms, answers, streams of events, and cells; also about lists in the metadata of a session.
 package transfer
 
 import (
