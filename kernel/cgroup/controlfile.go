@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"talaria/kernel/procfs"
 )
 
 // Control files are read and written with plain system calls: package os takes three times as long.
@@ -113,30 +115,7 @@ func (c *controls) close() {
 
 // readControl reads a file, into buffer if that is large enough.
 func readControl(dir, file string, buffer []byte) ([]byte, error) {
-	path := dir + "/" + file
-	fd, err := openControl(path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	if len(buffer) == 0 {
-		buffer = make([]byte, 4096)
-	}
-	length := 0
-	for {
-		n, err := unix.Read(fd, buffer[length:])
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return nil, &os.PathError{Op: "read", Path: path, Err: err}
-		case n == 0:
-			return buffer[:length], nil
-		}
-		if length += n; length == len(buffer) {
-			buffer = append(buffer, make([]byte, len(buffer))...)
-		}
-	}
+	return procfs.ReadFile(dir+"/"+file, buffer)
 }
 
 func writeControl(dir, file, value string) error {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // clockTick is the unit of times in /proc/PID/stat, the same on every current Linux.
@@ -68,39 +70,43 @@ func Read(pid int) (Process, error) {
 // fs.ErrNotExist means that the process is gone.
 func ReadIdentity(pid int) (Identity, error) {
 	var buffer [4096]byte
-	status, err := readFile(pid, "status", buffer[:])
+	status, err := ReadFile("/proc/"+strconv.Itoa(pid)+"/status", buffer[:])
 	if err != nil {
 		return Identity{}, Gone(err)
 	}
 	return identify(status), nil
 }
 
-// readFile reads a file of a process, into buffer if that is large enough, with fewer system calls than package os.
-func readFile(pid int, name string, buffer []byte) ([]byte, error) {
-	path := "/proc/" + strconv.Itoa(pid) + "/" + name
-	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+// ReadFile reads a file of /proc or another file system of the kernel, into buffer if that is large enough, with fewer system calls
+// than package os.
+func ReadFile(path string, buffer []byte) ([]byte, error) {
+	fd, err := again(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer syscall.Close(fd)
+	defer unix.Close(fd)
+	if len(buffer) == 0 {
+		buffer = make([]byte, 4096)
+	}
 	length := 0
 	for {
-		n, err := again(func() (int, error) { return syscall.Read(fd, buffer[length:]) })
-		if err != nil {
-			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
-		}
-		// The file is complete where less is read than fits.
-		if length += n; length < len(buffer) {
+		n, err := again(func() (int, error) { return unix.Read(fd, buffer[length:]) })
+		switch {
+		case err != nil:
+			return nil, &os.PathError{Op: "read", Path: path, Err: err}
+		case n == 0: // less than fits may be read before the end
 			return buffer[:length], nil
 		}
-		buffer = append(buffer, make([]byte, len(buffer))...)
+		if length += n; length == len(buffer) {
+			buffer = append(buffer, make([]byte, len(buffer))...)
+		}
 	}
 }
 
 // again repeats a call that a signal has interrupted.
 func again(call func() (int, error)) (int, error) {
 	for {
-		if n, err := call(); err != syscall.EINTR {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}
