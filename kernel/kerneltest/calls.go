@@ -158,12 +158,20 @@ func requireLayer(t *testing.T, r *rig, prefix string) {
 		t.Fatal("the sandbox has no filter of system calls")
 	}
 	if prefix == "landlock:" {
-		version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-		if errno == 0 && version >= 2 {
+		if version, err := LandlockVersion(); err == nil && version >= 2 {
 			t.Fatalf("the machine has Landlock %d, and the sandbox does not use it", version)
 		}
 	}
 	t.Skipf("this machine has no layer %q", prefix)
+}
+
+// LandlockVersion returns the ABI of this machine's Landlock.
+func LandlockVersion() (int, error) {
+	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(version), nil
 }
 
 func foreignCallsKill(t *testing.T, r *rig) {

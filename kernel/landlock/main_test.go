@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
 	"talaria/kernel/kerneltest"
@@ -86,9 +85,8 @@ func TestAllAgainAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("these tests run as an ordinary user already")
 	}
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || version < 6 {
-		t.Skipf("Landlock ABI %d (%v) cannot restrict the signals of an ordinary user's sessions", version, errno)
+	if version, err := kerneltest.LandlockVersion(); err != nil || version < 6 {
+		t.Skipf("Landlock ABI %d (%v) cannot restrict the signals of an ordinary user's sessions", version, err)
 	}
 	out, err := kerneltest.Again(t, true, kerneltest.StateDir(t), "-test.v").CombinedOutput()
 	if err != nil {

@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"talaria/kernel"
+	"talaria/kernel/kerneltest"
 	"talaria/kernel/sandbox"
 )
 
 func landlockVersion(t *testing.T) int {
 	t.Helper()
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || version < 2 {
-		t.Skipf("this kernel has no Landlock of use: ABI %d, %v", version, errno)
+	version, err := kerneltest.LandlockVersion()
+	if err != nil || version < 2 {
+		t.Skipf("this kernel has no Landlock of use: ABI %d, %v", version, err)
 	}
-	return int(version)
+	return version
 }
 
 func TestProbeTellsOfTheFilterAndOfLandlock(t *testing.T) {
