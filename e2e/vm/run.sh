@@ -5,8 +5,8 @@
 #	e2e/vm/run.sh bookworm kernel/sandbox ./sandbox.test -test.v
 #
 # The arguments are the release (bookworm: Linux 6.1; trixie: Linux 6.12), the folder to run in, and the command. The machine sees
-# the files of this one, and what it changes is lost at its end, except in /tmp and /var/lib/talaria, which are on a new disk. The exit
-# status is the command's. Without KVM=1 the processor is emulated, which works everywhere and is about ten times slower.
+# the files of this one, and what it changes is lost at its end; /tmp and /var/lib/talaria are on a disk of its own. The exit
+# status is the command's. The processor is emulated, which works everywhere and is about ten times slower.
 #
 # Needs root for apt, which installs QEMU and downloads the Linux kernel from where this machine's Debian has its packages.
 set -euo pipefail
@@ -29,17 +29,10 @@ PATH=$PATH:/sbin:/usr/sbin
 if [ ! -e "$cache/linux" ]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
-  . /etc/os-release
-  mkdir -p "$work/sources" "$work/lists/partial" "$work/cache/archives/partial"
-  for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do
-    [ ! -s "$list" ] || sed "s/\b$VERSION_CODENAME\b/$release/g" "$list" > "$work/sources/$(basename "$list")"
-  done
-  [ ! -e "$work/sources/sources.list" ] || mv "$work/sources/sources.list" "$work/sources/debian.list"
-  where=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/sources" -o "Dir::State::lists=$work/lists"
-    -o "Dir::Cache=$work/cache" -o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none)
-  apt-get -qq "${where[@]}" update
-  kernel=$(apt-cache "${where[@]}" depends linux-image-amd64 | sed -n 's/.*Depends: //p')
-  (cd "$work" && apt-get -qq "${where[@]}" download "$kernel")
+  . "$repository/e2e/testdata/debian.sh"
+  prepare_release "$release" "$work"
+  kernel=$(in_release apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p')
+  (cd "$work" && in_release apt-get -qq download "$kernel")
   dpkg-deb -x "$work"/linux-image-*.deb "$work/files"
   [ -d "$work/files/lib" ] || ln -s usr/lib "$work/files/lib"
   depmod -b "$work/files" "$(ls "$work/files/lib/modules")"
@@ -104,11 +97,8 @@ rm -f "$cache/disk"
 truncate -s 8G "$cache/disk"
 mkfs.ext4 -q -O quota,project -E quotatype=prjquota,lazy_itable_init=1 "$cache/disk"
 
-processor="-accel tcg -cpu max"
-[ -z "${KVM:-}" ] || processor="-accel kvm -cpu host"
 status=0
-# shellcheck disable=SC2086 # several arguments
-qemu-system-x86_64 $processor -smp "$(nproc)" -m "${MEMORY:-8G}" -nographic -no-reboot \
+qemu-system-x86_64 -accel tcg -cpu max -smp "$(nproc)" -m "${MEMORY:-8G}" -nographic -no-reboot \
   -kernel "$cache/linux" -initrd "$cache/first.gz" -append "console=ttyS0 quiet panic=-1" \
   -virtfs local,path=/,mount_tag=files,security_model=none,readonly=on,multidevs=remap \
   -drive "file=$cache/disk,format=raw,if=virtio,cache=unsafe" -device virtio-rng-pci \
