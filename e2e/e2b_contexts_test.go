@@ -12,19 +12,28 @@ import (
 // e2bContext is a context of a sandbox.
 type e2bContext struct{ ID, Language, CWD string }
 
+// e2bContexts starts a server with a sandbox, and returns what asks its API of contexts, and what creates one.
+func e2bContexts(t *testing.T, tier string, who identity, sandbox string) (
+	s *Server, box e2bSandbox, ask func(method, path, body string, status int) answer, create func(body string) e2bContext,
+) {
+	t.Helper()
+	s = start(t, options{as: who, args: []string{"--tier", tier, "--min-tier", tier}})
+	box = s.e2bCreate(t, s.Token, sandbox)
+	ask = func(method, path, body string, status int) answer {
+		t.Helper()
+		return s.e2bCall(t, method, "/e2b/contexts"+path, box.EnvdAccessToken, box.SandboxID, body, status)
+	}
+	create = func(body string) e2bContext {
+		t.Helper()
+		return decode[e2bContext](t, string(ask("POST", "", body, http.StatusOK).body))
+	}
+	return s, box, ask, create
+}
+
 func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
-		s := start(t, options{as: who, args: []string{"--tier", tier, "--min-tier", tier}})
-		box := s.e2bCreate(t, s.Token, `{"metadata":{"a":"b"}}`)
-		ask := func(method, path, body string, status int) answer {
-			t.Helper()
-			return s.e2bCall(t, method, "/e2b/contexts"+path, box.EnvdAccessToken, box.SandboxID, body, status)
-		}
-		create := func(body string) e2bContext {
-			t.Helper()
-			return decode[e2bContext](t, string(ask("POST", "", body, http.StatusOK).body))
-		}
+		s, box, ask, create := e2bContexts(t, tier, who, `{"metadata":{"a":"b"}}`)
 		list := func() (found []string) {
 			t.Helper()
 			for _, c := range decode[[]e2bContext](t, string(ask("GET", "", "", http.StatusOK).body)) {
@@ -105,16 +114,7 @@ func TestE2BContextsOfOtherLanguagesHaveTheirFolder(t *testing.T) {
 func TestE2BContextsOfPythonHaveTheirVariables(t *testing.T) {
 	t.Parallel()
 	everyTier(t, func(t *testing.T, tier string, who identity) {
-		s := start(t, options{as: who, args: []string{"--tier", tier, "--min-tier", tier}})
-		box := s.e2bCreate(t, s.Token, `{}`)
-		ask := func(method, path, body string, status int) answer {
-			t.Helper()
-			return s.e2bCall(t, method, "/e2b/contexts"+path, box.EnvdAccessToken, box.SandboxID, body, status)
-		}
-		create := func(body string) e2bContext {
-			t.Helper()
-			return decode[e2bContext](t, string(ask("POST", "", body, http.StatusOK).body))
-		}
+		s, box, ask, create := e2bContexts(t, tier, who, `{}`)
 		// value returns the main result of a cell, or the error that ends it.
 		value := func(c e2bContext, code string) (text string) {
 			t.Helper()
