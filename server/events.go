@@ -18,16 +18,16 @@ func position(c *call, sess *session.Session) (after int64, given bool, err erro
 	if err != nil {
 		return 0, false, err
 	}
-	if named && logID != sess.LogID() {
+	if named && logID != sess.Journal().ID() {
 		return 0, false, api.Errorf(api.CodeLogChanged, "the log was replaced; start again from after=0")
 	}
 	if !given {
 		return 0, false, nil
 	}
-	if last := sess.LastSeq(); after > last {
+	if last := sess.Journal().LastSeq(); after > last {
 		return 0, false, api.Errorf(api.CodeInvalidRequest, "after is %d, beyond last_seq %d", after, last)
 	}
-	if first := sess.FirstSeq(); after < first-1 {
+	if first := sess.Journal().FirstSeq(); after < first-1 {
 		return 0, false, api.Errorf(api.CodeEventsExpired, "the log begins at seq %d; ask for after=%d", first, first-1)
 	}
 	return after, true, nil
@@ -48,7 +48,7 @@ func (c *call) after() (after int64, given bool, err error) {
 func start(c *call, sess *session.Session) (int64, error) {
 	after, given, err := position(c, sess)
 	if err == nil && !given {
-		after = max(sess.FirstSeq()-1, 0)
+		after = max(sess.Journal().FirstSeq()-1, 0)
 	}
 	return after, err
 }
@@ -69,11 +69,11 @@ func (s *Server) getEvents(c *call, sess *session.Session) error {
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
 	if !follow {
-		return s.stream(ctx, c, answer, upTo(sess.Events(ctx, after), after, sess.LastSeq()), nil)
+		return s.stream(ctx, c, answer, upTo(sess.Journal().Events(ctx, after), after, sess.Journal().LastSeq()), nil)
 	}
 	detach := c.attach(sess)
 	defer detach()
-	reader := sess.Follow(after)
+	reader := sess.Journal().Follow(after)
 	return s.stream(ctx, c, answer, reader.Events(ctx), reader.Lagged())
 }
 
@@ -97,9 +97,9 @@ func (s *Server) streamExecution(c *call, sess *session.Session, answer format, 
 	ctx, cancel := s.untilDrain(c.ctx())
 	defer cancel()
 	if ended {
-		return s.stream(ctx, c, answer, beyond(sess.ExecutionEvents(ctx, id, 0), after), nil)
+		return s.stream(ctx, c, answer, beyond(sess.Journal().ExecutionEvents(ctx, id, 0), after), nil)
 	}
-	return s.stream(ctx, c, answer, sess.ExecutionEvents(ctx, id, after), nil)
+	return s.stream(ctx, c, answer, sess.Journal().ExecutionEvents(ctx, id, after), nil)
 }
 
 // beyond skips the events up to a position.

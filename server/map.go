@@ -33,9 +33,9 @@ func (s *Server) postMap(c *call, sess *session.Session) error {
 	defer cancel()
 	fold := sess.MapFold(id, req)
 	if answer == formatNDJSON {
-		return s.stream(ctx, c, answer, mapLines(sess.ExecutionEvents(ctx, id, 0), fold), nil)
+		return s.stream(ctx, c, answer, mapLines(sess.Journal().ExecutionEvents(ctx, id, 0), fold), nil)
 	}
-	return answerMap(ctx, c, sess.ExecutionEvents(ctx, id, 0), fold)
+	return answerMap(ctx, c, sess.Journal().ExecutionEvents(ctx, id, 0), fold)
 }
 
 // mapLines yields each item as it ends, and in the end the summary, as events that have only their JSON.

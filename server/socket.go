@@ -100,13 +100,13 @@ func (s *Server) serveSocket(c *call, sess *session.Session) error {
 func follow(sess *session.Session, after int64, given, view bool, last int64) *session.Reader {
 	switch {
 	case view && given:
-		return sess.View(after, last)
+		return sess.Journal().View(after, last)
 	case view:
-		return sess.View(max(sess.FirstSeq()-1, 0), last)
+		return sess.Journal().View(max(sess.Journal().FirstSeq()-1, 0), last)
 	case given:
-		return sess.Follow(after)
+		return sess.Journal().Follow(after)
 	}
-	return sess.Follow(last)
+	return sess.Journal().Follow(last)
 }
 
 // upgrade makes a request a WebSocket. Without a peer the answer is the error, or was given already; else leave is to be

@@ -43,7 +43,7 @@ func (s *Session) recoverApprovals(ctx context.Context) error {
 	if len(c.drafts) == 0 {
 		return nil
 	}
-	return s.commit(ctx, c)
+	return s.journal.commit(ctx, c)
 }
 
 // waiterAgain is the cell or the call that waits for the answer to a question of an earlier server.

@@ -241,7 +241,7 @@ func (s *Session) Decide(ctx context.Context, id string, answer api.ApprovalAnsw
 	c, claimed := s.settleQuestion(q, verdict{answer.Decision, by, shown(answer.Reason, api.MaxApprovalReason, true)})
 	a.mu.Unlock()
 	c.add(s.touched())
-	err := s.commit(context.WithoutCancel(ctx), c)
+	err := s.journal.commit(context.WithoutCancel(ctx), c)
 	if err != nil {
 		s.release(claimed)
 	}
@@ -348,7 +348,7 @@ func (s *Session) expireQuestion(q *question) {
 	}
 	c, claimed := s.settleQuestion(q, verdict{api.DecisionExpired, "", reasonTimeUp})
 	a.mu.Unlock()
-	err := s.commit(context.Background(), c)
+	err := s.journal.commit(context.Background(), c)
 	if err == nil || errors.Is(err, store.ErrClosed) || s.isGone() {
 		return
 	}
@@ -379,7 +379,7 @@ func (s *Session) withdraw(id string) (c change) {
 func (s *Session) askAndWait(ctx context.Context, p proposal) error {
 	answer := make(chan verdict, 1)
 	p.id, p.decide = newID(), func(v verdict) { answer <- v }
-	if err := s.commit(context.WithoutCancel(ctx), s.propose(ctx, p)); err != nil {
+	if err := s.journal.commit(context.WithoutCancel(ctx), s.propose(ctx, p)); err != nil {
 		s.unask(p.id)
 		return err
 	}
@@ -390,7 +390,7 @@ func (s *Session) askAndWait(ctx context.Context, p proposal) error {
 		}
 		return api.Errorf(api.CodeApprovalDenied, "not approved: %s", v.denial())
 	case <-ctx.Done():
-		if err := s.commit(context.WithoutCancel(ctx), s.withdraw(p.id)); err != nil {
+		if err := s.journal.commit(context.WithoutCancel(ctx), s.withdraw(p.id)); err != nil {
 			s.log.Debug("withdraw a question", "error", err) // the session ends
 		}
 		return context.Cause(ctx)

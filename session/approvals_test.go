@@ -24,7 +24,7 @@ type human struct {
 
 func attended(t *testing.T, s *session.Session) *human {
 	t.Cleanup(s.AttachApprover())
-	return &human{t, s, s.LastSeq()}
+	return &human{t, s, s.Journal().LastSeq()}
 }
 
 // next reads the log to the next event of a type.
@@ -214,7 +214,7 @@ func together(n int) func(*toolCell) {
 // joined waits until a session has taken so many calls.
 func joined(t *testing.T, s *session.Session, n int) {
 	t.Helper()
-	for seq := s.LastSeq(); strings.Count(shape(now(t, s)), "tool_call") < n; seq = s.LastSeq() {
+	for seq := s.Journal().LastSeq(); strings.Count(shape(now(t, s)), "tool_call") < n; seq = s.Journal().LastSeq() {
 		until(t, s, seq, "tool_call")
 	}
 }

@@ -253,7 +253,7 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 		}
 	}
 	execute(t, s, "print last") // and everything before it is trimmed
-	first := s.FirstSeq()
+	first := s.Journal().FirstSeq()
 	if u := usage(t, s); first == 1 || u.LogBytes > limit+130_000 {
 		t.Errorf("first_seq is %d, usage.log_bytes %d", first, u.LogBytes)
 	}
@@ -264,13 +264,13 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 	if n := blobs(t, r); n > 3 {
 		t.Errorf("%d bodies of events are left", n)
 	}
-	for event, err := range s.Events(t.Context(), first-1) {
+	for event, err := range s.Journal().Events(t.Context(), first-1) {
 		if err != nil || event.Seq != first {
 			t.Errorf("the log begins with %d, %v", event.Seq, err)
 		}
 		break
 	}
-	for _, err := range s.Events(t.Context(), 0) {
+	for _, err := range s.Journal().Events(t.Context(), 0) {
 		if code(err) != api.CodeEventsExpired {
 			t.Errorf("before the beginning: %v", err)
 		}
@@ -280,8 +280,8 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 	r.leave()
 	r.open()
 	again, err := r.Get("ann", "a")
-	if err != nil || again.FirstSeq() != first || usage(t, again).LogBytes != bytes {
-		t.Errorf("under the next server first_seq is %d, usage.log_bytes %d: %v", again.FirstSeq(), usage(t, again).LogBytes, err)
+	if err != nil || again.Journal().FirstSeq() != first || usage(t, again).LogBytes != bytes {
+		t.Errorf("under the next server first_seq is %d, usage.log_bytes %d: %v", again.Journal().FirstSeq(), usage(t, again).LogBytes, err)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestAnExecutionsJSONIsBounded(t *testing.T) {
 		t.Errorf("%d bytes, omitted %v, %v", len(encoded), e.OutputsOmitted, err)
 	}
 	whole := 0
-	for event, err := range s.ExecutionEvents(t.Context(), id, 0) {
+	for event, err := range s.Journal().ExecutionEvents(t.Context(), id, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

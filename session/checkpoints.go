@@ -150,7 +150,7 @@ func (s *Session) DropCheckpoint(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.commit(own, s.dropped(row, "deleted")); err != nil {
+		if err := s.journal.commit(own, s.dropped(row, "deleted")); err != nil {
 			return err
 		}
 		s.checkpoints.known = nil // it may name blobs that nothing needs any more

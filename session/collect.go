@@ -182,7 +182,7 @@ func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.Artifact
 		return event, nil
 	}
 	c.toInline -= blob.Size
-	if event.Data, err = c.s.m.blob(blob.SHA256, blob.Size); err == nil && event.Data == nil {
+	if event.Data, err = c.s.m.blobs.read(blob.SHA256, blob.Size); err == nil && event.Data == nil {
 		event.Data = []byte{}
 	}
 	return event, err

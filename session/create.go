@@ -172,7 +172,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		}
 		c.add(s.queued(r))
 	}
-	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
 		return nil, errors.Join(err, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	trace.Step("session committed")

@@ -88,6 +88,6 @@ func (m *Manager) forget(ctx context.Context, n int64) error {
 	if err != nil {
 		return fmt.Errorf("remove a deleted session: %w", err)
 	}
-	m.removeUnused(ctx, digests)
+	m.blobs.removeUnused(ctx, digests)
 	return nil
 }

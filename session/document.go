@@ -21,11 +21,11 @@ const (
 func (s *Session) Document(ctx context.Context) (api.Document, error) {
 	doc, err := s.m.cfg.Store.Document(ctx, s.n)
 	if err != nil {
-		return doc, s.readError(ctx, err)
+		return doc, s.journal.readError(ctx, err)
 	}
 	through, imported, err := s.m.cfg.Store.HiddenThrough(ctx, s.n)
 	if err != nil {
-		return doc, s.readError(ctx, err)
+		return doc, s.journal.readError(ctx, err)
 	}
 	doc.Imported = imported
 	if doc.Revision == 0 {
@@ -44,7 +44,7 @@ func (s *Session) Document(ctx context.Context) (api.Document, error) {
 func (s *Session) importedCells(ctx context.Context) ([]api.DocumentCell, error) {
 	data, _, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return nil, s.journal.readError(ctx, err)
 	}
 	return documentCells(data)
 }
@@ -93,7 +93,7 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 	if doc.Cells == nil {
 		doc.Cells = []api.DocumentCell{}
 	}
-	last := s.journal.lastSeq()
+	last := s.journal.LastSeq()
 	switch {
 	case r.Through == nil:
 		doc.Through = last
@@ -110,7 +110,7 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 		return doc, err
 	}
 	if _, doc.Imported, err = s.m.cfg.Store.HiddenThrough(ctx, s.n); err != nil {
-		return doc, s.readError(ctx, err)
+		return doc, s.journal.readError(ctx, err)
 	}
 	doc.Revision++
 	return doc, nil
@@ -129,7 +129,7 @@ func (s *Session) saveDocument(ctx context.Context, doc api.Document, also func(
 		return tx.PutDocument(s.n, doc)
 	}
 	c.drafts = []draft{{body: api.DocumentChanged{Revision: doc.Revision + 1}}}
-	return s.commit(ctx, c)
+	return s.journal.commit(ctx, c)
 }
 
 func checkDocument(r api.DocumentRequest) error {

@@ -118,7 +118,7 @@ func (s *Session) Executions(ctx context.Context, q api.PageQuery, take func(api
 		// One by one: the code of a page of executions may not fit into memory.
 		rows, err := s.m.cfg.Store.Executions(ctx, s.n, before, 1)
 		if err != nil {
-			return "", s.readError(ctx, err)
+			return "", s.journal.readError(ctx, err)
 		}
 		if len(rows) == 0 {
 			return "", nil
@@ -160,7 +160,7 @@ func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Executi
 	}
 	var fold api.Outputs
 	begun := false
-	err = s.eachEvent(ctx, e.ID, func(event api.Event, size int) bool {
+	err = s.journal.eachEvent(ctx, e.ID, func(event api.Event, size int) bool {
 		switch event.Body.(type) {
 		case api.ExecutionStarted:
 			begun = true
@@ -175,35 +175,6 @@ func (s *Session) withOutputs(ctx context.Context, e api.Execution) (api.Executi
 		e.OutputsOmitted = true
 	}
 	return e, err
-}
-
-// eachEvent calls do for each event of the execution that the log holds, decoded and with the size of its JSON, until
-// do returns false.
-func (s *Session) eachEvent(ctx context.Context, executionID string, do func(e api.Event, size int) bool) error {
-	after := int64(0)
-	for {
-		rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
-		if err != nil {
-			return s.readError(ctx, err)
-		}
-		for _, e := range entries(rows) {
-			raw, err := s.m.loadEvent(e)
-			if err != nil {
-				return s.readError(ctx, err)
-			}
-			event, err := raw.Decoded()
-			if err != nil {
-				return err
-			}
-			if !do(event, e.size) {
-				return nil
-			}
-			after = event.Seq
-		}
-		if len(rows) < replayBatch {
-			return nil
-		}
-	}
 }
 
 // page makes a page of a query by number, newest first; the cursor is the number of the page's last item.

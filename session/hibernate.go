@@ -99,7 +99,7 @@ func (s *Session) hibernate(ctx context.Context) (*savedVariables, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.commit(ctx, s.keepSaved(saved)); err != nil {
+	if err := s.journal.commit(ctx, s.keepSaved(saved)); err != nil {
 		return nil, err
 	}
 	if err := s.stop(ctx, reasonHibernate); err != nil {
@@ -228,7 +228,7 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 	began := time.Now()
 	tried := *saved
 	tried.Attempts++
-	if err := s.commit(ctx, s.keepSaved(&tried)); err != nil {
+	if err := s.journal.commit(ctx, s.keepSaved(&tried)); err != nil {
 		return nil, err
 	}
 	lost, err := s.load(ctx, key, saved, placed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"talaria/api"
 	"talaria/artifacts"
@@ -82,8 +83,19 @@ type ref struct {
 	bytes                   int64
 }
 
-// journal is the log of one session. The store's writer assigns seq; readers see only committed events.
-type journal struct {
+// Journal is the log of events of one session: every change of the session is committed through it, and readers follow it.
+// The store's writer assigns seq; readers see only committed events. It is safe for concurrent use.
+type Journal struct {
+	n         int64 // the number of the session
+	store     *store.Store
+	blobs     *blobs
+	committed *atomic.Int64 // events, of all sessions
+	// retain keeps the session loaded until release is called, and reports false if it is being unloaded.
+	retain  func() bool
+	release func()
+	// limit is limits.log_bytes, or 0 if the log no longer needs to be shortened.
+	limit func() int64
+
 	tail int64 // last seq given; only the store's writer touches it, and the next
 	next int64 // last seq of the change being written
 
@@ -97,6 +109,15 @@ type journal struct {
 	readers map[*Reader]struct{}
 	more    chan struct{} // closed and replaced when there is more
 	end     error         // set once when no more will come
+	kept    kept
+}
+
+// kept is how much a session keeps of its log and its artifacts.
+type kept struct {
+	logID         string
+	firstSeq      int64
+	logBytes      int64 // of events and executions
+	artifactBytes int64 // disk space
 }
 
 // entry is an event of the log: a published one, or a row of the database whose body is not read yet.
@@ -106,29 +127,49 @@ type entry struct {
 	row   store.Event
 }
 
-func newJournal(last int64) *journal {
-	return &journal{tail: last, last: last, readers: map[*Reader]struct{}{}, more: make(chan struct{})}
+// newJournal returns the log of a session's row, to be read. It can be written once it has retain, release and limit.
+func newJournal(r store.Session, blobs *blobs, committed *atomic.Int64) *Journal {
+	return &Journal{
+		n: r.N, store: blobs.store, blobs: blobs, committed: committed,
+		tail: r.LastSeq, last: r.LastSeq, readers: map[*Reader]struct{}{}, more: make(chan struct{}),
+		kept: kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
+	}
+}
+
+// FirstSeq returns the position of the oldest event that the log keeps.
+func (j *Journal) FirstSeq() int64 { j.mu.Lock(); defer j.mu.Unlock(); return j.kept.firstSeq }
+
+// LastSeq returns the position of the newest event.
+func (j *Journal) LastSeq() int64 { j.mu.Lock(); defer j.mu.Unlock(); return j.last }
+
+// ID identifies the log. It changes when the log starts over or lost its tail.
+func (j *Journal) ID() string { j.mu.Lock(); defer j.mu.Unlock(); return j.kept.logID }
+
+// figures returns how much the session keeps, and the position of the newest event.
+func (j *Journal) figures() (k kept, last int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.kept, j.last
 }
 
 // commit writes the change and returns when it is committed and published. Changes of one session take effect in the
 // order of their commits. ctx bounds only the wait.
-func (s *Session) commit(ctx context.Context, c change) error {
-	hold := s.m.cfg.Artifacts.Hold()
+func (j *Journal) commit(ctx context.Context, c change) error {
+	hold := j.blobs.artifacts.Hold()
 	defer hold.Release()
 	rows := make([]row, len(c.drafts))
 	p := c.progress
 	p.LogBytes = c.rowBytes
 	for i := range c.drafts {
-		r, err := s.prepare(ctx, &c.drafts[i], hold)
+		r, err := j.prepare(ctx, &c.drafts[i], hold)
 		if err != nil {
 			return err
 		}
 		rows[i] = r
 		p.LogBytes += r.Size + eventCost
 	}
-	j := s.journal
 	var before int64 // the tail; only the store's writer touches it
-	return s.write(ctx, store.Write{
+	return j.write(ctx, store.Write{
 		Apply: func(tx *store.Tx) (err error) {
 			if c.before != nil {
 				if err := c.before(tx); err != nil {
@@ -137,11 +178,11 @@ func (s *Session) commit(ctx context.Context, c change) error {
 			}
 			before = j.tail
 			j.next = j.tail + int64(len(rows))
-			if p.ArtifactBytes, err = insert(tx, s.n, j.tail, rows); err != nil {
+			if p.ArtifactBytes, err = insert(tx, j.n, j.tail, rows); err != nil {
 				return err
 			}
 			for _, digest := range c.drops {
-				freed, err := tx.DropRef(s.n, digest, store.RefPublic)
+				freed, err := tx.DropRef(j.n, digest, store.RefPublic)
 				if err != nil {
 					return fmt.Errorf("drop reference: %w", err)
 				}
@@ -157,7 +198,7 @@ func (s *Session) commit(ctx context.Context, c change) error {
 				p.LastSeq = &tail
 			}
 			if p != (store.Progress{}) {
-				if err := tx.Advance(s.n, p); err != nil {
+				if err := tx.Advance(j.n, p); err != nil {
 					return err
 				}
 			}
@@ -166,26 +207,33 @@ func (s *Session) commit(ctx context.Context, c change) error {
 		},
 		Aborted: func() { j.tail = min(j.tail, before) },
 		Committed: func() {
-			if p.LogBytes != 0 || p.ArtifactBytes != 0 {
-				s.keeps(p.LogBytes, p.ArtifactBytes)
-			}
 			if c.done != nil {
 				c.done()
 			}
-			j.publish(rows)
+			j.publish(rows, p.LogBytes, p.ArtifactBytes)
 			if c.published != nil {
 				c.published()
 			}
-			s.m.events.Add(int64(len(rows)))
+			j.committed.Add(int64(len(rows)))
 		},
 	})
 }
 
+// write commits a write of the session, which stays loaded until the outcome is known.
+func (j *Journal) write(ctx context.Context, w store.Write) error {
+	if !j.retain() {
+		return ErrClosing
+	}
+	w.Settled = j.release
+	w.Sequence = &j.published
+	return j.store.Do(ctx, w)
+}
+
 // place returns the first and last position in the log of the change being written. Only a change's also may call it.
-func (j *journal) place() (first, last int64) { return j.tail + 1, j.next }
+func (j *Journal) place() (first, last int64) { return j.tail + 1, j.next }
 
 // prepare encodes a draft, and moves a big body into a blob.
-func (s *Session) prepare(ctx context.Context, d *draft, hold *artifacts.Hold) (row, error) {
+func (j *Journal) prepare(ctx context.Context, d *draft, hold *artifacts.Hold) (row, error) {
 	if err := d.encode(); err != nil {
 		return row{}, err
 	}
@@ -198,7 +246,7 @@ func (s *Session) prepare(ctx context.Context, d *draft, hold *artifacts.Hold) (
 			ExecutionID: d.executionID, Path: b.Path, Change: b.Change, Size: b.Size, MediaType: b.MediaType, SHA256: b.SHA256,
 		}
 		if b.SHA256 != "" {
-			r.refs = append(r.refs, ref{b.SHA256, store.RefPublic, b.MediaType, s.m.cfg.Artifacts.Space(b.SHA256)})
+			r.refs = append(r.refs, ref{b.SHA256, store.RefPublic, b.MediaType, j.blobs.artifacts.Space(b.SHA256)})
 		}
 	}
 	if r.Size <= inlineBody {
@@ -250,13 +298,19 @@ func joined(e store.Event) api.Event {
 	return api.JoinEvent(e.Seq, api.Millis(e.Time), e.Type, e.ExecutionID, e.Body)
 }
 
-// publish shows committed rows to readers. A reader that was too far behind before them is cut off.
-func (j *journal) publish(rows []row) {
-	if len(rows) == 0 {
+// publish shows committed rows to readers, and counts what they add to what is kept. A reader that was too far behind before
+// them is cut off.
+func (j *Journal) publish(rows []row, logBytes, artifactBytes int64) {
+	if len(rows) == 0 && logBytes == 0 && artifactBytes == 0 {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.kept.logBytes += logBytes
+	j.kept.artifactBytes += artifactBytes
+	if len(rows) == 0 {
+		return
+	}
 	for r := range j.readers {
 		if r.live && j.written-r.read.Load() > maxLag {
 			r.lag()
@@ -283,7 +337,7 @@ func (j *journal) publish(rows []row) {
 }
 
 // finish ends the log for its readers, once they have read it to its end.
-func (j *journal) finish(err error) {
+func (j *Journal) finish(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.end == nil {
@@ -291,10 +345,4 @@ func (j *journal) finish(err error) {
 		close(j.more)
 		j.more = make(chan struct{})
 	}
-}
-
-func (j *journal) lastSeq() int64 {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.last
 }

@@ -23,7 +23,7 @@ func TestTheSeamFromHistoryToLiveHasNeitherGapNorDuplicate(t *testing.T) {
 		readers.Go(func() {
 			queued := false
 			next := after + 1
-			for e, err := range s.Events(context.Background(), after) {
+			for e, err := range s.Journal().Events(context.Background(), after) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -45,8 +45,8 @@ func TestTheSeamFromHistoryToLiveHasNeitherGapNorDuplicate(t *testing.T) {
 	}
 	for i := range cells {
 		begin(0)
-		begin(s.LastSeq())
-		begin(s.LastSeq() / 2)
+		begin(s.Journal().LastSeq())
+		begin(s.Journal().LastSeq() / 2)
 		submit(t, s, fmt.Sprintf("flood %d\nerr %d", 50+i, i))
 	}
 	submit(t, s, "print last", func(r *api.ExecutionRequest) { r.ID = ptr("last") })
@@ -61,7 +61,7 @@ func TestNoReaderSeesAnEventBeforeItIsCommitted(t *testing.T) {
 	go func() {
 		defer close(done)
 		n := int64(1) // the only session
-		for e, err := range s.Events(context.Background(), 0) {
+		for e, err := range s.Journal().Events(context.Background(), 0) {
 			if err != nil {
 				t.Error(err)
 				return
@@ -89,7 +89,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 	execute(t, s, "print x")
 	finished := until(t, s, 0, "execution_finished")
 	until(t, s, int64(len(finished)), "session_state") // idle: nothing more will come
-	reader := s.Follow(s.LastSeq() - 1)
+	reader := s.Journal().Follow(s.Journal().LastSeq() - 1)
 	var seen int64
 	var ended error
 	for e, err := range reader.Events(t.Context()) {
@@ -106,7 +106,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 		t.Fatalf("the reader ended with %v", ended)
 	}
 	text := 0
-	for e, err := range s.Events(t.Context(), seen) { // a replay at its own pace is never cut off
+	for e, err := range s.Journal().Events(t.Context(), seen) { // a replay at its own pace is never cut off
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestALiveReaderThatFallsBehindIsCutOffAndResumes(t *testing.T) {
 		if b, ok := d.Body.(api.Stream); ok {
 			text += len(b.Text)
 		}
-		if seen == s.LastSeq() {
+		if seen == s.Journal().LastSeq() {
 			break
 		}
 	}

@@ -91,7 +91,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		s.tmpBytes, s.notRestored = limits.TmpBytes, nil
 	}
 	c.state(s, api.StateStarting, "")
-	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}
 	trace.Step("generation committed")
@@ -307,7 +307,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		fresh := s.forgetFailures()
 		fresh.add(s.keepSaved(nil))
 		fresh.add(s.forgetApprovals())
-		if err := s.commit(own, fresh); err != nil {
+		if err := s.journal.commit(own, fresh); err != nil {
 			return err
 		}
 		if err := s.startKernel(own); err != nil {

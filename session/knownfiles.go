@@ -103,7 +103,7 @@ func (s *Session) filesChanged(ctx context.Context) error {
 		if found != nil {
 			c.add(s.saveSnapshot(ctx, *found, version))
 		}
-		return s.commit(ctx, c)
+		return s.journal.commit(ctx, c)
 	})
 }
 
@@ -143,5 +143,5 @@ func (s *Session) clearFiles(ctx context.Context) error {
 		return fmt.Errorf("empty the workspace: %w", err)
 	}
 	version := s.known.set(workspace.Snapshot{})
-	return s.commit(ctx, s.saveSnapshot(ctx, workspace.Snapshot{}, version))
+	return s.journal.commit(ctx, s.saveSnapshot(ctx, workspace.Snapshot{}, version))
 }

@@ -76,7 +76,7 @@ func (s *Session) work(ctx context.Context, do func(context.Context)) {
 	if s.afterCells(ctx) {
 		s.dispatch(ctx)
 	}
-	if err := s.trimLog(ctx); err != nil && ctx.Err() == nil {
+	if err := s.journal.trim(ctx); err != nil && ctx.Err() == nil {
 		s.log.Error("shorten the log", "error", err)
 	}
 }
@@ -279,7 +279,7 @@ const retryPause = time.Second
 // it is not, the server is ending, and the next one gets the records again.
 func (s *Session) mustCommit(ctx context.Context, c change) bool {
 	for {
-		err := s.commit(context.WithoutCancel(ctx), c)
+		err := s.journal.commit(context.WithoutCancel(ctx), c)
 		switch {
 		case err == nil:
 			return true

@@ -29,6 +29,7 @@ type Manager struct {
 	ended     atomic.Int64 // executions, since the start
 	loading   singleflight.Group
 	owners    *owners
+	blobs     *blobs
 	reserve   reserve
 	watches   watchCounts
 	memory    memoryLeft
@@ -65,6 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
+		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log},
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1), ending: make(chan struct{}, endingAtOnce),
 	}
 	var err error
@@ -81,7 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 	m.tasks.Go(func() { m.watchReserve(background) })
 	m.tasks.Go(func() { m.watchMemory(background) })
-	m.tasks.Go(func() { m.sweepArtifacts(background) })
+	m.tasks.Go(func() { m.blobs.sweep(background) })
 	m.tasks.Go(func() { m.unloadUnused(background) })
 	return m, nil
 }

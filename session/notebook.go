@@ -56,7 +56,7 @@ type cellOrigin struct {
 func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	imported, hides, err := s.m.cfg.Store.Notebook(ctx, s.n)
 	if err != nil {
-		return s.readError(ctx, err)
+		return s.journal.readError(ctx, err)
 	}
 	doc, err := s.Document(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	}
 	ids, err := s.m.cfg.Store.NotebookExecutions(ctx, s.n, hides)
 	if err != nil {
-		return s.readError(ctx, err)
+		return s.journal.readError(ctx, err)
 	}
 	b := notebookWriter{s: s, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]string{}}
 	for _, cell := range came {
@@ -95,7 +95,7 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	}
 	late, err := s.m.cfg.Store.QueuedAfter(ctx, s.n, doc.Through)
 	if err != nil {
-		return s.readError(ctx, err)
+		return s.journal.readError(ctx, err)
 	}
 	arranged := map[string]bool{}
 	for _, cell := range doc.Cells {
@@ -318,9 +318,9 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	for {
 		before, err := s.m.cfg.Store.Document(ctx, s.n)
 		if err != nil {
-			return s.readError(ctx, err)
+			return s.journal.readError(ctx, err)
 		}
-		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: s.journal.lastSeq(), Cells: cells}
+		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: s.journal.LastSeq(), Cells: cells}
 		err = s.saveDocument(ctx, doc, func(tx *store.Tx) error { return tx.PutNotebook(s.n, kept) })
 		if !errors.Is(err, store.ErrNotFound) { // otherwise somebody saved it in between
 			return err

@@ -80,7 +80,7 @@ func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pend
 	o := r.out
 	o.number = r.row.N
 	o.tellLoss(s.lossNotice(ctx, r.row))
-	err = s.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
+	err = s.journal.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:
 			o.write(b.Name == "stderr", b.Text)

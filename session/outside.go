@@ -35,7 +35,7 @@ func (s *Session) markRunning(ctx context.Context, before, after api.Network) er
 	if !open {
 		return nil
 	}
-	return s.commit(ctx, r.marked())
+	return s.journal.commit(ctx, r.marked())
 }
 
 // reachesOutside reports whether cells that run now can reach something outside without a call.

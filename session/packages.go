@@ -138,7 +138,7 @@ func (s *Session) installFor(ctx context.Context, i *installation, executionID s
 	if err != nil {
 		result.Error = s.installError(ctx, err)
 	}
-	written := s.commit(context.WithoutCancel(ctx), change{drafts: []draft{{executionID: executionID, body: api.PackageInstalled{
+	written := s.journal.commit(context.WithoutCancel(ctx), change{drafts: []draft{{executionID: executionID, body: api.PackageInstalled{
 		Requirements: append([]string{}, i.change.Requirements...), OK: err == nil,
 	}}}})
 	if written != nil {

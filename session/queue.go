@@ -77,7 +77,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	}
 	queued := s.queued(r)
 	queued.progress.Spent.Executions = 1
-	err = s.commit(ctx, queued)
+	err = s.journal.commit(ctx, queued)
 	trace.Step("cell queued")
 	s.mu.Lock()
 	s.reserved--
@@ -281,7 +281,7 @@ func (s *Session) cancelRuns(ctx context.Context, runs []*run, reason string, st
 	for _, r := range runs {
 		c.add(s.ended(r, outcome{status: api.StatusCancelled, reason: reason, state: state}))
 	}
-	return s.commit(context.WithoutCancel(ctx), c)
+	return s.journal.commit(context.WithoutCancel(ctx), c)
 }
 
 // add makes the other change part of this one.

@@ -16,18 +16,18 @@ import (
 // Reader follows one session's log from a position: history, then live. It keeps a position, not a queue. It has one
 // user at a time.
 type Reader struct {
-	s      *Session
+	j      *Journal
 	after  int64
 	read   atomic.Int64 // bytes of the journal after this reader, once live
-	live   bool         // guarded by journal.mu: it has reached the end of the log
+	live   bool         // guarded by Journal.mu: it has reached the end of the log
 	lagged chan struct{}
 	once   sync.Once
 	view   *view // nil: the whole log
 }
 
 // Follow makes a reader of the events after a position, which must lie within the log.
-func (s *Session) Follow(after int64) *Reader {
-	return &Reader{s: s, after: after, lagged: make(chan struct{})}
+func (j *Journal) Follow(after int64) *Reader {
+	return &Reader{j: j, after: after, lagged: make(chan struct{})}
 }
 
 // Lagged is closed when the reader has been live and has fallen more than 8 MiB behind.
@@ -37,14 +37,14 @@ func (r *Reader) lag() { r.once.Do(func() { close(r.lagged) }) }
 
 // Events returns the log after a position: history, then live, in order and without gaps, until ctx ends. The last pair
 // may hold an error: [ErrLagging], [ErrDeleted], [ErrClosing], or that of ctx.
-func (s *Session) Events(ctx context.Context, after int64) iter.Seq2[api.Event, error] {
-	return s.Follow(after).Events(ctx)
+func (j *Journal) Events(ctx context.Context, after int64) iter.Seq2[api.Event, error] {
+	return j.Follow(after).Events(ctx)
 }
 
-// Events continues the sequence of [Session.Events] at the reader's position.
+// Events continues the sequence of [Journal.Events] at the reader's position.
 func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
-		j := r.s.journal
+		j := r.j
 		j.mu.Lock()
 		j.readers[r] = struct{}{}
 		j.mu.Unlock()
@@ -66,9 +66,9 @@ func (r *Reader) Events(ctx context.Context) iter.Seq2[api.Event, error] {
 					return
 				default:
 				}
-				event, err := r.s.m.loadEvent(e)
+				event, err := r.j.load(e)
 				if err != nil {
-					err = r.s.readError(ctx, err)
+					err = r.j.readError(ctx, err)
 				}
 				if !yield(event, err) || err != nil {
 					return
@@ -98,7 +98,7 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 		batch, err := r.nextOfView(ctx)
 		return batch, nil, err
 	}
-	j := r.s.journal
+	j := r.j
 	j.mu.Lock()
 	if r.after >= j.last {
 		more, end := j.more, j.end
@@ -114,16 +114,16 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 		return batch, nil, nil
 	}
 	j.mu.Unlock()
-	rows, err := r.s.m.cfg.Store.Events(ctx, r.s.n, r.after, replayBatch)
+	rows, err := j.store.Events(ctx, j.n, r.after, replayBatch)
 	if err != nil {
-		return nil, nil, r.s.readError(ctx, err)
+		return nil, nil, r.j.readError(ctx, err)
 	}
 	batch := entries(rows)
 	if len(batch) > 0 && batch[0].seq() > r.after+1 {
-		return nil, nil, r.s.expired()
+		return nil, nil, r.j.expired()
 	}
 	if len(batch) == 0 { // although there was more: it was deleted with the session
-		return nil, nil, r.s.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
+		return nil, nil, r.j.readError(ctx, fmt.Errorf("the log has nothing behind %d", r.after))
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -136,7 +136,7 @@ func (r *Reader) next(ctx context.Context) ([]entry, <-chan struct{}, error) {
 	return batch, nil, nil
 }
 
-// reachLive notes that only this batch is between the reader and the end of the log. The caller holds journal.mu.
+// reachLive notes that only this batch is between the reader and the end of the log. The caller holds Journal.mu.
 func (r *Reader) reachLive(batch []entry) {
 	if r.live {
 		return
@@ -146,21 +146,21 @@ func (r *Reader) reachLive(batch []entry) {
 	for _, e := range batch {
 		left += e.size
 	}
-	r.read.Store(r.s.journal.written - int64(left))
+	r.read.Store(r.j.written - int64(left))
 }
 
 // readError returns err, or the reason why the log cannot be read any further.
-func (s *Session) readError(ctx context.Context, err error) error {
+func (j *Journal) readError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if errors.Is(err, fs.ErrNotExist) { // a body that was removed with the beginning of the log
-		return s.expired()
+		return j.expired()
 	}
-	s.journal.mu.Lock()
-	defer s.journal.mu.Unlock()
-	if s.journal.end != nil {
-		return s.journal.end
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.end != nil {
+		return j.end
 	}
 	return fmt.Errorf("read events: %w", err)
 }
@@ -177,13 +177,13 @@ func entries(rows []store.Event) []entry {
 
 func (e entry) seq() int64 { return max(e.event.Seq, e.row.Seq) }
 
-// loadEvent returns the event with its body.
-func (m *Manager) loadEvent(e entry) (api.Event, error) {
+// load returns the event with its body.
+func (j *Journal) load(e entry) (api.Event, error) {
 	if e.event.Body != nil {
 		return e.event, nil
 	}
 	if e.row.Digest != "" {
-		body, err := m.blob(e.row.Digest, e.row.Size)
+		body, err := j.blobs.read(e.row.Digest, e.row.Size)
 		if err != nil {
 			return api.Event{}, fmt.Errorf("read the body of event %d: %w", e.row.Seq, err)
 		}
@@ -193,20 +193,20 @@ func (m *Manager) loadEvent(e entry) (api.Event, error) {
 }
 
 // ExecutionEvents returns the events of one execution after a position, history and then live; it ends after
-// execution_finished. Its errors are the ones of [Session.Events].
-func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
+// execution_finished. Its errors are the ones of [Journal.Events].
+func (j *Journal) ExecutionEvents(ctx context.Context, executionID string, after int64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
-		live := s.Follow(max(after, s.journal.lastSeq()))
+		live := j.Follow(max(after, j.LastSeq()))
 		for {
-			rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
+			rows, err := j.store.ExecutionEvents(ctx, j.n, executionID, after, replayBatch)
 			if err != nil {
-				yield(api.Event{}, s.readError(ctx, err))
+				yield(api.Event{}, j.readError(ctx, err))
 				return
 			}
 			for _, e := range entries(rows) {
-				event, err := s.m.loadEvent(e)
+				event, err := j.load(e)
 				if err != nil {
-					err = s.readError(ctx, err)
+					err = j.readError(ctx, err)
 				}
 				if !yield(event, err) || err != nil || last(event) {
 					return
@@ -217,7 +217,7 @@ func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after
 				break
 			}
 		}
-		if s.hasEnded(ctx, executionID, after) {
+		if j.hasEnded(ctx, executionID, after) {
 			return
 		}
 		for event, err := range live.Events(ctx) {
@@ -231,13 +231,42 @@ func (s *Session) ExecutionEvents(ctx context.Context, executionID string, after
 	}
 }
 
+// eachEvent calls do for each event of the execution that the log holds, decoded and with the size of its JSON, until
+// do returns false.
+func (j *Journal) eachEvent(ctx context.Context, executionID string, do func(e api.Event, size int) bool) error {
+	after := int64(0)
+	for {
+		rows, err := j.store.ExecutionEvents(ctx, j.n, executionID, after, replayBatch)
+		if err != nil {
+			return j.readError(ctx, err)
+		}
+		for _, e := range entries(rows) {
+			raw, err := j.load(e)
+			if err != nil {
+				return j.readError(ctx, err)
+			}
+			event, err := raw.Decoded()
+			if err != nil {
+				return err
+			}
+			if !do(event, e.size) {
+				return nil
+			}
+			after = event.Seq
+		}
+		if len(rows) < replayBatch {
+			return nil
+		}
+	}
+}
+
 // hasEnded reports whether the execution's last event lies at or before after.
-func (s *Session) hasEnded(ctx context.Context, executionID string, after int64) bool {
-	row, err := s.m.cfg.Store.Execution(ctx, s.n, executionID)
+func (j *Journal) hasEnded(ctx context.Context, executionID string, after int64) bool {
+	row, err := j.store.Execution(ctx, j.n, executionID)
 	if err != nil || !row.Status.Final() {
 		return false
 	}
-	rows, err := s.m.cfg.Store.ExecutionEvents(ctx, s.n, executionID, after, replayBatch)
+	rows, err := j.store.ExecutionEvents(ctx, j.n, executionID, after, replayBatch)
 	if err != nil {
 		return false
 	}

@@ -307,7 +307,7 @@ func (m *Manager) leftSpools(ctx context.Context, rows []store.Session, open [][
 	known := map[string]bool{}
 	if len(names) > 0 {
 		var err error
-		if known, err = m.digests(ctx); err != nil {
+		if known, err = m.blobs.digests(ctx); err != nil {
 			return err
 		}
 	}

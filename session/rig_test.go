@@ -145,7 +145,7 @@ func execute(t *testing.T, s *session.Session, code string, more ...func(*api.Ex
 func until(t *testing.T, s *session.Session, after int64, typ string) []api.Event {
 	t.Helper()
 	var list []api.Event
-	for raw, err := range s.Events(t.Context(), after) {
+	for raw, err := range s.Journal().Events(t.Context(), after) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func until(t *testing.T, s *session.Session, after int64, typ string) []api.Even
 // waitFor waits for the execution's event of that type, whether or not it is in the log already.
 func waitFor(t *testing.T, s *session.Session, id, typ string) {
 	t.Helper()
-	for e, err := range s.ExecutionEvents(t.Context(), id, 0) {
+	for e, err := range s.Journal().ExecutionEvents(t.Context(), id, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,8 +180,8 @@ func waitFor(t *testing.T, s *session.Session, id, typ string) {
 func now(t *testing.T, s *session.Session) []api.Event {
 	t.Helper()
 	var list []api.Event
-	for last := s.LastSeq(); int64(len(list)) < last; {
-		for raw, err := range s.Events(t.Context(), int64(len(list))) {
+	for last := s.Journal().LastSeq(); int64(len(list)) < last; {
+		for raw, err := range s.Journal().Events(t.Context(), int64(len(list))) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -86,7 +86,7 @@ func (s *Session) goBack(ctx context.Context, r rollback, target store.Checkpoin
 	}
 	trace.Step("undo point made")
 	begun := change{also: both(also, func(tx *store.Tx) error { return tx.BeginRollback(s.n, encoded) })}
-	if err := s.commit(ctx, begun); err != nil {
+	if err := s.journal.commit(ctx, begun); err != nil {
 		return reply, err
 	}
 	trace.Step("beginning of the rollback committed")
@@ -227,7 +227,7 @@ func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) e
 	saved.ExecutionCount = s.executionCount // it goes on
 	before := s.saved
 	s.mu.Unlock()
-	if err := s.commit(ctx, s.keepSaved(saved)); err != nil {
+	if err := s.journal.commit(ctx, s.keepSaved(saved)); err != nil {
 		return err
 	}
 	if err := s.stop(ctx, reasonRollback); err != nil {

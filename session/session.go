@@ -50,7 +50,7 @@ type Session struct {
 	log       *slog.Logger
 
 	loop              // loop.go: the session's goroutine
-	journal  *journal // journal.go: the log of events; its own locks
+	journal  *Journal // journal.go: the log of events; its own locks
 	known    knownFiles
 	packages packages
 	tools    *tools        // tools.go: what cells may call, and open calls; its own lock
@@ -64,7 +64,6 @@ type Session struct {
 	network     api.Network
 	kernelState                   // kernel.go
 	queueState                    // queue.go
-	kept                          // budget.go
 	useState                      // reaper.go
 	spending                      // spending.go
 	guard       guardState        // guard.go
@@ -114,6 +113,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		}
 	}
 	s := m.sessionOf(r)
+	s.journal.retain, s.journal.release, s.journal.limit = s.retain, s.Release, s.logLimit
 	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
 		m.cfg.Log.Error("the saved variables of a session cannot be read; it begins without them", "session", r.ID, "error", err)
 	}
@@ -138,7 +138,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: m.environment(r.Environment),
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers, createdAt: r.CreatedAt,
-		journal: newJournal(r.LastSeq), unloaded: make(chan struct{}),
+		journal: newJournal(r, m.blobs, &m.events), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
 		kernelState: kernelState{
@@ -147,7 +147,6 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
 		queueState:  queueState{runs: map[string]*run{}},
-		kept:        kept{logID: r.LogID, firstSeq: r.FirstSeq, logBytes: r.LogBytes, artifactBytes: r.ArtifactBytes},
 		guard:       guardState{mode: r.Guard},
 		checkpoints: checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
 		approvals: newApprovals(r.Approvals),
@@ -200,7 +199,7 @@ func addUsage(info *api.Session, u kernel.Usage) {
 func (s *Session) summary() api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := s.journal.lastSeq()
+	k, last := s.journal.figures()
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
@@ -208,10 +207,10 @@ func (s *Session) summary() api.Session {
 		Checkpoints: s.checkpointSettings(), OnIdle: s.whenIdle(),
 		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
-		ExecutionCount: s.executionCount, LogID: s.logID, FirstSeq: s.firstSeq, LastSeq: last, PendingInput: s.pending,
+		ExecutionCount: s.executionCount, LogID: k.logID, FirstSeq: k.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
 		Usage: api.Usage{
-			DiskBytes: s.diskBytes, LogBytes: s.logBytes, ArtifactBytes: s.artifactBytes, Processes: []api.Process{},
+			DiskBytes: s.diskBytes, LogBytes: k.logBytes, ArtifactBytes: k.artifactBytes, Processes: []api.Process{},
 		},
 		CreatedAt: api.Millis(s.createdAt), LastActiveAt: api.Millis(s.lastActive),
 	}
@@ -229,14 +228,8 @@ func millis(ms *int64) *api.Time {
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
 func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
 
-// FirstSeq is the position of the oldest event that the log keeps.
-func (s *Session) FirstSeq() int64 { s.mu.Lock(); defer s.mu.Unlock(); return s.firstSeq }
-
-// LastSeq is the position of the newest event.
-func (s *Session) LastSeq() int64 { return s.journal.lastSeq() }
-
-// LogID identifies the log. It changes when the log starts over or lost its tail.
-func (s *Session) LogID() string { s.mu.Lock(); defer s.mu.Unlock(); return s.logID }
+// Journal returns the session's log of events, to be read.
+func (s *Session) Journal() *Journal { return s.journal }
 
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }
@@ -286,7 +279,7 @@ func kernelLimits(l api.Limits) kernel.Limits {
 }
 
 // touch records that the session was used, which postpones its reaping.
-func (s *Session) touch(ctx context.Context) error { return s.commit(ctx, s.touched()) }
+func (s *Session) touch(ctx context.Context) error { return s.journal.commit(ctx, s.touched()) }
 
 // touched returns the change that touch commits.
 func (s *Session) touched() change {

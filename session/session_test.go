@@ -563,7 +563,7 @@ func TestAReaderThatComesTooLateIsTold(t *testing.T) {
 	if err := r.Delete(t.Context(), "ann", "x"); err != nil {
 		t.Fatal(err)
 	}
-	for event, err := range s.Events(t.Context(), 0) {
+	for event, err := range s.Journal().Events(t.Context(), 0) {
 		if err != session.ErrDeleted {
 			t.Errorf("%+v, %v", event, err)
 		}
@@ -586,7 +586,7 @@ func TestADeletedSessionIsGone(t *testing.T) {
 	}()
 	ended := make(chan error)
 	go func() {
-		for _, err := range s.Events(context.Background(), 0) {
+		for _, err := range s.Journal().Events(context.Background(), 0) {
 			if err != nil {
 				ended <- err
 			}
@@ -706,7 +706,7 @@ func TestEverythingIsThereAfterAStopAndStart(t *testing.T) {
 // waitText waits until the running execution has printed that text.
 func waitText(t *testing.T, s *session.Session, id, text string) {
 	t.Helper()
-	for e, err := range s.ExecutionEvents(t.Context(), id, 0) {
+	for e, err := range s.Journal().ExecutionEvents(t.Context(), id, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -727,7 +727,7 @@ func TestAfterACrashTheKernelsAreReportedAndHeldOutputIsKept(t *testing.T) {
 	running := submit(t, s, "flood 5000\nerr flooded\nsleep")
 	waitText(t, s, running, "flooded")
 	waiting := submit(t, s, "print later")
-	before := s.LastSeq()
+	before := s.Journal().LastSeq()
 	r.crash()
 	r.open()
 
@@ -749,16 +749,16 @@ func TestAfterACrashTheKernelsAreReportedAndHeldOutputIsKept(t *testing.T) {
 	if !strings.HasSuffix(tail, "died:host_crash:1 state:dead:host_crash") {
 		t.Errorf("the log goes on with %s", tail[max(0, len(tail)-300):])
 	}
-	id := s.LogID()
+	id := s.Journal().ID()
 	if e := execute(t, s, "print on"); e.Status != api.StatusOK || e.Generation != 2 {
 		t.Errorf("%+v", e)
 	}
-	last := s.LastSeq()
+	last := s.Journal().LastSeq()
 	r.boot = "another boot" // a power failure
 	r.crash()
 	r.open()
-	if s, err = r.Get("ann", "x"); err != nil || s.LogID() == id || s.LastSeq() < last {
-		t.Errorf("after a power failure the log is %s as before, or shorter: %d", s.LogID(), s.LastSeq())
+	if s, err = r.Get("ann", "x"); err != nil || s.Journal().ID() == id || s.Journal().LastSeq() < last {
+		t.Errorf("after a power failure the log is %s as before, or shorter: %d", s.Journal().ID(), s.Journal().LastSeq())
 	}
 }
 
@@ -817,7 +817,7 @@ func TestLateOutputIsLoggedUpToItsLimitAndChangesNothingThatEnded(t *testing.T) 
 		t.Fatal(err)
 	}
 	second := execute(t, s, "print y")
-	before := s.LastSeq()
+	before := s.Journal().LastSeq()
 	execute(t, s, "as "+second.ID+" again")
 	if log := shape(now(t, s)[before:]); !strings.Contains(log, "stdout:again") {
 		t.Errorf("a fresh kernel has no limit of its own: %s", log)

@@ -18,7 +18,7 @@ const maxShares = 100
 func (s *Session) Share(ctx context.Context) (api.Share, error) {
 	there, err := s.m.cfg.Store.Shares(ctx, s.n)
 	if err != nil {
-		return api.Share{}, s.readError(ctx, err)
+		return api.Share{}, s.journal.readError(ctx, err)
 	}
 	if len(there) >= maxShares {
 		return api.Share{}, api.Errorf(api.CodeLimitExceeded, "the session has %d shares; delete one first", maxShares)
@@ -28,7 +28,7 @@ func (s *Session) Share(ctx context.Context) (api.Share, error) {
 	made := store.Share{ID: newID(), CreatedAt: now.UnixMilli()}
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.InsertShare(s.n, token, made) }
-	if err := s.commit(ctx, c); err != nil {
+	if err := s.journal.commit(ctx, c); err != nil {
 		return api.Share{}, err
 	}
 	return api.Share{ID: made.ID, URL: "/?token=" + url.QueryEscape(token), CreatedAt: now}, nil
@@ -38,7 +38,7 @@ func (s *Session) Share(ctx context.Context) (api.Share, error) {
 func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
 	rows, err := s.m.cfg.Store.Shares(ctx, s.n)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return nil, s.journal.readError(ctx, err)
 	}
 	list := make([]api.Share, len(rows))
 	for i, row := range rows {
@@ -51,7 +51,7 @@ func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
 func (s *Session) Revoke(ctx context.Context, id string) error {
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.DeleteShare(s.n, id) }
-	err := s.commit(ctx, c)
+	err := s.journal.commit(ctx, c)
 	if errors.Is(err, store.ErrNotFound) {
 		return api.Errorf(api.CodeNotFound, "the session has no share %.80q", id)
 	}
@@ -61,5 +61,5 @@ func (s *Session) Revoke(ctx context.Context, id string) error {
 // OpenArtifact opens bytes that this session refers to; the caller closes them.
 func (s *Session) OpenArtifact(ctx context.Context, sha256 string) (*os.File, string, error) {
 	mediaType, err := s.m.cfg.Store.SessionRef(ctx, s.n, sha256)
-	return s.m.openRef(mediaType, sha256, err)
+	return s.m.blobs.open(mediaType, sha256, err)
 }

@@ -87,7 +87,7 @@ func TestACellThatOutlivesItsServersIsLoggedExactlyOnce(t *testing.T) {
 				id := submit(t, s, cell)
 				for stops := 1 + random.IntN(3); stops > 0; stops-- {
 					seen := 0
-					for _, err := range s.ExecutionEvents(t.Context(), id, 0) {
+					for _, err := range s.Journal().ExecutionEvents(t.Context(), id, 0) {
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -169,7 +169,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 		},
 	}
 	ended, held := s.dropOldest(&c, kept, w, settings, made.Held)
-	if err := s.commit(context.WithoutCancel(ctx), c); err != nil {
+	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
 	}

@@ -63,7 +63,7 @@ func (s *Session) CreateToken(ctx context.Context, req api.SessionTokenRequest) 
 	}
 	there, err := s.m.cfg.Store.SessionTokens(ctx, s.n)
 	if err != nil {
-		return api.SessionToken{}, s.readError(ctx, err)
+		return api.SessionToken{}, s.journal.readError(ctx, err)
 	}
 	if len(there) >= maxTokens {
 		return api.SessionToken{}, api.Errorf(api.CodeLimitExceeded, "the session has %d tokens; revoke one, or wait until one expires", maxTokens)
@@ -80,7 +80,7 @@ func (s *Session) CreateToken(ctx context.Context, req api.SessionTokenRequest) 
 	row := store.SessionToken{ID: made.ID, Rights: strings.Join(names, ","), CreatedAt: now.UnixMilli(), EndsAt: made.ExpiresAt.UnixMilli()}
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.InsertSessionToken(s.n, made.Token, row) }
-	return made, s.commit(ctx, c)
+	return made, s.journal.commit(ctx, c)
 }
 
 // checkToken returns the rights in their own order, reading included.
@@ -109,7 +109,7 @@ func checkToken(req api.SessionTokenRequest) (rights []api.Right, seconds float6
 func (s *Session) Tokens(ctx context.Context) ([]api.SessionToken, error) {
 	rows, err := s.m.cfg.Store.SessionTokens(ctx, s.n)
 	if err != nil {
-		return nil, s.readError(ctx, err)
+		return nil, s.journal.readError(ctx, err)
 	}
 	list := make([]api.SessionToken, len(rows))
 	for i, row := range rows {
@@ -123,7 +123,7 @@ func (s *Session) Tokens(ctx context.Context) ([]api.SessionToken, error) {
 func (s *Session) RevokeToken(ctx context.Context, id string) error {
 	c := s.touched()
 	c.also = func(tx *store.Tx) error { return tx.DeleteSessionToken(s.n, id) }
-	err := s.commit(ctx, c)
+	err := s.journal.commit(ctx, c)
 	if errors.Is(err, store.ErrNotFound) {
 		return api.Errorf(api.CodeNotFound, "the session has no token with the id %.80q", id)
 	}

@@ -59,7 +59,7 @@ func TestAtMost64CallsAreHandedOverAtOnce(t *testing.T) {
 	for range 64 {
 		held = append(held, next(t, client.requests))
 	}
-	for seq := s.LastSeq(); strings.Count(shape(now(t, s)), "tool_call") < 100; seq = s.LastSeq() { // until all were taken
+	for seq := s.Journal().LastSeq(); strings.Count(shape(now(t, s)), "tool_call") < 100; seq = s.Journal().LastSeq() { // until all were taken
 		until(t, s, seq, "tool_call")
 	}
 	if len(client.requests) > 0 {

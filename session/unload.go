@@ -48,16 +48,6 @@ func (s *Session) unneeded() bool {
 		s.attached == 0 && !s.frozen && !s.gone
 }
 
-// write commits a write of the session, which stays loaded until the outcome is known.
-func (s *Session) write(ctx context.Context, w store.Write) error {
-	if !s.retain() {
-		return ErrClosing
-	}
-	w.Settled = s.Release
-	w.Sequence = &s.journal.published
-	return s.m.cfg.Store.Do(ctx, w)
-}
-
 // unloadUnused unloads sessions that nobody uses, until ctx ends.
 func (m *Manager) unloadUnused(ctx context.Context) {
 	tick := time.NewTicker(unloadEvery)

@@ -89,7 +89,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 		}
 	}
 	now := time.Now().UnixMilli()
-	return s.commit(ctx, change{
+	return s.journal.commit(ctx, change{
 		also: func(tx *store.Tx) error {
 			err := tx.UpdateSettings(
 				s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.approvals, set.budgets, set.checkpoints, set.onIdle)

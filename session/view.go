@@ -15,8 +15,8 @@ type view struct {
 }
 
 // View returns a reader of the view of the log from one position to another, and of all events that follow.
-func (s *Session) View(after, through int64) *Reader {
-	r := s.Follow(after)
+func (j *Journal) View(after, through int64) *Reader {
+	r := j.Follow(after)
 	r.view = &view{through: through}
 	return r
 }
@@ -25,29 +25,29 @@ func (s *Session) View(after, through int64) *Reader {
 func (r *Reader) nextOfView(ctx context.Context) ([]entry, error) {
 	if r.view.replaced == "" {
 		var err error
-		if r.view.replaced, err = r.s.replaced(ctx, r.view.through); err != nil {
-			return nil, r.s.readError(ctx, err)
+		if r.view.replaced, err = r.j.replaced(ctx, r.view.through); err != nil {
+			return nil, r.j.readError(ctx, err)
 		}
 	}
-	rows, err := r.s.m.cfg.Store.ViewEvents(ctx, r.s.n, r.after, r.view.through, r.view.replaced, replayBatch)
+	rows, err := r.j.store.ViewEvents(ctx, r.j.n, r.after, r.view.through, r.view.replaced, replayBatch)
 	if err != nil {
-		return nil, r.s.readError(ctx, err)
+		return nil, r.j.readError(ctx, err)
 	}
-	if r.s.FirstSeq() > r.after+1 {
-		return nil, r.s.expired()
+	if r.j.FirstSeq() > r.after+1 {
+		return nil, r.j.expired()
 	}
 	if len(rows) == 0 {
-		return nil, r.s.readError(ctx, fmt.Errorf("the log has nothing after %d", r.after))
+		return nil, r.j.readError(ctx, fmt.Errorf("the log has nothing after %d", r.after))
 	}
 	return entries(rows), nil
 }
 
 // replaced lists, as JSON, the executions that had ended at a position of the log, and after which another one of the
 // same cell had been queued.
-func (s *Session) replaced(ctx context.Context, seq int64) (string, error) {
+func (j *Journal) replaced(ctx context.Context, seq int64) (string, error) {
 	last := map[string]string{}
 	var ended []string
-	err := s.m.cfg.Store.ExecutionsThrough(ctx, s.n, seq, func(id string, over bool) {
+	err := j.store.ExecutionsThrough(ctx, j.n, seq, func(id string, over bool) {
 		last[api.CellOf(id)] = id
 		if over {
 			ended = append(ended, id)

@@ -40,12 +40,12 @@ func TestAViewLacksOnlyTheOutputsOfReplacedExecutions(t *testing.T) {
 		run(fmt.Sprintf("c-%d.raaaaa%03d", i%2, i), fmt.Sprintf("print %d\ndisplay 9\nresult %d", i, i))
 	}
 	run("alone", "print alone")
-	through := s.LastSeq()
+	through := s.Journal().LastSeq()
 	run("c-0.rbbbbbbbb", "fail later")
 
-	last := s.LastSeq()
-	whole := eventsThrough(t, s.Follow(0), last)
-	seen := eventsThrough(t, s.View(0, through), last)
+	last := s.Journal().LastSeq()
+	whole := eventsThrough(t, s.Journal().Follow(0), last)
+	seen := eventsThrough(t, s.Journal().View(0, through), last)
 	kept := map[string]bool{"c-0.raaaaa298": true, "c-1.raaaaa299": true, "alone": true, "c-0.rbbbbbbbb": true}
 	want := slices.DeleteFunc(slices.Clone(whole), func(e api.Event) bool {
 		shows := slices.Contains([]string{"stream", "display_data", "execute_result"}, e.Body.EventType())

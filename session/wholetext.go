@@ -25,7 +25,7 @@ func (s *Session) WholeText(ctx context.Context, e api.Execution) (text string, 
 		return "", nil, nil
 	}
 	whole := transcript.NewWhole(s.redact, wholeLimit)
-	err = s.eachEvent(ctx, e.ID, func(event api.Event, _ int) bool {
+	err = s.journal.eachEvent(ctx, e.ID, func(event api.Event, _ int) bool {
 		switch b := event.Body.(type) {
 		case api.Stream:
 			whole.Write(b.Name == "stderr", b.Text)

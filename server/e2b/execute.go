@@ -131,7 +131,7 @@ func (h *Handler) stream(q *request, s *session.Session, id string) error {
 	q.w.Header().Set("X-Accel-Buffering", "no")
 	out := transfer.NewStream(q.w, h.Stall)
 	out.Flush() // a failure shows with the first line
-	err := relay(ctx, out, func(ctx context.Context) iter.Seq2[api.Event, error] { return s.ExecutionEvents(ctx, id, 0) })
+	err := relay(ctx, out, func(ctx context.Context) iter.Seq2[api.Event, error] { return s.Journal().ExecutionEvents(ctx, id, 0) })
 	if q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
 		return s.Interrupt(q.command(), id)
 	}

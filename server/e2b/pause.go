@@ -83,7 +83,7 @@ func hibernate(ctx context.Context, s *session.Session) error {
 
 // awaitRest waits for an event, after that position, with which no cell runs or waits any more.
 func awaitRest(ctx context.Context, s *session.Session, after int64) error {
-	for event, err := range s.Events(ctx, after) {
+	for event, err := range s.Journal().Events(ctx, after) {
 		if err != nil {
 			return err
 		}

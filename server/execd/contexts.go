@@ -149,7 +149,7 @@ func (h *Handler) enter(q *request, c codeContext, folder string) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range c.ExecutionEvents(q.Context(), id, 0) {
+	for _, err := range c.Journal().ExecutionEvents(q.Context(), id, 0) {
 		if err != nil {
 			return err
 		}

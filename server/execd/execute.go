@@ -81,7 +81,7 @@ func (h *Handler) runCode(q *request) error {
 	err = out.send(event{Type: typeInit, Text: joinID(where.ID(), id)})
 	if err == nil {
 		err = transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[api.Event, error] {
-			return where.ExecutionEvents(ctx, id, 0)
+			return where.Journal().ExecutionEvents(ctx, id, 0)
 		}, silence, func(e api.Event) error {
 			e, err := e.Decoded()
 			if err != nil {

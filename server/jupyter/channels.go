@@ -133,7 +133,7 @@ var errGone = errors.New("the client has disconnected")
 
 func (k *channels) follow(ctx context.Context, after int64) {
 	defer close(k.events)
-	for event, err := range k.sess.Events(ctx, after) {
+	for event, err := range k.sess.Journal().Events(ctx, after) {
 		if err == nil {
 			event, err = event.Decoded()
 		}

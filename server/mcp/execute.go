@@ -200,7 +200,7 @@ func tellProgress(ctx, waiting context.Context, req *sdk.CallToolRequest, sess *
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
-		for event, err := range sess.ExecutionEvents(waiting, id, 0) {
+		for event, err := range sess.Journal().ExecutionEvents(waiting, id, 0) {
 			if err != nil {
 				return
 			}

@@ -18,7 +18,7 @@ func wholeText(ctx context.Context, sess *session.Session, e api.Execution) (str
 		}
 		return sess.Redacted(b.String()), nil
 	}
-	for event, err := range sess.ExecutionEvents(ctx, e.ID, 0) {
+	for event, err := range sess.Journal().ExecutionEvents(ctx, e.ID, 0) {
 		if err != nil {
 			return "", err
 		}
