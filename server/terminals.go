@@ -23,7 +23,7 @@ func (s *Server) createTerminal(c *call, sess *session.Session) error {
 	if err := readJSON(c, &req, true); err != nil {
 		return err
 	}
-	made, err := sess.OpenTerminal(c.command(), req)
+	made, err := sess.Terminals().Open(c.command(), req)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ type terminalList struct {
 }
 
 func (s *Server) listTerminals(c *call, sess *session.Session) error {
-	list, err := sess.Terminals(c.ctx())
+	list, err := sess.Terminals().List(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *Server) listTerminals(c *call, sess *session.Session) error {
 }
 
 func (s *Server) deleteTerminal(c *call, sess *session.Session) error {
-	if err := sess.CloseTerminal(c.command(), c.param("tid")); err != nil {
+	if err := sess.Terminals().Close(c.command(), c.param("tid")); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)
@@ -61,7 +61,7 @@ func (s *Server) serveTerminal(c *call, sess *session.Session) error {
 		return badQuery("after", "no offset: a number from 0 on")
 	}
 	id := c.param("tid")
-	if err := sess.HasTerminal(c.ctx(), id); err != nil {
+	if err := sess.Terminals().Has(c.ctx(), id); err != nil {
 		return err
 	}
 	peer, leave, err := s.upgrade(c, api.Subprotocol)
@@ -120,7 +120,7 @@ func (t *terminalSocket) read(ctx context.Context) {
 			return
 		}
 		if f.kind == websocket.BinaryMessage {
-			err = t.sess.WriteTerminal(ctx, t.id, f.data)
+			err = t.sess.Terminals().Write(ctx, t.id, f.data)
 		} else {
 			err = t.obey(ctx, f.data)
 		}
@@ -140,7 +140,7 @@ func (t *terminalSocket) obey(ctx context.Context, data []byte) error {
 	if frame.Type != "resize" {
 		return api.Errorf(api.CodeInvalidRequest, "unknown type %.40q: text frames are of type resize", frame.Type)
 	}
-	return t.sess.ResizeTerminal(ctx, t.id, frame.Rows, frame.Cols)
+	return t.sess.Terminals().Resize(ctx, t.id, frame.Rows, frame.Cols)
 }
 
 // refuse tells the client what was not done. If the terminal is gone, the writer reports that.
@@ -158,7 +158,7 @@ func (t *terminalSocket) write(ctx context.Context) closeReason {
 		return gone
 	}
 	for {
-		out, err := t.sess.ReadTerminal(ctx, t.id, t.position)
+		out, err := t.sess.Terminals().Read(ctx, t.id, t.position)
 		if err != nil {
 			return t.ending(ctx, err)
 		}

@@ -188,9 +188,7 @@ func (s *Session) copyMissing(row store.Checkpoint) change {
 // dropCopies ends the copies of the interpreter of checkpoints that do not have them any more. What fails is ended with the
 // kernel, or by the next server.
 func (s *Session) dropCopies(ctx context.Context, rows []store.Checkpoint) {
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	for _, row := range rows {
 		if row.Copy == "" || row.Generation != key.Generation || !s.running {
 			continue

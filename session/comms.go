@@ -9,6 +9,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/session/processes"
 )
 
 // CommMessage is a front end's message over a comm. Action is "open", "msg" or "close".
@@ -68,7 +69,7 @@ func (s *Session) SendComm(ctx context.Context, m CommMessage) error {
 	case err == nil, errors.Is(err, command.ErrRepeated):
 		return s.touch(ctx)
 	case errors.Is(err, command.ErrTooOld):
-		return errTooOld()
+		return processes.ErrTooOld
 	case errors.Is(err, command.ErrNoKernel):
 		return errNoKernel()
 	case errors.Is(err, command.ErrKernelBusy):

@@ -9,6 +9,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/host"
+	"talaria/session/processes"
 )
 
 // answerTime is the time within which clients get an answer, or the error kernel_busy.
@@ -128,7 +129,7 @@ func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R,
 	answer, err = command.Ask(ctx, s.m.cfg.Host, key, q)
 	switch {
 	case errors.Is(err, command.ErrTooOld):
-		return answer, errTooOld()
+		return answer, processes.ErrTooOld
 	case errors.Is(err, command.ErrNoKernel) && state != api.StateStarting:
 		return answer, errNoKernel()
 	case errors.Is(err, command.ErrNoKernel), errors.Is(err, command.ErrKernelBusy), errors.Is(err, context.DeadlineExceeded):
@@ -136,11 +137,6 @@ func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R,
 			"the kernel did not answer within 200 ms: it is starting, or runs code that blocks all other threads; try again")
 	}
 	return answer, err
-}
-
-func errTooOld() error {
-	return api.Errorf(api.CodeNotImplemented,
-		"this session's kernel was started by an earlier version of the server that does not support this; reset the session")
 }
 
 func errNoKernel() error {

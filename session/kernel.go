@@ -52,6 +52,22 @@ func (s *Session) giveUp(ctx context.Context, key record.Key, reason string) {
 	}
 }
 
+// needKernel returns the key of the kernel, and first starts one if there is none. what is what needs it, for the error.
+func (s *Session) needKernel(ctx context.Context, what string) (key record.Key, err error) {
+	err = s.do(ctx, func(own context.Context) error {
+		if !s.running {
+			if err := s.startKernel(own); errors.Is(err, command.ErrUnresponsive) {
+				return err
+			} else if err != nil {
+				return api.Errorf(api.CodeKernelStart, "no kernel could be started for %s: %v", what, err)
+			}
+		}
+		key = s.kernelKey()
+		return nil
+	})
+	return key, err
+}
+
 // startKernel starts a kernel: the first one, one that has the saved variables of the last one, or a fresh one of the next generation.
 func (s *Session) startKernel(ctx context.Context) error {
 	trace.Step("start of the kernel begun")
@@ -260,9 +276,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 		s.endInstall(errInstallStopped) // for a kernel that is gone
 		return nil
 	}
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.m.cfg.Host.Stop(context.WithoutCancel(ctx), key, reason) }()
 	for gone := false; s.running || !gone; { // the record of the death may arrive before the sandbox is closed

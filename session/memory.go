@@ -105,11 +105,11 @@ func (s *Session) giveWay(ctx context.Context) error {
 	if !may {
 		return nil
 	}
-	programs, err := s.Programs(ctx)
+	programs, err := s.programs.List(ctx)
 	if err != nil || len(programs) > 0 {
 		return err
 	}
-	terminals, err := s.Terminals(ctx)
+	terminals, err := s.terminals.List(ctx)
 	if err != nil || len(terminals) > 0 {
 		return err
 	}

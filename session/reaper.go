@@ -13,10 +13,9 @@ import (
 type useState struct {
 	idleMS     int64 // idle time after which the kernel is reaped; 0 for never
 	lastActive int64
-	typedAt    time.Time // when typing on a terminal last counted as use
-	stays      int64     // lastActive when the kernel was last about to hibernate for want of memory
-	attached   int       // clients that can answer input()
-	held       int       // clients whose programs in the sandbox must not end for want of use
+	stays      int64 // lastActive when the kernel was last about to hibernate for want of memory
+	attached   int   // clients that can answer input()
+	held       int   // clients whose programs in the sandbox must not end for want of use
 	reaper     *time.Timer
 }
 

@@ -108,9 +108,7 @@ func (s *Session) rollbackTarget(ctx context.Context, req api.RollbackRequest, r
 	if err != nil {
 		return store.Checkpoint{}, err
 	}
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	usable := func(row store.Checkpoint) bool {
 		return row.Saved != nil || row.Copy != "" && row.Generation == key.Generation && s.running
 	}
@@ -239,9 +237,7 @@ func (s *Session) bringVariables(ctx context.Context, target store.Checkpoint) e
 
 // wakeCopy makes the copy of a checkpoint the interpreter.
 func (s *Session) wakeCopy(ctx context.Context, target store.Checkpoint) error {
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	err := command.Tell(ctx, s.m.cfg.Host, key, command.WakeCopy{ID: target.Copy})
 	switch {
 	case err == nil, errors.Is(err, command.ErrNoCopy):
@@ -255,9 +251,7 @@ func (s *Session) wakeCopy(ctx context.Context, target store.Checkpoint) error {
 // copyAgain makes another copy of the interpreter for a checkpoint whose copy has just become the interpreter, so that one can go
 // back to it again.
 func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) {
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	again := newID()
 	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.MakeCopy{ID: again})
 	why := made.Refused
@@ -356,9 +350,7 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 	if !alive {
 		return nil
 	}
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	present, err := command.Ask(ctx, s.m.cfg.Host, key, command.ListCopies{})
 	if err != nil {
 		if errors.Is(err, command.ErrTooOld) || errors.Is(err, command.ErrNoKernel) { // its last record says so

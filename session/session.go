@@ -21,6 +21,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/kernel/record"
 	"talaria/kernel/workspace"
+	"talaria/session/processes"
 	"talaria/session/transcript"
 	"talaria/store"
 )
@@ -49,13 +50,15 @@ type Session struct {
 	dir       *disk.Workspace
 	log       *slog.Logger
 
-	loop              // loop.go: the session's goroutine
-	journal  *Journal // journal.go: the log of events; its own locks
-	known    knownFiles
-	packages packages
-	tools    *tools        // tools.go: what cells may call, and open calls; its own lock
-	deleted  chan struct{} // closed when the session is deleted
-	unloaded chan struct{} // closed when the session is unloaded
+	loop               // loop.go: the session's goroutine
+	journal   *Journal // journal.go: the log of events; its own locks
+	known     knownFiles
+	packages  packages
+	terminals *processes.Terminals
+	programs  *processes.Programs
+	tools     *tools        // tools.go: what cells may call, and open calls; its own lock
+	deleted   chan struct{} // closed when the session is deleted
+	unloaded  chan struct{} // closed when the session is unloaded
 
 	mu          sync.Mutex // guards the fields below; never held across I/O
 	name        string
@@ -122,6 +125,9 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
 	}
 	s.tools = newTools(builtin)
+	s.terminals, s.programs = processes.New(processes.Kernel{
+		Host: m.cfg.Host, Key: s.kernelKey, Start: s.needKernel, Used: s.usedAt, Touch: s.touch,
+	})
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s.redact = transcript.NewRedactor(transcript.Rules{
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
@@ -231,6 +237,12 @@ func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, 
 // Journal returns the session's log of events, to be read.
 func (s *Session) Journal() *Journal { return s.journal }
 
+// Terminals returns the shells in the session's sandbox.
+func (s *Session) Terminals() *processes.Terminals { return s.terminals }
+
+// Programs returns the programs in the session's sandbox that clients have started.
+func (s *Session) Programs() *processes.Programs { return s.programs }
+
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }
 
@@ -271,6 +283,13 @@ func (s *Session) key() record.Key {
 	return record.Key{Session: s.id, Generation: s.generation + s.wakes} // a host knows nothing of wakes
 }
 
+// kernelKey names the present or last kernel.
+func (s *Session) kernelKey() record.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key()
+}
+
 func kernelLimits(l api.Limits) kernel.Limits {
 	return kernel.Limits{
 		MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs, DiskBytes: l.DiskBytes,
@@ -288,6 +307,13 @@ func (s *Session) touched() change {
 		progress: store.Progress{LastActive: &now},
 		done:     func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
 	}
+}
+
+// usedAt postpones the reaping, and writes nothing down.
+func (s *Session) usedAt(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used(now.UnixMilli())
 }
 
 // used postpones the reaping. The caller holds s.mu.

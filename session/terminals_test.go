@@ -36,9 +36,9 @@ func wantCode(t *testing.T, err error, code api.Code, words string) {
 func TestAKernelOfAnOlderHostHasNoTerminals(t *testing.T) {
 	r := newRig(t, func(*kerneltest.Cell) {}, func(cfg *session.Config) { cfg.Host = olderHost{cfg.Host} })
 	s := r.session(api.SessionRequest{})
-	_, opened := s.OpenTerminal(t.Context(), api.TerminalRequest{})
-	_, listed := s.Terminals(t.Context())
-	for _, err := range []error{opened, listed, s.HasTerminal(t.Context(), "1-1"), s.CloseTerminal(t.Context(), "1-1")} {
+	_, opened := s.Terminals().Open(t.Context(), api.TerminalRequest{})
+	_, listed := s.Terminals().List(t.Context())
+	for _, err := range []error{opened, listed, s.Terminals().Has(t.Context(), "1-1"), s.Terminals().Close(t.Context(), "1-1")} {
 		wantCode(t, err, api.CodeNotImplemented, "reset the session")
 	}
 }
@@ -48,7 +48,7 @@ func shown(t *testing.T, s *session.Session, id, wanted string) (all string, las
 	t.Helper()
 	for !last.Ended && (wanted == "" || !strings.Contains(all, wanted)) {
 		var err error
-		if last, err = s.ReadTerminal(t.Context(), id, int64(len(all))); err != nil {
+		if last, err = s.Terminals().Read(t.Context(), id, int64(len(all))); err != nil {
 			t.Fatal(err)
 		}
 		all += string(last.Data)
@@ -61,7 +61,7 @@ func TestATerminalStartsAKernelAndTypingIsUse(t *testing.T) {
 	r.fake.Shell = kerneltest.Lines
 	s := r.session(api.SessionRequest{})
 	execute(t, s, "the kernel ends")
-	made, err := s.OpenTerminal(t.Context(), api.TerminalRequest{})
+	made, err := s.Terminals().Open(t.Context(), api.TerminalRequest{})
 	if err != nil || made.ID != "2-1" {
 		t.Fatalf("%+v, %v", made, err)
 	}
@@ -69,7 +69,7 @@ func TestATerminalStartsAKernelAndTypingIsUse(t *testing.T) {
 		before := s.Info(t.Context()).LastActiveAt
 		for !time.Now().After(before.Add(time.Millisecond)) { // what is used later is at another time
 		}
-		if err := s.WriteTerminal(t.Context(), made.ID, []byte("a\n")); err != nil {
+		if err := s.Terminals().Write(t.Context(), made.ID, []byte("a\n")); err != nil {
 			t.Fatal(err)
 		}
 		if after := s.Info(t.Context()); after.State != api.StateIdle || !after.LastActiveAt.After(before.Time) {
@@ -77,16 +77,16 @@ func TestATerminalStartsAKernelAndTypingIsUse(t *testing.T) {
 		}
 	}
 	shown(t, s, made.ID, "[a]\r\n")
-	if err := s.WriteTerminal(t.Context(), made.ID, []byte("exit 4\n")); err != nil {
+	if err := s.Terminals().Write(t.Context(), made.ID, []byte("exit 4\n")); err != nil {
 		t.Fatal(err)
 	}
 	if _, last := shown(t, s, made.ID, ""); last.Code != 4 {
 		t.Errorf("it ended with %d", last.Code)
 	}
-	if out, err := s.ReadTerminal(t.Context(), "1-1", 5); err != nil || !out.Ended || out.Code != 137 || out.Offset != 5 {
+	if out, err := s.Terminals().Read(t.Context(), "1-1", 5); err != nil || !out.Ended || out.Code != 137 || out.Offset != 5 {
 		t.Errorf("of a kernel that has gone: %+v, %v", out, err)
 	}
-	wantCode(t, s.WriteTerminal(t.Context(), "1-1", []byte("a")), api.CodeTerminalNotFound, `"1-1"`)
+	wantCode(t, s.Terminals().Write(t.Context(), "1-1", []byte("a")), api.CodeTerminalNotFound, `"1-1"`)
 }
 
 func TestALargePasteIsTypedInOrderAsTheShellReads(t *testing.T) {
@@ -101,23 +101,23 @@ func TestALargePasteIsTypedInOrderAsTheShellReads(t *testing.T) {
 		return kerneltest.Lines(ctx, terminal)
 	}
 	s := r.session(api.SessionRequest{})
-	made, err := s.OpenTerminal(t.Context(), api.TerminalRequest{})
+	made, err := s.Terminals().Open(t.Context(), api.TerminalRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.WriteTerminal(cancelled, made.ID, []byte(strings.Repeat(line, 50_000))); !errors.Is(err, context.Canceled) {
+	if err := s.Terminals().Write(cancelled, made.ID, []byte(strings.Repeat(line, 50_000))); !errors.Is(err, context.Canceled) {
 		t.Errorf("a paste that is given up: %v", err)
 	}
 	close(begin)
-	if err := s.WriteTerminal(t.Context(), made.ID, []byte("\n"+strings.Repeat(line, 20_000)+"exit 0\n")); err != nil {
+	if err := s.Terminals().Write(t.Context(), made.ID, []byte("\n"+strings.Repeat(line, 20_000)+"exit 0\n")); err != nil {
 		t.Fatal(err)
 	}
 	last := command.TerminalOutput{}
 	var tail string
 	for at := int64(0); !last.Ended; at = last.Offset + int64(len(last.Data)) {
-		if last, err = s.ReadTerminal(t.Context(), made.ID, at); err != nil {
+		if last, err = s.Terminals().Read(t.Context(), made.ID, at); err != nil {
 			t.Fatal(err)
 		}
 		tail += string(last.Data)

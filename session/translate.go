@@ -23,9 +23,7 @@ import (
 // session's goroutine.
 func (s *Session) take(ctx context.Context, batch []record.Record) {
 	trace.Step("records received")
-	s.mu.Lock()
-	key := s.key()
-	s.mu.Unlock()
+	key := s.kernelKey()
 	t := s.translation(ctx)
 	for _, r := range batch {
 		if r.Key != key {

@@ -20,11 +20,11 @@ func (in processInput) sendTo(ctx context.Context, p process) error {
 	case in.Stdin != nil && in.PTY != nil:
 		return api.Errorf(api.CodeInvalidRequest, "input must have either stdin or pty, not both")
 	case p.terminal: // SDKs send either
-		return p.session.WriteTerminal(ctx, p.id, append(in.PTY, in.Stdin...))
+		return p.session.Terminals().Write(ctx, p.id, append(in.PTY, in.Stdin...))
 	case in.PTY != nil:
 		return api.Errorf(api.CodeInvalidRequest, "the process has no terminal; send stdin")
 	}
-	return p.session.WriteProgram(ctx, p.id, in.Stdin)
+	return p.session.Programs().Write(ctx, p.id, in.Stdin)
 }
 
 func (h *Handler) sendInput(q *request, in struct {
@@ -90,5 +90,5 @@ func (h *Handler) closeStdin(q *request, in selector) (any, error) {
 	if p.terminal {
 		return nil, api.Errorf(api.CodeInvalidRequest, "the input of a terminal cannot be closed; send Control-D")
 	}
-	return object{}, p.session.CloseProgramInput(q.command(), p.id)
+	return object{}, p.session.Programs().CloseInput(q.command(), p.id)
 }

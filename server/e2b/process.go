@@ -11,6 +11,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // maxKeepalive bounds the interval of messages that keep a stream open.
@@ -101,7 +102,7 @@ func (h *Handler) process(q *request, which selector) (process, error) {
 	if tag == nil {
 		return p, nil
 	}
-	programs, err := s.Programs(q.Context())
+	programs, err := s.Programs().List(q.Context())
 	for _, one := range slices.Backward(programs) {
 		if one.Tag == *tag && *tag != "" {
 			p.id = one.ID
@@ -121,7 +122,7 @@ func (h *Handler) listProcesses(q *request, _ struct{}) (any, error) {
 		return nil, err
 	}
 	defer s.Release()
-	programs, err := s.Programs(q.Context())
+	programs, err := s.Programs().List(q.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (h *Handler) startProcess(ctx context.Context, q *request, in startRequest,
 		return err
 	}
 	defer s.Release()
-	id, err := s.StartProgram(q.command(), session.ProgramRequest{
+	id, err := s.Programs().Start(q.command(), processes.Request{
 		Args: append([]string{in.Process.Cmd}, in.Process.Args...), Env: in.Process.Envs, Dir: directory(in.Process.Cwd),
 		Tag: in.Tag, Stdin: in.Stdin == nil || *in.Stdin,
 	})
@@ -187,16 +188,16 @@ func (h *Handler) connectProcess(ctx context.Context, q *request, in selector, o
 	}
 	defer p.session.Release()
 	if p.terminal {
-		if err := p.session.HasTerminal(ctx, p.id); err != nil {
+		if err := p.session.Terminals().Has(ctx, p.id); err != nil {
 			return err
 		}
 		return followTerminal(ctx, q, p.session, p.id, out)
 	}
-	programs, err := p.session.Programs(ctx)
+	programs, err := p.session.Programs().List(ctx)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(programs, func(one session.Program) bool { return one.ID == p.id }) {
+	if !slices.ContainsFunc(programs, func(one processes.Program) bool { return one.ID == p.id }) {
 		return api.Errorf(api.CodeNotFound, "no such process is running; list the processes")
 	}
 	return followProgram(ctx, q, p.session, p.id, out)
@@ -280,8 +281,8 @@ func followProgram(ctx context.Context, q *request, s *session.Session, id strin
 	defer f.ticker.Stop()
 	var stdout, stderr int64
 	for {
-		piece, err := await(f, ctx, func(ctx context.Context) (session.ProgramOutput, error) {
-			return s.ReadProgram(ctx, id, stdout, stderr)
+		piece, err := await(f, ctx, func(ctx context.Context) (processes.ProgramOutput, error) {
+			return s.Programs().Read(ctx, id, stdout, stderr)
 		})
 		if err != nil {
 			return err
@@ -314,9 +315,9 @@ func (h *Handler) sendSignal(q *request, in struct {
 	}
 	defer p.session.Release()
 	if p.terminal {
-		return object{}, p.session.CloseTerminal(q.command(), p.id)
+		return object{}, p.session.Terminals().Close(q.command(), p.id)
 	}
-	return object{}, p.session.SignalProgram(q.command(), p.id, number)
+	return object{}, p.session.Programs().Signal(q.command(), p.id, number)
 }
 
 // terminalVariables are those that a terminal has anyway.

@@ -6,6 +6,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // startTerminal opens a terminal of the session. That is a shell in the workspace, as the SDK asks for.
@@ -26,7 +27,7 @@ func (h *Handler) startTerminal(ctx context.Context, q *request, in startRequest
 		return err
 	}
 	defer s.Release()
-	t, err := s.OpenTerminal(q.command(), api.TerminalRequest{Rows: &in.PTY.Size.Rows, Cols: &in.PTY.Size.Cols})
+	t, err := s.Terminals().Open(q.command(), api.TerminalRequest{Rows: &in.PTY.Size.Rows, Cols: &in.PTY.Size.Cols})
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func followTerminal(ctx context.Context, q *request, s *session.Session, id stri
 	}
 	defer f.ticker.Stop()
 	for after := int64(0); ; {
-		piece, err := await(f, ctx, func(ctx context.Context) (session.TerminalOutput, error) { return s.ReadTerminal(ctx, id, after) })
+		piece, err := await(f, ctx, func(ctx context.Context) (processes.TerminalOutput, error) { return s.Terminals().Read(ctx, id, after) })
 		if err != nil {
 			return err
 		}
@@ -69,5 +70,5 @@ func (h *Handler) updateProcess(q *request, in struct {
 	if !p.terminal || in.PTY == nil {
 		return nil, api.Errorf(api.CodeInvalidRequest, "only the size of a terminal can change")
 	}
-	return object{}, p.session.ResizeTerminal(q.command(), p.id, in.PTY.Size.Rows, in.PTY.Size.Cols)
+	return object{}, p.session.Terminals().Resize(q.command(), p.id, in.PTY.Size.Rows, in.PTY.Size.Cols)
 }

@@ -15,6 +15,7 @@ import (
 	"talaria/api"
 	"talaria/server/transfer"
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // The signals that end a command: when a client asks for it, and when its time is over or its client has left.
@@ -37,8 +38,8 @@ type commandRequest struct {
 }
 
 // program is what a request starts.
-func (r commandRequest) program() (session.ProgramRequest, error) {
-	p := session.ProgramRequest{Args: r.Argv, Env: r.Envs, Dir: r.CWD}
+func (r commandRequest) program() (processes.Request, error) {
+	p := processes.Request{Args: r.Argv, Env: r.Envs, Dir: r.CWD}
 	switch {
 	case (r.Command == "") == (len(r.Argv) == 0):
 		return p, api.Errorf(api.CodeInvalidRequest, "give either command or argv")
@@ -68,7 +69,7 @@ func (h *Handler) runCommand(q *request) error {
 	}
 	defer s.Release()
 	started := time.Now()
-	id, err := s.StartProgram(q.command(), program)
+	id, err := s.Programs().Start(q.command(), program)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (h *Handler) runCommand(q *request) error {
 	out := h.stream(q)
 	last, err := follow(ctx, s, id, out)
 	if timedOut := errors.Is(err, errTimeout); timedOut || q.Context().Err() != nil || errors.Is(err, transfer.ErrWrite) {
-		_ = s.SignalProgram(q.command(), id, sigkill) // fails where it has ended by itself
+		_ = s.Programs().Signal(q.command(), id, sigkill) // fails where it has ended by itself
 		if !timedOut {
 			return nil
 		}
@@ -110,9 +111,9 @@ func follow(ctx context.Context, s *session.Session, id string, out events) (las
 		return event{}, err
 	}
 	stdout, stderr := lines{name: typeStdout}, lines{name: typeStderr}
-	err = transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[session.ProgramOutput, error] {
+	err = transfer.Relay(ctx, func(ctx context.Context) iter.Seq2[processes.ProgramOutput, error] {
 		return printed(ctx, s, id)
-	}, silence, func(p session.ProgramOutput) error {
+	}, silence, func(p processes.ProgramOutput) error {
 		if p.Ended {
 			last = exit(p.Code, p.Signal)
 		}
@@ -127,11 +128,11 @@ func follow(ctx context.Context, s *session.Session, id string, out events) (las
 }
 
 // printed yields what a program prints, and at last how it ended.
-func printed(ctx context.Context, s *session.Session, id string) iter.Seq2[session.ProgramOutput, error] {
-	return func(yield func(session.ProgramOutput, error) bool) {
+func printed(ctx context.Context, s *session.Session, id string) iter.Seq2[processes.ProgramOutput, error] {
+	return func(yield func(processes.ProgramOutput, error) bool) {
 		var stdout, stderr int64
 		for {
-			p, err := s.ReadProgram(ctx, id, stdout, stderr)
+			p, err := s.Programs().Read(ctx, id, stdout, stderr)
 			if !yield(p, err) || err != nil || p.Ended {
 				return
 			}

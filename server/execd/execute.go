@@ -211,7 +211,7 @@ func (h *Handler) interrupt(q *request) error {
 	}
 	defer s.Release()
 	if program, ok := strings.CutPrefix(inside, programMark); ok {
-		err = s.SignalProgram(q.command(), program, sigterm)
+		err = s.Programs().Signal(q.command(), program, sigterm)
 	} else {
 		if inside != "" { // an execution that never existed is an error
 			if _, err := s.Execution(q.Context(), inside); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // Signals and their numbers.
@@ -133,7 +134,7 @@ type program struct {
 	*session.Session
 	b       *Broker
 	id      string // of the program in the session
-	place   session.ProgramPlace
+	place   processes.Place
 	scratch bool   // the session is the program's own, and ends with it
 	input   []byte // that it reads before the client's
 	detach  func()

@@ -13,6 +13,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // metaRole is the metadata that sessions of this package have.
@@ -72,7 +73,7 @@ func (b *Broker) startKernel(ctx context.Context, l *launch, uid int) (*program,
 			env[rpcVariable] = at
 		}
 		args := python("-c", bootstrap, strconv.Itoa(len(l.runner)), strconv.Itoa(len(module)))
-		err = p.run(ctx, session.ProgramRequest{Args: args, Env: env, Dir: directory(l.cwd), Stdin: true, Tag: tag})
+		err = p.run(ctx, processes.Request{Args: args, Env: env, Dir: directory(l.cwd), Stdin: true, Tag: tag})
 	}
 	if err != nil {
 		p.release()
@@ -95,7 +96,7 @@ func (b *Broker) startCommand(ctx context.Context, l *launch, uid int) (*program
 	if l.stderr == nil && l.stdout != nil { // both go to one stream, in the order in which they are written
 		args = append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, args...)
 	}
-	err = p.run(ctx, session.ProgramRequest{Args: args, Env: inside(l.env), Dir: directory(l.cwd), Stdin: l.stdin != nil, Tag: tag, Group: true})
+	err = p.run(ctx, processes.Request{Args: args, Env: inside(l.env), Dir: directory(l.cwd), Stdin: l.stdin != nil, Tag: tag, Group: true})
 	if err != nil {
 		p.release()
 		return nil, err
@@ -109,21 +110,21 @@ func (b *Broker) program(s *session.Session, scratch bool) *program {
 }
 
 // run starts the program, even if ctx ends: then it is known and can be ended.
-func (p *program) run(ctx context.Context, r session.ProgramRequest) (err error) {
+func (p *program) run(ctx context.Context, r processes.Request) (err error) {
 	ctx = context.WithoutCancel(ctx)
-	p.id, err = p.StartProgram(ctx, r)
+	p.id, err = p.Programs().Start(ctx, r)
 	if known := new(api.Error); r.Dir != "" && errors.As(err, &known) && known.Code == api.CodeFileNotFound {
 		r.Dir = "" // only the client's side has the folder
-		p.id, err = p.StartProgram(ctx, r)
+		p.id, err = p.Programs().Start(ctx, r)
 	}
 	if err != nil {
 		return err
 	}
-	all, err := p.Programs(ctx)
+	all, err := p.Programs().List(ctx)
 	if err != nil {
-		return errors.Join(err, p.SignalProgram(ctx, p.id, sigkill))
+		return errors.Join(err, p.Programs().Signal(ctx, p.id, sigkill))
 	}
-	if i := slices.IndexFunc(all, func(one session.Program) bool { return one.ID == p.id }); i >= 0 {
+	if i := slices.IndexFunc(all, func(one processes.Program) bool { return one.ID == p.id }); i >= 0 {
 		p.place = all[i].Place
 	}
 	return nil
@@ -163,7 +164,7 @@ func (b *Broker) remove(ctx context.Context, s *session.Session) error {
 
 // endCommand ends the process group of a command that has not ended: at its request, or after some time by force.
 func endCommand(ctx context.Context, s *session.Session, id string) error {
-	if err := s.SignalProgram(ctx, id, sigterm); err != nil {
+	if err := s.Programs().Signal(ctx, id, sigterm); err != nil {
 		return gone(err)
 	}
 	patient, cancel := context.WithTimeout(ctx, termTime)
@@ -176,7 +177,7 @@ func endCommand(ctx context.Context, s *session.Session, id string) error {
 		case err == nil: // what it still prints is for nobody
 			o.stdout, o.stderr = piece.Stdout.Offset+int64(len(piece.Stdout.Data)), piece.Stderr.Offset+int64(len(piece.Stderr.Data))
 		case patient.Err() != nil:
-			return gone(s.SignalProgram(ctx, id, sigkill))
+			return gone(s.Programs().Signal(ctx, id, sigkill))
 		default:
 			return gone(err)
 		}
@@ -227,7 +228,7 @@ func (b *Broker) endLeftover(ctx context.Context, id, role string) error {
 	if role == roleKernel {
 		return b.remove(ctx, s)
 	}
-	programs, err := s.Programs(ctx)
+	programs, err := s.Programs().List(ctx)
 	if err != nil {
 		return fmt.Errorf("list programs: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // writePause is how long a write to a client waits before the host is told that somebody still reads: it drops output that nobody has
@@ -22,8 +23,8 @@ type output struct {
 }
 
 // next returns the next piece of both streams.
-func (o *output) next(ctx context.Context) (session.ProgramOutput, error) {
-	return o.ReadProgram(ctx, o.id, o.stdout, o.stderr)
+func (o *output) next(ctx context.Context) (processes.ProgramOutput, error) {
+	return o.Programs().Read(ctx, o.id, o.stdout, o.stderr)
 }
 
 // hold keeps the host from dropping what was not passed on.
@@ -110,7 +111,7 @@ func (p *program) feed(ctx context.Context, stdin *os.File) {
 	if len(p.input) == 0 && stdin == nil {
 		return
 	}
-	if err := p.WriteProgram(ctx, p.id, p.input); err != nil {
+	if err := p.Programs().Write(ctx, p.id, p.input); err != nil {
 		return // it has ended
 	}
 	if stdin != nil {
@@ -119,7 +120,7 @@ func (p *program) feed(ctx context.Context, stdin *os.File) {
 		for {
 			n, err := stdin.Read(data)
 			if n > 0 {
-				if p.WriteProgram(ctx, p.id, data[:n]) != nil {
+				if p.Programs().Write(ctx, p.id, data[:n]) != nil {
 					return
 				}
 			}
@@ -129,6 +130,6 @@ func (p *program) feed(ctx context.Context, stdin *os.File) {
 		}
 	}
 	if ctx.Err() == nil {
-		_ = p.CloseProgramInput(ctx, p.id) // it fails where the program has ended
+		_ = p.Programs().CloseInput(ctx, p.id) // it fails where the program has ended
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"talaria/session"
+	"talaria/session/processes"
 )
 
 // bridge is the program inside that cells connect to for tools. It carries one connection at a time, as the agent serves one.
@@ -158,7 +159,7 @@ func (b *Broker) serveTools(lease context.Context, s *session.Session, a *agent)
 	if a.file == nil {
 		return nil, nil
 	}
-	id, err := s.StartProgram(lease, session.ProgramRequest{Args: python("-I", "-S", "-c", bridge), Stdin: true, Tag: tag})
+	id, err := s.Programs().Start(lease, processes.Request{Args: python("-I", "-S", "-c", bridge), Stdin: true, Tag: tag})
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +183,7 @@ func (b *Broker) serveTools(lease context.Context, s *session.Session, a *agent)
 		defer t.agent.close()
 		if err := t.serve(ctx, frames); ctx.Err() == nil {
 			b.Log.Warn("a kernel of hermes has no tools any more", "session", s.ID(), "error", err)
-			_ = s.SignalProgram(ctx, id, sigkill) // it fails where the bridge has ended
+			_ = s.Programs().Signal(ctx, id, sigkill) // it fails where the bridge has ended
 		}
 	}()
 	return t, nil
@@ -240,7 +241,7 @@ func (t *tools) answer(ctx context.Context, conn *net.UnixConn) {
 	for conn != nil {
 		n, err := conn.Read(data[headerBytes:])
 		if n > 0 {
-			if t.WriteProgram(ctx, t.id, header(data, frameData, n)) != nil {
+			if t.Programs().Write(ctx, t.id, header(data, frameData, n)) != nil {
 				return // the bridge has ended
 			}
 		}
@@ -248,7 +249,7 @@ func (t *tools) answer(ctx context.Context, conn *net.UnixConn) {
 			break
 		}
 	}
-	_ = t.WriteProgram(ctx, t.id, header(data, frameClose, 0))
+	_ = t.Programs().Write(ctx, t.id, header(data, frameClose, 0))
 }
 
 // header makes a frame of n bytes that follow the place of the header.
