@@ -166,7 +166,7 @@ func (m *Manager) submit(j *job, item *store.BatchItem, s *session.Session, id s
 			return context.Cause(j.ctx)
 		}
 		for _, name := range slices.Sorted(maps.Keys(item.Files)) {
-			if _, _, err := s.PutFile(m.ctx, name, bytes.NewReader(item.Files[name])); err != nil {
+			if _, _, err := s.Files().Put(m.ctx, name, bytes.NewReader(item.Files[name])); err != nil {
 				return err
 			}
 		}

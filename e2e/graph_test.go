@@ -49,6 +49,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/kernel/trace", "talaria/...", "the trace of steps stands alone"},
 	{"talaria/kernel/cgroup", "talaria/kernel/sandbox", "control groups know no sandbox"},
 	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
+	{"talaria/session/files", "talaria/session", "the files of a workspace know no session"},
+	{"talaria/session/files", "talaria/store", "what the log knows of a workspace is the session's"},
 	{"talaria/session/processes", "talaria/session", "the processes beside an interpreter know only the kernel they run with"},
 	{"talaria/session/processes", "talaria/store", "processes end with their kernel, and are in no database"},
 	{"talaria/session/transcript", "talaria/session", "the text of an execution knows no session"},

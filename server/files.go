@@ -13,7 +13,7 @@ func (s *Server) getFiles(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	items, truncated, err := sess.ListFiles(c.ctx(), dir)
+	items, truncated, err := sess.Files().List(c.ctx(), dir)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ type fileList struct {
 }
 
 func (s *Server) getFile(c *call, sess *session.Session) error {
-	file, entry, err := sess.OpenFile(c.ctx(), c.filePath())
+	file, entry, err := sess.Files().Open(c.ctx(), c.filePath())
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func sendFile(c *call, file *os.File, as api.File, attached bool) error {
 }
 
 func (s *Server) deleteFile(c *call, sess *session.Session) error {
-	if err := sess.DeleteFile(c.command(), c.filePath()); err != nil {
+	if err := sess.Files().Delete(c.command(), c.filePath()); err != nil {
 		return err
 	}
 	c.Status(http.StatusNoContent)
@@ -77,7 +77,7 @@ func (s *Server) renameFile(c *call, sess *session.Session) error {
 	if req.Path == nil {
 		return missing("path")
 	}
-	file, err := sess.RenameFile(c.command(), c.filePath(), *req.Path)
+	file, err := sess.Files().Rename(c.command(), c.filePath(), *req.Path)
 	if err != nil {
 		return err
 	}

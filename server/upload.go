@@ -16,7 +16,7 @@ func (s *Server) putFile(c *call, sess *session.Session) error {
 		return api.Errorf(api.CodeInvalidRequest, "partial uploads are not supported; send the whole file")
 	}
 	body := &transfer.Upload{From: c.Request.Body}
-	created, file, err := sess.PutFile(c.command(), c.filePath(), body)
+	created, file, err := sess.Files().Put(c.command(), c.filePath(), body)
 	if err != nil {
 		return blame(body, err)
 	}
@@ -59,7 +59,7 @@ func putPart(c *call, sess *session.Session, part *multipart.Part) (api.File, er
 		return api.File{}, api.Errorf(api.CodeInvalidRequest, "field %.80q is not a file", part.FormName())
 	}
 	body := &transfer.Upload{From: part}
-	_, file, err := sess.PutFile(c.command(), name, body)
+	_, file, err := sess.Files().Put(c.command(), name, body)
 	return file, blame(body, err)
 }
 

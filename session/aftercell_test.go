@@ -73,14 +73,14 @@ func checkpointed(t *testing.T, s *session.Session, id string) (made api.Checkpo
 
 func put(t *testing.T, s *session.Session, name, contents string) {
 	t.Helper()
-	if _, _, err := s.PutFile(t.Context(), name, strings.NewReader(contents)); err != nil {
+	if _, _, err := s.Files().Put(t.Context(), name, strings.NewReader(contents)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func contents(t *testing.T, s *session.Session, name string) string {
 	t.Helper()
-	f, _, err := s.OpenFile(t.Context(), name)
+	f, _, err := s.Files().Open(t.Context(), name)
 	return read(t, f, err)
 }
 
@@ -223,7 +223,7 @@ func TestACellThatIsInterruptedKeepsWhatItWasPromised(t *testing.T) {
 		t.Errorf("the cell is %s", e.Status)
 	}
 	until(t, s, 0, "rolled_back")
-	if _, _, err := s.OpenFile(t.Context(), "f"); err == nil {
+	if _, _, err := s.Files().Open(t.Context(), "f"); err == nil {
 		t.Error("the file is there")
 	}
 }

@@ -181,12 +181,12 @@ func TestADeleteFreesWhatNoOtherSessionRefersTo(t *testing.T) {
 		t.Fatalf("%d blobs, want two files and three displays", n)
 	}
 	second := r.session(api.SessionRequest{ID: ptr("second")})
-	f, _, err := first.OpenFile(t.Context(), "both")
+	f, _, err := first.Files().Open(t.Context(), "both")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, _, err := second.PutFile(t.Context(), "both", f); err != nil {
+	if _, _, err := second.Files().Put(t.Context(), "both", f); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Delete(t.Context(), "ann", "first"); err != nil {

@@ -17,7 +17,7 @@ func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
 	wait(t, s, submit(t, s, "print x"))
-	if _, _, err := s.PutFile(t.Context(), "f", strings.NewReader("contents")); err != nil {
+	if _, _, err := s.Files().Put(t.Context(), "f", strings.NewReader("contents")); err != nil {
 		t.Fatal(err)
 	}
 	take := func() api.Checkpoint {
@@ -43,14 +43,14 @@ func TestACheckpointAfterOneThatWasDroppedHasItsFiles(t *testing.T) {
 		t.Fatalf("the blob is there: %v, %v", blobs.Has(digest), err)
 	}
 	second := take()
-	if err := s.DeleteFile(t.Context(), "f"); err != nil {
+	if err := s.Files().Delete(t.Context(), "f"); err != nil {
 		t.Fatal(err)
 	}
 	done, err := s.Rollback(t.Context(), api.RollbackRequest{CheckpointID: &second.ID, What: new(api.RollbackFiles)})
 	if err != nil || len(done.NotRestored) > 0 {
 		t.Fatalf("%+v, %v", done, err)
 	}
-	f, _, err := s.OpenFile(t.Context(), "f")
+	f, _, err := s.Files().Open(t.Context(), "f")
 	if err != nil {
 		t.Fatal(err)
 	}

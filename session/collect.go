@@ -9,6 +9,7 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel/workspace"
+	"talaria/session/files"
 )
 
 const (
@@ -96,7 +97,7 @@ func (t *translation) collect(r *run) change {
 		t.c.drafts = append(t.c.drafts, r.out.notice(notice)...)
 	}
 	out := change{drafts: c.drafts}
-	out.add(s.saveSnapshot(t.ctx, next, s.known.set(next)))
+	out.add(s.known.save(t.ctx, next, s.known.set(next)))
 	return out
 }
 
@@ -165,7 +166,7 @@ func (c *collector) keep(ctx context.Context, ch workspace.Change) (api.Artifact
 		return event, err
 	}
 	defer f.Close()
-	event.Size, event.MediaType = &entry.Size, mediaType(ch.Path, f)
+	event.Size, event.MediaType = &entry.Size, files.MediaType(ch.Path, f)
 	if entry.Size > c.toRead || c.s.m.spare() != nil || c.s.makeRoom(ctx, entry.Space) != nil {
 		return c.omit(event), nil
 	}

@@ -314,7 +314,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 			}
 		}
 		if r.KeepFiles != nil && !*r.KeepFiles {
-			if err := s.clearFiles(own); err != nil {
+			if err := s.known.clear(own); err != nil {
 				return err
 			}
 		}

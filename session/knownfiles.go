@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 
+	"talaria/kernel/disk"
 	"talaria/kernel/workspace"
 	"talaria/store"
 )
@@ -17,6 +20,12 @@ import (
 // a cell ends; a client that changes files scans under scanning, and drops its result if the goroutine set a snapshot
 // meanwhile or gave a cell to the kernel. Lock scanning before mu, and mu before Session.mu.
 type knownFiles struct {
+	n       int64 // the number of the session
+	dir     *disk.Workspace
+	journal *Journal
+	log     *slog.Logger
+	touched func() change
+
 	scan      func(ctx context.Context, known workspace.Snapshot) (workspace.Snapshot, []workspace.Change, error)
 	executing func() bool // a cell was given to the kernel and has not ended
 
@@ -28,7 +37,14 @@ type knownFiles struct {
 	snapshot workspace.Snapshot
 	version  uint64 // counts snapshots
 
-	saved uint64 // version of the snapshot in the database; only the store's writer touches it
+	bytes atomic.Int64 // that the workspace had when a snapshot was last written
+	saved uint64       // version of the snapshot in the database; only the store's writer touches it
+}
+
+// connect gives the files to a session that is being loaded, with the snapshot of its database.
+func (k *knownFiles) connect(s *Session, snapshot workspace.Snapshot) {
+	k.n, k.dir, k.journal, k.log, k.touched = s.n, s.dir, s.journal, s.log, s.touched
+	k.scan, k.executing, k.snapshot = s.dir.Scan, s.isExecuting, snapshot
 }
 
 // get returns the snapshot and its version.
@@ -94,54 +110,47 @@ func (k *knownFiles) learn(ctx context.Context, change uint64, commit func(found
 	return commit(nil, 0)
 }
 
-// filesChanged records that the session was used and adds the workspace as it is now to the known files, since a client
+// note records that the session was used and adds the workspace as it is now to the known files, since a client
 // changed it and not an execution. While a cell runs, the two cannot be told apart: the cell then lists the change.
-func (s *Session) filesChanged(ctx context.Context) error {
+func (k *knownFiles) note(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	return s.known.learn(ctx, s.known.change(), func(found *workspace.Snapshot, version uint64) error {
-		c := s.touched()
+	return k.learn(ctx, k.change(), func(found *workspace.Snapshot, version uint64) error {
+		c := k.touched()
 		if found != nil {
-			c.add(s.saveSnapshot(ctx, *found, version))
+			c.add(k.save(ctx, *found, version))
 		}
-		return s.journal.commit(ctx, c)
+		return k.journal.commit(ctx, c)
 	})
 }
 
-// isExecuting reports whether a cell was taken from the queue and has not ended.
-func (s *Session) isExecuting() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current != nil
-}
-
-// saveSnapshot returns the change that writes a snapshot, unless a newer one is written first.
-func (s *Session) saveSnapshot(ctx context.Context, snapshot workspace.Snapshot, version uint64) change {
+// save returns the change that writes a snapshot, unless a newer one is written first.
+func (k *knownFiles) save(ctx context.Context, snapshot workspace.Snapshot, version uint64) change {
 	encoded, err := snapshot.MarshalBinary()
 	if err != nil {
-		s.log.Error("encode the snapshot", "error", err)
+		k.log.Error("encode the snapshot", "error", err)
 		return change{}
 	}
-	used, _, err := s.dir.Usage(ctx)
+	used, _, err := k.dir.Usage(ctx)
 	if err != nil {
-		s.log.Warn("measure the workspace", "error", err)
+		k.log.Warn("measure the workspace", "error", err)
 	}
 	return change{
 		also: func(tx *store.Tx) error {
-			if version < s.known.saved {
+			if version < k.saved {
 				return nil
 			}
-			s.known.saved = version
-			return tx.UpdateSnapshot(s.n, encoded, used)
+			k.saved = version
+			return tx.UpdateSnapshot(k.n, encoded, used)
 		},
-		done: func() { s.mu.Lock(); s.diskBytes = used; s.mu.Unlock() },
+		done: func() { k.bytes.Store(used) },
 	}
 }
 
-// clearFiles empties the workspace. On the session's goroutine.
-func (s *Session) clearFiles(ctx context.Context) error {
-	if err := s.dir.Clear(ctx); err != nil {
+// clear empties the workspace. On the session's goroutine.
+func (k *knownFiles) clear(ctx context.Context) error {
+	if err := k.dir.Clear(ctx); err != nil {
 		return fmt.Errorf("empty the workspace: %w", err)
 	}
-	version := s.known.set(workspace.Snapshot{})
-	return s.journal.commit(ctx, s.saveSnapshot(ctx, workspace.Snapshot{}, version))
+	version := k.set(workspace.Snapshot{})
+	return k.journal.commit(ctx, k.save(ctx, workspace.Snapshot{}, version))
 }

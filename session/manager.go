@@ -15,6 +15,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
 	"talaria/kernel/disk"
+	"talaria/session/files"
 	"talaria/store"
 )
 
@@ -31,7 +32,7 @@ type Manager struct {
 	owners    *owners
 	blobs     *blobs
 	reserve   reserve
-	watches   watchCounts
+	watches   files.Watches
 	memory    memoryLeft
 	lowMemory bool          // less than the reserve was left; only watchMemory touches it
 	copies    int64         // bytes that copies of interpreters may take together; 0: no bound

@@ -11,6 +11,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"talaria/api"
+	"talaria/session/files"
 	"talaria/session/transcript"
 )
 
@@ -233,7 +234,7 @@ func (f *MapFold) fill(item *api.MapItem, o mapOutcome) {
 			continue
 		}
 		item.Artifacts = append(item.Artifacts, api.Artifact{
-			Path: file.path, Change: api.Created, Size: &file.size, MediaType: mediaType(file.path, emptyReader{}),
+			Path: file.path, Change: api.Created, Size: &file.size, MediaType: files.MediaType(file.path, nil),
 			URL: api.FileURL(f.s.clientID, file.path),
 		})
 	}

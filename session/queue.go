@@ -219,6 +219,13 @@ func (s *Session) reservePlace() error {
 	return nil
 }
 
+// isExecuting reports whether a cell was taken from the queue and has not ended.
+func (s *Session) isExecuting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil
+}
+
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 
 // wakeUp makes the session's goroutine look at the queue.

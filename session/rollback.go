@@ -307,7 +307,7 @@ func (s *Session) filesRestored(ctx context.Context) change {
 		s.log.Warn("look at the files after a rollback; the next cell lists them", "error", err)
 		return change{}
 	}
-	return s.saveSnapshot(ctx, next, s.known.set(next))
+	return s.known.save(ctx, next, s.known.set(next))
 }
 
 // recoverCheckpoints finishes what the last server was about to do, and makes both sides agree on which copies of the interpreter

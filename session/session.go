@@ -21,6 +21,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/kernel/record"
 	"talaria/kernel/workspace"
+	"talaria/session/files"
 	"talaria/session/processes"
 	"talaria/session/transcript"
 	"talaria/store"
@@ -52,7 +53,8 @@ type Session struct {
 
 	loop               // loop.go: the session's goroutine
 	journal   *Journal // journal.go: the log of events; its own locks
-	known     knownFiles
+	files     *files.Files
+	known     knownFiles // knownfiles.go; locks of its own
 	packages  packages
 	terminals *processes.Terminals
 	programs  *processes.Programs
@@ -75,7 +77,6 @@ type Session struct {
 	saved       *savedVariables   // hibernate.go; nil if there are none
 	notRestored []api.NotRestored // when the present kernel got saved variables
 	approvals   approvals         // approvals.go
-	diskBytes   int64
 	pending     *api.PendingInput
 	gone        bool                    // being deleted, or deleted
 	frozen      bool                    // the workspace is read-only, since the state disk is nearly full
@@ -135,7 +136,11 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s.log = m.cfg.Log.With("session", r.ID)
 	s.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
-	s.known.scan, s.known.executing, s.known.snapshot = dir.Scan, s.isExecuting, snapshot
+	s.known.connect(s, snapshot)
+	s.files = files.New(files.Config{
+		Dir: dir, Owner: s.owner, Session: s.id, Watches: &m.watches, Spare: m.spare, Limit: s.diskLimit, Changed: s.known.note,
+		Deleted: s.deleted, ErrDeleted: ErrDeleted,
+	})
 	return s, nil
 }
 
@@ -146,7 +151,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers, createdAt: r.CreatedAt,
 		journal: newJournal(r, m.blobs, &m.events), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
-		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network, diskBytes: r.DiskBytes,
+		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network,
 		kernelState: kernelState{
 			state: r.State, reason: r.Reason, generation: r.Generation, wakes: r.Wakes, kernelStarted: r.KernelStarted,
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
@@ -160,6 +165,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		useState:  useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.packages.requirements = r.Packages
+	s.known.bytes.Store(r.DiskBytes)
 	return s
 }
 
@@ -216,7 +222,7 @@ func (s *Session) summary() api.Session {
 		ExecutionCount: s.executionCount, LogID: k.logID, FirstSeq: k.firstSeq, LastSeq: last, PendingInput: s.pending,
 		Kernel: api.Kernel{Generation: s.generation, Python: s.env.Version, Engine: s.kernelEngine(), StartedAt: millis(s.kernelStarted)},
 		Usage: api.Usage{
-			DiskBytes: s.diskBytes, LogBytes: k.logBytes, ArtifactBytes: k.artifactBytes, Processes: []api.Process{},
+			DiskBytes: s.known.bytes.Load(), LogBytes: k.logBytes, ArtifactBytes: k.artifactBytes, Processes: []api.Process{},
 		},
 		CreatedAt: api.Millis(s.createdAt), LastActiveAt: api.Millis(s.lastActive),
 	}
@@ -236,6 +242,9 @@ func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, 
 
 // Journal returns the session's log of events, to be read.
 func (s *Session) Journal() *Journal { return s.journal }
+
+// Files returns the files of the session's workspace.
+func (s *Session) Files() *files.Files { return s.files }
 
 // Terminals returns the shells in the session's sandbox.
 func (s *Session) Terminals() *processes.Terminals { return s.terminals }
@@ -288,6 +297,13 @@ func (s *Session) kernelKey() record.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.key()
+}
+
+// diskLimit returns limits.disk_bytes.
+func (s *Session) diskLimit() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limits.DiskBytes
 }
 
 func kernelLimits(l api.Limits) kernel.Limits {

@@ -228,14 +228,14 @@ func TestResetGivesAFreshKernelAndKeepsFilesOnlyIfAsked(t *testing.T) {
 	if log := shape(now(t, s)); strings.Contains(log, "died:reset:1") || !strings.Contains(log, "reset:reset:2") {
 		t.Errorf("the log: %s", log)
 	}
-	f, _, err := s.OpenFile(t.Context(), "a.txt")
+	f, _, err := s.Files().Open(t.Context(), "a.txt")
 	if got := read(t, f, err); got != "hello" {
 		t.Errorf("the file: %q", got)
 	}
 	if err := s.Reset(t.Context(), api.ResetRequest{KeepFiles: ptr(false)}); err != nil {
 		t.Fatal(err)
 	}
-	if files, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 0 {
+	if files, _, err := s.Files().List(t.Context(), ""); err != nil || len(files) != 0 {
 		t.Errorf("files: %v, %v", files, err)
 	}
 	if e := execute(t, s, "print x"); e.Generation != 3 || len(e.Artifacts) != 0 {
@@ -337,7 +337,7 @@ func TestAKernelThatIsHeldIsNotReaped(t *testing.T) {
 func TestArtifactsAreWhatTheCellChanged(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{})
-	if _, _, err := s.PutFile(t.Context(), "in/data.csv", strings.NewReader("a,b\n")); err != nil {
+	if _, _, err := s.Files().Put(t.Context(), "in/data.csv", strings.NewReader("a,b\n")); err != nil {
 		t.Fatal(err)
 	}
 	e := execute(t, s, "write b.csv 1,2\nwrite a.md # hi")
@@ -378,7 +378,7 @@ func TestUploadsPastTheQuotaAreRefused(t *testing.T) {
 	r := scripted(t, nil)
 	s := r.session(api.SessionRequest{Limits: &api.LimitsRequest{DiskBytes: ptr(int64(100_000))}})
 	put := func(name string, n int) error {
-		_, _, err := s.PutFile(t.Context(), name, strings.NewReader(strings.Repeat("x", n)))
+		_, _, err := s.Files().Put(t.Context(), name, strings.NewReader(strings.Repeat("x", n)))
 		return err
 	}
 	if err := put("a", 60_000); err != nil {
@@ -390,7 +390,7 @@ func TestUploadsPastTheQuotaAreRefused(t *testing.T) {
 	if err := put("a", 80_000); err != nil {
 		t.Errorf("in place of a file: %v", err)
 	}
-	if files, _, err := s.ListFiles(t.Context(), ""); err != nil || len(files) != 1 || files[0].Size != 80_000 {
+	if files, _, err := s.Files().List(t.Context(), ""); err != nil || len(files) != 1 || files[0].Size != 80_000 {
 		t.Errorf("%+v, %v", files, err)
 	}
 }

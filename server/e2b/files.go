@@ -87,7 +87,7 @@ func (h *Handler) getFile(q *request) error {
 	if name == "" {
 		return api.Errorf(api.CodeInvalidRequest, "path %q is a folder", home)
 	}
-	file, entry, err := s.OpenFile(q.Context(), name)
+	file, entry, err := s.Files().Open(q.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (h *Handler) write(q *request, s *session.Session, name string, body io.Rea
 		return writeInfo{}, api.Errorf(api.CodeInvalidRequest, "path %.200q does not name a file", name)
 	}
 	from := &transfer.Upload{From: body}
-	_, _, err = s.PutFile(q.command(), to, from)
+	_, _, err = s.Files().Put(q.command(), to, from)
 	if err != nil && from.Failed != nil {
 		err = api.Errorf(api.CodeInvalidRequest, "the body was cut off or is malformed")
 	}

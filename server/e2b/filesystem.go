@@ -77,7 +77,7 @@ func (h *Handler) stat(q *request, in pathRequest) (any, error) {
 		return nil, err
 	}
 	defer s.Release()
-	f, err := s.StatFile(q.Context(), name)
+	f, err := s.Files().Stat(q.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (h *Handler) makeDir(q *request, in pathRequest) (any, error) {
 		return nil, err
 	}
 	defer s.Release()
-	f, created, err := s.MakeFolder(q.command(), name)
+	f, created, err := s.Files().MakeFolder(q.command(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -121,18 +121,18 @@ func (h *Handler) move(q *request, in struct {
 	if from == "" || to == "" {
 		return nil, api.Errorf(api.CodeInvalidRequest, "%s itself cannot be moved or replaced", home)
 	}
-	if _, err := s.StatFile(q.Context(), from); err != nil {
+	if _, err := s.Files().Stat(q.Context(), from); err != nil {
 		return nil, err
 	}
-	if old, err := s.StatFile(q.Context(), to); err == nil && from != to {
+	if old, err := s.Files().Stat(q.Context(), to); err == nil && from != to {
 		if old.Kind != "file" {
 			return nil, errExists(to)
 		}
-		if err := s.DeleteFile(q.command(), to); err != nil {
+		if err := s.Files().Delete(q.command(), to); err != nil {
 			return nil, err
 		}
 	}
-	f, err := s.RenameFile(q.command(), from, to)
+	f, err := s.Files().Rename(q.command(), from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (h *Handler) remove(q *request, in pathRequest) (any, error) {
 	if name == "" {
 		return nil, api.Errorf(api.CodeInvalidRequest, "%s itself cannot be removed", home)
 	}
-	if err := s.DeleteFile(q.command(), name); err != nil && !isMissing(err) {
+	if err := s.Files().Delete(q.command(), name); err != nil && !isMissing(err) {
 		return nil, err
 	}
 	return object{}, nil
@@ -176,7 +176,7 @@ func (h *Handler) listDir(q *request, in struct {
 
 // list appends the entries of a folder, and of the folders in it down to a depth.
 func list(q *request, s *session.Session, folder string, depth uint32, to []object) ([]object, error) {
-	files, truncated, err := s.ListFiles(q.Context(), folder)
+	files, truncated, err := s.Files().List(q.Context(), folder)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,13 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/files"
 )
 
 // eventTypes are the names of the kinds of events.
-var eventTypes = map[session.FileEventKind]string{
-	session.FileCreated: "EVENT_TYPE_CREATE", session.FileWritten: "EVENT_TYPE_WRITE", session.FileRemoved: "EVENT_TYPE_REMOVE",
-	session.FileRenamed: "EVENT_TYPE_RENAME", session.FileMode: "EVENT_TYPE_CHMOD",
+var eventTypes = map[files.EventKind]string{
+	files.Created: "EVENT_TYPE_CREATE", files.Written: "EVENT_TYPE_WRITE", files.Removed: "EVENT_TYPE_REMOVE",
+	files.Renamed: "EVENT_TYPE_RENAME", files.Mode: "EVENT_TYPE_CHMOD",
 }
 
 // watchRequest is the message of WatchDir and of CreateWatcher.
@@ -27,7 +28,7 @@ type watchRequest struct {
 // watcher is a watch as a client asked for it.
 type watcher struct {
 	session *session.Session // released by close
-	watch   *session.FileWatch
+	watch   *files.Watch
 	folder  string // in the workspace
 	entries bool   // of files are sent with events
 	sandbox place
@@ -39,7 +40,7 @@ func (h *Handler) watch(q *request, in watchRequest) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch, err := s.WatchFiles(folder, in.Recursive)
+	watch, err := s.Files().Watch(folder, in.Recursive)
 	if err != nil {
 		s.Release()
 		return nil, err
@@ -55,10 +56,10 @@ func (w *watcher) close() error {
 }
 
 // model is envd's FilesystemEvent.
-func (w *watcher) model(ctx context.Context, e session.FileEvent) object {
+func (w *watcher) model(ctx context.Context, e files.Event) object {
 	one := object{"name": strings.ToValidUTF8(e.Name, "\uFFFD"), "type": eventTypes[e.Kind]}
 	if w.entries {
-		if f, err := w.session.StatFile(ctx, path.Join(w.folder, e.Name)); err == nil { // otherwise it is gone already
+		if f, err := w.session.Files().Stat(ctx, path.Join(w.folder, e.Name)); err == nil { // otherwise it is gone already
 			one["entry"] = entry(f)
 		}
 	}

@@ -112,7 +112,7 @@ func (h *Handler) serveContents(q *request) error {
 		return err
 	}
 	defer l.release()
-	if err := l.sess.DeleteFile(q.command(), l.inside); err != nil {
+	if err := l.sess.Files().Delete(q.command(), l.inside); err != nil {
 		return err
 	}
 	q.w.WriteHeader(http.StatusNoContent)
@@ -156,7 +156,7 @@ func (h *Handler) contentsAt(q *request, l location, content bool) (contents, er
 		m := l.folder(strings.TrimSuffix(l.prefix, "/"), info.LastActiveAt.Time)
 		return m, l.list(q, &m, content)
 	}
-	file, entry, err := l.sess.OpenFile(q.Context(), l.inside)
+	file, entry, err := l.sess.Files().Open(q.Context(), l.inside)
 	if err == nil {
 		_ = file.Close()
 		return l.model(entry), nil
@@ -194,7 +194,7 @@ func (l location) folder(name string, at time.Time) contents {
 // list adds what a folder of the workspace has in it, apart from the folders in which checkpoints are kept. It fails for what
 // is no folder.
 func (l location) list(q *request, m *contents, content bool) error {
-	files, _, err := l.sess.ListFiles(q.Context(), l.inside)
+	files, _, err := l.sess.Files().List(q.Context(), l.inside)
 	if err != nil || !content {
 		return err
 	}
@@ -224,7 +224,7 @@ func (l location) model(f api.File) contents {
 
 // read adds a file's content, its hash, or both.
 func (l location) read(q *request, m *contents, format string, content, hash bool) error {
-	file, entry, err := l.sess.OpenFile(q.Context(), l.inside)
+	file, entry, err := l.sess.Files().Open(q.Context(), l.inside)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (h *Handler) serveCheckpoints(q *request, file, id string) error {
 	switch {
 	case q.Method == http.MethodGet && id == "":
 		list := []checkpoint{}
-		opened, entry, err := l.sess.OpenFile(q.Context(), at)
+		opened, entry, err := l.sess.Files().Open(q.Context(), at)
 		if err == nil {
 			_ = opened.Close()
 			list = append(list, checkpoint{checkpointID, date(entry.ModifiedAt.Time)})
@@ -77,7 +77,7 @@ func (h *Handler) serveCheckpoints(q *request, file, id string) error {
 	case q.Method == http.MethodPost:
 		_, err = l.copy(q, at, l.inside)
 	case q.Method == http.MethodDelete && id != "":
-		err = l.sess.DeleteFile(q.command(), at)
+		err = l.sess.Files().Delete(q.command(), at)
 	default:
 		return api.Errorf(api.CodeMethodNotAllowed, "checkpoints do not support %s", q.Method)
 	}
@@ -90,11 +90,11 @@ func (h *Handler) serveCheckpoints(q *request, file, id string) error {
 
 // copy copies a file of the workspace, over another one if there is one.
 func (l location) copy(q *request, from, to string) (api.File, error) {
-	file, entry, err := l.sess.OpenFile(q.Context(), from)
+	file, entry, err := l.sess.Files().Open(q.Context(), from)
 	if err != nil {
 		return api.File{}, err
 	}
 	defer file.Close()
-	_, made, err := l.sess.PutFile(q.command(), to, io.LimitReader(file, entry.Size))
+	_, made, err := l.sess.Files().Put(q.command(), to, io.LimitReader(file, entry.Size))
 	return made, err
 }

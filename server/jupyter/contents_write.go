@@ -103,7 +103,7 @@ func (l location) save(q *request, r contentsRequest) (created bool, err error) 
 	}
 	content := io.Reader(bytes.NewReader(data))
 	if r.Chunk > 1 || r.Chunk == -1 { // it follows the parts before it
-		before, entry, err := l.sess.OpenFile(q.Context(), l.inside)
+		before, entry, err := l.sess.Files().Open(q.Context(), l.inside)
 		if err != nil {
 			return false, err
 		}
@@ -114,7 +114,7 @@ func (l location) save(q *request, r contentsRequest) (created bool, err error) 
 		}
 		content = io.MultiReader(before, content)
 	}
-	created, _, err = l.sess.PutFile(q.command(), l.inside, content)
+	created, _, err = l.sess.Files().Put(q.command(), l.inside, content)
 	return created, err
 }
 
@@ -193,7 +193,7 @@ func (h *Handler) makeContents(q *request, l location, r contentsRequest) error 
 	if r.Type == typeDirectory {
 		err = l.makeFolder(q)
 	} else {
-		_, _, err = l.sess.PutFile(q.command(), l.inside, bytes.NewReader(content))
+		_, _, err = l.sess.Files().Put(q.command(), l.inside, bytes.NewReader(content))
 	}
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func (h *Handler) makeContents(q *request, l location, r contentsRequest) error 
 
 // makeFolder makes the folder, which must not exist.
 func (l *location) makeFolder(q *request) error {
-	_, created, err := l.sess.MakeFolder(q.command(), l.inside)
+	_, created, err := l.sess.Files().MakeFolder(q.command(), l.inside)
 	if err == nil && !created {
 		err = api.Errorf(api.CodeNotAFile, "%.200q already exists", l.inside)
 	}
@@ -212,7 +212,7 @@ func (l *location) makeFolder(q *request) error {
 
 // unused makes the folder that l is a file in it whose name is not used: base, a number if needed, and ext.
 func (l *location) unused(q *request, base, gap, ext string) error {
-	files, _, err := l.sess.ListFiles(q.Context(), l.inside)
+	files, _, err := l.sess.Files().List(q.Context(), l.inside)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (h *Handler) copyContents(q *request, to location, name string) error {
 	if from.sess == nil || from.inside == "" {
 		return api.Errorf(api.CodeInvalidRequest, "a folder cannot be copied")
 	}
-	file, entry, err := from.sess.OpenFile(q.Context(), from.inside)
+	file, entry, err := from.sess.Files().Open(q.Context(), from.inside)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (h *Handler) copyContents(q *request, to location, name string) error {
 	if err := to.unused(q, base, "-Copy", ext); err != nil {
 		return err
 	}
-	if _, _, err := to.sess.PutFile(q.command(), to.inside, io.LimitReader(file, entry.Size)); err != nil {
+	if _, _, err := to.sess.Files().Put(q.command(), to.inside, io.LimitReader(file, entry.Size)); err != nil {
 		return err
 	}
 	return h.answerMade(q, to)
@@ -276,10 +276,10 @@ func (h *Handler) patchContents(q *request, name string) error {
 		return api.Errorf(api.CodeInvalidRequest, "a file cannot be moved to another kernel's workspace; copy it")
 	}
 	if to.inside != l.inside {
-		if _, err := l.sess.RenameFile(q.command(), l.inside, to.inside); err != nil {
+		if _, err := l.sess.Files().Rename(q.command(), l.inside, to.inside); err != nil {
 			return err
 		}
-		_, err := l.sess.RenameFile(q.command(), checkpointOf(l.inside), checkpointOf(to.inside))
+		_, err := l.sess.Files().Rename(q.command(), checkpointOf(l.inside), checkpointOf(to.inside))
 		if known := new(api.Error); err != nil && !errors.As(err, &known) {
 			return err
 		} // else it has no checkpoint, or one of that name is there

@@ -18,7 +18,7 @@ func (h *Handler) getFile(q *request) error {
 	if l.sess == nil || l.inside == "" {
 		return api.Errorf(api.CodeNotAFile, "%.200q is a folder; list it with GET api/contents/PATH, and ask for one of its files", name)
 	}
-	file, entry, err := l.sess.OpenFile(q.Context(), l.inside)
+	file, entry, err := l.sess.Files().Open(q.Context(), l.inside)
 	if err != nil {
 		return err
 	}

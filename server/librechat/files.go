@@ -168,13 +168,13 @@ func (h *Handler) store(q *request, fields map[string]string) (*session.Session,
 
 // expire removes uploads that LibreChat counts on no more. A failure is made up for by the next upload.
 func (h *Handler) expire(q *request, s *session.Session) {
-	folders, _, err := s.ListFiles(q.command(), "")
+	folders, _, err := s.Files().List(q.command(), "")
 	if err != nil {
 		return
 	}
 	for _, f := range folders {
 		if time.Since(f.ModifiedAt.Time) > uploadKept {
-			_ = s.DeleteFile(q.command(), f.Path)
+			_ = s.Files().Delete(q.command(), f.Path)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (h *Handler) expire(q *request, s *session.Session) {
 func keep(q *request, s *session.Session, name string, from io.Reader) (uploaded, error) {
 	clean := inWorkspace(name)
 	body := &transfer.Upload{From: from}
-	_, file, err := s.PutFile(q.command(), randomID('d')+"/"+clean, body)
+	_, file, err := s.Files().Put(q.command(), randomID('d')+"/"+clean, body)
 	if err != nil && body.Failed != nil {
 		return uploaded{}, bodyError(body.Failed)
 	}
@@ -210,7 +210,7 @@ func bodyError(err error) error {
 func walk(q *request, s *session.Session, see func(api.File) bool) error {
 	folders, left := []string{""}, maxWalk
 	for len(folders) > 0 {
-		list, _, err := s.ListFiles(q.Context(), folders[0])
+		list, _, err := s.Files().List(q.Context(), folders[0])
 		if err != nil && (folders[0] == "" || !notFound(err)) { // it may just have gone
 			return err
 		}
@@ -310,7 +310,7 @@ func (h *Handler) deleteFile(q *request) error {
 		return err
 	}
 	defer s.Release()
-	if err := s.DeleteFile(q.command(), file.Path); err != nil {
+	if err := s.Files().Delete(q.command(), file.Path); err != nil {
 		return err
 	}
 	return q.answer(map[string]string{"message": "success"})
@@ -322,7 +322,7 @@ func (h *Handler) download(q *request) error {
 		return err
 	}
 	defer s.Release()
-	file, entry, err := s.OpenFile(q.Context(), found.Path)
+	file, entry, err := s.Files().Open(q.Context(), found.Path)
 	if err != nil {
 		return err
 	}
@@ -359,7 +359,7 @@ func (h *Handler) inputs(q *request, refs []fileRef, take func(input) error) (no
 
 func open(q *request, s *session.Session, found api.File, ref fileRef, take func(input) error) error {
 	defer s.Release()
-	file, entry, err := s.OpenFile(q.Context(), found.Path)
+	file, entry, err := s.Files().Open(q.Context(), found.Path)
 	if err != nil {
 		return err
 	}
@@ -378,10 +378,10 @@ func (h *Handler) bring(q *request, w *workplace, refs []fileRef) error {
 		if in.from.ID() == w.ID() && in.from.Serial() == w.Serial() && in.Path == in.name {
 			return nil
 		}
-		if have, err := w.StatFile(q.Context(), in.name); err == nil && !have.ModifiedAt.Before(in.ModifiedAt.Time) {
+		if have, err := w.Files().Stat(q.Context(), in.name); err == nil && !have.ModifiedAt.Before(in.ModifiedAt.Time) {
 			return nil
 		}
-		_, _, err := w.PutFile(q.command(), in.name, in.file)
+		_, _, err := w.Files().Put(q.command(), in.name, in.file)
 		return err
 	})
 	w.notes += notes

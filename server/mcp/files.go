@@ -76,7 +76,7 @@ func (h *Handler) listFiles(_ context.Context, q *request, _ *sdk.CallToolReques
 		return nil, fileList{}, err
 	}
 	defer sess.Release()
-	files, truncated, err := sess.ListFiles(q.ctx, in.Path)
+	files, truncated, err := sess.Files().List(q.ctx, in.Path)
 	if err != nil {
 		return nil, fileList{}, err
 	}
@@ -108,7 +108,7 @@ func (h *Handler) readFile(_ context.Context, q *request, _ *sdk.CallToolRequest
 		return nil, fileContent{}, err
 	}
 	defer sess.Release()
-	f, info, err := sess.OpenFile(q.ctx, in.Path)
+	f, info, err := sess.Files().Open(q.ctx, in.Path)
 	if err != nil {
 		return nil, fileContent{}, err
 	}
@@ -176,7 +176,7 @@ func (h *Handler) writeFile(_ context.Context, q *request, _ *sdk.CallToolReques
 		return nil, fileWritten{}, err
 	}
 	defer sess.Release()
-	created, f, err := sess.PutFile(q.command(), in.Path, content)
+	created, f, err := sess.Files().Put(q.command(), in.Path, content)
 	if err != nil {
 		return nil, fileWritten{}, err
 	}

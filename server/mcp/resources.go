@@ -94,7 +94,7 @@ func readFrom(q *request, sess *session.Session, kind, rest string) ([]byte, str
 	missing := api.Errorf(api.CodeNotFound, "there is no such resource")
 	switch kind {
 	case "files":
-		f, info, err := sess.OpenFile(q.ctx, rest)
+		f, info, err := sess.Files().Open(q.ctx, rest)
 		if err != nil {
 			return nil, "", err
 		}

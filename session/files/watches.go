@@ -1,4 +1,4 @@
-package session
+package files
 
 import (
 	"context"
@@ -17,23 +17,24 @@ const (
 	maxSessionWatches = 8
 )
 
-// FileEvent is one event of a watch.
-type FileEvent = workspace.Event
+// Event is one event of a watch.
+type Event = workspace.Event
 
-// FileEventKind says what happened to an entry of a watched folder.
-type FileEventKind = workspace.EventKind
+// EventKind says what happened to an entry of a watched folder.
+type EventKind = workspace.EventKind
 
 // The kinds of file events.
 const (
-	FileCreated = workspace.EventCreate
-	FileWritten = workspace.EventWrite
-	FileRemoved = workspace.EventRemove
-	FileRenamed = workspace.EventRename
-	FileMode    = workspace.EventMode
+	Created = workspace.EventCreate
+	Written = workspace.EventWrite
+	Removed = workspace.EventRemove
+	Renamed = workspace.EventRename
+	Mode    = workspace.EventMode
 )
 
-// FileWatch tells what happens in a folder of the workspace, whoever does it. It is safe for concurrent use.
-type FileWatch struct {
+// Watch tells what happens in a folder of the workspace, whoever does it. It is safe for concurrent use.
+type Watch struct {
+	cfg     *Config
 	watch   *workspace.Watch
 	folder  string
 	release func() // of the counts
@@ -41,24 +42,24 @@ type FileWatch struct {
 	once    sync.Once // guards closing
 }
 
-// WatchFiles watches a folder of the workspace, "" being the workspace itself, until the watch is closed or the session is
+// Watch watches a folder of the workspace, "" being the workspace itself, until the watch is closed or the session is
 // deleted. recursive also watches the folders in it, and those made later. It wakes no kernel and counts as no use. The caller
 // closes the watch, and keeps the session until then.
-func (s *Session) WatchFiles(folder string, recursive bool) (*FileWatch, error) {
-	release, err := s.m.watches.take(s.owner, s.id)
+func (w *Files) Watch(folder string, recursive bool) (*Watch, error) {
+	release, err := w.cfg.Watches.take(w.cfg.Owner, w.cfg.Session)
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.dir.Watch(folder, recursive)
+	watch, err := w.cfg.Dir.Watch(folder, recursive)
 	if err != nil {
 		release()
-		return nil, watchError(err, folder)
+		return nil, w.cfg.watchError(err, folder)
 	}
-	f := &FileWatch{watch: w, folder: folder, release: release, closed: make(chan struct{})}
+	f := &Watch{cfg: &w.cfg, watch: watch, folder: folder, release: release, closed: make(chan struct{})}
 	go func() {
 		select {
-		case <-s.deleted: // the workspace is released even if the caller does not close the watch yet
-			_ = w.Close()
+		case <-w.cfg.Deleted: // the workspace is released even if the caller does not close the watch yet
+			_ = watch.Close()
 		case <-f.closed:
 		}
 	}()
@@ -68,19 +69,19 @@ func (s *Session) WatchFiles(folder string, recursive bool) (*FileWatch, error) 
 // Next waits for events and returns all there are, in order; each is returned once. A watch that has ended fails with why; it
 // ends when more events come than are kept (limit_exceeded), when the folder is removed or moved (file_not_found), and with the
 // session (session_not_found). ctx bounds the wait.
-func (w *FileWatch) Next(ctx context.Context) ([]FileEvent, error) {
+func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	events, err := w.watch.Next(ctx)
-	return events, watchError(err, w.folder)
+	return events, w.cfg.watchError(err, w.folder)
 }
 
 // Pending returns what Next would return, or nothing, without waiting.
-func (w *FileWatch) Pending() ([]FileEvent, error) {
+func (w *Watch) Pending() ([]Event, error) {
 	events, err := w.watch.Pending()
-	return events, watchError(err, w.folder)
+	return events, w.cfg.watchError(err, w.folder)
 }
 
 // Close ends the watch. It is idempotent.
-func (w *FileWatch) Close() (err error) {
+func (w *Watch) Close() (err error) {
 	w.once.Do(func() {
 		close(w.closed)
 		err = w.watch.Close()
@@ -89,10 +90,10 @@ func (w *FileWatch) Close() (err error) {
 	return err
 }
 
-func watchError(err error, folder string) error {
+func (c *Config) watchError(err error, folder string) error {
 	switch {
 	case errors.Is(err, os.ErrClosed):
-		return ErrDeleted
+		return c.ErrDeleted
 	case errors.Is(err, workspace.ErrEventsLost):
 		return api.Errorf(api.CodeLimitExceeded,
 			"events were lost: more than %d waited to be read; list the folder and watch it again", workspace.MaxWatchEvents)
@@ -105,8 +106,8 @@ func watchError(err error, folder string) error {
 	return fileError(err, folder)
 }
 
-// watchCounts counts watches. The zero value is ready to use and safe for concurrent use.
-type watchCounts struct {
+// Watches counts the watches of all sessions. The zero value is ready to use and safe for concurrent use.
+type Watches struct {
 	mu sync.Mutex // guards the field below
 	by map[watchCount]int
 }
@@ -115,7 +116,7 @@ type watchCounts struct {
 type watchCount struct{ owner, session string }
 
 // take counts a watch until release is called, once.
-func (c *watchCounts) take(owner, session string) (release func(), err error) {
+func (c *Watches) take(owner, session string) (release func(), err error) {
 	counts := map[watchCount]int{{owner, session}: maxSessionWatches, {owner, ""}: maxOwnerWatches, {"", ""}: maxWatches}
 	c.mu.Lock()
 	defer c.mu.Unlock()

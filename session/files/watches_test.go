@@ -1,4 +1,4 @@
-package session
+package files
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestWatchesAreCountedForSessionsAndOwners(t *testing.T) {
-	var c watchCounts
+	var c Watches
 	var releases []func()
 	admit := func(owner, session string) bool {
 		release, err := c.take(owner, session)
