@@ -21,7 +21,7 @@ func (c *call) attachApprover(sess *session.Session) (detach func()) {
 	if c.visit != nil && !c.visit.May(api.RightRun) {
 		return func() {}
 	}
-	return sess.AttachApprover()
+	return sess.Approvals().Attach()
 }
 
 // approve carries out the frame approve.
@@ -32,7 +32,7 @@ func approve(k *socket, ctx context.Context, r api.ApproveRequest) (struct{}, er
 	case r.Decision == "":
 		return struct{}{}, missing("decision")
 	}
-	return struct{}{}, k.sess.Decide(ctx, r.ApprovalID, r.ApprovalAnswer, approver(k.owner, k.visit))
+	return struct{}{}, k.sess.Approvals().Decide(ctx, r.ApprovalID, r.ApprovalAnswer, approver(k.owner, k.visit))
 }
 
 func (s *Server) postApproval(c *call, sess *session.Session) error {
@@ -43,7 +43,7 @@ func (s *Server) postApproval(c *call, sess *session.Session) error {
 	if req.Decision == "" {
 		return missing("decision")
 	}
-	if err := sess.Decide(c.command(), c.param("approval_id"), req, approver(c.owner, c.visit)); err != nil {
+	if err := sess.Approvals().Decide(c.command(), c.param("approval_id"), req, approver(c.owner, c.visit)); err != nil {
 		return err
 	}
 	return c.answer(http.StatusOK, struct{}{})
@@ -58,7 +58,7 @@ func (s *Server) listApprovals(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	list, err := sess.Approvals(c.ctx(), state, page)
+	list, err := sess.Approvals().List(c.ctx(), state, page)
 	if err != nil {
 		return err
 	}

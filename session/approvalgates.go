@@ -20,17 +20,24 @@ import (
 // workspaceInside is where cells see their workspace.
 const workspaceInside = "/workspace"
 
+// approving returns what the session asks people to approve.
+func (s *Session) approving() api.ApprovalMode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.approvalMode
+}
+
 // asksCell reports whether a person has to approve a cell before it starts, and returns the question.
 func (s *Session) asksCell(r *run) (p proposal, ask bool) {
 	mode := s.approving()
-	if mode == api.ApprovalsOff || s.installsItsOwn(r) {
+	if mode == api.ApprovalsOff || r.installsItsOwn(s.packages.requirements) {
 		return p, false
 	}
 	p = proposal{
 		kind: api.ApprovalCell, execution: r.row.ID, subject: "cell", summary: "run a cell", detail: r.row.Code,
 		waiter: s.cellWaiter(r),
 	}
-	if targets := s.writableOutside(); len(targets) > 0 {
+	if targets := writable(s.mounts); len(targets) > 0 {
 		found := hazard.Cell(r.row.Code, targets)
 		p.patterns, p.forbidden = found.Patterns, found.Never
 	}
@@ -40,16 +47,15 @@ func (s *Session) asksCell(r *run) (p proposal, ask bool) {
 	return p, mode == api.ApprovalsAll || len(p.patterns) > 0
 }
 
-// installsItsOwn reports whether a run installs the packages that the session was created with: whoever created it chose
-// both them and the approvals.
-func (s *Session) installsItsOwn(r *run) bool {
-	own := s.packages.requirements
-	return len(own) > 0 && r.row.Silent && r.row.Code == installCode(own)
+// installsItsOwn reports whether a run installs the packages that its session was created with: whoever created it chose both
+// them and the approvals.
+func (r *run) installsItsOwn(packages []string) bool {
+	return len(packages) > 0 && r.row.Silent && r.row.Code == installCode(packages)
 }
 
-// writableOutside lists the folders in the sandbox that are the host's and can be written to.
-func (s *Session) writableOutside() (targets []string) {
-	for _, m := range s.mounts {
+// writable lists the folders in the sandbox that are the host's and can be written to.
+func writable(mounts []api.Mount) (targets []string) {
+	for _, m := range mounts {
 		if m.Mode == mountWritable {
 			targets = append(targets, m.Target)
 		}
@@ -67,7 +73,7 @@ func (s *Session) askCell(ctx context.Context, r *run) {
 	}
 	s.mu.Unlock()
 	if ask {
-		s.mustCommit(ctx, s.propose(ctx, p))
+		s.mustCommit(ctx, s.approvals.propose(ctx, p))
 	}
 }
 
@@ -120,7 +126,7 @@ func (s *Session) asksCall(c *toolCall) (p proposal, ask bool) {
 
 // hazardsOfBuiltin names what a call of a built-in tool may destroy outside the sandbox.
 func (s *Session) hazardsOfBuiltin(c *toolCall) (patterns []string, never bool) {
-	targets := s.writableOutside()
+	targets := writable(s.mounts)
 	if len(targets) == 0 {
 		return nil, false
 	}
@@ -212,7 +218,7 @@ func (s *Session) approveInstall(ctx context.Context, executionID string, asked 
 	if asked.Remove {
 		verb = "remove "
 	}
-	return s.askAndWait(ctx, proposal{
+	return s.approvals.askAndWait(ctx, proposal{
 		kind: api.ApprovalPackages, execution: executionID, subject: "packages",
 		summary: verb + strings.Join(asked.Requirements, " "), detail: strings.Join(asked.Requirements, "\n"),
 	})
@@ -222,7 +228,7 @@ func (s *Session) approveInstall(ctx context.Context, executionID string, asked 
 // the session covers only the same question of the same tool. It is not tied to the call, which was made already: after a
 // restart its answer must not make the call again.
 func (s *Session) approveQuestion(ctx context.Context, r api.ToolRequest, question string) error {
-	return s.askAndWait(ctx, proposal{
+	return s.approvals.askAndWait(ctx, proposal{
 		kind: api.ApprovalTool, execution: r.ExecutionID,
 		subject: fmt.Sprintf("question of %s %x", r.Tool, sha256.Sum256([]byte(question))),
 		summary: r.Tool + " asks for confirmation", detail: question,
@@ -248,7 +254,7 @@ func (s *Session) approveNetwork(ctx context.Context, asked *api.Network) error 
 	if wanted.Mode == api.NetworkAllow {
 		summary = "let the session reach " + strings.Join(wanted.Allow, " ")
 	}
-	return s.askAndWait(ctx, proposal{
+	return s.approvals.askAndWait(ctx, proposal{
 		kind: api.ApprovalNetwork, subject: "network", summary: summary, detail: strings.Join(append([]string{detail}, wanted.Allow...), "\n"),
 	})
 }

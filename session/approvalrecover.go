@@ -11,33 +11,41 @@ import (
 
 const reasonRestarted = "the server was restarted"
 
-// expectApprovers counts clients as attached for a while: those of the last server come back.
-func (s *Session) expectApprovers() {
-	s.approvals.mu.Lock()
-	defer s.approvals.mu.Unlock()
-	s.approvals.expected = time.Now().Add(reconnectTime)
+// expectClients counts clients as attached for a while: those of the last server come back.
+func (a *Approvals) expectClients() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.expected = time.Now().Add(reconnectTime)
 }
 
-// recoverApprovals takes over the questions that an earlier server left open: those of cells and calls that still wait
-// go on with the time that they have left, the others are cancelled. A call that waits without a question of its own is
-// denied. Executions and calls were recovered before. On the session's goroutine.
-func (s *Session) recoverApprovals(ctx context.Context) error {
-	rows, err := s.m.cfg.Store.OpenApprovals(ctx, s.n)
+// recover takes over the questions that an earlier server left open: those for which waiterAgain finds what still waits go on
+// with the time that they have left, and the change that it returns cancels the others.
+func (a *Approvals) recover(ctx context.Context, waiterAgain func(store.Approval) (w waiter, waits bool)) (c change, err error) {
+	rows, err := a.journal.store.OpenApprovals(ctx, a.n)
 	if err != nil {
-		return err
+		return c, err
 	}
-	var c change
 	for _, row := range rows {
-		w, waits := s.waiterAgain(row)
+		w, waits := waiterAgain(row)
 		if !waits {
-			c.add(s.resolution(row, verdict{api.DecisionCancelled, "", reasonRestarted}))
+			c.add(a.resolution(row, verdict{api.DecisionCancelled, "", reasonRestarted}))
 			continue
 		}
 		q := &question{row: row, waiters: []waiter{w}}
-		s.approvals.mu.Lock()
-		s.approvals.open[row.ApprovalID] = q
-		s.approvals.mu.Unlock()
-		s.arm(q)
+		a.mu.Lock()
+		a.open[row.ApprovalID] = q
+		a.mu.Unlock()
+		a.arm(q)
+	}
+	return c, nil
+}
+
+// recoverApprovals takes over the questions of an earlier server about cells and calls that still wait. A call that waits
+// without a question of its own is denied. Executions and calls were recovered before. On the session's goroutine.
+func (s *Session) recoverApprovals(ctx context.Context) error {
+	c, err := s.approvals.recover(ctx, s.waiterAgain)
+	if err != nil {
+		return err
 	}
 	s.denyUnasked()
 	if len(c.drafts) == 0 {

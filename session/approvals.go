@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"talaria/api"
+	"talaria/session/transcript"
 	"talaria/store"
 )
 
@@ -29,9 +31,18 @@ const (
 // byPolicy decides what people are not asked for.
 const byPolicy = "policy"
 
-// approvals are the questions of a session to people, and the decisions that stand until its reset.
-type approvals struct {
-	mode api.ApprovalMode // guarded by Session.mu
+// Approvals are the questions of a session to people, and the decisions that stand until its reset. It is safe for concurrent
+// use.
+type Approvals struct {
+	n       int64 // the number of the session
+	journal *Journal
+	redact  *transcript.Redactor
+	log     *slog.Logger
+	timeout time.Duration   // of a question
+	touched func() change   // records that the session was used
+	stopped <-chan struct{} // closed when the session's goroutine has ended
+	ending  func() error    // why it has
+	isGone  func() bool     // the session is being deleted
 
 	mu        sync.Mutex // guards what follows; not held across I/O
 	approvers int        // attached clients that can decide
@@ -40,8 +51,11 @@ type approvals struct {
 	granted   map[string]bool // subjects that are approved until a reset; nil until they are read
 }
 
-func newApprovals(mode api.ApprovalMode) approvals {
-	return approvals{mode: cmp.Or(mode, api.ApprovalsOff), open: map[string]*question{}}
+func newApprovals(s *Session) *Approvals {
+	return &Approvals{
+		n: s.n, journal: s.journal, redact: s.redact, log: s.log, touched: s.touched, stopped: s.stopped, ending: s.ending, isGone: s.isGone,
+		timeout: cmp.Or(s.m.cfg.ApprovalTimeout, api.ApprovalTimeoutS*time.Second), open: map[string]*question{},
+	}
 }
 
 // proposal is a question before anybody is asked.
@@ -94,9 +108,8 @@ type question struct {
 	next    *question // asks again for the rest of the waiters; nil: there is none
 }
 
-// AttachApprover registers a client that sees the session's log and can decide on approvals, until detach is called.
-func (s *Session) AttachApprover() (detach func()) {
-	a := &s.approvals
+// Attach registers a client that sees the session's log and can decide on approvals, until detach is called.
+func (a *Approvals) Attach() (detach func()) {
 	a.mu.Lock()
 	a.approvers++
 	a.mu.Unlock()
@@ -107,31 +120,23 @@ func (s *Session) AttachApprover() (detach func()) {
 	})
 }
 
-// Approving returns what the session asks people to approve.
-func (s *Session) approving() api.ApprovalMode {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.approvals.mode
-}
-
 // propose returns the change that asks a person. Its waiter gets the verdict once, unless it is withdrawn: at the latest when
 // the time is up, and with the change itself where nobody needs to be asked, or can be.
-func (s *Session) propose(ctx context.Context, p proposal) change {
-	if err := s.readGrants(ctx); err != nil {
-		s.log.Error("read which approvals stand; they are asked for again", "error", err)
+func (a *Approvals) propose(ctx context.Context, p proposal) change {
+	if err := a.readGrants(ctx); err != nil {
+		a.log.Error("read which approvals stand; they are asked for again", "error", err)
 	}
-	q := s.newQuestion(p)
-	a := &s.approvals
+	q := a.newQuestion(p)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	attended := a.approvers > 0 || time.Now().Before(a.expected)
 	switch {
 	case p.forbidden:
-		return s.answeredAtOnce(q, verdict{api.DecisionDeny, byPolicy, reasonForbidden})
+		return a.answeredAtOnce(q, verdict{api.DecisionDeny, byPolicy, reasonForbidden})
 	case a.granted[p.subject]:
 		return change{also: p.approve, done: func() { p.decide(verdict{decision: api.DecisionSession}) }}
 	case !attended:
-		return s.answeredAtOnce(q, verdict{api.DecisionExpired, "", reasonUnattended})
+		return a.answeredAtOnce(q, verdict{api.DecisionExpired, "", reasonUnattended})
 	}
 	for _, other := range a.open {
 		if other.same == q.same && !other.claimed {
@@ -140,20 +145,20 @@ func (s *Session) propose(ctx context.Context, p proposal) change {
 		}
 	}
 	if len(a.open) >= api.MaxApprovals {
-		return s.answeredAtOnce(q, verdict{api.DecisionDeny, byPolicy, reasonTooMany})
+		return a.answeredAtOnce(q, verdict{api.DecisionDeny, byPolicy, reasonTooMany})
 	}
-	return s.opened(q)
+	return a.opened(q)
 }
 
 // newQuestion makes a question that nobody has seen yet.
-func (s *Session) newQuestion(p proposal) *question {
+func (a *Approvals) newQuestion(p proposal) *question {
 	now := time.Now()
 	q := &question{waiters: []waiter{p.waiter}, row: store.Approval{
-		Session: s.n, ApprovalID: newID(), Kind: p.kind, Execution: p.execution, CallID: p.call, Subject: p.subject,
-		Summary:   shown(s.redact.Text(p.summary), maxSummary, false),
-		Detail:    shown(s.redact.Text(p.detail), api.MaxApprovalDetail, true),
+		Session: a.n, ApprovalID: newID(), Kind: p.kind, Execution: p.execution, CallID: p.call, Subject: p.subject,
+		Summary:   shown(a.redact.Text(p.summary), maxSummary, false),
+		Detail:    shown(a.redact.Text(p.detail), api.MaxApprovalDetail, true),
 		Patterns:  p.patterns,
-		CreatedAt: now.UnixMilli(), ExpiresAt: now.Add(s.m.approvalTimeout()).UnixMilli(),
+		CreatedAt: now.UnixMilli(), ExpiresAt: now.Add(a.timeout).UnixMilli(),
 	}}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %q %q", p.kind, p.subject, p.execution, p.detail) // never fails
@@ -161,17 +166,13 @@ func (s *Session) newQuestion(p proposal) *question {
 	return q
 }
 
-func (m *Manager) approvalTimeout() time.Duration {
-	return cmp.Or(m.cfg.ApprovalTimeout, api.ApprovalTimeoutS*time.Second)
-}
-
-// opened returns the change that opens a question. approvals.mu is held.
-func (s *Session) opened(q *question) change {
-	s.approvals.open[q.row.ApprovalID] = q
+// opened returns the change that opens a question. mu is held.
+func (a *Approvals) opened(q *question) change {
+	a.open[q.row.ApprovalID] = q
 	return change{
 		drafts: []draft{{executionID: q.row.Execution, body: requested(q.row)}},
 		also:   func(tx *store.Tx) error { return tx.InsertApproval(q.row) },
-		done:   func() { s.arm(q) },
+		done:   func() { a.arm(q) },
 	}
 }
 
@@ -183,28 +184,27 @@ func requested(row store.Approval) api.ApprovalRequested {
 }
 
 // arm starts the time of a question.
-func (s *Session) arm(q *question) {
-	a := &s.approvals
+func (a *Approvals) arm(q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !q.claimed && a.open[q.row.ApprovalID] == q {
-		q.timer = time.AfterFunc(time.Until(time.UnixMilli(q.row.ExpiresAt)), func() { s.expireQuestion(q) })
+		q.timer = time.AfterFunc(time.Until(time.UnixMilli(q.row.ExpiresAt)), func() { a.expire(q) })
 	}
 }
 
 // answeredAtOnce returns the change of a question that has its answer at once: both are in the log and the audit.
-func (s *Session) answeredAtOnce(q *question, v verdict) change {
+func (a *Approvals) answeredAtOnce(q *question, v verdict) change {
 	c := change{
 		drafts: []draft{{executionID: q.row.Execution, body: requested(q.row)}},
 		also:   func(tx *store.Tx) error { return tx.InsertApproval(q.row) },
 	}
-	c.add(s.resolution(q.row, v))
+	c.add(a.resolution(q.row, v))
 	c.done = then(c.done, func() { tellAll(q.waiters, v) })
 	return c
 }
 
 // resolution returns the change that writes down how a question ended.
-func (s *Session) resolution(row store.Approval, v verdict) change {
+func (a *Approvals) resolution(row store.Approval, v verdict) change {
 	now := time.Now().UnixMilli()
 	row.Decision, row.By, row.Reason, row.ResolvedAt = v.decision, v.by, v.reason, &now
 	return change{
@@ -223,14 +223,13 @@ func tellAll(list []waiter, v verdict) {
 
 // Decide answers a question. The first answer wins; a later one, and one after its time, is no_approval_pending. by names
 // who decides.
-func (s *Session) Decide(ctx context.Context, id string, answer api.ApprovalAnswer, by string) error {
+func (a *Approvals) Decide(ctx context.Context, id string, answer api.ApprovalAnswer, by string) error {
 	if !slices.Contains(api.ApprovalDecisions, answer.Decision) {
 		return invalid("decision must be %q, %q or %q", api.DecisionOnce, api.DecisionSession, api.DecisionDeny)
 	}
 	if len(answer.Reason) > api.MaxApprovalReason {
 		return invalid("reason has %d bytes; the limit is %d", len(answer.Reason), api.MaxApprovalReason)
 	}
-	a := &s.approvals
 	a.mu.Lock()
 	q := a.open[id]
 	if q == nil || q.claimed {
@@ -238,20 +237,19 @@ func (s *Session) Decide(ctx context.Context, id string, answer api.ApprovalAnsw
 		return api.Errorf(api.CodeNoApprovalPending,
 			"no approval %.80q waits for an answer; it was decided, its time was up, or it was withdrawn", id)
 	}
-	c, claimed := s.settleQuestion(q, verdict{answer.Decision, by, shown(answer.Reason, api.MaxApprovalReason, true)})
+	c, claimed := a.settle(q, verdict{answer.Decision, by, shown(answer.Reason, api.MaxApprovalReason, true)})
 	a.mu.Unlock()
-	c.add(s.touched())
-	err := s.journal.commit(context.WithoutCancel(ctx), c)
+	c.add(a.touched())
+	err := a.journal.commit(context.WithoutCancel(ctx), c)
 	if err != nil {
-		s.release(claimed)
+		a.release(claimed)
 	}
 	return err
 }
 
-// settleQuestion claims a question, and makes the change that ends it. A decision for the session also ends the others
-// that it covers; one that holds once lets the first waiter go, and asks again for the rest. approvals.mu is held.
-func (s *Session) settleQuestion(q *question, v verdict) (c change, claimed []*question) {
-	a := &s.approvals
+// settle claims a question, and makes the change that ends it. A decision for the session also ends the others
+// that it covers; one that holds once lets the first waiter go, and asks again for the rest. mu is held.
+func (a *Approvals) settle(q *question, v verdict) (c change, claimed []*question) {
 	claimed = []*question{q}
 	if v.decision == api.DecisionSession {
 		for _, other := range a.open {
@@ -259,14 +257,14 @@ func (s *Session) settleQuestion(q *question, v verdict) (c change, claimed []*q
 				claimed = append(claimed, other)
 			}
 		}
-		c.done = func() { s.grant(q.row.Subject) }
+		c.done = func() { a.grant(q.row.Subject) }
 	}
 	for _, one := range claimed {
 		one.claim()
-		c.add(s.resolution(one.row, v))
+		c.add(a.resolution(one.row, v))
 		waiters := one.waiters
 		if v.decision == api.DecisionOnce && len(waiters) > 1 {
-			c.add(s.askAgain(one, waiters[1:]))
+			c.add(a.askAgain(one, waiters[1:]))
 			waiters = waiters[:1]
 		}
 		if v.decision.Approved() {
@@ -274,12 +272,12 @@ func (s *Session) settleQuestion(q *question, v verdict) (c change, claimed []*q
 				c.also = both(c.also, w.approve)
 			}
 		}
-		c.done = then(c.done, func() { s.forgetQuestion(one); tellAll(waiters, v) })
+		c.done = then(c.done, func() { a.forget(one); tellAll(waiters, v) })
 	}
 	return c, claimed
 }
 
-// claim reserves a question, so that nothing else ends it. approvals.mu is held.
+// claim reserves a question, so that nothing else ends it. mu is held.
 func (q *question) claim() {
 	q.claimed = true
 	if q.timer != nil {
@@ -287,22 +285,21 @@ func (q *question) claim() {
 	}
 }
 
-// askAgain returns the change that asks a question again for those who waited for it too. approvals.mu is held.
-func (s *Session) askAgain(q *question, waiters []waiter) change {
+// askAgain returns the change that asks a question again for those who waited for it too. mu is held.
+func (a *Approvals) askAgain(q *question, waiters []waiter) change {
 	next := &question{row: q.row, same: q.same, waiters: waiters}
 	now := time.Now()
 	next.row.ApprovalID, next.row.CreatedAt = newID(), now.UnixMilli()
-	next.row.ExpiresAt = now.Add(s.m.approvalTimeout()).UnixMilli()
+	next.row.ExpiresAt = now.Add(a.timeout).UnixMilli()
 	if next.row.CallID != "" {
 		next.row.CallID = waiters[0].id
 	}
 	q.next = next
-	return s.opened(next)
+	return a.opened(next)
 }
 
 // grant notes that a subject is approved until a reset.
-func (s *Session) grant(subject string) {
-	a := &s.approvals
+func (a *Approvals) grant(subject string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.granted != nil { // else it is read with the others when one is needed
@@ -310,16 +307,14 @@ func (s *Session) grant(subject string) {
 	}
 }
 
-func (s *Session) forgetQuestion(q *question) {
-	a := &s.approvals
+func (a *Approvals) forget(q *question) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.open, q.row.ApprovalID)
 }
 
 // release returns claimed questions whose end could not be written.
-func (s *Session) release(claimed []*question) {
-	a := &s.approvals
+func (a *Approvals) release(claimed []*question) {
 	a.mu.Lock()
 	for _, q := range claimed {
 		q.claimed = false
@@ -330,35 +325,33 @@ func (s *Session) release(claimed []*question) {
 	}
 	a.mu.Unlock()
 	for _, q := range claimed {
-		s.arm(q)
+		a.arm(q)
 	}
 }
 
-// expireQuestion ends a question that nobody answered.
-func (s *Session) expireQuestion(q *question) {
-	if !s.retain() {
+// expire ends a question that nobody answered.
+func (a *Approvals) expire(q *question) {
+	if !a.journal.retain() {
 		return
 	}
-	defer s.Release()
-	a := &s.approvals
+	defer a.journal.release()
 	a.mu.Lock()
 	if q.claimed {
 		a.mu.Unlock()
 		return
 	}
-	c, claimed := s.settleQuestion(q, verdict{api.DecisionExpired, "", reasonTimeUp})
+	c, claimed := a.settle(q, verdict{api.DecisionExpired, "", reasonTimeUp})
 	a.mu.Unlock()
-	err := s.journal.commit(context.Background(), c)
-	if err == nil || errors.Is(err, store.ErrClosed) || s.isGone() {
+	err := a.journal.commit(context.Background(), c)
+	if err == nil || errors.Is(err, store.ErrClosed) || a.isGone() {
 		return
 	}
-	s.log.Error("record that a question was not answered; trying again", "error", err)
-	time.AfterFunc(retryPause, func() { s.release(claimed) }) // its time is up, so it expires then
+	a.log.Error("record that a question was not answered; trying again", "error", err)
+	time.AfterFunc(retryPause, func() { a.release(claimed) }) // its time is up, so it expires then
 }
 
 // withdraw returns the change after which a waiter waits no more. Its question is cancelled if nobody else waits for it.
-func (s *Session) withdraw(id string) (c change) {
-	a := &s.approvals
+func (a *Approvals) withdraw(id string) (c change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, q := range a.open {
@@ -368,7 +361,7 @@ func (s *Session) withdraw(id string) (c change) {
 		before := len(q.waiters)
 		q.waiters = slices.DeleteFunc(q.waiters, func(w waiter) bool { return w.id == id })
 		if before > 0 && len(q.waiters) == 0 {
-			end, _ := s.settleQuestion(q, verdict{decision: api.DecisionCancelled})
+			end, _ := a.settle(q, verdict{decision: api.DecisionCancelled})
 			c.add(end)
 		}
 	}
@@ -376,11 +369,11 @@ func (s *Session) withdraw(id string) (c change) {
 }
 
 // askAndWait asks a person and waits for the answer. The error is nil for an approval; ctx withdraws the question.
-func (s *Session) askAndWait(ctx context.Context, p proposal) error {
+func (a *Approvals) askAndWait(ctx context.Context, p proposal) error {
 	answer := make(chan verdict, 1)
 	p.id, p.decide = newID(), func(v verdict) { answer <- v }
-	if err := s.journal.commit(context.WithoutCancel(ctx), s.propose(ctx, p)); err != nil {
-		s.unask(p.id)
+	if err := a.journal.commit(context.WithoutCancel(ctx), a.propose(ctx, p)); err != nil {
+		a.unask(p.id)
 		return err
 	}
 	select {
@@ -390,18 +383,17 @@ func (s *Session) askAndWait(ctx context.Context, p proposal) error {
 		}
 		return api.Errorf(api.CodeApprovalDenied, "not approved: %s", v.denial())
 	case <-ctx.Done():
-		if err := s.journal.commit(context.WithoutCancel(ctx), s.withdraw(p.id)); err != nil {
-			s.log.Debug("withdraw a question", "error", err) // the session ends
+		if err := a.journal.commit(context.WithoutCancel(ctx), a.withdraw(p.id)); err != nil {
+			a.log.Debug("withdraw a question", "error", err) // the session ends
 		}
 		return context.Cause(ctx)
-	case <-s.stopped:
-		return s.ending()
+	case <-a.stopped:
+		return a.ending()
 	}
 }
 
 // unask forgets a waiter whose question was never written.
-func (s *Session) unask(id string) {
-	a := &s.approvals
+func (a *Approvals) unask(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, q := range a.open {
@@ -413,15 +405,14 @@ func (s *Session) unask(id string) {
 }
 
 // readGrants reads which subjects are approved until a reset, once.
-func (s *Session) readGrants(ctx context.Context) error {
-	a := &s.approvals
+func (a *Approvals) readGrants(ctx context.Context) error {
 	a.mu.Lock()
 	known := a.granted != nil
 	a.mu.Unlock()
 	if known {
 		return nil
 	}
-	subjects, err := s.m.cfg.Store.ApprovedSubjects(context.WithoutCancel(ctx), s.n)
+	subjects, err := a.journal.store.ApprovedSubjects(context.WithoutCancel(ctx), a.n)
 	if err != nil {
 		return err
 	}
@@ -436,24 +427,24 @@ func (s *Session) readGrants(ctx context.Context) error {
 	return nil
 }
 
-// forgetApprovals returns the change after which no earlier decision covers anything: a reset is a fresh start.
-func (s *Session) forgetApprovals() change {
+// forgetAll returns the change after which no earlier decision covers anything: a reset is a fresh start.
+func (a *Approvals) forgetAll() change {
 	return change{
-		also: func(tx *store.Tx) error { return tx.EndApprovals(s.n) },
+		also: func(tx *store.Tx) error { return tx.EndApprovals(a.n) },
 		done: func() {
-			s.approvals.mu.Lock()
-			defer s.approvals.mu.Unlock()
-			s.approvals.granted = map[string]bool{}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.granted = map[string]bool{}
 		},
 	}
 }
 
-// Approvals returns a page of the session's approvals, newest first; with state "pending", all that are open, oldest first.
-func (s *Session) Approvals(ctx context.Context, state string, q api.PageQuery) (api.Page[api.Approval], error) {
+// List returns a page of the session's approvals, newest first; with state "pending", all that are open, oldest first.
+func (a *Approvals) List(ctx context.Context, state string, q api.PageQuery) (api.Page[api.Approval], error) {
 	switch state {
 	case "":
 		return page(q, func(before int64, limit int) ([]api.Approval, []int64, error) {
-			rows, err := s.m.cfg.Store.Approvals(ctx, s.n, before, limit)
+			rows, err := a.journal.store.Approvals(ctx, a.n, before, limit)
 			items, numbers := make([]api.Approval, len(rows)), make([]int64, len(rows))
 			for i, row := range rows {
 				items[i], numbers[i] = approvalOf(row), row.N
@@ -461,7 +452,7 @@ func (s *Session) Approvals(ctx context.Context, state string, q api.PageQuery) 
 			return items, numbers, err
 		})
 	case "pending":
-		rows, err := s.m.cfg.Store.OpenApprovals(ctx, s.n)
+		rows, err := a.journal.store.OpenApprovals(ctx, a.n)
 		items := make([]api.Approval, len(rows))
 		for i, row := range rows {
 			items[i] = approvalOf(row)

@@ -23,7 +23,7 @@ type human struct {
 }
 
 func attended(t *testing.T, s *session.Session) *human {
-	t.Cleanup(s.AttachApprover())
+	t.Cleanup(s.Approvals().Attach())
 	return &human{t, s, s.Journal().LastSeq()}
 }
 
@@ -47,7 +47,7 @@ func (h *human) resolved() api.ApprovalResolved {
 }
 
 func decide(s *session.Session, id string, decision api.ApprovalDecision) error {
-	return s.Decide(context.Background(), id, api.ApprovalAnswer{Decision: decision, Reason: "said so"}, "ann")
+	return s.Approvals().Decide(context.Background(), id, api.ApprovalAnswer{Decision: decision, Reason: "said so"}, "ann")
 }
 
 func (h *human) decide(id string, decision api.ApprovalDecision) {
@@ -59,7 +59,7 @@ func (h *human) decide(id string, decision api.ApprovalDecision) {
 
 func (h *human) pending(want int) []api.Approval {
 	h.t.Helper()
-	p, err := h.s.Approvals(h.t.Context(), "pending", api.PageQuery{})
+	p, err := h.s.Approvals().List(h.t.Context(), "pending", api.PageQuery{})
 	if err != nil || len(p.Items) != want {
 		h.t.Errorf("%d questions are open, want %d: %+v (%v)", len(p.Items), want, p.Items, err)
 	}
@@ -119,7 +119,7 @@ func TestAToolThatRequiresApprovalAsks(t *testing.T) {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	h.pending(0)
-	p, err := s.Approvals(t.Context(), "", api.PageQuery{})
+	p, err := s.Approvals().List(t.Context(), "", api.PageQuery{})
 	if err != nil || len(p.Items) != 3 || p.Items[1].Decision != api.DecisionDeny || p.Items[1].By != "ann" || p.Items[1].Reason != "said so" ||
 		p.Items[1].ResolvedAt == nil {
 		t.Errorf("the audit has %+v (%v)", p, err)
@@ -588,11 +588,11 @@ func TestAQuestionShowsHostileTextAsItIs(t *testing.T) {
 	for _, answer := range []api.ApprovalAnswer{
 		{Decision: "yes"}, {Decision: api.DecisionExpired}, {Decision: api.DecisionOnce, Reason: strings.Repeat("x", api.MaxApprovalReason+1)},
 	} {
-		if err := s.Decide(t.Context(), q.ApprovalID, answer, "ann"); code(err) != api.CodeInvalidRequest {
+		if err := s.Approvals().Decide(t.Context(), q.ApprovalID, answer, "ann"); code(err) != api.CodeInvalidRequest {
 			t.Errorf("%.40s: %v", answer.Decision, err)
 		}
 	}
-	if err := s.Decide(t.Context(), q.ApprovalID, api.ApprovalAnswer{Decision: api.DecisionDeny, Reason: "\x1b[1mno\u202e"}, "ann"); err != nil {
+	if err := s.Approvals().Decide(t.Context(), q.ApprovalID, api.ApprovalAnswer{Decision: api.DecisionDeny, Reason: "\x1b[1mno\u202e"}, "ann"); err != nil {
 		t.Fatal(err)
 	}
 	if end := h.resolved(); end.Reason != `\u{1b}[1mno\u{202e}` {

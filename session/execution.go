@@ -34,7 +34,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 // wait for the execution.
 func (s *Session) ended(r *run, o outcome) change {
 	c := s.endTools(r, o)
-	c.add(s.withdraw(r.row.ID))
+	c.add(s.approvals.withdraw(r.row.ID))
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage
 	r.row.Text, r.row.TruncatedBytes, r.row.FinishedAt = r.out.text(), r.out.lacking(), &now

@@ -320,7 +320,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		}
 		fresh := s.forgetFailures()
 		fresh.add(s.keepSaved(nil))
-		fresh.add(s.forgetApprovals())
+		fresh.add(s.approvals.forgetAll())
 		if err := s.journal.commit(own, fresh); err != nil {
 			return err
 		}

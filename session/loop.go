@@ -137,7 +137,7 @@ func (s *Session) dispatch(ctx context.Context) {
 		case r.approval == cellAsked:
 			s.mu.Unlock()
 			return
-		case r.approval == cellUnchecked && s.approvals.mode != api.ApprovalsOff:
+		case r.approval == cellUnchecked && s.approvalMode != api.ApprovalsOff:
 			s.mu.Unlock()
 			s.askCell(ctx, r)
 			continue

@@ -61,7 +61,7 @@ func TestOnlyAPatchThatNamesAFileOfAWritableMountAsks(t *testing.T) {
 			t.Errorf("the runner was told of the mounts %q", mounts)
 		}
 	}
-	p, err := s.Approvals(t.Context(), "", api.PageQuery{})
+	p, err := s.Approvals().List(t.Context(), "", api.PageQuery{})
 	if err != nil || len(p.Items) != 8 {
 		t.Errorf("%d questions (%v)", len(p.Items), err)
 	}

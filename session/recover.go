@@ -179,7 +179,7 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	}
 	current, err := s.requeue(ctx, row, open, a.Given)
 	if err == nil {
-		s.expectApprovers()
+		s.approvals.expectClients()
 		err = s.recoverCalls(ctx, a.Asks)
 	}
 	if err == nil {

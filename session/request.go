@@ -314,7 +314,7 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "checkpoints"
 	case req.Guard != nil && asked.guard != s.guard.mode:
 		return "guard"
-	case req.Approvals != nil && asked.approvals != s.approvals.mode:
+	case req.Approvals != nil && asked.approvals != s.approvalMode:
 		return "approvals"
 	case req.Budgets != nil && !s.hasBudgets(req.Budgets):
 		return "budgets"

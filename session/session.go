@@ -55,6 +55,7 @@ type Session struct {
 	journal   *Journal // journal.go: the log of events; its own locks
 	files     *files.Files
 	known     knownFiles // knownfiles.go; locks of its own
+	approvals *Approvals // approvals.go; its own lock
 	packages  packages
 	terminals *processes.Terminals
 	programs  *processes.Programs
@@ -62,26 +63,26 @@ type Session struct {
 	deleted   chan struct{} // closed when the session is deleted
 	unloaded  chan struct{} // closed when the session is unloaded
 
-	mu          sync.Mutex // guards the fields below; never held across I/O
-	name        string
-	metadata    map[string]string
-	limits      api.Limits
-	network     api.Network
-	kernelState                   // kernel.go
-	queueState                    // queue.go
-	useState                      // reaper.go
-	spending                      // spending.go
-	guard       guardState        // guard.go
-	checkpoints checkpoints       // checkpoints.go
-	onIdle      api.OnIdle        // "": as the operator says
-	saved       *savedVariables   // hibernate.go; nil if there are none
-	notRestored []api.NotRestored // when the present kernel got saved variables
-	approvals   approvals         // approvals.go
-	pending     *api.PendingInput
-	gone        bool                    // being deleted, or deleted
-	frozen      bool                    // the workspace is read-only, since the state disk is nearly full
-	stopCopying context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
-	residence                           // unload.go
+	mu           sync.Mutex // guards the fields below; never held across I/O
+	name         string
+	metadata     map[string]string
+	limits       api.Limits
+	network      api.Network
+	kernelState             // kernel.go
+	queueState              // queue.go
+	useState                // reaper.go
+	spending                // spending.go
+	guard        guardState // guard.go
+	approvalMode api.ApprovalMode
+	checkpoints  checkpoints       // checkpoints.go
+	onIdle       api.OnIdle        // "": as the operator says
+	saved        *savedVariables   // hibernate.go; nil if there are none
+	notRestored  []api.NotRestored // when the present kernel got saved variables
+	pending      *api.PendingInput
+	gone         bool                    // being deleted, or deleted
+	frozen       bool                    // the workspace is read-only, since the state disk is nearly full
+	stopCopying  context.CancelCauseFunc // ends the copying of a cell's files; nil when none are copied
+	residence                            // unload.go
 }
 
 // newSession loads the session of a row. Its goroutine is not started.
@@ -134,6 +135,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
 	})
 	s.log = m.cfg.Log.With("session", r.ID)
+	s.approvals = newApprovals(s)
 	s.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.connect(s, snapshot)
@@ -157,12 +159,12 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
-		queueState:  queueState{runs: map[string]*run{}},
-		guard:       guardState{mode: r.Guard},
-		checkpoints: checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
-		approvals: newApprovals(r.Approvals),
-		spending:  spending{budgets: r.Budgets, spent: r.Spent},
-		useState:  useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
+		queueState:   queueState{runs: map[string]*run{}},
+		guard:        guardState{mode: r.Guard},
+		approvalMode: cmp.Or(r.Approvals, api.ApprovalsOff),
+		checkpoints:  checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
+		spending: spending{budgets: r.Budgets, spent: r.Spent},
+		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.packages.requirements = r.Packages
 	s.known.bytes.Store(r.DiskBytes)
@@ -215,7 +217,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode, Approvals: s.approvals.mode,
+		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode, Approvals: s.approvalMode,
 		Checkpoints: s.checkpointSettings(), OnIdle: s.whenIdle(),
 		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,
@@ -242,6 +244,9 @@ func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, 
 
 // Journal returns the session's log of events, to be read.
 func (s *Session) Journal() *Journal { return s.journal }
+
+// Approvals returns the session's questions to people.
+func (s *Session) Approvals() *Approvals { return s.approvals }
 
 // Files returns the files of the session's workspace.
 func (s *Session) Files() *files.Files { return s.files }

@@ -180,7 +180,7 @@ func (t *translation) accept(run *run, c *toolCall) {
 		t.c.add(run.marked())
 	}
 	if ask {
-		t.c.add(s.propose(t.ctx, proposal))
+		t.c.add(s.approvals.propose(t.ctx, proposal))
 		return
 	}
 	t.c.add(change{done: func() { s.handOver(c) }})
@@ -364,7 +364,7 @@ func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) chang
 	}
 	ts.mu.Unlock()
 	s.carryOut(work)
-	end := s.withdraw(c.id)
+	end := s.approvals.withdraw(c.id)
 	duration := max(time.Since(c.began).Milliseconds(), 0)
 	end.add(change{
 		drafts: []draft{{executionID: c.execution, body: api.ToolReturned{
