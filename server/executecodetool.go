@@ -45,7 +45,7 @@ func (s *Server) getExecuteCode(c *call) error {
 		}
 		defer sess.Release()
 		info := sess.Info(c.ctx())
-		tools, limits, network = sess.Tools(c.ctx()), info.Limits, info.Network.Mode
+		tools, limits, network = sess.Tools().List(c.ctx()), info.Limits, info.Network.Mode
 	}
 	return c.answer(http.StatusOK, executeCodeTool(dialect, describeExecuteCode(tools, limits, network)))
 }

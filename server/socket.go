@@ -155,7 +155,7 @@ func (k *socket) run(ctx context.Context, info api.Session) {
 	close(k.over)
 	k.close(farewell)
 	<-worked
-	k.sess.WithdrawTools(k.tools)
+	k.sess.Tools().Withdraw(k.tools)
 }
 
 // read takes frames until the connection ends, or ctx while one waits for its slot. What it took is carried out even

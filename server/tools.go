@@ -77,7 +77,7 @@ func provideTools(k *socket, _ context.Context, req api.ToolsRequest) (api.Tools
 	if req.Tools == nil {
 		return api.ToolsReply{}, missing("tools")
 	}
-	return k.sess.ProvideTools(k.tools, req)
+	return k.sess.Tools().Provide(k.tools, req)
 }
 
 // answerTool carries out the frame tool_result.
@@ -85,12 +85,12 @@ func answerTool(k *socket, _ context.Context, r api.ToolResult) (struct{}, error
 	if r.CallID == "" {
 		return struct{}{}, missing("call_id")
 	}
-	return struct{}{}, k.sess.AnswerTool(k.tools, r)
+	return struct{}{}, k.sess.Tools().Answer(k.tools, r)
 }
 
 // tellProgress carries out the frame tool_progress.
 func tellProgress(k *socket, ctx context.Context, p api.ToolProgress) (struct{}, error) {
-	return struct{}{}, k.sess.TellProgress(ctx, k.tools, p)
+	return struct{}{}, k.sess.Tools().TellProgress(ctx, k.tools, p)
 }
 
 // ofSocket is question for a function of the socket itself.
@@ -113,7 +113,7 @@ type toolList struct {
 }
 
 func (s *Server) listTools(c *call, sess *session.Session) error {
-	return c.answer(http.StatusOK, toolList{sess.Tools(c.ctx())})
+	return c.answer(http.StatusOK, toolList{sess.Tools().List(c.ctx())})
 }
 
 func (s *Server) listToolCalls(c *call, sess *session.Session) error {
@@ -121,7 +121,7 @@ func (s *Server) listToolCalls(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	calls, err := sess.ToolCalls(c.ctx(), page)
+	calls, err := sess.Tools().Calls(c.ctx(), page)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *Server) postToolResults(c *call, sess *session.Session) error {
 	if _, err := sess.Execution(c.ctx(), id); err != nil {
 		return err
 	}
-	if err := sess.AnswerPending(id, req.Results); err != nil {
+	if err := sess.Tools().AnswerPending(id, req.Results); err != nil {
 		return err
 	}
 	return s.answerWaited(c, sess, id, wait, bounded, final)

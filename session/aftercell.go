@@ -168,7 +168,7 @@ func (t *translation) refuseAfter(key record.Key, id, why string) {
 
 // answerAfter answers a request in the background, however long the host takes.
 func (s *Session) answerAfter(key record.Key, answer command.AnswerAfter) {
-	s.toolTask(func(ctx context.Context) {
+	s.tools.task(func(ctx context.Context) {
 		if err := insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) }); err != nil {
 			s.log.Debug("answer a request for after a cell", "error", err) // nobody waits for it now
 		}

@@ -47,7 +47,7 @@ func (s *Session) recoverApprovals(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.denyUnasked()
+	s.tools.denyUnasked()
 	if len(c.drafts) == 0 {
 		return nil
 	}
@@ -75,21 +75,7 @@ func (s *Session) waiterAgain(row store.Approval) (w waiter, waits bool) {
 			return w, false
 		}
 		call.awaits = false
-		return s.callWaiter(call), true
+		return s.tools.waiterOf(call), true
 	}
 	return w, false // the caller that waited ended with the server
-}
-
-// denyUnasked fails the calls of an earlier server that were not approved and for which no question is open.
-func (s *Session) denyUnasked() {
-	ts := s.tools
-	ts.mu.Lock()
-	var work toolWork
-	for _, call := range ts.calls {
-		if call.awaits {
-			work.fail(call, &api.ToolError{Code: codeDenied, Message: call.name + " was not approved: " + reasonRestarted})
-		}
-	}
-	ts.mu.Unlock()
-	s.carryOut(work)
 }

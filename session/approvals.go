@@ -277,7 +277,7 @@ func (a *Approvals) settle(q *question, v verdict) (c change, claimed []*questio
 	return c, claimed
 }
 
-// claim reserves a question, so that nothing else ends it. mu is held.
+// claim reserves a question, so that nothing else ends it. Approvals.mu is held.
 func (q *question) claim() {
 	q.claimed = true
 	if q.timer != nil {

@@ -88,7 +88,7 @@ func answering(t *testing.T, s *session.Session, clientID string, tools ...api.T
 	provide(t, s, client, clientID, tools...)
 	go func() {
 		for req := range client.requests {
-			_ = s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments}) // it may be too late
+			_ = s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments}) // it may be too late
 		}
 	}()
 	t.Cleanup(func() { close(client.requests) })
@@ -281,7 +281,7 @@ func TestAQuestionIsWithdrawnWithWhateverAsked(t *testing.T) {
 	for name, end := range map[string]func(*human, *toolClient) error{
 		"interrupt":    func(h *human, _ *toolClient) error { return h.s.Interrupt(h.t.Context(), "") },
 		"reset":        func(h *human, _ *toolClient) error { return h.s.Reset(h.t.Context(), api.ResetRequest{}) },
-		"its provider": func(h *human, c *toolClient) error { h.s.WithdrawTools(c); return nil },
+		"its provider": func(h *human, c *toolClient) error { h.s.Tools().Withdraw(c); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := toolRig(t, caller)
@@ -430,7 +430,7 @@ func TestOpenQuestionsSurviveTheServer(t *testing.T) {
 			}
 			who.decide(call.ApprovalID, api.DecisionOnce)
 			req := next(t, client.requests)
-			if err := s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: api.Raw("1")}); err != nil {
+			if err := s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Result: api.Raw("1")}); err != nil {
 				t.Fatal(err)
 			}
 			who.asked() // to pay: its client cannot get the call again

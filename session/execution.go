@@ -33,7 +33,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 // ended returns the change that ends an execution: execution_finished and the row. Its commit wakes the clients that
 // wait for the execution.
 func (s *Session) ended(r *run, o outcome) change {
-	c := s.endTools(r, o)
+	c := s.tools.endOf(r, o)
 	c.add(s.approvals.withdraw(r.row.ID))
 	now := api.Now().UnixMilli()
 	r.row.Status, r.row.Reason, r.row.State, r.row.Usage = o.status, o.reason, o.state, o.usage

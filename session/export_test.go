@@ -10,4 +10,4 @@ func (m *Manager) UnloadUnused() {
 func (m *Manager) Loaded() int { return len(m.all()) }
 
 // HoldDeadline stops the time of a call until resume is called.
-func (s *Session) HoldDeadline(callID string) (resume func()) { return s.holdDeadline(callID) }
+func (ts *Tools) HoldDeadline(callID string) (resume func()) { return ts.holdDeadline(callID) }

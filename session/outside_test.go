@@ -45,7 +45,7 @@ func TestOnlyExecutionsWithoutAnEffectOutsideAreRefundable(t *testing.T) {
 			}
 			if one.tool == "lookup" {
 				call := next(t, client.requests)
-				if err := s.AnswerTool(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+				if err := s.Tools().Answer(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -87,7 +87,7 @@ func TestACallOutsideIsRememberedWhenTheServerIsKilled(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "lookup"})
 	id := submit(t, s, "")
 	call := next(t, client.requests)
-	if err := s.AnswerTool(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+	if err := s.Tools().Answer(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, s, id, "tool_result")

@@ -109,7 +109,7 @@ func (s *Session) queued(r *run) change {
 		rowBytes: int64(len(r.row.Code)),
 		progress: store.Progress{LastActive: &now},
 		done: func() {
-			s.provideFor(r)
+			s.tools.provideFor(r)
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.abandonCheckpoint()
@@ -219,12 +219,15 @@ func (s *Session) reservePlace() error {
 	return nil
 }
 
-// isExecuting reports whether a cell was taken from the queue and has not ended.
-func (s *Session) isExecuting() bool {
+// runningCell returns the cell that was taken from the queue and has not ended, or nil.
+func (s *Session) runningCell() *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.current != nil
+	return s.current
 }
+
+// isExecuting reports whether a cell was taken from the queue and has not ended.
+func (s *Session) isExecuting() bool { return s.runningCell() != nil }
 
 func (s *Session) isGone() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.gone }
 

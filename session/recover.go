@@ -180,7 +180,7 @@ func (s *Session) takeOver(ctx context.Context, row store.Session, open []store.
 	current, err := s.requeue(ctx, row, open, a.Given)
 	if err == nil {
 		s.approvals.expectClients()
-		err = s.recoverCalls(ctx, a.Asks)
+		err = s.tools.recover(ctx, s.kernelKey(), a.Asks)
 	}
 	if err == nil {
 		err = s.recoverApprovals(ctx)
@@ -219,7 +219,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 		s.mu.Lock()
 		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
 		s.mu.Unlock()
-		s.provideFor(r)
+		s.tools.provideFor(r)
 		if err := r.recoverAfter(); err != nil {
 			return nil, err
 		}

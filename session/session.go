@@ -59,7 +59,7 @@ type Session struct {
 	packages  packages
 	terminals *processes.Terminals
 	programs  *processes.Programs
-	tools     *tools        // tools.go: what cells may call, and open calls; its own lock
+	tools     *Tools        // tools.go: what cells may call, and open calls; its own lock
 	deleted   chan struct{} // closed when the session is deleted
 	unloaded  chan struct{} // closed when the session is unloaded
 
@@ -126,7 +126,6 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	if err != nil {
 		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
 	}
-	s.tools = newTools(builtin)
 	s.terminals, s.programs = processes.New(processes.Kernel{
 		Host: m.cfg.Host, Key: s.kernelKey, Start: s.needKernel, Used: s.usedAt, Touch: s.touch,
 	})
@@ -136,7 +135,8 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	})
 	s.log = m.cfg.Log.With("session", r.ID)
 	s.approvals = newApprovals(s)
-	s.addRemote(r)
+	s.tools = newTools(s, builtin)
+	s.tools.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.connect(s, snapshot)
 	s.files = files.New(files.Config{
@@ -247,6 +247,9 @@ func (s *Session) Journal() *Journal { return s.journal }
 
 // Approvals returns the session's questions to people.
 func (s *Session) Approvals() *Approvals { return s.approvals }
+
+// Tools returns the tools that the session's cells may call.
+func (s *Session) Tools() *Tools { return s.tools }
 
 // Files returns the files of the session's workspace.
 func (s *Session) Files() *files.Files { return s.files }

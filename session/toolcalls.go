@@ -52,10 +52,10 @@ type toolCall struct {
 	began     time.Time
 	awaits    bool // of an earlier server: no person had approved it
 
-	// Guarded by tools.mu.
+	// Guarded by Tools.mu.
 	provider *provider // nil for a built-in tool
 	handed   bool      // the provider has it, or must come back for it
-	counted  bool      // in tools.handed
+	counted  bool      // in Tools.handed
 	missing  bool      // the provider came back, so far without the tool
 	deadline time.Time
 	timer    *time.Timer
@@ -84,7 +84,7 @@ func (c *toolCall) request() api.ToolRequest {
 func (t *translation) called(run *run, r record.Record, id string, call record.ToolCall) {
 	s := t.s
 	refuse := func(code, format string, args ...any) {
-		s.answerSoon(r.Key, command.AnswerTool{RequestID: id, Error: &command.ToolFailure{Code: code, Message: fmt.Sprintf(format, args...)}})
+		s.tools.answerSoon(r.Key, command.AnswerTool{RequestID: id, Error: &command.ToolFailure{Code: code, Message: fmt.Sprintf(format, args...)}})
 	}
 	if run == nil {
 		refuse(codeLate, "%.80s was called after its cell had finished", call.Tool)
@@ -159,13 +159,13 @@ func (t *translation) accept(run *run, c *toolCall) {
 	s := t.s
 	run.toolCalls.Add(1)
 	c.deadline = time.Now().Add(c.timeout())
-	proposal, ask := s.asksCall(c)
+	proposal, ask := s.tools.asks(c)
 	ts := s.tools
 	ts.mu.Lock()
 	ts.calls[c.id] = c
 	row := store.ToolCall{
 		Session: s.n, CallID: c.id, Execution: c.execution, Tool: c.name, Provider: c.kind, Deadline: c.deadline.UnixMilli(),
-		CreatedAt: c.began.UnixMilli(), Arguments: s.audited(c.arguments), AwaitsApproval: ask,
+		CreatedAt: c.began.UnixMilli(), Arguments: s.tools.audited(c.arguments), AwaitsApproval: ask,
 	}
 	if c.provider != nil {
 		row.ClientID, row.Idempotent = c.provider.clientID, c.tool.Idempotent
@@ -183,7 +183,7 @@ func (t *translation) accept(run *run, c *toolCall) {
 		t.c.add(s.approvals.propose(t.ctx, proposal))
 		return
 	}
-	t.c.add(change{done: func() { s.handOver(c) }})
+	t.c.add(change{done: func() { s.tools.handOver(c) }})
 }
 
 func (c *toolCall) timeout() time.Duration {
@@ -194,11 +194,11 @@ func (c *toolCall) timeout() time.Duration {
 }
 
 // audited returns the arguments as the audit holds them: without secrets, or nil if they are too long.
-func (s *Session) audited(arguments json.RawMessage) api.Raw {
+func (ts *Tools) audited(arguments json.RawMessage) api.Raw {
 	if len(arguments) > auditedArguments {
 		return nil
 	}
-	clean := api.Raw(s.redact.Text(string(arguments)))
+	clean := api.Raw(ts.redact.Text(string(arguments)))
 	if !clean.IsValid() { // a secret spanned several parts of the JSON
 		return nil
 	}
@@ -206,40 +206,38 @@ func (s *Session) audited(arguments json.RawMessage) api.Raw {
 }
 
 // handOver hands a call to its provider, or queues it until the provider has fewer.
-func (s *Session) handOver(c *toolCall) {
-	ts := s.tools
+func (ts *Tools) handOver(c *toolCall) {
 	ts.mu.Lock()
 	var work toolWork
 	if c.kind == api.ProviderBuiltin {
 		c.answered = true
-		work.answers = []toolAnswer{s.carriedOutInside(c)}
+		work.answers = []toolAnswer{ts.inside(c)}
 	} else if ts.handed < maxHanded {
-		s.start(c, &work)
+		ts.start(c, &work)
 	} else {
 		ts.waiting = append(ts.waiting, c)
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
+	ts.carryOut(work)
 }
 
-// carriedOutInside answers the call of a built-in tool: the runner carries it out, in the workspace and the mounts.
-func (s *Session) carriedOutInside(c *toolCall) toolAnswer {
-	mounts := make([]string, len(s.mounts))
-	for i, m := range s.mounts {
+// inside answers the call of a built-in tool: the runner carries it out, in the workspace and the mounts.
+func (ts *Tools) inside(c *toolCall) toolAnswer {
+	mounts := make([]string, len(ts.mounts))
+	for i, m := range ts.mounts {
 		mounts[i] = m.Target
 	}
 	return toolAnswer{c.key, command.AnswerTool{RequestID: c.id, Run: true, Result: c.arguments, Mounts: mounts}}
 }
 
-// start hands a call to its provider, unless it was answered meanwhile. tools.mu is held.
-func (s *Session) start(c *toolCall, work *toolWork) {
-	ts := s.tools
+// start hands a call to its provider, unless it was answered meanwhile. mu is held.
+func (ts *Tools) start(c *toolCall, work *toolWork) {
 	if c.answered || c.ended {
 		return
 	}
 	ts.handed++
 	c.handed, c.counted, c.deadline = true, true, time.Now().Add(c.timeout())
-	c.timer = time.AfterFunc(c.timeout(), func() { s.expire(c) })
+	c.timer = time.AfterFunc(c.timeout(), func() { ts.expire(c) })
 	work.again = append(work.again, c)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
@@ -248,8 +246,7 @@ func (s *Session) start(c *toolCall, work *toolWork) {
 
 // startWaiting hands waiting calls to their providers, now that a call no longer counts as one that a provider has. tools.mu is
 // held.
-func (s *Session) startWaiting(c *toolCall, work *toolWork) {
-	ts := s.tools
+func (ts *Tools) startWaiting(c *toolCall, work *toolWork) {
 	if c.counted {
 		c.counted = false
 		ts.handed--
@@ -261,19 +258,18 @@ func (s *Session) startWaiting(c *toolCall, work *toolWork) {
 	for ts.handed < maxHanded && len(ts.waiting) > 0 {
 		next := ts.waiting[0]
 		ts.waiting = ts.waiting[1:]
-		s.start(next, work)
+		ts.start(next, work)
 	}
 }
 
 // signal wakes whoever waits for calls of an execution. mu is held.
-func (ts *tools) signal() {
+func (ts *Tools) signal() {
 	close(ts.changed)
 	ts.changed = make(chan struct{})
 }
 
 // holdDeadline stops the time of a call until resume is called: its provider asks a person, who may take long.
-func (s *Session) holdDeadline(callID string) (resume func()) {
-	ts := s.tools
+func (ts *Tools) holdDeadline(callID string) (resume func()) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	c := ts.calls[callID]
@@ -295,8 +291,7 @@ func (s *Session) holdDeadline(callID string) (resume func()) {
 }
 
 // expire ends a call that has taken too long.
-func (s *Session) expire(c *toolCall) {
-	ts := s.tools
+func (ts *Tools) expire(c *toolCall) {
 	ts.mu.Lock()
 	var work toolWork
 	if !c.answered && !c.ended {
@@ -305,7 +300,7 @@ func (s *Session) expire(c *toolCall) {
 		ts.signal()
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
+	ts.carryOut(work)
 }
 
 // callClosed handles a call that a kernel no longer waits for. On the session's goroutine.
@@ -328,7 +323,7 @@ func (t *translation) callClosed(id, how string) {
 		failure = &api.ToolError{Code: codeUnknown, Message: "the server was restarted while it passed the answer on; the cell has it"}
 	}
 	ts.mu.Unlock()
-	t.c.add(t.s.endCall(c, failure, how))
+	t.c.add(t.s.tools.end(c, failure, how))
 }
 
 // toolEnded handles the end of a built-in tool.
@@ -344,12 +339,11 @@ func (t *translation) toolEnded(b record.ToolEnded) {
 	if !b.OK {
 		failure = &api.ToolError{Code: b.Code, Message: transcript.Cut(b.Message, maxToolMessage)}
 	}
-	t.c.add(t.s.endCall(c, failure, ""))
+	t.c.add(t.s.tools.end(c, failure, ""))
 }
 
-// endCall returns the change that ends a call. how says why nobody waits for it, if its provider does not know.
-func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) change {
-	ts := s.tools
+// end returns the change that ends a call. how says why nobody waits for it, if its provider does not know.
+func (ts *Tools) end(c *toolCall, failure *api.ToolError, how string) change {
 	ts.mu.Lock()
 	var work toolWork
 	delete(ts.calls, c.id)
@@ -358,26 +352,25 @@ func (s *Session) endCall(c *toolCall, failure *api.ToolError, how string) chang
 	}
 	c.ended = true
 	c.stopTimer()
-	s.startWaiting(c, &work)
+	ts.startWaiting(c, &work)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
-	end := s.approvals.withdraw(c.id)
+	ts.carryOut(work)
+	end := ts.approvals.withdraw(c.id)
 	duration := max(time.Since(c.began).Milliseconds(), 0)
 	end.add(change{
 		drafts: []draft{{executionID: c.execution, body: api.ToolReturned{
 			CallID: c.id, OK: failure == nil, Error: failure, DurationMS: duration,
 		}}},
-		also: func(tx *store.Tx) error { return tx.EndToolCall(s.n, c.id, duration, failure) },
+		also: func(tx *store.Tx) error { return tx.EndToolCall(ts.n, c.id, duration, failure) },
 	})
 	return end
 }
 
-// endTools returns the change that ends the remaining calls of an execution, and forgets the tools of its own client.
-func (s *Session) endTools(r *run, o outcome) (c change) {
-	ts := s.tools
+// endOf returns the change that ends the remaining calls of an execution, and forgets the tools of its own client.
+func (ts *Tools) endOf(r *run, o outcome) (c change) {
 	ts.mu.Lock()
 	var left []*toolCall
 	for _, call := range ts.calls {
@@ -398,10 +391,10 @@ func (s *Session) endTools(r *run, o outcome) (c change) {
 	}
 	slices.SortFunc(left, func(a, b *toolCall) int { return a.began.Compare(b.began) })
 	for _, call := range left {
-		c.add(s.endCall(call, &api.ToolError{Code: how, Message: "the cell ended before the call"}, how))
+		c.add(ts.end(call, &api.ToolError{Code: how, Message: "the cell ended before the call"}, how))
 	}
 	if r.row.ToolCalls = r.toolCalls.Load(); r.row.ToolCalls > 0 {
-		c.also = both(c.also, func(tx *store.Tx) error { return tx.TrimToolCalls(s.n) })
+		c.also = both(c.also, func(tx *store.Tx) error { return tx.TrimToolCalls(ts.n) })
 	}
 	return c
 }
@@ -410,18 +403,18 @@ func noCallPending() error {
 	return api.Errorf(api.CodeNoCallPending, "no call with this call_id is waiting for your answer; it has been answered or cancelled")
 }
 
-// AnswerTool answers a call that a connected client was asked to carry out. The first answer wins; a later one is
+// Answer answers a call that a connected client was asked to carry out. The first answer wins; a later one is
 // no_call_pending.
-func (s *Session) AnswerTool(client ToolClient, r api.ToolResult) error {
-	return s.answerTool(r, func(p *provider) bool { return p.client != nil && p.client == client })
+func (ts *Tools) Answer(client ToolClient, r api.ToolResult) error {
+	return ts.answer(r, func(p *provider) bool { return p.client != nil && p.client == client })
 }
 
 // AnswerPending answers calls of an execution whose client gave it its tools. The error is for the first result that is not
 // accepted; the others are accepted all the same.
-func (s *Session) AnswerPending(executionID string, results []api.ToolResult) error {
+func (ts *Tools) AnswerPending(executionID string, results []api.ToolResult) error {
 	var first error
 	for _, r := range results {
-		err := s.answerTool(r, func(p *provider) bool { return p.execution != "" && p.execution == executionID })
+		err := ts.answer(r, func(p *provider) bool { return p.execution != "" && p.execution == executionID })
 		if first == nil {
 			first = err
 		}
@@ -429,7 +422,7 @@ func (s *Session) AnswerPending(executionID string, results []api.ToolResult) er
 	return first
 }
 
-func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error {
+func (ts *Tools) answer(r api.ToolResult, mine func(*provider) bool) error {
 	answer := command.AnswerTool{RequestID: r.CallID, Result: json.RawMessage(r.Result)}
 	var failure *api.ToolError
 	switch {
@@ -444,7 +437,6 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 		}
 		answer.Error = failureOf(failure)
 	}
-	ts := s.tools
 	ts.mu.Lock()
 	c := ts.calls[r.CallID]
 	if c == nil || c.answered || !c.handed || c.provider == nil || !mine(c.provider) {
@@ -455,21 +447,21 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 	c.stopTimer()
 	key := c.key
 	var work toolWork
-	s.startWaiting(c, &work)
+	ts.startWaiting(c, &work)
 	if c.kind == api.ProviderExecution {
 		ts.signal()
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
-	err := s.answerCall(ts.ctx, key, answer)
+	ts.carryOut(work)
+	err := ts.answerCall(ts.ctx, key, answer)
 	switch {
 	case errors.Is(err, command.ErrNoCallPending), errors.Is(err, command.ErrNoKernel):
 		return noCallPending()
 	case ts.ctx.Err() != nil:
-		return s.ending()
+		return ts.ending()
 	case err != nil: // the kernel has not received it, and must not wait forever
-		s.log.Error("answer a tool call", "error", err)
-		s.answerSoon(key, command.AnswerTool{RequestID: r.CallID, Error: &command.ToolFailure{
+		ts.log.Error("answer a tool call", "error", err)
+		ts.answerSoon(key, command.AnswerTool{RequestID: r.CallID, Error: &command.ToolFailure{
 			Code: codeToolError, Message: "the answer could not be passed on to the cell",
 		}})
 		return api.Errorf(api.CodeInternal, "the answer could not be passed on to the cell")
@@ -478,8 +470,7 @@ func (s *Session) answerTool(r api.ToolResult, mine func(*provider) bool) error 
 }
 
 // TellProgress passes on progress that the client carrying out a call reports.
-func (s *Session) TellProgress(ctx context.Context, client ToolClient, p api.ToolProgress) error {
-	ts := s.tools
+func (ts *Tools) TellProgress(ctx context.Context, client ToolClient, p api.ToolProgress) error {
 	ts.mu.Lock()
 	c := ts.calls[p.CallID]
 	ok := c != nil && !c.answered && c.handed && c.provider != nil && c.provider.client == client
@@ -487,7 +478,7 @@ func (s *Session) TellProgress(ctx context.Context, client ToolClient, p api.Too
 	if !ok {
 		return noCallPending()
 	}
-	err := command.Tell(ctx, s.m.cfg.Host, c.key, command.ToolProgress{RequestID: c.id, Message: transcript.Cut(p.Message, maxToolMessage)})
+	err := command.Tell(ctx, ts.host, c.key, command.ToolProgress{RequestID: c.id, Message: transcript.Cut(p.Message, maxToolMessage)})
 	if errors.Is(err, command.ErrNoCallPending) || errors.Is(err, command.ErrNoKernel) {
 		return noCallPending()
 	}

@@ -27,14 +27,14 @@ func TestACallGoesThroughTheHost(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "echo", Parameters: api.Raw(`{"properties":{"n":{"type":"integer"}}}`)})
 	id := submit(t, s, "")
 	call := next(t, client.requests)
-	if err := s.AnswerTool(client, api.ToolResult{CallID: call.CallID, Result: call.Arguments}); err != nil {
+	if err := s.Tools().Answer(client, api.ToolResult{CallID: call.CallID, Result: call.Arguments}); err != nil {
 		t.Error(err)
 	}
 	e := wait(t, s, id)
 	if want := "echo terminal {\"n\":1} there is no tool nothing at the moment; available: echo, terminal "; e.Text != want || e.ToolCalls != 2 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
-	audit, err := s.ToolCalls(t.Context(), api.PageQuery{})
+	audit, err := s.Tools().Calls(t.Context(), api.PageQuery{})
 	if err != nil || len(audit.Items) != 2 || audit.Items[0].Status != "error" || audit.Items[0].Error.Code != "teapot" || audit.Items[1].Status != "ok" {
 		t.Errorf("%+v (%v)", audit.Items, err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // provideFor registers the tools that came with an execution's request. The run lists the rejected ones.
-func (s *Session) provideFor(r *run) {
+func (ts *Tools) provideFor(r *run) {
 	if len(r.row.Tools) == 0 {
 		return
 	}
@@ -25,12 +25,12 @@ func (s *Session) provideFor(r *run) {
 		}
 		p.tools[t.Name] = one
 	}
-	s.tools.mu.Lock()
-	defer s.tools.mu.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	for name := range p.tools {
-		s.tools.know(name)
+		ts.know(name)
 	}
-	s.tools.providers = append(s.tools.providers, p)
+	ts.providers = append(ts.providers, p)
 }
 
 // checkTools bounds the tools of an execution's request.
@@ -47,7 +47,7 @@ func checkTools(list []api.Tool) error {
 
 // pending lists the calls that wait for the client of an execution, in the order in which they were made, and returns a
 // channel that is closed when that changes.
-func (ts *tools) pending(execution string) ([]api.PendingToolCall, <-chan struct{}) {
+func (ts *Tools) pending(execution string) ([]api.PendingToolCall, <-chan struct{}) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var open []*toolCall
@@ -95,10 +95,10 @@ func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, e
 	}
 }
 
-// ToolCalls returns a page of the audit of tool calls, newest first.
-func (s *Session) ToolCalls(ctx context.Context, q api.PageQuery) (api.Page[api.ToolCallRecord], error) {
+// Calls returns a page of the audit of tool calls, newest first.
+func (ts *Tools) Calls(ctx context.Context, q api.PageQuery) (api.Page[api.ToolCallRecord], error) {
 	return page(q, func(before int64, limit int) ([]api.ToolCallRecord, []int64, error) {
-		rows, err := s.m.cfg.Store.ToolCalls(ctx, s.n, before, limit)
+		rows, err := ts.journal.store.ToolCalls(ctx, ts.n, before, limit)
 		items, numbers := make([]api.ToolCallRecord, len(rows)), make([]int64, len(rows))
 		for i, r := range rows {
 			status := "open"
@@ -117,38 +117,33 @@ func (s *Session) ToolCalls(ctx context.Context, q api.PageQuery) (api.Page[api.
 	})
 }
 
-// recoverCalls takes over the calls that an earlier server left open: calls whose answer the kernel has end with its next
+// recover takes over the calls of a kernel that an earlier server left open: calls whose answer the kernel has end with its next
 // records, calls that may be carried out again wait for their client, and the others have lost their provider. The
 // executions have been queued again before.
-func (s *Session) recoverCalls(ctx context.Context, asks []command.OpenAsk) error {
-	rows, err := s.m.cfg.Store.OpenToolCalls(ctx, s.n)
+func (ts *Tools) recover(ctx context.Context, key record.Key, asks []command.OpenAsk) error {
+	rows, err := ts.journal.store.OpenToolCalls(ctx, ts.n)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	key, current := s.key(), s.current
-	s.mu.Unlock()
-	if current != nil {
-		made, err := s.m.cfg.Store.CountToolCalls(ctx, s.n, current.row.ID)
+	if current := ts.running(); current != nil {
+		made, err := ts.journal.store.CountToolCalls(ctx, ts.n, current.row.ID)
 		if err != nil {
 			return err
 		}
 		current.toolCalls.Store(made)
 	}
 	var work toolWork
-	ts := s.tools
 	ts.mu.Lock()
 	for _, row := range rows {
-		s.recoverCall(key, row, slices.Contains(asks, command.OpenAsk{Kind: record.AskTool, ID: row.CallID}), &work)
+		ts.recoverCall(key, row, slices.Contains(asks, command.OpenAsk{Kind: record.AskTool, ID: row.CallID}), &work)
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
+	ts.carryOut(work)
 	return nil
 }
 
-// recoverCall takes over one call. asked reports that the kernel waits for its answer. tools.mu is held.
-func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, work *toolWork) {
-	ts := s.tools
+// recoverCall takes over one call. asked reports that the kernel waits for its answer. mu is held.
+func (ts *Tools) recoverCall(key record.Key, row store.ToolCall, asked bool, work *toolWork) {
 	c := &toolCall{
 		key: key, id: row.CallID, execution: row.Execution, name: row.Tool, kind: row.Provider, arguments: []byte(row.Payload),
 		began: time.UnixMilli(row.CreatedAt), deadline: time.UnixMilli(row.Deadline),
@@ -158,14 +153,14 @@ func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, wo
 	if !asked {
 		return
 	}
-	c.provider = s.providerAgain(c, row)
+	c.provider = ts.providerAgain(c, row)
 	switch {
 	case row.AwaitsApproval && (c.provider != nil || c.kind == api.ProviderBuiltin):
 		c.awaits = true // recoverApprovals takes its question over
 		return
 	case c.kind == api.ProviderBuiltin: // it is not running: it would have answered
 		c.answered = true
-		work.answers = append(work.answers, s.carriedOutInside(c))
+		work.answers = append(work.answers, ts.inside(c))
 		return
 	case c.provider == nil:
 		work.fail(c, goneFailure(c.name))
@@ -173,15 +168,14 @@ func (s *Session) recoverCall(key record.Key, row store.ToolCall, asked bool, wo
 	}
 	ts.handed++
 	c.handed, c.counted = true, true
-	c.timer = time.AfterFunc(time.Until(c.deadline), func() { s.expire(c) })
+	c.timer = time.AfterFunc(time.Until(c.deadline), func() { ts.expire(c) })
 	if c.provider.lasting {
 		work.again = append(work.again, c)
 	}
 }
 
-// providerAgain returns the provider that may carry out a call of the last server, or nil. tools.mu is held.
-func (s *Session) providerAgain(c *toolCall, row store.ToolCall) *provider {
-	ts := s.tools
+// providerAgain returns the provider that may carry out a call of the last server, or nil. mu is held.
+func (ts *Tools) providerAgain(c *toolCall, row store.ToolCall) *provider {
 	switch {
 	case c.kind == api.ProviderExecution:
 		i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.execution == c.execution })
@@ -189,21 +183,20 @@ func (s *Session) providerAgain(c *toolCall, row store.ToolCall) *provider {
 			return ts.providers[i]
 		}
 	case row.ClientID != "" && row.Idempotent:
-		return s.expected(row.ClientID)
+		return ts.expected(row.ClientID)
 	}
 	return nil
 }
 
-// expected returns a provider for a client that may come back now that the server has. tools.mu is held.
-func (s *Session) expected(clientID string) *provider {
-	ts := s.tools
+// expected returns a provider for a client that may come back now that the server has. mu is held.
+func (ts *Tools) expected(clientID string) *provider {
 	for _, p := range ts.providers {
 		if p.clientID == clientID {
 			return p
 		}
 	}
 	p := &provider{kind: api.ProviderClient, clientID: clientID, tools: map[string]*tool{}}
-	s.forgetLater(p)
+	ts.forgetLater(p)
 	ts.providers = append(ts.providers, p)
 	return p
 }

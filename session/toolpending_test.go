@@ -60,7 +60,7 @@ func TestAnExecutionWaitsForTheClientThatGaveItItsTools(t *testing.T) {
 			rest = append(rest, result)
 		}
 	}
-	if err := s.AnswerPending(id, some); err != nil {
+	if err := s.Tools().AnswerPending(id, some); err != nil {
 		t.Fatal(err)
 	}
 	r.kill()
@@ -69,14 +69,14 @@ func TestAnExecutionWaitsForTheClientThatGaveItItsTools(t *testing.T) {
 	if e = pending(5); len(e.PendingToolCalls) != 5 || e.ToolCalls != 8 {
 		t.Fatalf("after the server was killed: %+v", e)
 	}
-	if err := s.AnswerPending(id, append(some, rest...)); code(err) != api.CodeNoCallPending { // the first three are late
+	if err := s.Tools().AnswerPending(id, append(some, rest...)); code(err) != api.CodeNoCallPending { // the first three are late
 		t.Error(err)
 	}
 	if e = wait(t, s, id); e.Text != strings.Repeat(`"x"`, 8) || e.ToolCalls != 8 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
 	h.once(t)
-	if list := s.Tools(t.Context()); len(list) != 5 {
+	if list := s.Tools().List(t.Context()); len(list) != 5 {
 		t.Errorf("the tools outlive their execution: %+v", list)
 	}
 }
@@ -95,12 +95,12 @@ func TestTheTimeOfACallStandsStillWhileAPersonIsAsked(t *testing.T) {
 	for _, want := range []string{"answered", "timeout"} {
 		id := submit(t, s, "")
 		call := next(t, client.requests)
-		resume, again := s.HoldDeadline(call.CallID), s.HoldDeadline(call.CallID)
+		resume, again := s.Tools().HoldDeadline(call.CallID), s.Tools().HoldDeadline(call.CallID)
 		time.Sleep(time.Until(call.Deadline.Time) + 50*time.Millisecond) // the deadline passes while two people are asked
 		resume()
 		again()
 		if want == "answered" {
-			if err := s.AnswerTool(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+			if err := s.Tools().Answer(client, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -176,16 +176,16 @@ func TestTheAuditHasEachCall(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "echo"})
 	go func() {
 		for req := range client.requests {
-			s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Error: &api.ToolError{Message: "no"}})
+			s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Error: &api.ToolError{Message: "no"}})
 		}
 	}()
 	id := execute(t, s, "").ID
 	close(client.requests)
-	first, err := s.ToolCalls(t.Context(), api.PageQuery{Limit: 1})
+	first, err := s.Tools().Calls(t.Context(), api.PageQuery{Limit: 1})
 	if err != nil || len(first.Items) != 1 || first.NextCursor == "" || first.Items[0].Arguments != nil {
 		t.Fatalf("%+v (%v)", first, err)
 	}
-	second, err := s.ToolCalls(t.Context(), api.PageQuery{Limit: 1, Cursor: first.NextCursor})
+	second, err := s.Tools().Calls(t.Context(), api.PageQuery{Limit: 1, Cursor: first.NextCursor})
 	if err != nil || len(second.Items) != 1 || second.NextCursor != "" {
 		t.Fatalf("%+v (%v)", second, err)
 	}
@@ -214,7 +214,7 @@ func TestACellLearnsThatAToolIsGone(t *testing.T) {
 func TestABadToolIsRejectedAlone(t *testing.T) {
 	r, _ := toolRig(t, func(*toolCell) {})
 	s := r.session(api.SessionRequest{})
-	reply, err := s.ProvideTools(newToolClient(), api.ToolsRequest{Tools: []api.Tool{
+	reply, err := s.Tools().Provide(newToolClient(), api.ToolsRequest{Tools: []api.Tool{
 		{Name: "good"}, {Name: "__import__"}, {Name: "lambda"}, {Name: "retry"}, {Name: "a b"}, {Name: ""}, {Name: "ünicode"}, {Name: "good"},
 		{Name: "schema", Parameters: api.Raw(`{"type":"objekt"}`)}, {Name: "outside", Parameters: api.Raw(`{"$ref":"file:///etc/passwd"}`)},
 		{Name: "patient", TimeoutS: -1},

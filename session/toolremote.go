@@ -95,23 +95,22 @@ func sameHooks(a, b []api.Tool) bool {
 }
 
 // addRemote adds the providers that a session has for as long as it lives. Before anybody else has the session.
-func (s *Session) addRemote(row store.Session) {
-	ts := s.tools
+func (ts *Tools) addRemote(row store.Session) {
 	if len(row.Tools) > 0 {
 		urls := map[string]string{}
 		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*tool{}}
-		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
-			if s.m.cfg.Remote.Webhooks == nil {
+		p.client = newRemoteClient(ts, func(ctx context.Context, call remote.Call) (remote.Result, error) {
+			if ts.remote.Webhooks == nil {
 				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer allows web hooks")
 			}
 			ctx, cancel := context.WithDeadline(ctx, call.Deadline)
 			defer cancel()
-			return s.m.cfg.Remote.Webhooks.Call(ctx, urls[call.Tool], call)
+			return ts.remote.Webhooks.Call(ctx, urls[call.Tool], call)
 		})
 		for _, t := range row.Tools {
 			one, err := newTool(t)
 			if err != nil {
-				s.log.Error("a web hook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
+				ts.log.Error("a web hook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
 				continue
 			}
 			urls[t.Name] = t.URL
@@ -123,41 +122,41 @@ func (s *Session) addRemote(row store.Session) {
 	}
 	for _, name := range row.MCPServers {
 		p := &provider{kind: api.ProviderMCP, clientID: serverProvider + name, lasting: true, server: name, tools: map[string]*tool{}}
-		p.client = newRemoteClient(s, func(ctx context.Context, call remote.Call) (remote.Result, error) {
-			if s.m.cfg.Remote.Servers == nil {
+		p.client = newRemoteClient(ts, func(ctx context.Context, call remote.Call) (remote.Result, error) {
+			if ts.remote.Servers == nil {
 				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer configures MCP servers")
 			}
-			return s.m.cfg.Remote.Servers.Call(ctx, call)
+			return ts.remote.Servers.Call(ctx, call)
 		})
 		ts.providers = append(ts.providers, p)
 	}
 }
 
-// refreshServers asks the session's MCP servers for their tools, all at once. A server that cannot be reached keeps those
+// refresh asks the session's MCP servers for their tools, all at once. A server that cannot be reached keeps those
 // that it had.
-func (s *Session) refreshServers(ctx context.Context) {
-	servers := s.m.cfg.Remote.Servers
-	if len(s.servers) == 0 || servers == nil {
+func (ts *Tools) refresh(ctx context.Context) {
+	servers := ts.remote.Servers
+	if len(ts.servers) == 0 || servers == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverTime)
 	defer cancel()
 	var wait sync.WaitGroup
-	for _, name := range s.servers {
+	for _, name := range ts.servers {
 		wait.Go(func() {
 			list, err := servers.Tools(ctx, name)
 			if err != nil {
-				s.log.Warn("list the tools of an MCP server", "mcp_server", name, "error", err)
+				ts.log.Warn("list the tools of an MCP server", "mcp_server", name, "error", err)
 				return
 			}
-			s.tools.setServer(name, list, s.log.Warn)
+			ts.setServer(name, list, ts.log.Warn)
 		})
 	}
 	wait.Wait()
 }
 
 // setServer records the tools that an MCP server has now.
-func (ts *tools) setServer(name string, list []mcpclient.Tool, warn func(string, ...any)) {
+func (ts *Tools) setServer(name string, list []mcpclient.Tool, warn func(string, ...any)) {
 	ts.mu.Lock()
 	i := slices.IndexFunc(ts.providers, func(p *provider) bool { return p.server == name && p.lasting })
 	if i < 0 {
@@ -199,7 +198,7 @@ func (t *tool) same(other api.Tool) bool {
 }
 
 // unlisted returns a tool of an MCP server whose tools this server has not asked for yet, by its name alone. mu is held.
-func (ts *tools) unlisted(name string) (*provider, *tool) {
+func (ts *Tools) unlisted(name string) (*provider, *tool) {
 	server, _, ok := strings.Cut(name, "__")
 	if !ok {
 		return nil, nil
@@ -213,20 +212,20 @@ func (ts *tools) unlisted(name string) (*provider, *tool) {
 
 // remoteClient carries out the calls of a session's tools in other programs. It implements [ToolClient].
 type remoteClient struct {
-	s    *Session
-	call func(context.Context, remote.Call) (remote.Result, error)
+	tools *Tools
+	call  func(context.Context, remote.Call) (remote.Result, error)
 
 	mu   sync.Mutex // guards open
 	open map[string]context.CancelFunc
 }
 
-func newRemoteClient(s *Session, call func(context.Context, remote.Call) (remote.Result, error)) *remoteClient {
-	return &remoteClient{s: s, call: call, open: map[string]context.CancelFunc{}}
+func newRemoteClient(ts *Tools, call func(context.Context, remote.Call) (remote.Result, error)) *remoteClient {
+	return &remoteClient{tools: ts, call: call, open: map[string]context.CancelFunc{}}
 }
 
 // Request implements [ToolClient].
 func (c *remoteClient) Request(r api.ToolRequest) {
-	c.s.toolTask(func(ctx context.Context) {
+	c.tools.task(func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		c.mu.Lock()
@@ -255,15 +254,15 @@ func (c *remoteClient) made(ctx context.Context, r api.ToolRequest) (remote.Resu
 	var telling sync.WaitGroup
 	telling.Go(func() {
 		for message := range news {
-			if err := c.s.TellProgress(ctx, c, api.ToolProgress{CallID: r.CallID, Message: message}); err != nil {
-				c.s.log.Debug("pass on the progress of a tool call", "error", err) // nobody waits for it now
+			if err := c.tools.TellProgress(ctx, c, api.ToolProgress{CallID: r.CallID, Message: message}); err != nil {
+				c.tools.log.Debug("pass on the progress of a tool call", "error", err) // nobody waits for it now
 			}
 		}
 	})
 	var mu sync.Mutex // guards the end of news: a provider may tell more after its answer
 	ended := false
 	result, err := c.call(ctx, remote.Call{
-		ID: r.CallID, SessionID: c.s.clientID, ExecutionID: r.ExecutionID, Tool: r.Tool, Arguments: r.Arguments, Deadline: r.Deadline.Time,
+		ID: r.CallID, SessionID: c.tools.sessionID, ExecutionID: r.ExecutionID, Tool: r.Tool, Arguments: r.Arguments, Deadline: r.Deadline.Time,
 		Progress: func(message string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -276,8 +275,8 @@ func (c *remoteClient) made(ctx context.Context, r api.ToolRequest) (remote.Resu
 			}
 		},
 		Ask: func(ctx context.Context, question string) error {
-			defer c.s.holdDeadline(r.CallID)()
-			return c.s.approveQuestion(ctx, r, question)
+			defer c.tools.holdDeadline(r.CallID)()
+			return c.tools.askFor(ctx, r, question)
 		},
 	})
 	mu.Lock()
@@ -290,7 +289,7 @@ func (c *remoteClient) made(ctx context.Context, r api.ToolRequest) (remote.Resu
 
 // answer gives the cell the outcome of a call.
 func (c *remoteClient) answer(ctx context.Context, r api.ToolRequest, result remote.Result, err error) {
-	s := c.s
+	ts := c.tools
 	answer := api.ToolResult{CallID: r.CallID, Result: result.Value}
 	if err != nil {
 		failure := &api.ToolError{Code: codeToolError, Message: err.Error()}
@@ -305,16 +304,16 @@ func (c *remoteClient) answer(ctx context.Context, r api.ToolRequest, result rem
 		answer.Result = api.Raw("null")
 	}
 	if len(result.Displays) > 0 {
-		if err := s.showResult(ctx, r.ExecutionID, result.Displays); err != nil {
-			s.log.Warn("show the result of a tool", "tool", r.Tool, "error", err)
+		if err := ts.show(ctx, r.ExecutionID, result.Displays); err != nil {
+			ts.log.Warn("show the result of a tool", "tool", r.Tool, "error", err)
 		}
 	}
-	err = s.AnswerTool(c, answer)
+	err = ts.Answer(c, answer)
 	if e := new(api.Error); errors.As(err, &e) && e.Code == api.CodePayloadTooLarge {
-		err = s.AnswerTool(c, api.ToolResult{CallID: r.CallID, Error: &api.ToolError{Code: codeToolLimit, Message: e.Detail}})
+		err = ts.Answer(c, api.ToolResult{CallID: r.CallID, Error: &api.ToolError{Code: codeToolLimit, Message: e.Detail}})
 	}
 	if err != nil {
-		s.log.Debug("answer a tool call", "tool", r.Tool, "error", err) // nobody waits for it now
+		ts.log.Debug("answer a tool call", "tool", r.Tool, "error", err) // nobody waits for it now
 	}
 }
 

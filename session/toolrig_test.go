@@ -253,7 +253,7 @@ func provide(t *testing.T, s *session.Session, c *toolClient, clientID string, t
 	if clientID != "" {
 		req.ClientID = &clientID
 	}
-	reply, err := s.ProvideTools(c, req)
+	reply, err := s.Tools().Provide(c, req)
 	if err != nil || len(reply.Rejected) > 0 {
 		t.Fatalf("%+v (%v)", reply, err)
 	}

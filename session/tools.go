@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/session/remote"
 	"talaria/session/schema"
+	"talaria/session/transcript"
 )
 
 // Bounds of the tools of a session.
@@ -28,15 +31,31 @@ const (
 
 // ToolClient is a connected client that provides tools. Its methods must not wait.
 type ToolClient interface {
-	// Request hands over a call. The client answers it with [Session.AnswerTool].
+	// Request hands over a call. The client answers it with [Tools.Answer].
 	Request(api.ToolRequest)
 	// Cancel tells the client that nobody waits for a call any more.
 	Cancel(api.ToolCancel)
 }
 
-// tools holds the tools that the cells of a session may call, by provider, and the open calls.
-type tools struct {
-	builtin []string // immutable
+// Tools are the tools that the cells of a session may call, by provider, and the open calls. It is safe for concurrent use;
+// nothing above mu changes.
+type Tools struct {
+	n         int64  // the number of the session
+	sessionID string // as its owner calls it
+	builtin   []string
+	servers   []string // the MCP servers whose tools cells may call
+	mounts    []api.Mount
+	remote    RemoteTools
+	host      Host
+	grace     time.Duration // for a client with a client_id to come back
+	journal   *Journal
+	approvals *Approvals
+	approving func() api.ApprovalMode
+	running   func() *run  // the execution that runs, or nil
+	ending    func() error // why the session's goroutine has ended
+	show      func(ctx context.Context, executionID string, list []remote.Display) error
+	redact    *transcript.Redactor
+	log       *slog.Logger
 
 	mu        sync.Mutex // guards what follows; not held while the host is asked
 	providers []*provider
@@ -53,14 +72,20 @@ type tools struct {
 	tasks  sync.WaitGroup
 }
 
-func newTools(builtin []string) *tools {
-	ts := &tools{builtin: builtin, calls: map[string]*toolCall{}, known: map[string]bool{}, changed: make(chan struct{})}
+// newTools returns the tools of a session that is being loaded. Its approvals exist already.
+func newTools(s *Session, builtin []string) *Tools {
+	ts := &Tools{
+		n: s.n, sessionID: s.clientID, builtin: builtin, servers: s.servers, mounts: s.mounts, remote: s.m.cfg.Remote, host: s.m.cfg.Host,
+		grace: cmp.Or(s.m.cfg.ToolGrace, api.ToolGraceS*time.Second), journal: s.journal, approvals: s.approvals, approving: s.approving,
+		running: s.runningCell, ending: s.ending, show: s.showResult, redact: s.redact, log: s.log,
+		calls: map[string]*toolCall{}, known: map[string]bool{}, changed: make(chan struct{}),
+	}
 	ts.ctx, ts.cancel = context.WithCancel(context.Background())
 	return ts
 }
 
 // close stops the background work of calls. The next server takes over the open ones.
-func (ts *tools) close() {
+func (ts *Tools) close() {
 	ts.cancel()
 	ts.mu.Lock()
 	for _, p := range ts.providers {
@@ -77,7 +102,7 @@ func (ts *tools) close() {
 }
 
 // inUse reports whether a client provides tools or may come back to do so, or a call is open.
-func (ts *tools) inUse() bool {
+func (ts *Tools) inUse() bool {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	return len(ts.calls) > 0 || slices.ContainsFunc(ts.providers, func(p *provider) bool { return !p.lasting })
@@ -171,9 +196,9 @@ func checkToolName(name string) error {
 	return nil
 }
 
-// ProvideTools makes a connected client provide these tools from now on. A client_id that a client had whose socket
+// Provide makes a connected client provide these tools from now on. A client_id that a client had whose socket
 // closed takes its place, and gets its open idempotent calls again.
-func (s *Session) ProvideTools(client ToolClient, req api.ToolsRequest) (api.ToolsReply, error) {
+func (ts *Tools) Provide(client ToolClient, req api.ToolsRequest) (api.ToolsReply, error) {
 	if req.ClientID != nil && !api.ValidID(*req.ClientID) {
 		return api.ToolsReply{}, invalidID("client_id", *req.ClientID)
 	}
@@ -193,15 +218,14 @@ func (s *Session) ProvideTools(client ToolClient, req api.ToolsRequest) (api.Too
 		}
 		checked[t.Name] = one
 	}
-	after := s.provide(client, req, checked, &reply)
+	after := ts.register(client, req, checked, &reply)
 	slices.Sort(reply.Accepted)
-	s.carryOut(after)
+	ts.carryOut(after)
 	return reply, nil
 }
 
-// provide registers validated tools, and returns the work to do once the lock is free.
-func (s *Session) provide(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
-	ts := s.tools
+// register registers validated tools, and returns the work to do once the lock is free.
+func (ts *Tools) register(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var work toolWork
@@ -209,7 +233,7 @@ func (s *Session) provide(client ToolClient, req api.ToolsRequest, checked map[s
 	if p == nil {
 		p = &provider{kind: api.ProviderClient, client: client}
 		if req.ClientID != nil {
-			work = s.succeed(p, *req.ClientID)
+			work = ts.succeed(p, *req.ClientID)
 		}
 		ts.providers = append(ts.providers, p)
 	}
@@ -241,14 +265,14 @@ func (s *Session) provide(client ToolClient, req api.ToolsRequest, checked map[s
 }
 
 // know remembers a name, so that cells learn that its tool is gone, not that it never existed. mu is held.
-func (ts *tools) know(name string) {
+func (ts *Tools) know(name string) {
 	if len(ts.known) < maxKnown {
 		ts.known[name] = true
 	}
 }
 
 // gone lists the names that were provided once and are in no list now.
-func (ts *tools) gone(list []api.ToolInfo) []string {
+func (ts *Tools) gone(list []api.ToolInfo) []string {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	missing := maps.Clone(ts.known)
@@ -259,7 +283,7 @@ func (ts *tools) gone(list []api.ToolInfo) []string {
 }
 
 // of returns the provider for a connected client, or nil. mu is held.
-func (ts *tools) of(client ToolClient) *provider {
+func (ts *Tools) of(client ToolClient) *provider {
 	for _, p := range ts.providers {
 		if p.client != nil && p.client == client {
 			return p
@@ -268,9 +292,8 @@ func (ts *tools) of(client ToolClient) *provider {
 	return nil
 }
 
-// succeed makes p the successor of the client with that id. tools.mu is held.
-func (s *Session) succeed(p *provider, clientID string) (work toolWork) {
-	ts := s.tools
+// succeed makes p the successor of the client with that id. mu is held.
+func (ts *Tools) succeed(p *provider, clientID string) (work toolWork) {
 	i := slices.IndexFunc(ts.providers, func(old *provider) bool { return old.clientID == clientID && clientID != "" })
 	if i < 0 {
 		return work
@@ -290,13 +313,13 @@ func (s *Session) succeed(p *provider, clientID string) (work toolWork) {
 		}
 		c.provider, c.missing = p, c.handed
 	}
-	s.forgetLater(p)
+	ts.forgetLater(p)
 	return work
 }
 
 // requestMissing requests the calls again that p took over, as far as it provides their tools by now: a program that has
 // just started may provide one after the other. mu is held.
-func (ts *tools) requestMissing(p *provider, work *toolWork) {
+func (ts *Tools) requestMissing(p *provider, work *toolWork) {
 	for _, c := range ts.calls {
 		if c.provider == p && c.missing && p.tools[c.name] != nil {
 			c.missing = false
@@ -306,7 +329,7 @@ func (ts *tools) requestMissing(p *provider, work *toolWork) {
 }
 
 // size counts the tools that clients provide, and their bytes. mu is held.
-func (ts *tools) size() (count, size int) {
+func (ts *Tools) size() (count, size int) {
 	for _, p := range ts.providers {
 		if !p.lasting {
 			count, size = count+len(p.tools), size+p.bytes
@@ -315,10 +338,9 @@ func (ts *tools) size() (count, size int) {
 	return count, size
 }
 
-// WithdrawTools removes the tools of a client whose socket has closed: at once, or after a while if it has a client_id
+// Withdraw removes the tools of a client whose socket has closed: at once, or after a while if it has a client_id
 // and may come back. Its open calls end, but for idempotent ones of a client that may come back.
-func (s *Session) WithdrawTools(client ToolClient) {
-	ts := s.tools
+func (ts *Tools) Withdraw(client ToolClient) {
 	ts.mu.Lock()
 	p := ts.of(client)
 	if p == nil {
@@ -330,24 +352,23 @@ func (s *Session) WithdrawTools(client ToolClient) {
 		p.forget.Stop()
 	}
 	if p.clientID != "" {
-		s.forgetLater(p)
+		ts.forgetLater(p)
 	}
 	work := ts.abandon(p, func(c *toolCall) bool { return p.clientID == "" || !c.tool.Idempotent })
 	if p.clientID == "" {
 		ts.remove(p)
 	}
 	ts.mu.Unlock()
-	s.carryOut(work)
+	ts.carryOut(work)
 }
 
-// forgetLater gives the client of p time to come back, or to provide its tools again. tools.mu is held.
-func (s *Session) forgetLater(p *provider) {
-	p.forget = time.AfterFunc(cmp.Or(s.m.cfg.ToolGrace, api.ToolGraceS*time.Second), func() { s.forgetProvider(p) })
+// forgetLater gives the client of p time to come back, or to provide its tools again. mu is held.
+func (ts *Tools) forgetLater(p *provider) {
+	p.forget = time.AfterFunc(ts.grace, func() { ts.forget(p) })
 }
 
-// forgetProvider ends the calls of a client that has not come back, or has come back without their tools.
-func (s *Session) forgetProvider(p *provider) {
-	ts := s.tools
+// forget ends the calls of a client that has not come back, or has come back without their tools.
+func (ts *Tools) forget(p *provider) {
 	ts.mu.Lock()
 	if !slices.Contains(ts.providers, p) {
 		ts.mu.Unlock()
@@ -359,11 +380,11 @@ func (s *Session) forgetProvider(p *provider) {
 	}
 	work := ts.abandon(p, func(c *toolCall) bool { return !back || c.missing })
 	ts.mu.Unlock()
-	s.carryOut(work)
+	ts.carryOut(work)
 }
 
 // remove forgets a provider. mu is held.
-func (ts *tools) remove(p *provider) {
+func (ts *Tools) remove(p *provider) {
 	if p.forget != nil {
 		p.forget.Stop()
 	}
@@ -371,7 +392,7 @@ func (ts *tools) remove(p *provider) {
 }
 
 // abandon ends the calls of a provider that is gone. mu is held.
-func (ts *tools) abandon(p *provider, which func(*toolCall) bool) (work toolWork) {
+func (ts *Tools) abandon(p *provider, which func(*toolCall) bool) (work toolWork) {
 	for _, c := range ts.calls {
 		if c.provider == p && which(c) {
 			work.fail(c, goneFailure(c.name))
@@ -386,7 +407,7 @@ func goneFailure(name string) *api.ToolError {
 
 // find returns the tool of that name that a cell calls: of the execution's own client, else of the client that came
 // last. mu is held.
-func (ts *tools) find(name, execution string) (*provider, *tool) {
+func (ts *Tools) find(name, execution string) (*provider, *tool) {
 	var found *provider
 	for _, p := range slices.Backward(ts.providers) {
 		switch {
@@ -404,7 +425,7 @@ func (ts *tools) find(name, execution string) (*provider, *tool) {
 }
 
 // list returns the tools that the cell of an execution sees, by name.
-func (ts *tools) list(execution string) []api.ToolInfo {
+func (ts *Tools) list(execution string) []api.ToolInfo {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	all := map[string]api.ToolInfo{}
@@ -427,36 +448,34 @@ func (ts *tools) list(execution string) []api.ToolInfo {
 	return list
 }
 
-// Tools lists the tools that cells see, by name, and in the execution that runs those of its own client. It asks MCP servers
+// List lists the tools that cells see, by name, and in the execution that runs those of its own client. It asks MCP servers
 // for theirs, which ctx bounds.
-func (s *Session) Tools(ctx context.Context) []api.ToolInfo {
-	s.refreshServers(ctx)
-	s.mu.Lock()
+func (ts *Tools) List(ctx context.Context) []api.ToolInfo {
+	ts.refresh(ctx)
 	running := ""
-	if s.current != nil {
-		running = s.current.row.ID
+	if r := ts.running(); r != nil {
+		running = r.row.ID
 	}
-	s.mu.Unlock()
-	return s.tools.list(running)
+	return ts.list(running)
 }
 
-// tellTools answers a kernel's question about the available tools.
-func (s *Session) tellTools(ctx context.Context, key record.Key, executionID, ask string) {
-	s.refreshServers(ctx)
+// tell answers a kernel's question about the available tools.
+func (ts *Tools) tell(ctx context.Context, key record.Key, executionID, ask string) {
+	ts.refresh(ctx)
 	answer := command.AnswerTools{RequestID: ask, Tools: []command.ToolSpec{}}
-	list := s.tools.list(executionID)
+	list := ts.list(executionID)
 	for _, t := range list {
 		answer.Tools = append(answer.Tools, command.ToolSpec{
 			Name: t.Name, Description: t.Description, Server: t.Server, Parameters: json.RawMessage(t.Parameters),
 			Builtin: t.Provider == api.ProviderBuiltin,
 		})
 	}
-	for _, name := range s.tools.gone(list) {
+	for _, name := range ts.gone(list) {
 		answer.Tools = append(answer.Tools, command.ToolSpec{Name: name, Gone: true})
 	}
-	err := insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
+	err := insist(ctx, func() error { return command.Tell(ctx, ts.host, key, answer) })
 	if err != nil {
-		s.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it now
+		ts.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it now
 	}
 }
 

@@ -33,7 +33,7 @@ func TestEachOfManyCallsGetsItsOwnAnswer(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "echo"})
 	go func() {
 		for req := range client.requests {
-			go s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+			go s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
 		}
 	}()
 	e := execute(t, s, "")
@@ -69,7 +69,7 @@ func TestAtMost64CallsAreHandedOverAtOnce(t *testing.T) {
 		if len(held) == 0 {
 			held = append(held, next(t, client.requests))
 		}
-		if err := s.AnswerTool(client, api.ToolResult{CallID: held[0].CallID, Result: api.Raw("1")}); err != nil {
+		if err := s.Tools().Answer(client, api.ToolResult{CallID: held[0].CallID, Result: api.Raw("1")}); err != nil {
 			t.Error(err)
 		}
 		held = held[1:]
@@ -97,7 +97,7 @@ func TestRefusedCallsAreFreeAndTheLimitIsNamed(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "echo", Parameters: api.Raw(`{"type":"object","properties":{"limit":{"type":"integer"}}}`)})
 	go func() {
 		for req := range client.requests {
-			s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+			s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
 		}
 	}()
 	e := execute(t, s, "")
@@ -131,9 +131,9 @@ func TestAnInterruptCancelsTheCallAndALaterAnswerIsRefused(t *testing.T) {
 	id := submit(t, s, "")
 	call := next(t, client.requests).CallID
 	for _, forged := range []error{
-		s.AnswerTool(other, api.ToolResult{CallID: call, Result: api.Raw("1")}),
-		s.AnswerTool(client, api.ToolResult{CallID: "x", Result: api.Raw("1")}),
-		s.AnswerPending(id, []api.ToolResult{{CallID: call, Result: api.Raw("1")}}),
+		s.Tools().Answer(other, api.ToolResult{CallID: call, Result: api.Raw("1")}),
+		s.Tools().Answer(client, api.ToolResult{CallID: "x", Result: api.Raw("1")}),
+		s.Tools().AnswerPending(id, []api.ToolResult{{CallID: call, Result: api.Raw("1")}}),
 	} {
 		if code(forged) != api.CodeNoCallPending {
 			t.Errorf("a forged answer: %v", forged)
@@ -146,7 +146,7 @@ func TestAnInterruptCancelsTheCallAndALaterAnswerIsRefused(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	wait(t, s, id)
-	if err := s.AnswerTool(client, api.ToolResult{CallID: call, Result: api.Raw("1")}); code(err) != api.CodeNoCallPending {
+	if err := s.Tools().Answer(client, api.ToolResult{CallID: call, Result: api.Raw("1")}); code(err) != api.CodeNoCallPending {
 		t.Errorf("a late answer: %v", err)
 	}
 	if got := shape(now(t, s)); !strings.Contains(got, "tool_call tool_result finished") {
@@ -176,7 +176,7 @@ func TestCallsOfAClientThatIsGoneEndOnce(t *testing.T) {
 	for range 8 {
 		next(t, client.requests)
 	}
-	s.WithdrawTools(client)
+	s.Tools().Withdraw(client)
 	if e := wait(t, s, id); e.Text != "" || e.ToolCalls != 8 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
@@ -205,13 +205,13 @@ func TestANewCallToAClientThatIsAwayFails(t *testing.T) {
 	provide(t, s, client, "me", work)
 	id := submit(t, s, "")
 	next(t, client.requests)
-	s.WithdrawTools(client)
+	s.Tools().Withdraw(client)
 	close(away)
 	waitFor(t, s, id, "stream")
 	back := newToolClient()
 	provide(t, s, back, "me", work)
 	call := next(t, back.requests)
-	if err := s.AnswerTool(back, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
+	if err := s.Tools().Answer(back, api.ToolResult{CallID: call.CallID, Result: api.Raw("1")}); err != nil {
 		t.Error(err)
 	}
 	if e := wait(t, s, id); e.Text != "provider_gone " || e.ToolCalls != 1 || len(back.requests) > 0 {
@@ -233,7 +233,7 @@ func TestTheCallsOfAClientThatStaysAwayEnd(t *testing.T) {
 	provide(t, s, client, "me", api.Tool{Name: "work", Idempotent: true})
 	id := submit(t, s, "")
 	next(t, client.requests)
-	s.WithdrawTools(client)
+	s.Tools().Withdraw(client)
 	if e := wait(t, s, id); e.Text != "provider_gone unavailable " || e.ToolCalls != 1 {
 		t.Errorf("%d calls: %s", e.ToolCalls, e.Text)
 	}
@@ -269,7 +269,7 @@ func (h *toolHost) once(t *testing.T) {
 
 func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 	for name, interlude := range map[string]func(*rig, *toolClient, **testSession){
-		"after its socket closed":      func(_ *rig, c *toolClient, s **testSession) { (*s).WithdrawTools(c) },
+		"after its socket closed":      func(_ *rig, c *toolClient, s **testSession) { (*s).Tools().Withdraw(c) },
 		"after the server was killed":  func(r *rig, _ *toolClient, s **testSession) { r.kill(); r.open(); *s = again(r) },
 		"after the server was stopped": func(r *rig, _ *toolClient, s **testSession) { r.leave(); r.open(); *s = again(r) },
 	} {
@@ -306,7 +306,7 @@ func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 				if req.Tool != "safe" {
 					t.Errorf("%s was called twice", req.Tool)
 				}
-				if err := s.AnswerTool(back, api.ToolResult{CallID: req.CallID, Result: req.Arguments}); err != nil {
+				if err := s.Tools().Answer(back, api.ToolResult{CallID: req.CallID, Result: req.Arguments}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -318,7 +318,7 @@ func TestAClientThatComesBackGetsItsIdempotentCallsAgain(t *testing.T) {
 				t.Errorf("%d calls: %v", e.ToolCalls, lines)
 			}
 			h.once(t)
-			audit, err := s.ToolCalls(t.Context(), api.PageQuery{})
+			audit, err := s.Tools().Calls(t.Context(), api.PageQuery{})
 			if err != nil || len(audit.Items) != 8 || slices.ContainsFunc(audit.Items, func(c api.ToolCallRecord) bool { return c.Status == "open" }) {
 				t.Errorf("%+v (%v)", audit, err)
 			}
@@ -338,7 +338,7 @@ func TestASuccessorGetsTheCallsOfEachToolOnceItProvidesIt(t *testing.T) {
 	provide(t, s, client, "me", second)
 	id := submit(t, s, "")
 	first := next(t, client.requests)
-	s.WithdrawTools(client)
+	s.Tools().Withdraw(client)
 	back := newToolClient()
 	provide(t, s, back, "me", api.Tool{Name: "first"})
 	if len(back.requests) > 0 {
@@ -352,7 +352,7 @@ func TestASuccessorGetsTheCallsOfEachToolOnceItProvidesIt(t *testing.T) {
 	if len(back.requests) > 0 {
 		t.Errorf("the successor got a call twice: %+v", <-back.requests)
 	}
-	if err := s.AnswerTool(back, api.ToolResult{CallID: first.CallID, Result: first.Arguments}); err != nil {
+	if err := s.Tools().Answer(back, api.ToolResult{CallID: first.CallID, Result: first.Arguments}); err != nil {
 		t.Error(err)
 	}
 	if e := wait(t, s, id); e.Text != `{"n":1}` {
@@ -373,7 +373,7 @@ func TestABudgetOfToolCallsIsOfAllCells(t *testing.T) {
 	provide(t, s, client, "", api.Tool{Name: "echo"})
 	go func() {
 		for req := range client.requests {
-			s.AnswerTool(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
+			s.Tools().Answer(client, api.ToolResult{CallID: req.CallID, Result: req.Arguments})
 		}
 	}()
 	defer close(client.requests)

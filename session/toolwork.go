@@ -8,7 +8,7 @@ import (
 	"talaria/kernel/record"
 )
 
-// toolWork is work to do once tools.mu is free.
+// toolWork is work to do once Tools.mu is free.
 type toolWork struct {
 	again   []*toolCall // to be handed to their clients
 	cancels []toolCancel
@@ -25,7 +25,7 @@ type toolAnswer struct {
 	answer command.AnswerTool
 }
 
-// fail answers a call with a failure, unless it is answered. tools.mu is held.
+// fail answers a call with a failure, unless it is answered. Tools.mu is held.
 func (w *toolWork) fail(c *toolCall, failure *api.ToolError) {
 	if c.answered {
 		return
@@ -35,7 +35,7 @@ func (w *toolWork) fail(c *toolCall, failure *api.ToolError) {
 	w.answers = append(w.answers, toolAnswer{c.key, command.AnswerTool{RequestID: c.id, Error: failureOf(failure)}})
 }
 
-// cancel tells the client of a call that nobody waits for it any more. tools.mu is held.
+// cancel tells the client of a call that nobody waits for it any more. Tools.mu is held.
 func (w *toolWork) cancel(c *toolCall, reason string) {
 	if c.handed && c.provider != nil && c.provider.client != nil {
 		w.cancels = append(w.cancels, toolCancel{c.provider.client, api.ToolCancel{Type: "tool_cancel", CallID: c.id, Reason: reason}})
@@ -46,12 +46,11 @@ func failureOf(e *api.ToolError) *command.ToolFailure {
 	return &command.ToolFailure{Code: e.Code, Message: e.Message}
 }
 
-// carryOut does the work. tools.mu is not held.
-func (s *Session) carryOut(w toolWork) {
+// carryOut does the work. mu is not held.
+func (ts *Tools) carryOut(w toolWork) {
 	if len(w.again)+len(w.cancels)+len(w.answers) == 0 {
 		return
 	}
-	ts := s.tools
 	ts.mu.Lock()
 	type request struct {
 		client ToolClient
@@ -71,22 +70,21 @@ func (s *Session) carryOut(w toolWork) {
 		c.client.Cancel(c.frame)
 	}
 	for _, a := range w.answers {
-		s.answerSoon(a.key, a.answer)
+		ts.answerSoon(a.key, a.answer)
 	}
 }
 
 // answerSoon answers a call in the background, however long the host takes.
-func (s *Session) answerSoon(key record.Key, answer command.AnswerTool) {
-	s.toolTask(func(ctx context.Context) {
-		if err := s.answerCall(ctx, key, answer); err != nil {
-			s.log.Debug("answer a tool call", "error", err) // nobody waits for it now
+func (ts *Tools) answerSoon(key record.Key, answer command.AnswerTool) {
+	ts.task(func(ctx context.Context) {
+		if err := ts.answerCall(ctx, key, answer); err != nil {
+			ts.log.Debug("answer a tool call", "error", err) // nobody waits for it now
 		}
 	})
 }
 
-// toolTask runs f in the background, until the session ends.
-func (s *Session) toolTask(f func(context.Context)) {
-	ts := s.tools
+// task runs f in the background, until the session ends.
+func (ts *Tools) task(f func(context.Context)) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	if !ts.closed {
@@ -94,6 +92,6 @@ func (s *Session) toolTask(f func(context.Context)) {
 	}
 }
 
-func (s *Session) answerCall(ctx context.Context, key record.Key, answer command.AnswerTool) error {
-	return insist(ctx, func() error { return command.Tell(ctx, s.m.cfg.Host, key, answer) })
+func (ts *Tools) answerCall(ctx context.Context, key record.Key, answer command.AnswerTool) error {
+	return insist(ctx, func() error { return command.Tell(ctx, ts.host, key, answer) })
 }

@@ -198,7 +198,7 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 			t.input(r, asked.ID, body)
 		}
 	case record.ToolsRequest:
-		t.s.toolTask(func(ctx context.Context) { t.s.tellTools(ctx, r.Key, r.ExecutionID, asked.ID) })
+		t.s.tools.task(func(ctx context.Context) { t.s.tools.tell(ctx, r.Key, r.ExecutionID, asked.ID) })
 	case record.ToolCall:
 		t.called(run, r, asked.ID, body)
 	case record.AfterCell:

@@ -196,7 +196,7 @@ func (h *Handler) goOn(q *request, r execRequest) error {
 		}
 		results = append(results, result)
 	}
-	err = w.AnswerPending(c.Execution, results)
+	err = w.Tools().AnswerPending(c.Execution, results)
 	if known := new(api.Error); err != nil && !(errors.As(err, &known) && known.Code == api.CodeNoCallPending) {
 		return err
 	}
