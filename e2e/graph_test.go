@@ -51,6 +51,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
 	{"talaria/session/files", "talaria/session", "the files of a workspace know no session"},
 	{"talaria/session/files", "talaria/store", "what the log knows of a workspace is the session's"},
+	{"talaria/session/notebook", "talaria/session", "a notebook knows executions, and no session"},
+	{"talaria/session/notebook", "talaria/kernel/...", "a notebook shows what was logged, and needs no kernel"},
 	{"talaria/session/processes", "talaria/session", "the processes beside an interpreter know only the kernel they run with"},
 	{"talaria/session/processes", "talaria/store", "processes end with their kernel, and are in no database"},
 	{"talaria/session/transcript", "talaria/session", "the text of an execution knows no session"},

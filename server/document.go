@@ -12,7 +12,7 @@ import (
 
 // getDocument returns the arrangement of the notebook page; its ETag is the revision.
 func (s *Server) getDocument(c *call, sess *session.Session) error {
-	doc, err := sess.Document(c.ctx())
+	doc, err := sess.Notebook().Document(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -37,10 +37,10 @@ func (s *Server) putDocument(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	doc, err := sess.PutDocument(c.command(), revision, req)
+	doc, err := sess.Notebook().PutDocument(c.command(), revision, req)
 	var refused *api.Error
 	if errors.As(err, &refused) && refused.Code == api.CodeRevisionConflict {
-		now, readErr := sess.Document(c.ctx())
+		now, readErr := sess.Notebook().Document(c.ctx())
 		if readErr != nil {
 			return readErr
 		}
@@ -59,7 +59,7 @@ func (s *Server) wantedRevision(c *call, sess *session.Session, req api.Document
 	match := strings.TrimSpace(c.GetHeader("If-Match"))
 	switch {
 	case match == "*":
-		now, err := sess.Document(c.ctx())
+		now, err := sess.Notebook().Document(c.ctx())
 		return now.Revision, err
 	case match != "":
 		revision, ok := parseSeq(strings.Trim(strings.TrimPrefix(match, "W/"), `"`))

@@ -15,7 +15,7 @@ func (s *Server) getNotebook(c *call, sess *session.Session) error {
 	}
 	c.Header("Content-Disposition", disposition(notebookType, strings.ReplaceAll(name, "/", "-")+".ipynb", false))
 	out := &body{c: c, kind: notebookType}
-	return out.ended(sess.Notebook(c.ctx(), out))
+	return out.ended(sess.Notebook().Export(c.ctx(), out))
 }
 
 func (s *Server) postNotebook(c *call, sess *session.Session) error {
@@ -24,7 +24,7 @@ func (s *Server) postNotebook(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	if err := sess.ImportNotebook(c.command(), data); err != nil {
+	if err := sess.Notebook().Import(c.command(), data); err != nil {
 		return err
 	}
 	return s.getSession(c, sess)

@@ -416,7 +416,7 @@ func executions(t *testing.T, s *session.Session) (list []api.Execution) {
 // exported returns the session's notebook file.
 func exported(t *testing.T, s *session.Session) ([]byte, error) {
 	var out bytes.Buffer
-	err := s.Notebook(t.Context(), &out)
+	err := s.Notebook().Export(t.Context(), &out)
 	return out.Bytes(), err
 }
 

@@ -22,6 +22,7 @@ import (
 	"talaria/kernel/record"
 	"talaria/kernel/workspace"
 	"talaria/session/files"
+	"talaria/session/notebook"
 	"talaria/session/processes"
 	"talaria/session/transcript"
 	"talaria/store"
@@ -54,6 +55,7 @@ type Session struct {
 	loop               // loop.go: the session's goroutine
 	journal   *Journal // journal.go: the log of events; its own locks
 	files     *files.Files
+	notebook  *notebook.Notebook
 	known     knownFiles // knownfiles.go; locks of its own
 	approvals *Approvals // approvals.go; its own lock
 	packages  packages
@@ -139,6 +141,10 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s.tools.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.connect(s, snapshot)
+	s.notebook = notebook.New(notebook.Config{
+		Store: m.cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
+		Execution: s.Execution, Commit: s.commitDocument, Spare: m.spare,
+	})
 	s.files = files.New(files.Config{
 		Dir: dir, Owner: s.owner, Session: s.id, Watches: &m.watches, Spare: m.spare, Limit: s.diskLimit, Changed: s.known.note,
 		Deleted: s.deleted, ErrDeleted: ErrDeleted,
@@ -250,6 +256,16 @@ func (s *Session) Approvals() *Approvals { return s.approvals }
 
 // Tools returns the tools that the session's cells may call.
 func (s *Session) Tools() *Tools { return s.tools }
+
+// Notebook returns the session's notebook: its document, and its exchange with notebook files.
+func (s *Session) Notebook() *notebook.Notebook { return s.notebook }
+
+// commitDocument commits a change of the session's document, and the event that announces it.
+func (s *Session) commitDocument(ctx context.Context, write func(*store.Tx) error, announced api.DocumentChanged) error {
+	c := s.touched()
+	c.before, c.drafts = write, []draft{{body: announced}}
+	return s.journal.commit(ctx, c)
+}
 
 // Files returns the files of the session's workspace.
 func (s *Session) Files() *files.Files { return s.files }

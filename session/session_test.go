@@ -839,7 +839,7 @@ func TestNotebooksGoOutAndIn(t *testing.T) {
 	const in = `{"cells":[{"cell_type":"markdown","metadata":{},"source":["# T"]},{"cell_type":"code","id":"q w","metadata":{"x":1},
 		"source":"1+1","outputs":[{"output_type":"stream","name":"stdout","text":["kept"]}],"execution_count":5}],
 		"metadata":{"m":1},"nbformat":4,"nbformat_minor":2,"extra":true}`
-	if err := s.ImportNotebook(t.Context(), []byte(in)); err != nil {
+	if err := s.Notebook().Import(t.Context(), []byte(in)); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, s, "print after")
@@ -854,7 +854,7 @@ func TestNotebooksGoOutAndIn(t *testing.T) {
 	}
 	for _, bad := range []string{`[]`, `{}`, `{"nbformat":3,"cells":[]}`, `{"nbformat":4,"cells":[{"cell_type":"x","source":""}]}`,
 		`{"nbformat":4,"cells":[{"cell_type":"code","source":5}]}`, `{"nbformat":4,"cells":[1]}`, "\xff"} {
-		if err := s.ImportNotebook(t.Context(), []byte(bad)); code(err) != api.CodeInvalidRequest {
+		if err := s.Notebook().Import(t.Context(), []byte(bad)); code(err) != api.CodeInvalidRequest {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

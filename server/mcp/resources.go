@@ -111,7 +111,7 @@ func readFrom(q *request, sess *session.Session, kind, rest string) ([]byte, str
 		return data, media, err
 	case "notebook.ipynb":
 		var b bytes.Buffer
-		err := sess.Notebook(q.ctx, &b)
+		err := sess.Notebook().Export(q.ctx, &b)
 		if err == nil && b.Len() > maxResource {
 			_, err = readAtMost(&b, maxResource)
 		}

@@ -1,4 +1,4 @@
-package session
+package notebook
 
 import (
 	"context"
@@ -18,21 +18,21 @@ const (
 )
 
 // Document returns the arrangement of the notebook page. Before it is first saved, it has the cells of the imported notebook.
-func (s *Session) Document(ctx context.Context) (api.Document, error) {
-	doc, err := s.m.cfg.Store.Document(ctx, s.n)
+func (n *Notebook) Document(ctx context.Context) (api.Document, error) {
+	doc, err := n.cfg.Store.Document(ctx, n.cfg.Session)
 	if err != nil {
-		return doc, s.journal.readError(ctx, err)
+		return doc, n.cfg.ReadError(ctx, err)
 	}
-	through, imported, err := s.m.cfg.Store.HiddenThrough(ctx, s.n)
+	through, imported, err := n.cfg.Store.HiddenThrough(ctx, n.cfg.Session)
 	if err != nil {
-		return doc, s.journal.readError(ctx, err)
+		return doc, n.cfg.ReadError(ctx, err)
 	}
 	doc.Imported = imported
 	if doc.Revision == 0 {
 		doc.Cells = []api.DocumentCell{}
 		if imported {
 			doc.Through = through
-			if doc.Cells, err = s.importedCells(ctx); err != nil {
+			if doc.Cells, err = n.importedCells(ctx); err != nil {
 				return doc, err
 			}
 		}
@@ -41,10 +41,10 @@ func (s *Session) Document(ctx context.Context) (api.Document, error) {
 }
 
 // importedCells returns the cells of the imported notebook.
-func (s *Session) importedCells(ctx context.Context) ([]api.DocumentCell, error) {
-	data, _, err := s.m.cfg.Store.Notebook(ctx, s.n)
+func (n *Notebook) importedCells(ctx context.Context) ([]api.DocumentCell, error) {
+	data, _, err := n.cfg.Store.Notebook(ctx, n.cfg.Session)
 	if err != nil {
-		return nil, s.journal.readError(ctx, err)
+		return nil, n.cfg.ReadError(ctx, err)
 	}
 	return documentCells(data)
 }
@@ -85,7 +85,7 @@ func joinedSource(raw api.Raw) string {
 
 // PutDocument saves the document in place of the revision that r names, and returns it with its new revision.
 // It fails with [api.CodeRevisionConflict] if the document has another revision. Readers of the log get an event.
-func (s *Session) PutDocument(ctx context.Context, revision int64, r api.DocumentRequest) (api.Document, error) {
+func (n *Notebook) PutDocument(ctx context.Context, revision int64, r api.DocumentRequest) (api.Document, error) {
 	if err := checkDocument(r); err != nil {
 		return api.Document{}, err
 	}
@@ -93,7 +93,7 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 	if doc.Cells == nil {
 		doc.Cells = []api.DocumentCell{}
 	}
-	last := s.journal.LastSeq()
+	last := n.cfg.LastSeq()
 	switch {
 	case r.Through == nil:
 		doc.Through = last
@@ -102,34 +102,32 @@ func (s *Session) PutDocument(ctx context.Context, revision int64, r api.Documen
 	default:
 		doc.Through = *r.Through
 	}
-	err := s.saveDocument(ctx, doc, nil)
+	err := n.save(ctx, doc, nil)
 	if errors.Is(err, store.ErrNotFound) {
 		return doc, api.Errorf(api.CodeRevisionConflict, "the document has changed since you read it; read it again, merge your changes, and save")
 	}
 	if err != nil {
 		return doc, err
 	}
-	if _, doc.Imported, err = s.m.cfg.Store.HiddenThrough(ctx, s.n); err != nil {
-		return doc, s.journal.readError(ctx, err)
+	if _, doc.Imported, err = n.cfg.Store.HiddenThrough(ctx, n.cfg.Session); err != nil {
+		return doc, n.cfg.ReadError(ctx, err)
 	}
 	doc.Revision++
 	return doc, nil
 }
 
-// saveDocument writes the revision after doc.Revision, makes the other change, and appends the event that announces
+// save writes the revision after doc.Revision, makes the other change, and appends the event that announces
 // it.
-func (s *Session) saveDocument(ctx context.Context, doc api.Document, also func(*store.Tx) error) error {
-	c := s.touched()
-	c.before = func(tx *store.Tx) error {
+func (n *Notebook) save(ctx context.Context, doc api.Document, also func(*store.Tx) error) error {
+	write := func(tx *store.Tx) error {
 		if also != nil {
 			if err := also(tx); err != nil {
 				return err
 			}
 		}
-		return tx.PutDocument(s.n, doc)
+		return tx.PutDocument(n.cfg.Session, doc)
 	}
-	c.drafts = []draft{{body: api.DocumentChanged{Revision: doc.Revision + 1}}}
-	return s.journal.commit(ctx, c)
+	return n.cfg.Commit(ctx, write, api.DocumentChanged{Revision: doc.Revision + 1})
 }
 
 func checkDocument(r api.DocumentRequest) error {

@@ -1,4 +1,5 @@
-package session
+// Package notebook keeps the notebook of a session: the document that arranges its cells, and its exchange with .ipynb files.
+package notebook
 
 import (
 	"context"
@@ -9,13 +10,14 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 
 	"talaria/api"
 	"talaria/store"
 )
 
-// notebook is an .ipynb of nbformat 4. Its cells are kept unchanged.
-type notebook struct {
+// file is an .ipynb of nbformat 4. Its cells are kept unchanged.
+type file struct {
 	Cells         []api.Raw `json:"cells"`
 	Metadata      api.Raw   `json:"metadata"`
 	NBFormat      int       `json:"nbformat"`
@@ -48,24 +50,47 @@ type cellOrigin struct {
 	Status      api.ExecutionStatus `json:"status"`
 }
 
-// Notebook writes the session as an .ipynb: the cells of its document, each with the outputs of its last execution,
+// Config is what a notebook needs of its session. Its functions are safe for concurrent use.
+type Config struct {
+	Store   *store.Store
+	Session int64  // its number
+	Python  string // the version of its environment
+	// LastSeq returns the position of the newest event of its log.
+	LastSeq func() int64
+	// ReadError returns why the session cannot be read, from the error of the store.
+	ReadError func(context.Context, error) error
+	// Execution returns one of its executions with the outputs so far.
+	Execution func(ctx context.Context, id string) (api.Execution, error)
+	// Commit makes a change of the document, together with the event that announces it.
+	Commit func(ctx context.Context, write func(*store.Tx) error, announced api.DocumentChanged) error
+	// Spare reports why nothing can be written to the server's disk, or nil.
+	Spare func() error
+}
+
+// Notebook is the notebook of a session. It is safe for concurrent use. Its errors are for clients.
+type Notebook struct{ cfg Config }
+
+// New returns the notebook of a session.
+func New(cfg Config) *Notebook { return &Notebook{cfg} }
+
+// Export writes the session as an .ipynb: the cells of its document, each with the outputs of its last execution,
 // then each execution that the document does not contain and that was not silent. Without a saved document these are
 // all executions after the imported notebook, which comes first.
 //
 // It is written to w cell by cell, since all of them may not fit into memory.
-func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
-	imported, hides, err := s.m.cfg.Store.Notebook(ctx, s.n)
+func (n *Notebook) Export(ctx context.Context, w io.Writer) error {
+	imported, hides, err := n.cfg.Store.Notebook(ctx, n.cfg.Session)
 	if err != nil {
-		return s.journal.readError(ctx, err)
+		return n.cfg.ReadError(ctx, err)
 	}
-	doc, err := s.Document(ctx)
+	doc, err := n.Document(ctx)
 	if err != nil {
 		return err
 	}
-	nb := notebook{Cells: []api.Raw{}, NBFormat: 4, NBFormatMinor: 5}
+	nb := file{Cells: []api.Raw{}, NBFormat: 4, NBFormatMinor: 5}
 	nb.Metadata, err = api.Marshal(map[string]any{
 		"kernelspec":    map[string]string{"display_name": "Python 3", "language": "python", "name": "python3"},
-		"language_info": map[string]string{"name": "python", "version": s.env.Version, "file_extension": ".py", "mimetype": "text/x-python"},
+		"language_info": map[string]string{"name": "python", "version": n.cfg.Python, "file_extension": ".py", "mimetype": "text/x-python"},
 	})
 	if err != nil {
 		return err
@@ -78,11 +103,11 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 		came, nb.Cells = nb.Cells, []api.Raw{}
 		nb.NBFormatMinor = max(nb.NBFormatMinor, 5)
 	}
-	ids, err := s.m.cfg.Store.NotebookExecutions(ctx, s.n, hides)
+	ids, err := n.cfg.Store.NotebookExecutions(ctx, n.cfg.Session, hides)
 	if err != nil {
-		return s.journal.readError(ctx, err)
+		return n.cfg.ReadError(ctx, err)
 	}
-	b := notebookWriter{s: s, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]string{}}
+	b := writer{n: n, w: w, ids: map[string]bool{}, came: map[string]api.Raw{}, last: map[string]string{}}
 	for _, cell := range came {
 		id, err := idOf(cell)
 		if err != nil {
@@ -93,9 +118,9 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	for _, id := range ids {
 		b.last[api.CellOf(id)] = id
 	}
-	late, err := s.m.cfg.Store.QueuedAfter(ctx, s.n, doc.Through)
+	late, err := n.cfg.Store.QueuedAfter(ctx, n.cfg.Session, doc.Through)
 	if err != nil {
-		return s.journal.readError(ctx, err)
+		return n.cfg.ReadError(ctx, err)
 	}
 	arranged := map[string]bool{}
 	for _, cell := range doc.Cells {
@@ -117,9 +142,9 @@ func (s *Session) Notebook(ctx context.Context, w io.Writer) error {
 	return b.end(nb)
 }
 
-// notebookWriter writes a notebook file cell by cell, indented by one space for each level.
-type notebookWriter struct {
-	s     *Session
+// writer writes a notebook file cell by cell, indented by one space for each level.
+type writer struct {
+	n     *Notebook
 	w     io.Writer
 	cells int
 	ids   map[string]bool    // taken
@@ -128,8 +153,8 @@ type notebookWriter struct {
 }
 
 // cell writes one cell of the file.
-func (b *notebookWriter) cell(file any) error {
-	raw, err := api.Marshal(file)
+func (b *writer) cell(cell any) error {
+	raw, err := api.Marshal(cell)
 	if err != nil {
 		return err
 	}
@@ -150,7 +175,7 @@ func (b *notebookWriter) cell(file any) error {
 }
 
 // end writes what follows the cells.
-func (b *notebookWriter) end(nb notebook) error {
+func (b *writer) end(nb file) error {
 	cells := "\n ],\n"
 	if b.cells == 0 {
 		cells = "{\n \"cells\": [],\n"
@@ -165,8 +190,8 @@ func (b *notebookWriter) end(nb notebook) error {
 }
 
 // ran returns the execution with the outputs that a notebook has room for.
-func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, error) {
-	e, err := b.s.Execution(ctx, id)
+func (b *writer) ran(ctx context.Context, id string) (api.Execution, error) {
+	e, err := b.n.cfg.Execution(ctx, id)
 	if err == nil && e.OutputsOmitted {
 		e.Outputs = append(e.Outputs, api.Output{OutputType: "stream", Name: "stderr",
 			Text: "\n[outputs were left out here: they are too large, or no longer in the log]\n"})
@@ -176,9 +201,9 @@ func (b *notebookWriter) ran(ctx context.Context, id string) (api.Execution, err
 
 // add appends a cell: with the outputs of its last execution, as it was imported, or new. A cell that is not arranged
 // in the document has the code of its execution.
-func (b *notebookWriter) add(ctx context.Context, cell api.DocumentCell, arranged bool) error {
+func (b *writer) add(ctx context.Context, cell api.DocumentCell, arranged bool) error {
 	id, ran := b.last[cell.ID]
-	var file any
+	var made any
 	switch came, imported := b.came[cell.ID]; {
 	case cell.CellType == "code" && ran:
 		e, err := b.ran(ctx, id)
@@ -191,7 +216,7 @@ func (b *notebookWriter) add(ctx context.Context, cell api.DocumentCell, arrange
 		if !arranged {
 			cell.Source = e.Code
 		}
-		file = codeCell{
+		made = codeCell{
 			CellType: "code", ExecutionCount: e.ExecutionCount, ID: cellID(cell.ID, b.ids), Outputs: e.Outputs, Source: cell.Source,
 			Metadata: cellMetadata{&cellOrigin{e.ID, e.Status}},
 		}
@@ -200,15 +225,15 @@ func (b *notebookWriter) add(ctx context.Context, cell api.DocumentCell, arrange
 		if err != nil {
 			return err
 		}
-		if file, err = withCellID(kept, b.ids); err != nil {
+		if made, err = withCellID(kept, b.ids); err != nil {
 			return err
 		}
 	case cell.CellType == "code":
-		file = codeCell{CellType: "code", ID: cellID(cell.ID, b.ids), Outputs: []api.Output{}, Source: cell.Source}
+		made = codeCell{CellType: "code", ID: cellID(cell.ID, b.ids), Outputs: []api.Output{}, Source: cell.Source}
 	default:
-		file = textCell{CellType: cell.CellType, ID: cellID(cell.ID, b.ids), Source: cell.Source}
+		made = textCell{CellType: cell.CellType, ID: cellID(cell.ID, b.ids), Source: cell.Source}
 	}
-	return b.cell(file)
+	return b.cell(made)
 }
 
 func idOf(cell api.Raw) (string, error) {
@@ -259,7 +284,7 @@ func cellID(id string, taken map[string]bool) string {
 	}
 	mapped = mapped[:min(len(mapped), 64)]
 	for mapped == "" || taken[mapped] {
-		mapped = newID()
+		mapped = uuid.Must(uuid.NewV7()).String()
 	}
 	taken[mapped] = true
 	return mapped
@@ -279,13 +304,13 @@ func withCellID(cell api.Raw, taken map[string]bool) (api.Raw, error) {
 	return api.Marshal(fields)
 }
 
-// ImportNotebook makes the session show the notebook in place of its cells so far. It runs nothing.
-func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
-	if err := s.m.spare(); err != nil {
+// Import makes the session show the notebook in place of its cells so far. It runs nothing.
+func (n *Notebook) Import(ctx context.Context, data []byte) error {
+	if err := n.cfg.Spare(); err != nil {
 		return err
 	}
 	var nb struct {
-		notebook
+		file
 		Other api.Raw `json:",unknown"`
 	}
 	if err := jsonv2.Unmarshal(data, &nb); err != nil {
@@ -307,7 +332,7 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 	if nb.Metadata == nil {
 		nb.Metadata = api.Raw("{}")
 	}
-	kept, err := api.Marshal(nb.notebook)
+	kept, err := api.Marshal(nb.file)
 	if err != nil {
 		return err
 	}
@@ -316,12 +341,12 @@ func (s *Session) ImportNotebook(ctx context.Context, data []byte) error {
 		return err
 	}
 	for {
-		before, err := s.m.cfg.Store.Document(ctx, s.n)
+		before, err := n.cfg.Store.Document(ctx, n.cfg.Session)
 		if err != nil {
-			return s.journal.readError(ctx, err)
+			return n.cfg.ReadError(ctx, err)
 		}
-		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: s.journal.LastSeq(), Cells: cells}
-		err = s.saveDocument(ctx, doc, func(tx *store.Tx) error { return tx.PutNotebook(s.n, kept) })
+		doc := api.Document{Revision: before.Revision, Title: before.Title, Through: n.cfg.LastSeq(), Cells: cells}
+		err = n.save(ctx, doc, func(tx *store.Tx) error { return tx.PutNotebook(n.cfg.Session, kept) })
 		if !errors.Is(err, store.ErrNotFound) { // otherwise somebody saved it in between
 			return err
 		}
@@ -348,4 +373,8 @@ func checkCell(raw api.Raw) error {
 		return nil
 	}
 	return invalid("source must be a string or a list of strings")
+}
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(api.CodeInvalidRequest, format, args...)
 }
