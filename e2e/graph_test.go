@@ -49,6 +49,8 @@ var rules = []struct{ from, not, why string }{
 	{"talaria/kernel/trace", "talaria/...", "the trace of steps stands alone"},
 	{"talaria/kernel/cgroup", "talaria/kernel/sandbox", "control groups know no sandbox"},
 	{"talaria/kernel/workspace", "talaria/kernel", "host-side file access stands alone"},
+	{"talaria/session/access", "talaria/session", "who may visit a session is in the store"},
+	{"talaria/session/access", "talaria/kernel/...", "links and tokens know no kernel"},
 	{"talaria/session/files", "talaria/session", "the files of a workspace know no session"},
 	{"talaria/session/files", "talaria/store", "what the log knows of a workspace is the session's"},
 	{"talaria/session/notebook", "talaria/session", "a notebook knows executions, and no session"},

@@ -6,10 +6,11 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/access"
 )
 
 // approver names who decides on approvals: an owner, or a token of the session.
-func approver(owner string, visit *session.Visit) string {
+func approver(owner string, visit *access.Visit) string {
 	if visit != nil {
 		return "token " + visit.ShareID
 	}

@@ -9,19 +9,20 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/access"
 )
 
 // call is one request on its way through a handler.
 type call struct {
 	*gin.Context
 	owner  string
-	shared string         // owner of what the users of a LibreChat share; "": nobody
-	first  bool           // the caller is the first owner
-	visit  *session.Visit // the visitor with a share's token; nil for an owner
-	cred   credential     // that made it so: one of its fields is set
-	front  *front         // nil: our own API
-	caller *caller        // nil on open routes
-	leave  func()         // ends the request's context, once it is answered
+	shared string        // owner of what the users of a LibreChat share; "": nobody
+	first  bool          // the caller is the first owner
+	visit  *access.Visit // the visitor with a share's token; nil for an owner
+	cred   credential    // that made it so: one of its fields is set
+	front  *front        // nil: our own API
+	caller *caller       // nil on open routes
+	leave  func()        // ends the request's context, once it is answered
 	query  url.Values
 }
 

@@ -8,6 +8,7 @@ import (
 	"talaria/api"
 	"talaria/server/e2b"
 	"talaria/session"
+	"talaria/session/access"
 )
 
 // e2bFront is how clients of E2B authenticate and are answered.
@@ -71,7 +72,7 @@ func (s *Server) enterSigned(c *call) (ok bool, err error) {
 // enter makes the caller one that may do everything in one sandbox.
 func (c *call) enter(a e2b.Access) {
 	c.owner, c.cred = a.Owner, credential{sandbox: a.Token}
-	c.visit = &session.Visit{ShareID: "sandbox " + a.Session, Owner: a.Owner, Session: a.Session, Token: a.Token, Rights: api.Rights}
+	c.visit = &access.Visit{ShareID: "sandbox " + a.Session, Owner: a.Owner, Session: a.Session, Token: a.Token, Rights: api.Rights}
 }
 
 func (s *Server) e2bRoutes() []route {

@@ -5,6 +5,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/access"
 )
 
 // visited returns the session that a visitor may read, "" for an owner.
@@ -37,7 +38,7 @@ func (c *call) host(r route) error {
 }
 
 // permit refuses a visitor who lacks a right; "" is for owners only.
-func permit(v *session.Visit, right api.Right) error {
+func permit(v *access.Visit, right api.Right) error {
 	switch {
 	case right != "" && v.May(right):
 		return nil
@@ -72,7 +73,7 @@ func (s *Server) createShare(c *call, sess *session.Session) error {
 	if err := readJSON(c, &none, true); err != nil {
 		return err
 	}
-	made, err := sess.Share(c.command())
+	made, err := sess.Access().Share(c.command())
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (s *Server) createShare(c *call, sess *session.Session) error {
 }
 
 func (s *Server) listShares(c *call, sess *session.Session) error {
-	shares, err := sess.Shares(c.ctx())
+	shares, err := sess.Access().Shares(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (s *Server) listShares(c *call, sess *session.Session) error {
 
 func (s *Server) deleteShare(c *call, sess *session.Session) error {
 	id := c.param("share")
-	if err := sess.Revoke(c.command(), id); err != nil {
+	if err := sess.Access().Revoke(c.command(), id); err != nil {
 		return err
 	}
 	s.recheck(c.command())

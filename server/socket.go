@@ -15,6 +15,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/access"
 )
 
 const (
@@ -37,7 +38,7 @@ type socket struct {
 	usage   bool
 	parts   bool // large messages come in parts
 	owner   string
-	visit   *session.Visit // nil for an owner
+	visit   *access.Visit // nil for an owner
 	tools   *toolOutbox
 	revoked context.Context // ends when the credential is revoked
 	frames  chan frame      // closed by read

@@ -43,7 +43,7 @@ func (s *Server) createToken(c *call, sess *session.Session) error {
 	if err := readJSON(c, &req, true); err != nil {
 		return err
 	}
-	made, err := sess.CreateToken(c.command(), req)
+	made, err := sess.Access().CreateToken(c.command(), req)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (s *Server) createToken(c *call, sess *session.Session) error {
 
 func (s *Server) listTokens(c *call, sess *session.Session) error {
 	s.writeUses(c.ctx())
-	tokens, err := sess.Tokens(c.ctx())
+	tokens, err := sess.Access().Tokens(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Server) listTokens(c *call, sess *session.Session) error {
 }
 
 func (s *Server) deleteToken(c *call, sess *session.Session) error {
-	if err := sess.RevokeToken(c.command(), c.param("token")); err != nil {
+	if err := sess.Access().RevokeToken(c.command(), c.param("token")); err != nil {
 		return err
 	}
 	s.recheck(c.command())

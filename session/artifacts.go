@@ -31,6 +31,12 @@ func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.
 	})
 }
 
+// OpenArtifact opens bytes that this session refers to; the caller closes them.
+func (s *Session) OpenArtifact(ctx context.Context, sha256 string) (*os.File, string, error) {
+	mediaType, err := s.m.cfg.Store.SessionRef(ctx, s.n, sha256)
+	return s.m.blobs.open(mediaType, sha256, err)
+}
+
 // OpenArtifact opens bytes that one of the owner's sessions refers to; the caller closes them.
 func (m *Manager) OpenArtifact(ctx context.Context, owner, sha256 string) (*os.File, string, error) {
 	mediaType, err := m.cfg.Store.PublicRef(ctx, owner, sha256)

@@ -15,6 +15,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
 	"talaria/kernel/disk"
+	"talaria/session/access"
 	"talaria/session/files"
 	"talaria/store"
 )
@@ -207,6 +208,11 @@ func (m *Manager) known(id string) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[id]
+}
+
+// Visit returns what the token of a link or of a session allows; ok is false for a token that is unknown or has expired.
+func (m *Manager) Visit(ctx context.Context, token string) (v access.Visit, ok bool) {
+	return access.VisitOf(ctx, m.cfg.Store, token)
 }
 
 // Filter selects sessions.

@@ -21,6 +21,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/kernel/record"
 	"talaria/kernel/workspace"
+	"talaria/session/access"
 	"talaria/session/files"
 	"talaria/session/notebook"
 	"talaria/session/processes"
@@ -56,6 +57,7 @@ type Session struct {
 	journal   *Journal // journal.go: the log of events; its own locks
 	files     *files.Files
 	notebook  *notebook.Notebook
+	access    *access.Access
 	known     knownFiles // knownfiles.go; locks of its own
 	approvals *Approvals // approvals.go; its own lock
 	packages  packages
@@ -141,6 +143,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s.tools.addRemote(r)
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.connect(s, snapshot)
+	s.access = access.New(access.Config{Store: m.cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
 	s.notebook = notebook.New(notebook.Config{
 		Store: m.cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
 		Execution: s.Execution, Commit: s.commitDocument, Spare: m.spare,
@@ -267,6 +270,9 @@ func (s *Session) commitDocument(ctx context.Context, write func(*store.Tx) erro
 	return s.journal.commit(ctx, c)
 }
 
+// Access returns the session's links and tokens, which let others than its owner in.
+func (s *Session) Access() *access.Access { return s.access }
+
 // Files returns the files of the session's workspace.
 func (s *Session) Files() *files.Files { return s.files }
 
@@ -335,6 +341,13 @@ func kernelLimits(l api.Limits) kernel.Limits {
 		MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs, DiskBytes: l.DiskBytes,
 		TmpBytes: max(l.MemoryBytes/4, 16<<20),
 	}
+}
+
+// commitUse makes a change that counts as use of the session.
+func (s *Session) commitUse(ctx context.Context, write func(*store.Tx) error) error {
+	c := s.touched()
+	c.also = write
+	return s.journal.commit(ctx, c)
 }
 
 // touch records that the session was used, which postpones its reaping.

@@ -1,11 +1,12 @@
-package session
+package access
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
 	"net/url"
-	"os"
+
+	"github.com/google/uuid"
 
 	"talaria/api"
 	"talaria/store"
@@ -15,30 +16,29 @@ import (
 const maxShares = 100
 
 // Share creates a token that may only read this session. Only this answer has its URL.
-func (s *Session) Share(ctx context.Context) (api.Share, error) {
-	there, err := s.m.cfg.Store.Shares(ctx, s.n)
+func (a *Access) Share(ctx context.Context) (api.Share, error) {
+	there, err := a.cfg.Store.Shares(ctx, a.cfg.Session)
 	if err != nil {
-		return api.Share{}, s.journal.readError(ctx, err)
+		return api.Share{}, a.cfg.ReadError(ctx, err)
 	}
 	if len(there) >= maxShares {
 		return api.Share{}, api.Errorf(api.CodeLimitExceeded, "the session has %d shares; delete one first", maxShares)
 	}
 	token := "share-" + rand.Text()
 	now := api.Now()
-	made := store.Share{ID: newID(), CreatedAt: now.UnixMilli()}
-	c := s.touched()
-	c.also = func(tx *store.Tx) error { return tx.InsertShare(s.n, token, made) }
-	if err := s.journal.commit(ctx, c); err != nil {
+	made := store.Share{ID: uuid.Must(uuid.NewV7()).String(), CreatedAt: now.UnixMilli()}
+	err = a.cfg.Commit(ctx, func(tx *store.Tx) error { return tx.InsertShare(a.cfg.Session, token, made) })
+	if err != nil {
 		return api.Share{}, err
 	}
 	return api.Share{ID: made.ID, URL: "/?token=" + url.QueryEscape(token), CreatedAt: now}, nil
 }
 
 // Shares lists the shares that were not revoked, newest first, without their URLs.
-func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
-	rows, err := s.m.cfg.Store.Shares(ctx, s.n)
+func (a *Access) Shares(ctx context.Context) ([]api.Share, error) {
+	rows, err := a.cfg.Store.Shares(ctx, a.cfg.Session)
 	if err != nil {
-		return nil, s.journal.readError(ctx, err)
+		return nil, a.cfg.ReadError(ctx, err)
 	}
 	list := make([]api.Share, len(rows))
 	for i, row := range rows {
@@ -48,18 +48,10 @@ func (s *Session) Shares(ctx context.Context) ([]api.Share, error) {
 }
 
 // Revoke ends the validity of a share's token.
-func (s *Session) Revoke(ctx context.Context, id string) error {
-	c := s.touched()
-	c.also = func(tx *store.Tx) error { return tx.DeleteShare(s.n, id) }
-	err := s.journal.commit(ctx, c)
+func (a *Access) Revoke(ctx context.Context, id string) error {
+	err := a.cfg.Commit(ctx, func(tx *store.Tx) error { return tx.DeleteShare(a.cfg.Session, id) })
 	if errors.Is(err, store.ErrNotFound) {
 		return api.Errorf(api.CodeNotFound, "the session has no share %.80q", id)
 	}
 	return err
-}
-
-// OpenArtifact opens bytes that this session refers to; the caller closes them.
-func (s *Session) OpenArtifact(ctx context.Context, sha256 string) (*os.File, string, error) {
-	mediaType, err := s.m.cfg.Store.SessionRef(ctx, s.n, sha256)
-	return s.m.blobs.open(mediaType, sha256, err)
 }
