@@ -144,7 +144,7 @@ func (t *translation) betweenCells(r record.Record) {
 		size, d.body = max(size, int64(len(b.Text))), api.Stream{Name: b.Name, Text: b.Text}
 	case record.Display:
 		if size = max(size, rawSize(b.Data, b.Metadata)); s.commBytes+size <= limit { // beyond it there is no artifact
-			d = s.display(t.ctx, r.ExecutionID, b, t.hold)
+			d = s.out.display(t.ctx, r.ExecutionID, b, t.hold)
 		}
 	case record.Clear:
 		d.body = api.ClearOutput{Wait: b.Wait}

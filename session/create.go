@@ -148,8 +148,8 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		return nil, err
 	}
 	trace.Step("workspace allocated")
-	s.guard.loaded = true // nothing has failed in it
-	if !m.hold(s) {       // before anybody can find the row
+	s.guard.isNew()
+	if !m.hold(s) { // before anybody can find the row
 		return nil, errors.Join(ErrClosing, s.removeFiles(context.WithoutCancel(ctx)))
 	}
 	c := change{before: func(tx *store.Tx) error { return tx.InsertSession(row) }}

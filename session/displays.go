@@ -108,7 +108,7 @@ func (t *translation) showDisplay(run *run, b record.Display) {
 		t.show(run, draft{executionID: run.row.ID, body: rawDisplay(b)}, b)
 		return
 	}
-	t.show(run, t.s.display(t.ctx, run.row.ID, b, t.hold), b)
+	t.show(run, t.s.out.display(t.ctx, run.row.ID, b, t.hold), b)
 }
 
 func (t *translation) show(run *run, d draft, b record.Display) {
@@ -170,8 +170,8 @@ func plainDisplay(executionID string, b record.Display) draft {
 }
 
 // display makes the event of a display that is within the limits.
-func (s *Session) display(ctx context.Context, executionID string, b record.Display, hold *artifacts.Hold) draft {
-	data, meta, refs := s.bundle(ctx, b.Data, b.Metadata, hold)
+func (o *outputHome) display(ctx context.Context, executionID string, b record.Display, hold *artifacts.Hold) draft {
+	data, meta, refs := o.bundle(ctx, b.Data, b.Metadata, hold)
 	return draft{executionID: executionID, refs: refs, body: displayBody(b, data, meta)}
 }
 
@@ -185,7 +185,7 @@ func metadata(m map[string]json.RawMessage) map[string]api.Raw {
 
 // bundle returns the data and metadata for an event. Values that are too large together become artifacts, the largest
 // first, and a notice in text/plain names them. hold protects the artifacts.
-func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMessage, hold *artifacts.Hold) (
+func (o *outputHome) bundle(ctx context.Context, data, meta map[string]json.RawMessage, hold *artifacts.Hold) (
 	out api.MIMEBundle, about map[string]api.Raw, refs []ref) {
 	out = make(api.MIMEBundle, len(data))
 	for mime, v := range data {
@@ -203,27 +203,27 @@ func (s *Session) bundle(ctx context.Context, data, meta map[string]json.RawMess
 		value := out[mime]
 		size -= int64(len(value))
 		delete(out, mime)
-		out["text/plain"] = withNotice(out["text/plain"], s.keepLarge(ctx, mime, value, hold, &refs))
+		out["text/plain"] = withNotice(out["text/plain"], o.keepLarge(ctx, mime, value, hold, &refs))
 	}
 	return out, about, refs
 }
 
 // keepLarge makes an artifact of a value that is too large to show, and returns the notice that replaces it.
-func (s *Session) keepLarge(ctx context.Context, mime string, value api.Raw, hold *artifacts.Hold, refs *[]ref) string {
+func (o *outputHome) keepLarge(ctx context.Context, mime string, value api.Raw, hold *artifacts.Hold, refs *[]ref) string {
 	content := decoded(mime, value)
-	blob, err := artifacts.Blob{}, s.m.spare()
+	blob, err := artifacts.Blob{}, o.spare()
 	if err == nil {
-		err = s.makeRoom(ctx, int64(len(content)))
+		err = o.makeRoom(ctx, int64(len(content)))
 	}
 	if err == nil {
 		blob, err = hold.PutBytes(ctx, content)
 	}
 	if err != nil {
-		s.log.Warn("a large display is not kept", "bytes", len(content), "error", err)
+		o.log.Warn("a large display is not kept", "bytes", len(content), "error", err)
 		return fmt.Sprintf("[%s of %d bytes is too large to show and was not kept: limits.artifact_bytes leaves no room for it]",
 			mime, len(content))
 	}
-	*refs = append(*refs, ref{blob.SHA256, store.RefPublic, mime, s.m.cfg.Artifacts.Space(blob.SHA256)})
+	*refs = append(*refs, ref{blob.SHA256, store.RefPublic, mime, o.artifacts.Space(blob.SHA256)})
 	return fmt.Sprintf("[%s of %d bytes is too large to show; it is the artifact %s]", mime, blob.Size, api.ArtifactURL(blob.SHA256))
 }
 

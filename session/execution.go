@@ -25,7 +25,7 @@ func (t *translation) ended(r *run, o outcome, artifacts change) change {
 	c.drafts, c.done = r.out.end(t.ctx)
 	c.add(artifacts)
 	signed := sign(r.row.Code, o.status, o.reason, r.failure)
-	r.row.Signature, r.row.Guard = string(signed), t.s.observe(t.ctx, signed)
+	r.row.Signature, r.row.Guard = string(signed), t.s.guard.observe(t.ctx, signed)
 	c.add(t.s.ended(r, o))
 	return c
 }

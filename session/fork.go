@@ -139,7 +139,7 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 	s.mu.Lock()
 	o.set = settings{
 		name: s.name, environment: s.env, isolation: s.isolation, limits: s.limits, idleMS: s.idleMS, env: s.variables, secrets: s.secrets,
-		metadata: metadataOfFork(s.metadata), mounts: s.mounts, network: s.network, packages: []string{}, guard: s.guard.mode,
+		metadata: metadataOfFork(s.metadata), mounts: s.mounts, network: s.network, packages: []string{}, guard: s.guard.setting(),
 		approvals: s.approvalMode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle, tools: s.hooks, servers: s.servers,
 	}
 	s.mu.Unlock()

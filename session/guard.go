@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
+	"sync"
 
 	"talaria/api"
 	"talaria/store"
@@ -19,11 +21,35 @@ const (
 	guardErrorSize = 64 << 10
 )
 
-// guardState recognises a cell that fails again in the same way. Guarded by Session.mu.
-type guardState struct {
+// guard recognises a cell that fails again in the same way. It is safe for concurrent use.
+type guard struct {
+	journal *Journal
+	log     *slog.Logger
+
+	mu     sync.Mutex // guards the fields below; comes after Session.mu
 	mode   api.GuardMode
 	loaded bool
 	recent []signature // of the last executions, oldest first
+}
+
+// setting returns what the guard does.
+func (g *guard) setting() api.GuardMode {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mode
+}
+
+func (g *guard) set(mode api.GuardMode) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mode = mode
+}
+
+// isNew tells the guard of a new session that nothing has failed in it.
+func (g *guard) isNew() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.loaded = true
 }
 
 // signature names what ran and how it failed: a digest of the code, and one of the error or "" if it succeeded. ""
@@ -97,16 +123,16 @@ func repeats(recent []signature, s signature) (count int64) {
 
 // observe notes how an execution ended, and returns what to tell its client about a failure that repeats itself, or
 // nil. The caller is the session's goroutine.
-func (s *Session) observe(ctx context.Context, signed signature) *api.Guard {
-	recent, mode := s.recentSignatures(ctx)
+func (g *guard) observe(ctx context.Context, signed signature) *api.Guard {
+	recent, mode := g.history(ctx)
 	if mode == api.GuardOff || signed == "" {
 		return nil
 	}
 	recent = append(recent, signed)
 	recent = recent[max(0, len(recent)-guardHistory):]
-	s.mu.Lock()
-	s.guard.recent = recent
-	s.mu.Unlock()
+	g.mu.Lock()
+	g.recent = recent
+	g.mu.Unlock()
 	if !signed.failed() {
 		return nil
 	}
@@ -125,33 +151,33 @@ func guardHint(mode api.GuardMode, count int64) string {
 	return hint
 }
 
-// recentSignatures returns the signatures of the session's last executions, read from the store the first time.
-func (s *Session) recentSignatures(ctx context.Context) ([]signature, api.GuardMode) {
-	s.mu.Lock()
-	recent, mode, loaded := s.guard.recent, s.guard.mode, s.guard.loaded
-	s.mu.Unlock()
+// history returns the signatures of the session's last executions, read from the store the first time.
+func (g *guard) history(ctx context.Context) ([]signature, api.GuardMode) {
+	g.mu.Lock()
+	recent, mode, loaded := g.recent, g.mode, g.loaded
+	g.mu.Unlock()
 	if loaded || mode == api.GuardOff {
 		return recent, mode
 	}
-	stored, err := s.m.cfg.Store.Signatures(ctx, s.n, guardHistory)
+	stored, err := g.journal.store.Signatures(ctx, g.journal.n, guardHistory)
 	if err != nil {
-		s.log.Warn("read how executions ended; repeated failures are not recognised yet", "error", err)
+		g.log.Warn("read how executions ended; repeated failures are not recognised yet", "error", err)
 		return recent, mode
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.guard.loaded {
-		s.guard.loaded, s.guard.recent = true, nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.loaded {
+		g.loaded, g.recent = true, nil
 		for _, one := range stored {
-			s.guard.recent = append(s.guard.recent, signature(one))
+			g.recent = append(g.recent, signature(one))
 		}
 	}
-	return s.guard.recent, mode
+	return g.recent, mode
 }
 
-// refuseRepeated returns an error if the session refuses code that failed too often in the same way.
-func (s *Session) refuseRepeated(ctx context.Context, code string, force bool) error {
-	recent, mode := s.recentSignatures(ctx)
+// refuse returns an error if the session refuses code that failed too often in the same way.
+func (g *guard) refuse(ctx context.Context, code string, force bool) error {
+	recent, mode := g.history(ctx)
 	if mode != api.GuardBlock || force {
 		return nil
 	}
@@ -169,14 +195,14 @@ func (s *Session) refuseRepeated(ctx context.Context, code string, force bool) e
 	return nil
 }
 
-// forgetFailures returns the change after which no failure so far counts as repeated: a reset is a fresh start.
-func (s *Session) forgetFailures() change {
+// forget returns the change after which no failure so far counts as repeated: a reset is a fresh start.
+func (g *guard) forget() change {
 	return change{
-		also: func(tx *store.Tx) error { return tx.ForgetSignatures(s.n) },
+		also: func(tx *store.Tx) error { return tx.ForgetSignatures(g.journal.n) },
 		done: func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.guard.loaded, s.guard.recent = true, nil
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.loaded, g.recent = true, nil
 		},
 	}
 }

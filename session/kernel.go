@@ -130,7 +130,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	var lost *loss
 	var placed error
 	if saved == nil {
-		lost = s.lossBefore(ctx, generation)
+		lost = s.journal.lossBefore(ctx, generation, s.log)
 	} else {
 		placed = s.placeSaved(ctx, saved)
 		defer s.removeSaved(ctx)
@@ -318,7 +318,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 				return err
 			}
 		}
-		fresh := s.forgetFailures()
+		fresh := s.guard.forget()
 		fresh.add(s.keepSaved(nil))
 		fresh.add(s.approvals.forgetAll())
 		if err := s.journal.commit(own, fresh); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -16,16 +17,16 @@ type loss struct {
 	at     time.Time
 }
 
-// lossBefore returns the loss that a generation of the session began after, or nil if none is known. It reads the log, so
-// that the answer survives the server. An error is logged and counts as none: nobody may fail to start for a hint.
-func (s *Session) lossBefore(ctx context.Context, generation int64) *loss {
+// lossBefore returns the loss that a generation of a session began after, or nil if none is known. It reads the log, so
+// that the answer survives the server. An error is only written to log, and counts as none: nobody may fail to start for a hint.
+func (j *Journal) lossBefore(ctx context.Context, generation int64, log *slog.Logger) *loss {
 	if generation <= 1 {
 		return nil
 	}
-	reason, at, err := s.m.cfg.Store.LastDeath(ctx, s.n, generation, reasonStart)
+	reason, at, err := j.store.LastDeath(ctx, j.n, generation, reasonStart)
 	if err != nil {
 		if !errors.Is(err, store.ErrNotFound) {
-			s.log.Error("read when the variables were lost", "error", err)
+			log.Error("read when the variables were lost", "error", err)
 		}
 		return nil
 	}
@@ -34,11 +35,11 @@ func (s *Session) lossBefore(ctx context.Context, generation int64) *loss {
 
 // lossNotice returns the line at the head of the text of an execution: of a kernel's first one, unless it is silent or a
 // user wanted the loss. Otherwise it is "".
-func (s *Session) lossNotice(ctx context.Context, e store.Execution) string {
+func (j *Journal) lossNotice(ctx context.Context, e store.Execution, log *slog.Logger) string {
 	if e.ExecutionCount == nil || *e.ExecutionCount != 1 {
 		return ""
 	}
-	return s.lossBefore(ctx, e.Generation).notice()
+	return j.lossBefore(ctx, e.Generation, log).notice()
 }
 
 // String says what was lost, when and why, without a full stop. It is "" for nil.

@@ -23,7 +23,7 @@ const pieceBytes = 64 << 10
 // output is what one execution prints: it caps each stream in the log, keeps all of a capped one in a spool, and
 // writes the text for models. Only text may be called from goroutines other than the session's own.
 type output struct {
-	outputHome
+	*outputHome
 	id     string
 	number int64 // of the execution, once it is queued
 	limit  int64
@@ -41,12 +41,13 @@ type output struct {
 	truncated  int64
 }
 
-// outputHome is what the output of an execution needs from its session.
+// outputHome is what the output of executions needs from their session. It is immutable.
 type outputHome struct {
 	session   string // its id; spools are named after it
 	artifacts *artifacts.Store
 	log       *slog.Logger
 	isDiskLow func() bool                                      // the server's disk is down to its reserve
+	spare     func() error                                     // why nothing can be written to it, or nil
 	makeRoom  func(ctx context.Context, diskBytes int64) error // for an artifact; fails with errNoRoom
 }
 
@@ -62,21 +63,12 @@ type stream struct {
 	failed  error // of the spool
 }
 
-func newOutput(home outputHome, id string, limits api.Limits, redact *transcript.Redactor) *output {
+func newOutput(home *outputHome, id string, limits api.Limits, redact *transcript.Redactor) *output {
 	return &output{
 		outputHome: home, id: id, limit: limits.OutputBytes, disk: limits.DiskBytes, displayLimit: limits.DisplayBytes,
 		streams: map[string]*stream{}, kept: home.artifacts.Hold(),
 		transcript: transcript.New(redact),
 	}
-}
-
-// newOutput returns the output of an execution of the session.
-func (s *Session) newOutput(id string, limits api.Limits) *output {
-	home := outputHome{
-		session: s.id, artifacts: s.m.cfg.Artifacts, log: s.log, makeRoom: s.makeRoom,
-		isDiskLow: s.m.reserve.low.Load,
-	}
-	return newOutput(home, id, limits, s.redact)
 }
 
 // add adds printed text and returns the part that goes to the log now.

@@ -79,7 +79,7 @@ func (o *output) save() ([]byte, error) {
 func (s *Session) restoreOutput(ctx context.Context, r *run, saved []byte) (pending *api.PendingInput, err error) {
 	o := r.out
 	o.number = r.row.N
-	o.tellLoss(s.lossNotice(ctx, r.row))
+	o.tellLoss(s.journal.lossNotice(ctx, r.row, s.log))
 	err = s.journal.eachEvent(ctx, r.row.ID, func(e api.Event, size int) bool {
 		switch b := e.Body.(type) {
 		case api.Stream:

@@ -64,7 +64,7 @@ func (s *Session) Submit(ctx context.Context, req api.ExecutionRequest, stdinDef
 	}
 	err = s.m.spare()
 	if err == nil {
-		err = s.refuseRepeated(ctx, r.row.Code, req.Force != nil && *req.Force)
+		err = s.guard.refuse(ctx, r.row.Code, req.Force != nil && *req.Force)
 	}
 	if err == nil {
 		err = s.reserve(int64(len(r.row.Code)))
@@ -157,7 +157,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	set(&row.Silent, req.Silent)
 	set(&row.StopOnError, req.StopOnError)
 	set(&row.AllowStdin, req.AllowStdin)
-	return &run{row: row, done: make(chan struct{}), out: s.newOutput(row.ID, limits)}, nil
+	return &run{row: row, done: make(chan struct{}), out: newOutput(s.out, row.ID, limits, s.redact)}, nil
 }
 
 // newID returns an id that sorts by time.

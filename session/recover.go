@@ -217,7 +217,7 @@ func (s *Session) requeue(ctx context.Context, row store.Session, open []store.E
 	var pending *api.PendingInput
 	for _, e := range open {
 		s.mu.Lock()
-		r := &run{row: e, done: make(chan struct{}), out: s.newOutput(e.ID, s.limits)}
+		r := &run{row: e, done: make(chan struct{}), out: newOutput(s.out, e.ID, s.limits, s.redact)}
 		s.mu.Unlock()
 		s.tools.provideFor(r)
 		if err := r.recoverAfter(); err != nil {

@@ -312,7 +312,7 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "on_idle"
 	case req.Checkpoints != nil && asked.checkpoints != s.checkpoints.set:
 		return "checkpoints"
-	case req.Guard != nil && asked.guard != s.guard.mode:
+	case req.Guard != nil && asked.guard != s.guard.setting():
 		return "guard"
 	case req.Approvals != nil && asked.approvals != s.approvalMode:
 		return "approvals"

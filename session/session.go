@@ -53,8 +53,10 @@ type Session struct {
 	dir       *disk.Workspace
 	log       *slog.Logger
 
-	loop               // loop.go: the session's goroutine
-	journal   *Journal // journal.go: the log of events; its own locks
+	loop                  // loop.go: the session's goroutine
+	journal   *Journal    // journal.go: the log of events; its own locks
+	out       *outputHome // output.go
+	guard     guard       // guard.go; its own lock
 	files     *files.Files
 	notebook  *notebook.Notebook
 	access    *access.Access
@@ -72,11 +74,10 @@ type Session struct {
 	metadata     map[string]string
 	limits       api.Limits
 	network      api.Network
-	kernelState             // kernel.go
-	queueState              // queue.go
-	useState                // reaper.go
-	spending                // spending.go
-	guard        guardState // guard.go
+	kernelState  // kernel.go
+	queueState   // queue.go
+	useState     // reaper.go
+	spending     // spending.go
 	approvalMode api.ApprovalMode
 	checkpoints  checkpoints       // checkpoints.go
 	onIdle       api.OnIdle        // "": as the operator says
@@ -138,6 +139,10 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
 	})
 	s.log = m.cfg.Log.With("session", r.ID)
+	s.out = &outputHome{
+		session: s.id, artifacts: m.cfg.Artifacts, log: s.log, isDiskLow: m.reserve.low.Load, spare: m.spare, makeRoom: s.makeRoom,
+	}
+	s.guard.journal, s.guard.log = s.journal, s.log
 	s.approvals = newApprovals(s)
 	s.tools = newTools(s, builtin)
 	s.tools.addRemote(r)
@@ -169,7 +174,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 			executionCount: r.ExecutionCount, lateBytes: r.LateBytes,
 		},
 		queueState:   queueState{runs: map[string]*run{}},
-		guard:        guardState{mode: r.Guard},
+		guard:        guard{mode: r.Guard},
 		approvalMode: cmp.Or(r.Approvals, api.ApprovalsOff),
 		checkpoints:  checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
 		spending: spending{budgets: r.Budgets, spent: r.Spent},
@@ -226,7 +231,7 @@ func (s *Session) summary() api.Session {
 	info := api.Session{
 		ID: s.clientID, Name: s.name, State: s.state, Reason: s.reason, Environment: s.env.Name,
 		Isolation: api.Isolation{Tier: s.tier, Layers: s.layers},
-		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.mode, Approvals: s.approvalMode,
+		Limits:    s.limits, Budgets: s.left(), Network: s.network, Mounts: append([]api.Mount{}, s.mounts...), Guard: s.guard.setting(), Approvals: s.approvalMode,
 		Checkpoints: s.checkpointSettings(), OnIdle: s.whenIdle(),
 		MCPServers:   append([]string(nil), s.servers...),
 		IdleTimeoutS: float64(s.idleMS) / 1000, ReapAt: s.reapAt(), Metadata: s.metadata,

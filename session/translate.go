@@ -149,7 +149,7 @@ func (t *translation) record(r record.Record) {
 		if run.row.Silent {
 			return
 		}
-		data, meta, refs := t.s.bundle(t.ctx, b.Data, b.Metadata, run.out.kept)
+		data, meta, refs := t.s.out.bundle(t.ctx, b.Data, b.Metadata, run.out.kept)
 		run.out.result(data)
 		t.c.drafts = append(t.c.drafts, run.out.last(draft{executionID: r.ExecutionID, refs: refs, body: api.ExecuteResult{
 			Data: data, Metadata: meta, ExecutionCount: *run.row.ExecutionCount,
@@ -179,7 +179,7 @@ func (t *translation) startedRun(run *run, r record.Record) {
 	s.commBytes = 0
 	if run.row.ExecutionCount != nil {
 		t.count = *run.row.ExecutionCount
-		run.out.tellLoss(t.s.lossNotice(t.ctx, run.row))
+		run.out.tellLoss(t.s.journal.lossNotice(t.ctx, run.row, t.s.log))
 	}
 	t.c.state(s, api.StateBusy, "")
 	t.log(r.ExecutionID, api.ExecutionStarted{Code: run.row.Code, ExecutionCount: run.row.ExecutionCount})
@@ -440,7 +440,7 @@ func (t *translation) lateOutput(r record.Record) {
 		d.body = api.Stream{Name: b.Name, Text: b.Text}
 	case record.Display:
 		if t.late += max(rawSize(b.Data, b.Metadata), eventCost); t.late <= limit { // beyond it there is no artifact
-			d = s.display(t.ctx, r.ExecutionID, b, t.hold)
+			d = s.out.display(t.ctx, r.ExecutionID, b, t.hold)
 		}
 	case record.Clear:
 		t.late += eventCost

@@ -43,7 +43,7 @@ func (s *Session) UpdateMetadata(ctx context.Context, p api.SessionPatch, change
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.mode, approvals: s.approvalMode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle}
+	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.setting(), approvals: s.approvalMode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle}
 	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
 	if err := s.m.checkPatch(p, &set); err != nil {
@@ -103,7 +103,8 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
-			s.network, s.guard.mode, s.approvalMode, s.budgets = set.network, set.guard, set.approvals, set.budgets
+			s.network, s.approvalMode, s.budgets = set.network, set.approvals, set.budgets
+			s.guard.set(set.guard)
 			s.checkpoints.set, s.onIdle = set.checkpoints, set.onIdle
 			s.layers = layers
 			s.armReaper()
