@@ -9,7 +9,7 @@ import (
 
 // getVariables is GET /v1/sessions/{id}/variables.
 func (s *Server) getVariables(c *call, sess *session.Session) error {
-	found, err := sess.Variables(c.ctx())
+	found, err := sess.Interpreter().Variables(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -18,7 +18,7 @@ func (s *Server) getVariables(c *call, sess *session.Session) error {
 
 // postPing is POST /v1/sessions/{id}/ping.
 func (s *Server) postPing(c *call, sess *session.Session) error {
-	answer, err := sess.Ping(c.ctx())
+	answer, err := sess.Interpreter().Ping(c.ctx())
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Server) postInspect(c *call, sess *session.Session) error {
 	if err := readJSON(c, &req, false); err != nil {
 		return err
 	}
-	found, err := sess.Inspect(c.ctx(), req)
+	found, err := sess.Interpreter().Inspect(c.ctx(), req)
 	if err != nil {
 		return err
 	}

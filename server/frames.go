@@ -28,12 +28,12 @@ var frameKinds = map[string]frameKind{
 	"reset":       {run: command((*session.Session).Reset), right: api.RightRun},
 	"ping":        {run: command(ping), right: api.RightRead},
 	"input_reply": {run: command(answerInput), right: api.RightRun},
-	"complete":    {run: question((*session.Session).Complete), beside: true, right: api.RightRun},
-	"inspect":     {run: question((*session.Session).Inspect), beside: true, right: api.RightRun},
-	"is_complete": {run: question((*session.Session).IsComplete), beside: true, right: api.RightRun},
+	"complete":    {run: ofInterpreter((*session.Interpreter).Complete), beside: true, right: api.RightRun},
+	"inspect":     {run: ofInterpreter((*session.Interpreter).Inspect), beside: true, right: api.RightRun},
+	"is_complete": {run: ofInterpreter((*session.Interpreter).IsComplete), beside: true, right: api.RightRun},
 	"variables":   {run: question(variables), beside: true, right: api.RightRun},
 	"ping_kernel": {run: question(pingKernel), beside: true, right: api.RightRun},
-	"table":       {run: question((*session.Session).Table), beside: true, right: api.RightRun},
+	"table":       {run: ofInterpreter((*session.Interpreter).Table), beside: true, right: api.RightRun},
 	"checkpoint":  {run: question((*session.Session).Checkpoint), right: api.RightRun},
 	"rollback":    {run: question((*session.Session).Rollback), right: api.RightRun},
 
@@ -46,6 +46,13 @@ var frameKinds = map[string]frameKind{
 // question makes a frame's fields the argument of a function, and what that returns the result of the reply.
 func question[F, R any](ask func(*session.Session, context.Context, F) (R, error)) runFrame {
 	return ofSocket(func(k *socket, ctx context.Context, fields F) (R, error) { return ask(k.sess, ctx, fields) })
+}
+
+// ofInterpreter is question for a question to the session's interpreter.
+func ofInterpreter[F, R any](ask func(*session.Interpreter, context.Context, F) (R, error)) runFrame {
+	return question(func(sess *session.Session, ctx context.Context, fields F) (R, error) {
+		return ask(sess.Interpreter(), ctx, fields)
+	})
 }
 
 // command is question for a function without a result.
@@ -129,9 +136,9 @@ func executeFrame(ctx context.Context, k *socket, data []byte) (any, error) {
 func ping(*session.Session, context.Context, struct{}) error { return nil }
 
 func pingKernel(sess *session.Session, ctx context.Context, _ struct{}) (*api.PingReply, error) {
-	return sess.Ping(ctx)
+	return sess.Interpreter().Ping(ctx)
 }
 
 func variables(sess *session.Session, ctx context.Context, _ struct{}) (*api.VariablesReply, error) {
-	return sess.Variables(ctx)
+	return sess.Interpreter().Variables(ctx)
 }

@@ -259,8 +259,8 @@ func (s *Session) CheckpointDiff(ctx context.Context, id, to string) (api.Checkp
 			return diff, fmt.Errorf("look at the workspace: %w", err)
 		}
 		if s.atRest("compare") == nil {
-			later, err = s.allVariables(ctx)
-		} else if present, busy := s.Variables(ctx); busy != nil {
+			later, err = s.interpreter.allVariables(ctx)
+		} else if present, busy := s.interpreter.Variables(ctx); busy != nil {
 			err = busy
 		} else {
 			later = present.Items

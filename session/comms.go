@@ -34,10 +34,10 @@ func CutCommMessage(executionID string) (id string, ok bool) {
 	return record.CutCommMessageID(executionID)
 }
 
-// SendComm gives a front end's message to the session's kernel. It never starts a kernel: without one it fails with
+// SendComm gives a front end's message to the kernel, which counts as use. Without a kernel it fails with
 // no_kernel, and with kernel_busy if too many messages wait. The event comm_handled follows when the kernel has handled
 // it. A message that was given before, by its id, is not given again.
-func (s *Session) SendComm(ctx context.Context, m CommMessage) error {
+func (i *Interpreter) SendComm(ctx context.Context, m CommMessage) error {
 	action := record.CommAction(m.Action)
 	switch {
 	case action != record.CommOpen && action != record.CommSend && action != record.CommClose:
@@ -56,18 +56,13 @@ func (s *Session) SendComm(ctx context.Context, m CommMessage) error {
 	for name, value := range m.Metadata {
 		c.Metadata[name] = json.RawMessage(value)
 	}
-	s.mu.Lock()
-	key, state, gone := s.key(), s.state, s.gone
-	s.mu.Unlock()
-	switch {
-	case gone:
-		return ErrDeleted
-	case state == api.StateDead, state == api.StateHibernated:
-		return errNoKernel()
+	key, _, err := i.kernel()
+	if err != nil {
+		return err
 	}
-	switch err := command.Tell(ctx, s.m.cfg.Host, key, c); {
+	switch err := command.Tell(ctx, i.host, key, c); {
 	case err == nil, errors.Is(err, command.ErrRepeated):
-		return s.touch(ctx)
+		return i.touch(ctx)
 	case errors.Is(err, command.ErrTooOld):
 		return processes.ErrTooOld
 	case errors.Is(err, command.ErrNoKernel):
@@ -80,8 +75,8 @@ func (s *Session) SendComm(ctx context.Context, m CommMessage) error {
 }
 
 // Comms returns the targets of the comms that are open, by id. A session without a kernel has none.
-func (s *Session) Comms(ctx context.Context) (map[string]string, error) {
-	open, err := ask(ctx, s, command.ListComms{})
+func (i *Interpreter) Comms(ctx context.Context) (map[string]string, error) {
+	open, err := ask(ctx, i, command.ListComms{})
 	var known *api.Error
 	if errors.As(err, &known) && (known.Code == api.CodeNoKernel || known.Code == api.CodeNotImplemented) {
 		return map[string]string{}, nil

@@ -43,10 +43,10 @@ func TestMessagesOfCommsAreLoggedWithinTheLimitOfDisplays(t *testing.T) {
 		t.Errorf("of a cell, %d messages are logged; it says %q", n, told)
 	}
 	m := session.CommMessage{ID: "m1", Action: "msg", CommID: "w", Data: api.Raw("{}")}
-	if err := s.SendComm(t.Context(), m); err != nil {
+	if err := s.Interpreter().SendComm(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SendComm(t.Context(), m); err != nil { // given once
+	if err := s.Interpreter().SendComm(t.Context(), m); err != nil { // given once
 		t.Fatal(err)
 	}
 	id := m.EventID()
@@ -68,15 +68,15 @@ func TestCommMessagesThatCannotBeGivenAreRefused(t *testing.T) {
 		{ID: "m", Action: "msg"}, {ID: "m", Action: "open", CommID: "w", Target: strings.Repeat("t", 300)},
 		{ID: "m", Action: "msg", CommID: "w", Buffers: make([][]byte, 1025)},
 	} {
-		if err := s.SendComm(t.Context(), m); code(err) != api.CodeInvalidRequest {
+		if err := s.Interpreter().SendComm(t.Context(), m); code(err) != api.CodeInvalidRequest {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
 	execute(t, s, "exit 3")
-	if err := s.SendComm(t.Context(), session.CommMessage{ID: "m", Action: "msg", CommID: "w"}); code(err) != api.CodeNoKernel {
+	if err := s.Interpreter().SendComm(t.Context(), session.CommMessage{ID: "m", Action: "msg", CommID: "w"}); code(err) != api.CodeNoKernel {
 		t.Errorf("without a kernel: %v", err)
 	}
-	if open, err := s.Comms(t.Context()); err != nil || len(open) != 0 {
+	if open, err := s.Interpreter().Comms(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("without a kernel, %v are open, %v", open, err)
 	}
 }

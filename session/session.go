@@ -53,21 +53,22 @@ type Session struct {
 	dir       *disk.Workspace
 	log       *slog.Logger
 
-	loop                  // loop.go: the session's goroutine
-	journal   *Journal    // journal.go: the log of events; its own locks
-	out       *outputHome // output.go
-	guard     guard       // guard.go; its own lock
-	files     *files.Files
-	notebook  *notebook.Notebook
-	access    *access.Access
-	known     knownFiles // knownfiles.go; locks of its own
-	approvals *Approvals // approvals.go; its own lock
-	packages  packages
-	terminals *processes.Terminals
-	programs  *processes.Programs
-	tools     *Tools        // tools.go: what cells may call, and open calls; its own lock
-	deleted   chan struct{} // closed when the session is deleted
-	unloaded  chan struct{} // closed when the session is unloaded
+	loop                    // loop.go: the session's goroutine
+	journal     *Journal    // journal.go: the log of events; its own locks
+	out         *outputHome // output.go
+	guard       guard       // guard.go; its own lock
+	files       *files.Files
+	interpreter *Interpreter // interpreter.go
+	notebook    *notebook.Notebook
+	access      *access.Access
+	known       knownFiles // knownfiles.go; locks of its own
+	approvals   *Approvals // approvals.go; its own lock
+	packages    packages
+	terminals   *processes.Terminals
+	programs    *processes.Programs
+	tools       *Tools        // tools.go: what cells may call, and open calls; its own lock
+	deleted     chan struct{} // closed when the session is deleted
+	unloaded    chan struct{} // closed when the session is unloaded
 
 	mu           sync.Mutex // guards the fields below; never held across I/O
 	name         string
@@ -149,6 +150,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s.dir, s.packages.dir = dir, packagesDir
 	s.known.connect(s, snapshot)
 	s.access = access.New(access.Config{Store: m.cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
+	s.interpreter = &Interpreter{host: m.cfg.Host, kernel: s.askable, touch: s.touch}
 	s.notebook = notebook.New(notebook.Config{
 		Store: m.cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
 		Execution: s.Execution, Commit: s.commitDocument, Spare: m.spare,
@@ -264,6 +266,9 @@ func (s *Session) Approvals() *Approvals { return s.approvals }
 
 // Tools returns the tools that the session's cells may call.
 func (s *Session) Tools() *Tools { return s.tools }
+
+// Interpreter returns what asks the interpreter of the session's kernel.
+func (s *Session) Interpreter() *Interpreter { return s.interpreter }
 
 // Notebook returns the session's notebook: its document, and its exchange with notebook files.
 func (s *Session) Notebook() *notebook.Notebook { return s.notebook }

@@ -17,13 +17,13 @@ const (
 	tableFilter   = 200 // bytes
 )
 
-// Table returns rows of a table that was shown, from the object itself. It is a question like [Session.Complete].
-func (s *Session) Table(ctx context.Context, req api.TableRequest) (page api.TableReply, err error) {
+// Table returns rows of a table that was shown, from the object itself. It is a question like [Interpreter.Complete].
+func (i *Interpreter) Table(ctx context.Context, req api.TableRequest) (page api.TableReply, err error) {
 	q, err := tableQuery(req)
 	if err != nil {
 		return page, err
 	}
-	answer, err := s.ask(ctx, command.Query{Kind: command.QueryTable, Table: &q})
+	answer, err := ask(ctx, i, command.Query{Kind: command.QueryTable, Table: &q})
 	if err != nil {
 		return page, err
 	}

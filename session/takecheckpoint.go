@@ -237,7 +237,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	key, present := s.key(), s.saved
 	s.mu.Unlock()
 	if s.running {
-		variables, err := s.allVariables(ctx)
+		variables, err := s.interpreter.allVariables(ctx)
 		if ctx.Err() != nil {
 			return made, nil, context.Cause(ctx)
 		}

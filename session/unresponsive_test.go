@@ -85,7 +85,7 @@ func TestACellWaitsForAHostThatIsStoppedAndHoldsUpNothingElse(t *testing.T) {
 	id := submit(t, s, "2")
 	<-host.waiting
 	for what, err := range map[string]error{
-		"a question": second(s.Variables(t.Context())),
+		"a question": second(s.Interpreter().Variables(t.Context())),
 		"a reset":    s.Reset(t.Context(), api.ResetRequest{}),
 		"a deletion": r.Delete(t.Context(), "ann", "s"),
 		"a session":  second(r.Create(t.Context(), "ann", api.SessionRequest{})),

@@ -35,7 +35,7 @@ func (k *channels) comm(ctx context.Context, m message) {
 	}
 	if err == nil {
 		sent.CommID, sent.Target, sent.Data, sent.Metadata, sent.Buffers = c.CommID, c.TargetName, c.Data, metadata, m.buffers
-		err = k.sess.SendComm(context.WithoutCancel(ctx), sent)
+		err = k.sess.Interpreter().SendComm(context.WithoutCancel(ctx), sent)
 	}
 	if err == nil {
 		return // the event that it was handled follows
@@ -55,7 +55,7 @@ func (k *channels) commInfo(ctx context.Context, m message) object {
 	if err := json.Unmarshal(orEmpty(m.content), &c); err != nil {
 		return status(err)
 	}
-	open, err := k.sess.Comms(ctx)
+	open, err := k.sess.Interpreter().Comms(ctx)
 	if err != nil {
 		return status(k.h.Problem(ctx, err, "comm_info_request"))
 	}

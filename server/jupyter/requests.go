@@ -171,7 +171,7 @@ func (k *channels) complete(ctx context.Context, m message) object {
 	if err := json.Unmarshal(m.content, &c); err != nil {
 		return status(err)
 	}
-	reply, err := k.sess.Complete(ctx, c)
+	reply, err := k.sess.Interpreter().Complete(ctx, c)
 	if err != nil { // nothing to offer while the kernel is starting or busy
 		at := int64(0)
 		if c.CursorPos != nil {
@@ -189,7 +189,7 @@ func (k *channels) inspect(ctx context.Context, m message) object {
 	if err := json.Unmarshal(m.content, &c); err != nil {
 		return status(err)
 	}
-	reply, err := k.sess.Inspect(ctx, c)
+	reply, err := k.sess.Interpreter().Inspect(ctx, c)
 	if err != nil {
 		reply = &api.InspectReply{}
 	}
@@ -208,7 +208,7 @@ func (k *channels) isComplete(ctx context.Context, m message) object {
 	if err := json.Unmarshal(m.content, &c); err != nil {
 		return status(err)
 	}
-	reply, err := k.sess.IsComplete(ctx, c)
+	reply, err := k.sess.Interpreter().IsComplete(ctx, c)
 	if err != nil {
 		return object{"status": "unknown"}
 	}

@@ -152,7 +152,7 @@ func (h *Handler) listVariables(_ context.Context, q *request, _ *sdk.CallToolRe
 		return nil, variableList{}, err
 	}
 	defer sess.Release()
-	found, err := sess.Variables(q.ctx)
+	found, err := sess.Interpreter().Variables(q.ctx)
 	if err != nil {
 		return nil, variableList{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/host"
+	"talaria/kernel/record"
 	"talaria/session/processes"
 )
 
@@ -18,20 +19,28 @@ const answerTime = host.AnswerTime + 15*time.Millisecond
 // maxAsked bounds the code that a question may hold, in bytes.
 const maxAsked = 1 << 20
 
-// Complete returns completions of the name at a position in code. Like all questions about names it never starts a
-// kernel, writes nothing, and does not count as use. Without a kernel it fails with no_kernel, and with kernel_busy if
-// no answer comes in time. ctx bounds the wait.
-func (s *Session) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
+// Interpreter asks the interpreter of a session's kernel about names, variables and tables, and passes it the messages of
+// front ends. It never starts a kernel, and its questions count as no use. It is safe for concurrent use.
+type Interpreter struct {
+	host command.Doer
+	// kernel returns the kernel that can be asked and the session's state, or why there is none.
+	kernel func() (record.Key, api.SessionState, error)
+	touch  func(context.Context) error // records that the session was used
+}
+
+// Complete returns completions of the name at a position in code. Without a kernel it fails with no_kernel, as
+// all questions do, and with kernel_busy if no answer comes in time. ctx bounds the wait.
+func (i *Interpreter) Complete(ctx context.Context, req api.CompleteRequest) (*api.CompleteReply, error) {
 	q, err := about(command.QueryComplete, req.Code, req.CursorPos)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.ask(ctx, q)
+	answer, err := ask(ctx, i, q)
 	return answer.Completion, err
 }
 
 // Inspect describes the name at a position in code.
-func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.InspectReply, error) {
+func (i *Interpreter) Inspect(ctx context.Context, req api.InspectRequest) (*api.InspectReply, error) {
 	q, err := about(command.QueryInspect, req.Code, req.CursorPos)
 	if err != nil {
 		return nil, err
@@ -41,23 +50,23 @@ func (s *Session) Inspect(ctx context.Context, req api.InspectRequest) (*api.Ins
 			return nil, invalid("field \"detail_level\" must be 0 or 1")
 		}
 	}
-	answer, err := s.ask(ctx, q)
+	answer, err := ask(ctx, i, q)
 	return answer.Inspection, err
 }
 
 // IsComplete reports whether code is ready to run or continues on another line.
-func (s *Session) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*api.IsCompleteReply, error) {
+func (i *Interpreter) IsComplete(ctx context.Context, req api.IsCompleteRequest) (*api.IsCompleteReply, error) {
 	q, err := about(command.QueryIsComplete, req.Code, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.ask(ctx, q)
+	answer, err := ask(ctx, i, q)
 	return answer.Completeness, err
 }
 
 // Variables lists the user's variables.
-func (s *Session) Variables(ctx context.Context) (*api.VariablesReply, error) {
-	answer, err := s.ask(ctx, command.Query{Kind: command.QueryVariables})
+func (i *Interpreter) Variables(ctx context.Context) (*api.VariablesReply, error) {
+	answer, err := ask(ctx, i, command.Query{Kind: command.QueryVariables})
 	return answer.Variables, err
 }
 
@@ -69,10 +78,10 @@ const (
 
 // allVariables is Variables for a session in which no cell runs: it asks again while the interpreter is slow. On a machine that stays
 // busy some may be missing.
-func (s *Session) allVariables(ctx context.Context) (list []api.Variable, err error) {
+func (i *Interpreter) allVariables(ctx context.Context) (list []api.Variable, err error) {
 	for range listAttempts {
 		var present *api.VariablesReply
-		if err := patiently(ctx, func() (err error) { present, err = s.Variables(ctx); return err }); err != nil {
+		if err := patiently(ctx, func() (err error) { present, err = i.Variables(ctx); return err }); err != nil {
 			return list, err
 		}
 		if list = present.Items; int64(len(list)) >= min(present.Total, mostVariables) {
@@ -84,9 +93,9 @@ func (s *Session) allVariables(ctx context.Context) (list []api.Variable, err er
 
 // Ping asks the kernel's interpreter for a sign of life, also while a cell runs, and measures how long that took. The errors
 // are those of Variables.
-func (s *Session) Ping(ctx context.Context) (*api.PingReply, error) {
+func (i *Interpreter) Ping(ctx context.Context) (*api.PingReply, error) {
 	began := time.Now()
-	if _, err := ask(ctx, s, command.Ping{}); err != nil {
+	if _, err := ask(ctx, i, command.Ping{}); err != nil {
 		return nil, err
 	}
 	return &api.PingReply{LatencyMS: float64(time.Since(began).Microseconds()) / 1000}, nil
@@ -109,24 +118,15 @@ func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, 
 	return command.Query{Kind: kind, Code: *code, Cursor: end}, nil
 }
 
-// ask gives a question to the session's kernel.
-func (s *Session) ask(ctx context.Context, q command.Query) (command.Answer, error) {
-	return ask(ctx, s, q)
-}
-
-func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R, err error) {
-	s.mu.Lock()
-	key, state, gone := s.key(), s.state, s.gone
-	s.mu.Unlock()
-	switch {
-	case gone:
-		return answer, ErrDeleted
-	case state == api.StateDead, state == api.StateHibernated:
-		return answer, errNoKernel()
+// ask gives a question to the interpreter.
+func ask[R any](ctx context.Context, i *Interpreter, q command.Asking[R]) (answer R, err error) {
+	key, state, err := i.kernel()
+	if err != nil {
+		return answer, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	answer, err = command.Ask(ctx, s.m.cfg.Host, key, q)
+	answer, err = command.Ask(ctx, i.host, key, q)
 	switch {
 	case errors.Is(err, command.ErrTooOld):
 		return answer, processes.ErrTooOld
@@ -141,4 +141,17 @@ func ask[R any](ctx context.Context, s *Session, q command.Asking[R]) (answer R,
 
 func errNoKernel() error {
 	return api.Errorf(api.CodeNoKernel, "this session has no running kernel; run a cell first")
+}
+
+// askable returns the kernel that can be asked now and the session's state, or why there is none.
+func (s *Session) askable() (record.Key, api.SessionState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone:
+		return record.Key{}, s.state, ErrDeleted
+	case s.state == api.StateDead, s.state == api.StateHibernated:
+		return record.Key{}, s.state, errNoKernel()
+	}
+	return s.key(), s.state, nil
 }
