@@ -8,6 +8,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/record"
 	"talaria/session/hazard"
+	"talaria/session/packages"
 )
 
 // approving returns what the session asks people to approve.
@@ -20,7 +21,7 @@ func (s *Session) approving() api.ApprovalMode {
 // asksCell reports whether a person has to approve a cell before it starts, and returns the question.
 func (s *Session) asksCell(r *run) (p proposal, ask bool) {
 	mode := s.approving()
-	if mode == api.ApprovalsOff || r.installsItsOwn(s.packages.requirements) {
+	if mode == api.ApprovalsOff || r.installsItsOwn(s.packages.Requirements()) {
 		return p, false
 	}
 	p = proposal{
@@ -39,8 +40,8 @@ func (s *Session) asksCell(r *run) (p proposal, ask bool) {
 
 // installsItsOwn reports whether a run installs the packages that its session was created with: whoever created it chose both
 // them and the approvals.
-func (r *run) installsItsOwn(packages []string) bool {
-	return len(packages) > 0 && r.row.Silent && r.row.Code == installCode(packages)
+func (r *run) installsItsOwn(own []string) bool {
+	return len(own) > 0 && r.row.Silent && r.row.Code == packages.InstallCode(own)
 }
 
 // writable lists the folders in the sandbox that are the host's and can be written to.
@@ -95,7 +96,7 @@ func (s *Session) endDenied(ctx context.Context, r *run) {
 
 // approveInstall asks for an installation if a person has to approve it. The error is nil for a yes.
 func (s *Session) approveInstall(ctx context.Context, executionID string, asked record.PackageChange) error {
-	own := !asked.Remove && !asked.Upgrade && !asked.Reinstall && slices.Equal(asked.Requirements, s.packages.requirements)
+	own := !asked.Remove && !asked.Upgrade && !asked.Reinstall && slices.Equal(asked.Requirements, s.packages.Requirements())
 	if s.approving() == api.ApprovalsOff || own {
 		return nil
 	}

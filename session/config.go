@@ -14,6 +14,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/disk"
 	"talaria/kernel/record"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -78,7 +79,7 @@ type Config struct {
 	Redact                      []*regexp.Regexp
 	RedactKnown                 bool                           // secrets that are recognised by their form, too
 	Network                     NetworkBounds                  // optional: no session may have one
-	Packages                    Packages                       // optional: as if Off said so
+	Packages                    packages.Config                // optional: as if Off said so
 	Remote                      RemoteTools                    // optional
 	MountRoots                  []MountRoot                    // whose folders sessions may mount; optional
 	Pool                        func(context.Context) api.Pool // counts ready kernels; optional

@@ -8,6 +8,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/trace"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -162,7 +163,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: row.State}})
 	if len(set.packages) > 0 { // the first execution installs them; a session that is filled has its packages
-		code, silent := installCode(set.packages), true
+		code, silent := packages.InstallCode(set.packages), true
 		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
 		if err == nil {
 			err = s.takeQueued(int64(len(code)))

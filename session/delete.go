@@ -64,7 +64,7 @@ func (s *Session) removeFiles(ctx context.Context) error {
 	s.m.drop(s)
 	s.known.scanning.Lock()
 	defer s.known.scanning.Unlock()
-	err := errors.Join(s.dir.Discard(), s.packages.dir.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
+	err := errors.Join(s.dir.Discard(), s.packages.Close(), s.m.cfg.Disk.Delete(ctx, s.id))
 	if err == nil {
 		s.m.freeUID(s.uid) // otherwise the id's next owner would have these files
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -148,20 +146,7 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 		return o, err
 	}
 	o.set.builtin = row.BuiltinTools
-	layer, err := s.packages.dir.Target(currentLayer)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o, nil
-	}
-	if err != nil {
-		return o, err
-	}
-	dir, err := workspace.Open(filepath.Join(s.m.cfg.SessionsDir, s.id, workspace.PackagesFolder, layer))
-	if err != nil {
-		return o, err
-	}
-	defer dir.Close()
-	packages, err := dir.Capture(ctx, nil, keep)
-	o.packages = &packages
+	o.packages, err = s.packages.Capture(ctx, keep)
 	return o, err
 }
 
@@ -235,7 +220,7 @@ func (s *Session) fill(ctx context.Context, from origin) (c change, lost []api.N
 		lost = append(lost, api.NotRestored{Name: printable(missing.Path), Reason: missing.Reason})
 	}
 	if from.packages != nil {
-		if err := s.fillPackages(ctx, *from.packages, open); err != nil {
+		if err := s.packages.Fill(ctx, *from.packages, open); err != nil {
 			return c, nil, fmt.Errorf("fill the packages of a fork: %w", err)
 		}
 	}
@@ -258,31 +243,4 @@ func (s *Session) fill(ctx context.Context, from origin) (c change, lost []api.N
 	}
 	c.add(files)
 	return c, lost, nil
-}
-
-// fillPackages gives a new session a layer of packages.
-func (s *Session) fillPackages(ctx context.Context, layer workspace.Manifest, open func(string) (*os.File, error)) error {
-	stage, err := workspace.CreateStage(s.m.cfg.SessionsDir, s.id, s.uid)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err := errors.Join(stage.Close(), s.clearStage()); err != nil {
-			s.log.Warn("remove a stage", "error", err)
-		}
-	}()
-	staged := workspace.Manifest{Entries: []workspace.ManifestEntry{{Path: stagedLayer, Kind: workspace.Directory, Mode: 0o755}}}
-	for _, e := range layer.Entries {
-		e.Path = stagedLayer + "/" + e.Path
-		staged.Entries = append(staged.Entries, e)
-	}
-	restored, err := stage.Restore(ctx, staged, workspace.Manifest{}, open, workspace.RestoreOptions{})
-	if err != nil {
-		return err
-	}
-	if restored.NotRestoredCount > 0 {
-		return fmt.Errorf("%d files, the first of them %s: %s", restored.NotRestoredCount, restored.NotRestored[0].Path, restored.NotRestored[0].Reason)
-	}
-	_, err = s.putInForce(ctx)
-	return err
 }

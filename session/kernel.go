@@ -13,6 +13,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 	"talaria/kernel/trace"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -139,7 +140,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		}
 	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.dir.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
 		NoInstalls: s.m.cfg.Packages.Off, Loss: lost.String(),
 	})
@@ -273,7 +274,7 @@ func (s *Session) pump(ctx context.Context, key record.Key, after uint64) {
 // goroutine.
 func (s *Session) stop(ctx context.Context, reason string) error {
 	if !s.running {
-		s.endInstall(errInstallStopped) // for a kernel that is gone
+		s.packages.End(packages.ErrInterrupted) // for a kernel that is gone
 		return nil
 	}
 	key := s.kernelKey()
@@ -292,7 +293,7 @@ func (s *Session) stop(ctx context.Context, reason string) error {
 			return ctx.Err()
 		}
 	}
-	s.endInstall(errInstallStopped)
+	s.packages.End(packages.ErrInterrupted)
 	return nil
 }
 
@@ -304,12 +305,12 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 				return err
 			}
 		} else {
-			s.endInstall(errInstallStopped)
+			s.packages.End(packages.ErrInterrupted)
 			s.mustCommit(own, s.cancelQueue(reasonReset))
 			s.mustCommit(own, s.died(reasonReset))
 		}
 		if r.KeepPackages != nil && !*r.KeepPackages {
-			if err := s.packages.clear(own); err != nil {
+			if err := s.packages.Clear(own); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 	"talaria/kernel/trace"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -349,7 +350,7 @@ func (s *Session) detach(context.Context) error {
 	s.begin()
 	s.cancel(ErrClosing)
 	<-s.stopped
-	s.endInstall(errInstallCut)
+	s.packages.End(packages.ErrServerEnds)
 	return s.closeLocal()
 }
 
@@ -377,5 +378,5 @@ func (s *Session) closeLocal() error {
 	s.mu.Unlock()
 	s.tools.close()
 	s.journal.finish(ErrClosing)
-	return errors.Join(s.dir.Close(), s.packages.dir.Close())
+	return errors.Join(s.dir.Close(), s.packages.Close())
 }

@@ -215,6 +215,11 @@ func (m *Manager) Visit(ctx context.Context, token string) (v access.Visit, ok b
 	return access.VisitOf(ctx, m.cfg.Store, token)
 }
 
+// InstallRequest returns the execution that installs packages.
+func (m *Manager) InstallRequest(r api.PackagesRequest) (api.ExecutionRequest, error) {
+	return m.cfg.Packages.Request(r)
+}
+
 // Filter selects sessions.
 type Filter struct {
 	State    api.SessionState // "": any

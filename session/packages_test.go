@@ -14,6 +14,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/kerneltest"
 	"talaria/session"
+	"talaria/session/packages"
 )
 
 // fakeIndex is an index whose tokens are counted.
@@ -59,9 +60,9 @@ func packaged(t *testing.T, tweak func(*session.Config)) (*rig, fakeIndex) {
 			c.Print(output + "failure " + failure + "\n")
 		}
 	}, func(c *session.Config) {
-		c.Packages = session.Packages{
-			Index:  func(context.Context) (session.PackageIndex, error) { return index, nil },
-			Socket: filepath.Join(filepath.Dir(c.SessionsDir), "packages.sock"), MaxBytes: 1 << 30, Timeout: session.DefaultPackageTimeout,
+		c.Packages = packages.Config{
+			Index:  func(context.Context) (packages.Index, error) { return index, nil },
+			Socket: filepath.Join(filepath.Dir(c.SessionsDir), "packages.sock"), MaxBytes: 1 << 30, Timeout: packages.DefaultTimeout,
 		}
 		if tweak != nil {
 			tweak(c)

@@ -15,6 +15,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -268,7 +269,7 @@ func (s *Session) resume(ctx context.Context, row store.Session, a command.Attac
 		if ask.Kind != record.AskInstall {
 			continue // a question stays open, and calls were taken over
 		}
-		cut := command.InstallResult{Error: errInstallCut.Error()}
+		cut := command.InstallResult{Error: packages.ErrServerEnds.Error()}
 		answer := command.AnswerInstall{RequestID: ask.ID, Result: cut}
 		if err := command.Tell(ctx, s.m.cfg.Host, key, answer); err != nil {
 			s.log.Debug("answer an installation of the last server", "error", err)

@@ -9,6 +9,7 @@ import (
 
 	"talaria/api"
 	"talaria/kernel"
+	"talaria/session/packages"
 )
 
 // settings is a checked request, with the operator's defaults for what it does not ask for.
@@ -111,10 +112,10 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		}
 	}
 	if req.Packages != nil && len(*req.Packages) > 0 {
-		if err := m.installs(); err != nil {
+		if err := m.cfg.Packages.Allowed(); err != nil {
 			return s, err
 		}
-		if err := checkRequirements("packages", *req.Packages); err != nil {
+		if err := packages.CheckRequirements("packages", *req.Packages); err != nil {
 			return s, err
 		}
 		s.packages = *req.Packages
@@ -328,7 +329,7 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "tools"
 	case req.MCPServers != nil && !slices.Equal(asked.servers, s.servers):
 		return "mcp_servers"
-	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.requirements):
+	case req.Packages != nil && !slices.Equal(asked.packages, s.packages.Requirements()):
 		return "packages"
 	}
 	if l := req.Limits; l != nil {

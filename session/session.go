@@ -24,6 +24,7 @@ import (
 	"talaria/session/access"
 	"talaria/session/files"
 	"talaria/session/notebook"
+	"talaria/session/packages"
 	"talaria/session/processes"
 	"talaria/session/transcript"
 	"talaria/store"
@@ -63,7 +64,7 @@ type Session struct {
 	access      *access.Access
 	known       knownFiles // knownfiles.go; locks of its own
 	approvals   *Approvals // approvals.go; its own lock
-	packages    packages
+	packages    *packages.Packages
 	terminals   *processes.Terminals
 	programs    *processes.Programs
 	tools       *Tools        // tools.go: what cells may call, and open calls; its own lock
@@ -147,7 +148,12 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	s.approvals = newApprovals(s)
 	s.tools = newTools(s, builtin)
 	s.tools.addRemote(r)
-	s.dir, s.packages.dir = dir, packagesDir
+	s.dir = dir
+	s.packages = packages.New(packages.Session{
+		Config: m.cfg.Packages, ID: s.id, SessionsDir: m.cfg.SessionsDir, Dir: packagesDir, UID: s.uid, Environment: s.env, TZ: m.cfg.TZ,
+		Requirements: r.Packages, Host: m.cfg.Host, Log: s.log, Limits: s.presentLimits, Spare: m.spare, Startable: s.hasEnvironment,
+		Approve: s.approveInstall, Record: s.installed, Insist: insist, Retain: s.retain, Release: s.Release,
+	})
 	s.known.connect(s, snapshot)
 	s.access = access.New(access.Config{Store: m.cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
 	s.interpreter = &Interpreter{host: m.cfg.Host, kernel: s.askable, touch: s.touch}
@@ -182,7 +188,6 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		spending: spending{budgets: r.Budgets, spent: r.Spent},
 		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
-	s.packages.requirements = r.Packages
 	s.known.bytes.Store(r.DiskBytes)
 	return s
 }
@@ -344,6 +349,18 @@ func (s *Session) diskLimit() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limits.DiskBytes
+}
+
+// presentLimits returns the session's limits as kernels have them.
+func (s *Session) presentLimits() kernel.Limits {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return kernelLimits(s.limits)
+}
+
+// installed writes down how an installation ended.
+func (s *Session) installed(ctx context.Context, executionID string, e api.PackageInstalled) error {
+	return s.journal.commit(ctx, change{drafts: []draft{{executionID: executionID, body: e}}})
 }
 
 func kernelLimits(l api.Limits) kernel.Limits {

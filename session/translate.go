@@ -208,7 +208,7 @@ func (t *translation) asked(run *run, r record.Record, asked record.Asked) {
 			t.c.add(run.marked())
 		}
 		if r.KSeq > t.s.replayTo { // the server before has answered what came earlier
-			t.s.beginInstall(r.Key, r.ExecutionID, asked.ID, body)
+			t.s.packages.Begin(r.Key, r.ExecutionID, asked.ID, body)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (t *translation) askClosed(run *run, r record.Record, closed record.AskClos
 		}
 	case record.AskInstall:
 		if closed.How != record.Answered {
-			t.s.cancelInstall(closed.ID)
+			t.s.packages.Cancel(closed.ID)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func (s *Session) stopQueue() (c change) {
 func (t *translation) died(run *run, b record.Died) {
 	s := t.s
 	s.running = false
-	s.cancelInstall("")
+	s.packages.Cancel("")
 	if run == nil { // it was given to the kernel, which never reported its start
 		s.mu.Lock()
 		switch c := s.current; {

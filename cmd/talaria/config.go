@@ -61,7 +61,7 @@ type config struct {
 	UIDBase        int           `config:"uid_base"`
 	MountRoots     []string      `config:"mount_roots"` // directories whose folders sessions may mount
 	Network        network       `config:"network"`
-	Packages       packages      `config:"packages"`
+	Packages       packageConfig `config:"packages"`
 	Run            runs          `config:"run"`
 	Batch          batches       `config:"batch"`
 	Webhooks       webhooks      `config:"webhooks"`

@@ -17,12 +17,12 @@ import (
 	"talaria/kernel/landlock"
 	"talaria/kernel/link"
 	"talaria/kernel/python"
-	"talaria/session"
 	"talaria/session/index"
+	"talaria/session/packages"
 )
 
-// packages is how sessions install packages.
-type packages struct {
+// packageConfig is how sessions install packages.
+type packageConfig struct {
 	Enabled      bool     `config:"enabled"`
 	Index        string   `config:"index"` // "": the one that the default environment's pip takes
 	Username     string   `config:"username"`
@@ -35,13 +35,13 @@ type packages struct {
 	TimeoutS     float64  `config:"timeout_s"`
 }
 
-func defaultPackages() packages {
-	return packages{
-		Enabled: true, MaxBytes: session.DefaultPackageBytes, CacheBytes: index.DefaultCacheBytes, TimeoutS: session.DefaultPackageTimeout.Seconds(),
+func defaultPackages() packageConfig {
+	return packageConfig{
+		Enabled: true, MaxBytes: packages.DefaultBytes, CacheBytes: index.DefaultCacheBytes, TimeoutS: packages.DefaultTimeout.Seconds(),
 	}
 }
 
-func (p packages) check() error {
+func (p packageConfig) check() error {
 	if p.MaxBytes <= 0 || p.CacheBytes < 0 || p.TimeoutS <= 0 {
 		return errors.New("packages.max_bytes and packages.timeout_s must be above 0, packages.cache_bytes at least 0")
 	}
@@ -53,7 +53,7 @@ func (p packages) check() error {
 }
 
 // finding tells whether sessions of an environment can install packages, and from where, without credentials.
-func (p packages) finding(ctx context.Context, env kernel.Environment) kernel.Finding {
+func (p packageConfig) finding(ctx context.Context, env kernel.Environment) kernel.Finding {
 	f := kernel.Finding{Name: "packages in " + env.Name, OK: true}
 	if !p.Enabled {
 		f.Detail = "switched off (packages.enabled)"
@@ -78,7 +78,7 @@ func (p packages) finding(ctx context.Context, env kernel.Environment) kernel.Fi
 }
 
 // config is what the index at an address is given.
-func (p packages) config(url, password, stateDir string) index.Config {
+func (p packageConfig) config(url, password, stateDir string) index.Config {
 	return index.Config{
 		URL: url, Username: p.Username, Password: password, Hosts: p.Hosts, Allow: p.Allow, Deny: p.Deny,
 		CacheDir: filepath.Join(stateDir, "packages"), CacheBytes: p.CacheBytes, FileBytes: p.MaxBytes,
@@ -97,8 +97,8 @@ type packageIndex struct {
 }
 
 // session is the sessions' part of the configuration.
-func (p *packageIndex) session(tier string) session.Packages {
-	s := session.Packages{
+func (p *packageIndex) session(tier string) packages.Config {
+	s := packages.Config{
 		Index: p.open, Socket: p.socket(), MaxBytes: p.c.Packages.MaxBytes,
 		Timeout: time.Duration(p.c.Packages.TimeoutS * float64(time.Second)),
 	}
@@ -114,7 +114,7 @@ func (p *packageIndex) session(tier string) session.Packages {
 func (p *packageIndex) socket() string { return filepath.Join(p.c.StateDir, "packages.sock") }
 
 // open is the index, which is asked for its address the first time.
-func (p *packageIndex) open(ctx context.Context) (session.PackageIndex, error) {
+func (p *packageIndex) open(ctx context.Context) (packages.Index, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.opened != nil {

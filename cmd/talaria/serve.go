@@ -30,6 +30,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/server"
 	"talaria/session"
+	"talaria/session/packages"
 	"talaria/store"
 )
 
@@ -422,7 +423,7 @@ func (c config) missingModules(ctx context.Context, environments []kernel.Enviro
 }
 
 func openSessions(ctx context.Context, c config, db *store.Store, hosts *link.Client, workspaces *disk.Store, tier string,
-	environments []kernel.Environment, packages session.Packages, remote session.RemoteTools, log *slog.Logger) (*session.Manager, error) {
+	environments []kernel.Environment, packages packages.Config, remote session.RemoteTools, log *slog.Logger) (*session.Manager, error) {
 	blobs, err := artifacts.Open(filepath.Join(c.StateDir, "artifacts"))
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package session_test
+package packages_test
 
 import (
 	"bytes"
