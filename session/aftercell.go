@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -79,7 +80,7 @@ func (t *translation) askedAfter(run *run, r record.Record, id string, asked rec
 		encoded, err = encodeAfter(append(slices.Clone(run.after), promised))
 	}
 	if err != nil {
-		t.refuseAfter(r.Key, id, s.wordsOf(err))
+		t.refuseAfter(r.Key, id, wordsOf(err, s.log))
 		return
 	}
 	run.after = append(run.after, promised)
@@ -145,13 +146,13 @@ func (s *Session) promiseRollback(ctx context.Context, run *run, asked record.Af
 	return afterCell{Rollback: true, Checkpoint: target.ID, What: r.What, KeepEdits: r.KeepEdits}, err
 }
 
-// wordsOf returns an error as a cell or a person sees it.
-func (s *Session) wordsOf(err error) string {
+// wordsOf returns an error as a cell or a person sees it. What they do not see is written to log.
+func wordsOf(err error, log *slog.Logger) string {
 	var told *api.Error
 	if errors.As(err, &told) {
 		return told.Detail
 	}
-	s.log.Error("a checkpoint or rollback that a cell asked for", "error", err)
+	log.Error("a checkpoint or rollback that a cell asked for", "error", err)
 	return "an error of the server; the cause is in its log"
 }
 
@@ -283,7 +284,7 @@ func (s *Session) brokenPromise(d dueAfter, a afterCell, err error) change {
 		text = "\n[talaria.checkpoint: the checkpoint %s was not made: %s]\n"
 		c.drafts = append(c.drafts, draft{executionID: d.execution, body: api.CheckpointDropped{CheckpointID: a.Checkpoint, Reason: "failed"}})
 	}
-	c.drafts = append(c.drafts, draft{executionID: d.execution, body: api.Stream{Name: "stderr", Text: fmt.Sprintf(text, a.Checkpoint, s.wordsOf(err))}})
+	c.drafts = append(c.drafts, draft{executionID: d.execution, body: api.Stream{Name: "stderr", Text: fmt.Sprintf(text, a.Checkpoint, wordsOf(err, s.log))}})
 	return c
 }
 

@@ -150,7 +150,7 @@ func (s *Session) DropCheckpoint(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.journal.commit(own, s.dropped(row, "deleted")); err != nil {
+		if err := s.journal.commit(own, dropped(row, "deleted")); err != nil {
 			return err
 		}
 		s.checkpoints.known = nil // it may name blobs that nothing needs any more
@@ -160,7 +160,7 @@ func (s *Session) DropCheckpoint(ctx context.Context, id string) error {
 }
 
 // dropped returns the change that deletes a checkpoint.
-func (s *Session) dropped(row store.Checkpoint, reason string) change {
+func dropped(row store.Checkpoint, reason string) change {
 	return change{
 		drafts: []draft{{body: api.CheckpointDropped{CheckpointID: row.ID, Reason: reason}}},
 		also:   func(tx *store.Tx) error { return tx.DeleteCheckpoint(row.N) },
@@ -168,7 +168,7 @@ func (s *Session) dropped(row store.Checkpoint, reason string) change {
 }
 
 // copyEnded returns the change that leaves a checkpoint its files only. why is for people.
-func (s *Session) copyEnded(row store.Checkpoint, reason, why string) change {
+func copyEnded(row store.Checkpoint, reason, why string) change {
 	return change{
 		drafts: []draft{{body: api.CheckpointDropped{CheckpointID: row.ID, Reason: reason, Level: api.CheckpointFiles}}},
 		also:   func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(row.N, "", why) },
@@ -182,7 +182,7 @@ func (s *Session) copyMissing(row store.Checkpoint) change {
 		s.checkpoints.missing = map[string]int64{}
 	}
 	s.checkpoints.missing[row.Copy] = row.N
-	return s.copyEnded(row, "ended", "the copy of the interpreter has ended")
+	return copyEnded(row, "ended", "the copy of the interpreter has ended")
 }
 
 // dropCopies ends the copies of the interpreter of checkpoints that do not have them any more. What fails is ended with the
@@ -213,7 +213,7 @@ func (t *translation) copyLost(lost record.CopyLost) {
 	}
 	for _, row := range rows {
 		if row.Copy == lost.ID {
-			t.c.add(t.s.copyEnded(row, lost.Reason, lossReason(lost.Reason)))
+			t.c.add(copyEnded(row, lost.Reason, lossReason(lost.Reason)))
 		}
 	}
 }

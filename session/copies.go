@@ -114,7 +114,7 @@ func (s *Session) endOldestCopy(ctx context.Context, why string) error {
 	if oldest == nil {
 		return errNoCopy
 	}
-	err = s.journal.commit(context.WithoutCancel(ctx), s.copyEnded(*oldest, "server_memory",
+	err = s.journal.commit(context.WithoutCancel(ctx), copyEnded(*oldest, "server_memory",
 		"the copy of the interpreter was ended: "+why+", and nobody had used this session for the longest time"))
 	if err != nil {
 		return err

@@ -297,7 +297,7 @@ func (s *Session) wakeKernel(ctx context.Context) ([]api.NotRestored, error) {
 			return nil, err
 		}
 		s.failStart(ctx, nil, err)
-		return nil, api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
+		return nil, api.Errorf(api.CodeKernelStart, "%s", startError(s.env, err))
 	}
 	s.mu.Lock()
 	lost := s.notRestored

@@ -140,7 +140,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 		}
 	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
-		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: s.environ(), TZ: s.m.cfg.TZ, Limits: limits,
+		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: environ(s.variables, s.secrets), TZ: s.m.cfg.TZ, Limits: limits,
 		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
 		NoInstalls: s.m.cfg.Packages.Off, Loss: lost.String(),
 	})
@@ -184,10 +184,10 @@ func (s *Session) ready(ctx context.Context, info command.KernelInfo) error {
 	return nil
 }
 
-// environ returns the session's environment variables, secrets included.
-func (s *Session) environ() map[string]string {
-	all := make(map[string]string, len(s.variables)+len(s.secrets))
-	for _, vars := range []map[string]string{s.variables, s.secrets} {
+// environ returns the environment variables of a kernel, secrets included.
+func environ(variables, secrets map[string]string) map[string]string {
+	all := make(map[string]string, len(variables)+len(secrets))
+	for _, vars := range []map[string]string{variables, secrets} {
 		for k, v := range vars {
 			all[k] = v
 		}
@@ -200,7 +200,7 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 	s.log.Error("start a kernel", "error", err)
 	var c change
 	if r != nil {
-		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: s.startError(err)}
+		failure := api.ErrorOutput{Ename: "KernelStartError", Evalue: startError(s.env, err)}
 		failure.Traceback = []string{failure.Ename + ": " + failure.Evalue}
 		r.failure = &failure
 		r.out.traceback(failure)
@@ -220,15 +220,15 @@ func (s *Session) failStart(ctx context.Context, r *run, err error) {
 }
 
 // startError returns what clients may know about why no kernel could be started.
-func (s *Session) startError(err error) string {
+func startError(env kernel.Environment, err error) string {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return "no kernel could be started: " + e.Detail
 	}
-	if _, err := os.Stat(s.env.Python); s.env.Python != "" && err != nil {
-		return fmt.Sprintf("no kernel could be started: the Python of the environment %q is missing; an operator must restore it", s.env.Name)
+	if _, err := os.Stat(env.Python); env.Python != "" && err != nil {
+		return fmt.Sprintf("no kernel could be started: the Python of the environment %q is missing; an operator must restore it", env.Name)
 	}
-	return fmt.Sprintf("no kernel could be started in the environment %q; the cause is in the server's log", s.env.Name)
+	return fmt.Sprintf("no kernel could be started in the environment %q; the cause is in the server's log", env.Name)
 }
 
 // died returns the change that records why the next kernel is started.
@@ -327,7 +327,7 @@ func (s *Session) Reset(ctx context.Context, r api.ResetRequest) error {
 		}
 		if err := s.startKernel(own); err != nil {
 			s.failStart(own, nil, err)
-			return api.Errorf(api.CodeKernelStart, "%s", s.startError(err))
+			return api.Errorf(api.CodeKernelStart, "%s", startError(s.env, err))
 		}
 		return s.touch(own)
 	})

@@ -261,7 +261,7 @@ func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) {
 	}
 	c := change{also: func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(target.N, again, "") }}
 	if why != "" {
-		c = s.copyEnded(target, "used", why)
+		c = copyEnded(target, "used", why)
 	}
 	s.mustCommit(ctx, c)
 }

@@ -49,7 +49,6 @@ type Session struct {
 	mounts    []api.Mount
 	hooks     []api.Tool // web hooks
 	servers   []string   // the MCP servers whose tools cells may call
-	createdAt int64
 	redact    *transcript.Redactor
 	dir       *disk.Workspace
 	log       *slog.Logger
@@ -172,7 +171,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 func (m *Manager) sessionOf(r store.Session) *Session {
 	s := &Session{
 		m: m, n: r.N, id: r.ID, owner: r.Owner, clientID: r.ClientID, uid: r.UID, env: m.environment(r.Environment),
-		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers, createdAt: r.CreatedAt,
+		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers,
 		journal: newJournal(r, m.blobs, &m.events), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
 		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network,
@@ -185,7 +184,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		guard:        guard{mode: r.Guard},
 		approvalMode: cmp.Or(r.Approvals, api.ApprovalsOff),
 		checkpoints:  checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
-		spending: spending{budgets: r.Budgets, spent: r.Spent},
+		spending: spending{budgets: r.Budgets, spent: r.Spent, createdAt: r.CreatedAt},
 		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
 	s.known.bytes.Store(r.DiskBytes)

@@ -10,8 +10,9 @@ import (
 
 // spending is what the session may spend in total, and what it has spent. Guarded by Session.mu.
 type spending struct {
-	budgets api.Budgets
-	spent   store.Spent
+	budgets   api.Budgets
+	spent     store.Spent
+	createdAt int64 // of the session, in milliseconds; immutable
 }
 
 // checkBudgets validates the requested budgets, and puts them into b.
@@ -41,19 +42,19 @@ func budget[T int64 | float64](name string, asked *T, into **T) error {
 }
 
 // hasBudgets reports whether the session has the requested budgets. The caller holds mu.
-func (s *Session) hasBudgets(r *api.BudgetsRequest) bool {
-	asked := s.budgets
-	return checkBudgets(r, &asked) == nil && reflect.DeepEqual(asked, s.budgets)
+func (b *spending) hasBudgets(r *api.BudgetsRequest) bool {
+	asked := b.budgets
+	return checkBudgets(r, &asked) == nil && reflect.DeepEqual(asked, b.budgets)
 }
 
 // left returns the session's budgets, and how much of each is left. The caller holds mu.
-func (s *Session) left() api.BudgetsLeft {
-	b, age := s.budgets, time.Since(time.UnixMilli(s.createdAt)).Seconds()
+func (b *spending) left() api.BudgetsLeft {
+	age := time.Since(time.UnixMilli(b.createdAt)).Seconds()
 	return api.BudgetsLeft{
-		Executions: left(b.Executions, s.spent.Executions),
-		CPUS:       left(b.CPUS, float64(s.spent.CPUMS)/1000),
-		ToolCalls:  left(b.ToolCalls, s.spent.ToolCalls),
-		LifetimeS:  left(b.LifetimeS, age),
+		Executions: left(b.budgets.Executions, b.spent.Executions),
+		CPUS:       left(b.budgets.CPUS, float64(b.spent.CPUMS)/1000),
+		ToolCalls:  left(b.budgets.ToolCalls, b.spent.ToolCalls),
+		LifetimeS:  left(b.budgets.LifetimeS, age),
 	}
 }
 
@@ -65,8 +66,8 @@ func left[T int64 | float64](budget *T, spent T) *api.BudgetLeft[T] {
 }
 
 // takeExecution counts another execution, unless a budget for it is used up. The caller holds mu.
-func (s *Session) takeExecution() error {
-	l := s.left()
+func (b *spending) takeExecution() error {
+	l := b.left()
 	switch {
 	case l.LifetimeS != nil && l.LifetimeS.Left == 0:
 		return exhausted("lifetime_s", "the session is older than %v s", l.LifetimeS.Limit)
@@ -75,7 +76,7 @@ func (s *Session) takeExecution() error {
 	case l.CPUS != nil && l.CPUS.Left == 0:
 		return exhausted("cpu_s", "the session has used its %v s of CPU time", l.CPUS.Limit)
 	}
-	s.spent.Executions++
+	b.spent.Executions++
 	return nil
 }
 

@@ -168,7 +168,7 @@ func (s *Session) makeCheckpoint(ctx context.Context, w wanted) (row store.Check
 			return err
 		},
 	}
-	ended, held := s.dropOldest(&c, kept, w, settings, made.Held)
+	ended, held := dropOldest(&c, kept, w, settings, made.Held)
 	if err := s.journal.commit(context.WithoutCancel(ctx), c); err != nil {
 		s.dropCopies(context.WithoutCancel(ctx), []store.Checkpoint{row})
 		return row, err
@@ -256,7 +256,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	case !s.running:
 		return made, present, keepSavedIn(row, present)
 	case w.level != api.CheckpointSaved && !w.durable:
-		if made, err = s.copyInterpreter(ctx, key, row); err != nil {
+		if made, err = copyInterpreter(ctx, s.m.cfg.Host, key, row); err != nil {
 			return made, nil, err
 		}
 		row.Reason = made.Refused
@@ -299,11 +299,11 @@ func keepSavedIn(row *store.Checkpoint, saved *savedVariables) (err error) {
 }
 
 // copyInterpreter makes a copy of the interpreter for a checkpoint, or says in the reply why there is none.
-func (s *Session) copyInterpreter(ctx context.Context, key record.Key, row *store.Checkpoint) (command.Copy, error) {
-	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.MakeCopy{ID: row.ID})
+func copyInterpreter(ctx context.Context, host Host, key record.Key, row *store.Checkpoint) (command.Copy, error) {
+	made, err := command.Ask(ctx, host, key, command.MakeCopy{ID: row.ID})
 	switch {
 	case ctx.Err() != nil:
-		err := command.Tell(context.WithoutCancel(ctx), s.m.cfg.Host, key, command.DropCopy{ID: row.ID})
+		err := command.Tell(context.WithoutCancel(ctx), host, key, command.DropCopy{ID: row.ID})
 		return made, errors.Join(context.Cause(ctx), err)
 	case errors.Is(err, command.ErrKernelBusy):
 		return made, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
@@ -386,7 +386,7 @@ func keptSpace(rows []store.Checkpoint, limit int64) (sum int64, err error) {
 // dropOldest adds to c what makes room for a new checkpoint: the oldest without a name that are more than the session keeps are
 // deleted, and the oldest copies of the interpreter that take more memory than they may are ended. It returns the checkpoints whose
 // copies are to be ended after the commit, and about what the others take. kept is newest first; held is what all copies take by now.
-func (s *Session) dropOldest(
+func dropOldest(
 	c *change, kept []store.Checkpoint, w wanted, settings api.Checkpoints, held int64,
 ) (ended []store.Checkpoint, left int64) {
 	var live []store.Checkpoint                            // that stay, newest first
@@ -403,7 +403,7 @@ func (s *Session) dropOldest(
 				if row.Copy != "" {
 					freed++
 				}
-				c.add(s.dropped(row, "keep"))
+				c.add(dropped(row, "keep"))
 				ended = append(ended, row)
 				continue
 			}
@@ -418,7 +418,7 @@ func (s *Session) dropOldest(
 		if live[i].N == w.protect {
 			continue
 		}
-		c.add(s.copyEnded(live[i], "memory_bytes", fmt.Sprintf(
+		c.add(copyEnded(live[i], "memory_bytes", fmt.Sprintf(
 			"the copy of the interpreter was ended: the copies took more than checkpoints.memory_bytes, which is %d", settings.MemoryBytes)))
 		ended = append(ended, live[i])
 		left, freed = left-share, freed+1

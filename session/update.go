@@ -50,12 +50,12 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 		return err
 	}
 	if set.limits.DiskBytes != before.DiskBytes {
-		if err := s.limitDisk(set.limits.DiskBytes); err != nil {
+		if err := limitDisk(s.dir, set.limits.DiskBytes); err != nil {
 			return err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, s.limitDisk(before.DiskBytes))
+				err = errors.Join(err, limitDisk(s.dir, before.DiskBytes))
 			}
 		}()
 	}
@@ -112,9 +112,9 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	})
 }
 
-// limitDisk changes the limit of the workspace if something other than the kernel's host enforces it.
-func (s *Session) limitDisk(bytes int64) error {
-	err := s.dir.SetLimit(bytes)
+// limitDisk changes the limit of a workspace if something other than the kernel's host enforces it.
+func limitDisk(dir *disk.Workspace, bytes int64) error {
+	err := dir.SetLimit(bytes)
 	if errors.Is(err, disk.ErrCapacity) {
 		return api.Errorf(api.CodeLimitExceeded, "limits.disk_bytes cannot be %d in this session: %v; create a new session", bytes, err)
 	}
