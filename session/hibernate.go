@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"talaria/artifacts"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
-	"talaria/kernel/workspace"
 	"talaria/store"
 )
 
@@ -24,43 +22,12 @@ const (
 	reasonHibernate = "hibernated"
 	reasonRollback  = "rolled_back"
 
-	// savedFile is where variables are on their way into a kernel and out of it: in the workspace, under a name that belongs to
-	// unfinished uploads, so that nobody lists it and a crash leaves nothing.
-	savedFile = ".talaria-upload-variables"
-	// saveTime is how long saving variables may take. What there is no time for is named.
-	saveTime = time.Minute
 	// saveTimeAtEnd is how long it may take while the server ends.
 	saveTimeAtEnd = 5 * time.Second
-	// savedOverhead is what a file of variables may have besides their values.
-	savedOverhead = 64 << 20
-
-	unchanged = "; nothing was changed"
 )
-
-// savedVariables are the variables of a session without a kernel. They are a blob among the artifacts.
-type savedVariables struct {
-	Digest         string         `json:"digest"` // of the blob
-	Check          string         `json:"check"`  // what the file says its digest is
-	Bytes          int64          `json:"bytes"`
-	ExecutionCount int64          `json:"execution_count"`
-	NotSaved       []api.NotSaved `json:"not_saved"`
-	Attempts       int            `json:"attempts,omitzero"` // to load them so far
-}
 
 // maxAttempts is how often variables are loaded whose code ends the kernel, or whose host ends meanwhile.
 const maxAttempts = 2
-
-// decodeSaved returns the variables of a row, or nil.
-func decodeSaved(encoded []byte) (*savedVariables, error) {
-	if encoded == nil {
-		return nil, nil
-	}
-	saved := new(savedVariables)
-	if err := jsonv2.Unmarshal(encoded, saved); err != nil {
-		return nil, fmt.Errorf("decode the saved variables: %w", err)
-	}
-	return saved, nil
-}
 
 // Hibernate saves the variables and ends the kernel; the next use has them back. While a cell runs or waits it fails with
 // kernel_busy. A session that hibernates already stays as it is.
@@ -130,19 +97,21 @@ func (s *Session) keepSaved(saved *savedVariables) change {
 // memory, and takes that among the artifacts, where hold protects it. On the session's goroutine.
 func (s *Session) saveVariables(ctx context.Context, hold *artifacts.Hold, limit int64) (*savedVariables, error) {
 	s.mu.Lock()
-	count := s.executionCount
+	key, count := s.key(), s.executionCount
+	limit = min(limit, s.limits.MemoryBytes)
 	s.mu.Unlock()
-	return s.save(ctx, hold, limit, count, func(limit int64) command.Asking[command.SavedVariables] {
-		return command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit}
-	})
+	return s.variablesFile.save(ctx, hold, key, limit, count,
+		command.SaveVariables{Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
 }
 
 // saveCopy does the same with the variables that a live checkpoint has, whatever goes on in the kernel. It fails with
 // checkpoint_gone if its copy has ended.
 func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.Checkpoint) (*savedVariables, error) {
-	saved, err := s.save(ctx, hold, math.MaxInt64, row.ExecutionCount, func(limit int64) command.Asking[command.SavedVariables] {
-		return command.SaveCopy{ID: row.Copy, Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit}
-	})
+	s.mu.Lock()
+	key, limit := s.key(), s.limits.MemoryBytes
+	s.mu.Unlock()
+	saved, err := s.variablesFile.save(ctx, hold, key, limit, row.ExecutionCount,
+		command.SaveCopy{ID: row.Copy, Path: savedFile, Seconds: saveTime.Seconds(), MaxBytes: limit})
 	if errors.Is(err, command.ErrNoCopy) || errors.Is(err, command.ErrNoKernel) {
 		return nil, api.Errorf(api.CodeCheckpointGone, "the variables of this checkpoint are gone: its copy of the interpreter has ended, maybe for lack "+
 			"of memory; its files are still there")
@@ -150,80 +119,8 @@ func (s *Session) saveCopy(ctx context.Context, hold *artifacts.Hold, row store.
 	return saved, err
 }
 
-// save has the kernel save variables by the command that asking returns for the most bytes that they may take.
-func (s *Session) save(
-	ctx context.Context, hold *artifacts.Hold, limit, count int64, asking func(limit int64) command.Asking[command.SavedVariables],
-) (*savedVariables, error) {
-	if err := s.m.spare(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	key := s.key()
-	limit = min(limit, s.limits.MemoryBytes)
-	s.mu.Unlock()
-	_, release, err := s.dir.Hold() // what a crash has left in the workspace is removed now, and not with the file
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	defer s.removeSaved(ctx)
-	made, err := command.Ask(ctx, s.m.cfg.Host, key, asking(limit))
-	switch {
-	case errors.Is(err, command.ErrKernelBusy):
-		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
-	case errors.Is(err, command.ErrTooOld):
-		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel belongs to an earlier version and cannot save these variables; reset the session")
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return nil, api.Errorf(api.CodeKernelBusy, "saving the variables took longer than %s and was abandoned"+unchanged, saveTime)
-	case err != nil:
-		return nil, fmt.Errorf("save the variables: %w", err)
-	case made.Reason != "":
-		return nil, api.Errorf(api.CodeDiskLimit, "the variables could not be saved: %.500s"+unchanged, made.Reason)
-	}
-	f, entry, err := s.dir.Open(savedFile)
-	if err != nil {
-		return nil, fmt.Errorf("open the saved variables: %w", err)
-	}
-	defer f.Close()
-	if entry.Size > limit+savedOverhead {
-		return nil, api.Errorf(api.CodeDiskLimit, "the saved variables take %d bytes, and the limit is %d"+unchanged, entry.Size, limit)
-	}
-	blob, err := hold.Put(ctx, f)
-	if err != nil {
-		return nil, fmt.Errorf("keep the saved variables: %w", err)
-	}
-	return &savedVariables{Digest: blob.SHA256, Check: made.Digest, Bytes: blob.Size, ExecutionCount: count, NotSaved: notSaved(made.Lost)}, nil
-}
-
-func notSaved(losses []record.Loss) []api.NotSaved {
-	list := make([]api.NotSaved, len(losses))
-	for i, loss := range losses {
-		list[i] = api.NotSaved{Name: loss.Name, Type: loss.Type, Reason: loss.Reason}
-	}
-	return list
-}
-
-func (s *Session) removeSaved(ctx context.Context) {
-	_ = s.dir.Remove(context.WithoutCancel(ctx), savedFile) // it may not be there; a later server removes it
-}
-
-// placeSaved puts the saved variables where a kernel can read them; the caller calls removeSaved. If there is no room for them it
-// fails with disk_limit, and they are to stay saved.
-func (s *Session) placeSaved(ctx context.Context, saved *savedVariables) error {
-	blob, size, err := s.m.cfg.Artifacts.Get(saved.Digest)
-	if err != nil {
-		return err
-	}
-	defer blob.Close()
-	if _, _, err = s.dir.Write(ctx, savedFile, blob, size); errors.Is(err, workspace.ErrNoSpace) {
-		return api.Errorf(api.CodeDiskLimit, "the workspace has no room for the %d bytes of the saved variables, which it needs while they "+
-			"are loaded; delete files, or raise limits.disk_bytes, and use the session again: until then they stay saved", size)
-	}
-	return err
-}
-
-// loadSaved gives a kernel that has just started the saved variables, and commits that it has them. placed is why placeSaved could not
-// place them, or nil. It returns what is not there. On the session's goroutine.
+// loadSaved gives a kernel that has just started the saved variables, and commits that it has them. placed is why they could not
+// be placed, or nil. It returns what is not there. On the session's goroutine.
 func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVariables, placed error) ([]api.NotRestored, error) {
 	began := time.Now()
 	tried := *saved
@@ -231,7 +128,7 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 	if err := s.journal.commit(ctx, s.keepSaved(&tried)); err != nil {
 		return nil, err
 	}
-	lost, err := s.load(ctx, key, saved, placed)
+	lost, err := s.variablesFile.load(ctx, key, saved, placed)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, command.ErrNoKernel) && tried.Attempts < maxAttempts) {
 		return nil, err // the next start loads them
 	}
@@ -248,28 +145,6 @@ func (s *Session) loadSaved(ctx context.Context, key record.Key, saved *savedVar
 	c.done = then(c.done, func() { s.mu.Lock(); defer s.mu.Unlock(); s.executionCount, s.notRestored = saved.ExecutionCount, lost })
 	if !s.mustCommit(ctx, c) {
 		return lost, ErrClosing
-	}
-	return lost, nil
-}
-
-func (s *Session) load(ctx context.Context, key record.Key, saved *savedVariables, placed error) ([]api.NotRestored, error) {
-	if placed != nil {
-		return nil, placed
-	}
-	made, err := command.Ask(ctx, s.m.cfg.Host, key, command.LoadVariables{Path: savedFile, Digest: saved.Check})
-	if err != nil {
-		return nil, err
-	}
-	lost := []api.NotRestored{}
-	if made.Reason != "" {
-		lost = append(lost, api.NotRestored{Name: "all variables", Reason: made.Reason})
-	}
-	for _, loss := range made.Lost {
-		reason := loss.Reason
-		if loss.Type != "" {
-			reason = loss.Type + ": " + reason
-		}
-		lost = append(lost, api.NotRestored{Name: loss.Name, Reason: reason})
 	}
 	return lost, nil
 }
@@ -321,8 +196,8 @@ func (s *Session) recoverSaved(ctx context.Context, state api.SessionState) erro
 	case saved == nil:
 		return nil
 	case state == api.StateStarting: // no cell has run in it
-		placed := s.placeSaved(ctx, saved)
-		defer s.removeSaved(ctx)
+		placed := s.variablesFile.place(ctx, saved)
+		defer s.variablesFile.remove(ctx)
 		if hasCode(placed, api.CodeDiskLimit) {
 			s.log.Error("load the saved variables", "error", placed)
 			if err := s.stop(ctx, reasonStart); err != nil {

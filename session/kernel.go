@@ -133,8 +133,8 @@ func (s *Session) startKernel(ctx context.Context) error {
 	if saved == nil {
 		lost = s.journal.lossBefore(ctx, generation, s.log)
 	} else {
-		placed = s.placeSaved(ctx, saved)
-		defer s.removeSaved(ctx)
+		placed = s.variablesFile.place(ctx, saved)
+		defer s.variablesFile.remove(ctx)
 		if hasCode(placed, api.CodeDiskLimit) {
 			return placed
 		}

@@ -53,22 +53,23 @@ type Session struct {
 	dir       *disk.Workspace
 	log       *slog.Logger
 
-	loop                    // loop.go: the session's goroutine
-	journal     *Journal    // journal.go: the log of events; its own locks
-	out         *outputHome // output.go
-	guard       guard       // guard.go; its own lock
-	files       *files.Files
-	interpreter *Interpreter // interpreter.go
-	notebook    *notebook.Notebook
-	access      *access.Access
-	known       knownFiles // knownfiles.go; locks of its own
-	approvals   *Approvals // approvals.go; its own lock
-	packages    *packages.Packages
-	terminals   *processes.Terminals
-	programs    *processes.Programs
-	tools       *Tools        // tools.go: what cells may call, and open calls; its own lock
-	deleted     chan struct{} // closed when the session is deleted
-	unloaded    chan struct{} // closed when the session is unloaded
+	loop                        // loop.go: the session's goroutine
+	journal       *Journal      // journal.go: the log of events; its own locks
+	out           *outputHome   // output.go
+	variablesFile variablesFile // savedvariables.go
+	guard         guard         // guard.go; its own lock
+	files         *files.Files
+	interpreter   *Interpreter // interpreter.go
+	notebook      *notebook.Notebook
+	access        *access.Access
+	known         knownFiles // knownfiles.go; locks of its own
+	approvals     *Approvals // approvals.go; its own lock
+	packages      *packages.Packages
+	terminals     *processes.Terminals
+	programs      *processes.Programs
+	tools         *Tools        // tools.go: what cells may call, and open calls; its own lock
+	deleted       chan struct{} // closed when the session is deleted
+	unloaded      chan struct{} // closed when the session is unloaded
 
 	mu           sync.Mutex // guards the fields below; never held across I/O
 	name         string
@@ -144,6 +145,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		session: s.id, artifacts: m.cfg.Artifacts, log: s.log, isDiskLow: m.reserve.low.Load, spare: m.spare, makeRoom: s.makeRoom,
 	}
 	s.guard.journal, s.guard.log = s.journal, s.log
+	s.variablesFile = variablesFile{host: m.cfg.Host, dir: dir, artifacts: m.cfg.Artifacts, spare: m.spare}
 	s.approvals = newApprovals(s)
 	s.tools = newTools(s, builtin)
 	s.tools.addRemote(r)
