@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"talaria/api"
-	"talaria/session"
+	"talaria/session/toolspec"
 )
 
 // A dialect is the form in which an endpoint of a language model wants a tool described.
@@ -37,7 +37,7 @@ func (s *Server) getExecuteCode(c *call) error {
 	if err != nil {
 		return err
 	}
-	tools, limits, network := session.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone
+	tools, limits, network := toolspec.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone
 	if given {
 		sess, err := s.sessions.Get(c.owner, id)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"talaria/api"
 	"talaria/server/mcp"
-	"talaria/session"
+	"talaria/session/toolspec"
 )
 
 const mcpPath = "/mcp"
@@ -19,7 +19,7 @@ func (s *Server) newMCP(tools string) *mcp.Handler {
 	}
 	return mcp.New(mcp.Config{
 		Sessions: s.sessions, Version: s.version, Log: s.log, Tools: tools,
-		ExecuteCode: describeExecuteCode(session.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone),
+		ExecuteCode: describeExecuteCode(toolspec.BuiltinTools(), s.sessions.DefaultLimits(), api.NetworkNone),
 		UntilDrain:  s.untilDrain, Problem: s.problem,
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/trace"
+	"talaria/session/toolspec"
 	"talaria/store"
 )
 
@@ -150,7 +151,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 		row.ID = *req.ID
 	}
 	set(&row.Checkpoint, req.Checkpoint)
-	if err := checkTools(req.Tools); err != nil {
+	if err := toolspec.CheckList(req.Tools); err != nil {
 		return nil, err
 	}
 	row.Tools = req.Tools

@@ -10,6 +10,7 @@ import (
 	"talaria/api"
 	"talaria/kernel"
 	"talaria/session/packages"
+	"talaria/session/toolspec"
 )
 
 // settings is a checked request, with the operator's defaults for what it does not ask for.
@@ -133,7 +134,7 @@ func (m *Manager) check(req api.SessionRequest) (settings, error) {
 		}
 		s.servers = append(s.servers, *req.MCPServers...)
 	}
-	if _, err := checkBuiltin(req.BuiltinTools); err != nil {
+	if _, err := toolspec.CheckBuiltin(req.BuiltinTools); err != nil {
 		return s, err
 	}
 	if s.builtin = req.BuiltinTools; s.builtin == nil {
@@ -323,9 +324,9 @@ func (s *Session) conflictingField(req api.SessionRequest, asked settings) strin
 		return "network"
 	case req.Mounts != nil && !slices.Equal(asked.mounts, s.mounts):
 		return "mounts"
-	case req.BuiltinTools != nil && !sameBuiltin(req.BuiltinTools, s.tools.builtin):
+	case req.BuiltinTools != nil && !toolspec.SameBuiltin(req.BuiltinTools, s.tools.builtin):
 		return "builtin_tools"
-	case req.Tools != nil && !sameHooks(asked.tools, s.hooks):
+	case req.Tools != nil && !toolspec.SameHooks(asked.tools, s.hooks):
 		return "tools"
 	case req.MCPServers != nil && !slices.Equal(asked.servers, s.servers):
 		return "mcp_servers"

@@ -26,6 +26,7 @@ import (
 	"talaria/session/notebook"
 	"talaria/session/packages"
 	"talaria/session/processes"
+	"talaria/session/toolspec"
 	"talaria/session/transcript"
 	"talaria/store"
 )
@@ -129,7 +130,7 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
 		m.cfg.Log.Error("the saved variables of a session cannot be read; it begins without them", "session", r.ID, "error", err)
 	}
-	builtin, err := checkBuiltin(r.BuiltinTools)
+	builtin, err := toolspec.CheckBuiltin(r.BuiltinTools)
 	if err != nil {
 		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
 	}

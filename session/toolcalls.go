@@ -12,6 +12,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/session/toolspec"
 	"talaria/session/transcript"
 	"talaria/store"
 )
@@ -46,7 +47,7 @@ type toolCall struct {
 	id        string
 	execution string
 	name      string
-	tool      *tool
+	tool      *toolspec.Tool
 	kind      api.ToolProvider
 	arguments json.RawMessage
 	began     time.Time
@@ -108,7 +109,7 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 	case c.provider != nil:
 		c.kind = c.provider.kind
 	case slices.Contains(ts.builtin, call.Tool):
-		c.kind, c.tool = api.ProviderBuiltin, builtinTools[call.Tool]
+		c.kind, c.tool = api.ProviderBuiltin, toolspec.Builtin(call.Tool)
 	default:
 		refuse(codeUnavailable, "there is no tool %.80s at the moment; available: %s", call.Tool, toolNames(ts.list(r.ExecutionID)))
 		return
@@ -131,8 +132,8 @@ func (t *translation) called(run *run, r record.Record, id string, call record.T
 		return
 	}
 	c.arguments = call.Arguments
-	if c.tool != nil && c.tool.schema != nil {
-		checked, err := c.tool.schema.Arguments(call.Arguments)
+	if c.tool != nil && c.tool.Schema != nil {
+		checked, err := c.tool.Schema.Arguments(call.Arguments)
 		if err != nil {
 			refuse(codeArguments, "%s: %v", call.Tool, err)
 			return
@@ -190,7 +191,7 @@ func (c *toolCall) timeout() time.Duration {
 	if c.tool == nil {
 		return api.ToolTimeoutS * time.Second
 	}
-	return c.tool.timeout()
+	return c.tool.Timeout()
 }
 
 // audited returns the arguments as the audit holds them: without secrets, or nil if they are too long.

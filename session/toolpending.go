@@ -8,6 +8,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/record"
+	"talaria/session/toolspec"
 	"talaria/store"
 )
 
@@ -16,9 +17,9 @@ func (ts *Tools) provideFor(r *run) {
 	if len(r.row.Tools) == 0 {
 		return
 	}
-	p := &provider{kind: api.ProviderExecution, execution: r.row.ID, tools: map[string]*tool{}}
+	p := &provider{kind: api.ProviderExecution, execution: r.row.ID, tools: map[string]*toolspec.Tool{}}
 	for _, t := range r.row.Tools {
-		one, err := newClientTool(t)
+		one, err := toolspec.NewForClient(t)
 		if err != nil {
 			r.rejected = append(r.rejected, api.RejectedTool{Name: t.Name, Reason: err.Error()})
 			continue
@@ -31,18 +32,6 @@ func (ts *Tools) provideFor(r *run) {
 		ts.know(name)
 	}
 	ts.providers = append(ts.providers, p)
-}
-
-// checkTools bounds the tools of an execution's request.
-func checkTools(list []api.Tool) error {
-	size := 0
-	for _, t := range list {
-		size += len(t.Name) + len(t.Description) + len(t.Parameters)
-	}
-	if len(list) > maxTools || size > maxToolBytes {
-		return invalid("tools: an execution may have %d tools, with %d bytes of names, descriptions and schemas", maxTools, maxToolBytes)
-	}
-	return nil
 }
 
 // pending lists the calls that wait for the client of an execution, in the order in which they were made, and returns a
@@ -147,7 +136,7 @@ func (ts *Tools) recoverCall(key record.Key, row store.ToolCall, asked bool, wor
 	c := &toolCall{
 		key: key, id: row.CallID, execution: row.Execution, name: row.Tool, kind: row.Provider, arguments: []byte(row.Payload),
 		began: time.UnixMilli(row.CreatedAt), deadline: time.UnixMilli(row.Deadline),
-		tool: &tool{Tool: api.Tool{Name: row.Tool, Idempotent: row.Idempotent, TimeoutS: float64(row.Deadline-row.CreatedAt) / 1000}},
+		tool: &toolspec.Tool{Tool: api.Tool{Name: row.Tool, Idempotent: row.Idempotent, TimeoutS: float64(row.Deadline-row.CreatedAt) / 1000}},
 	}
 	ts.calls[c.id] = c
 	if !asked {
@@ -195,7 +184,7 @@ func (ts *Tools) expected(clientID string) *provider {
 			return p
 		}
 	}
-	p := &provider{kind: api.ProviderClient, clientID: clientID, tools: map[string]*tool{}}
+	p := &provider{kind: api.ProviderClient, clientID: clientID, tools: map[string]*toolspec.Tool{}}
 	ts.forgetLater(p)
 	ts.providers = append(ts.providers, p)
 	return p

@@ -16,6 +16,7 @@ import (
 	"talaria/kernel/record"
 	"talaria/session/mcpclient"
 	"talaria/session/remote"
+	"talaria/session/toolspec"
 	"talaria/session/webhook"
 	"talaria/store"
 )
@@ -44,12 +45,12 @@ func (m *Manager) checkWebhooks(list []api.Tool) error {
 	if m.cfg.Remote.Webhooks == nil {
 		return api.Errorf(api.CodeForbidden, "tools: this server does not call web hooks; its operator can allow them with webhooks.prefixes")
 	}
-	if err := checkTools(list); err != nil {
+	if err := toolspec.CheckList(list); err != nil {
 		return err
 	}
 	names := map[string]bool{}
 	for _, t := range list {
-		if _, err := newTool(t); err != nil {
+		if _, err := toolspec.New(t); err != nil {
 			return invalid("tools: %.80q: %v", t.Name, err)
 		}
 		if names[t.Name] {
@@ -83,22 +84,11 @@ func (m *Manager) checkServers(names []string) error {
 	return nil
 }
 
-// sameHooks reports whether two lists have the same web hooks in the same order.
-func sameHooks(a, b []api.Tool) bool {
-	return slices.EqualFunc(a, b, func(x, y api.Tool) bool {
-		parameters := string(x.Parameters) == string(y.Parameters)
-		x.Parameters, y.Parameters = nil, nil
-		one, errOne := api.Marshal(x)
-		other, errOther := api.Marshal(y)
-		return parameters && errOne == nil && errOther == nil && string(one) == string(other)
-	})
-}
-
 // addRemote adds the providers that a session has for as long as it lives. Before anybody else has the session.
 func (ts *Tools) addRemote(row store.Session) {
 	if len(row.Tools) > 0 {
 		urls := map[string]string{}
-		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*tool{}}
+		p := &provider{kind: api.ProviderWebhook, clientID: webhookProvider, lasting: true, tools: map[string]*toolspec.Tool{}}
 		p.client = newRemoteClient(ts, func(ctx context.Context, call remote.Call) (remote.Result, error) {
 			if ts.remote.Webhooks == nil {
 				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer allows web hooks")
@@ -108,7 +98,7 @@ func (ts *Tools) addRemote(row store.Session) {
 			return ts.remote.Webhooks.Call(ctx, urls[call.Tool], call)
 		})
 		for _, t := range row.Tools {
-			one, err := newTool(t)
+			one, err := toolspec.New(t)
 			if err != nil {
 				ts.log.Error("a web hook of a session cannot be read; it was skipped", "tool", t.Name, "error", err)
 				continue
@@ -121,7 +111,7 @@ func (ts *Tools) addRemote(row store.Session) {
 		ts.providers = append(ts.providers, p)
 	}
 	for _, name := range row.MCPServers {
-		p := &provider{kind: api.ProviderMCP, clientID: serverProvider + name, lasting: true, server: name, tools: map[string]*tool{}}
+		p := &provider{kind: api.ProviderMCP, clientID: serverProvider + name, lasting: true, server: name, tools: map[string]*toolspec.Tool{}}
 		p.client = newRemoteClient(ts, func(ctx context.Context, call remote.Call) (remote.Result, error) {
 			if ts.remote.Servers == nil {
 				return remote.Result{}, remote.Failuref(remote.CodeUnavailable, "the server's operator no longer configures MCP servers")
@@ -166,18 +156,18 @@ func (ts *Tools) setServer(name string, list []mcpclient.Tool, warn func(string,
 	p := ts.providers[i]
 	before := p.tools
 	ts.mu.Unlock()
-	now := make(map[string]*tool, len(list))
+	now := make(map[string]*toolspec.Tool, len(list))
 	for _, t := range list { // a schema is compiled once, and without the lock
 		described := api.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters, ReadOnly: t.ReadOnly, Idempotent: t.Idempotent}
-		if old := before[t.Name]; old != nil && old.same(described) {
+		if old := before[t.Name]; old != nil && old.Same(described) {
 			now[t.Name] = old
 			continue
 		}
-		one, err := newTool(described)
+		one, err := toolspec.New(described)
 		if err != nil { // the server itself checks what its tools get
 			warn("the schema of an MCP server's tool is not checked", "tool", t.Name, "error", err)
 			described.Parameters = nil
-			if one, err = newTool(described); err != nil {
+			if one, err = toolspec.New(described); err != nil {
 				continue
 			}
 		}
@@ -191,14 +181,8 @@ func (ts *Tools) setServer(name string, list []mcpclient.Tool, warn func(string,
 	}
 }
 
-// same reports whether the description of a tool is unchanged.
-func (t *tool) same(other api.Tool) bool {
-	return t.Description == other.Description && string(t.Parameters) == string(other.Parameters) &&
-		t.ReadOnly == other.ReadOnly && t.Idempotent == other.Idempotent
-}
-
 // unlisted returns a tool of an MCP server whose tools this server has not asked for yet, by its name alone. mu is held.
-func (ts *Tools) unlisted(name string) (*provider, *tool) {
+func (ts *Tools) unlisted(name string) (*provider, *toolspec.Tool) {
 	server, _, ok := strings.Cut(name, "__")
 	if !ok {
 		return nil, nil
@@ -207,7 +191,7 @@ func (ts *Tools) unlisted(name string) (*provider, *tool) {
 	if i < 0 {
 		return nil, nil
 	}
-	return ts.providers[i], &tool{Tool: api.Tool{Name: name}}
+	return ts.providers[i], &toolspec.Tool{Tool: api.Tool{Name: name}}
 }
 
 // remoteClient carries out the calls of a session's tools in other programs. It implements [ToolClient].

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,18 +15,12 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 	"talaria/session/remote"
-	"talaria/session/schema"
+	"talaria/session/toolspec"
 	"talaria/session/transcript"
 )
 
-// Bounds of the tools of a session.
-const (
-	maxTools = 500
-	// maxToolBytes bounds the names, descriptions and schemas of all of them.
-	maxToolBytes   = 2 << 20
-	maxToolTimeout = 24 * 3600 // seconds
-	maxKnown       = 4 * maxTools
-)
+// maxKnown is how many names of tools that are gone a session remembers.
+const maxKnown = 4 * toolspec.MaxTools
 
 // ToolClient is a connected client that provides tools. Its methods must not wait.
 type ToolClient interface {
@@ -118,82 +111,9 @@ type provider struct {
 	lasting   bool       // it is there as long as the session
 	server    string     // the name of the MCP server that it is
 	listed    bool       // the server has been asked for its tools
-	tools     map[string]*tool
+	tools     map[string]*toolspec.Tool
 	bytes     int
 	forget    *time.Timer // runs while the client is gone
-}
-
-// tool is one tool of a provider. It is immutable.
-type tool struct {
-	api.Tool
-	schema *schema.Schema // nil: any arguments
-	bytes  int
-}
-
-func (t *tool) timeout() time.Duration {
-	return time.Duration(cmp.Or(t.TimeoutS, api.ToolTimeoutS) * float64(time.Second))
-}
-
-// newTool validates a tool.
-func newTool(t api.Tool) (*tool, error) {
-	if err := checkToolName(t.Name); err != nil {
-		return nil, err
-	}
-	if !(t.TimeoutS >= 0 && t.TimeoutS <= maxToolTimeout) {
-		return nil, fmt.Errorf("timeout_s must be between 0 (%d s) and %d", api.ToolTimeoutS, maxToolTimeout)
-	}
-	checked := &tool{Tool: t, bytes: len(t.Name) + len(t.Description) + len(t.Parameters)}
-	if t.Parameters == nil || t.Parameters.Kind() == 'n' {
-		checked.Parameters = nil
-		return checked, nil
-	}
-	if checked.bytes > maxToolBytes {
-		return nil, fmt.Errorf("its description and schema have %d bytes; the limit for all tools of a session is %d", checked.bytes, maxToolBytes)
-	}
-	var err error
-	if checked.schema, err = schema.Compile(t.Parameters); err != nil {
-		return nil, fmt.Errorf("parameters: %w", err)
-	}
-	checked.Parameters = slices.Clone(t.Parameters)
-	return checked, nil
-}
-
-// newClientTool validates a tool that a client carries out itself.
-func newClientTool(t api.Tool) (*tool, error) {
-	if t.URL != "" {
-		return nil, fmt.Errorf("it has a url, and web hooks are given in the body of the request that creates the session")
-	}
-	return newTool(t)
-}
-
-// moduleNames are the names that hermes_tools itself defines.
-var moduleNames = strings.Fields("aio servers search_tools json_parse shell_quote retry " +
-	"ToolError ToolUnavailable ToolTimeout ToolLimit ProviderGone ApprovalDenied")
-
-// keywords are Python's.
-var keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally " +
-	"for from global if import in is lambda nonlocal not or pass raise return try while with yield")
-
-func checkToolName(name string) error {
-	letter := func(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-	switch {
-	case name == "":
-		return fmt.Errorf("it has no name")
-	case len(name) > 64:
-		return fmt.Errorf("its name is longer than 64 bytes")
-	case !letter(name[0]):
-		return fmt.Errorf("its name must begin with a letter")
-	case slices.Contains(keywords, name):
-		return fmt.Errorf("its name is a Python keyword")
-	case slices.Contains(moduleNames, name):
-		return fmt.Errorf("hermes_tools itself defines %s", name)
-	}
-	for i := range len(name) {
-		if c := name[i]; !letter(c) && c != '_' && (c < '0' || c > '9') {
-			return fmt.Errorf("its name may only have ASCII letters, digits and underscores")
-		}
-	}
-	return nil
 }
 
 // Provide makes a connected client provide these tools from now on. A client_id that a client had whose socket
@@ -206,9 +126,9 @@ func (ts *Tools) Provide(client ToolClient, req api.ToolsRequest) (api.ToolsRepl
 	reject := func(name string, reason error) {
 		reply.Rejected = append(reply.Rejected, api.RejectedTool{Name: name, Reason: reason.Error()})
 	}
-	checked := map[string]*tool{}
+	checked := map[string]*toolspec.Tool{}
 	for _, t := range req.Tools {
-		one, err := newClientTool(t)
+		one, err := toolspec.NewForClient(t)
 		if _, twice := checked[t.Name]; err == nil && twice {
 			err = fmt.Errorf("its name is given twice")
 		}
@@ -225,7 +145,7 @@ func (ts *Tools) Provide(client ToolClient, req api.ToolsRequest) (api.ToolsRepl
 }
 
 // register registers validated tools, and returns the work to do once the lock is free.
-func (ts *Tools) register(client ToolClient, req api.ToolsRequest, checked map[string]*tool, reply *api.ToolsReply) toolWork {
+func (ts *Tools) register(client ToolClient, req api.ToolsRequest, checked map[string]*toolspec.Tool, reply *api.ToolsReply) toolWork {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	var work toolWork
@@ -241,21 +161,21 @@ func (ts *Tools) register(client ToolClient, req api.ToolsRequest, checked map[s
 		p.clientID = *req.ClientID
 	}
 	if p.tools == nil || req.Replace == nil || *req.Replace {
-		p.tools, p.bytes = map[string]*tool{}, 0
+		p.tools, p.bytes = map[string]*toolspec.Tool{}, 0
 	}
 	count, size := ts.size()
 	for _, name := range slices.Sorted(maps.Keys(checked)) {
 		t := checked[name]
 		if old := p.tools[name]; old != nil {
-			count, size, p.bytes = count-1, size-old.bytes, p.bytes-old.bytes
+			count, size, p.bytes = count-1, size-old.Bytes, p.bytes-old.Bytes
 		}
-		if count+1 > maxTools || size+t.bytes > maxToolBytes {
+		if count+1 > toolspec.MaxTools || size+t.Bytes > toolspec.MaxBytes {
 			delete(p.tools, name)
 			reply.Rejected = append(reply.Rejected, api.RejectedTool{Name: name, Reason: fmt.Sprintf(
-				"the session's tools may be %d, with %d bytes of descriptions and schemas", maxTools, maxToolBytes)})
+				"the session's tools may be %d, with %d bytes of descriptions and schemas", toolspec.MaxTools, toolspec.MaxBytes)})
 			continue
 		}
-		count, size, p.bytes = count+1, size+t.bytes, p.bytes+t.bytes
+		count, size, p.bytes = count+1, size+t.Bytes, p.bytes+t.Bytes
 		p.tools[name] = t
 		ts.know(name)
 		reply.Accepted = append(reply.Accepted, name)
@@ -407,7 +327,7 @@ func goneFailure(name string) *api.ToolError {
 
 // find returns the tool of that name that a cell calls: of the execution's own client, else of the client that came
 // last. mu is held.
-func (ts *Tools) find(name, execution string) (*provider, *tool) {
+func (ts *Tools) find(name, execution string) (*provider, *toolspec.Tool) {
 	var found *provider
 	for _, p := range slices.Backward(ts.providers) {
 		switch {
@@ -431,7 +351,7 @@ func (ts *Tools) list(execution string) []api.ToolInfo {
 	all := map[string]api.ToolInfo{}
 	for _, name := range ts.builtin {
 		all[name] = api.ToolInfo{
-			Tool: builtinTools[name].Tool, Provider: api.ProviderBuiltin, Available: true,
+			Tool: toolspec.Builtin(name).Tool, Provider: api.ProviderBuiltin, Available: true,
 		}
 	}
 	for _, p := range ts.providers {
@@ -477,31 +397,4 @@ func (ts *Tools) tell(ctx context.Context, key record.Key, executionID, ask stri
 	if err != nil {
 		ts.log.Debug("tell a kernel its tools", "error", err) // nobody waits for it now
 	}
-}
-
-// sameBuiltin reports whether a validated field names these tools.
-func sameBuiltin(field api.Raw, names []string) bool {
-	asked, err := checkBuiltin(field)
-	return err == nil && slices.Equal(asked, names)
-}
-
-// checkBuiltin validates the field builtin_tools.
-func checkBuiltin(field api.Raw) (names []string, err error) {
-	var all bool
-	switch {
-	case field == nil || field.Kind() == 'n' || json.Unmarshal(field, &all) == nil && all:
-		return slices.Sorted(maps.Keys(builtinTools)), nil
-	case field.Kind() == 'f':
-		return []string{}, nil
-	case json.Unmarshal(field, &names) != nil:
-		return nil, invalid("builtin_tools must be true, false, or a list of names")
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if _, ok := builtinTools[name]; !ok {
-			return nil, invalid("builtin_tools: there is no built-in tool %.80q; choose from %s", name,
-				strings.Join(slices.Sorted(maps.Keys(builtinTools)), ", "))
-		}
-	}
-	return slices.Compact(names), nil
 }

@@ -1,11 +1,11 @@
-package session_test
+package toolspec_test
 
 import (
 	"regexp"
 	"slices"
 	"testing"
 
-	"talaria/session"
+	"talaria/session/toolspec"
 )
 
 // TestTheBuiltinToolsAreThoseOfTheProtocol is rows P02 and P05: the names of the protocol but for those that need the web,
@@ -13,7 +13,7 @@ import (
 func TestTheBuiltinToolsAreThoseOfTheProtocol(t *testing.T) {
 	shape := regexp.MustCompile(`^[^\n]+ Returns \{[^}\n]+\}\.$`)
 	var names []string
-	for _, tool := range session.BuiltinTools() {
+	for _, tool := range toolspec.BuiltinTools() {
 		names = append(names, tool.Name)
 		if !shape.MatchString(tool.Description) {
 			t.Errorf("%s is described as %q", tool.Name, tool.Description)

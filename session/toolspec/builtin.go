@@ -1,16 +1,18 @@
-package session
+package toolspec
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"talaria/api"
 )
 
-// builtinTools are the tools that work in the sandbox: the runner carries them out (talaria_runner/tools). Their
+// builtin are the tools that work in the sandbox: the runner carries them out (talaria_runner/tools). Their
 // parameters become the signatures of the functions that cells call, in this order.
-var builtinTools = func() map[string]*tool {
-	tools := map[string]*tool{}
+var builtin = func() map[string]*Tool {
+	tools := map[string]*Tool{}
 	for _, t := range []api.Tool{
 		{
 			Name:        "read_file",
@@ -48,7 +50,7 @@ var builtinTools = func() map[string]*tool {
 				`"workdir":{"type":["string","null"]}},"required":["command"]}`),
 		},
 	} {
-		checked, err := newTool(t)
+		checked, err := New(t)
 		if err != nil {
 			panic(err) // the table above is wrong
 		}
@@ -59,8 +61,38 @@ var builtinTools = func() map[string]*tool {
 
 // BuiltinTools lists the built-in tools that a session has by default.
 func BuiltinTools() (list []api.ToolInfo) {
-	for _, name := range slices.Sorted(maps.Keys(builtinTools)) {
-		list = append(list, api.ToolInfo{Tool: builtinTools[name].Tool, Provider: api.ProviderBuiltin, Available: true})
+	for _, name := range slices.Sorted(maps.Keys(builtin)) {
+		list = append(list, api.ToolInfo{Tool: builtin[name].Tool, Provider: api.ProviderBuiltin, Available: true})
 	}
 	return list
+}
+
+// Builtin returns the built-in tool of that name, or nil.
+func Builtin(name string) *Tool { return builtin[name] }
+
+// SameBuiltin reports whether a validated field names these tools.
+func SameBuiltin(field api.Raw, names []string) bool {
+	asked, err := CheckBuiltin(field)
+	return err == nil && slices.Equal(asked, names)
+}
+
+// CheckBuiltin validates the field builtin_tools.
+func CheckBuiltin(field api.Raw) (names []string, err error) {
+	var all bool
+	switch {
+	case field == nil || field.Kind() == 'n' || json.Unmarshal(field, &all) == nil && all:
+		return slices.Sorted(maps.Keys(builtin)), nil
+	case field.Kind() == 'f':
+		return []string{}, nil
+	case json.Unmarshal(field, &names) != nil:
+		return nil, api.Errorf(api.CodeInvalidRequest, "builtin_tools must be true, false, or a list of names")
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, ok := builtin[name]; !ok {
+			return nil, api.Errorf(api.CodeInvalidRequest, "builtin_tools: there is no built-in tool %.80q; choose from %s", name,
+				strings.Join(slices.Sorted(maps.Keys(builtin)), ", "))
+		}
+	}
+	return slices.Compact(names), nil
 }
