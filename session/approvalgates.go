@@ -9,6 +9,7 @@ import (
 	"talaria/kernel/record"
 	"talaria/session/hazard"
 	"talaria/session/packages"
+	"talaria/session/settings"
 )
 
 // approving returns what the session asks people to approve.
@@ -47,7 +48,7 @@ func (r *run) installsItsOwn(own []string) bool {
 // writable lists the folders in the sandbox that are the host's and can be written to.
 func writable(mounts []api.Mount) (targets []string) {
 	for _, m := range mounts {
-		if m.Mode == mountWritable {
+		if m.Mode == settings.MountWritable {
 			targets = append(targets, m.Target)
 		}
 	}
@@ -116,7 +117,7 @@ func (s *Session) approveNetwork(ctx context.Context, asked *api.Network) error 
 		return nil
 	}
 	var wanted api.Network
-	if err := s.m.checkNetwork(*asked, &wanted); err != nil {
+	if err := s.m.operator.CheckNetwork(*asked, &wanted); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -3,41 +3,10 @@ package session
 import (
 	"context"
 	"errors"
-
-	"talaria/api"
 )
 
 // errNoRoom means that limits.artifact_bytes leaves no room for an artifact.
 var errNoRoom = errors.New("limits.artifact_bytes leaves no room")
-
-// artifactDefault returns limits.artifact_bytes for sessions that ask for no other value.
-func (m *Manager) artifactDefault(l api.Limits) int64 {
-	if d := m.cfg.Defaults.ArtifactBytes; d > 0 {
-		return d
-	}
-	n := 2 * l.DiskBytes
-	if most := m.cfg.Ceilings.ArtifactBytes; most > 0 {
-		n = min(n, most)
-	}
-	return n
-}
-
-// DefaultLimits returns the limits of a session that asks for none.
-func (m *Manager) DefaultLimits() api.Limits { return m.complete(m.cfg.Defaults) }
-
-// complete fills in limits that an earlier version did not store.
-func (m *Manager) complete(l api.Limits) api.Limits {
-	if l.DisplayBytes == 0 {
-		l.DisplayBytes = m.cfg.Defaults.DisplayBytes
-	}
-	if l.LogBytes == 0 {
-		l.LogBytes = m.cfg.Defaults.LogBytes
-	}
-	if l.ArtifactBytes == 0 {
-		l.ArtifactBytes = m.artifactDefault(l)
-	}
-	return l
-}
 
 // makeRoom makes room for an artifact of n bytes of disk space: it drops old versions of files, the oldest first. It
 // reserves the room until the change that refers to the artifact is committed. It fails with [errNoRoom]. On the

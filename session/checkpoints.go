@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -22,7 +21,6 @@ import (
 
 const (
 	maxNamedCheckpoints = 100
-	maxKeptCheckpoints  = 64 // without a name
 	maxDiff             = 1000
 	maxDiffRead         = 64 << 20 // bytes of a file that is read to find out whether it differs
 	// copyShare is the part of the session's memory, as a divisor, that copies of the interpreter may take where nobody asks
@@ -39,36 +37,6 @@ type checkpoints struct {
 	abandon context.CancelCauseFunc // gives up the one that waits for its turn, or is being made; nil if there is none
 	known   *workspace.Manifest     // the newest manifest
 	missing map[string]int64        // numbers of checkpoints by their copies that were not there and whose end is not reported yet
-}
-
-func (m *Manager) checkpointDefaults() api.Checkpoints {
-	return api.Checkpoints{Mode: cmp.Or(m.cfg.Checkpoints, api.CheckpointsAuto), Keep: 8}
-}
-
-// checkpointsOf completes the settings of a row.
-func (m *Manager) checkpointsOf(set api.Checkpoints) api.Checkpoints {
-	if set.Mode == "" {
-		return m.checkpointDefaults()
-	}
-	return set
-}
-
-func checkCheckpoints(asked *api.CheckpointsRequest, into *api.Checkpoints) error {
-	if asked == nil {
-		return nil
-	}
-	set(&into.Mode, asked.Mode)
-	set(&into.Keep, asked.Keep)
-	set(&into.MemoryBytes, asked.MemoryBytes)
-	switch {
-	case !slices.Contains(api.CheckpointModes, into.Mode):
-		return invalid("checkpoints.mode must be %q, %q or %q", api.CheckpointsAuto, api.CheckpointsManual, api.CheckpointsOff)
-	case into.Keep < 1 || into.Keep > maxKeptCheckpoints:
-		return invalid("checkpoints.keep must be between 1 and %d", maxKeptCheckpoints)
-	case into.MemoryBytes < 0:
-		return invalid("checkpoints.memory_bytes must not be negative; 0 is a quarter of limits.memory_bytes")
-	}
-	return nil
 }
 
 // checkpointSettings are the settings in force. The caller holds s.mu.

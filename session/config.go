@@ -15,6 +15,7 @@ import (
 	"talaria/kernel/disk"
 	"talaria/kernel/record"
 	"talaria/session/packages"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -78,10 +79,10 @@ type Config struct {
 	InlineBytes                 int64 // largest file whose bytes travel in its artifact event; MaxInlineBytes is the most for all of a cell
 	Redact                      []*regexp.Regexp
 	RedactKnown                 bool                           // secrets that are recognised by their form, too
-	Network                     NetworkBounds                  // optional: no session may have one
+	Network                     settings.NetworkBounds         // optional: no session may have one
 	Packages                    packages.Config                // optional: as if Off said so
 	Remote                      RemoteTools                    // optional
-	MountRoots                  []MountRoot                    // whose folders sessions may mount; optional
+	MountRoots                  []settings.MountRoot           // whose folders sessions may mount; optional
 	Pool                        func(context.Context) api.Pool // counts ready kernels; optional
 }
 

@@ -9,12 +9,13 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/trace"
 	"talaria/session/packages"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
 // Create creates a session and begins to start its kernel. The caller releases the session.
 func (m *Manager) Create(ctx context.Context, owner string, req api.SessionRequest) (*Session, error) {
-	set, err := m.check(req)
+	set, err := m.operator.Check(req)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (m *Manager) Create(ctx context.Context, owner string, req api.SessionReque
 // releases the session.
 func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionRequest, policy api.IfExists) (s *Session, created bool, err error) {
 	if !api.ValidID(id) {
-		return nil, false, invalidID("the session's id", id)
+		return nil, false, settings.InvalidID("the session's id", id)
 	}
 	if req.ID != nil && *req.ID != id {
 		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
@@ -40,7 +41,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 			return s, false, nil // whatever the body says, also what has become invalid since
 		}
 	}
-	set, err := m.check(req)
+	set, err := m.operator.Check(req)
 	if err != nil {
 		return nil, false, err
 	}
@@ -64,14 +65,14 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 }
 
 // accept makes an existing session answer a PUT, as the policy says.
-func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settings, policy api.IfExists) error {
+func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settings.Settings, policy api.IfExists) error {
 	switch policy {
 	case api.IfExistsKeep:
 		return nil
 	case api.IfExistsApply:
 		return s.apply(ctx, req, set)
 	}
-	if field := s.conflictingField(req, set); field != "" {
+	if field := s.settings().Conflict(req, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict,
 			"session %q already exists with a different %s; leave it out, PATCH it, use ?if_exists=keep or apply, or delete the session", s.clientID, field)
 	}
@@ -79,11 +80,11 @@ func (s *Session) accept(ctx context.Context, req api.SessionRequest, set settin
 }
 
 // apply changes the session to what a PUT asks for, as PATCH would. Fields that PATCH cannot change must not differ.
-func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings) error {
+func (s *Session) apply(ctx context.Context, req api.SessionRequest, set settings.Settings) error {
 	fixed := req
 	fixed.Limits, fixed.Network, fixed.IdleTimeoutS = nil, nil, nil
 	fixed.Guard, fixed.Approvals, fixed.Budgets, fixed.Checkpoints, fixed.OnIdle = nil, nil, nil, nil, nil
-	if field := s.conflictingField(fixed, set); field != "" {
+	if field := s.settings().Conflict(fixed, set); field != "" {
 		return api.Errorf(api.CodeSessionConflict, "session %q exists with a different %s, which cannot change; leave it out, or delete the session", s.clientID, field)
 	}
 	return s.Update(ctx, api.SessionPatch{
@@ -97,7 +98,7 @@ func (s *Session) apply(ctx context.Context, req api.SessionRequest, set setting
 //
 // fill, if it is not nil, gives the session its files before anybody finds it, and returns the change that is committed first; then
 // the session has no kernel until it is used.
-func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings, fill filler) (*Session, error) {
+func (m *Manager) make(ctx context.Context, owner string, clientID *string, set settings.Settings, fill filler) (*Session, error) {
 	if err := m.Ready(); err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 			return nil, err
 		}
 	}
-	if _, err := m.findMounts(set.mounts); err != nil {
+	if _, err := m.operator.FindMounts(set.Mounts); err != nil {
 		return nil, err
 	}
 	if err := m.takeSession(owner, use); err != nil {
@@ -125,12 +126,12 @@ func (m *Manager) make(ctx context.Context, owner string, clientID *string, set 
 }
 
 // makeCounted makes a session that is counted already.
-func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings, fill filler) (*Session, error) {
+func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *string, set settings.Settings, fill filler) (*Session, error) {
 	trace.Step("request received")
 	row := store.Session{
-		ID: newID(), Owner: owner, Name: set.name, Environment: set.environment.Name, Isolation: string(set.isolation),
-		Limits: set.limits, IdleTimeoutMS: set.idleMS, Env: set.env, Secrets: set.secrets, Metadata: set.metadata, Mounts: set.mounts, Network: set.network,
-		Packages: set.packages, BuiltinTools: set.builtin, Tools: set.tools, MCPServers: set.servers, Guard: set.guard, Approvals: set.approvals, Budgets: set.budgets, Checkpoints: set.checkpoints, OnIdle: set.onIdle,
+		ID: newID(), Owner: owner, Name: set.Name, Environment: set.Environment.Name, Isolation: string(set.Isolation),
+		Limits: set.Limits, IdleTimeoutMS: set.IdleMS, Env: set.Env, Secrets: set.Secrets, Metadata: set.Metadata, Mounts: set.Mounts, Network: set.Network,
+		Packages: set.Packages, BuiltinTools: set.Builtin, Tools: set.Tools, MCPServers: set.Servers, Guard: set.Guard, Approvals: set.Approvals, Budgets: set.Budgets, Checkpoints: set.Checkpoints, OnIdle: set.OnIdle,
 		State: api.StateStarting, Generation: 1, LogID: newID(), FirstSeq: 1,
 		CreatedAt: time.Now().UnixMilli(), Layers: []string{},
 	}
@@ -162,8 +163,8 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 		c.add(filled)
 	}
 	c.drafts = append(c.drafts, draft{body: api.SessionStateEvent{State: row.State}})
-	if len(set.packages) > 0 { // the first execution installs them; a session that is filled has its packages
-		code, silent := packages.InstallCode(set.packages), true
+	if len(set.Packages) > 0 { // the first execution installs them; a session that is filled has its packages
+		code, silent := packages.InstallCode(set.Packages), true
 		r, err := s.newRun(api.ExecutionRequest{Code: &code, Silent: &silent}, false)
 		if err == nil {
 			err = s.takeQueued(int64(len(code)))
@@ -178,7 +179,7 @@ func (m *Manager) makeCounted(ctx context.Context, owner string, clientID *strin
 	}
 	trace.Step("session committed")
 	s.begin()
-	if fill == nil && len(set.packages) == 0 {
+	if fill == nil && len(set.Packages) == 0 {
 		s.startSoon()
 	}
 	m.cfg.Log.Info("session created", "session", row.ID, "owner", owner)

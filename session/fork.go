@@ -15,12 +15,13 @@ import (
 	"talaria/api"
 	"talaria/artifacts"
 	"talaria/kernel/workspace"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
 // origin is what forks of a session begin with.
 type origin struct {
-	set      settings
+	set      settings.Settings
 	saved    *savedVariables // nil if there are none
 	files    workspace.Manifest
 	packages *workspace.Manifest // of the layer in force; nil if no packages are installed
@@ -39,8 +40,8 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	switch {
 	case count < 1 || count > api.MaxForks:
 		return reply, invalid("count must be between 1 and %d", api.MaxForks)
-	case req.Name != nil && len(*req.Name) > maxName:
-		return reply, invalid("name is longer than %d bytes", maxName)
+	case req.Name != nil && len(*req.Name) > settings.MaxName:
+		return reply, invalid("name is longer than %d bytes", settings.MaxName)
 	}
 	ctx = context.WithoutCancel(ctx)
 	hold := s.m.cfg.Artifacts.Hold()
@@ -49,7 +50,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	if err != nil {
 		return reply, err
 	}
-	set(&from.set.name, req.Name)
+	set(&from.set.Name, req.Name)
 	for range count {
 		made, lost, err := s.forkAs(ctx, nil, from)
 		if err != nil {
@@ -87,9 +88,9 @@ func (m *Manager) EnsureFork(ctx context.Context, owner, id, of string, metadata
 		return nil, err
 	}
 	all := map[string]string{}
-	maps.Copy(all, from.set.metadata)
+	maps.Copy(all, from.set.Metadata)
 	maps.Copy(all, metadata)
-	from.set.metadata = all
+	from.set.Metadata = all
 	fork, _, err := parent.forkAs(ctx, &id, from)
 	return fork, err
 }
@@ -134,18 +135,13 @@ func (s *Session) origin(ctx context.Context, hold *artifacts.Hold, checkpoint *
 	if err != nil {
 		return o, err
 	}
-	s.mu.Lock()
-	o.set = settings{
-		name: s.name, environment: s.env, isolation: s.isolation, limits: s.limits, idleMS: s.idleMS, env: s.variables, secrets: s.secrets,
-		metadata: metadataOfFork(s.metadata), mounts: s.mounts, network: s.network, packages: []string{}, guard: s.guard.setting(),
-		approvals: s.approvalMode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle, tools: s.hooks, servers: s.servers,
-	}
-	s.mu.Unlock()
+	o.set = s.settings()
+	o.set.Metadata, o.set.Packages = metadataOfFork(o.set.Metadata), []string{}
 	row, err := s.m.cfg.Store.SessionNumber(ctx, s.n)
 	if err != nil {
 		return o, err
 	}
-	o.set.builtin = row.BuiltinTools
+	o.set.Builtin = row.BuiltinTools
 	o.packages, err = s.packages.Capture(ctx, keep)
 	return o, err
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -284,11 +283,4 @@ func (m *Manager) HostEnds(ctx context.Context, keys []record.Key) {
 		})
 	}
 	_ = saving.Wait() // of sessions that end, or that ctx has left no time for
-}
-
-func checkOnIdle(asked *api.OnIdle, into *api.OnIdle) error {
-	if set(into, asked); *into != "" && !slices.Contains(api.OnIdles, *into) {
-		return invalid("on_idle must be %q or %q", api.OnIdleHibernate, api.OnIdleDrop)
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,13 +22,6 @@ const (
 	replayBatch = 128
 	// eventCost is what an event counts towards the size of the log, in addition to its body.
 	eventCost = store.EventCost
-)
-
-// The ends of a log that is being read.
-var (
-	ErrLagging = errors.New("the reader fell too far behind; resume with after")
-	ErrDeleted = api.Errorf(api.CodeSessionNotFound, "the session was deleted")
-	ErrClosing = api.Errorf(api.CodeShuttingDown, "the server is shutting down; resume with after")
 )
 
 // draft is an event before it has a place in the log.

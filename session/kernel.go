@@ -113,14 +113,14 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	trace.Step("generation committed")
 	key := record.Key{Session: s.id, Generation: generation + wakes}
-	mounts, err := s.m.findMounts(s.mounts)
+	mounts, err := s.m.operator.FindMounts(s.mounts)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	reached := s.network
 	s.mu.Unlock()
-	if err := s.m.permitNetwork(reached); err != nil { // the bounds are not those of its creation
+	if err := s.m.operator.PermitNetwork(reached); err != nil { // the bounds are not those of its creation
 		return err
 	}
 	root, release, err := s.dir.Hold()
@@ -141,7 +141,7 @@ func (s *Session) startKernel(ctx context.Context) error {
 	}
 	info, err := s.m.cfg.Host.Start(ctx, key, s.env, kernel.Spec{
 		UID: s.uid, Workspace: root, Disk: s.dir.Held(), Packages: s.packages.File(), Env: environ(s.variables, s.secrets), TZ: s.m.cfg.TZ, Limits: limits,
-		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.kernelNetwork(reached),
+		Hostname: "talaria", Strict: s.isolation == api.IsolationStrict, Mounts: mounts, Network: s.m.operator.KernelNetwork(reached),
 		NoInstalls: s.m.cfg.Packages.Off, Loss: lost.String(),
 	})
 	if err != nil {

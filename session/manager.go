@@ -17,12 +17,14 @@ import (
 	"talaria/kernel/disk"
 	"talaria/session/access"
 	"talaria/session/files"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
 // Manager manages all sessions of one state directory. It is safe for concurrent use.
 type Manager struct {
 	cfg       Config
+	operator  *settings.Operator
 	startedAt api.Time
 	cancel    context.CancelFunc
 	tasks     sync.WaitGroup
@@ -68,6 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	background, cancel := context.WithCancel(context.Background())
 	m := &Manager{
 		cfg: cfg, startedAt: api.Now(), cancel: cancel, closing: make(chan struct{}),
+		operator: operatorOf(cfg),
 		blobs:    &blobs{artifacts: cfg.Artifacts, store: cfg.Store, log: cfg.Log},
 		sessions: map[string]*Session{}, uids: map[int]bool{}, owners: newOwners(), unasked: make(chan struct{}, 1), ending: make(chan struct{}, endingAtOnce),
 	}
@@ -89,6 +92,24 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	m.tasks.Go(func() { m.unloadUnused(background) })
 	return m, nil
 }
+
+// operatorOf returns the part of the configuration that says what sessions may be.
+func operatorOf(cfg Config) *settings.Operator {
+	o := &settings.Operator{
+		Environments: cfg.Environments, Defaults: cfg.Defaults, Ceilings: cfg.Ceilings, IdleTimeout: cfg.IdleTimeout, Checkpoints: cfg.Checkpoints,
+		Network: cfg.Network, NoNetwork: cfg.NoNetwork, MountRoots: cfg.MountRoots, NoMounts: cfg.NoMounts, Packages: cfg.Packages,
+	}
+	if cfg.Remote.Webhooks != nil {
+		o.CheckHook = cfg.Remote.Webhooks.Check
+	}
+	if cfg.Remote.Servers != nil {
+		o.MCPServers = cfg.Remote.Servers.Names
+	}
+	return o
+}
+
+// DefaultLimits returns the limits of a session that asks for none.
+func (m *Manager) DefaultLimits() api.Limits { return m.operator.DefaultLimits() }
 
 // Close leaves the kernels and everything that waits to the next server, and marks the state as left cleanly. It is
 // idempotent, and does nothing after Shutdown.
@@ -161,7 +182,7 @@ func (s *Session) hasEnvironment() error {
 	}
 	return api.Errorf(api.CodeKernelStart,
 		"the environment %q is no longer in the server's configuration; the session's files and log are kept: restore it there, or "+
-			"create a new session in one of %s", s.env.Name, s.m.environmentNames())
+			"create a new session in one of %s", s.env.Name, s.m.operator.EnvironmentNames())
 }
 
 // hold registers a created or loaded session. It reports false while the server shuts down, which would not end it.

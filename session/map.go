@@ -12,6 +12,7 @@ import (
 
 	"talaria/api"
 	"talaria/session/files"
+	"talaria/session/settings"
 	"talaria/session/transcript"
 )
 
@@ -44,8 +45,8 @@ func MapRequest(req api.MapRequest) (api.ExecutionRequest, error) {
 		return none, invalid("inputs has %d elements; the limit is %d", len(req.Inputs), api.MaxMapInputs)
 	case req.Concurrency != nil && (*req.Concurrency < 1 || *req.Concurrency > api.MaxMapConcurrency):
 		return none, invalid("concurrency must be between 1 and %d", api.MaxMapConcurrency)
-	case req.TimeoutS != nil && !(*req.TimeoutS > 0 && *req.TimeoutS <= maxIdleS):
-		return none, invalid("timeout_s must be above 0, and at most %d", maxIdleS)
+	case req.TimeoutS != nil && !(*req.TimeoutS > 0 && *req.TimeoutS <= settings.MaxSeconds):
+		return none, invalid("timeout_s must be above 0, and at most %d", settings.MaxSeconds)
 	case req.OnError != nil && *req.OnError != api.MapContinue && *req.OnError != api.MapStop:
 		return none, invalid("on_error must be %q or %q", api.MapContinue, api.MapStop)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"talaria/api"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -43,5 +44,5 @@ func (s *Session) reachesOutside() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.network.Mode != api.NetworkNone ||
-		slices.ContainsFunc(s.mounts, func(m api.Mount) bool { return m.Mode == mountWritable })
+		slices.ContainsFunc(s.mounts, func(m api.Mount) bool { return m.Mode == settings.MountWritable })
 }

@@ -5,6 +5,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/settings"
 )
 
 // TestOnlyExecutionsWithoutAnEffectOutsideAreRefundable checks the list, and that the next server says the same.
@@ -16,7 +17,7 @@ func TestOnlyExecutionsWithoutAnEffectOutsideAreRefundable(t *testing.T) {
 		}
 	})
 	r := newRig(t, nil, func(cfg *session.Config) {
-		cfg.Host, cfg.MountRoots, cfg.Network.MaxMode = h, []session.MountRoot{{Name: root, Path: root}}, api.NetworkFull
+		cfg.Host, cfg.MountRoots, cfg.Network.MaxMode = h, []settings.MountRoot{{Name: root, Path: root}}, api.NetworkFull
 	})
 	mount := func(mode string) *[]api.Mount { return &[]api.Mount{{Source: root, Target: "/data", Mode: mode}} }
 	requests := map[string]api.SessionRequest{

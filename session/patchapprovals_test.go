@@ -9,6 +9,7 @@ import (
 
 	"talaria/api"
 	"talaria/session"
+	"talaria/session/settings"
 )
 
 // TestOnlyAPatchThatNamesAFileOfAWritableMountAsks has each way in which a patch names a file.
@@ -21,7 +22,7 @@ func TestOnlyAPatchThatNamesAFileOfAWritableMountAsks(t *testing.T) {
 		c.Print(fmt.Sprint(a.Run))
 	})
 	r := newRig(t, nil, func(cfg *session.Config) {
-		cfg.Host, cfg.MountRoots = h, []session.MountRoot{{Name: root, Path: root}}
+		cfg.Host, cfg.MountRoots = h, []settings.MountRoot{{Name: root, Path: root}}
 	})
 	mode := api.ApprovalsDestructive
 	s := r.session(api.SessionRequest{Approvals: &mode, Mounts: &[]api.Mount{

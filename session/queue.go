@@ -14,6 +14,7 @@ import (
 	"talaria/api"
 	"talaria/kernel/command"
 	"talaria/kernel/trace"
+	"talaria/session/settings"
 	"talaria/session/toolspec"
 	"talaria/store"
 )
@@ -138,7 +139,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 		return nil, err
 	}
 	timeout := limits.ExecutionTimeoutS
-	if err := checkTime("timeout_s", req.TimeoutS, &timeout, s.m.cfg.Ceilings.ExecutionTimeoutS); err != nil {
+	if err := settings.CheckTime("timeout_s", req.TimeoutS, &timeout, s.m.cfg.Ceilings.ExecutionTimeoutS); err != nil {
 		return nil, err
 	}
 	row.TimeoutMS = int64(math.Ceil(timeout * 1000))
@@ -146,7 +147,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	case req.ID == nil:
 		row.ID = newID()
 	case !api.ValidID(*req.ID):
-		return nil, invalidID("id", *req.ID)
+		return nil, settings.InvalidID("id", *req.ID)
 	default:
 		row.ID = *req.ID
 	}

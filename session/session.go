@@ -26,6 +26,7 @@ import (
 	"talaria/session/notebook"
 	"talaria/session/packages"
 	"talaria/session/processes"
+	"talaria/session/settings"
 	"talaria/session/toolspec"
 	"talaria/session/transcript"
 	"talaria/store"
@@ -177,7 +178,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		isolation: api.IsolationMode(r.Isolation), variables: r.Env, secrets: r.Secrets, mounts: r.Mounts, hooks: r.Tools, servers: r.MCPServers,
 		journal: newJournal(r, m.blobs, &m.events), unloaded: make(chan struct{}),
 		loop: newLoop(store.StateReason{State: r.State, Reason: r.Reason}), deleted: make(chan struct{}),
-		name: r.Name, metadata: r.Metadata, limits: m.complete(r.Limits), network: r.Network,
+		name: r.Name, metadata: r.Metadata, limits: m.operator.Complete(r.Limits), network: r.Network,
 		kernelState: kernelState{
 			state: r.State, reason: r.Reason, generation: r.Generation, wakes: r.Wakes, kernelStarted: r.KernelStarted,
 			restartReason: r.RestartReason, layers: r.Layers, tier: m.tierOf(r.Handle),
@@ -186,7 +187,7 @@ func (m *Manager) sessionOf(r store.Session) *Session {
 		queueState:   queueState{runs: map[string]*run{}},
 		guard:        guard{mode: r.Guard},
 		approvalMode: cmp.Or(r.Approvals, api.ApprovalsOff),
-		checkpoints:  checkpoints{set: m.checkpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
+		checkpoints:  checkpoints{set: m.operator.CheckpointsOf(r.Checkpoints)}, onIdle: r.OnIdle,
 		spending: spending{budgets: r.Budgets, spent: r.Spent, createdAt: r.CreatedAt},
 		useState: useState{idleMS: r.IdleTimeoutMS, lastActive: r.LastActiveAt},
 	}
@@ -337,6 +338,18 @@ func (s *Session) Keep(ctx context.Context) error { return s.touch(ctx) }
 // key names the present or last kernel. The caller holds s.mu.
 func (s *Session) key() record.Key {
 	return record.Key{Session: s.id, Generation: s.generation + s.wakes} // a host knows nothing of wakes
+}
+
+// settings returns what the session is, as a request would ask for it, but for the field builtin_tools.
+func (s *Session) settings() settings.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return settings.Settings{
+		Name: s.name, Environment: s.env, Isolation: s.isolation, Limits: s.limits, IdleMS: s.idleMS, Env: s.variables, Secrets: s.secrets,
+		Metadata: s.metadata, Mounts: s.mounts, Network: s.network, Packages: s.packages.Requirements(), Guard: s.guard.setting(),
+		Approvals: s.approvalMode, Budgets: s.budgets, Checkpoints: s.checkpoints.set, OnIdle: s.onIdle, BuiltinTools: s.tools.builtin,
+		Tools: s.hooks, Servers: s.servers,
+	}
 }
 
 // kernelKey names the present or last kernel.

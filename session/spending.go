@@ -1,7 +1,6 @@
 package session
 
 import (
-	"reflect"
 	"time"
 
 	"talaria/api"
@@ -13,38 +12,6 @@ type spending struct {
 	budgets   api.Budgets
 	spent     store.Spent
 	createdAt int64 // of the session, in milliseconds; immutable
-}
-
-// checkBudgets validates the requested budgets, and puts them into b.
-func checkBudgets(r *api.BudgetsRequest, b *api.Budgets) error {
-	if r == nil {
-		return nil
-	}
-	return firstError(
-		budget("executions", r.Executions, &b.Executions),
-		budget("cpu_s", r.CPUS, &b.CPUS),
-		budget("tool_calls", r.ToolCalls, &b.ToolCalls),
-		budget("lifetime_s", r.LifetimeS, &b.LifetimeS),
-	)
-}
-
-func budget[T int64 | float64](name string, asked *T, into **T) error {
-	switch {
-	case asked == nil:
-	case *asked == 0:
-		*into = nil
-	case !(*asked > 0 && *asked <= maxIdleS):
-		return invalid("budgets.%s must be between 0 (no budget) and %d", name, maxIdleS)
-	default:
-		*into = asked
-	}
-	return nil
-}
-
-// hasBudgets reports whether the session has the requested budgets. The caller holds mu.
-func (b *spending) hasBudgets(r *api.BudgetsRequest) bool {
-	asked := b.budgets
-	return checkBudgets(r, &asked) == nil && reflect.DeepEqual(asked, b.budgets)
 }
 
 // left returns the session's budgets, and how much of each is left. The caller holds mu.

@@ -19,6 +19,7 @@ import (
 	"talaria/kernel/record"
 	"talaria/kernel/trace"
 	"talaria/kernel/workspace"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -69,8 +70,8 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 
 func (w wanted) check() error {
 	switch {
-	case len(w.name) > maxName:
-		return invalid("name is longer than %d bytes", maxName)
+	case len(w.name) > settings.MaxName:
+		return invalid("name is longer than %d bytes", settings.MaxName)
 	case w.level != "" && !slices.Contains(api.CheckpointLevels, w.level):
 		return invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
 	}

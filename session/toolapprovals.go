@@ -13,6 +13,7 @@ import (
 
 	"talaria/api"
 	"talaria/session/hazard"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -67,7 +68,7 @@ func (c *toolCall) hazards(targets []string) (patterns []string, never bool) {
 			if path.IsAbs(name) {
 				full = path.Clean(name)
 			}
-			if slices.ContainsFunc(targets, func(target string) bool { return beneath(full, target) }) {
+			if slices.ContainsFunc(targets, func(target string) bool { return settings.Beneath(full, target) }) {
 				return []string{"write to a mount"}, false
 			}
 		}

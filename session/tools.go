@@ -15,6 +15,7 @@ import (
 	"talaria/kernel/command"
 	"talaria/kernel/record"
 	"talaria/session/remote"
+	"talaria/session/settings"
 	"talaria/session/toolspec"
 	"talaria/session/transcript"
 )
@@ -120,7 +121,7 @@ type provider struct {
 // closed takes its place, and gets its open idempotent calls again.
 func (ts *Tools) Provide(client ToolClient, req api.ToolsRequest) (api.ToolsReply, error) {
 	if req.ClientID != nil && !api.ValidID(*req.ClientID) {
-		return api.ToolsReply{}, invalidID("client_id", *req.ClientID)
+		return api.ToolsReply{}, settings.InvalidID("client_id", *req.ClientID)
 	}
 	reply := api.ToolsReply{Accepted: []string{}, Rejected: []api.RejectedTool{}}
 	reject := func(name string, reason error) {

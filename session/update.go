@@ -10,6 +10,7 @@ import (
 	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/disk"
+	"talaria/session/settings"
 	"talaria/store"
 )
 
@@ -42,15 +43,16 @@ func (s *Session) UpdateMetadata(ctx context.Context, p api.SessionPatch, change
 }
 
 func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
+	set := s.settings()
+	before, reached := set.Limits, set.Network
 	s.mu.Lock()
-	set := settings{name: s.name, metadata: s.metadata, limits: s.limits, network: s.network, idleMS: s.idleMS, guard: s.guard.setting(), approvals: s.approvalMode, budgets: s.budgets, checkpoints: s.checkpoints.set, onIdle: s.onIdle}
-	before, reached, state, key, tmpBytes, layers := s.limits, s.network, s.state, s.key(), s.tmpBytes, s.layers
+	state, key, tmpBytes, layers := s.state, s.key(), s.tmpBytes, s.layers
 	s.mu.Unlock()
-	if err := s.m.checkPatch(p, &set); err != nil {
+	if err := s.m.operator.CheckPatch(p, &set); err != nil {
 		return err
 	}
-	if set.limits.DiskBytes != before.DiskBytes {
-		if err := limitDisk(s.dir, set.limits.DiskBytes); err != nil {
+	if set.Limits.DiskBytes != before.DiskBytes {
+		if err := limitDisk(s.dir, set.Limits.DiskBytes); err != nil {
 			return err
 		}
 		defer func() {
@@ -59,11 +61,11 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			}
 		}()
 	}
-	if err := s.markRunning(ctx, reached, set.network); err != nil {
+	if err := s.markRunning(ctx, reached, set.Network); err != nil {
 		return err
 	}
 	alive := state != api.StateDead && state != api.StateHibernated
-	if wanted := kernelLimits(set.limits); alive && wanted != kernelLimits(before) {
+	if wanted := kernelLimits(set.Limits); alive && wanted != kernelLimits(before) {
 		wanted.TmpBytes = tmpBytes // lasts as long as a kernel
 		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeLimits{Limits: wanted})
 		switch {
@@ -76,8 +78,8 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 			return err
 		}
 	}
-	if alive && !sameNetwork(set.network, reached) {
-		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeNetwork{Network: s.m.kernelNetwork(set.network)})
+	if alive && !settings.SameNetwork(set.Network, reached) {
+		now, err := command.Ask(ctx, s.m.cfg.Host, key, command.ChangeNetwork{Network: s.m.operator.KernelNetwork(set.Network)})
 		switch {
 		case err == nil:
 			layers = now
@@ -92,7 +94,7 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 	return s.journal.commit(ctx, change{
 		also: func(tx *store.Tx) error {
 			err := tx.UpdateSettings(
-				s.n, set.name, set.metadata, set.limits, set.network, set.idleMS, set.guard, set.approvals, set.budgets, set.checkpoints, set.onIdle)
+				s.n, set.Name, set.Metadata, set.Limits, set.Network, set.IdleMS, set.Guard, set.Approvals, set.Budgets, set.Checkpoints, set.OnIdle)
 			if err != nil {
 				return err
 			}
@@ -102,10 +104,10 @@ func (s *Session) update(ctx context.Context, p api.SessionPatch) (err error) {
 		done: func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.name, set.metadata, set.limits, set.idleMS, now
-			s.network, s.approvalMode, s.budgets = set.network, set.approvals, set.budgets
-			s.guard.set(set.guard)
-			s.checkpoints.set, s.onIdle = set.checkpoints, set.onIdle
+			s.name, s.metadata, s.limits, s.idleMS, s.lastActive = set.Name, set.Metadata, set.Limits, set.IdleMS, now
+			s.network, s.approvalMode, s.budgets = set.Network, set.Approvals, set.Budgets
+			s.guard.set(set.Guard)
+			s.checkpoints.set, s.onIdle = set.Checkpoints, set.OnIdle
 			s.layers = layers
 			s.armReaper()
 		},

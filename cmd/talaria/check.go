@@ -23,6 +23,7 @@ import (
 	"talaria/server"
 	"talaria/server/mcp"
 	"talaria/session"
+	"talaria/session/settings"
 )
 
 // wrong is the error of a key, with where its value comes from.
@@ -76,7 +77,7 @@ func (c config) bounds() map[string]bound {
 		"owner_kernels":            {value: c.OwnerKernels},
 		"disk_reserve":             {value: c.DiskReserve},
 		"memory_reserve":           {value: c.MemoryReserve},
-		"idle_timeout":             duration(c.IdleTimeout, time.Second, session.MaxIdleTimeout, "never"),
+		"idle_timeout":             duration(c.IdleTimeout, time.Second, settings.MaxIdleTimeout, "never"),
 		"client_timeout":           duration(c.ClientTimeout, time.Second, 0, ""),
 		"orphan_ttl":               duration(c.OrphanTTL, time.Second, 0, ""),
 		"run.max_time":             duration(c.Run.MaxTime, time.Second, 0, ""),
@@ -211,7 +212,7 @@ func (c config) checkSections() error {
 	if err := c.Packages.check(); err != nil {
 		return c.sectionError("packages", err)
 	}
-	if err := session.CheckLimits(api.Limits(c.Limits), api.Limits(c.Ceilings)); err != nil {
+	if err := settings.CheckLimits(api.Limits(c.Limits), api.Limits(c.Ceilings)); err != nil {
 		return c.sectionError("limits", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"talaria/kernel/python"
 	"talaria/server/mcp"
 	"talaria/session"
+	"talaria/session/settings"
 )
 
 // config is the server's configuration. Flags override TALARIA_ variables, which override the file, which overrides the
@@ -85,8 +86,8 @@ type network struct {
 	MaxBytes       int64    `config:"max_bytes"`
 }
 
-func (n network) bounds() session.NetworkBounds {
-	return session.NetworkBounds{
+func (n network) bounds() settings.NetworkBounds {
+	return settings.NetworkBounds{
 		MaxMode: api.NetworkMode(n.MaxMode), Allowed: n.Allowed, HostPorts: n.HostPorts, NameServer: n.NameServer, MaxConnections: n.MaxConnections,
 		MaxBytes: n.MaxBytes,
 	}

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"talaria/session"
+	"talaria/session/settings"
 )
 
 // mountRoots are the directories whose folders sessions may mount, as configured and without links. One that holds
 // sessions' files, or lies among them, is refused: a session would see another's.
-func (c config) mountRoots() ([]session.MountRoot, error) {
-	var roots []session.MountRoot
+func (c config) mountRoots() ([]settings.MountRoot, error) {
+	var roots []settings.MountRoot
 	for _, name := range c.MountRoots {
 		if !filepath.IsAbs(name) || strings.Contains(name, ",") {
 			return nil, c.wrong("mount_roots", "has %q, which must be an absolute path without commas", name)
@@ -30,7 +30,7 @@ func (c config) mountRoots() ([]session.MountRoot, error) {
 			return nil, c.wrong("mount_roots", "has %s, which holds or lies in the state directory or a directory of the system; "+
 				"name a directory created for the purpose", name)
 		}
-		roots = append(roots, session.MountRoot{Name: name, Path: path})
+		roots = append(roots, settings.MountRoot{Name: name, Path: path})
 	}
 	return roots, nil
 }

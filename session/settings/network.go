@@ -1,4 +1,4 @@
-package session
+package settings
 
 import (
 	"cmp"
@@ -37,8 +37,8 @@ func (b NetworkBounds) bounds() network.Bounds {
 	return network.Bounds{MaxMode: network.Mode(b.MaxMode), Allowed: b.Allowed, HostPorts: b.HostPorts}
 }
 
-// checkNetwork validates what a session asks to reach.
-func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
+// CheckNetwork validates what a session asks to reach.
+func (o *Operator) CheckNetwork(asked api.Network, into *api.Network) error {
 	asked.Allow = slices.Clone(asked.Allow)
 	switch asked.Mode {
 	case "", api.NetworkNone:
@@ -53,22 +53,22 @@ func (m *Manager) checkNetwork(asked api.Network, into *api.Network) error {
 	if _, err := network.ParseRules(asked.Allow); err != nil {
 		return invalid("network.allow: %v", err)
 	}
-	if err := m.permitNetwork(asked); err != nil {
+	if err := o.PermitNetwork(asked); err != nil {
 		return err
 	}
 	*into = asked
 	return nil
 }
 
-// permitNetwork refuses what exceeds the operator's bounds.
-func (m *Manager) permitNetwork(n api.Network) error {
+// PermitNetwork refuses what exceeds the operator's bounds.
+func (o *Operator) PermitNetwork(n api.Network) error {
 	if n.Mode == api.NetworkNone {
 		return nil
 	}
-	if m.cfg.NoNetwork != "" {
-		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: %s", n.Mode, m.cfg.NoNetwork)
+	if o.NoNetwork != "" {
+		return api.Errorf(api.CodeLimitExceeded, "network.mode %q: %s", n.Mode, o.NoNetwork)
 	}
-	b := m.cfg.Network
+	b := o.Network
 	what, err := b.bounds().Refuses(network.Mode(n.Mode), n.Allow)
 	if err != nil {
 		return err
@@ -81,11 +81,13 @@ func (m *Manager) permitNetwork(n api.Network) error {
 	return nil
 }
 
-func (m *Manager) kernelNetwork(n api.Network) kernel.Network {
-	b := m.cfg.Network
+// KernelNetwork returns a network as kernels have it.
+func (o *Operator) KernelNetwork(n api.Network) kernel.Network {
+	b := o.Network
 	return kernel.Network{
 		Mode: string(n.Mode), Allow: n.Allow, MaxConnections: b.MaxConnections, MaxBytes: b.MaxBytes, NameServer: b.NameServer,
 	}
 }
 
-func sameNetwork(a, b api.Network) bool { return a.Mode == b.Mode && slices.Equal(a.Allow, b.Allow) }
+// SameNetwork reports whether two networks reach the same.
+func SameNetwork(a, b api.Network) bool { return a.Mode == b.Mode && slices.Equal(a.Allow, b.Allow) }

@@ -1,4 +1,4 @@
-package session
+package settings
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // The modes of a mount.
 const (
 	mountReadOnly = "ro"
-	mountWritable = "rw"
+	MountWritable = "rw"
 )
 
 const maxMounts = 32
@@ -32,39 +32,39 @@ type MountRoot struct {
 }
 
 // checkMounts validates what a session asks to see of the host. Whether the sources exist is checked only for a new
-// session, see findMounts.
-func (m *Manager) checkMounts(mounts []api.Mount) error {
-	if len(mounts) > 0 && m.cfg.NoMounts != "" {
-		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", m.cfg.NoMounts)
+// session, see FindMounts.
+func (o *Operator) checkMounts(mounts []api.Mount) error {
+	if len(mounts) > 0 && o.NoMounts != "" {
+		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", o.NoMounts)
 	}
 	if len(mounts) > maxMounts {
 		return invalid("mounts: there are %d; the limit is %d", len(mounts), maxMounts)
 	}
 	for i, one := range mounts {
-		if err := m.checkMount(one, mounts[:i]); err != nil {
+		if err := o.checkMount(one, mounts[:i]); err != nil {
 			return prefixed(fmt.Sprintf("mounts[%d]", i), err)
 		}
 	}
 	return nil
 }
 
-func (m *Manager) checkMount(one api.Mount, before []api.Mount) error {
+func (o *Operator) checkMount(one api.Mount, before []api.Mount) error {
 	switch {
 	case !absolute(one.Source):
 		return invalid("source %.200q must be an absolute path without . and ..", one.Source)
 	case !absolute(one.Target):
 		return invalid("target %.200q must be an absolute path without . and ..", one.Target)
-	case one.Mode != mountReadOnly && one.Mode != mountWritable:
-		return invalid("mode must be %q or %q", mountReadOnly, mountWritable)
-	case !slices.ContainsFunc(mountTops, func(top string) bool { return beneath(one.Target, top) }):
+	case one.Mode != mountReadOnly && one.Mode != MountWritable:
+		return invalid("mode must be %q or %q", mountReadOnly, MountWritable)
+	case !slices.ContainsFunc(mountTops, func(top string) bool { return Beneath(one.Target, top) }):
 		return invalid("target %.200q must be %s, or a path below one of them", one.Target, strings.Join(mountTops, " or "))
 	}
 	for _, other := range before {
-		if beneath(one.Target, other.Target) || beneath(other.Target, one.Target) {
+		if Beneath(one.Target, other.Target) || Beneath(other.Target, one.Target) {
 			return invalid("target %.200q overlaps with the target of another mount", one.Target)
 		}
 	}
-	_, _, err := m.mountRoot(one.Source)
+	_, _, err := o.mountRoot(one.Source)
 	return err
 }
 
@@ -81,13 +81,13 @@ func absolute(p string) bool {
 	return path.IsAbs(p) && p == path.Clean(p) && p != "/" && !strings.ContainsRune(p, 0) && len(p) < 4096
 }
 
-// beneath reports whether a clean path is top or lies in it.
-func beneath(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
+// Beneath reports whether a clean path is top or lies in it.
+func Beneath(p, top string) bool { return p == top || strings.HasPrefix(p, top+"/") }
 
 // mountRoot returns the innermost root that contains a source, and the path of the source in it.
-func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err error) {
-	for _, r := range m.cfg.MountRoots {
-		if beneath(source, r.Name) && len(r.Name) > len(root.Name) {
+func (o *Operator) mountRoot(source string) (root MountRoot, rest string, err error) {
+	for _, r := range o.MountRoots {
+		if Beneath(source, r.Name) && len(r.Name) > len(root.Name) {
 			root = r
 		}
 	}
@@ -99,11 +99,11 @@ func (m *Manager) mountRoot(source string) (root MountRoot, rest string, err err
 	return root, rest, err
 }
 
-// findMounts returns the mounts of a kernel: each source as it is now. An error is for the client.
-func (m *Manager) findMounts(mounts []api.Mount) ([]kernel.Mount, error) {
+// FindMounts returns the mounts of a kernel: each source as it is now. An error is for the client.
+func (o *Operator) FindMounts(mounts []api.Mount) ([]kernel.Mount, error) {
 	var found []kernel.Mount
 	for i, one := range mounts {
-		root, rest, err := m.mountRoot(one.Source)
+		root, rest, err := o.mountRoot(one.Source)
 		if err != nil {
 			return nil, prefixed(fmt.Sprintf("mounts[%d]", i), err)
 		}
@@ -112,7 +112,7 @@ func (m *Manager) findMounts(mounts []api.Mount) ([]kernel.Mount, error) {
 			return nil, prefixed(fmt.Sprintf("mounts[%d]", i), sourceError(one.Source, err))
 		}
 		found = append(found, kernel.Mount{
-			Root: root.Path, Path: rest, Target: one.Target, Writable: one.Mode == mountWritable, Device: device, Inode: inode,
+			Root: root.Path, Path: rest, Target: one.Target, Writable: one.Mode == MountWritable, Device: device, Inode: inode,
 		})
 	}
 	return found, nil
