@@ -263,7 +263,7 @@ func TestItemsRunInTheirSessionsAndInSessionsOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Release()
-	if e, err := s.Execution(t.Context(), kept.ExecutionID); err != nil || e.Status != api.StatusOK || s.Info(t.Context()).Metadata["batch"] != b.ID {
+	if e, err := s.Executions().Get(t.Context(), kept.ExecutionID); err != nil || e.Status != api.StatusOK || s.Info(t.Context()).Metadata["batch"] != b.ID {
 		t.Errorf("the session that was kept has %+v, %v", e, err)
 	}
 	r.wantOnce(b, 0, 1, 2, 3, 4, 5)

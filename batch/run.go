@@ -160,7 +160,7 @@ func (m *Manager) sessionOf(j *job, item store.BatchItem) (*session.Session, err
 
 // submit puts the item into its session's queue, with its files in the workspace, unless a server before this one did.
 func (m *Manager) submit(j *job, item *store.BatchItem, s *session.Session, id string) error {
-	_, err := s.Execution(m.ctx, id)
+	_, err := s.Executions().Get(m.ctx, id)
 	if errors.Is(err, api.Errorf(api.CodeExecutionNotFound, "")) {
 		if j.ctx.Err() != nil {
 			return context.Cause(j.ctx)

@@ -69,7 +69,7 @@ func (s *Server) execute(
 		return s.streamExecution(c, sess, answer, id, 0, false)
 	}
 	if !waits {
-		execution, err := sess.Execution(c.ctx(), id)
+		execution, err := sess.Executions().Get(c.ctx(), id)
 		if err == nil && !over { // however quick it was
 			return c.answer(http.StatusAccepted, execution)
 		}
@@ -83,7 +83,7 @@ func isOver(ctx context.Context, sess *session.Session, id *string) bool {
 	if id == nil {
 		return false
 	}
-	execution, err := sess.Execution(ctx, *id)
+	execution, err := sess.Executions().Get(ctx, *id)
 	return err == nil && execution.Status.Final()
 }
 
@@ -106,7 +106,7 @@ func (s *Server) getExecution(c *call, sess *session.Session) error {
 		return err
 	}
 	id := c.param("eid")
-	execution, err := sess.Execution(c.ctx(), id)
+	execution, err := sess.Executions().Get(c.ctx(), id)
 	if err != nil {
 		return err
 	}
@@ -134,5 +134,5 @@ func (s *Server) listExecutions(c *call, sess *session.Session) error {
 		return err
 	}
 	l := newPageWriter(c)
-	return l.end(sess.Executions(c.ctx(), page, func(e api.Execution) (bool, error) { return l.add(e) }))
+	return l.end(sess.Executions().List(c.ctx(), page, func(e api.Execution) (bool, error) { return l.add(e) }))
 }

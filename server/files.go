@@ -93,7 +93,7 @@ func (s *Server) listArtifacts(c *call, sess *session.Session) error {
 	if err != nil {
 		return err
 	}
-	list, err := sess.Artifacts(c.ctx(), page)
+	list, err := sess.Executions().Artifacts(c.ctx(), page)
 	if err != nil {
 		return err
 	}

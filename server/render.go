@@ -72,12 +72,12 @@ func renderTarget(c *call) (api.RenderTarget, error) {
 
 // renderSource reads the execution of a request, in full.
 func renderSource(c *call, sess *session.Session) (render.Source, error) {
-	e, err := sess.Execution(c.ctx(), c.param("eid"))
+	e, err := sess.Executions().Get(c.ctx(), c.param("eid"))
 	if err != nil {
 		return render.Source{}, err
 	}
 	source := render.Source{Execution: e, Clean: sess.Clean}
-	whole, streams, err := sess.WholeText(c.ctx(), e)
+	whole, streams, err := sess.Executions().WholeText(c.ctx(), e)
 	if err != nil {
 		return render.Source{}, err
 	}

@@ -145,7 +145,7 @@ func (s *Server) postToolResults(c *call, sess *session.Session) error {
 		return err
 	}
 	id := c.param("eid")
-	if _, err := sess.Execution(c.ctx(), id); err != nil {
+	if _, err := sess.Executions().Get(c.ctx(), id); err != nil {
 		return err
 	}
 	if err := sess.Tools().AnswerPending(id, req.Results); err != nil {

@@ -10,11 +10,11 @@ import (
 
 // getText answers with all of an execution's text so far, as models read it: also with what its field text leaves out.
 func (s *Server) getText(c *call, sess *session.Session) error {
-	e, err := sess.Execution(c.ctx(), c.param("eid"))
+	e, err := sess.Executions().Get(c.ctx(), c.param("eid"))
 	if err != nil {
 		return err
 	}
-	text, _, err := sess.WholeText(c.ctx(), e)
+	text, _, err := sess.Executions().WholeText(c.ctx(), e)
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func TestWhatACellWasPromisedIsDoneByTheNextServer(t *testing.T) {
 			put(t, s, "f", "two")
 			id := submit(t, s, "checkpoint a files\nrollback p files\nhold")
 			eventually(t, func() bool {
-				e, err := s.Execution(t.Context(), id)
+				e, err := s.Executions().Get(t.Context(), id)
 				return err == nil && len(told(e)) == 2
 			})
 			end(r)
@@ -180,7 +180,7 @@ func TestWhatACellWasPromisedIsDoneWithoutItsKernel(t *testing.T) {
 			id := submit(t, s, "checkpoint a\nrollback p files\n"+ending)
 			if ending == "hold" {
 				eventually(t, func() bool {
-					e, err := s.Execution(t.Context(), id)
+					e, err := s.Executions().Get(t.Context(), id)
 					return err == nil && len(told(e)) == 2
 				})
 				r.crash()
@@ -212,7 +212,7 @@ func TestACellThatIsInterruptedKeepsWhatItWasPromised(t *testing.T) {
 	put(t, s, "f", "two")
 	id := submit(t, s, "checkpoint a files\nrollback p files\nsleep")
 	eventually(t, func() bool {
-		e, err := s.Execution(t.Context(), id)
+		e, err := s.Executions().Get(t.Context(), id)
 		return err == nil && len(told(e)) == 2
 	})
 	if err := s.Interrupt(t.Context(), ""); err != nil {
@@ -235,7 +235,7 @@ func TestWhatCannotBeDoneAfterACellIsSaidInTheLog(t *testing.T) {
 	until(t, s, 0, "checkpoint_created")
 	id := submit(t, s, "rollback p files\nhold")
 	eventually(t, func() bool {
-		e, err := s.Execution(t.Context(), id)
+		e, err := s.Executions().Get(t.Context(), id)
 		return err == nil && len(e.Text) > 10
 	})
 	list, err := s.Checkpoints(t.Context())

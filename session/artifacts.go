@@ -8,9 +8,9 @@ import (
 )
 
 // Artifacts lists what the session's executions made, newest first.
-func (s *Session) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.SessionArtifact], error) {
+func (x *Executions) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.SessionArtifact], error) {
 	return page(q, func(before int64, limit int) ([]api.SessionArtifact, []int64, error) {
-		rows, err := s.m.cfg.Store.Artifacts(ctx, s.n, before, limit)
+		rows, err := x.journal.store.Artifacts(ctx, x.journal.n, before, limit)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -146,7 +146,7 @@ func TestOldVersionsMakeRoomForArtifacts(t *testing.T) {
 	if e.Artifacts[1].Omitted || !strings.Contains(stderrOf(e), "[1 changed files are listed without their contents") {
 		t.Errorf("%+v, stderr %q", e.Artifacts[1], stderrOf(e))
 	}
-	list, err := s.Artifacts(t.Context(), api.PageQuery{Limit: 100})
+	list, err := s.Executions().Artifacts(t.Context(), api.PageQuery{Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestTheLogLosesItsOldestExecutionsAtItsLimit(t *testing.T) {
 	if u := usage(t, s); first == 1 || u.LogBytes > limit+130_000 {
 		t.Errorf("first_seq is %d, usage.log_bytes %d", first, u.LogBytes)
 	}
-	old, err := s.Execution(t.Context(), ids[0])
+	old, err := s.Executions().Get(t.Context(), ids[0])
 	if err != nil || !old.OutputsOmitted || len(old.Outputs) > 0 || old.Status != api.StatusOK {
 		t.Errorf("the oldest is %+v, %v", old, err)
 	}

@@ -1,8 +1,6 @@
 package session
 
 import (
-	"context"
-
 	"talaria/api"
 )
 
@@ -20,9 +18,4 @@ func checkExpressions(list map[string]string) error {
 		return api.Errorf(api.CodePayloadTooLarge, "user_expressions are limited to %d of %d bytes together", maxExpressions, maxExpressionsLen)
 	}
 	return nil
-}
-
-// Origin returns what was given as Origin of the request for an execution, or nil.
-func (s *Session) Origin(ctx context.Context, executionID string) ([]byte, error) {
-	return s.m.cfg.Store.Origin(ctx, s.n, executionID)
 }

@@ -41,7 +41,7 @@ func TestOnlyExecutionsWithoutAnEffectOutsideAreRefundable(t *testing.T) {
 				continue
 			}
 			execution := submit(t, s, one.tool)
-			if e, err := s.Execution(t.Context(), execution); err != nil || !e.Status.Final() && e.Refundable {
+			if e, err := s.Executions().Get(t.Context(), execution); err != nil || !e.Status.Final() && e.Refundable {
 				t.Errorf("%s, %q, before its end: %v (%v)", id, one.tool, e.Refundable, err)
 			}
 			if one.tool == "lookup" {

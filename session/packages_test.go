@@ -280,7 +280,7 @@ func TestASessionComesWithItsPackages(t *testing.T) {
 	if queued, ok := first.Body.(api.ExecutionQueued); !ok || queued.Code != "%pip install 'a==1'" {
 		t.Fatalf("the log begins with %+v", first)
 	}
-	if e, err := s.Execution(t.Context(), first.ExecutionID); err != nil || e.Status != api.StatusOK || e.ExecutionCount != nil {
+	if e, err := s.Executions().Get(t.Context(), first.ExecutionID); err != nil || e.Status != api.StatusOK || e.ExecutionCount != nil {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if _, _, err := r.Ensure(t.Context(), "ann", "x", api.SessionRequest{Packages: &[]string{"a==1"}}, ""); err != nil {

@@ -332,19 +332,24 @@ func then(a, b func()) func() {
 	return func() { a(); b() }
 }
 
+// run returns the execution with that id if it has not ended, or nil.
+func (s *Session) run(id string) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id]
+}
+
 // Wait returns the execution once it has ended. When ctx ends first it returns the execution so far and ctx's error.
 func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
-	s.mu.Lock()
-	r := s.runs[id]
-	s.mu.Unlock()
+	r := s.run(id)
 	if r == nil {
-		return s.Execution(ctx, id)
+		return s.executions.Get(ctx, id)
 	}
 	select {
 	case <-r.done:
 		final := r.final
 		final.RejectedTools = r.rejected
-		return s.withOutputs(context.WithoutCancel(ctx), final)
+		return s.executions.withOutputs(context.WithoutCancel(ctx), final)
 	case <-s.deleted:
 		select {
 		case <-r.done:
@@ -353,7 +358,7 @@ func (s *Session) Wait(ctx context.Context, id string) (api.Execution, error) {
 			return api.Execution{}, ErrDeleted
 		}
 	case <-ctx.Done():
-		e, err := s.Execution(context.WithoutCancel(ctx), id)
+		e, err := s.executions.Get(context.WithoutCancel(ctx), id)
 		return e, errors.Join(err, ctx.Err())
 	}
 }

@@ -399,7 +399,7 @@ func ptr[T any](v T) *T { return &v }
 func executions(t *testing.T, s *session.Session) (list []api.Execution) {
 	t.Helper()
 	for q := (api.PageQuery{Limit: 1000}); ; {
-		next, err := s.Executions(t.Context(), q, func(e api.Execution) (bool, error) {
+		next, err := s.Executions().List(t.Context(), q, func(e api.Execution) (bool, error) {
 			list = append(list, e)
 			return true, nil
 		})

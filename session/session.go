@@ -58,6 +58,7 @@ type Session struct {
 	loop                        // loop.go: the session's goroutine
 	journal       *Journal      // journal.go: the log of events; its own locks
 	out           *outputHome   // output.go
+	executions    *Executions   // executions.go
 	variablesFile variablesFile // savedvariables.go
 	guard         guard         // guard.go; its own lock
 	files         *files.Files
@@ -158,11 +159,12 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		Approve: s.approveInstall, Record: s.installed, Insist: insist, Retain: s.retain, Release: s.Release,
 	})
 	s.known.connect(s, snapshot)
+	s.executions = &Executions{sessionID: s.clientID, journal: s.journal, tools: s.tools, redact: s.redact, run: s.run}
 	s.access = access.New(access.Config{Store: m.cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
 	s.interpreter = &Interpreter{host: m.cfg.Host, kernel: s.askable, touch: s.touch}
 	s.notebook = notebook.New(notebook.Config{
 		Store: m.cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
-		Execution: s.Execution, Commit: s.commitDocument, Spare: m.spare,
+		Execution: s.executions.Get, Commit: s.commitDocument, Spare: m.spare,
 	})
 	s.files = files.New(files.Config{
 		Dir: dir, Owner: s.owner, Session: s.id, Watches: &m.watches, Spare: m.spare, Limit: s.diskLimit, Changed: s.known.note,
@@ -277,6 +279,9 @@ func (s *Session) Tools() *Tools { return s.tools }
 
 // Interpreter returns what asks the interpreter of the session's kernel.
 func (s *Session) Interpreter() *Interpreter { return s.interpreter }
+
+// Executions returns the session's executions, to be read.
+func (s *Session) Executions() *Executions { return s.executions }
 
 // Notebook returns the session's notebook: its document, and its exchange with notebook files.
 func (s *Session) Notebook() *notebook.Notebook { return s.notebook }
@@ -450,6 +455,9 @@ func (m *Manager) tierOf(handle []byte) string {
 	}
 	return cmp.Or(h.Backend, m.cfg.Tier)
 }
+
+// Clean returns a text without escape sequences, and without the secrets that are removed from what models read.
+func (s *Session) Clean(text string) string { return s.redact.Clean(text) }
 
 // Redacted returns a text without the secrets that are removed from what models read.
 func (s *Session) Redacted(text string) string { return s.redact.Text(text) }

@@ -359,11 +359,11 @@ func TestArtifactsAreWhatTheCellChanged(t *testing.T) {
 	if e := execute(t, s, "print x"); len(e.Artifacts) != 0 {
 		t.Errorf("a cell that changes nothing: %+v", e.Artifacts)
 	}
-	page, err := s.Artifacts(t.Context(), api.PageQuery{Limit: 3})
+	page, err := s.Executions().Artifacts(t.Context(), api.PageQuery{Limit: 3})
 	if err != nil || len(page.Items) != 3 || page.NextCursor == "" || page.Items[0].Path != "b.csv" {
 		t.Fatalf("%+v, %v", page, err)
 	}
-	page, err = s.Artifacts(t.Context(), api.PageQuery{Limit: 3, Cursor: page.NextCursor})
+	page, err = s.Executions().Artifacts(t.Context(), api.PageQuery{Limit: 3, Cursor: page.NextCursor})
 	if err != nil || len(page.Items) != 1 || page.NextCursor != "" || page.Items[0].Path != "a.md" {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -686,11 +686,11 @@ func TestEverythingIsThereAfterAStopAndStart(t *testing.T) {
 	if tail != want {
 		t.Errorf("the log goes on with\n%s\nwant\n%s", tail, want)
 	}
-	e, err := s.Execution(t.Context(), running)
+	e, err := s.Executions().Get(t.Context(), running)
 	if err != nil || e.Status != api.StatusDied || !strings.HasPrefix(e.Text, "two\n") || e.Outputs[0].Text != "two\n" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	if e, err := s.Execution(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled {
+	if e, err := s.Executions().Get(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled {
 		t.Errorf("%+v, %v", e, err)
 	}
 	info := s.Info(t.Context())
@@ -735,14 +735,14 @@ func TestAfterACrashTheKernelsAreReportedAndHeldOutputIsKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := s.Execution(t.Context(), running)
+	e, err := s.Executions().Get(t.Context(), running)
 	if err != nil || e.Status != api.StatusDied || e.Reason != "host_crash" || e.State != api.VariablesLost || e.TruncatedBytes != 40_000 {
 		t.Errorf("%s %s %s, %d lacking, %v", e.Status, e.Reason, e.State, e.TruncatedBytes, err)
 	}
 	if !strings.Contains(e.Text, "000004999\n") || !strings.Contains(e.Text, "its variables are lost") {
 		t.Errorf("the text ends with %q", e.Text[max(0, len(e.Text)-300):])
 	}
-	if e, err := s.Execution(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled || e.Reason != "host_crash" {
+	if e, err := s.Executions().Get(t.Context(), waiting); err != nil || e.Status != api.StatusCancelled || e.Reason != "host_crash" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	tail := shape(now(t, s)[before:])
@@ -804,7 +804,7 @@ func TestLateOutputIsLoggedUpToItsLimitAndChangesNothingThatEnded(t *testing.T) 
 		!strings.Contains(late[3], "stderr:\n[output after the end of its cell reached limits.output_bytes") {
 		t.Errorf("%q", late)
 	}
-	again, err := s.Execution(t.Context(), first.ID)
+	again, err := s.Executions().Get(t.Context(), first.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

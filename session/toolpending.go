@@ -55,9 +55,7 @@ func (ts *Tools) pending(execution string) ([]api.PendingToolCall, <-chan struct
 
 // WaitForCalls is Wait that also returns when the execution waits for the client that gave it its tools.
 func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, error) {
-	s.mu.Lock()
-	r := s.runs[id]
-	s.mu.Unlock()
+	r := s.run(id)
 	if r == nil || len(r.row.Tools) == 0 {
 		return s.Wait(ctx, id)
 	}
@@ -78,7 +76,7 @@ func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, e
 		case <-changed:
 		case <-pause:
 			if calls, _ := s.tools.pending(id); len(calls) > 0 {
-				return s.Execution(context.WithoutCancel(ctx), id)
+				return s.executions.Get(context.WithoutCancel(ctx), id)
 			}
 		}
 	}

@@ -94,7 +94,7 @@ func TestACellWaitsForAHostThatIsStoppedAndHoldsUpNothingElse(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if e, err := s.Execution(t.Context(), id); err != nil || e.Status != api.StatusQueued {
+	if e, err := s.Executions().Get(t.Context(), id); err != nil || e.Status != api.StatusQueued {
 		t.Errorf("the cell is %s, %v", e.Status, err)
 	}
 	host.goOn()

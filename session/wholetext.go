@@ -20,16 +20,16 @@ type FullStream struct {
 
 // WholeText returns all of an execution's text where Execution.Text was cut, and else "". The streams are those that
 // the log lacks parts of; the text lacks the same.
-func (s *Session) WholeText(ctx context.Context, e api.Execution) (text string, streams []FullStream, err error) {
+func (x *Executions) WholeText(ctx context.Context, e api.Execution) (text string, streams []FullStream, err error) {
 	if !transcript.IsCut(e.Text) {
 		return "", nil, nil
 	}
-	whole := transcript.NewWhole(s.redact, wholeLimit)
-	err = s.journal.eachEvent(ctx, e.ID, func(event api.Event, _ int) bool {
+	whole := transcript.NewWhole(x.redact, wholeLimit)
+	err = x.journal.eachEvent(ctx, e.ID, func(event api.Event, _ int) bool {
 		switch b := event.Body.(type) {
 		case api.Stream:
 			whole.Write(b.Name == "stderr", b.Text)
-			if kept, ok := s.fullStream(b); ok {
+			if kept, ok := x.fullStream(b); ok {
 				streams = append(streams, kept)
 			}
 		case api.ExecuteResult:
@@ -50,17 +50,14 @@ func (s *Session) WholeText(ctx context.Context, e api.Execution) (text string, 
 }
 
 // fullStream returns the artifact that the notice of a cut stream names, if it is still there.
-func (s *Session) fullStream(notice api.Stream) (FullStream, bool) {
+func (x *Executions) fullStream(notice api.Stream) (FullStream, bool) {
 	if notice.Truncated == nil || notice.Truncated.URL == "" {
 		return FullStream{}, false
 	}
-	f, size, err := s.m.cfg.Artifacts.Get(notice.Truncated.SHA256)
+	f, size, err := x.journal.blobs.artifacts.Get(notice.Truncated.SHA256)
 	if err != nil {
 		return FullStream{}, false
 	}
 	f.Close()
 	return FullStream{notice.Name, notice.Truncated.SHA256, notice.Truncated.URL, size}, true
 }
-
-// Clean returns a text without escape sequences, and without the secrets that are removed from what models read.
-func (s *Session) Clean(text string) string { return s.redact.Clean(text) }

@@ -219,7 +219,7 @@ func (c codeContext) forget(q *request) error {
 		return nil
 	}
 	var open []string // newest first, so that none of them begins when the running one ends
-	_, err := c.session.Executions(q.command(), api.PageQuery{Limit: maxOpen}, func(e api.Execution) (bool, error) {
+	_, err := c.session.Executions().List(q.command(), api.PageQuery{Limit: maxOpen}, func(e api.Execution) (bool, error) {
 		if !e.Status.Final() && strings.HasPrefix(e.Code, c.magic()) {
 			open = append(open, e.ID)
 		}

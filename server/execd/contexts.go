@@ -154,7 +154,7 @@ func (h *Handler) enter(q *request, c codeContext, folder string) error {
 			return err
 		}
 	}
-	ran, err := c.Execution(q.Context(), id)
+	ran, err := c.Executions().Get(q.Context(), id)
 	if err != nil {
 		return err
 	}

@@ -214,7 +214,7 @@ func (h *Handler) interrupt(q *request) error {
 		err = s.Programs().Signal(q.command(), program, sigterm)
 	} else {
 		if inside != "" { // an execution that never existed is an error
-			if _, err := s.Execution(q.Context(), inside); err != nil {
+			if _, err := s.Executions().Get(q.Context(), inside); err != nil {
 				return err
 			}
 		}

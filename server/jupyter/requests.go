@@ -275,7 +275,7 @@ func (k *channels) history(ctx context.Context, m message) object {
 		return true, nil
 	}
 	page := api.PageQuery{Limit: api.MaxPage}
-	if _, err := k.sess.Executions(ctx, page, take); err != nil {
+	if _, err := k.sess.Executions().List(ctx, page, take); err != nil {
 		return status(k.h.Problem(ctx, err, "history_request"))
 	}
 	slices.Reverse(list)

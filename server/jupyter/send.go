@@ -119,7 +119,7 @@ func (k *channels) parentOf(ctx context.Context, id string) parent {
 
 // otherParent is for what came before the server started, or another way: then the header is made from what is known.
 func (k *channels) otherParent(ctx context.Context, id string) parent {
-	if stored, err := k.sess.Origin(ctx, id); err == nil && stored != nil {
+	if stored, err := k.sess.Executions().Origin(ctx, id); err == nil && stored != nil {
 		var o origin
 		if json.Unmarshal(stored, &o) == nil && len(o.Header) > 0 {
 			return parent{head: o.Header, client: o.Client}

@@ -182,7 +182,7 @@ func (h *Handler) goOn(q *request, r execRequest) error {
 	}
 	w := &workplace{Session: s, conversation: c.Conversation, status: c.Status}
 	defer w.Release()
-	if _, err := w.Execution(q.Context(), c.Execution); err != nil {
+	if _, err := w.Executions().Get(q.Context(), c.Execution); err != nil {
 		return err
 	}
 	var results []api.ToolResult

@@ -118,7 +118,7 @@ func readFrom(q *request, sess *session.Session, kind, rest string) ([]byte, str
 		return b.Bytes(), "application/x-ipynb+json", err
 	case "executions":
 		execution, part, _ := strings.Cut(rest, "/")
-		e, err := sess.Execution(q.ctx, execution)
+		e, err := sess.Executions().Get(q.ctx, execution)
 		if err != nil {
 			return nil, "", err
 		}
