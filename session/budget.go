@@ -31,13 +31,3 @@ func (s *Session) makeRoom(ctx context.Context, n int64) error {
 	s.pendingArtifacts += n
 	return nil
 }
-
-// logLimit returns limits.log_bytes, or 0 for a session that is being deleted: its log goes as a whole.
-func (s *Session) logLimit() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.gone {
-		return 0
-	}
-	return s.limits.LogBytes
-}

@@ -27,7 +27,6 @@ import (
 	"talaria/session/packages"
 	"talaria/session/processes"
 	"talaria/session/settings"
-	"talaria/session/toolspec"
 	"talaria/session/transcript"
 	"talaria/store"
 )
@@ -55,24 +54,26 @@ type Session struct {
 	dir       *disk.Workspace
 	log       *slog.Logger
 
-	loop                        // loop.go: the session's goroutine
-	journal       *Journal      // journal.go: the log of events; its own locks
-	out           *outputHome   // output.go
+	loop                   // loop.go: the session's goroutine
+	deleted  chan struct{} // closed when the session is deleted
+	unloaded chan struct{} // closed when the session is unloaded
+
+	// The parts of the session have locks of their own. parts.go makes them, but for what a summary needs of the first three.
+	journal       *Journal      // journal.go: the log of events
+	known         knownFiles    // knownfiles.go: the files that the log knows
+	guard         guard         // guard.go
 	executions    *Executions   // executions.go
+	approvals     *Approvals    // approvals.go
+	tools         *Tools        // tools.go: what cells may call, and open calls
+	interpreter   *Interpreter  // interpreter.go
+	out           *outputHome   // output.go
 	variablesFile variablesFile // savedvariables.go
-	guard         guard         // guard.go; its own lock
 	files         *files.Files
-	interpreter   *Interpreter // interpreter.go
+	packages      *packages.Packages
 	notebook      *notebook.Notebook
 	access        *access.Access
-	known         knownFiles // knownfiles.go; locks of its own
-	approvals     *Approvals // approvals.go; its own lock
-	packages      *packages.Packages
 	terminals     *processes.Terminals
 	programs      *processes.Programs
-	tools         *Tools        // tools.go: what cells may call, and open calls; its own lock
-	deleted       chan struct{} // closed when the session is deleted
-	unloaded      chan struct{} // closed when the session is unloaded
 
 	mu           sync.Mutex // guards the fields below; never held across I/O
 	name         string
@@ -128,48 +129,16 @@ func (m *Manager) sessionIn(ctx context.Context, r store.Session, dir *disk.Work
 		}
 	}
 	s := m.sessionOf(r)
-	s.journal.retain, s.journal.release, s.journal.limit = s.retain, s.Release, s.logLimit
-	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
-		m.cfg.Log.Error("the saved variables of a session cannot be read; it begins without them", "session", r.ID, "error", err)
-	}
-	builtin, err := toolspec.CheckBuiltin(r.BuiltinTools)
-	if err != nil {
-		m.cfg.Log.Warn("a session's built-in tools cannot be read; it has none", "session", r.ID)
-	}
-	s.terminals, s.programs = processes.New(processes.Kernel{
-		Host: m.cfg.Host, Key: s.kernelKey, Start: s.needKernel, Used: s.usedAt, Touch: s.touch,
-	})
 	secrets := slices.Collect(maps.Values(r.Secrets))
 	s.redact = transcript.NewRedactor(transcript.Rules{
 		Values: append(secrets, transcript.Sensitive(r.Env)...), Expressions: m.cfg.Redact, Known: m.cfg.RedactKnown,
 	})
 	s.log = m.cfg.Log.With("session", r.ID)
-	s.out = &outputHome{
-		session: s.id, artifacts: m.cfg.Artifacts, log: s.log, isDiskLow: m.reserve.low.Load, spare: m.spare, makeRoom: s.makeRoom,
+	if s.saved, err = decodeSaved(r.SavedVariables); err != nil {
+		s.log.Error("the saved variables of a session cannot be read; it begins without them", "error", err)
 	}
-	s.guard.journal, s.guard.log = s.journal, s.log
-	s.variablesFile = variablesFile{host: m.cfg.Host, dir: dir, artifacts: m.cfg.Artifacts, spare: m.spare}
-	s.approvals = newApprovals(s)
-	s.tools = newTools(s, builtin)
-	s.tools.addRemote(r)
 	s.dir = dir
-	s.packages = packages.New(packages.Session{
-		Config: m.cfg.Packages, ID: s.id, SessionsDir: m.cfg.SessionsDir, Dir: packagesDir, UID: s.uid, Environment: s.env, TZ: m.cfg.TZ,
-		Requirements: r.Packages, Host: m.cfg.Host, Log: s.log, Limits: s.presentLimits, Spare: m.spare, Startable: s.hasEnvironment,
-		Approve: s.approveInstall, Record: s.installed, Insist: insist, Retain: s.retain, Release: s.Release,
-	})
-	s.known.connect(s, snapshot)
-	s.executions = &Executions{sessionID: s.clientID, journal: s.journal, tools: s.tools, redact: s.redact, run: s.run}
-	s.access = access.New(access.Config{Store: m.cfg.Store, Session: s.n, ReadError: s.journal.readError, Commit: s.commitUse})
-	s.interpreter = &Interpreter{host: m.cfg.Host, kernel: s.askable, touch: s.touch}
-	s.notebook = notebook.New(notebook.Config{
-		Store: m.cfg.Store, Session: s.n, Python: s.env.Version, LastSeq: s.journal.LastSeq, ReadError: s.journal.readError,
-		Execution: s.executions.Get, Commit: s.commitDocument, Spare: m.spare,
-	})
-	s.files = files.New(files.Config{
-		Dir: dir, Owner: s.owner, Session: s.id, Watches: &m.watches, Spare: m.spare, Limit: s.diskLimit, Changed: s.known.note,
-		Deleted: s.deleted, ErrDeleted: ErrDeleted,
-	})
+	s.makeParts(r, packagesDir, snapshot)
 	return s, nil
 }
 
@@ -268,43 +237,6 @@ func millis(ms *int64) *api.Time {
 // kernelEngine is the engine of the present kernel, or of the next one where that is not known. mu is held.
 func (s *Session) kernelEngine() string { return cmp.Or(s.engine, s.env.Engine, python.EngineStdlib) }
 
-// Journal returns the session's log of events, to be read.
-func (s *Session) Journal() *Journal { return s.journal }
-
-// Approvals returns the session's questions to people.
-func (s *Session) Approvals() *Approvals { return s.approvals }
-
-// Tools returns the tools that the session's cells may call.
-func (s *Session) Tools() *Tools { return s.tools }
-
-// Interpreter returns what asks the interpreter of the session's kernel.
-func (s *Session) Interpreter() *Interpreter { return s.interpreter }
-
-// Executions returns the session's executions, to be read.
-func (s *Session) Executions() *Executions { return s.executions }
-
-// Notebook returns the session's notebook: its document, and its exchange with notebook files.
-func (s *Session) Notebook() *notebook.Notebook { return s.notebook }
-
-// commitDocument commits a change of the session's document, and the event that announces it.
-func (s *Session) commitDocument(ctx context.Context, write func(*store.Tx) error, announced api.DocumentChanged) error {
-	c := s.touched()
-	c.before, c.drafts = write, []draft{{body: announced}}
-	return s.journal.commit(ctx, c)
-}
-
-// Access returns the session's links and tokens, which let others than its owner in.
-func (s *Session) Access() *access.Access { return s.access }
-
-// Files returns the files of the session's workspace.
-func (s *Session) Files() *files.Files { return s.files }
-
-// Terminals returns the shells in the session's sandbox.
-func (s *Session) Terminals() *processes.Terminals { return s.terminals }
-
-// Programs returns the programs in the session's sandbox that clients have started.
-func (s *Session) Programs() *processes.Programs { return s.programs }
-
 // Deleted is closed when the session is deleted.
 func (s *Session) Deleted() <-chan struct{} { return s.deleted }
 
@@ -364,37 +296,11 @@ func (s *Session) kernelKey() record.Key {
 	return s.key()
 }
 
-// diskLimit returns limits.disk_bytes.
-func (s *Session) diskLimit() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.limits.DiskBytes
-}
-
-// presentLimits returns the session's limits as kernels have them.
-func (s *Session) presentLimits() kernel.Limits {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return kernelLimits(s.limits)
-}
-
-// installed writes down how an installation ended.
-func (s *Session) installed(ctx context.Context, executionID string, e api.PackageInstalled) error {
-	return s.journal.commit(ctx, change{drafts: []draft{{executionID: executionID, body: e}}})
-}
-
 func kernelLimits(l api.Limits) kernel.Limits {
 	return kernel.Limits{
 		MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs, DiskBytes: l.DiskBytes,
 		TmpBytes: max(l.MemoryBytes/4, 16<<20),
 	}
-}
-
-// commitUse makes a change that counts as use of the session.
-func (s *Session) commitUse(ctx context.Context, write func(*store.Tx) error) error {
-	c := s.touched()
-	c.also = write
-	return s.journal.commit(ctx, c)
 }
 
 // touch records that the session was used, which postpones its reaping.
@@ -407,13 +313,6 @@ func (s *Session) touched() change {
 		progress: store.Progress{LastActive: &now},
 		done:     func() { s.mu.Lock(); defer s.mu.Unlock(); s.used(now) },
 	}
-}
-
-// usedAt postpones the reaping, and writes nothing down.
-func (s *Session) usedAt(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used(now.UnixMilli())
 }
 
 // used postpones the reaping. The caller holds s.mu.
