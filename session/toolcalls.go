@@ -245,8 +245,7 @@ func (ts *Tools) start(c *toolCall, work *toolWork) {
 	}
 }
 
-// startWaiting hands waiting calls to their providers, now that a call no longer counts as one that a provider has. tools.mu is
-// held.
+// startWaiting hands waiting calls to their providers, now that a call no longer counts as one that a provider has. mu is held.
 func (ts *Tools) startWaiting(c *toolCall, work *toolWork) {
 	if c.counted {
 		c.counted = false
