@@ -286,8 +286,11 @@ type Copier interface {
 	// Adopt returns the copy with that pid, as it is seen inside, as a process without streams of its own. The copy waits,
 	// and is the first to be killed when the sandbox runs out of memory.
 	Adopt(ctx context.Context, pid int) (Process, error)
-	// Wake kills the interpreter and everything that it has started, and makes the copy go on in its place. An error that
-	// wraps os.ErrProcessDone means that one of both has ended, and that nothing was changed.
+	// SetAside notes that the interpreter waits now, as a copy does, and is one of those that are killed first.
+	SetAside(interpreter Process) error
+	// Wake kills the interpreter, unless it is set aside, and everything that it has started, and makes the copy go on in its place.
+	// The copy may be the interpreter itself, if that is set aside. An error that wraps os.ErrProcessDone means that one of both has
+	// ended, and that nothing was changed.
 	Wake(ctx context.Context, interpreter, copied Process) error
 	// SaveIn has a copy do what the letter in the workspace wants (see package runner), and returns when it has, or has failed to;
 	// it waits as before then. An error that wraps os.ErrProcessDone means that the copy has ended.

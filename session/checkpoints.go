@@ -189,6 +189,8 @@ func (t *translation) copyLost(lost record.CopyLost) {
 // lossReason says to people why a copy of an interpreter is gone.
 func lossReason(reason string) string {
 	switch reason {
+	case "resumed":
+		return "the rollback that it was made for failed, and the interpreter went on"
 	case "memory_limit":
 		return "the copy of the interpreter was ended to make room: the session reached limits.memory_bytes"
 	case "out_of_memory":

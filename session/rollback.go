@@ -75,7 +75,21 @@ func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply 
 // and may be nil. The caller calls copyAgain if it usesCopy. On the session's goroutine, while no cell runs.
 func (s *Session) goBack(ctx context.Context, r rollback, target store.Checkpoint, also func(*store.Tx) error) (reply api.RollbackReply, err error) {
 	durable := r.variables() && target.Saved != nil && s.hasVariables() // the kernel ends, and its copies with it
-	undo, err := s.makeCheckpoint(ctx, wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N})
+	w := wanted{undo: true, durable: durable, quick: !r.variables(), protect: target.N}
+	var undo store.Checkpoint
+	if r.usesCopy(target) {
+		w.aside = target.Copy
+		defer func() {
+			if err != nil {
+				s.resumeInterpreter(ctx, undo)
+			}
+		}()
+	}
+	undo, err = s.makeCheckpoint(ctx, w)
+	if errors.Is(err, command.ErrNoCopy) {
+		s.mustCommit(ctx, s.copyMissing(target))
+		return reply, copyGone()
+	}
 	if err != nil {
 		return reply, err
 	}
@@ -148,9 +162,7 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 			c := change{also: func(tx *store.Tx) error { return tx.EndRollback(s.n) }}
 			if errors.Is(err, command.ErrNoCopy) {
 				c.add(s.copyMissing(target))
-				err = api.Errorf(api.CodeCheckpointGone,
-					"the variables of this checkpoint cannot be brought back: the copy of the interpreter has ended; with what: %q its files can",
-					api.RollbackFiles)
+				err = copyGone()
 			}
 			s.mustCommit(ctx, c)
 			return reply, err
@@ -203,6 +215,12 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 	return reply, s.touch(ctx)
 }
 
+func copyGone() error {
+	return api.Errorf(api.CodeCheckpointGone,
+		"the variables of this checkpoint cannot be brought back: the copy of the interpreter has ended; with what: %q its files can",
+		api.RollbackFiles)
+}
+
 // errorWords returns an error for people, without paths of this machine.
 func errorWords(err error) string {
 	if errors.Is(err, workspace.ErrNoSpace) {
@@ -246,6 +264,27 @@ func (s *Session) wakeCopy(ctx context.Context, target store.Checkpoint) error {
 		return api.Errorf(api.CodeKernelBusy, "the interpreter is busy; try again")
 	}
 	return fmt.Errorf("bring the variables back: %w", err)
+}
+
+// stepAsideAgain has the interpreter be the copy of a rollback's undo checkpoint, if it went on after all and the target's copy was
+// not woken yet.
+func (s *Session) stepAsideAgain(ctx context.Context, target, undo store.Checkpoint) {
+	if _, err := command.Ask(ctx, s.m.cfg.Host, s.kernelKey(), command.StepAside{ID: undo.Copy, For: target.Copy}); err != nil {
+		s.log.Debug("the interpreter does not step aside again", "error", err)
+	}
+}
+
+// resumeInterpreter has the interpreter go on after all, if it has stepped aside to be the copy of that checkpoint. If that was
+// made, it gets another copy.
+func (s *Session) resumeInterpreter(ctx context.Context, undo store.Checkpoint) {
+	had, err := command.Ask(context.WithoutCancel(ctx), s.m.cfg.Host, s.kernelKey(), command.Resume{})
+	switch {
+	case errors.Is(err, command.ErrTooOld), errors.Is(err, command.ErrNoKernel):
+	case err != nil:
+		s.log.Error("resume the interpreter after a rollback that failed; the next cell does", "error", err)
+	case had && undo.N != 0:
+		s.copyAgain(ctx, undo)
+	}
 }
 
 // copyAgain makes another copy of the interpreter for a checkpoint whose copy has just become the interpreter, so that one can go
@@ -331,6 +370,9 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 			r.What = api.RollbackFiles // as far as it still can be
 		}
 		if target >= 0 && undo >= 0 {
+			if alive && r.usesCopy(rows[target]) && rows[undo].Copy != "" {
+				s.stepAsideAgain(ctx, rows[target], rows[undo])
+			}
 			_, err := s.rollBack(ctx, r, rows[target], rows[undo])
 			if err == nil && r.usesCopy(rows[target]) {
 				s.copyAgain(ctx, rows[target])
@@ -349,6 +391,12 @@ func (s *Session) recoverCheckpoints(ctx context.Context, alive bool) error {
 	}
 	if !alive {
 		return nil
+	}
+	if len(rows) > 0 && rows[0].Undo && rows[0].Copy != "" { // the last server may have ended before it woke the other one
+		s.resumeInterpreter(ctx, rows[0])
+		if rows, err = s.m.cfg.Store.Checkpoints(ctx, s.n); err != nil {
+			return err
+		}
 	}
 	key := s.kernelKey()
 	present, err := command.Ask(ctx, s.m.cfg.Host, key, command.ListCopies{})

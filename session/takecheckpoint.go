@@ -42,6 +42,7 @@ type wanted struct {
 	quick   bool                // nothing is written to disk but files, which may take long
 	durable bool                // of a level that does not end with the kernel
 	undo    bool                // for a rollback
+	aside   string              // the copy that takes the interpreter's place next; "" if the interpreter goes on
 	protect int64               // the number of a checkpoint that makes no room for it
 	reason  string              // why it has only the files, if nobody asked for that; "" if somebody did
 }
@@ -257,7 +258,7 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	case !s.running:
 		return made, present, keepSavedIn(row, present)
 	case w.level != api.CheckpointSaved && !w.durable:
-		if made, err = copyInterpreter(ctx, s.m.cfg.Host, key, row); err != nil {
+		if made, err = copyInterpreter(ctx, s.m.cfg.Host, key, row, w.aside); err != nil {
 			return made, nil, err
 		}
 		row.Reason = made.Refused
@@ -299,9 +300,16 @@ func keepSavedIn(row *store.Checkpoint, saved *savedVariables) (err error) {
 	return err
 }
 
-// copyInterpreter makes a copy of the interpreter for a checkpoint, or says in the reply why there is none.
-func copyInterpreter(ctx context.Context, host Host, key record.Key, row *store.Checkpoint) (command.Copy, error) {
-	made, err := command.Ask(ctx, host, key, command.MakeCopy{ID: row.ID})
+// copyInterpreter makes a copy of the interpreter for a checkpoint, or says in the reply why there is none. If the copy with the
+// name aside is to take the interpreter's place next, the interpreter itself becomes the copy.
+func copyInterpreter(ctx context.Context, host Host, key record.Key, row *store.Checkpoint, aside string) (made command.Copy, err error) {
+	err = command.ErrTooOld
+	if aside != "" {
+		made, err = command.Ask(ctx, host, key, command.StepAside{ID: row.ID, For: aside})
+	}
+	if errors.Is(err, command.ErrTooOld) {
+		made, err = command.Ask(ctx, host, key, command.MakeCopy{ID: row.ID})
+	}
 	switch {
 	case ctx.Err() != nil:
 		err := command.Tell(context.WithoutCancel(ctx), host, key, command.DropCopy{ID: row.ID})

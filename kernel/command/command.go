@@ -283,7 +283,7 @@ var commands = byName(
 	told[ResizeTerminal](), told[CloseTerminal](), told[CommMessage](), asked(ListComms{}),
 	asked(StartProgram{}), asked(ListPrograms{}), asked(ReadProgram{}), told[SignalProgram](),
 	asked(WriteProgram{}), told[CloseProgramInput](),
-	asked(MakeCopy{}), told[WakeCopy](), told[DropCopy](), asked(ListCopies{}),
+	asked(MakeCopy{}), asked(StepAside{}), asked(Resume{}), told[WakeCopy](), told[DropCopy](), asked(ListCopies{}),
 	asked(SaveVariables{}), asked(SaveCopy{}), asked(LoadVariables{}),
 )
 

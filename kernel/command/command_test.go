@@ -61,6 +61,8 @@ var messages = []struct {
 	{command.ListPrograms{}, "programs", 7, `{}`},
 	{command.ReadProgram{ID: "1", Stdout: 2, Stderr: 3}, "read_program", 7, `{"id":"1","stdout":2,"stderr":3}`},
 	{command.MakeCopy{ID: "c"}, "make_copy", 10, `{"id":"c"}`},
+	{command.StepAside{ID: "c", For: "d"}, "step_aside", 14, `{"id":"c","for":"d"}`},
+	{command.Resume{}, "resume", 14, `{}`},
 	{command.WakeCopy{ID: "c"}, "wake_copy", 10, `{"id":"c"}`},
 	{command.DropCopy{ID: "c"}, "drop_copy", 10, `{"id":"c"}`},
 	{command.ListCopies{}, "copies", 10, `{}`},

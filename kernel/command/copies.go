@@ -9,6 +9,9 @@ import (
 // withCopies is the version of the host protocol that introduced copies.
 const withCopies = 10
 
+// withAside is the version that introduced interpreters that step aside.
+const withAside = 14
+
 // MaxCopies is how many copies of its interpreter a kernel may have.
 const MaxCopies = 128
 
@@ -21,14 +24,27 @@ type (
 	MakeCopy struct {
 		ID string `json:"id"`
 	}
-	// WakeCopy ends the interpreter and all processes that it has started, and makes the copy the interpreter. It fails with
+	// WakeCopy ends the interpreter, unless it has stepped aside, and all processes that it has started, and makes the copy the
+	// interpreter. It fails with
 	// ErrKernelBusy while a cell runs, and with ErrNoCopy if there is no such copy; then nothing has changed. The copy is used
 	// up: a caller that wants to go back to it again makes another one. Repeating the last one that was carried out changes
 	// nothing.
 	WakeCopy struct {
 		ID string `json:"id"`
 	}
-	// DropCopy ends a copy, also one that is being made. Without one of that name it does nothing.
+	// StepAside makes the interpreter itself a copy of that name, if no cell runs: nothing is forked, so it takes equally long
+	// whatever the interpreter's size. It is for a caller that wakes the copy For next, and fails with ErrNoCopy if there is no such
+	// copy. An interpreter that cannot step aside, because it has threads, makes an ordinary copy. Connections and locks of files
+	// that the interpreter has are given up, as in any copy. Errors and repeats are those of MakeCopy.
+	StepAside struct {
+		ID  string `json:"id"`
+		For string `json:"for"`
+	}
+	// Resume makes an interpreter that has stepped aside go on, if no copy has taken its place, and replies whether it had. The next
+	// cell does the same.
+	Resume struct{}
+	// DropCopy ends a copy, also one that is being made. Without one of that name it does nothing. An interpreter that has stepped
+	// aside goes on instead, if no copy has taken its place.
 	DropCopy struct {
 		ID string `json:"id"`
 	}
@@ -68,10 +84,18 @@ func (WakeCopy) Spec() Spec {
 }
 
 // Spec implements [Command].
+func (StepAside) Spec() Spec { return Spec{Name: "step_aside", Since: withAside, Waits: true} }
+
+// Spec implements [Command].
+func (Resume) Spec() Spec { return Spec{Name: "resume", Since: withAside, Waits: true} }
+
+// Spec implements [Command].
 func (DropCopy) Spec() Spec { return Spec{Name: "drop_copy", Since: withCopies} }
 
 // Spec implements [Command].
 func (ListCopies) Spec() Spec { return Spec{Name: "copies", Since: withCopies} }
 
 func (MakeCopy) reply() (r Copy)       { return r }
+func (StepAside) reply() (r Copy)      { return r }
+func (Resume) reply() (r bool)         { return r }
 func (ListCopies) reply() (r []string) { return r }

@@ -24,7 +24,8 @@ const (
 	// wakePatience how long a copy may take to become the interpreter.
 	wakePatience = 30 * time.Second
 
-	reasonNoWake = "copy_did_not_wake"
+	reasonNoWake  = "copy_did_not_wake"
+	reasonResumed = "resumed"
 
 	refusedUnheld = "this machine does not bound the memory of a session's processes together (the server has no memory control " +
 		"group), so copies of an interpreter could use up all of it"
@@ -32,6 +33,8 @@ const (
 		"interpreter its life; run the server as root"
 	refusedBackend = "this tier of isolation cannot copy interpreters"
 )
+
+var errAside = errors.New("the interpreter has stepped aside")
 
 // interpreterCopy is a copy of the interpreter that waits.
 type interpreterCopy struct {
@@ -49,8 +52,10 @@ type copies struct {
 	shared int64
 	// The lock of the interpreter guards the fields below.
 	waiting map[string]*interpreterCopy // by id
+	aside   string                      // the name under which the interpreter itself waits; "" unless it has stepped aside
 	waking  chan struct{}               // closed when the copy that is being woken is the interpreter; nil if none is
 	woken   string                      // the name of the copy that was woken last
+	changed chan struct{}               // closed when another process becomes the interpreter
 	lost    int64                       // copies that memory pressure ended since the running execution began
 }
 
@@ -68,6 +73,28 @@ func (c *copies) end() { <-c.changing }
 
 // makeCopy makes a copy of the interpreter. It takes no lock that a cell has to wait for: a cell that comes first is run first.
 func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, error) {
+	return k.addCopy(ctx, id, k.idle, k.fork)
+}
+
+// stepAside makes the interpreter itself a copy. If it cannot step aside, it makes an ordinary copy.
+func (k *interpreter) stepAside(ctx context.Context, c command.StepAside) (command.Copy, error) {
+	begin := func() error {
+		if err := k.idle(); err != nil {
+			return err
+		}
+		if k.copies.waiting[c.For] == nil {
+			return command.ErrNoCopy
+		}
+		k.copies.aside = c.ID // from here on a cell resumes it first
+		return nil
+	}
+	return k.addCopy(ctx, c.ID, begin, k.wait)
+}
+
+// addCopy adds the copy that provide returns, unless there is one with that id already. begin is called first, with mu held.
+func (k *interpreter) addCopy(
+	ctx context.Context, id string, begin func() error, provide func(context.Context, kernel.Copier) (command.Copied, kernel.Process, error),
+) (command.Copy, error) {
 	if err := k.copies.begin(ctx); err != nil {
 		return command.Copy{}, fmt.Errorf("copy the interpreter: %w", err)
 	}
@@ -75,40 +102,37 @@ func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, er
 	copier, refused := k.copier()
 	k.mu.Lock()
 	known, count := k.copies.waiting[id], len(k.copies.waiting)
-	err := k.idle()
+	var err error
+	switch {
+	case known != nil:
+	case refused != "":
+		err = k.idle()
+	case count >= command.MaxCopies:
+		err = k.idle()
+		refused = fmt.Sprintf("the kernel has %d copies of its interpreter already, the limit; drop some", count)
+	default:
+		err = begin()
+	}
 	open := maps.Clone(k.comms.open)
 	k.mu.Unlock()
 	switch {
-	case err != nil:
-		return command.Copy{}, err
 	case known != nil:
 		return known.reply, nil
+	case err != nil:
+		return command.Copy{}, err
 	case refused != "":
 		return command.Copy{Refused: refused}, nil
-	case count >= command.MaxCopies:
-		return command.Copy{Refused: fmt.Sprintf("the kernel has %d copies of its interpreter already, the limit; drop some", count)}, nil
 	}
 	// A copy that nobody hears of could never be ended, so the caller's patience does not matter.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), copyPatience, command.ErrKernelBusy)
 	defer cancel()
-	answer, err := k.wish(ctx, command.QueryCopy, func(id string) any { return frame.ForQuery(command.Query{Kind: command.QueryCopy}, id) })
+	made, process, err := provide(ctx, copier)
 	if err != nil {
 		return command.Copy{}, fmt.Errorf("copy the interpreter: %w", err)
 	}
-	trace.Step("copy made inside")
-	made := *answer.Copied
-	if made.PID == 0 {
+	if process == nil {
 		return made.Copy, nil
 	}
-	process, err := copier.Adopt(ctx, made.PID)
-	if err != nil {
-		k.log.Warn("a copy of an interpreter was lost", "error", err)
-		if errors.Is(err, fs.ErrPermission) {
-			return command.Copy{Refused: refusedRights}, nil
-		}
-		return command.Copy{Refused: "the copy ended at once"}, nil
-	}
-	trace.Step("copy adopted")
 	made.Refused, made.Held = "", k.heldByCopies(copier, made.Resident, count == 0)
 	trace.Step("copies measured")
 	k.mu.Lock()
@@ -117,8 +141,66 @@ func (k *interpreter) makeCopy(ctx context.Context, id string) (command.Copy, er
 		k.copies.waiting = map[string]*interpreterCopy{}
 	}
 	k.copies.waiting[id] = &interpreterCopy{process: process, reply: made.Copy, comms: open}
-	go k.awaitLoss(id, process)
+	if k.copies.aside != id {
+		go k.awaitLoss(id, process)
+	}
 	return made.Copy, nil
+}
+
+// fork has the interpreter make a copy of itself. Without a process, the answer says why there is none.
+func (k *interpreter) fork(ctx context.Context, copier kernel.Copier) (command.Copied, kernel.Process, error) {
+	made, err := k.askForCopy(ctx, command.QueryCopy)
+	if err != nil || made.PID == 0 {
+		return made, nil, err
+	}
+	trace.Step("copy made inside")
+	process, err := copier.Adopt(ctx, made.PID)
+	if err != nil {
+		k.log.Warn("a copy of an interpreter was lost", "error", err)
+		made.Refused = "the copy ended at once"
+		if errors.Is(err, fs.ErrPermission) {
+			made.Refused = refusedRights
+		}
+		return made, nil, nil
+	}
+	trace.Step("copy adopted")
+	return made, process, nil
+}
+
+// wait has the interpreter wait as a copy does, or else make a copy of itself.
+func (k *interpreter) wait(ctx context.Context, copier kernel.Copier) (command.Copied, kernel.Process, error) {
+	process := k.present()
+	made, err := k.askForCopy(ctx, command.QueryAside)
+	if err != nil || made.PID == 0 {
+		k.mu.Lock()
+		k.copies.aside = ""
+		k.mu.Unlock()
+		if err != nil {
+			return made, nil, err
+		}
+		k.log.Debug("an interpreter does not step aside, so it is copied", "reason", made.Refused)
+		return k.fork(ctx, copier)
+	}
+	trace.Step("interpreter has stepped aside")
+	if err := copier.SetAside(process); err != nil {
+		k.log.Warn("an interpreter that has stepped aside resumes", "error", err)
+		made.Refused = refusedRights
+		k.mu.Lock()
+		id := k.copies.aside
+		k.copies.waiting[id] = &interpreterCopy{process: process, comms: k.comms.open}
+		k.mu.Unlock()
+		return made, nil, k.wake(ctx, id)
+	}
+	return made, process, nil
+}
+
+// askForCopy asks the interpreter for a copy of itself, or to wait as one.
+func (k *interpreter) askForCopy(ctx context.Context, kind command.QueryKind) (command.Copied, error) {
+	answer, err := k.wish(ctx, command.QueryCopy, func(id string) any { return frame.ForQuery(command.Query{Kind: kind}, id) })
+	if err != nil {
+		return command.Copied{}, err
+	}
+	return *answer.Copied, nil
 }
 
 // copier returns the sandbox if it can have copies of its interpreter, or says why it cannot.
@@ -133,8 +215,19 @@ func (k *interpreter) copier() (kernel.Copier, string) {
 	return copier, ""
 }
 
-// idle returns an error unless a copy can be made or woken now. The caller holds mu.
+// idle returns an error unless the interpreter can be asked for something that it does between two cells. The caller holds mu.
 func (k *interpreter) idle() error {
+	if err := k.atRest(); err != nil {
+		return err
+	}
+	if k.copies.aside != "" {
+		return command.ErrKernelBusy
+	}
+	return nil
+}
+
+// atRest returns an error unless a copy can be woken now. The caller holds mu.
+func (k *interpreter) atRest() error {
 	switch {
 	case k.phase == starting, k.run != nil, k.reserved != "":
 		return command.ErrKernelBusy
@@ -175,12 +268,44 @@ func (k *interpreter) awaitLoss(id string, process kernel.Process) {
 	k.records.Add("", record.CopyLost{ID: id, Reason: exitReason(exit)})
 }
 
-// wakeCopy replaces the interpreter by a copy. No cell is taken meanwhile.
+// wakeCopy replaces the interpreter by a copy.
 func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
 	if err := k.copies.begin(ctx); err != nil {
 		return fmt.Errorf("wake a copy of the interpreter: %w", err)
 	}
 	defer k.copies.end()
+	return k.wake(ctx, id)
+}
+
+// resume has an interpreter that has stepped aside go on, and returns the name under which it waited, or "" if it did not.
+func (k *interpreter) resume(ctx context.Context) (string, error) {
+	if err := k.copies.begin(ctx); err != nil {
+		return "", fmt.Errorf("resume the interpreter: %w", err)
+	}
+	defer k.copies.end()
+	k.mu.Lock()
+	id := k.copies.aside
+	k.mu.Unlock()
+	if id == "" {
+		return "", nil
+	}
+	return id, k.wake(ctx, id)
+}
+
+// resumeForCell has an interpreter that has stepped aside go on since a cell has come: whoever was about to wake a copy has given
+// up.
+func (k *interpreter) resumeForCell() error {
+	id, err := k.resume(context.Background())
+	if err == nil && id != "" {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.records.Add("", record.CopyLost{ID: id, Reason: reasonResumed})
+	}
+	return err
+}
+
+// wake replaces the interpreter by a copy. No cell is taken meanwhile. The caller has called begin of copies.
+func (k *interpreter) wake(ctx context.Context, id string) error {
 	select {
 	case k.handing <- struct{}{}:
 		defer func() { <-k.handing }()
@@ -200,7 +325,7 @@ func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.copies.waking = nil
-		k.process = old
+		k.become(old)
 		return command.ErrNoCopy
 	} else if err != nil {
 		k.kill(ending{reason: reasonNoWake})
@@ -220,7 +345,20 @@ func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
 	defer k.mu.Unlock()
 	k.copies.waking, k.copies.woken = nil, id
 	k.comms.open, k.comms.waiting = next.comms, nil
+	if aside := k.copies.aside; aside != "" && aside != id {
+		go k.awaitLoss(aside, old) // an ordinary copy from here on
+	}
+	k.copies.aside = ""
 	return nil
+}
+
+// become makes a process the one whose end is that of the kernel. The caller holds mu.
+func (k *interpreter) become(process kernel.Process) {
+	k.process = process
+	if k.copies.changed != nil {
+		close(k.copies.changed)
+		k.copies.changed = nil
+	}
 }
 
 // beginWaking makes the copy the process whose end is that of the kernel. From here on it is used up. It returns nil for the
@@ -228,7 +366,7 @@ func (k *interpreter) wakeCopy(ctx context.Context, id string) error {
 func (k *interpreter) beginWaking(id string, copier kernel.Copier) (next *interpreterCopy, old kernel.Process, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := k.idle(); err != nil {
+	if err := k.atRest(); err != nil {
 		return nil, nil, err
 	}
 	if id == k.copies.woken {
@@ -240,7 +378,8 @@ func (k *interpreter) beginWaking(id string, copier kernel.Copier) (next *interp
 	}
 	delete(k.copies.waiting, id)
 	k.closeAsks(nil, askInterrupted) // those of threads, which end
-	old, k.process = k.process, next.process
+	old = k.process
+	k.become(next.process)
 	k.copies.waking = make(chan struct{})
 	return next, old, nil
 }
@@ -274,11 +413,16 @@ func (k *interpreter) dropCopy(ctx context.Context, id string) error {
 	}
 	defer k.copies.end()
 	k.mu.Lock()
-	c := k.copies.waiting[id]
-	delete(k.copies.waiting, id)
+	c, aside := k.copies.waiting[id], id == k.copies.aside
+	if !aside {
+		delete(k.copies.waiting, id)
+	}
 	k.mu.Unlock()
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
+	case aside:
+		return k.wake(ctx, id)
 	}
 	if err := c.process.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("drop a copy of the interpreter: %w", err)

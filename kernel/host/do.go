@@ -59,6 +59,11 @@ func (k *interpreter) do(ctx context.Context, c command.Command) (reply any, err
 		return command.Pong{}, err
 	case command.MakeCopy:
 		return k.makeCopy(ctx, c.ID)
+	case command.StepAside:
+		return k.stepAside(ctx, c)
+	case command.Resume:
+		id, err := k.resume(ctx)
+		return id != "", err
 	case command.WakeCopy:
 		return nil, k.wakeCopy(ctx, c.ID)
 	case command.DropCopy:

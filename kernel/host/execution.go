@@ -106,7 +106,13 @@ func (k *interpreter) execute(e command.Execution) error {
 		return err
 	}
 	trace.Step("cell received")
-	if err := k.reserve(e.ID); err != nil {
+	err = k.reserve(e.ID)
+	if errors.Is(err, errAside) {
+		if err = k.resumeForCell(); err == nil {
+			err = k.reserve(e.ID)
+		}
+	}
+	if err != nil {
 		return err
 	}
 	defer k.records.Flush()
@@ -164,6 +170,9 @@ func (k *interpreter) reserve(id string) error {
 	}
 	if k.run != nil || k.reserved != "" {
 		return command.ErrKernelBusy
+	}
+	if k.copies.aside != "" {
+		return errAside
 	}
 	k.given.add(id)
 	k.reserved, k.early = id, false

@@ -375,16 +375,27 @@ func (k *interpreter) present() kernel.Process {
 	return k.process
 }
 
+// presentUntil returns the process that is the interpreter now, and a channel that is closed when another one is.
+func (k *interpreter) presentUntil() (kernel.Process, <-chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.copies.changed == nil {
+		k.copies.changed = make(chan struct{})
+	}
+	return k.process, k.copies.changed
+}
+
 // awaitEnd returns when the process has ended or is to be killed.
 func (k *interpreter) awaitEnd() {
-	for process := k.present(); ; {
+	for {
+		process, changed := k.presentUntil()
 		select {
+		case <-changed:
+			continue
 		case <-process.Done():
-			next := k.present()
-			if next == process {
+			if k.present() == process {
 				return
 			}
-			process = next // a copy has taken its place
 			continue
 		case <-k.killed:
 			return

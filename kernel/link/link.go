@@ -51,9 +51,9 @@ type Versions struct {
 // supported are the versions that this program speaks. Version 1 has records in encoding 1; the commands of later
 // versions name theirs ([kernel.Spec]); versions 3, 5 and 7 have further kinds of records. Version 6
 // has the request usages, version 8 one-shot runs, version 9 the standard input of programs, version 10
-// copies of interpreters, with a record of their own, version 12 saving a copy's variables, and version 13 programs
-// that end with their process groups.
-var supported = Versions{Min: 1, Max: 13}
+// copies of interpreters, with a record of their own, version 12 saving a copy's variables, version 13 programs
+// that end with their process groups, and version 14 interpreters that step aside.
+var supported = Versions{Min: 1, Max: 14}
 
 // A new encoding of records requires a new version of the protocol: this line then fails to compile.
 var _ = [1]struct{}{}[record.Encoding-1]

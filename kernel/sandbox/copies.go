@@ -38,8 +38,23 @@ func (s *Sandbox) Adopt(ctx context.Context, pid int) (kernel.Process, error) {
 	if err != nil { // it could cost the interpreter its life
 		return nil, errors.Join(fmt.Errorf("make a copy of the interpreter the first to go when memory runs out: %w", err), p.Signal(syscall.SIGKILL))
 	}
-	p.pid, p.onHost = pid, onHost
+	p.pid, p.onHost, p.waits = pid, onHost, true
 	return p, nil
+}
+
+// SetAside implements [kernel.Copier].
+func (s *Sandbox) SetAside(interpreter kernel.Process) error {
+	p := interpreter.(*Process)
+	onHost, err := s.onHost(p.pid)
+	if err != nil {
+		return err
+	}
+	score, err := exchangeOOMScore(onHost, []byte(strconv.Itoa(copyOOMScore)))
+	if err != nil {
+		return fmt.Errorf("make an interpreter that waits the first to go when memory runs out: %w", err)
+	}
+	p.onHost, p.score, p.waits = onHost, score, true
+	return nil
 }
 
 // onHost returns the pid on the host of the process that has that pid inside.
@@ -62,14 +77,15 @@ func (s *Sandbox) onHost(inside int) (int, error) {
 // Wake implements [kernel.Copier].
 func (s *Sandbox) Wake(ctx context.Context, interpreter, copied kernel.Process) error {
 	old, next := interpreter.(*Process), copied.(*Process)
-	old.killed.Store(true)
-	_, err := s.call(ctx, "wake", wakeRequest{Stops: old.id, Wakes: next.id})
+	old.killed.Store(!old.waits)
+	_, err := s.call(ctx, "wake", wakeRequest{Stops: old.id, Wakes: next.id, Spares: old.waits})
 	if err = done(err); errors.Is(err, os.ErrProcessDone) {
 		old.killed.Store(false)
 	}
 	if err != nil {
 		return fmt.Errorf("wake a copy of the interpreter: %w", err)
 	}
+	next.waits = false
 	if _, err := exchangeOOMScore(next.onHost, next.score); err != nil {
 		s.backend.cfg.Log.Warn("an interpreter stays the first to go when memory runs out", "error", err)
 	}

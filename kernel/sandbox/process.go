@@ -28,8 +28,9 @@ type Process struct {
 	sandbox *Sandbox
 	id      int64
 	pid     int    // as seen inside; written before anybody else has the process
-	onHost  int    // the same, as the host sees it; this and the next are of a copy of the interpreter only
+	onHost  int    // the same, as the host sees it; this and the next two are of a copy of the interpreter only
 	score   []byte // that it had before it became the first to go when memory runs out
+	waits   bool   // it is not the interpreter, or no longer
 	control net.Conn
 	stdout  *os.File
 	stderr  *os.File

@@ -94,10 +94,11 @@ type adoptRequest struct {
 	PID int `json:"pid"`
 }
 
-// wakeRequest names two processes, by their ids.
+// wakeRequest names two processes, by their ids. Spares says that the first one waits and does not end.
 type wakeRequest struct {
-	Stops int64 `json:"stops"`
-	Wakes int64 `json:"wakes"`
+	Stops  int64 `json:"stops"`
+	Wakes  int64 `json:"wakes"`
+	Spares bool  `json:"spares"`
 }
 
 // saveRequest names a copy of the interpreter, by its id.

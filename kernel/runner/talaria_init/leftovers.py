@@ -9,9 +9,11 @@ import _signal
 _PATIENCE = 2.0  # s for killed processes to end; those that wait for a disk end later
 
 
-def end(session: int) -> None:
-    """Kills the leader of a session, which is stopped, and all other processes of the session, and waits for these."""
-    os.kill(session, _signal.SIGKILL)
+def end(session: int, leader: bool) -> None:
+    """Kills all processes of a session but for its leader, and waits for these. Kills the leader, which is stopped, if it is to
+    end, too."""
+    if leader:
+        os.kill(session, _signal.SIGKILL)
     until = time.monotonic() + _PATIENCE
     while (found := _open(session)) and time.monotonic() < until:
         ended = select.poll()

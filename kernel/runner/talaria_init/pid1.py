@@ -297,14 +297,17 @@ class Init:
         self._started(id, pid)
 
     def _wake(self, id: int, body: dict, fds: list[int]) -> None:
-        """Stops a process for good, with everything else of its session, and lets a copy of it go on in its place."""
+        """Stops a process for good, unless it waits as a copy does, with everything else of its session, and lets a copy of it go
+        on in its place. A process that waits can be its own copy."""
         old, copy = self._pid(body["stops"]), self._pid(body["wakes"])
         if old is None or copy is None or os.waitid(os.P_PID, copy, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             raise ProcessLookupError(errno.ESRCH, "one of the processes has ended")
-        os.kill(old, _signal.SIGSTOP)
-        os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if not body["spares"]:
+            os.kill(old, _signal.SIGSTOP)
+            os.waitid(os.P_PID, old, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         os.kill(copy, _signal.SIGRTMAX)  # as talaria_runner/checkpoints/copies.py expects it
-        leftovers.end(old)
+        if copy != old:
+            leftovers.end(old, leader=not body["spares"])
         self._channel.send(encode(op="done", id=id))
 
     def _save(self, id: int, body: dict, fds: list[int]) -> None:

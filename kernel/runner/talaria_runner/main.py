@@ -9,6 +9,7 @@ import os
 import sys
 from _thread import allocate_lock, get_ident
 from posix import _exit, urandom
+from time import monotonic
 
 from talaria_runner.engines.plain import PlainEngine
 from talaria_runner.errors import warned
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from talaria_runner.engines.plain import Engine
     from talaria_runner.parallel.maps import Maps
 
+_STALE = 10.0  # s; the host waits for longer
 _UNREAD = "not enough memory to read this cell, so none of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
@@ -115,7 +117,8 @@ class _Kernel:
         self._due = 0  # messages that came before the job
         self._flush_c = flusher()
         self._job: Execution | None = None
-        self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs
+        self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs,
+        self._wanted_since = 0.0  # and when it said so
         self._forked = False
         self._maps: Maps | None = None  # once there was one
         self._main = get_ident()
@@ -157,7 +160,7 @@ class _Kernel:
         mark = urandom(16).hex()
         magics = getattr(self.engine, "magics", None)
         requests = Requests(self._namespace, self._sources, magics, self._outbox, threads.start)
-        reader = Reader(
+        self._reader = reader = Reader(
             self._descriptors.control, self._interrupts, self._asks, requests, (self._programs, self._rpc), self.accept,
             self._reserve, self.take_message, self.take_wish,
         )  # fmt: skip
@@ -219,7 +222,7 @@ class _Kernel:
 
     def take_wish(self, frame: dict[str, object]) -> None:
         """Takes what the host wants to be done when no cell runs. Called by the reader, like accept."""
-        self._wanted = frame
+        self._wanted, self._wanted_since = frame, monotonic()
         self._kick()
         self._loop.wake()
 
@@ -295,22 +298,39 @@ class _Kernel:
         self._outbox.flush()
         self._flush_c()
         kind, request = frame["type"], frame["request_id"]
+        if kind == "aside" and monotonic() - self._wanted_since > _STALE:  # the host may have given up, and would not resume it
+            self._outbox.put(frames.answer(request, "later", {}))
+            return
         # Imported when they are first needed: a kernel that starts from nothing does without them.
         from talaria_runner.checkpoints import copies, states
 
-        if kind == "copy":
-            made = copies.take(
-                self._namespace, (*self._descriptors.all(), *self._loop.descriptors()), self._children.fork_a_copy,
-                lambda: states.answer_letter(self._namespace, self._children.fork_a_copy),
-            )  # fmt: skip
+        if kind == "copy" or kind == "aside":
+            ours = (*self._descriptors.all(), *self._loop.descriptors())
+            quietly = self._children.fork_a_copy
+
+            def save() -> None:
+                states.answer_letter(self._namespace, quietly)
+
+            def tell(made: copies.Made) -> None:
+                losses = [{"name": printable(loss.name), "reason": loss.reason} for loss in made.losses]
+                fields = {"pid": made.pid, "reason": made.reason, "resident": made.resident, "losses": losses}
+                self._outbox.put(frames.answer(request, "copied", fields))
+
+            def leave(made: copies.Made) -> None:
+                self._reader.leave()
+                tell(made)
+                self._outbox.flush()
+                self._outbox.leave()
+                self._deadline.leave()
+
+            if kind == "copy":
+                made = copies.take(self._namespace, ours, quietly, save)
+            else:
+                made = copies.step_aside(self._namespace, ours, self._is_alone, leave, save)
             if made is None:
                 self._revive()
                 return
-            fields = {
-                "pid": made.pid, "reason": made.reason, "resident": made.resident,
-                "losses": [{"name": printable(loss.name), "reason": loss.reason} for loss in made.losses],
-            }  # fmt: skip
-            self._outbox.put(frames.answer(request, "copied", fields))
+            tell(made)
         elif kind == "save":
             fields = states.save(
                 self._namespace, frame["path"], frame["seconds"], frame["max_bytes"], self._children.fork_a_copy
@@ -322,6 +342,12 @@ class _Kernel:
                 self._tracebacks.gone = restored.gone()
             self._interrupts.install()
             self._outbox.put(frames.answer(request, "loaded", fields))
+
+    def _is_alone(self) -> bool:
+        """Whether the reader, the outbox and the deadline have the only threads besides this one, and nothing is left to do."""
+        from talaria_runner.checkpoints import losses
+
+        return not self._reader.is_stuck and losses.is_alone(3 if self._deadline.started else 2)
 
     def _revive(self) -> None:
         """Makes this process, a copy that waited, the interpreter: everything that belonged to threads begins anew."""

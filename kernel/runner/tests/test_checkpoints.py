@@ -77,20 +77,22 @@ class Host(Runner):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
 
-    def copy(self) -> dict:
-        self.send(type="copy", request_id="c1")
+    def copy(self, kind: str = "copy") -> dict:
+        self.send(type=kind, request_id="c1")
         while (frame := self.next_frame())["type"] != "copied":
             self.executions[frame["id"]].frames.append(frame)
         if frame["pid"]:
             self.copies.append(frame["pid"])
         return frame
 
-    def wake(self, pid: int) -> None:
-        """Stops the interpreter and makes a copy take its place, as pid 1 does."""
-        os.kill(self.live, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.live, os.WSTOPPED | os.WNOWAIT)
+    def wake(self, pid: int, spares: bool = False) -> None:
+        """Stops the interpreter, unless it has stepped aside, and makes a copy take its place, as pid 1 does."""
+        if not spares:
+            os.kill(self.live, signal.SIGSTOP)
+            os.waitid(os.P_PID, self.live, os.WSTOPPED | os.WNOWAIT)
         os.kill(pid, WAKE)
-        os.kill(self.live, signal.SIGKILL)
+        if not spares:
+            os.kill(self.live, signal.SIGKILL)
         self.live = pid
         frame = self.next_frame()
         assert frame["type"] == "ready", frame
@@ -114,6 +116,25 @@ class Host(Runner):
         os.kill(pid, signal.SIGCONT)
 
 
+class AsideHost(Host):
+    """A host whose interpreter steps aside for an equal one, which makes it a copy, wherever it can."""
+
+    def copy(self, kind: str = "copy") -> dict:
+        equal = super().copy()
+        if not equal["pid"]:
+            return equal
+        aside = super().copy("aside")
+        if not aside["pid"]:
+            return equal
+        assert aside["pid"] == self.live, aside
+        self.wake(equal["pid"], spares=True)
+        return aside
+
+
+def sockets(pid: int) -> int:
+    return sum(os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:") for fd in os.listdir(f"/proc/{pid}/fd"))
+
+
 def ask(host: Runner, **frame: object) -> dict:
     host.send(request_id="r", **frame)
     while (answer := host.next_frame())["type"] not in ("saved", "loaded", "later"):
@@ -126,8 +147,10 @@ def named(frame: dict) -> list[str]:
 
 
 class Copies(unittest.TestCase):
+    Host = Host
+
     def test_variables_are_as_they_were(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("x = [1]; import random; random.seed(1); g = iter(range(5)); next(g)")
             made = host.copy()
             self.assertGreater(made["pid"], 0, made)
@@ -139,7 +162,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("x.append(2); y = 1; (next(g), random.random(), x)").text, after)
 
     def test_a_copy_can_be_copied_again_and_again(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("n = 0")
             first = host.copy()["pid"]
             host.run("n = 1")
@@ -155,7 +178,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("n").text, "0")
 
     def test_a_woken_copy_does_all_that_the_interpreter_did(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("import asyncio, os\nawait asyncio.sleep(0)\nos.system('echo first')")
             pid = host.copy()["pid"]
             host.wake(pid)
@@ -173,7 +196,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("os.fork() or os._exit(3); os.wait()[1] >> 8").text, "3")
 
     def test_a_copy_saves_its_variables_while_it_waits(self) -> None:
-        with Host() as host, Runner() as other:
+        with self.Host() as host, Runner() as other:
             host.run("import random; random.seed(1); x = [1]; g = (i for i in x)\ndef f(): return len(x)")
             pid = host.copy()["pid"]
             drawn = host.run("x.append(2); y = 1; random.random()").text
@@ -193,7 +216,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("x, next(g), random.random()").text, f"([1], 1, {drawn})")
 
     def test_a_copy_has_the_namespaces_of_cells_and_does_not_save_them(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("%%namespace a\nx = 1")
             pid = host.copy()["pid"]
             host.run("%%namespace a\nx = 2")
@@ -202,7 +225,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("%%namespace a\nx").text, "1")
 
     def test_a_copy_that_cannot_save_waits_on(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("x = 1\nclass Ends:\n def __reduce__(self): import os; os._exit(3)\ne = Ends()")
             pid = host.copy()["pid"]
             self.assertIn("could not be written", host.save_copy(pid, "/nowhere/x")["reason"])
@@ -222,7 +245,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("x").text, "1")
 
     def test_user_code_never_waits_for_a_copy(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("import os")
             host.copy()
             self.assertIn("ChildProcessError", host.run("os.wait()").traceback)
@@ -242,7 +265,7 @@ class Copies(unittest.TestCase):
         self.assertEqual((ended.stdout, ended.stderr), ("True\n", ""))
 
     def test_only_pid_1_wakes_a_copy(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("n = 1")
             pid = host.copy()["pid"]
             host.run(f"import os\nfor _ in range(3): os.kill({pid}, {int(WAKE)})\nn = 2")
@@ -251,7 +274,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("n").text, "1")
 
     def test_files_keep_their_positions_and_connections_end(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run(
                 "import os, socket, subprocess\n"
                 "f = open('f', 'w+'); f.write('0123456789'); f.flush(); f.seek(2)\n"
@@ -270,7 +293,7 @@ class Copies(unittest.TestCase):
 
     def test_files_that_the_host_put_back_are_the_open_ones(self) -> None:
         """They are other files under the same paths, and are there when the next copy is made."""
-        with Host() as host:
+        with self.Host() as host:
             host.run("f = open('f', 'w+'); f.write('0123'); f.flush(); f.seek(2); log = open('log', 'a'); log.write('a\\n'); log.flush()")
             made = host.copy()
             host.run("f.truncate(0); f.close(); log.write('b\\n'); log.close()")
@@ -290,7 +313,7 @@ class Copies(unittest.TestCase):
                 self.assertEqual(file.read(), "a\nc\nc\n")
 
     def test_timers_go_on(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("import signal; rang = []; signal.signal(signal.SIGALRM, lambda *a: rang.append(1)); signal.setitimer(signal.ITIMER_REAL, 0.2)")
             made = host.copy()
             host.run("signal.alarm(0)")
@@ -298,7 +321,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("while not rang: signal.pause()\nrang").text, "[1]")
 
     def test_what_a_copy_lacks_is_named(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run(
                 "import threading, sqlite3, time\n"
                 "t = threading.Thread(target=time.sleep, args=(60,), daemon=True, name='mine'); t.start()\n"
@@ -311,7 +334,7 @@ class Copies(unittest.TestCase):
             self.assertEqual(host.run("t.is_alive(), threading.active_count()").text, "(False, 1)")
 
     def test_a_cell_comes_before_a_copy(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             id = host.start("import time; time.sleep(0.2); n = 1")
             host.send(type="copy", request_id="c2")
             frames = []
@@ -323,7 +346,7 @@ class Copies(unittest.TestCase):
             host.copies += [frame["pid"] for frame in frames if frame["type"] == "copied"]
 
     def test_background_tasks_go_on_in_a_woken_copy(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             host.run("import asyncio\nn = 0\nasync def tick():\n global n\n while True:\n  n += 1; await asyncio.sleep(0.01)\nt = asyncio.create_task(tick()); await asyncio.sleep(0.05)")
             pid = host.copy()["pid"]
             host.wake(pid)
@@ -334,7 +357,7 @@ class Copies(unittest.TestCase):
                 time.sleep(0.02)
 
     def test_libraries_with_threads(self) -> None:
-        with Host() as host:
+        with self.Host() as host:
             if host.run("import numpy as np; a = np.ones((300, 300)); (a @ a).sum()").error:
                 self.skipTest("there is no numpy")
             made = host.copy()
@@ -405,6 +428,78 @@ def _true(check):
         return repr(e)
 print("CHECKED", json.dumps([_true(check) for check in _checks]))
 """
+
+
+class StepsAside(Copies):
+    """The same with interpreters that have stepped aside as the copies."""
+
+    Host = AsideHost
+    test_many_copies_are_forked_beside_threads_that_use_memory = None
+    test_one_fork_makes_a_copy_where_the_processor_allows_it = None
+    test_files_keep_their_positions_and_connections_end = None  # the connections of the interpreter that goes on have ended, too
+
+    def test_it_is_the_same_process_with_the_threads_that_it_had(self) -> None:
+        with Host() as host:
+            host.run("import os; n = 0; pid = os.getpid()")
+            host.run("class Shown:\n def __repr__(self): return 'shown'\nShown()")  # which starts the deadline's thread
+            threads = "len(os.listdir('/proc/self/task'))"
+            before = host.run(threads).text
+            for i in range(1, 11):
+                host.run(f"n = {i}")
+                other = host.copy()["pid"]
+                aside = host.copy("aside")
+                self.assertEqual((aside["pid"], aside["reason"]), (host.live, ""))
+                host.wake(other, spares=True)
+                for _ in range(3):
+                    self.assertEqual(host.run("os.getpid() != pid, n").text, f"(True, {i})")
+                host.wake(aside["pid"])
+                self.assertEqual(host.run("os.getpid() == pid, n").text, f"(True, {i})")
+                self.assertEqual(host.run("Shown()").text, "shown")
+            deadline = time.monotonic() + PATIENCE
+            while host.run(threads).text != before:  # those that it had before end as soon as something comes
+                self.assertLess(time.monotonic(), deadline)
+            id = host.start("while True: pass")
+            host.interrupt(id)
+            self.assertTrue(host.finish(id).interrupted)
+
+    def test_connections_end_and_timers_stop_while_it_waits(self) -> None:
+        with Host() as host:
+            host.run("import os, signal, socket; rang = []; signal.signal(signal.SIGALRM, lambda *a: rang.append(1))")
+            host.run("f = open('f', 'w+'); f.write('0123456789'); f.flush(); f.seek(2); a, b = socket.socketpair()")
+            other = host.copy()["pid"]
+            host.run("signal.setitimer(signal.ITIMER_REAL, 0.1)")
+            before = sockets(host.live)
+            aside = host.copy("aside")
+            self.assertEqual(named(aside), ["a", "b"])
+            self.assertEqual(sockets(aside["pid"]), before - 2)
+            host.wake(other, spares=True)
+            host.run("f.seek(9); import time; time.sleep(0.3)")
+            host.wake(aside["pid"])
+            self.assertEqual(host.run("f.read()").text, "'23456789'")
+            self.assertEqual(host.run("while not rang: signal.pause()\nrang").text, "[1]")
+
+    def test_an_interpreter_with_threads_goes_on(self) -> None:
+        with Host() as host:
+            host.run("import threading, time\nt = threading.Thread(target=time.sleep, args=(60,), daemon=True); t.start()")
+            for _ in range(2):
+                aside = host.copy("aside")
+                self.assertEqual((aside["pid"], aside["reason"]), (0, "it uses a GPU, or has threads"))
+                self.assertEqual(host.run("t.is_alive()").text, "True")
+            id = host.start("while True: pass")
+            host.interrupt(id)
+            self.assertTrue(host.finish(id).interrupted)
+
+    def test_what_the_host_says_next_is_for_the_next_interpreter(self) -> None:
+        with Host() as host:
+            host.run("n = 1")
+            other = host.copy()["pid"]
+            host.run("n = 2")
+            for turn in range(20):
+                aside = host.copy("aside")["pid"]
+                id = host.start(f"n, {turn}")  # before there is one
+                host.wake(other, spares=True)
+                self.assertEqual(host.finish(id).text, f"({1 + turn % 2}, {turn})")
+                other = aside
 
 
 class Kinds(unittest.TestCase):

@@ -202,9 +202,10 @@ class Reading(unittest.TestCase):
 
     def test_of_what_is_done_between_cells(self) -> None:
         self.read("copy")
+        self.read("aside")
         self.read("save")
         self.read("load")
-        self.assertEqual([frame["type"] for frame in self.wishes], ["copy", "save", "load"])
+        self.assertEqual([frame["type"] for frame in self.wishes], ["copy", "aside", "save", "load"])
 
     def test_of_messages_to_comms(self) -> None:
         self.read("comm")
@@ -220,7 +221,7 @@ class Reading(unittest.TestCase):
         self.assertEqual((first.msg["metadata"], first.msg["buffers"]), ({"version": "2.1.0"}, [b"\0\n\xff", b""]))
 
     def test_every_frame_of_the_host_is_tested(self) -> None:
-        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error answer_after complete inspect is_complete variables table ping copy save load"
+        names = "comm comm_open execute interrupt progress answer_input answer_install answer_error answer_tools answer_tool answer_tool_run answer_tool_error answer_after complete inspect is_complete variables table ping copy aside save load"
         files = {name for name in os.listdir(f"{RUNNER}/testdata") if name.startswith("host_")}
         self.assertEqual(files, {f"host_{name}.json" for name in names.split()})
 

@@ -5,7 +5,10 @@ interpreter goes on; memory that neither of them writes to exists once. When it 
 interpreter for good, and the copy takes its place: with its control socket and its pipes, which it has inherited, and
 threads of its own.
 
-While it waits it also saves its variables when pid 1 wants that, in a fork of itself: the interpreter never notices.
+An interpreter that a copy is about to replace can also step aside: it waits as a copy does, for the same signal, without having
+been forked. That takes equally long whatever its size.
+
+While it waits, a copy also saves its variables when pid 1 wants that, in a fork of itself: the interpreter never notices.
 
 It is a child of pid 1 (siblings.py): code of the user that waits for its children never sees it.
 """
@@ -62,15 +65,9 @@ def take(
     user code runs in it. ours are the runner's descriptors; quietly calls the function that forks, so that the rest of the
     runner does not take the copy for a fork of the user's. save is called in the copy whenever it is to save its variables."""
     global _woken
-    if _woken is not None:
-        _woken.find_files()  # the host has put them back before it asks for the next copy
-        _woken = None
-    descriptors = losses.Descriptors(ours)
-    mapped = mappings.listed()
-    lost = losses.of(namespace, descriptors, mapped)
+    descriptors, lost = _look(namespace, ours)
     if descriptors.device:
         return Made(0, f"a GPU is in use ({descriptors.device}), whose state cannot be copied", lost)
-    openmp.pause(mapped)
     kept = repairs.Kept(descriptors)
     ready, tell = pipe2(O_CLOEXEC)
     try:
@@ -99,6 +96,47 @@ def take(
     return Made(made, "", lost, _resident())
 
 
+def step_aside(
+    namespace: dict[str, object], ours: Iterable[int], is_alone: Callable[[], bool], leave: Callable[[Made], None],
+    save: Callable[[], None],
+) -> Made | None:
+    """Makes the interpreter itself a copy that waits, and returns None once it is to be the interpreter again. If that is not
+    possible, it returns why, and nothing has changed. is_alone says whether there are no threads that would go on; leave gives
+    the host that answer, and the streams to the interpreter that comes next. Otherwise like take."""
+    global _woken
+    signals = pthread_sigmask(SIG_BLOCK, valid_signals())  # from here on no handler of the user raises anything
+    try:
+        descriptors, lost = _look(namespace, ours)
+        if descriptors.device or not is_alone():
+            pthread_sigmask(SIG_SETMASK, signals)
+            return Made(0, "it uses a GPU, or has threads", lost)
+        kept = repairs.Kept(descriptors)
+        kept.part()
+    except BaseException:
+        pthread_sigmask(SIG_SETMASK, signals)
+        raise
+    kept.stop_timers()
+    name = _rename(_NAME)
+    leave(Made(getpid(), "", lost, _resident()))
+    _wait(kept, save, name, signals)
+    _woken = kept
+    return None
+
+
+def _look(namespace: dict[str, object], ours: Iterable[int]) -> tuple[losses.Descriptors, list[Loss]]:
+    """The descriptors of user code, and what a copy that is made now does not have."""
+    global _woken
+    if _woken is not None:
+        _woken.find_files()  # the host has put them back before it asks for the next copy
+        _woken = None
+    descriptors = losses.Descriptors(ours)
+    mapped = mappings.listed()
+    lost = losses.of(namespace, descriptors, mapped)
+    if not descriptors.device:
+        openmp.pause(mapped)
+    return descriptors, lost
+
+
 def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], None], signals: Iterable[int]) -> None:
     """Returns when the copy is to be the interpreter. signals are those that the interpreter blocked; all are blocked now."""
     try:
@@ -108,6 +146,14 @@ def _become_copy(kept: repairs.Kept, ready: int, tell: int, save: Callable[[], N
         name = _rename(_NAME)
         write(tell, b"%d" % getpid())
         close(tell)
+    except BaseException:
+        _exit(1)
+    _wait(kept, save, name, signals)
+
+
+def _wait(kept: repairs.Kept, save: Callable[[], None], name: bytes, signals: Iterable[int]) -> None:
+    """Returns when this process is to be the interpreter, with the name and the blocked signals that it had."""
+    try:
         while _next() != WAKE:
             kept.put_back()
             try:

@@ -26,6 +26,7 @@ MOST = 100  # losses that are named; one more says how many there are besides
 _NAME = 200  # characters
 _LOOKS = 50  # at the threads,
 _PAUSE = 0.01  # s in between
+_MOMENT = 0.0002  # s between looks for threads of the runner that end
 _THREAD = "threads do not run in a copy of the interpreter; start it again"
 _POOL = "the threads of a pool are gone, and work that was submitted to it is never done"
 _SOCKET = "a connection cannot be open twice; open it again"
@@ -242,6 +243,20 @@ def foreign_threads() -> int:
             break
         never.acquire(True, _PAUSE)
     return count
+
+
+def is_alone(ours: int) -> bool:
+    """Whether this process has no threads but the main one and so many of the runner. One that is about to end gets a little time."""
+    never = allocate_lock()
+    never.acquire()
+    for _ in range(_LOOKS):
+        if _threads():
+            return False
+        others = _present() - {threads.main()}
+        if len(others) == ours and others == threads.running:
+            return True
+        never.acquire(True, _MOMENT)
+    return False
 
 
 def _present() -> set[int]:

@@ -54,6 +54,11 @@ class Kept:
         for fd in self._positions:
             _open_again(fd, f"/proc/self/fd/{fd}")  # with a position of its own, if it can be opened
 
+    def stop_timers(self) -> None:
+        """Where this process itself waits: a forked one has inherited none."""
+        for which in self._timers:
+            setitimer(which, 0)
+
     def put_back(self) -> None:
         """Puts back what variables are made of, in the copy."""
         if self._random is not None:

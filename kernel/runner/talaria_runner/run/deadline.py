@@ -33,14 +33,14 @@ class Deadline:
         self._kick = allocate_lock()
         self._kick.acquire()
         self._asleep = True
-        self._started = False
+        self.started = False  # the thread
 
     def run(self, function: Callable[[object], object], argument: object) -> object:
         """Returns the result of function for argument. Raises Overdue if that takes longer than LIMIT. Code
         in threads other than the main one, and in a cell that handles SIGINT itself, has no deadline. A
         nested call has the outer one's deadline."""
         interrupts = self._interrupts
-        if interrupts.limited is not None or not interrupts.can_limit() or not self._started and not self._start():
+        if interrupts.limited is not None or not interrupts.can_limit() or not self.started and not self._start():
             return function(argument)
         try:
             self._until = monotonic() + LIMIT
@@ -55,12 +55,21 @@ class Deadline:
         """Raises Overdue if the deadline has passed. For code of the runner that works for a long time."""
         self._interrupts.check_deadline()
 
+    def leave(self) -> None:
+        """Ends the thread. Called by the main thread, while nothing has a deadline; revive comes next."""
+        if self.started:
+            kick, self._kick = self._kick, allocate_lock()
+            try:
+                kick.release()
+            except RuntimeError:
+                pass  # it is awake
+
     def revive(self) -> None:
         """In a copy that has become the interpreter: the thread starts with the next deadline."""
         self._kick = allocate_lock()
         self._kick.acquire()
         self._asleep = True
-        self._started = False
+        self.started = False
 
     def _wake(self) -> None:
         self._asleep = False
@@ -75,17 +84,19 @@ class Deadline:
     def _start(self) -> bool:
         try:
             start(self._watch)
-            self._started = True
+            self.started = True
         except RuntimeError:
             pass  # the limit of threads is reached
-        return self._started
+        return self.started
 
     def _watch(self) -> None:
-        """The watching thread. Never returns. It wakes at most once in LIMIT, and not while nothing has a deadline."""
+        """The watching thread. It wakes at most once in LIMIT, and not while nothing has a deadline."""
         interrupts, kick = self._interrupts, self._kick
         while True:
             kick.acquire()
             while True:
+                if self._kick is not kick:
+                    return
                 left = self._until - monotonic()
                 if left > 0:
                     kick.acquire(True, left)

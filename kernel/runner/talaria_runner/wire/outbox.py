@@ -198,12 +198,14 @@ class Outbox:
         self.flush()
 
     def run(self) -> None:
-        """The outbox's own thread. Never returns."""
+        """The outbox's own thread. Returns when this process leaves the streams to another one."""
         self._thread = get_ident()
         kick = self._kick
         while True:
             kick.acquire()
             while True:
+                if self._kick is not kick:
+                    return
                 self._drain()
                 # Asleep means that a thread that queues something wakes us; so look once more after saying
                 # so.
@@ -347,6 +349,15 @@ class Outbox:
             except OSError:
                 pass  # closed by user code: nothing else comes through it either
         return f'\n{head},"mark":{self._marks}}}\n'.encode("ascii")
+
+    def leave(self) -> None:
+        """Leaves the streams to another process, until revive. Called by the main thread when everything is written."""
+        self.forked = True
+        kick, self._kick = self._kick, allocate_lock()
+        try:
+            kick.release()
+        except RuntimeError:
+            pass  # it is awake
 
     def revive(self) -> None:
         """In a copy that has become the interpreter, before open."""

@@ -34,10 +34,11 @@ if TYPE_CHECKING:
         def hear(self, events: int) -> bool:
             """Takes what they ask; False when none can ask any more."""
 
-_WISHES = frozenset(("copy", "save", "load"))  # that the main thread fulfils between two cells
+_WISHES = frozenset(("copy", "aside", "save", "load"))  # that the main thread fulfils between two cells
 _FIRST_REPEAT_MS = 1
 _LAST_REPEAT_MS = 250
 _CATCH_UP = 0.5  # s at most
+_MOMENT = 0.0001  # s
 _NO_MEMORY_MS = 50  # until what there was no memory for is tried again
 _UNREAD_ANSWER = "memory is full: the answer could not be read"
 
@@ -73,6 +74,8 @@ class Reader:
         self._never = allocate_lock()
         self._never.acquire()
         self._at_work = False
+        self._awake = False
+        self._over = False
         self._waiter: LockType | None = None  # released when what had come is handled
 
     def catch_up(self) -> None:
@@ -84,11 +87,25 @@ class Reader:
         if self._at_work or wait_for(self._fd, timeout_ms=0):
             waiter.acquire(True, _CATCH_UP)
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether there was no memory for something that the host has said."""
+        return self._lines.stuck
+
+    def leave(self) -> None:
+        """Leaves what comes next to another process. The thread ends as soon as something comes. Called by the main thread."""
+        self._over = True
+        while self._awake:  # it sets that before it looks at the other
+            self._never.acquire(True, _MOMENT)
+
     def run(self) -> None:
-        """The reading thread. Never returns; ends the process when the host is gone."""
+        """The reading thread. Ends the process when the host is gone."""
         while True:
             try:
                 called = self._is_called()
+                if self._over:
+                    self._awake = False
+                    return
                 if not called and not self._lines.stuck:
                     continue
                 self._at_work = True
@@ -108,12 +125,16 @@ class Reader:
 
     def _is_called(self) -> bool:
         """Waits, and serves other processes. True is that the host says something."""
+        self._awake = False
         execution = self._interrupts.execution
         interrupting = execution is not None and execution.interrupts > 0
         pause = self._repeat if interrupting else None
         if self._lines.stuck:
             pause = _NO_MEMORY_MS
         ready = self._ready.poll(pause)
+        self._awake = True
+        if self._over:
+            return False
         if not ready and interrupting:
             # Read again, since the execution may have ended in the meantime.
             if self._interrupts.execution is execution:
