@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"image/png"
 	"io"
 	"net/http"
@@ -282,6 +283,46 @@ func TestALongCellOutlivesItsCall(t *testing.T) {
 		if one.want != "success" {
 			call.called(t, "write_file", map[string]any{"path": "go", "text": ""})
 		}
+	}
+}
+
+// TestACellThatPrintsNothingIsKnownToRun has clients of both eras wait for a silent cell: they are told of it every few seconds, so
+// that none takes the call for dead.
+func TestACellThatPrintsNothingIsKnownToRun(t *testing.T) {
+	t.Parallel()
+	s := start(t, options{})
+	for name, version := range map[string]string{"silent-older": olderMCP, "silent-newer": newerMCP} {
+		session(t, s.Client(), api.SessionRequest{ID: new(name)})
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			progress := make(chan string, 1000)
+			call := calling(goMCP(t, overHTTP(s.URL+"/mcp?session="+name, s.Token), version, func(text string) { progress <- text }))
+			ended := make(chan toolResult, 1)
+			go func() {
+				r, err := call(within(t), "execute_code", map[string]any{"code": "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"})
+				if err != nil {
+					t.Error(err)
+				}
+				ended <- r
+			}()
+			for range 2 {
+				select {
+				case text := <-progress:
+					var seconds float64
+					if _, err := fmt.Sscanf(text, "running for %f s", &seconds); err != nil || strings.Contains(text, ":") || seconds < 1 {
+						t.Errorf("the client is told %q (%v)", text, err)
+					}
+				case r := <-ended:
+					t.Fatalf("the cell ended with %+v before the client was told that it runs", r)
+				}
+			}
+			if _, _, err := s.Client().PutFile(within(t), name, "go", strings.NewReader("")); err != nil {
+				t.Fatal(err)
+			}
+			if r := <-ended; r.Structured.Status != "success" {
+				t.Errorf("the cell ended with %+v", r)
+			}
+		})
 	}
 }
 
