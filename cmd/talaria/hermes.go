@@ -93,7 +93,7 @@ func announceHermes(log *slog.Logger, stdout io.Writer, c config) {
 func (c config) hermesFinding() kernel.Finding {
 	finding := kernel.Finding{Name: "hermes-agent", OK: true}
 	if f := c.Fronts.Hermes; f.Socket == "" {
-		finding.Detail = "switched off: fronts.hermes.socket names no socket"
+		finding.Detail = "off: set fronts.hermes.socket to switch it on"
 	} else {
 		finding.Detail = fmt.Sprintf("in its config.yaml, with the uid of the server: terminal: {local_exec_broker: {socket: %s, uid: %d}}", f.Socket, os.Geteuid())
 	}

@@ -56,7 +56,7 @@ func (p packageConfig) check() error {
 func (p packageConfig) finding(ctx context.Context, env kernel.Environment) kernel.Finding {
 	f := kernel.Finding{Name: "packages in " + env.Name, OK: true}
 	if !p.Enabled {
-		f.Detail = "switched off (packages.enabled)"
+		f.Detail = "switched off by packages.enabled: false"
 		return f
 	}
 	from, err := python.PackageIndex(ctx, env)

@@ -68,7 +68,7 @@ func (v *viewer) event(ctx context.Context, event api.Event) error {
 	}
 	switch b := decoded.Body.(type) {
 	case api.ExecutionStarted:
-		count := ""
+		count := " " // of cells that the server runs, such as installations
 		if b.ExecutionCount != nil {
 			count = fmt.Sprint(*b.ExecutionCount)
 		}

@@ -63,17 +63,25 @@ func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (
 				Remedy: "see below for the better tier; to accept this one, start with --min-tier " + tier +
 					" (docs/security.md says what it lacks)",
 			}, probe.Findings[0])
-		case len(found) == 0:
-			better = probe.Findings[0].Remedy
-			found = probe.Findings
 		default:
-			found = append(found, probe.Findings[0])
+			if len(found) == 0 {
+				better = probe.Findings[0].Remedy
+			}
+			found = withFailed(found, probe.Findings)
 		}
 		if err := backend.Close(); err != nil {
 			return nil, found, err
 		}
 	}
 	return nil, found, fmt.Errorf("%w, and %s doctor explains them", errNoIsolation, program)
+}
+
+// withFailed adds what was found out about a tier that does not work: everything for the best one, and only the cause for others.
+func withFailed(found, failed []kernel.Finding) []kernel.Finding {
+	if len(found) == 0 {
+		return failed
+	}
+	return append(found, failed[0])
 }
 
 // tierFinding says which tier sessions have, and why it is not a better one.
