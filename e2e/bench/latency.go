@@ -34,6 +34,27 @@ func fromNothing(f flavour, code string, want kind) func(context.Context, *trial
 	}
 }
 
+// firstSession measures the start of a server, and how long its first session then takes.
+func firstSession(ctx context.Context, t *trial) error {
+	return t.repeat(ctx, func(ctx context.Context) (values []float64, err error) {
+		if err := t.clear(); err != nil {
+			return nil, err
+		}
+		begin := time.Now()
+		s, err := t.use(ctx, flavour{})
+		if err != nil {
+			return nil, err
+		}
+		answered := time.Now()
+		err = within(ctx, s, attachment{}, func(_ session, c conn) error {
+			at, err := timed(ctx, c, "1 + 1", kindResult, answered)
+			values = []float64{ms(answered.Sub(begin)), ms(at)}
+			return err
+		})
+		return values, err
+	})
+}
+
 // inOneSession takes all samples in one session that answers already.
 func inOneSession(ctx context.Context, t *trial, a attachment,
 	sample func(context.Context, session, conn) ([]float64, error)) error {

@@ -112,6 +112,14 @@ var rows = []row{
 		measure: fromNothing(flavour{noPool: true}, libraries, kindResult),
 	},
 	{
+		id: "start", n: 10, few: 1, warmUp: 1,
+		metrics: []metric{
+			{what: "start of the server, on an empty directory, to its first answer", unit: "ms", p50: 100},
+			{what: "create the first session of it at once → result of `1+1`", unit: "ms", p50: 60},
+		},
+		measure: firstSession,
+	},
+	{
 		id: "bulk", n: 5, few: 1,
 		metrics: []metric{
 			{what: "100 × 1 MB written at once: kept of 100 MB", unit: "MB", rate: true, exact: true, p50: 100},
