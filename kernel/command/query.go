@@ -14,11 +14,10 @@ const (
 	QueryIsComplete QueryKind = "is_complete"
 	QueryVariables  QueryKind = "variables"
 	QueryTable      QueryKind = "table"
-	QueryPing       QueryKind = "ping"  // of the command [Ping]
-	QueryCopy       QueryKind = "copy"  // of the command [MakeCopy]
-	QueryAside      QueryKind = "aside" // of the command [StepAside]; the answer is a copy
-	QuerySave       QueryKind = "save"  // of the command [SaveVariables]
-	QueryLoad       QueryKind = "load"  // of the command [LoadVariables]
+	QueryPing       QueryKind = "ping" // of the command [Ping]
+	QueryCopy       QueryKind = "copy" // of the command [MakeCopy]
+	QuerySave       QueryKind = "save" // of the command [SaveVariables]
+	QueryLoad       QueryKind = "load" // of the command [LoadVariables]
 )
 
 // Query is the command that asks about the names in a kernel, or about a table that it has shown, also while a cell

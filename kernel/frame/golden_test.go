@@ -49,7 +49,7 @@ var hostFrames = map[string]any{
 	"save":      SaveOut{Type: "save", RequestID: "14", Path: "f", Seconds: 5, MaxBytes: 1 << 20},
 	"load":      LoadOut{Type: "load", RequestID: "15", Path: "f", Digest: "0a1b0a1b"},
 	"copy":      ForQuery(command.Query{Kind: command.QueryCopy}, "13"),
-	"aside":     ForQuery(command.Query{Kind: command.QueryAside}, "14"),
+	"aside":     AsideOut{"aside", "14", 1234.5},
 	"ping":      ForQuery(command.Query{Kind: command.QueryPing}, "12"),
 	"table": ForQuery(command.Query{Kind: command.QueryTable, Table: &command.TableQuery{
 		Table: "none", Filter: "a", Sort: []api.TableSort{{Column: 1, Descending: true}}, Offset: 20, Count: 10,

@@ -275,6 +275,13 @@ func ForQuery(q command.Query, id string) any {
 	return queryOut{string(q.Kind), id, q.Code, q.Cursor, q.Detail}
 }
 
+// AsideOut is the frame that has the interpreter wait as a copy does. Until is a time of CLOCK_MONOTONIC, in seconds.
+type AsideOut struct {
+	Type      string  `json:"type"`
+	RequestID string  `json:"request_id"`
+	Until     float64 `json:"until"`
+}
+
 // SaveOut is the frame that has variables saved.
 type SaveOut struct {
 	Type      string  `json:"type"`

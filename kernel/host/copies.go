@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"talaria/kernel"
 	"talaria/kernel/command"
 	"talaria/kernel/frame"
@@ -21,6 +23,8 @@ import (
 const (
 	// copyPatience is how long the interpreter may take to make a copy of itself, and
 	copyPatience = 30 * time.Second
+	// asidePatience is how long it may take until it steps aside: less, since one that does so later would not be resumed.
+	asidePatience = copyPatience / 2
 	// wakePatience how long a copy may take to become the interpreter.
 	wakePatience = 30 * time.Second
 
@@ -149,7 +153,7 @@ func (k *interpreter) addCopy(
 
 // fork has the interpreter make a copy of itself. Without a process, the answer says why there is none.
 func (k *interpreter) fork(ctx context.Context, copier kernel.Copier) (command.Copied, kernel.Process, error) {
-	made, err := k.askForCopy(ctx, command.QueryCopy)
+	made, err := k.askForCopy(ctx, func(id string) any { return frame.ForQuery(command.Query{Kind: command.QueryCopy}, id) })
 	if err != nil || made.PID == 0 {
 		return made, nil, err
 	}
@@ -170,7 +174,8 @@ func (k *interpreter) fork(ctx context.Context, copier kernel.Copier) (command.C
 // wait has the interpreter wait as a copy does, or else make a copy of itself.
 func (k *interpreter) wait(ctx context.Context, copier kernel.Copier) (command.Copied, kernel.Process, error) {
 	process := k.present()
-	made, err := k.askForCopy(ctx, command.QueryAside)
+	until := monotonic(asidePatience)
+	made, err := k.askForCopy(ctx, func(id string) any { return frame.AsideOut{Type: "aside", RequestID: id, Until: until} })
 	if err != nil || made.PID == 0 {
 		k.mu.Lock()
 		k.copies.aside = ""
@@ -194,9 +199,16 @@ func (k *interpreter) wait(ctx context.Context, copier kernel.Copier) (command.C
 	return made, process, nil
 }
 
+// monotonic returns what CLOCK_MONOTONIC will show, in seconds, when that much time has passed.
+func monotonic(after time.Duration) float64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // Linux always has it
+	return time.Duration(now.Nano() + int64(after)).Seconds()
+}
+
 // askForCopy asks the interpreter for a copy of itself, or to wait as one.
-func (k *interpreter) askForCopy(ctx context.Context, kind command.QueryKind) (command.Copied, error) {
-	answer, err := k.wish(ctx, command.QueryCopy, func(id string) any { return frame.ForQuery(command.Query{Kind: kind}, id) })
+func (k *interpreter) askForCopy(ctx context.Context, frameOf func(id string) any) (command.Copied, error) {
+	answer, err := k.wish(ctx, command.QueryCopy, frameOf)
 	if err != nil {
 		return command.Copied{}, err
 	}

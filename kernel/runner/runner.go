@@ -21,7 +21,8 @@
 //	{"type":"variables","request_id":QID}
 //	{"type":"ping","request_id":QID}                     a sign of life, also while a cell runs
 //	{"type":"copy","request_id":QID}                     make a copy of the interpreter that waits
-//	{"type":"aside","request_id":QID}                    wait as a copy does; the answer is also "copied", with the pid of the interpreter
+//	{"type":"aside","request_id":QID,"until":N}          wait as a copy does, unless CLOCK_MONOTONIC is past N seconds; the answer is
+//	                                                     also "copied", with the pid of the interpreter itself
 //	{"type":"save","request_id":QID,"path":FILE,"seconds":N,"max_bytes":N}   save the variables
 //	{"type":"load","request_id":QID,"path":FILE,"digest":HEX}                load them
 //	{"type":"table","request_id":QID,"table":REFERENCE,"filter":TEXT,"sort":[{"column":N,"descending":BOOL},…],"offset":N,"count":N}

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from talaria_runner.engines.plain import Engine
     from talaria_runner.parallel.maps import Maps
 
-_STALE = 10.0  # s; the host waits for longer
 _UNREAD = "not enough memory to read this cell, so none of it ran"
 _INTERNAL = "TALARIA_INTERNAL_"
 _NO_INSTALLS = _INTERNAL + "NO_INSTALLS"  # why nobody may install packages
@@ -117,8 +116,7 @@ class _Kernel:
         self._due = 0  # messages that came before the job
         self._flush_c = flusher()
         self._job: Execution | None = None
-        self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs,
-        self._wanted_since = 0.0  # and when it said so
+        self._wanted: dict[str, object] | None = None  # what the host wants when no cell runs
         self._forked = False
         self._maps: Maps | None = None  # once there was one
         self._main = get_ident()
@@ -222,7 +220,7 @@ class _Kernel:
 
     def take_wish(self, frame: dict[str, object]) -> None:
         """Takes what the host wants to be done when no cell runs. Called by the reader, like accept."""
-        self._wanted, self._wanted_since = frame, monotonic()
+        self._wanted = frame
         self._kick()
         self._loop.wake()
 
@@ -298,7 +296,7 @@ class _Kernel:
         self._outbox.flush()
         self._flush_c()
         kind, request = frame["type"], frame["request_id"]
-        if kind == "aside" and monotonic() - self._wanted_since > _STALE:  # the host may have given up, and would not resume it
+        if kind == "aside" and monotonic() > frame["until"]:  # the host has given up, and would not have it resume
             self._outbox.put(frames.answer(request, "later", {}))
             return
         # Imported when they are first needed: a kernel that starts from nothing does without them.

@@ -78,7 +78,7 @@ class Host(Runner):
                 os.waitpid(pid, 0)
 
     def copy(self, kind: str = "copy") -> dict:
-        self.send(type=kind, request_id="c1")
+        self.send(type=kind, request_id="c1", **({"until": time.monotonic() + PATIENCE} if kind == "aside" else {}))
         while (frame := self.next_frame())["type"] != "copied":
             self.executions[frame["id"]].frames.append(frame)
         if frame["pid"]:
@@ -488,6 +488,12 @@ class StepsAside(Copies):
             id = host.start("while True: pass")
             host.interrupt(id)
             self.assertTrue(host.finish(id).interrupted)
+
+    def test_nobody_steps_aside_too_late(self) -> None:
+        with Host() as host:
+            host.send(type="aside", request_id="c1", until=time.monotonic() - 1)
+            self.assertEqual(host.next_frame()["type"], "later")
+            self.assertEqual(host.run("1 + 1").text, "2")
 
     def test_what_the_host_says_next_is_for_the_next_interpreter(self) -> None:
         with Host() as host:
