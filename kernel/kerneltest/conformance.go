@@ -63,6 +63,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"orphans are reaped", orphansAreReaped},
 		{"a command reads its standard input", commandsReadStdin},
 		{"a script runs like a program of its own", scriptsRun},
+		{"a script ends like a program of its own", scriptsEnd},
 		{"Close ends daemons that ignore signals, and may be repeated", closeKillsDaemons},
 		{"a closed sandbox refuses everything", closedRefuses},
 		{"a create that is called off leaves nothing", createCalledOff},

@@ -92,3 +92,69 @@ func scriptsRun(t *testing.T, r *rig) {
 		}
 	}
 }
+
+// endText is a program that shows what happens after its last line.
+const endText = `
+import atexit, gc, os, sys, threading, time
+class Noisy:
+    def __init__(self, name, write=os.write):
+        self.name, self.write = name, write
+    def __del__(self):
+        self.write(2, b"freed " + self.name + b"\n")
+class Importer(Noisy):
+    def __del__(self):
+        import json
+        super().__del__()
+class Printer:
+    def __del__(self): print("printed last")
+gc.disable()
+cycle = Importer(b"a cycle")
+cycle.itself = cycle
+del cycle
+gc.enable()
+kept = Noisy(b"a global")
+printer = Printer()
+file = open("file", "w")
+file.write("written")
+atexit.register(os.write, 2, b"at exit\n")
+thread = threading.Thread(target=lambda: (time.sleep(0.1), os.write(2, b"a thread\n")))
+thread.start()
+sys.stdout.write("printed ")
+`
+
+func scriptsEnd(t *testing.T, r *rig) {
+	run := func(engine, text string) (result, string) {
+		special := *r
+		special.env.Engine, special.env.Preload = engine, nil
+		s, spec := special.sealedSpec(t)
+		dir := hostPath(t, spec.Workspace)
+		if err := os.WriteFile(filepath.Join(dir, "main.py"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		res := finish(t, start(t, s, kernel.Program{Script: r.workspace(t, spec) + "/main.py"}))
+		written, err := os.ReadFile(filepath.Join(dir, "file"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(written)
+	}
+	for _, last := range []string{
+		"",
+		"sys.exit(7)",
+		"sys.exit(-1)",
+		"sys.exit('a reason')",
+		"sys.kept = Noisy(b'an attribute of sys')",
+		"sys.stdout = open('printed', 'w'); print('elsewhere')",
+		"thread.join()\nfile.flush()\nif not os.fork(): sys.exit(3)\nos.wait()",
+		"os.close(1); sys.stderr = None", // what was printed is lost, and the status says so
+	} {
+		got, written := run(scriptEngine, endText+last)
+		want, wantWritten := run("", endText+last) // an interpreter of its own
+		if got.exit != want.exit || got.stdout != want.stdout || got.stderr != want.stderr || written != wantWritten {
+			t.Errorf("%q: %+v, and the file has %q; not %+v and %q", last, got, written, want, wantWritten)
+		}
+		if !strings.Contains(got.stderr, "freed a cycle\n") || written != "written" {
+			t.Errorf("%q: %q, and the file has %q", last, got.stderr, written)
+		}
+	}
+}

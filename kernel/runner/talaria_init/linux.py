@@ -9,6 +9,7 @@ import struct
 from binascii import a2b_base64
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_long, c_size_t, c_uint, c_ulong, c_ushort, c_void_p
+from typing import NoReturn
 
 import _socket
 
@@ -115,6 +116,7 @@ _openat2 = _syscall("openat2", c_int, c_char_p, c_void_p, c_size_t)
 _mount_setattr = _syscall("mount_setattr", c_int, c_char_p, c_uint, c_void_p, c_size_t)
 _pivot_root = _syscall("pivot_root", c_char_p, c_char_p)
 _keyctl = _syscall("keyctl", c_int, c_char_p)
+_exit = _function("exit", c_int)
 _seccomp = _syscall("seccomp", c_uint, c_uint, c_void_p)
 _landlock_create_ruleset = _syscall("landlock_create_ruleset", c_char_p, c_size_t, c_uint)
 _landlock_add_rule = _syscall("landlock_add_rule", c_int, c_int, c_char_p, c_uint)
@@ -187,6 +189,12 @@ def fork() -> int:
     """Like os.fork, for a single-threaded process, and without the handlers that libraries have registered
     for forks: these are of little use to such a process, and write to a megabyte of memory."""
     return _check(_fork())
+
+
+def exit(status: int) -> NoReturn:
+    """Ends the process as C programs end, with the exit functions of C libraries."""
+    _exit(status)
+    raise AssertionError
 
 
 def join_new_keyring() -> None:
