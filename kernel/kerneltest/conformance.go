@@ -75,6 +75,7 @@ func Conformance(t *testing.T, backend kernel.Backend, env kernel.Environment, v
 		{"temporary files have a size limit", tmpLimit},
 		{"limits can change or say that they cannot", limitsChange},
 		{"usage covers what runs inside", usageIsReal},
+		{"the listed processes are those of now", usageIsCurrent},
 		{"writing can be stopped and go on", writingStops},
 		{"what is deleted and open is counted, and the largest process killed", watchedIsSeen},
 		{"pages that processes share count once", watchedSharesPages},

@@ -2,11 +2,14 @@ package kerneltest
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"talaria/kernel"
 )
@@ -229,6 +232,61 @@ time.sleep(1000)
 	}
 	if self := os.Getpid(); usage.Processes[0].PID == self {
 		t.Error("the pid is the host's")
+	}
+}
+
+// usageIsCurrent checks that processes are listed with the names that they have now, as soon as they wait for something. The clock of
+// the system ticks at least a hundred times a second.
+func usageIsCurrent(t *testing.T, r *rig) {
+	s := r.sealed(t)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	p := r.pythonCommand(`
+import ctypes, os, signal, sys
+def name(text):
+    ctypes.CDLL(None).prctl(15, text.encode())
+for step, line in enumerate(sys.stdin):
+    name(f"step {step}")
+    if step % 3 == 0:
+        child = os.fork()
+        if not child:
+            name("child")
+            signal.pause()
+    elif step % 3 == 2:
+        os.kill(child, 9)
+        os.wait()
+`)
+	p.Stdin = read
+	start(t, s, p)
+	for step := range 30 {
+		if _, err := write.WriteString("\n"); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{fmt.Sprint("step ", step), "child"}
+		if step%3 == 2 {
+			want = want[:1]
+		}
+		deadline := time.Now().Add(patience)
+		for {
+			usage, err := s.Usage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, process := range usage.Processes {
+				names = append(names, process.Name)
+			}
+			if slices.Equal(names, want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the processes are %q, not %q", names, want)
+			}
+		}
 	}
 }
 

@@ -82,9 +82,10 @@ type Sandbox struct {
 	ooms          cgroup.OOMCount // at the last look
 	reached       string          // the limit for which something was last killed
 	reachedAt     time.Time
-	unnamed       int64 // how many more were killed for it, then
-	runner        int   // the pid inside of the last runner that was started
-	shared        int64 // bytes that pid 1 shares with the fork server that it was forked from
+	unnamed       int64    // how many more were killed for it, then
+	runner        int      // the pid inside of the last runner that was started
+	members       *members // at the last look; nil before
+	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from
 }
 
 func newSandbox(b *Backend, env kernel.Environment) (*Sandbox, error) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 
 	"talaria/kernel"
 	"talaria/kernel/cgroup"
@@ -37,15 +38,15 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 		return kernel.Usage{}, s.lost()
 	default:
 	}
+	unheld := s.MemoryUnheld()
+	if !unheld {
+		if usage, err := s.accounted(); !errors.Is(err, cgroup.ErrNotHeld) {
+			return usage, err
+		}
+	}
 	pids, err := s.pids()
 	if err != nil {
 		return kernel.Usage{}, err
-	}
-	unheld := s.MemoryUnheld()
-	if !unheld {
-		if usage, err := s.accounted(pids); !errors.Is(err, cgroup.ErrNotHeld) {
-			return usage, err
-		}
 	}
 	s.mu.Lock()
 	shared, runner := s.shared, s.runner
@@ -90,13 +91,41 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 }
 
 // accounted is usage if control groups account for memory and CPU time: then a process is only asked who it is.
-func (s *Sandbox) accounted(pids []int) (usage kernel.Usage, err error) {
+func (s *Sandbox) accounted() (usage kernel.Usage, err error) {
 	if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.Memory(); err != nil {
 		return kernel.Usage{}, err
 	}
 	if usage.CPU, err = s.group.CPU(); err != nil {
 		return kernel.Usage{}, err
 	}
+	s.mu.Lock()
+	seen := s.members
+	s.mu.Unlock()
+	if seen == nil || seen.cpu != usage.CPU {
+		if seen, err = s.look(usage.CPU); err != nil {
+			return kernel.Usage{}, err
+		}
+	}
+	usage.PIDs, usage.Processes = seen.threads, slices.Clone(seen.processes)
+	return usage, nil
+}
+
+// members are the processes in a sandbox, without pid 1, when its control group had used that much CPU time. A process that starts
+// another one, takes another name or ends uses CPU time for it, so they are the same for as long as that stays the same. It is
+// accounted for when a process leaves its CPU, and at every tick of the clock, so they may be that much older.
+type members struct {
+	cpu       time.Duration
+	threads   int64
+	processes []kernel.ProcessInfo
+}
+
+// look finds out who is there. cpu was read before.
+func (s *Sandbox) look(cpu time.Duration) (*members, error) {
+	pids, err := s.pids()
+	if err != nil {
+		return nil, err
+	}
+	found := &members{cpu: cpu}
 	for _, pid := range pids {
 		if pid == s.handle.PID {
 			continue
@@ -106,13 +135,16 @@ func (s *Sandbox) accounted(pids []int) (usage kernel.Usage, err error) {
 			continue
 		}
 		if err != nil {
-			return kernel.Usage{}, err
+			return nil, err
 		}
-		usage.PIDs += id.Threads
-		usage.Processes = append(usage.Processes, kernel.ProcessInfo{PID: id.InsidePID, Name: id.Name})
+		found.threads += id.Threads
+		found.processes = append(found.processes, kernel.ProcessInfo{PID: id.InsidePID, Name: id.Name})
 	}
-	slices.SortFunc(usage.Processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
-	return usage, nil
+	slices.SortFunc(found.processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.members = found
+	return found, nil
 }
 
 // Meter implements [kernel.Meter]: it reads two files of the control group, or all of Usage if there is none.
