@@ -61,12 +61,12 @@ func checkFiles(files []oneshot.File) error {
 			return err
 		}
 		if kinds[f.Name] != "" {
-			return api.Errorf(api.CodeInvalidRequest, "\"files\" has two files or a folder named %.140q", f.Name)
+			return api.Errorf(api.CodeInvalidRequest, "\"files\" has %.140q twice, or both as a file and as a folder", f.Name)
 		}
 		kinds[f.Name] = "file"
 		for dir := path.Dir(f.Name); dir != "."; dir = path.Dir(dir) {
 			if kinds[dir] == "file" {
-				return api.Errorf(api.CodeInvalidRequest, "\"files\" has the file %.140q in place of a folder", dir)
+				return api.Errorf(api.CodeInvalidRequest, "\"files\" uses %.140q both as a file and as a folder", dir)
 			}
 			kinds[dir] = "folder"
 		}

@@ -185,9 +185,9 @@ func (m *Manager) reserve(owner string) (leave func(), err error) {
 	defer m.mu.Unlock()
 	switch {
 	case m.runs[owner] >= m.cfg.OwnerRuns:
-		return nil, api.Errorf(api.CodeTooManyRequests, "%d of your runs are under way, the server's limit for one owner (run.owner_runs); wait for one to end", m.runs[owner])
+		return nil, api.Errorf(api.CodeTooManyRequests, "%d of your runs are running or waiting, the server's limit for one owner (run.owner_runs); wait for one to end", m.runs[owner])
 	case m.total >= m.cfg.TotalRuns:
-		return nil, api.Errorf(api.CodeTooManyRequests, "%d runs are under way, the server's limit (run.total_runs); try again soon", m.total)
+		return nil, api.Errorf(api.CodeTooManyRequests, "%d runs are running or waiting, the server's limit (run.total_runs); try again soon", m.total)
 	}
 	m.runs[owner]++
 	m.total++

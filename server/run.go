@@ -34,7 +34,7 @@ func answerRun[T any](s *Server, c *call, run func(context.Context) (T, error)) 
 	defer cancel()
 	result, err := run(ctx)
 	if err != nil && context.Cause(ctx) == errDraining {
-		return api.Errorf(api.CodeShuttingDown, "the server is shutting down, and the program was ended; run it again when it is back")
+		return api.Errorf(api.CodeShuttingDown, "the server is shutting down and ended the program; run it again once the server is back")
 	}
 	if err != nil {
 		return err

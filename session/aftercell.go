@@ -94,7 +94,7 @@ func (t *translation) askedAfter(run *run, r record.Record, id string, asked rec
 // promiseAfter checks what a cell asks for. On the session's goroutine.
 func (s *Session) promiseAfter(ctx context.Context, run *run, asked record.AfterCell) (promised afterCell, err error) {
 	if slices.ContainsFunc(run.after, func(a afterCell) bool { return a.Rollback }) {
-		return promised, invalid("this cell has asked to go back already, and the session does so when it has ended")
+		return promised, invalid("this cell has already asked for a rollback, which happens when the cell ends")
 	}
 	if err := s.m.spare(); err != nil {
 		return promised, err
@@ -153,7 +153,7 @@ func wordsOf(err error, log *slog.Logger) string {
 		return told.Detail
 	}
 	log.Error("a checkpoint or rollback that a cell asked for", "error", err)
-	return "an error of the server; the cause is in its log"
+	return "the server failed; its log has the cause"
 }
 
 // refuseAfter tells a cell that it is promised nothing.

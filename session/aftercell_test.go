@@ -279,10 +279,10 @@ func TestWhatCellsAskForIsChecked(t *testing.T) {
 	}
 	checkpointed(t, s, told(e)[5])
 	said := told(execute(t, s, "rollback a all\nrollback a files\ncheckpoint c files"))
-	if want := `the variables of this checkpoint cannot be brought back: only files were asked for; with what: "files" its files can`; said[0] != want {
+	if want := `the variables of this checkpoint cannot be restored: only files were asked for; use what: "files" to restore its files`; said[0] != want {
 		t.Errorf("it was told %q, not %q", said[0], want)
 	}
-	if want := "this cell has asked to go back already, and the session does so when it has ended"; said[2] != want {
+	if want := "this cell has already asked for a rollback, which happens when the cell ends"; said[2] != want {
 		t.Errorf("it was told %q, not %q", said[2], want)
 	}
 	until(t, s, 0, "rolled_back")

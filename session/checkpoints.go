@@ -190,7 +190,7 @@ func (t *translation) copyLost(lost record.CopyLost) {
 func lossReason(reason string) string {
 	switch reason {
 	case "resumed":
-		return "the rollback that it was made for failed, and the interpreter went on"
+		return "the rollback that it was made for failed, and the interpreter resumed"
 	case "memory_limit":
 		return "the copy of the interpreter was ended to make room: the session reached limits.memory_bytes"
 	case "out_of_memory":

@@ -41,11 +41,11 @@ func (i *Interpreter) SendComm(ctx context.Context, m CommMessage) error {
 	action := record.CommAction(m.Action)
 	switch {
 	case action != record.CommOpen && action != record.CommSend && action != record.CommClose:
-		return invalid("the action of a comm message is open, msg or close")
+		return invalid("the action of a comm message must be open, msg or close")
 	case m.ID == "" || len(m.ID) > maxCommMessageID:
-		return invalid("the id of a comm message has 1 to %d bytes", maxCommMessageID)
+		return invalid("the id of a comm message must have 1 to %d bytes", maxCommMessageID)
 	case m.CommID == "" || len(m.CommID) > record.MaxCommName || len(m.Target) > record.MaxCommName:
-		return invalid("\"comm_id\" has 1 to %d bytes, and \"target_name\" at most as many", record.MaxCommName)
+		return invalid("\"comm_id\" must have 1 to %d bytes, and \"target_name\" no more than that", record.MaxCommName)
 	case len(m.Buffers) > record.MaxCommBuffers:
 		return invalid("a comm message has at most %d buffers", record.MaxCommBuffers)
 	}

@@ -15,7 +15,7 @@ func checkExpressions(list map[string]string) error {
 		size += len(name) + len(source)
 	}
 	if len(list) > maxExpressions || size > maxExpressionsLen {
-		return api.Errorf(api.CodePayloadTooLarge, "user_expressions are limited to %d of %d bytes together", maxExpressions, maxExpressionsLen)
+		return api.Errorf(api.CodePayloadTooLarge, "user_expressions may have at most %d expressions, with %d bytes in total", maxExpressions, maxExpressionsLen)
 	}
 	return nil
 }

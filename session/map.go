@@ -121,7 +121,7 @@ func (f *mapFile) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(pair) != 2 {
-		return invalid("a file of an item has a path and a size")
+		return invalid("a file of an item needs a path and a size")
 	}
 	if err := jsonv2.Unmarshal(pair[0], &f.path); err != nil {
 		return err

@@ -137,7 +137,7 @@ func (s *Session) rollbackTarget(ctx context.Context, req api.RollbackRequest, r
 	switch {
 	case found == nil && req.ExecutionID != nil:
 		return store.Checkpoint{}, api.Errorf(api.CodeCheckpointGone,
-			"there is no checkpoint of the state right after execution %.140q; GET checkpoints lists those that there are", *req.ExecutionID)
+			"there is no checkpoint of the state right after execution %.140q; GET checkpoints lists the existing ones", *req.ExecutionID)
 	case found == nil:
 		return store.Checkpoint{}, api.Errorf(api.CodeCheckpointGone,
 			"the checkpoint %.140q does not exist, or was dropped to make room for newer ones", *req.CheckpointID)
@@ -147,7 +147,7 @@ func (s *Session) rollbackTarget(ctx context.Context, req api.RollbackRequest, r
 			reason = "its kernel has ended"
 		}
 		return store.Checkpoint{}, api.Errorf(api.CodeCheckpointGone,
-			"the variables of this checkpoint cannot be brought back: %s; with what: %q its files can", reason, api.RollbackFiles)
+			"the variables of this checkpoint cannot be restored: %s; use what: %q to restore its files", reason, api.RollbackFiles)
 	}
 	return *found, nil
 }
@@ -177,14 +177,14 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 		restored, err := s.restoreFiles(ctx, r, target, undo)
 		if err != nil {
 			s.log.Error("bring files back", "error", err)
-			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: "files", Reason: "an error ended the restoring of files: " + errorWords(err)})
+			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: "files", Reason: "restoring the files failed: " + errorWords(err)})
 		}
 		reply.Files = int64(restored.Created.Count + restored.Modified.Count + restored.Deleted.Count)
 		for _, missing := range restored.NotRestored {
 			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: printable(missing.Path), Reason: missing.Reason})
 		}
 		if more := restored.NotRestoredCount - len(restored.NotRestored); more > 0 {
-			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: fmt.Sprintf("%d more files", more), Reason: "as the others"})
+			reply.NotRestored = append(reply.NotRestored, api.NotRestored{Name: fmt.Sprintf("%d more files", more), Reason: "for the same reasons"})
 		}
 		trace.Step("files are back")
 		files = s.filesRestored(ctx)
@@ -217,7 +217,7 @@ func (s *Session) rollBack(ctx context.Context, r rollback, target, undo store.C
 
 func copyGone() error {
 	return api.Errorf(api.CodeCheckpointGone,
-		"the variables of this checkpoint cannot be brought back: the copy of the interpreter has ended; with what: %q its files can",
+		"the variables of this checkpoint cannot be restored: the copy of the interpreter has ended; use what: %q to restore its files",
 		api.RollbackFiles)
 }
 
@@ -296,7 +296,7 @@ func (s *Session) copyAgain(ctx context.Context, target store.Checkpoint) {
 	why := made.Refused
 	if err != nil {
 		s.log.Warn("copy the interpreter again after a rollback", "error", err)
-		why = "the copy of the interpreter was used by a rollback, and no other one could be made"
+		why = "the copy of the interpreter was used by a rollback, and another could not be made"
 	}
 	c := change{also: func(tx *store.Tx) error { return tx.UpdateCheckpointCopy(target.N, again, "") }}
 	if why != "" {

@@ -75,7 +75,7 @@ func (v variablesFile) save(
 	made, err := command.Ask(ctx, v.host, key, asking)
 	switch {
 	case errors.Is(err, command.ErrKernelBusy):
-		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
+		return nil, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, perhaps with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
 		return nil, api.Errorf(api.CodeNotImplemented, "the process that runs this kernel belongs to an earlier version and cannot save these variables; reset the session")
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:

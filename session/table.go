@@ -54,13 +54,13 @@ func tableQuery(req api.TableRequest) (q command.TableQuery, err error) {
 	}
 	for _, s := range req.Sort {
 		if s.Column < 0 || s.Column > tableColumns {
-			return q, invalid("field \"column\" must be the place of a column, from 0 on")
+			return q, invalid("field \"column\" must be the position of a column, counted from 0")
 		}
 		q.Sort = append(q.Sort, s)
 	}
 	if req.Offset != nil {
 		if q.Offset = *req.Offset; q.Offset < 0 || q.Offset > 1<<53 {
-			return q, invalid("field \"offset\" must be a row, from 0 on")
+			return q, invalid("field \"offset\" must be a row number, counted from 0")
 		}
 	}
 	if req.Count != nil {

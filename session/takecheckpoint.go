@@ -315,7 +315,7 @@ func copyInterpreter(ctx context.Context, host Host, key record.Key, row *store.
 		err := command.Tell(context.WithoutCancel(ctx), host, key, command.DropCopy{ID: row.ID})
 		return made, errors.Join(context.Cause(ctx), err)
 	case errors.Is(err, command.ErrKernelBusy):
-		return made, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, maybe with a background task that does not yield; try again")
+		return made, api.Errorf(api.CodeKernelBusy, "the interpreter is busy, perhaps with a background task that does not yield; try again")
 	case errors.Is(err, command.ErrTooOld):
 		made.Refused = "the process that runs this kernel belongs to an earlier version; a reset starts a new one"
 	case err != nil:

@@ -429,7 +429,7 @@ func (ts *Tools) answer(r api.ToolResult, mine func(*provider) bool) error {
 	case (r.Result == nil) == (r.Error == nil):
 		return invalid("call %.140q: give either result or error", r.CallID)
 	case len(r.Result) > api.MaxToolResult:
-		return api.Errorf(api.CodePayloadTooLarge, "the result of a call may have %d bytes of JSON, and this one has %d", api.MaxToolResult, len(r.Result))
+		return api.Errorf(api.CodePayloadTooLarge, "the result of a call is limited to %d bytes of JSON; this one has %d", api.MaxToolResult, len(r.Result))
 	case r.Error != nil:
 		failure = &api.ToolError{Code: r.Error.Code, Message: transcript.Cut(r.Error.Message, maxToolMessage)}
 		if failure.Code == "" || len(failure.Code) > 64 {

@@ -49,7 +49,7 @@ job, 130 it was cancelled.`,
 	}
 	f := cmd.Flags()
 	f.Int64Var(&b.concurrency, "concurrency", 0, "cells that run at a time (default: as many as the server runs)")
-	f.Var((*secondsFlag)(&b.deadline), "deadline", "cancel what has not ended after so many seconds, or a time with a unit such as 5m")
+	f.Var((*secondsFlag)(&b.deadline), "deadline", "cancel what has not ended after this many seconds, or after a time such as 5m")
 	f.BoolVar(&b.json, "json", false, "print the job's events as they arrive, one per line")
 	addConnection(cmd)
 	return cmd

@@ -118,7 +118,7 @@ gateways.telegram, which has limits and network too.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runBot(cmd, "telegram") },
 	}
 	addBotFlags(run)
-	run.Flags().String("webhook-url", "", "https URL where Telegram sends updates; default: the bot asks for them")
+	run.Flags().String("webhook-url", "", "https URL where Telegram sends updates; default: the bot polls for them")
 	slack := &cobra.Command{
 		Use: "slack", Short: "Run a Slack bot", Args: arguments(0, 0),
 		Long: `Run a Slack app as a bot. docs/gateways.md has the manifest that creates the app.

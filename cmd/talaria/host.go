@@ -145,7 +145,7 @@ is drop; the next cell of such a session has them again. Running cells end.`,
 		},
 	}
 	addJSON(cmd)
-	cmd.Flags().Bool("quick", false, "save no variables unless a server runs, which does so itself")
+	cmd.Flags().Bool("quick", false, "save variables only if a server is running")
 	return cmd
 }
 

@@ -26,8 +26,8 @@ listed on standard error.`,
 		RunE: withServer(forkSession),
 	}
 	cmd.Flags().Int64("count", 1, fmt.Sprintf("how many sessions to make, up to %d", api.MaxForks))
-	cmd.Flags().String("name", "", "a name for people (default: that of the session)")
-	cmd.Flags().String("checkpoint", "", "the id or name of a checkpoint to begin with (default: what is now)")
+	cmd.Flags().String("name", "", "a name for people (default: the session's name)")
+	cmd.Flags().String("checkpoint", "", "the id or name of a checkpoint to start from (default: the current state)")
 	addJSON(cmd)
 	addConnection(cmd)
 	return cmd

@@ -350,7 +350,7 @@ func (h *Handler) runProgram(q *request, r execRequest, l language) error {
 	case err != nil && q.Context().Err() != nil:
 		return nil // nobody is there to be told
 	case err != nil && ctx.Err() != nil:
-		return api.Errorf(api.CodeShuttingDown, "the server is shutting down, and the program was ended; run it again when it is back")
+		return api.Errorf(api.CodeShuttingDown, "the server is shutting down and ended the program; run it again once the server is back")
 	case err != nil:
 		return err
 	}

@@ -54,7 +54,7 @@ func (p *Programs) Start(ctx context.Context, r Request) (id string, err error) 
 	number, err := command.Ask(bounded, p.b.Host, key, r)
 	switch {
 	case errors.Is(err, command.ErrNoKernel):
-		return "", api.Errorf(api.CodeNoKernel, "the kernel ended while the program was started; try again")
+		return "", api.Errorf(api.CodeNoKernel, "the kernel ended while the program was starting; try again")
 	case errors.Is(err, command.ErrNoProgram):
 		return "", api.Errorf(api.CodeFileNotFound, "%.200q cannot be started: there is no such program, or no folder %.200q", r.Args[0], r.Dir)
 	case err != nil:

@@ -44,7 +44,7 @@ func (t *Terminals) Open(ctx context.Context, r api.TerminalRequest) (api.Termin
 	number, err := command.Ask(bounded, t.b.Host, key, command.OpenTerminal{Size: size})
 	switch {
 	case errors.Is(err, command.ErrNoKernel):
-		return api.Terminal{}, api.Errorf(api.CodeNoKernel, "the kernel ended while the terminal was opened; try again")
+		return api.Terminal{}, api.Errorf(api.CodeNoKernel, "the kernel ended while the terminal was being opened; try again")
 	case err != nil:
 		return api.Terminal{}, terminalError(err, "")
 	}

@@ -261,7 +261,7 @@ SECTIONS: dict[str, list[Row]] = {
         gone("thread without a variable", "import threading\nV = [threading.Thread(target=threading.Event().wait, daemon=True, name='V_t')]; V[0].start()\n"
              "V_named = 'thread V_t'", _THREAD, "not V[0].is_alive()", _NO_THREAD),
         gone("thread pool", "import concurrent.futures\nV = concurrent.futures.ThreadPoolExecutor(1); V.submit(int).result()", _none("_queue.SimpleQueue"),
-             "not any(t.is_alive() for t in V._threads)", "the threads of a pool are gone, and work that was submitted to it is never done"),
+             "not any(t.is_alive() for t in V._threads)", "the threads of a pool are gone, and work submitted to it will never run"),
         gone("thread-local data", "import threading\nV = threading.local(); V.x = 1", _none("_thread._local"), "V.x == 1", damage="V.x = 2"),
         gone("process that has ended", "import subprocess\nV = subprocess.Popen(['true']); V.wait()", "a process cannot be saved", "V.returncode == 0"),
         gone("process", "import subprocess\nV = subprocess.Popen(['cat'], stdin=subprocess.PIPE)", "a process cannot be saved",
@@ -274,7 +274,7 @@ SECTIONS: dict[str, list[Row]] = {
         gone("event loop of the cells", "import asyncio\ntry: V = asyncio.get_running_loop()\nexcept RuntimeError: V = asyncio.new_event_loop()",
              "an event loop cannot be saved", "V.run_until_complete(V.run_in_executor(None, int)) == 0"),
         gone("another event loop", "import asyncio\nV = asyncio.new_event_loop()", "an event loop cannot be saved", _CLOSED % "V._csock",
-             "an event loop other than that of the cells, whose connections are closed; create another", "V.close()"),
+             "an event loop other than the cells' own; its connections are closed; create another", "V.close()"),
         gone("mmap", "import mmap\nV = mmap.mmap(-1, 10); V[0] = 66", "a mapped file cannot be saved", "V[0] == 0", _SHARED),
         gone("multiprocessing shared memory", "from multiprocessing import shared_memory\nV = shared_memory.SharedMemory('V', True, 10); V.unlink()",
              "it was saved, but could not be loaded: FileNotFoundError: [Errno 2] No such file or directory: '/V'",

@@ -7,7 +7,7 @@ var HINTS = {
   execution_conflict: "this id was used with other code; use a new id for each cell",
   events_expired: "read the events again from the session's first_seq - 1",
   log_changed: "the log was replaced; read the events again from after=0",
-  checkpoint_gone: "checkpoints() lists those that there are, with their level; a name keeps one",
+  checkpoint_gone: "checkpoints() lists the existing ones, with their levels; a name keeps one",
   queue_full: "wait until some of the session's cells have finished",
   disk_limit: "delete files, or raise limits.disk_bytes"
 };

@@ -87,7 +87,7 @@ def take(
             if fd >= 0:
                 _close(fd)
     if not made:
-        return Made(0, "the copy ended, for want of memory or by code that a library runs in forked processes", lost)
+        return Made(0, "the copy ended, for lack of memory or because of code that a library runs in forked processes", lost)
     strangers = losses.foreign_threads()
     if strangers:
         kill(made, _KILL)

@@ -144,7 +144,7 @@ def _lost(lost: list[Lost]) -> list[dict[str, str]]:
         for name, kind, reason in lost[:_MOST]
     ]  # fmt: skip
     if len(lost) > _MOST:
-        named.append({"name": f"{len(lost) - _MOST} more", "type": "", "reason": "as the others"})
+        named.append({"name": f"{len(lost) - _MOST} more", "type": "", "reason": "for the same reasons"})
     return named
 
 
