@@ -502,6 +502,7 @@ class StepsAside(Copies):
             host.run("n = 2")
             for turn in range(20):
                 aside = host.copy("aside")["pid"]
+                self.assertEqual(aside, host.live)
                 id = host.start(f"n, {turn}")  # before there is one
                 host.wake(other, spares=True)
                 self.assertEqual(host.finish(id).text, f"({1 + turn % 2}, {turn})")

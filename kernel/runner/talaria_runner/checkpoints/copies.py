@@ -115,9 +115,12 @@ def step_aside(
     except BaseException:
         pthread_sigmask(SIG_SETMASK, signals)
         raise
-    kept.stop_timers()
-    name = _rename(_NAME)
-    leave(Made(getpid(), "", lost, _resident()))
+    try:
+        kept.stop_timers()
+        name = _rename(_NAME)
+        leave(Made(getpid(), "", lost, _resident()))
+    except BaseException:
+        _exit(1)  # nobody could reach it any more
     _wait(kept, save, name, signals)
     _woken = kept
     return None

@@ -246,13 +246,15 @@ def foreign_threads() -> int:
 
 
 def is_alone(ours: int) -> bool:
-    """Whether this process has no threads but the main one and so many of the runner. One that is about to end gets a little time."""
+    """Whether this process has no threads but the main one and so many of the runner. Others of the runner get a little time to
+    end."""
     never = allocate_lock()
     never.acquire()
     for _ in range(_LOOKS):
-        if _threads():
-            return False
         others = _present() - {threads.main()}
+        threads.ending &= others
+        if others - threads.running - threads.ending and not threads.starting:
+            return False
         if len(others) == ours and others == threads.running:
             return True
         never.acquire(True, _MOMENT)

@@ -12,9 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_MOST = 64  # that are remembered as ending
 _STACK = 1 << 20  # bytes for each: the memory limit counts the whole stack
 
 running: set[int] = set()  # the ids that the system has given to them
+starting: set[object] = set()  # one object for each that does not have its id yet
+ending: set[int] = set()  # those of threads that are about to be gone, or are
 
 
 def main() -> int:
@@ -24,7 +27,9 @@ def main() -> int:
 
 def forget() -> None:
     """In a forked process, where none of them is."""
+    starting.clear()
     running.clear()
+    ending.clear()
 
 
 def start(function: Callable[[], object]) -> None:
@@ -35,13 +40,21 @@ def start(function: Callable[[], object]) -> None:
         pthread_sigmask(SIG_BLOCK, valid_signals() - {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV})
         id = get_native_id()
         running.add(id)
+        starting.discard(run)
         try:
             function()
         finally:
+            if len(ending) >= _MOST:
+                ending.clear()  # all but the last are gone
+            ending.add(id)
             running.discard(id)
 
     before = stack_size(_STACK)
+    starting.add(run)
     try:
         start_new_thread(run, ())
+    except BaseException:
+        starting.discard(run)
+        raise
     finally:
         stack_size(before)
