@@ -106,15 +106,14 @@ func (k *interpreter) addCopy(
 	copier, refused := k.copier()
 	k.mu.Lock()
 	known, count := k.copies.waiting[id], len(k.copies.waiting)
-	var err error
-	switch {
-	case known != nil:
-	case refused != "":
-		err = k.idle()
-	case count >= command.MaxCopies:
-		err = k.idle()
+	if refused == "" && count >= command.MaxCopies {
 		refused = fmt.Sprintf("the kernel has %d copies of its interpreter already, the limit; drop some", count)
-	default:
+	}
+	if refused != "" {
+		begin = k.idle
+	}
+	var err error
+	if known == nil {
 		err = begin()
 	}
 	open := maps.Clone(k.comms.open)
