@@ -152,6 +152,16 @@ func Errorf(code Code, format string, args ...any) *Error {
 	}
 }
 
+// Invalid is Errorf with [CodeInvalidRequest].
+func Invalid(format string, args ...any) *Error { return Errorf(CodeInvalidRequest, format, args...) }
+
+// Set sets a value to what a request gives for it, if it gives something.
+func Set[T any](into, given *T) {
+	if given != nil {
+		*into = *given
+	}
+}
+
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Detail) }
 
 // Is makes errors.Is(err, api.Errorf(code, "")) compare codes only.

@@ -16,18 +16,18 @@ const maxDeadlineS = 365 * 24 * 3600
 func (m *Manager) check(ctx context.Context, owner string, req api.BatchRequest) (row store.Batch, items []store.BatchItem, err error) {
 	switch n := len(req.Items); {
 	case n == 0:
-		return row, nil, invalid("items is missing or empty")
+		return row, nil, api.Invalid("items is missing or empty")
 	case n > api.MaxBatchItems:
 		return row, nil, api.Errorf(api.CodeLimitExceeded, "the batch has %d items, and the limit is %d; split it", n, api.MaxBatchItems)
 	}
 	if c := req.Concurrency; c != nil {
 		if *c < 1 {
-			return row, nil, invalid("concurrency must be at least 1")
+			return row, nil, api.Invalid("concurrency must be at least 1")
 		}
 		row.Concurrency = *c
 	}
 	if d := req.DeadlineS; d != nil && !(*d > 0 && *d <= maxDeadlineS) {
-		return row, nil, invalid("deadline_s must be above 0 and at most %d", maxDeadlineS)
+		return row, nil, api.Invalid("deadline_s must be above 0 and at most %d", maxDeadlineS)
 	}
 	known := map[string]bool{}
 	items = make([]store.BatchItem, len(req.Items))
@@ -43,7 +43,7 @@ func (m *Manager) check(ctx context.Context, owner string, req api.BatchRequest)
 // checkItem makes the row of an item. known are sessions that were found.
 func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.BatchItemRequest, known map[string]bool) (row store.BatchItem, err error) {
 	if item.Code == nil {
-		return row, invalid("%s.code is missing", at)
+		return row, api.Invalid("%s.code is missing", at)
 	}
 	if n := len(item.Files); n > api.MaxBatchFiles {
 		return row, api.Errorf(api.CodeLimitExceeded, "%s.files has %d files, and the limit is %d; upload them to the session instead", at, n, api.MaxBatchFiles)
@@ -52,7 +52,7 @@ func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.Batc
 	var named string
 	switch {
 	case item.Session != nil && item.ForkOf != nil:
-		return row, invalid("%s has session and fork_of; give one of them", at)
+		return row, api.Invalid("%s has session and fork_of; give one of them", at)
 	case item.Session != nil:
 		row.Session, named = *item.Session, *item.Session
 	case item.ForkOf != nil:
@@ -70,8 +70,4 @@ func (m *Manager) checkItem(ctx context.Context, owner, at string, item api.Batc
 	}
 	known[named] = true
 	return row, nil
-}
-
-func invalid(format string, args ...any) error {
-	return api.Errorf(api.CodeInvalidRequest, format, args...)
 }

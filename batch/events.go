@@ -20,7 +20,7 @@ func (m *Manager) Events(ctx context.Context, owner, id string, after int64, fol
 		return nil, err
 	}
 	if after > row.LastSeq {
-		return nil, invalid("after is %d, beyond last_seq %d", after, row.LastSeq)
+		return nil, api.Invalid("after is %d, beyond last_seq %d", after, row.LastSeq)
 	}
 	return func(yield func(api.BatchEvent, error) bool) {
 		for {

@@ -94,7 +94,7 @@ func (t *translation) askedAfter(run *run, r record.Record, id string, asked rec
 // promiseAfter checks what a cell asks for. On the session's goroutine.
 func (s *Session) promiseAfter(ctx context.Context, run *run, asked record.AfterCell) (promised afterCell, err error) {
 	if slices.ContainsFunc(run.after, func(a afterCell) bool { return a.Rollback }) {
-		return promised, invalid("this cell has already asked for a rollback, which happens when the cell ends")
+		return promised, api.Invalid("this cell has already asked for a rollback, which happens when the cell ends")
 	}
 	if err := s.m.spare(); err != nil {
 		return promised, err
@@ -129,7 +129,7 @@ func (s *Session) promiseRollback(ctx context.Context, run *run, asked record.Af
 		r.What = api.RollbackPart(asked.What)
 	}
 	if !slices.Contains(api.RollbackParts, r.What) {
-		return promised, invalid("what must be %q, %q or %q", api.RollbackAll, api.RollbackVariables, api.RollbackFiles)
+		return promised, api.Invalid("what must be %q, %q or %q", api.RollbackAll, api.RollbackVariables, api.RollbackFiles)
 	}
 	at := slices.IndexFunc(rows, func(row store.Checkpoint) bool { return row.ID == asked.To })
 	if at < 0 && asked.To != "" {
@@ -137,7 +137,7 @@ func (s *Session) promiseRollback(ctx context.Context, run *run, asked record.Af
 	}
 	switch {
 	case at < 0 && slices.ContainsFunc(run.after, func(a afterCell) bool { return a.Checkpoint == asked.To || a.Name == asked.To && a.Name != "" }):
-		return promised, invalid("the checkpoint %.140q is made when this cell has ended, so this cell cannot go back to it", asked.To)
+		return promised, api.Invalid("the checkpoint %.140q is made when this cell has ended, so this cell cannot go back to it", asked.To)
 	case at < 0:
 		return promised, api.Errorf(api.CodeCheckpointGone,
 			"there is no checkpoint with the id or the name %.140q; it may have been dropped to make room for newer ones", asked.To)

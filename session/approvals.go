@@ -225,10 +225,10 @@ func tellAll(list []waiter, v verdict) {
 // who decides.
 func (a *Approvals) Decide(ctx context.Context, id string, answer api.ApprovalAnswer, by string) error {
 	if !slices.Contains(api.ApprovalDecisions, answer.Decision) {
-		return invalid("decision must be %q, %q or %q", api.DecisionOnce, api.DecisionSession, api.DecisionDeny)
+		return api.Invalid("decision must be %q, %q or %q", api.DecisionOnce, api.DecisionSession, api.DecisionDeny)
 	}
 	if len(answer.Reason) > api.MaxApprovalReason {
-		return invalid("reason has %d bytes; the limit is %d", len(answer.Reason), api.MaxApprovalReason)
+		return api.Invalid("reason has %d bytes; the limit is %d", len(answer.Reason), api.MaxApprovalReason)
 	}
 	a.mu.Lock()
 	q := a.open[id]
@@ -443,7 +443,7 @@ func (a *Approvals) forgetAll() change {
 func (a *Approvals) List(ctx context.Context, state string, q api.PageQuery) (api.Page[api.Approval], error) {
 	switch state {
 	case "":
-		return page(q, func(before int64, limit int) ([]api.Approval, []int64, error) {
+		return PageOf(q, func(before int64, limit int) ([]api.Approval, []int64, error) {
 			rows, err := a.journal.store.Approvals(ctx, a.n, before, limit)
 			items, numbers := make([]api.Approval, len(rows)), make([]int64, len(rows))
 			for i, row := range rows {
@@ -459,7 +459,7 @@ func (a *Approvals) List(ctx context.Context, state string, q api.PageQuery) (ap
 		}
 		return api.Page[api.Approval]{Items: items}, err
 	}
-	return api.Page[api.Approval]{}, invalid("state must be %q, or absent for all", "pending")
+	return api.Page[api.Approval]{}, api.Invalid("state must be %q, or absent for all", "pending")
 }
 
 func approvalOf(row store.Approval) api.Approval {

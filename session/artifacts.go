@@ -9,7 +9,7 @@ import (
 
 // Artifacts lists what the session's executions made, newest first.
 func (x *Executions) Artifacts(ctx context.Context, q api.PageQuery) (api.Page[api.SessionArtifact], error) {
-	return page(q, func(before int64, limit int) ([]api.SessionArtifact, []int64, error) {
+	return PageOf(q, func(before int64, limit int) ([]api.SessionArtifact, []int64, error) {
 		rows, err := x.journal.store.Artifacts(ctx, x.journal.n, before, limit)
 		if err != nil {
 			return nil, nil, err

@@ -41,13 +41,13 @@ func (i *Interpreter) SendComm(ctx context.Context, m CommMessage) error {
 	action := record.CommAction(m.Action)
 	switch {
 	case action != record.CommOpen && action != record.CommSend && action != record.CommClose:
-		return invalid("the action of a comm message must be open, msg or close")
+		return api.Invalid("the action of a comm message must be open, msg or close")
 	case m.ID == "" || len(m.ID) > maxCommMessageID:
-		return invalid("the id of a comm message must have 1 to %d bytes", maxCommMessageID)
+		return api.Invalid("the id of a comm message must have 1 to %d bytes", maxCommMessageID)
 	case m.CommID == "" || len(m.CommID) > record.MaxCommName || len(m.Target) > record.MaxCommName:
-		return invalid("\"comm_id\" must have 1 to %d bytes, and \"target_name\" no more than that", record.MaxCommName)
+		return api.Invalid("\"comm_id\" must have 1 to %d bytes, and \"target_name\" no more than that", record.MaxCommName)
 	case len(m.Buffers) > record.MaxCommBuffers:
-		return invalid("a comm message has at most %d buffers", record.MaxCommBuffers)
+		return api.Invalid("a comm message has at most %d buffers", record.MaxCommBuffers)
 	}
 	c := command.CommMessage{ID: m.ID, Action: action, Comm: m.CommID, Target: m.Target, Data: json.RawMessage(m.Data), Buffers: m.Buffers}
 	if len(m.Metadata) > 0 {

@@ -34,7 +34,7 @@ func (m *Manager) Ensure(ctx context.Context, owner, id string, req api.SessionR
 		return nil, false, settings.InvalidID("the session's id", id)
 	}
 	if req.ID != nil && *req.ID != id {
-		return nil, false, invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
+		return nil, false, api.Invalid("id %.140q in the body differs from %q in the path", *req.ID, id)
 	}
 	if policy == api.IfExistsKeep {
 		if s, err := m.Get(owner, id); err == nil {

@@ -12,7 +12,3 @@ var (
 	ErrDeleted = api.Errorf(api.CodeSessionNotFound, "the session was deleted")
 	ErrClosing = api.Errorf(api.CodeShuttingDown, "the server is shutting down; resume with after")
 )
-
-func invalid(format string, args ...any) error {
-	return api.Errorf(api.CodeInvalidRequest, format, args...)
-}

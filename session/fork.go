@@ -36,12 +36,12 @@ type origin struct {
 // some forks cannot be made is in the reply.
 func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.ForkReply, err error) {
 	count := int64(1)
-	set(&count, req.Count)
+	api.Set(&count, req.Count)
 	switch {
 	case count < 1 || count > api.MaxForks:
-		return reply, invalid("count must be between 1 and %d", api.MaxForks)
+		return reply, api.Invalid("count must be between 1 and %d", api.MaxForks)
 	case req.Name != nil && len(*req.Name) > settings.MaxName:
-		return reply, invalid("name is longer than %d bytes", settings.MaxName)
+		return reply, api.Invalid("name is longer than %d bytes", settings.MaxName)
 	}
 	ctx = context.WithoutCancel(ctx)
 	hold := s.m.cfg.Artifacts.Hold()
@@ -50,7 +50,7 @@ func (s *Session) Fork(ctx context.Context, req api.ForkRequest) (reply api.Fork
 	if err != nil {
 		return reply, err
 	}
-	set(&from.set.Name, req.Name)
+	api.Set(&from.set.Name, req.Name)
 	for range count {
 		made, lost, err := s.forkAs(ctx, nil, from)
 		if err != nil {

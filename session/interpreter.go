@@ -47,7 +47,7 @@ func (i *Interpreter) Inspect(ctx context.Context, req api.InspectRequest) (*api
 	}
 	if req.DetailLevel != nil {
 		if q.Detail = *req.DetailLevel; q.Detail != 0 && q.Detail != 1 {
-			return nil, invalid("field \"detail_level\" must be 0 or 1")
+			return nil, api.Invalid("field \"detail_level\" must be 0 or 1")
 		}
 	}
 	answer, err := ask(ctx, i, q)
@@ -105,11 +105,11 @@ func (i *Interpreter) Ping(ctx context.Context) (*api.PingReply, error) {
 func about(kind command.QueryKind, code *string, cursor *int64) (command.Query, error) {
 	switch {
 	case code == nil:
-		return command.Query{}, invalid("field \"code\" is missing")
+		return command.Query{}, api.Invalid("field \"code\" is missing")
 	case len(*code) > maxAsked:
 		return command.Query{}, api.Errorf(api.CodePayloadTooLarge, "field \"code\" is longer than %d bytes", maxAsked)
 	case cursor != nil && *cursor < 0:
-		return command.Query{}, invalid("field \"cursor_pos\" is negative")
+		return command.Query{}, api.Invalid("field \"cursor_pos\" is negative")
 	}
 	end := int64(utf8.RuneCountInString(*code))
 	if cursor != nil {

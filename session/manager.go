@@ -251,7 +251,7 @@ type Filter struct {
 
 // List lists the owner's sessions, newest first.
 func (m *Manager) List(ctx context.Context, owner string, f Filter) (api.Page[api.Session], error) {
-	return page(f.Page, func(before int64, limit int) ([]api.Session, []int64, error) {
+	return PageOf(f.Page, func(before int64, limit int) ([]api.Session, []int64, error) {
 		filter := store.SessionFilter{Owner: owner, State: f.State, Metadata: f.Metadata, Search: f.Search, Before: before, Limit: limit}
 		for {
 			items, numbers, err := m.list(ctx, filter)

@@ -34,21 +34,21 @@ func MapRequest(req api.MapRequest) (api.ExecutionRequest, error) {
 	var none api.ExecutionRequest
 	switch {
 	case (req.Code == nil) == (req.Function == nil):
-		return none, invalid("a map needs either code or function")
+		return none, api.Invalid("a map needs either code or function")
 	case req.Code != nil && strings.TrimSpace(*req.Code) == "":
-		return none, invalid("code is empty")
+		return none, api.Invalid("code is empty")
 	case req.Function != nil && (len(*req.Function) > 256 || !functionName.MatchString(*req.Function)):
-		return none, invalid("function %.140q must be a name in the session, such as f or module.f", *req.Function)
+		return none, api.Invalid("function %.140q must be a name in the session, such as f or module.f", *req.Function)
 	case req.Inputs == nil:
-		return none, invalid("inputs is missing")
+		return none, api.Invalid("inputs is missing")
 	case len(req.Inputs) > api.MaxMapInputs:
-		return none, invalid("inputs has %d elements; the limit is %d", len(req.Inputs), api.MaxMapInputs)
+		return none, api.Invalid("inputs has %d elements; the limit is %d", len(req.Inputs), api.MaxMapInputs)
 	case req.Concurrency != nil && (*req.Concurrency < 1 || *req.Concurrency > api.MaxMapConcurrency):
-		return none, invalid("concurrency must be between 1 and %d", api.MaxMapConcurrency)
+		return none, api.Invalid("concurrency must be between 1 and %d", api.MaxMapConcurrency)
 	case req.TimeoutS != nil && !(*req.TimeoutS > 0 && *req.TimeoutS <= settings.MaxSeconds):
-		return none, invalid("timeout_s must be above 0, and at most %d", settings.MaxSeconds)
+		return none, api.Invalid("timeout_s must be above 0, and at most %d", settings.MaxSeconds)
 	case req.OnError != nil && *req.OnError != api.MapContinue && *req.OnError != api.MapStop:
-		return none, invalid("on_error must be %q or %q", api.MapContinue, api.MapStop)
+		return none, api.Invalid("on_error must be %q or %q", api.MapContinue, api.MapStop)
 	}
 	options, err := api.Marshal(struct {
 		Function    *string         `json:"function,omitzero"`
@@ -121,7 +121,7 @@ func (f *mapFile) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if len(pair) != 2 {
-		return invalid("a file of an item needs a path and a size")
+		return api.Invalid("a file of an item needs a path and a size")
 	}
 	if err := jsonv2.Unmarshal(pair[0], &f.path); err != nil {
 		return err

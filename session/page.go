@@ -7,8 +7,9 @@ import (
 	"talaria/api"
 )
 
-// page makes a page of a query by number, newest first; the cursor is the number of the page's last item.
-func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
+// PageOf makes a page of a list, which list reads: rows numbered below before (0: from the newest), newest first and at most limit,
+// and their numbers. The cursor is the number of the page's last item.
+func PageOf[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
 	before, limit, err := position(q)
 	if err != nil {
 		return api.Page[T]{}, err
@@ -25,18 +26,12 @@ func page[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int
 	return p, nil
 }
 
-// PageOf makes a page of a list of another package, which list reads: rows numbered below before (0: from the newest),
-// newest first and at most limit, and their numbers.
-func PageOf[T any](q api.PageQuery, list func(before int64, limit int) ([]T, []int64, error)) (api.Page[T], error) {
-	return page(q, list)
-}
-
 // position returns the number below which a page begins, 0 for the newest, and the most items it may have.
 func position(q api.PageQuery) (before int64, limit int, err error) {
 	if q.Cursor != "" {
 		before, err = strconv.ParseInt(q.Cursor, 36, 64)
 		if err != nil || before <= 0 {
-			return 0, 0, invalid("cursor %.40q was not issued by this server; use next_cursor of the previous page", q.Cursor)
+			return 0, 0, api.Invalid("cursor %.40q was not issued by this server; use next_cursor of the previous page", q.Cursor)
 		}
 	}
 	return before, cmp.Or(q.Limit, api.DefaultPage), nil

@@ -129,7 +129,7 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	limits, generation := s.limits, s.generation
 	s.mu.Unlock()
 	if req.Code == nil {
-		return nil, invalid("code is missing")
+		return nil, api.Invalid("code is missing")
 	}
 	row := store.Execution{
 		Session: s.n, Code: *req.Code, AllowStdin: stdinDefault, Status: api.StatusQueued, State: api.VariablesKept,
@@ -151,25 +151,19 @@ func (s *Session) newRun(req api.ExecutionRequest, stdinDefault bool) (*run, err
 	default:
 		row.ID = *req.ID
 	}
-	set(&row.Checkpoint, req.Checkpoint)
+	api.Set(&row.Checkpoint, req.Checkpoint)
 	if err := toolspec.CheckList(req.Tools); err != nil {
 		return nil, err
 	}
 	row.Tools = req.Tools
-	set(&row.Silent, req.Silent)
-	set(&row.StopOnError, req.StopOnError)
-	set(&row.AllowStdin, req.AllowStdin)
+	api.Set(&row.Silent, req.Silent)
+	api.Set(&row.StopOnError, req.StopOnError)
+	api.Set(&row.AllowStdin, req.AllowStdin)
 	return &run{row: row, done: make(chan struct{}), out: newOutput(s.out, row.ID, limits, s.redact)}, nil
 }
 
 // newID returns an id that sorts by time.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
-
-func set[T any](into *T, given *T) {
-	if given != nil {
-		*into = *given
-	}
-}
 
 // isKnown reports whether the session already has this execution; with other code that is a conflict.
 func (s *Session) isKnown(ctx context.Context, row store.Execution) (bool, error) {

@@ -36,13 +36,13 @@ func (r rollback) usesCopy(target store.Checkpoint) bool { return r.variables() 
 // checkpoint_gone if the checkpoint does not have what is asked for; then nothing has changed. ctx bounds nothing but the wait.
 func (s *Session) Rollback(ctx context.Context, req api.RollbackRequest) (reply api.RollbackReply, err error) {
 	r := rollback{What: api.RollbackAll}
-	set(&r.What, req.What)
-	set(&r.KeepEdits, req.KeepUserEdits)
+	api.Set(&r.What, req.What)
+	api.Set(&r.KeepEdits, req.KeepUserEdits)
 	switch {
 	case (req.CheckpointID == nil) == (req.ExecutionID == nil):
-		return reply, invalid("give either checkpoint_id or execution_id")
+		return reply, api.Invalid("give either checkpoint_id or execution_id")
 	case !slices.Contains(api.RollbackParts, r.What):
-		return reply, invalid("what must be %q, %q or %q", api.RollbackAll, api.RollbackVariables, api.RollbackFiles)
+		return reply, api.Invalid("what must be %q, %q or %q", api.RollbackAll, api.RollbackVariables, api.RollbackFiles)
 	}
 	began := time.Now()
 	var woken *store.Checkpoint // whose copy was used

@@ -41,31 +41,31 @@ func (i *Interpreter) Table(ctx context.Context, req api.TableRequest) (page api
 func tableQuery(req api.TableRequest) (q command.TableQuery, err error) {
 	q = command.TableQuery{Sort: []api.TableSort{}, Count: tableDefault}
 	if req.Table == nil {
-		return q, invalid("field \"table\" is missing")
+		return q, api.Invalid("field \"table\" is missing")
 	}
 	if q.Table = *req.Table; len(q.Table) == 0 || len(q.Table) > tableIDLength {
-		return q, invalid("field \"table\" must be the table_id that came with a table")
+		return q, api.Invalid("field \"table\" must be the table_id that came with a table")
 	}
 	if q.Filter = req.Filter; len(q.Filter) > tableFilter {
-		return q, invalid("field \"filter\" is longer than %d bytes", tableFilter)
+		return q, api.Invalid("field \"filter\" is longer than %d bytes", tableFilter)
 	}
 	if len(req.Sort) > tableSorts {
-		return q, invalid("field \"sort\" has more than %d columns", tableSorts)
+		return q, api.Invalid("field \"sort\" has more than %d columns", tableSorts)
 	}
 	for _, s := range req.Sort {
 		if s.Column < 0 || s.Column > tableColumns {
-			return q, invalid("field \"column\" must be the position of a column, counted from 0")
+			return q, api.Invalid("field \"column\" must be the position of a column, counted from 0")
 		}
 		q.Sort = append(q.Sort, s)
 	}
 	if req.Offset != nil {
 		if q.Offset = *req.Offset; q.Offset < 0 || q.Offset > 1<<53 {
-			return q, invalid("field \"offset\" must be a row number, counted from 0")
+			return q, api.Invalid("field \"offset\" must be a row number, counted from 0")
 		}
 	}
 	if req.Count != nil {
 		if q.Count = *req.Count; q.Count < 1 || q.Count > tableRows {
-			return q, invalid("field \"count\" must be between 1 and %d", tableRows)
+			return q, api.Invalid("field \"count\" must be between 1 and %d", tableRows)
 		}
 	}
 	return q, nil

@@ -50,8 +50,8 @@ type wanted struct {
 // Checkpoint makes a checkpoint now. While a cell runs or waits it fails with kernel_busy.
 func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c api.Checkpoint, err error) {
 	var w wanted
-	set(&w.name, req.Name)
-	set(&w.level, req.Level)
+	api.Set(&w.name, req.Name)
+	api.Set(&w.level, req.Level)
 	if err := w.check(); err != nil {
 		return c, err
 	}
@@ -72,9 +72,9 @@ func (s *Session) Checkpoint(ctx context.Context, req api.CheckpointRequest) (c 
 func (w wanted) check() error {
 	switch {
 	case len(w.name) > settings.MaxName:
-		return invalid("name is longer than %d bytes", settings.MaxName)
+		return api.Invalid("name is longer than %d bytes", settings.MaxName)
 	case w.level != "" && !slices.Contains(api.CheckpointLevels, w.level):
-		return invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
+		return api.Invalid("level must be %q, %q or %q", api.CheckpointLive, api.CheckpointSaved, api.CheckpointFiles)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (s *Session) makesCheckpoints() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.checkpoints.set.Mode == api.CheckpointsOff {
-		return invalid("this session makes no checkpoints: change checkpoints.mode to %q", api.CheckpointsManual)
+		return api.Invalid("this session makes no checkpoints: change checkpoints.mode to %q", api.CheckpointsManual)
 	}
 	return nil
 }
@@ -267,9 +267,9 @@ func (s *Session) keepVariables(ctx context.Context, hold *artifacts.Hold, row *
 	case row.Copy != "":
 		return made, nil, nil
 	case w.level == api.CheckpointLive:
-		return made, nil, invalid("no live checkpoint can be made: %s; leave level out for one whose variables are saved", row.Reason)
+		return made, nil, api.Invalid("no live checkpoint can be made: %s; leave level out for one whose variables are saved", row.Reason)
 	case !s.running && w.level == api.CheckpointSaved:
-		return made, nil, invalid("no variables can be saved: %s; leave level out for a checkpoint that has the files", row.Reason)
+		return made, nil, api.Invalid("no variables can be saved: %s; leave level out for a checkpoint that has the files", row.Reason)
 	case !s.running, w.quick:
 		return made, nil, nil
 	}

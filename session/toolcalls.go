@@ -427,7 +427,7 @@ func (ts *Tools) answer(r api.ToolResult, mine func(*provider) bool) error {
 	var failure *api.ToolError
 	switch {
 	case (r.Result == nil) == (r.Error == nil):
-		return invalid("call %.140q: give either result or error", r.CallID)
+		return api.Invalid("call %.140q: give either result or error", r.CallID)
 	case len(r.Result) > api.MaxToolResult:
 		return api.Errorf(api.CodePayloadTooLarge, "the result of a call is limited to %d bytes of JSON; this one has %d", api.MaxToolResult, len(r.Result))
 	case r.Error != nil:

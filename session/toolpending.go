@@ -84,7 +84,7 @@ func (s *Session) WaitForCalls(ctx context.Context, id string) (api.Execution, e
 
 // Calls returns a page of the audit of tool calls, newest first.
 func (ts *Tools) Calls(ctx context.Context, q api.PageQuery) (api.Page[api.ToolCallRecord], error) {
-	return page(q, func(before int64, limit int) ([]api.ToolCallRecord, []int64, error) {
+	return PageOf(q, func(before int64, limit int) ([]api.ToolCallRecord, []int64, error) {
 		rows, err := ts.journal.store.ToolCalls(ctx, ts.n, before, limit)
 		items, numbers := make([]api.ToolCallRecord, len(rows)), make([]int64, len(rows))
 		for i, r := range rows {

@@ -98,7 +98,7 @@ func (n *Notebook) PutDocument(ctx context.Context, revision int64, r api.Docume
 	case r.Through == nil:
 		doc.Through = last
 	case *r.Through < 0 || *r.Through > last:
-		return doc, invalid("field \"through\" must be a seq of the log, 0 to %d", last)
+		return doc, api.Invalid("field \"through\" must be a seq of the log, 0 to %d", last)
 	default:
 		doc.Through = *r.Through
 	}
@@ -132,22 +132,22 @@ func (n *Notebook) save(ctx context.Context, doc api.Document, also func(*store.
 
 func checkDocument(r api.DocumentRequest) error {
 	if len(r.Title) > maxTitle {
-		return invalid("field \"title\" is longer than %d bytes", maxTitle)
+		return api.Invalid("field \"title\" is longer than %d bytes", maxTitle)
 	}
 	if len(r.Cells) > maxCells {
-		return invalid("there are %d cells; a document can have at most %d", len(r.Cells), maxCells)
+		return api.Invalid("there are %d cells; a document can have at most %d", len(r.Cells), maxCells)
 	}
 	seen := make(map[string]bool, len(r.Cells))
 	for i, cell := range r.Cells {
 		switch {
 		case !api.ValidID(cell.ID):
-			return invalid("cells[%d].id %.40q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", i, cell.ID)
+			return api.Invalid("cells[%d].id %.40q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", i, cell.ID)
 		case seen[cell.ID]:
-			return invalid("cells[%d].id %q is used twice", i, cell.ID)
+			return api.Invalid("cells[%d].id %q is used twice", i, cell.ID)
 		case cell.CellType != "code" && cell.CellType != "markdown" && cell.CellType != "raw":
-			return invalid("cells[%d].cell_type %.40q must be code, markdown or raw", i, cell.CellType)
+			return api.Invalid("cells[%d].cell_type %.40q must be code, markdown or raw", i, cell.CellType)
 		case !utf8.ValidString(cell.Source):
-			return invalid("cells[%d].source is not UTF-8", i)
+			return api.Invalid("cells[%d].source is not UTF-8", i)
 		}
 		seen[cell.ID] = true
 	}

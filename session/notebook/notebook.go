@@ -314,10 +314,10 @@ func (n *Notebook) Import(ctx context.Context, data []byte) error {
 		Other api.Raw `json:",unknown"`
 	}
 	if err := jsonv2.Unmarshal(data, &nb); err != nil {
-		return invalid("this is not a notebook: %v", err)
+		return api.Invalid("this is not a notebook: %v", err)
 	}
 	if nb.NBFormat != 4 {
-		return invalid("nbformat is %d; notebooks of nbformat 4 can be imported (convert it with jupyter nbconvert)", nb.NBFormat)
+		return api.Invalid("nbformat is %d; notebooks of nbformat 4 can be imported (convert it with jupyter nbconvert)", nb.NBFormat)
 	}
 	ids := map[string]bool{}
 	for i, cell := range nb.Cells {
@@ -326,7 +326,7 @@ func (n *Notebook) Import(ctx context.Context, data []byte) error {
 			nb.Cells[i], err = withCellID(cell, ids)
 		}
 		if err != nil {
-			return invalid("cells[%d]: %v", i, err)
+			return api.Invalid("cells[%d]: %v", i, err)
 		}
 	}
 	if nb.Metadata == nil {
@@ -366,15 +366,11 @@ func checkCell(raw api.Raw) error {
 	switch cell.CellType {
 	case "code", "markdown", "raw":
 	default:
-		return invalid("cell_type %.40q must be code, markdown or raw", cell.CellType)
+		return api.Invalid("cell_type %.40q must be code, markdown or raw", cell.CellType)
 	}
 	switch k := cell.Source.Kind(); k {
 	case '"', '[':
 		return nil
 	}
-	return invalid("source must be a string or a list of strings")
-}
-
-func invalid(format string, args ...any) error {
-	return api.Errorf(api.CodeInvalidRequest, format, args...)
+	return api.Invalid("source must be a string or a list of strings")
 }

@@ -25,7 +25,7 @@ func budget[T int64 | float64](name string, asked *T, into **T) error {
 	case *asked == 0:
 		*into = nil
 	case !(*asked > 0 && *asked <= MaxSeconds):
-		return invalid("budgets.%s must be between 0 (no budget) and %d", name, MaxSeconds)
+		return api.Invalid("budgets.%s must be between 0 (no budget) and %d", name, MaxSeconds)
 	default:
 		*into = asked
 	}

@@ -26,16 +26,16 @@ func checkCheckpoints(asked *api.CheckpointsRequest, into *api.Checkpoints) erro
 	if asked == nil {
 		return nil
 	}
-	set(&into.Mode, asked.Mode)
-	set(&into.Keep, asked.Keep)
-	set(&into.MemoryBytes, asked.MemoryBytes)
+	api.Set(&into.Mode, asked.Mode)
+	api.Set(&into.Keep, asked.Keep)
+	api.Set(&into.MemoryBytes, asked.MemoryBytes)
 	switch {
 	case !slices.Contains(api.CheckpointModes, into.Mode):
-		return invalid("checkpoints.mode must be %q, %q or %q", api.CheckpointsAuto, api.CheckpointsManual, api.CheckpointsOff)
+		return api.Invalid("checkpoints.mode must be %q, %q or %q", api.CheckpointsAuto, api.CheckpointsManual, api.CheckpointsOff)
 	case into.Keep < 1 || into.Keep > maxKeptCheckpoints:
-		return invalid("checkpoints.keep must be between 1 and %d", maxKeptCheckpoints)
+		return api.Invalid("checkpoints.keep must be between 1 and %d", maxKeptCheckpoints)
 	case into.MemoryBytes < 0:
-		return invalid("checkpoints.memory_bytes must not be negative; 0 is a quarter of limits.memory_bytes")
+		return api.Invalid("checkpoints.memory_bytes must not be negative; 0 is a quarter of limits.memory_bytes")
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func checkCeilings(c api.Limits) error {
 
 func ceiling[T int64 | float64](name string, value, most T) error {
 	if !(value >= 0 && value <= most) {
-		return invalid("ceilings.%s must be from 0 (no ceiling) to %v, not %v", name, most, value)
+		return api.Invalid("ceilings.%s must be from 0 (no ceiling) to %v, not %v", name, most, value)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func limit[T int64 | float64](name string, asked *T, into *T, least, most T) err
 		return nil
 	}
 	if !(*asked >= least) {
-		return invalid("limits.%s must be at least %v", name, least)
+		return api.Invalid("limits.%s must be at least %v", name, least)
 	}
 	if most > 0 && *asked > most {
 		return api.Errorf(api.CodeLimitExceeded, "limits.%s: %v is above the operator's ceiling of %v", name, *asked, most)
@@ -134,7 +134,7 @@ func CheckTime[T int64 | float64](field string, asked, into *T, most T) error {
 		return nil
 	}
 	if !(*asked >= 0 && *asked <= MaxSeconds) {
-		return invalid("%s must be between 0 (no limit) and %d", field, MaxSeconds)
+		return api.Invalid("%s must be between 0 (no limit) and %d", field, MaxSeconds)
 	}
 	if most > 0 && (*asked == 0 || *asked > most) {
 		return api.Errorf(api.CodeLimitExceeded, "%s: %v is above the operator's ceiling of %v", field, *asked, most)

@@ -38,7 +38,7 @@ func (o *Operator) checkMounts(mounts []api.Mount) error {
 		return api.Errorf(api.CodeMountNotAllowed, "mounts: %s", o.NoMounts)
 	}
 	if len(mounts) > maxMounts {
-		return invalid("mounts: there are %d; the limit is %d", len(mounts), maxMounts)
+		return api.Invalid("mounts: there are %d; the limit is %d", len(mounts), maxMounts)
 	}
 	for i, one := range mounts {
 		if err := o.checkMount(one, mounts[:i]); err != nil {
@@ -51,17 +51,17 @@ func (o *Operator) checkMounts(mounts []api.Mount) error {
 func (o *Operator) checkMount(one api.Mount, before []api.Mount) error {
 	switch {
 	case !absolute(one.Source):
-		return invalid("source %.200q must be an absolute path without . and ..", one.Source)
+		return api.Invalid("source %.200q must be an absolute path without . and ..", one.Source)
 	case !absolute(one.Target):
-		return invalid("target %.200q must be an absolute path without . and ..", one.Target)
+		return api.Invalid("target %.200q must be an absolute path without . and ..", one.Target)
 	case one.Mode != mountReadOnly && one.Mode != MountWritable:
-		return invalid("mode must be %q or %q", mountReadOnly, MountWritable)
+		return api.Invalid("mode must be %q or %q", mountReadOnly, MountWritable)
 	case !slices.ContainsFunc(mountTops, func(top string) bool { return Beneath(one.Target, top) }):
-		return invalid("target %.200q must be %s, or a path below one of them", one.Target, strings.Join(mountTops, " or "))
+		return api.Invalid("target %.200q must be %s, or a path below one of them", one.Target, strings.Join(mountTops, " or "))
 	}
 	for _, other := range before {
 		if Beneath(one.Target, other.Target) || Beneath(other.Target, one.Target) {
-			return invalid("target %.200q overlaps with the target of another mount", one.Target)
+			return api.Invalid("target %.200q overlaps with the target of another mount", one.Target)
 		}
 	}
 	_, _, err := o.mountRoot(one.Source)
@@ -123,9 +123,9 @@ func sourceError(source string, err error) error {
 	case errors.Is(err, workspace.ErrOutside):
 		return api.Errorf(api.CodeMountNotAllowed, "source %.200q passes through a link; name the directory itself", source)
 	case errors.Is(err, fs.ErrNotExist):
-		return invalid("directory %.200q does not exist; create it, or leave the mount out", source)
+		return api.Invalid("directory %.200q does not exist; create it, or leave the mount out", source)
 	case errors.Is(err, workspace.ErrNotAFolder), errors.Is(err, workspace.ErrNotAFile):
-		return invalid("source %.200q is not a directory", source)
+		return api.Invalid("source %.200q is not a directory", source)
 	case errors.Is(err, fs.ErrPermission):
 		return api.Errorf(api.CodeMountNotAllowed, "the server's user has no permission to open %.200q", source)
 	}

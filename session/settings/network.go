@@ -25,7 +25,7 @@ func (b NetworkBounds) Check() error {
 	switch b.MaxMode {
 	case "", api.NetworkNone, api.NetworkAllow, api.NetworkFull:
 	default:
-		return invalid("network.max_mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+		return api.Invalid("network.max_mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
 	}
 	if b.MaxConnections < 0 || b.MaxBytes < 0 {
 		return errors.New("network.max_connections and network.max_bytes cannot be negative")
@@ -44,14 +44,14 @@ func (o *Operator) CheckNetwork(asked api.Network, into *api.Network) error {
 	case "", api.NetworkNone:
 		asked.Mode = api.NetworkNone
 		if len(asked.Allow) > 0 {
-			return invalid("network.allow has entries, but network.mode is %q; set it to %q", api.NetworkNone, api.NetworkAllow)
+			return api.Invalid("network.allow has entries, but network.mode is %q; set it to %q", api.NetworkNone, api.NetworkAllow)
 		}
 	case api.NetworkAllow, api.NetworkFull:
 	default:
-		return invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
+		return api.Invalid("network.mode must be %q, %q or %q", api.NetworkNone, api.NetworkAllow, api.NetworkFull)
 	}
 	if _, err := network.ParseRules(asked.Allow); err != nil {
-		return invalid("network.allow: %v", err)
+		return api.Invalid("network.allow: %v", err)
 	}
 	if err := o.PermitNetwork(asked); err != nil {
 		return err

@@ -71,10 +71,6 @@ const (
 // MaxIdleTimeout is the longest idle_timeout_s of a session.
 const MaxIdleTimeout = MaxSeconds * time.Second
 
-func invalid(format string, args ...any) error {
-	return api.Errorf(api.CodeInvalidRequest, format, args...)
-}
-
 // Check validates a whole request, whether or not the session already exists.
 func (o *Operator) Check(req api.SessionRequest) (Settings, error) {
 	s := Settings{
@@ -97,7 +93,7 @@ func (o *Operator) Check(req api.SessionRequest) (Settings, error) {
 	if req.Environment != nil {
 		i := slices.IndexFunc(o.Environments, func(e kernel.Environment) bool { return e.Name == *req.Environment })
 		if i < 0 {
-			return s, invalid("environment %q is not configured; choose one of: %s", *req.Environment, o.EnvironmentNames())
+			return s, api.Invalid("environment %q is not configured; choose one of: %s", *req.Environment, o.EnvironmentNames())
 		}
 		s.Environment = o.Environments[i]
 	}
@@ -105,7 +101,7 @@ func (o *Operator) Check(req api.SessionRequest) (Settings, error) {
 		switch s.Isolation = *req.Isolation; s.Isolation {
 		case api.IsolationDefault, api.IsolationStrict:
 		default:
-			return s, invalid("isolation must be %q or %q", api.IsolationDefault, api.IsolationStrict)
+			return s, api.Invalid("isolation must be %q or %q", api.IsolationDefault, api.IsolationStrict)
 		}
 	}
 	if err := checkVariables("env", req.Env, &s.Env); err != nil {
@@ -115,11 +111,11 @@ func (o *Operator) Check(req api.SessionRequest) (Settings, error) {
 		return s, err
 	}
 	if size := variableBytes(s.Env) + variableBytes(s.Secrets); size > maxVariables {
-		return s, invalid("env and secrets have %d bytes together; the limit is %d", size, maxVariables)
+		return s, api.Invalid("env and secrets have %d bytes together; the limit is %d", size, maxVariables)
 	}
 	for name := range s.Secrets {
 		if _, both := s.Env[name]; both {
-			return s, invalid("%q is in both env and secrets", name)
+			return s, api.Invalid("%q is in both env and secrets", name)
 		}
 	}
 	patch := api.SessionPatch{
@@ -169,7 +165,7 @@ func (o *Operator) Check(req api.SessionRequest) (Settings, error) {
 
 // InvalidID returns the error for a field that is not a valid id.
 func InvalidID(field, id string) error {
-	return invalid("%s %.140q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", field, id)
+	return api.Invalid("%s %.140q must match [A-Za-z0-9][A-Za-z0-9._:-]{0,127}", field, id)
 }
 
 // EnvironmentNames lists the names of the environments, for people.
@@ -194,10 +190,10 @@ func checkVariables(field string, given *map[string]string, into *map[string]str
 	}
 	for name, value := range *given {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return invalid("%s: %q cannot be the name of a variable", field, name)
+			return api.Invalid("%s: %q cannot be the name of a variable", field, name)
 		}
 		if strings.ContainsRune(value, 0) {
-			return invalid("%s: the value of %q contains a NUL byte", field, name)
+			return api.Invalid("%s: the value of %q contains a NUL byte", field, name)
 		}
 	}
 	*into = *given
@@ -208,7 +204,7 @@ func checkVariables(field string, given *map[string]string, into *map[string]str
 func (o *Operator) CheckPatch(p api.SessionPatch, s *Settings) error {
 	if p.Name != nil {
 		if len(*p.Name) > MaxName {
-			return invalid("name is longer than %d bytes", MaxName)
+			return api.Invalid("name is longer than %d bytes", MaxName)
 		}
 		s.Name = *p.Name
 	}
@@ -218,24 +214,24 @@ func (o *Operator) CheckPatch(p api.SessionPatch, s *Settings) error {
 			size += len(k) + len(v)
 		}
 		if size > maxMetadata {
-			return invalid("metadata has more than %d bytes", maxMetadata)
+			return api.Invalid("metadata has more than %d bytes", maxMetadata)
 		}
 		s.Metadata = *p.Metadata
 	}
 	if p.IdleTimeoutS != nil {
 		if !(*p.IdleTimeoutS >= 0 && *p.IdleTimeoutS <= MaxSeconds) {
-			return invalid("idle_timeout_s must be between 0 (never) and %d", MaxSeconds)
+			return api.Invalid("idle_timeout_s must be between 0 (never) and %d", MaxSeconds)
 		}
 		s.IdleMS = int64(math.Ceil(*p.IdleTimeoutS * 1000))
 	}
 	if p.Guard != nil {
 		if s.Guard = *p.Guard; !slices.Contains(api.GuardModes, s.Guard) {
-			return invalid("guard must be %q, %q or %q", api.GuardOff, api.GuardWarn, api.GuardBlock)
+			return api.Invalid("guard must be %q, %q or %q", api.GuardOff, api.GuardWarn, api.GuardBlock)
 		}
 	}
 	if p.Approvals != nil {
 		if s.Approvals = *p.Approvals; !slices.Contains(api.ApprovalModes, s.Approvals) {
-			return invalid("approvals must be %q, %q or %q", api.ApprovalsOff, api.ApprovalsDestructive, api.ApprovalsAll)
+			return api.Invalid("approvals must be %q, %q or %q", api.ApprovalsOff, api.ApprovalsDestructive, api.ApprovalsAll)
 		}
 	}
 	if err := checkOnIdle(p.OnIdle, &s.OnIdle); err != nil {
@@ -259,14 +255,8 @@ func (o *Operator) CheckPatch(p api.SessionPatch, s *Settings) error {
 }
 
 func checkOnIdle(asked *api.OnIdle, into *api.OnIdle) error {
-	if set(into, asked); *into != "" && !slices.Contains(api.OnIdles, *into) {
-		return invalid("on_idle must be %q or %q", api.OnIdleHibernate, api.OnIdleDrop)
+	if api.Set(into, asked); *into != "" && !slices.Contains(api.OnIdles, *into) {
+		return api.Invalid("on_idle must be %q or %q", api.OnIdleHibernate, api.OnIdleDrop)
 	}
 	return nil
-}
-
-func set[T any](into *T, given *T) {
-	if given != nil {
-		*into = *given
-	}
 }

@@ -23,14 +23,14 @@ func (o *Operator) checkWebhooks(list []api.Tool) error {
 	names := map[string]bool{}
 	for _, t := range list {
 		if _, err := toolspec.New(t); err != nil {
-			return invalid("tools: %.80q: %v", t.Name, err)
+			return api.Invalid("tools: %.80q: %v", t.Name, err)
 		}
 		if names[t.Name] {
-			return invalid("tools: the name %q is given twice", t.Name)
+			return api.Invalid("tools: the name %q is given twice", t.Name)
 		}
 		names[t.Name] = true
 		if t.URL == "" {
-			return invalid("tools: %s has no url; the tools of a session are web hooks, and a client registers its own with the frame tools", t.Name)
+			return api.Invalid("tools: %s has no url; the tools of a session are web hooks, and a client registers its own with the frame tools", t.Name)
 		}
 		if err := o.CheckHook(t.URL); err != nil {
 			return api.Errorf(api.CodeForbidden, "tools: %s: %v", t.Name, err)
@@ -47,10 +47,10 @@ func (o *Operator) checkServers(names []string) error {
 	}
 	for i, name := range names {
 		if !slices.Contains(configured, name) {
-			return invalid("mcp_servers: there is no MCP server %.80q; configured are: %s", name, cmp.Or(strings.Join(configured, ", "), "none"))
+			return api.Invalid("mcp_servers: there is no MCP server %.80q; configured are: %s", name, cmp.Or(strings.Join(configured, ", "), "none"))
 		}
 		if slices.Contains(names[:i], name) {
-			return invalid("mcp_servers: the name %q is given twice", name)
+			return api.Invalid("mcp_servers: the name %q is given twice", name)
 		}
 	}
 	return nil
