@@ -122,10 +122,11 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	}
 	defer os.RemoveAll(temp)
 	c.StateDir = temp
+	var tried kernel.Environment
 	if len(found) > 0 {
-		c.Python = found[0].Python
+		tried = found[0]
 	}
-	backend, isolation, err := isolate(ctx, c, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
+	backend, isolation, err := isolate(ctx, c, tried, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
 	findings = append(findings, isolation...)
 	if errors.Is(err, errNoIsolation) {
 		return append(findings, survivalFinding()), false

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"talaria/api"
+	"talaria/kernel"
 	"talaria/kernel/host"
 	"talaria/kernel/link"
+	"talaria/kernel/python"
 	"talaria/store"
 )
 
@@ -59,7 +62,11 @@ are passed to serve.`,
 				return fmt.Errorf("unknown argument %q; flags of serve go with --supervise", args[0])
 			}
 			ready, _ := cmd.Flags().GetInt("ready-fd")
-			return runHost(cmd.Context(), c, cmd.ErrOrStderr(), ready)
+			env, err := givenEnvironment(cmd, c)
+			if err != nil {
+				return err
+			}
+			return runHost(cmd.Context(), c, env, cmd.ErrOrStderr(), ready)
 		},
 	}
 	f := cmd.Flags()
@@ -68,7 +75,9 @@ are passed to serve.`,
 	addLogFlags(f)
 	f.Bool("supervise", false, "run the server, and restart it whenever it exits")
 	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
+	f.String("environment", "", "what is known of that interpreter, in JSON")
 	_ = f.MarkHidden("ready-fd")
+	_ = f.MarkHidden("environment")
 	cmd.AddCommand(hostListCommand(), hostStopCommand())
 	return cmd
 }
@@ -265,8 +274,21 @@ func instanceName(c config, host string) string {
 
 func sessionsDir(c config) string { return filepath.Join(c.StateDir, "sessions") }
 
-// runHost runs kernels until ctx ends, or it is told to end.
-func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err error) {
+// givenEnvironment is what a host tries its sandboxes with: what the server that starts it has found, else the interpreter of the
+// command line.
+func givenEnvironment(cmd *cobra.Command, c config) (env kernel.Environment, err error) {
+	if text, _ := cmd.Flags().GetString("environment"); text != "" {
+		if err := json.Unmarshal([]byte(text), &env); err != nil {
+			return env, usagef("--environment: %v", err)
+		}
+		return env, nil
+	}
+	env, _, err = python.DiscoverEnvironment(cmd.Context(), python.EnvironmentConfig{Name: "probe", Python: c.Python, Engine: python.EngineStdlib})
+	return env, err
+}
+
+// runHost runs kernels until ctx ends, or it is told to end. It tries its sandboxes with env.
+func runHost(ctx context.Context, c config, env kernel.Environment, stderr io.Writer, readyFD int) (err error) {
 	var ready *os.File
 	if readyFD > 0 {
 		ready = os.NewFile(uintptr(readyFD), "ready")
@@ -286,7 +308,7 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 		return err
 	}
 	instance := instanceName(c, folder.ID)
-	backend, findings, err := isolate(ctx, c, instance, log)
+	backend, findings, err := isolate(ctx, c, env, instance, log)
 	if err != nil {
 		printFindings(stderr, findings)
 		return err
@@ -317,18 +339,18 @@ func runHost(ctx context.Context, c config, stderr io.Writer, readyFD int) (err 
 
 // spawner starts a host that outlives this process: with a session of its own, its output in the log of all hosts, and
 // nothing of the server's in its environment.
-func spawner(c config, configFile string) func(context.Context) error {
+func spawner(c config, configFile string, env kernel.Environment) func(context.Context) error {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, hostStart)
 		defer cancel()
-		if err := spawnHost(ctx, c, configFile); err != nil {
+		if err := spawnHost(ctx, c, configFile, env); err != nil {
 			return fmt.Errorf("start talaria host: %w", err)
 		}
 		return nil
 	}
 }
 
-func spawnHost(ctx context.Context, c config, configFile string) error {
+func spawnHost(ctx context.Context, c config, configFile string, env kernel.Environment) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -353,9 +375,11 @@ func spawnHost(ctx context.Context, c config, configFile string) error {
 	defer read.Close()
 	args := []string{"host", "--state-dir", c.StateDir, "--ready-fd", "3", "--pool", strconv.Itoa(c.Pool),
 		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel, "--log-format", c.LogFormat}
-	if c.Python != "" {
-		args = append(args, "--python", c.Python)
+	found, err := json.Marshal(env)
+	if err != nil {
+		return err
 	}
+	args = append(args, "--environment", string(found))
 	if len(c.MountRoots) > 0 {
 		args = append(args, "--mount-roots", strings.Join(c.MountRoots, ","))
 	}

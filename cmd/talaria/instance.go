@@ -36,10 +36,8 @@ func openInstance(
 		}
 	}()
 	opened := make(chan struct{}) // closed when sessions is set
-	found := c
-	found.Python = environments[0].Python // so that the host tries its sandboxes with it, and need not look for one
 	i.hosts, err = link.Open(ctx, link.ClientConfig{
-		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(found, configFile), Log: log,
+		Dir: hostsDir(c), Build: hostBuild(c), Version: fullVersion(), Spawn: spawner(c, configFile, environments[0]), Log: log,
 		Ending: func(ctx context.Context, keys []record.Key) {
 			select {
 			case <-opened:

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"talaria/kernel"
 )
 
 // startAs has the program believe that it was started by that name.
@@ -38,7 +40,7 @@ func TestAMachineWithoutIsolationPointsToTheDoctorByTheProgramsName(t *testing.T
 	startAs(t, "bin/other")
 	c := defaults()
 	c.Tier = "none of the tiers"
-	_, _, err := isolate(t.Context(), c, "test", nil)
+	_, _, err := isolate(t.Context(), c, kernel.Environment{}, "test", nil)
 	if !errors.Is(err, errNoIsolation) || !strings.Contains(err.Error(), "bin/other doctor") {
 		t.Error(err)
 	}

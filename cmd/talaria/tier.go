@@ -39,16 +39,18 @@ func (c config) checkTiers() error {
 	return nil
 }
 
-// isolate makes the backend of the best tier that works and is allowed. What it has found out is for people, also
+// isolate makes the backend of the best tier that works with an environment and is allowed. What it has found out is for people, also
 // beside an error. The backend is the caller's to close.
-func isolate(ctx context.Context, c config, instance string, log *slog.Logger) (*sandbox.Backend, []kernel.Finding, error) {
+func isolate(
+	ctx context.Context, c config, env kernel.Environment, instance string, log *slog.Logger,
+) (*sandbox.Backend, []kernel.Finding, error) {
 	var found []kernel.Finding
 	better := "" // what to do for a better tier
 	for _, tier := range tiers {
 		if c.Tier != "" && !c.allows(tier) {
 			continue
 		}
-		backend, err := newBackend(c, tier, instance, log)
+		backend, err := newBackend(c, tier, env, instance, log)
 		if err != nil {
 			return nil, found, err
 		}
@@ -98,7 +100,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 	return f
 }
 
-func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Backend, error) {
+func newBackend(c config, tier string, env kernel.Environment, instance string, log *slog.Logger) (*sandbox.Backend, error) {
 	for _, dir := range []string{"sessions", "lib", "cache"} {
 		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("create the state directory: %w", err)
@@ -115,7 +117,7 @@ func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Bac
 	cfg := sandbox.Config{
 		Root: sessionsDir(c), MountRoots: paths,
 		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
-		Instance: instance, OwnUID: c.UIDBase - 1, Python: c.Python, Log: log,
+		Instance: instance, OwnUID: c.UIDBase - 1, Environment: env, Log: log,
 	}
 	if tier != landlock.Tier {
 		return namespace.New(cfg)

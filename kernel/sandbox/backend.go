@@ -52,10 +52,9 @@ type Config struct {
 	RenewEvery time.Duration
 	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches and, as root, the outer user
 	// namespaces of all sandboxes; it must not be a session's. Default 1899999999.
-	OwnUID int
-	// Python is the interpreter that Probe tries; default: the first one found.
-	Python string
-	Log    *slog.Logger
+	OwnUID      int
+	Environment kernel.Environment // what Probe makes a sandbox of
+	Log         *slog.Logger
 }
 
 // Backend makes sandboxes. It is safe for concurrent use.
@@ -141,9 +140,11 @@ func New(cfg Config, tier Tier) (*Backend, error) {
 		cfg.Log.Warn("a mount root does not exist, so nothing can be mounted from it", "root", root, "err", err)
 	})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	if b.library.dir, err = writeLibrary(cfg.LibDir); err != nil {
+	dir, err := writeLibrary(cfg.LibDir)
+	if err != nil {
 		return nil, fmt.Errorf("isolation: %w", err)
 	}
+	b.library = newLibrary(dir)
 	return b, nil
 }
 

@@ -84,5 +84,6 @@ func UseOwner(b *Backend) error { return b.asOwner(func(bool) error { return nil
 
 // CompileLibrary compiles the embedded Python in a directory as a new process does.
 func CompileLibrary(ctx context.Context, dir string, env kernel.Environment) error {
-	return (&library{dir: dir}).compile(ctx, env)
+	l := newLibrary(dir)
+	return l.compile(ctx, env)
 }

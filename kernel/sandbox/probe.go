@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -31,24 +30,22 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 
 func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 	finding := kernel.Finding{Name: "sandbox"}
-	interpreter := b.cfg.Python
-	if interpreter == "" {
-		var err error
-		if interpreter, err = findPython(); err != nil {
-			finding.Detail = err.Error()
-			finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3)"
-			return finding
-		}
-	}
-	env, _, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: "probe", Python: interpreter, Engine: python.EngineStdlib})
-	if err != nil {
-		finding.Detail = err.Error()
-		finding.Remedy = "install Python 3.11 or later, or configure the one to use"
+	env := b.cfg.Environment
+	if env.Python == "" {
+		finding.Detail = "there is no Python to try one with"
+		finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3), or configure the one to use"
 		return finding
 	}
+	// Kernels need the rest of the library. They come later, so its compilation goes on meanwhile.
+	b.keeping.Go(func() {
+		if err := b.library.rest.compile(b.ctx, env); err != nil && b.ctx.Err() == nil {
+			b.cfg.Log.WarnContext(b.ctx, "the runner is not compiled yet", "err", err)
+		}
+	})
+	env.Engine = python.EngineScript
 	start := time.Now()
 	var layers []string
-	err = b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
+	err := b.withOwnSandbox(ctx, env, func(s *Sandbox, _ string) error {
 		layers = s.Layers()
 		return run(ctx, s, kernel.Program{Args: []string{env.Python, "-I", "-S", "-c", ""}})
 	})
@@ -61,15 +58,6 @@ func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
 	finding.Detail = fmt.Sprintf("created, sealed and closed in %d ms: %s",
 		time.Since(start).Milliseconds(), strings.Join(layers, "; "))
 	return finding
-}
-
-func findPython() (string, error) {
-	for _, name := range []string{"/usr/bin/python3", "/usr/local/bin/python3", "python3"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("python3 not found")
 }
 
 // remedy says what an operator can do about an error in making a sandbox.

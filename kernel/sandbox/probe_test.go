@@ -7,13 +7,12 @@ import (
 	"testing"
 
 	"talaria/kernel"
-	"talaria/kernel/namespace"
 	"talaria/kernel/sandbox"
 )
 
 func TestProbeMakesASandboxAndLeavesNothing(t *testing.T) {
 	dir := stateDir(t)
-	probe := newBackend(t, dir).Probe(t.Context())
+	probe := newBackend(t, dir, probed(t)).Probe(t.Context())
 	if !probe.OK {
 		t.Fatalf("%+v", probe.Findings)
 	}
@@ -31,17 +30,15 @@ func TestProbeMakesASandboxAndLeavesNothing(t *testing.T) {
 }
 
 func TestProbeSaysWhyItFails(t *testing.T) {
-	dir := stateDir(t)
-	cfg := config(dir)
-	cfg.Python = "/bin/false"
-	b, err := namespace.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := b.Probe(t.Context())
-	if probe.OK || probe.Findings[0].OK || probe.Findings[0].Remedy == "" ||
-		!strings.Contains(probe.Findings[0].Detail, "/bin/false") {
-		t.Errorf("%+v", probe)
+	for interpreter, detail := range map[string]string{"": "no Python", "/bin/false": "/bin/false"} {
+		b := newBackend(t, stateDir(t), func(cfg *sandbox.Config) { cfg.Environment = kernel.Environment{Python: interpreter} })
+		probe := b.Probe(t.Context())
+		if probe.OK || probe.Findings[0].OK || !strings.Contains(probe.Findings[0].Detail, detail) {
+			t.Errorf("%q: %+v", interpreter, probe)
+		}
+		if remedy := probe.Findings[0].Remedy; interpreter == "" && !strings.Contains(remedy, "install Python") {
+			t.Errorf("the remedy is %q", remedy)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"talaria/kernel"
+	"talaria/kernel/python"
 	"talaria/kernel/runner"
 )
 
@@ -22,21 +23,30 @@ import (
 type library struct {
 	dir string
 
-	mu       sync.Mutex // guards compiled, and is held while compiling so that it is done only once
-	compiled map[string]bool
+	pid1 byteCode // of what makes sandboxes
+	rest byteCode // of the runner, and of programs for commands
+}
+
+func newLibrary(dir string) library {
+	return library{
+		dir:  dir,
+		pid1: byteCode{dir: dir, folders: []string{"talaria_init"}},
+		rest: byteCode{dir: dir, folders: []string{"talaria_runner", "programs"}},
+	}
 }
 
 // programs is the prefix of the names of executable files.
 const programs = "programs/bin/"
 
-// writeLibrary writes the embedded Python below parent unless it is already there, and returns its directory.
+// writeLibrary writes the embedded Python below parent unless it is already there, and returns its directory. The files are not
+// synced to the disk, which takes longer than everything else: they are compared, so damage by a crash of the machine is repaired.
 func writeLibrary(parent string) (string, error) {
 	files, hash, err := sources()
 	if err != nil {
 		return "", fmt.Errorf("read embedded Python: %w", err)
 	}
 	dir := filepath.Join(parent, hash)
-	if _, err := os.Stat(dir); err == nil {
+	if intact(dir, files) {
 		return dir, nil
 	}
 	temp, err := os.MkdirTemp(parent, ".new-")
@@ -44,26 +54,43 @@ func writeLibrary(parent string) (string, error) {
 		return "", fmt.Errorf("write embedded Python: %w", err)
 	}
 	defer os.RemoveAll(temp)
+	if err := writeFiles(temp, files); err != nil {
+		return "", fmt.Errorf("write embedded Python: %w", err)
+	}
+	if err := os.Rename(temp, dir); err == nil || intact(dir, files) { // another host can have been faster
+		return dir, nil
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(temp, dir)); err != nil {
+		return "", fmt.Errorf("write embedded Python: %w", err)
+	}
+	return dir, nil
+}
+
+func writeFiles(dir string, files map[string][]byte) error {
 	for name, content := range files {
-		path := filepath.Join(temp, name)
+		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return "", fmt.Errorf("write embedded Python: %w", err)
+			return err
 		}
 		mode := fs.FileMode(0o644)
 		if strings.HasPrefix(name, programs) {
 			mode = 0o755
 		}
-		if err := writeSynced(path, content, mode); err != nil {
-			return "", fmt.Errorf("write embedded Python: %w", err)
+		if err := os.WriteFile(path, content, mode); err != nil {
+			return err
 		}
 	}
-	if err := os.Chmod(temp, 0o755); err != nil {
-		return "", fmt.Errorf("write embedded Python: %w", err)
+	return os.Chmod(dir, 0o755)
+}
+
+// intact reports whether a directory has these files, unchanged. It may have others: byte code.
+func intact(dir string, files map[string][]byte) bool {
+	for name, content := range files {
+		if found, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(found, content) {
+			return false
+		}
 	}
-	if err := os.Rename(temp, dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fmt.Errorf("write embedded Python: %w", err)
-	}
-	return dir, nil
+	return true
 }
 
 func sources() (files map[string][]byte, hash string, err error) {
@@ -82,53 +109,60 @@ func sources() (files map[string][]byte, hash string, err error) {
 	return files, hex.EncodeToString(sum.Sum(nil)[:8]), err
 }
 
-func writeSynced(path string, content []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
+// compile makes the byte code that sandboxes of an environment use, since nothing inside a sandbox can write it.
+func (l *library) compile(ctx context.Context, env kernel.Environment) error {
+	if err := l.pid1.compile(ctx, env); err != nil || env.Engine == python.EngineScript {
 		return err
 	}
-	_, err = f.Write(content)
-	return errors.Join(err, f.Sync(), f.Close())
+	return l.rest.compile(ctx, env)
 }
 
-// compile makes the byte code for an environment's interpreter, since nothing inside a sandbox can write it. It runs
-// only code of the standard library, and does nothing if this or an earlier process has done it since the machine's
+// byteCode is what interpreters have made of some folders of a library.
+type byteCode struct {
+	dir     string // the library's
+	folders []string
+
+	mu       sync.Mutex // guards compiled, and is held while compiling so that it is done only once
+	compiled map[string]bool
+}
+
+// compile runs only code of the standard library, and does nothing if this or an earlier process has done it since the machine's
 // boot and the interpreter is the same.
-func (l *library) compile(ctx context.Context, env kernel.Environment) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.compiled[env.Python] {
+func (b *byteCode) compile(ctx context.Context, env kernel.Environment) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.compiled[env.Python] {
 		return nil
 	}
-	if l.compiled == nil {
-		l.compiled = make(map[string]bool)
+	if b.compiled == nil {
+		b.compiled = make(map[string]bool)
 	}
-	mark, err := l.compiledMark(env)
+	mark, err := b.mark(env)
 	if err != nil {
 		return fmt.Errorf("compile the runner with %s: %w", env.Python, err)
 	}
 	if _, err := os.Stat(mark); err == nil {
-		l.compiled[env.Python] = true
+		b.compiled[env.Python] = true
 		return nil
 	}
 	// Unchecked: a directory named after its content does not change.
-	cmd := exec.CommandContext(ctx, env.Python, "-I", "-S", "-m", "compileall", "-q", "-f",
-		"--invalidation-mode", "unchecked-hash", l.dir)
+	cmd := exec.CommandContext(ctx, env.Python, append([]string{"-I", "-S", "-m", "compileall", "-q", "-f",
+		"--invalidation-mode", "unchecked-hash"}, b.folders...)...)
 	cmd.Env = pythonEnv
-	cmd.Dir = "/"
+	cmd.Dir = b.dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the runner with %s: %w: %s", env.Python, err, bytes.TrimSpace(out))
 	}
 	if err := os.WriteFile(mark, nil, 0o644); err != nil {
 		return fmt.Errorf("remember that the runner is compiled: %w", err)
 	}
-	l.compiled[env.Python] = true
+	b.compiled[env.Python] = true
 	return nil
 }
 
-// compiledMark names the file that says that an interpreter has compiled the library. Another boot or another
-// interpreter has another name: byte code is not synced to the disk, so a crash of the machine can damage it.
-func (l *library) compiledMark(env kernel.Environment) (string, error) {
+// mark names the file that says that an interpreter has compiled the folders. Another boot or another interpreter has another name:
+// byte code is not synced to the disk, so a crash of the machine can damage it.
+func (b *byteCode) mark(env kernel.Environment) (string, error) {
 	boot, err := kernel.BootID()
 	if err != nil {
 		return "", err
@@ -137,7 +171,7 @@ func (l *library) compiledMark(env kernel.Environment) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := fmt.Sprintf("%s %q %s %d %d", boot, env.Python, env.Version, info.Size(), info.ModTime().UnixNano())
+	key := fmt.Sprintf("%s %q %s %d %d %q", boot, env.Python, env.Version, info.Size(), info.ModTime().UnixNano(), b.folders)
 	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(l.dir, ".compiled-"+hex.EncodeToString(sum[:8])), nil
+	return filepath.Join(b.dir, ".compiled-"+hex.EncodeToString(sum[:8])), nil
 }

@@ -1,12 +1,15 @@
 package sandbox_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"talaria/kernel"
+	"talaria/kernel/python"
 	"talaria/kernel/sandbox"
 )
 
@@ -21,9 +24,10 @@ func TestTheRunnerIsCompiledOnceForAnInterpreter(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	engine := python.EngineStdlib
 	compile := func(version string, wantOK bool, wantRuns int) {
 		t.Helper()
-		err := sandbox.CompileLibrary(t.Context(), library, kernel.Environment{Python: interpreter, Version: version})
+		err := sandbox.CompileLibrary(t.Context(), library, kernel.Environment{Python: interpreter, Version: version, Engine: engine})
 		lines, _ := os.ReadFile(count)
 		if runs := strings.Count(string(lines), "\n"); (err == nil) != wantOK || runs != wantRuns {
 			t.Fatalf("%v after %d runs, want %d", err, runs, wantRuns)
@@ -33,13 +37,44 @@ func TestTheRunnerIsCompiledOnceForAnInterpreter(t *testing.T) {
 	compile("3.12.1", false, 1)
 	compile("3.12.1", false, 2) // a failure is not remembered
 	install("exit 0")
-	compile("3.12.1", true, 3)
-	compile("3.12.1", true, 3)
-	compile("3.12.2", true, 4)
+	compile("3.12.1", true, 4) // pid 1 and the rest
+	compile("3.12.1", true, 4)
+	compile("3.12.2", true, 6)
 	install("true; exit 0") // another interpreter at the same path
-	compile("3.12.2", true, 5)
+	engine = python.EngineScript
+	compile("3.12.2", true, 7) // pid 1 is enough
+	engine = python.EngineStdlib
+	compile("3.12.2", true, 8)
 	if err := os.Remove(interpreter); err != nil {
 		t.Fatal(err)
 	}
-	compile("3.12.2", false, 5)
+	compile("3.12.2", false, 8)
+}
+
+func TestADamagedRunnerIsWrittenAgain(t *testing.T) {
+	dir := stateDir(t)
+	files := func() []string {
+		t.Helper()
+		newBackend(t, dir)
+		found, err := filepath.Glob(filepath.Join(dir, "lib", "*", "talaria_init", "*.py"))
+		if len(found) == 0 || err != nil {
+			t.Fatal(found, err)
+		}
+		return found
+	}
+	before := files()
+	want, err := os.ReadFile(before[1])
+	if err == nil {
+		err = errors.Join(os.Remove(before[0]), os.WriteFile(before[1], nil, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := files()
+	if got, err := os.ReadFile(before[1]); err != nil || string(got) != string(want) || !slices.Equal(after, before) {
+		t.Errorf("%d bytes instead of %d; %v instead of %v; %v", len(got), len(want), after, before, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "lib", ".new-*")); len(left) > 0 || err != nil {
+		t.Errorf("left: %v %v", left, err)
+	}
 }
