@@ -114,9 +114,11 @@ func (l legacy) bound(dir string) (limit, used int64, err error) {
 	return limit, used, err
 }
 
+func (legacy) charged(c *controls) (int64, error) { return c.number("memory.usage_in_bytes") }
+
 // inUse returns the memory in use, without what the system can take back at once.
-func (legacy) inUse(c *controls) (int64, error) {
-	usage, err := c.number("memory.usage_in_bytes")
+func (l legacy) inUse(c *controls) (int64, error) {
+	usage, err := l.charged(c)
 	if err != nil {
 		return 0, err
 	}

@@ -69,13 +69,13 @@ func (u unified) moveOut() error {
 	return writeControl(leaf, "cgroup.procs", strconv.Itoa(os.Getpid()))
 }
 
-func (unified) setMemory(dir string, bytes int64) error {
+func (u unified) setMemory(dir string, bytes int64) error {
 	limit := "max"
 	if bytes > 0 {
 		// Given a limit below the current use, the kernel would kill to get below it.
 		c := &controls{dir: dir}
 		defer c.close()
-		used, err := inUse(c)
+		used, err := u.inUse(c)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (unified) setCPUs(dir string, cpus float64) error {
 }
 
 func (u unified) memory(c *controls) (used, peak int64, err error) {
-	if used, err = inUse(c); err != nil {
+	if used, err = u.inUse(c); err != nil {
 		return 0, 0, err
 	}
 	peak, err = u.peak(c)
@@ -114,7 +114,7 @@ func (unified) anonymous(c *controls) (int64, error) {
 }
 
 // bound counts the limit from which on the kernel slows a group down, too.
-func (unified) bound(dir string) (limit, used int64, err error) {
+func (u unified) bound(dir string) (limit, used int64, err error) {
 	for _, file := range []string{"memory.max", "memory.high"} {
 		var buffer [64]byte
 		text, err := readControl(dir, file, buffer[:])
@@ -137,13 +137,15 @@ func (unified) bound(dir string) (limit, used int64, err error) {
 	}
 	c := &controls{dir: dir}
 	defer c.close()
-	used, err = inUse(c)
+	used, err = u.inUse(c)
 	return limit, used, err
 }
 
+func (unified) charged(c *controls) (int64, error) { return c.number("memory.current") }
+
 // inUse returns the memory in use, without what the system can take back at once.
-func inUse(c *controls) (int64, error) {
-	usage, err := c.number("memory.current")
+func (u unified) inUse(c *controls) (int64, error) {
+	usage, err := u.charged(c)
 	if err != nil {
 		return 0, err
 	}

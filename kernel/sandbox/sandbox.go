@@ -84,7 +84,7 @@ type Sandbox struct {
 	reachedAt     time.Time
 	unnamed       int64    // how many more were killed for it, then
 	runner        int      // the pid inside of the last runner that was started
-	members       *members // at the last look; nil before
+	reading       *reading // the last one; nil before
 	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from
 }
 

@@ -90,42 +90,54 @@ func (s *Sandbox) usage() (kernel.Usage, error) {
 	return usage, nil
 }
 
-// accounted is usage if control groups account for memory and CPU time: then a process is only asked who it is.
+// accounted is usage if control groups account for memory and CPU time: then a process is only asked who it is, and nothing is asked
+// again that cannot have changed.
 func (s *Sandbox) accounted() (usage kernel.Usage, err error) {
-	if usage.MemoryBytes, usage.PeakMemoryBytes, err = s.group.Memory(); err != nil {
-		return kernel.Usage{}, err
-	}
 	if usage.CPU, err = s.group.CPU(); err != nil {
 		return kernel.Usage{}, err
 	}
+	if usage.PeakMemoryBytes, err = s.group.Peak(); err != nil {
+		return kernel.Usage{}, err
+	}
+	charged, err := s.group.Charged()
+	if err != nil {
+		return kernel.Usage{}, err
+	}
 	s.mu.Lock()
-	seen := s.members
+	last := s.reading
 	s.mu.Unlock()
-	if seen == nil || seen.cpu != usage.CPU {
-		if seen, err = s.look(usage.CPU); err != nil {
+	if last == nil || last.cpu != usage.CPU || last.charged != charged {
+		if last, err = s.read(usage.CPU, charged); err != nil {
 			return kernel.Usage{}, err
 		}
 	}
-	usage.PIDs, usage.Processes = seen.threads, slices.Clone(seen.processes)
+	usage.MemoryBytes, usage.PIDs, usage.Processes = last.memory, last.threads, slices.Clone(last.processes)
 	return usage, nil
 }
 
-// members are the processes in a sandbox, without pid 1, when its control group had used that much CPU time. A process that starts
-// another one, takes another name or ends uses CPU time for it, so they are the same for as long as that stays the same. It is
-// accounted for when a process leaves its CPU, and at every tick of the clock, so they may be that much older.
-type members struct {
+// reading is what a sandbox had when its control group had used that much CPU time and was charged with that much memory: the memory
+// in use, and the processes without pid 1. A process that takes memory, starts another one, takes another name or ends uses CPU time
+// for it, so a reading holds for as long as these two stay the same. CPU time is accounted for when a process leaves its CPU, and at
+// every tick of the clock, so a reading may be that much older.
+type reading struct {
 	cpu       time.Duration
+	charged   int64
+	memory    int64
 	threads   int64
 	processes []kernel.ProcessInfo
 }
 
-// look finds out who is there. cpu was read before.
-func (s *Sandbox) look(cpu time.Duration) (*members, error) {
+// read takes a reading. cpu and charged were read before.
+func (s *Sandbox) read(cpu time.Duration, charged int64) (*reading, error) {
+	found := &reading{cpu: cpu, charged: charged}
+	var err error
+	if found.memory, _, err = s.group.Memory(); err != nil {
+		return nil, err
+	}
 	pids, err := s.pids()
 	if err != nil {
 		return nil, err
 	}
-	found := &members{cpu: cpu}
 	for _, pid := range pids {
 		if pid == s.handle.PID {
 			continue
@@ -143,7 +155,7 @@ func (s *Sandbox) look(cpu time.Duration) (*members, error) {
 	slices.SortFunc(found.processes, func(a, b kernel.ProcessInfo) int { return a.PID - b.PID })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.members = found
+	s.reading = found
 	return found, nil
 }
 
