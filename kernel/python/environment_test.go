@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +182,27 @@ func TestDiscoveryBindsAVirtualEnvironmentWithItsBase(t *testing.T) {
 		if !found {
 			t.Errorf("%s is not among %q", dir, env.Prefix)
 		}
+	}
+}
+
+func TestDiscoveryReadsVersionsFromTheNamesOfWhatInstallersLeave(t *testing.T) {
+	venv := filepath.Join(t.TempDir(), "venv")
+	if out, err := exec.Command("/usr/bin/python3", "-I", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
+		t.Skipf("no virtual environment can be made: %v %s", err, out)
+	}
+	found, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	for _, name := range []string{"numpy-2.1.0+mkl.dist-info", "Pandas-1.5.3-py3.11.egg-info", "ipython-8.5.0.dist-info",
+		"matplotlib.dist-info", "numpy_financial-1.0.0.dist-info", "pandas-9.tar.gz"} {
+		if err := os.Mkdir(filepath.Join(found[0], name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env, _, err := python.DiscoverEnvironment(t.Context(),
+		python.EnvironmentConfig{Python: filepath.Join(venv, "bin", "python3"), Engine: python.EngineStdlib})
+	if want := []string{"numpy 2.1.0+mkl", "pandas 1.5.3", "IPython 8.5.0"}; err != nil || !slices.Equal(env.Modules, want) {
+		t.Errorf("%q instead of %q, %v", env.Modules, want, err)
 	}
 }
