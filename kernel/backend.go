@@ -17,8 +17,6 @@ import (
 type Backend interface {
 	// Name is the tier that sessions report, such as "namespace".
 	Name() string
-	// Probe finds out whether this machine supports the backend, and leaves nothing behind. ctx bounds the probing.
-	Probe(ctx context.Context) Probe
 	// Create makes a parked sandbox: its namespaces and common mounts exist, and only our own code has run in it. It
 	// may be kept ready for any session of that environment. A fresh sandbox shares no process, no memory and no
 	// random seed with any other; one that is not fresh may come from a process that has imported the environment's

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -47,6 +48,10 @@ func (s *Server) getMetrics(c *call) error {
 }
 
 func (s *Server) getOpenAPI(c *call) error {
-	c.Data(http.StatusOK, "application/json", s.openapi)
+	document, err := s.openapi()
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	c.Data(http.StatusOK, "application/json", document)
 	return nil
 }

@@ -115,7 +115,7 @@ type Server struct {
 	execd         *execd.Handler     // nil: off
 	librechat     *librechat.Handler // nil: off
 	librechatKeys []librechat.Key
-	openapi       []byte
+	openapi       func() ([]byte, error) // its description takes 14 ms, so it waits for a request
 	sockets       connTracker
 	callers       *callers
 	guesses       *guesses
@@ -174,9 +174,7 @@ func New(cfg Config) (*Server, error) {
 		s.librechat = librechat.New(librechat.Config{Sessions: s.sessions, Runs: s.runs, UntilDrain: s.untilDrain, Problem: s.problem})
 	}
 	routes := slices.Concat(s.routes(), s.mcpRoutes(), s.jupyterRoutes(), s.e2bRoutes(), s.librechatRoutes(), s.execdRoutes(), s.engineRoutes())
-	if s.openapi, err = describe(routes, cfg.Version); err != nil {
-		return nil, fmt.Errorf("describe the API: %w", err)
-	}
+	s.openapi = sync.OnceValues(func() ([]byte, error) { return describe(routes, cfg.Version) })
 	s.engine = s.newEngine(routes)
 	s.web = s.newWeb(s.engine)
 	s.frontWebs = map[string]*http.Server{}

@@ -126,7 +126,8 @@ func examine(ctx context.Context, c config) (findings []kernel.Finding, fit bool
 	if len(found) > 0 {
 		tried = found[0]
 	}
-	backend, isolation, err := isolate(ctx, c, tried, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
+	environment := func() (kernel.Environment, error) { return tried, nil }
+	backend, isolation, err := isolate(ctx, c, environment, "doctor-"+filepath.Base(temp), slog.New(slog.DiscardHandler))
 	findings = append(findings, isolation...)
 	if errors.Is(err, errNoIsolation) {
 		return append(findings, survivalFinding()), false

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -62,11 +63,11 @@ are passed to serve.`,
 				return fmt.Errorf("unknown argument %q; flags of serve go with --supervise", args[0])
 			}
 			ready, _ := cmd.Flags().GetInt("ready-fd")
-			env, err := givenEnvironment(cmd, c)
-			if err != nil {
-				return err
+			environment := func() (kernel.Environment, error) { return probedEnvironment(cmd.Context(), c) }
+			if given, _ := cmd.Flags().GetBool("environment-stdin"); given {
+				environment = func() (kernel.Environment, error) { return readEnvironment(cmd.InOrStdin()) }
 			}
-			return runHost(cmd.Context(), c, env, cmd.ErrOrStderr(), ready)
+			return runHost(cmd.Context(), c, sync.OnceValues(environment), cmd.ErrOrStderr(), ready)
 		},
 	}
 	f := cmd.Flags()
@@ -75,9 +76,9 @@ are passed to serve.`,
 	addLogFlags(f)
 	f.Bool("supervise", false, "run the server, and restart it whenever it exits")
 	f.Int("ready-fd", 0, "descriptor to write a line to when it is ready")
-	f.String("environment", "", "what is known of that interpreter, in JSON")
+	f.Bool("environment-stdin", false, "read what is known of that interpreter from standard input")
 	_ = f.MarkHidden("ready-fd")
-	_ = f.MarkHidden("environment")
+	_ = f.MarkHidden("environment-stdin")
 	cmd.AddCommand(hostListCommand(), hostStopCommand())
 	return cmd
 }
@@ -187,11 +188,7 @@ func hibernateAndStop(ctx context.Context, c config, configFile string, stderr i
 		return err
 	}
 	defer closing(&err, db.Close)
-	environments, err := discover(ctx, c, filepath.Join(c.StateDir, "pythons"), log)
-	if err != nil {
-		return err
-	}
-	i, err := openInstance(ctx, c, configFile, db, environments, log)
+	i, err := openInstance(ctx, c, configFile, db, log)
 	if err != nil {
 		return err
 	}
@@ -274,21 +271,24 @@ func instanceName(c config, host string) string {
 
 func sessionsDir(c config) string { return filepath.Join(c.StateDir, "sessions") }
 
-// givenEnvironment is what a host tries its sandboxes with: what the server that starts it has found, else the interpreter of the
-// command line.
-func givenEnvironment(cmd *cobra.Command, c config) (env kernel.Environment, err error) {
-	if text, _ := cmd.Flags().GetString("environment"); text != "" {
-		if err := json.Unmarshal([]byte(text), &env); err != nil {
-			return env, usagef("--environment: %v", err)
-		}
-		return env, nil
-	}
-	env, _, err = python.DiscoverEnvironment(cmd.Context(), python.EnvironmentConfig{Name: "probe", Python: c.Python, Engine: python.EngineStdlib})
+// probedEnvironment is what a host tries its sandboxes with if no server says what it has found.
+func probedEnvironment(ctx context.Context, c config) (kernel.Environment, error) {
+	env, _, err := python.DiscoverEnvironment(ctx, python.EnvironmentConfig{Name: "probe", Python: c.Python, Engine: python.EngineStdlib})
 	return env, err
 }
 
-// runHost runs kernels until ctx ends, or it is told to end. It tries its sandboxes with env.
-func runHost(ctx context.Context, c config, env kernel.Environment, stderr io.Writer, readyFD int) (err error) {
+// readEnvironment waits for what the server that started this host finds meanwhile.
+func readEnvironment(from io.Reader) (env kernel.Environment, err error) {
+	if err = json.NewDecoder(from).Decode(&env); err != nil {
+		err = fmt.Errorf("the server that started this host sent no environment: %w", err)
+	}
+	return env, err
+}
+
+// runHost runs kernels until ctx ends, or it is told to end. It tries its sandboxes with the environment.
+func runHost(
+	ctx context.Context, c config, environment func() (kernel.Environment, error), stderr io.Writer, readyFD int,
+) (err error) {
 	var ready *os.File
 	if readyFD > 0 {
 		ready = os.NewFile(uintptr(readyFD), "ready")
@@ -308,7 +308,7 @@ func runHost(ctx context.Context, c config, env kernel.Environment, stderr io.Wr
 		return err
 	}
 	instance := instanceName(c, folder.ID)
-	backend, findings, err := isolate(ctx, c, env, instance, log)
+	backend, findings, err := isolate(ctx, c, environment, instance, log)
 	if err != nil {
 		printFindings(stderr, findings)
 		return err
@@ -338,19 +338,18 @@ func runHost(ctx context.Context, c config, env kernel.Environment, stderr io.Wr
 }
 
 // spawner starts a host that outlives this process: with a session of its own, its output in the log of all hosts, and
-// nothing of the server's in its environment.
-func spawner(c config, configFile string, env kernel.Environment) func(context.Context) error {
+// nothing of the server's in its environment variables. environment blocks until it is known what the host is to try its sandboxes
+// with; the host starts meanwhile.
+func spawner(c config, configFile string, environment func() (kernel.Environment, error)) func(context.Context) error {
 	return func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, hostStart)
-		defer cancel()
-		if err := spawnHost(ctx, c, configFile, env); err != nil {
+		if err := spawnHost(ctx, c, configFile, environment); err != nil {
 			return fmt.Errorf("start talaria host: %w", err)
 		}
 		return nil
 	}
 }
 
-func spawnHost(ctx context.Context, c config, configFile string, env kernel.Environment) error {
+func spawnHost(ctx context.Context, c config, configFile string, environment func() (kernel.Environment, error)) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -373,13 +372,8 @@ func spawnHost(ctx context.Context, c config, configFile string, env kernel.Envi
 		return err
 	}
 	defer read.Close()
-	args := []string{"host", "--state-dir", c.StateDir, "--ready-fd", "3", "--pool", strconv.Itoa(c.Pool),
+	args := []string{"host", "--state-dir", c.StateDir, "--ready-fd", "3", "--environment-stdin", "--pool", strconv.Itoa(c.Pool),
 		"--orphan-ttl", c.OrphanTTL.String(), "--interrupt-grace", c.InterruptGrace.String(), "--log-level", c.LogLevel, "--log-format", c.LogFormat}
-	found, err := json.Marshal(env)
-	if err != nil {
-		return err
-	}
-	args = append(args, "--environment", string(found))
 	if len(c.MountRoots) > 0 {
 		args = append(args, "--mount-roots", strings.Join(c.MountRoots, ","))
 	}
@@ -396,11 +390,22 @@ func spawnHost(ctx context.Context, c config, configFile string, env kernel.Envi
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
 	err = cmd.Start()
 	write.Close()
 	if err != nil {
 		return err
 	}
+	env, notFound := environment()
+	if notFound == nil {
+		_ = json.NewEncoder(stdin).Encode(env) // a host that does not read it has ended, which is told below
+	}
+	_ = stdin.Close() // without an environment, the host ends
+	ctx, cancel := context.WithTimeout(ctx, hostStart)
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	ready := make(chan bool, 1)
@@ -417,6 +422,9 @@ func spawnHost(ctx context.Context, c config, configFile string, env kernel.Envi
 		_ = cmd.Process.Kill()
 	}
 	err = errors.Join(<-ended, ctx.Err())
+	if notFound != nil {
+		return notFound
+	}
 	if err == nil {
 		err = errors.New("it ended at once")
 	}

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
-
-	"talaria/kernel"
 )
 
 // startAs has the program believe that it was started by that name.
@@ -40,7 +38,7 @@ func TestAMachineWithoutIsolationPointsToTheDoctorByTheProgramsName(t *testing.T
 	startAs(t, "bin/other")
 	c := defaults()
 	c.Tier = "none of the tiers"
-	_, _, err := isolate(t.Context(), c, kernel.Environment{}, "test", nil)
+	_, _, err := isolate(t.Context(), c, nil, "test", nil)
 	if !errors.Is(err, errNoIsolation) || !strings.Contains(err.Error(), "bin/other doctor") {
 		t.Error(err)
 	}

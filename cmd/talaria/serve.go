@@ -120,13 +120,6 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		return lockedBy(c.StateDir, err)
 	}
 	defer closing(&err, db.Close)
-	environments, err := discover(ctx, c, filepath.Join(c.StateDir, "pythons"), log)
-	if err != nil {
-		return err
-	}
-	for _, warning := range c.missingModules(ctx, environments) {
-		log.Warn("configuration", "warning", warning)
-	}
 	listener, err := listen(ctx, c.Addr) // before a host is started that would stay
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s (%w); choose another address with --addr", c.Addr, reason(err))
@@ -143,11 +136,14 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	}
 	defer broker.Close()
 	warnOpenAddress(log, listener.Addr())
-	i, err := openInstance(ctx, c, configFile, db, environments, log)
+	i, err := openInstance(ctx, c, configFile, db, log)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, func() error { return i.close(ctx) })
+	for _, warning := range c.missingModules(ctx, i.environments) {
+		log.Warn("configuration", "warning", warning)
+	}
 	batches, err := c.openBatches(ctx, db, i.sessions, log)
 	if err != nil {
 		return err
@@ -175,7 +171,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 		Connections: connections, OwnerRequests: requests, SecureCookies: c.CookieSecure == cookieAlways, Stall: c.ClientTimeout,
 		MCP: c.MCP, Jupyter: c.serves("jupyter"), JupyterPlaces: places, E2B: c.serves("e2b"), SandboxKey: sandboxKey,
 		Execd: c.serves("execd"), LibreChat: c.serves("librechat"), LibreChatKeys: librechatKeys,
-		Engine: c.serves("engine"), Runs: c.programRuns(i.hosts, environments[0]), Batches: batches,
+		Engine: c.serves("engine"), Runs: c.programRuns(i.hosts, i.environments[0]), Batches: batches,
 	})
 	if err != nil {
 		return err
@@ -198,7 +194,7 @@ func serve(ctx context.Context, c config, configFile string, stdout, stderr io.W
 	defer bots.Wait()
 	announceFronts(log, stdout, c, ownAddresses)
 	announceHermes(log, stdout, c)
-	announce(log, stdout, c, environments[0], i.tier, base, token)
+	announce(log, stdout, c, i.environments[0], i.tier, base, token)
 	defer serveHermes(ctx, broker, i.sessions, log)()
 	return serveUntil(ctx, srv, listener, ownAddresses, log)
 }

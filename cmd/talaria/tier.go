@@ -39,10 +39,10 @@ func (c config) checkTiers() error {
 	return nil
 }
 
-// isolate makes the backend of the best tier that works with an environment and is allowed. What it has found out is for people, also
-// beside an error. The backend is the caller's to close.
+// isolate makes the backend of the best tier that works with an environment and is allowed. It asks for the environment once the rest
+// is ready. What it has found out is for people, also beside an error. The backend is the caller's to close.
 func isolate(
-	ctx context.Context, c config, env kernel.Environment, instance string, log *slog.Logger,
+	ctx context.Context, c config, environment func() (kernel.Environment, error), instance string, log *slog.Logger,
 ) (*sandbox.Backend, []kernel.Finding, error) {
 	var found []kernel.Finding
 	better := "" // what to do for a better tier
@@ -50,11 +50,15 @@ func isolate(
 		if c.Tier != "" && !c.allows(tier) {
 			continue
 		}
-		backend, err := newBackend(c, tier, env, instance, log)
+		backend, err := newBackend(c, tier, instance, log)
 		if err != nil {
 			return nil, found, err
 		}
-		probe := backend.Probe(ctx)
+		env, err := environment()
+		if err != nil {
+			return nil, found, errors.Join(err, backend.Close())
+		}
+		probe := backend.Probe(ctx, env)
 		probe.Findings[0].Name += " of tier " + tier
 		switch {
 		case probe.OK && c.allows(tier):
@@ -100,7 +104,7 @@ func tierFinding(c config, tier, better string) kernel.Finding {
 	return f
 }
 
-func newBackend(c config, tier string, env kernel.Environment, instance string, log *slog.Logger) (*sandbox.Backend, error) {
+func newBackend(c config, tier, instance string, log *slog.Logger) (*sandbox.Backend, error) {
 	for _, dir := range []string{"sessions", "lib", "cache"} {
 		if err := os.MkdirAll(filepath.Join(c.StateDir, dir), 0o755); err != nil {
 			return nil, fmt.Errorf("create the state directory: %w", err)
@@ -117,7 +121,7 @@ func newBackend(c config, tier string, env kernel.Environment, instance string, 
 	cfg := sandbox.Config{
 		Root: sessionsDir(c), MountRoots: paths,
 		LibDir: filepath.Join(c.StateDir, "lib"), CacheDir: filepath.Join(c.StateDir, "cache"),
-		Instance: instance, OwnUID: c.UIDBase - 1, Environment: env, Log: log,
+		Instance: instance, OwnUID: c.UIDBase - 1, Log: log,
 	}
 	if tier != landlock.Tier {
 		return namespace.New(cfg)

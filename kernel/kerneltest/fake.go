@@ -80,7 +80,6 @@ func (f *Fake) KillAll(sig syscall.Signal) {
 func (f *Fake) Name() string { return "fake" }
 
 // Probe implements [kernel.Backend].
-func (f *Fake) Probe(context.Context) kernel.Probe { return kernel.Probe{OK: true} }
 
 // Create implements [kernel.Backend].
 func (f *Fake) Create(ctx context.Context, _ kernel.Environment, _ bool) (kernel.Sandbox, error) {

@@ -52,9 +52,8 @@ type Config struct {
 	RenewEvery time.Duration
 	// OwnUID owns the sandboxes that the backend makes for probing and for filling caches and, as root, the outer user
 	// namespaces of all sandboxes; it must not be a session's. Default 1899999999.
-	OwnUID      int
-	Environment kernel.Environment // what Probe makes a sandbox of
-	Log         *slog.Logger
+	OwnUID int
+	Log    *slog.Logger
 }
 
 // Backend makes sandboxes. It is safe for concurrent use.

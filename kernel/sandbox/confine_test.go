@@ -29,7 +29,7 @@ func landlockVersion(t *testing.T) int {
 
 func TestProbeTellsOfTheFilterAndOfLandlock(t *testing.T) {
 	version := landlockVersion(t)
-	probe := newBackend(t, stateDir(t), probed(t)).Probe(t.Context())
+	probe := newBackend(t, stateDir(t)).Probe(t.Context(), environment(t))
 	for name, detail := range map[string]string{
 		"sandbox":            "landlock: ABI " + strconv.Itoa(min(version, 7)),
 		"system call filter": "calls refused",

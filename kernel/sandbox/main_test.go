@@ -95,11 +95,6 @@ func environment(t testing.TB) kernel.Environment {
 	return env
 }
 
-// probed has Probe try the environment of the tests.
-func probed(t testing.TB) func(*sandbox.Config) {
-	return func(cfg *sandbox.Config) { cfg.Environment = environment(t) }
-}
-
 // stateDir makes an empty directory that other users can reach, unlike t.TempDir.
 func stateDir(t testing.TB) string { return kerneltest.StateDir(t) }
 

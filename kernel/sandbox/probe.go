@@ -14,9 +14,10 @@ import (
 	"talaria/kernel/python"
 )
 
-// Probe makes a sandbox, seals it, runs a command in it and closes it: what works then works.
-func (b *Backend) Probe(ctx context.Context) kernel.Probe {
-	findings := []kernel.Finding{b.probeSandbox(ctx)}
+// Probe finds out whether this machine supports the backend, and leaves nothing behind. It makes a sandbox of an environment, seals
+// it, runs a command in it and closes it: what works then works. ctx bounds it.
+func (b *Backend) Probe(ctx context.Context, env kernel.Environment) kernel.Probe {
+	findings := []kernel.Finding{b.probeSandbox(ctx, env)}
 	if !findings[0].OK {
 		findings = append(findings, b.tier.Causes()...)
 	}
@@ -28,9 +29,8 @@ func (b *Backend) Probe(ctx context.Context) kernel.Probe {
 	return kernel.Probe{OK: findings[0].OK, Findings: findings}
 }
 
-func (b *Backend) probeSandbox(ctx context.Context) kernel.Finding {
+func (b *Backend) probeSandbox(ctx context.Context, env kernel.Environment) kernel.Finding {
 	finding := kernel.Finding{Name: "sandbox"}
-	env := b.cfg.Environment
 	if env.Python == "" {
 		finding.Detail = "there is no Python to try one with"
 		finding.Remedy = "install Python 3.11 or later (Debian: apt-get install python3), or configure the one to use"

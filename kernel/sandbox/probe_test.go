@@ -12,7 +12,7 @@ import (
 
 func TestProbeMakesASandboxAndLeavesNothing(t *testing.T) {
 	dir := stateDir(t)
-	probe := newBackend(t, dir, probed(t)).Probe(t.Context())
+	probe := newBackend(t, dir).Probe(t.Context(), environment(t))
 	if !probe.OK {
 		t.Fatalf("%+v", probe.Findings)
 	}
@@ -31,8 +31,7 @@ func TestProbeMakesASandboxAndLeavesNothing(t *testing.T) {
 
 func TestProbeSaysWhyItFails(t *testing.T) {
 	for interpreter, detail := range map[string]string{"": "no Python", "/bin/false": "/bin/false"} {
-		b := newBackend(t, stateDir(t), func(cfg *sandbox.Config) { cfg.Environment = kernel.Environment{Python: interpreter} })
-		probe := b.Probe(t.Context())
+		probe := newBackend(t, stateDir(t)).Probe(t.Context(), kernel.Environment{Python: interpreter})
 		if probe.OK || probe.Findings[0].OK || !strings.Contains(probe.Findings[0].Detail, detail) {
 			t.Errorf("%q: %+v", interpreter, probe)
 		}
