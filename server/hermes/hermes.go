@@ -170,8 +170,11 @@ func (b *Broker) refusal(err error) *refusal {
 	}
 	if known := new(api.Error); errors.As(err, &known) {
 		code := codeFailed
-		if known.Code == api.CodeInvalidRequest {
+		switch known.Code {
+		case api.CodeInvalidRequest:
 			code = codeBadRequest
+		case api.CodePayloadTooLarge:
+			code = codeTooLarge
 		}
 		return refused(code, "%s", known.Detail)
 	}

@@ -186,6 +186,7 @@ func TestErrorsHaveTheWordsOfTheProtocol(t *testing.T) {
 	}{
 		{refused(codeTimeout, "late"), "handshake_timeout: late"},
 		{api.Errorf(api.CodeInvalidRequest, "wrong"), "bad_request: wrong"},
+		{api.Errorf(api.CodePayloadTooLarge, "too long"), "request_too_large: too long"},
 		{api.Errorf(api.CodeLimitExceeded, "too many sessions"), "launch_failed: too many sessions"},
 		{os.ErrPermission, "launch_failed: the server failed to do this; its log has the details"},
 	} {

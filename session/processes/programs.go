@@ -68,7 +68,7 @@ func checkProgram(r Request) error {
 		return api.Errorf(api.CodeInvalidRequest, "the name of the program is missing")
 	}
 	if len(r.Args) > maxProgramArgs {
-		return api.Errorf(api.CodeInvalidRequest, "the program has more than %d arguments", maxProgramArgs)
+		return api.Errorf(api.CodePayloadTooLarge, "the program has more than %d arguments", maxProgramArgs)
 	}
 	bytes := 0
 	check := func(texts ...string) bool {
@@ -90,7 +90,7 @@ func checkProgram(r Request) error {
 	case !fine:
 		return api.Errorf(api.CodeInvalidRequest, "an argument, variable or tag of the program contains a NUL, or a variable has no name")
 	case bytes > maxProgramBytes:
-		return api.Errorf(api.CodeInvalidRequest, "the arguments, variables and tag of the program have more than %d bytes", maxProgramBytes)
+		return api.Errorf(api.CodePayloadTooLarge, "the arguments, variables and tag of the program have more than %d bytes", maxProgramBytes)
 	}
 	return nil
 }

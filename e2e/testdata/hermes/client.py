@@ -176,7 +176,7 @@ def refusals():
     refused("bad_request", "not received", [null], argv=["true"], cwd="/", env={}, stdin_fd=3)
     refused("bad_request", "cwd", argv=["true"], env={})
     refused("launch_failed", "no-such-program", argv=["no-such-program"], cwd="/", env={})
-    refused("bad_request", "more than", argv=["true", "x" * 200_000], cwd="/", env={})
+    refused("request_too_large", "more than", argv=["true", "x" * 200_000], cwd="/", env={})
     refused("request_too_large", "bytes", argv=["true", "x" * 2_000_000], cwd="/", env={})
     refused("bad_request", "a socket of user", [runner], runner_fd=True, env={"HERMES_RPC_SOCKET": "/etc/passwd"})
     refused("bad_request", "cannot be taken", [runner], runner_fd=True, env={"HERMES_KERNEL_TOOLS_PATH": "/dev/zero"})
