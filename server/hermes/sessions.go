@@ -92,7 +92,11 @@ func (b *Broker) startCommand(ctx context.Context, l *launch, uid int) (*program
 		return nil, err
 	}
 	p := b.program(s, false)
-	args := l.argv
+	args, err := p.endBackground(ctx, l.argv)
+	if err != nil {
+		p.release()
+		return nil, err
+	}
 	if l.stderr == nil && l.stdout != nil { // both go to one stream, in the order in which they are written
 		args = append([]string{"/bin/sh", "-c", `exec "$@" 2>&1`, "sh"}, args...)
 	}

@@ -156,12 +156,50 @@ def commands():
         data = p.stdout.read(1 << 22)
         same(data, b"y\n" * (1 << 21))
         p.kill()
-    conn, _, answer = broker.request(SOCKET, UID, argv=["bash", "-c", "sleep 2; touch detached.txt"], cwd="/", env={}, detached=True)
-    assert answer["detached"] and answer["pid"] > 0, answer
+    if HAS_SOCKETS:  # the terminal keeps exported variables and functions in a file, which it replaces after each command
+        same(command("f=$(mktemp /tmp/snap.XXXXXX) && { export KEPT=kept; export -p; declare -f; } > $f && mv -f $f /tmp/snap.sh"), ("", 0))
+        same(command("source /tmp/snap.sh; echo $KEPT"), ("kept\n", 0))
+
+
+def detached(script):
+    """Launches a command that continues without its connection, and returns the number and the start time of its process."""
+    conn, _, answer = broker.request(SOCKET, UID, argv=["bash", "-c", script], cwd="/", env={}, detached=True)
+    assert answer["detached"] and answer["pid"] > 0 and answer["start_time"] > 0, answer
     conn.sendall(b'{"op": "detach_ack"}\n')
     same(conn.recv(1), b"")
     conn.close()
-    until(lambda: command("ls detached.txt 2>/dev/null")[1] == 0)
+    return answer["pid"], answer["start_time"]
+
+
+def background():
+    def lives(pid, started):
+        with contextlib.suppress(OSError):
+            return broker.start_time(pid) == started
+
+    def end(pid, signal):
+        """Has another command end the process group, by the number that the broker named."""
+        one = "kill -%s -- -%d 2>/dev/null || kill -%s %d 2>/dev/null" % (signal, pid, signal, pid)
+        return command(f"cd / && eval '{one}'\nexit $?")
+
+    began = detached("echo up > log; sleep 2; echo 7 > exit")
+    assert lives(*began)
+    until(lambda: command("cat log 2>/dev/null")[0] == "up\n")
+    until(lambda: not lives(*began))
+    same(command("cat exit"), ("7\n", 0))
+
+    line = sleeper(3)
+    other = detached(line)
+    began = detached("trap 'echo asked > log' TERM; echo ready > log; while :; do sleep 0.1; done")
+    until(lambda: command("cat log")[0] == "ready\n")
+    same(end(began[0], "TERM"), ("", 0))
+    until(lambda: command("cat log")[0] == "asked\n")
+    assert lives(*began)
+    same(end(began[0], "KILL"), ("", 0))
+    until(lambda: not lives(*began))
+    assert lives(*other) and running(line) == 1
+    same(end(other[0], "TERM"), ("", 0))
+    until(lambda: not lives(*other))
+    same(running(line), 0)
 
 
 def refusals():
@@ -192,7 +230,7 @@ def connection():
     return a.detach()
 
 
-for part in (refusals, cells, tools, isolation, lease, commands):
+for part in (refusals, cells, tools, isolation, lease, commands, background):
     began = time.monotonic()
     part()
     print(part.__name__, f"{time.monotonic() - began:.1f} s", flush=True)
