@@ -95,7 +95,8 @@ func (c config) hermesFinding() kernel.Finding {
 	if f := c.Fronts.Hermes; f.Socket == "" {
 		finding.Detail = "off: set fronts.hermes.socket to switch it on"
 	} else {
-		finding.Detail = fmt.Sprintf("in its config.yaml, with the uid of the server: terminal: {local_exec_broker: {socket: %s, uid: %d}}", f.Socket, os.Geteuid())
+		finding.Detail = fmt.Sprintf("in its config.yaml, with the uid of the server: terminal: {temp_dir: /tmp, local_exec_broker: {socket: %s, uid: %d}}",
+			f.Socket, os.Geteuid())
 	}
 	return finding
 }
