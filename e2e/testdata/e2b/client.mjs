@@ -118,6 +118,7 @@ await step('commands', async () => {
   assert.equal(done.stderr, 'err\n')
   assert.equal(done.exitCode, 0)
   await assert.rejects(sandbox.commands.run('exit 3'), (e) => e.exitCode === 3)
+  assert.equal((await sandbox.commands.run('python -c "print(6 * 7)"')).stdout, '42\n') // in a login shell
   const big = await sandbox.commands.run('head -c 3000000 /dev/zero | tr "\\0" x')
   assert.equal(big.stdout.length, 3_000_000)
   const lines = []

@@ -159,6 +159,8 @@ def commands():
     if HAS_SOCKETS:  # the terminal keeps exported variables and functions in a file, which it replaces after each command
         same(command("f=$(mktemp /tmp/snap.XXXXXX) && { export KEPT=kept; export -p; declare -f; } > $f && mv -f $f /tmp/snap.sh"), ("", 0))
         same(command("source /tmp/snap.sh; echo $KEPT"), ("kept\n", 0))
+        # The first file is of a login shell, and so all later commands have its programs.
+        same(command("bash -l -c 'echo $PATH; command -v python pip'"), command("echo $PATH; command -v python pip"))
 
 
 def detached(script):

@@ -23,7 +23,7 @@ from .step import step
 
 _FOLDERS = ("workspace", "packages", "home", "tmp")
 _SYSTEM = ("/usr", *root.TOP)
-_OWN_ETC = ("group", "nsswitch.conf", "passwd")
+_OWN_ETC = ("group", "nsswitch.conf", "passwd", "profile")  # a login shell complains of a profile that it may not read
 # Of the rest of /proc, a process sees only its own part.
 _PROC = (
     "cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel/cap_last_cap",

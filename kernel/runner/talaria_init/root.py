@@ -40,11 +40,12 @@ _OOM_SCORE = 300  # a sandbox is killed before the host when the machine is out 
 _READ_ONLY = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NOSUID | linux.MOUNT_ATTR_NODEV
 _TMPFS = linux.MS_NOSUID | linux.MS_NODEV
 TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+# Without the machine's profile, which would hide the programs of the environment and of packages from login shells.
 _ETC = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
     "fonts", "inputrc", "java-*-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "magic",
     "magic.mime", "matplotlibrc", "mime.types", "os-release", "pki/ca-trust/extracted", "pki/tls/certs",
-    "pki/tls/openssl.cnf", "profile", "protocols", "python3*", "services", "ssl/certs", "ssl/openssl.cnf",
+    "pki/tls/openssl.cnf", "protocols", "python3*", "services", "ssl/certs", "ssl/openssl.cnf",
     "terminfo", "timezone",
 )  # fmt: skip
 _FILES = {
