@@ -6,7 +6,7 @@ type Right string
 // The rights of session tokens.
 const (
 	RightRead     Right = "read"     // the session, its log, its files; every token has it
-	RightRun      Right = "run"      // cells, packages, interrupts, resets, answers to input(), questions about names
+	RightRun      Right = "run"      // cells, maps, packages, interrupts, resets, checkpoints, answers and approvals, questions about names
 	RightWrite    Right = "write"    // files and the notebook page's cells
 	RightTerminal Right = "terminal" // shells in the sandbox
 )
