@@ -24,33 +24,41 @@ func (s *Sandbox) exit(p *Process, r reply) kernel.Exit {
 	return exit
 }
 
-// together is how much later than another one the end of a process may be noticed that was killed for the same limit.
-const together = time.Second
+// noticed is how long after a kill for a limit the end of the process is noticed at most, on a busy machine.
+const noticed = 5 * time.Second
 
-// limitReached names the limit for which a process inside has been killed since the last call, or returns "". Where several have been, as
-// many calls name it, if they come together.
+// limitReached names the limit for which a process inside has just been killed, or returns "". Where several have been, as many calls
+// name it, if they come soon.
 func (s *Sandbox) limitReached() string {
+	s.noteOOMs()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || s.unnamed == 0 || time.Since(s.reachedAt) > noticed {
+		return ""
+	}
+	s.unnamed--
+	return s.reached
+}
+
+// noteOOMs keeps how many processes have been killed since the last time, for limitReached: their ends may be noticed later.
+func (s *Sandbox) noteOOMs() {
 	now := s.countOOMs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.ooms
 	s.ooms = now
-	switch {
-	case s.closing:
-		return ""
-	case now.Kills <= before.Kills:
-		if s.unnamed == 0 || time.Since(s.reachedAt) > together {
-			return ""
-		}
-		s.unnamed--
-		return s.reached
-	case now.Full || now.Hits > before.Hits:
-		s.reached = memoryLimit
-	default:
-		s.reached = outOfMemory
+	if now.Kills <= before.Kills {
+		return
 	}
-	s.unnamed, s.reachedAt = now.Kills-before.Kills-1, time.Now()
-	return s.reached
+	s.reached = outOfMemory
+	if now.Full || now.Hits > before.Hits {
+		s.reached = memoryLimit
+	}
+	if time.Since(s.reachedAt) > noticed {
+		s.unnamed = 0
+	}
+	s.unnamed += now.Kills - before.Kills
+	s.reachedAt = time.Now()
 }
 
 // countOOMs counts kills in the sandbox, or on the whole machine if no control group counts them.

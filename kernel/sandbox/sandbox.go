@@ -82,7 +82,7 @@ type Sandbox struct {
 	ooms          cgroup.OOMCount // at the last look
 	reached       string          // the limit for which something was last killed
 	reachedAt     time.Time
-	unnamed       int64    // how many more were killed for it, then
+	unnamed       int64    // how many were killed for it whose end was not noticed yet
 	runner        int      // the pid inside of the last runner that was started
 	reading       *reading // the last one; nil before
 	shared        int64    // bytes that pid 1 shares with the fork server that it was forked from

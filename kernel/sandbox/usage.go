@@ -179,12 +179,9 @@ func (s *Sandbox) pids() ([]int, error) {
 }
 
 // ResetPeak restarts the measurement of peak memory; errors.ErrUnsupported if the system cannot. Kills for memory
-// before it explain no later death.
+// long before it explain no later death.
 func (s *Sandbox) ResetPeak() error {
-	ooms := s.countOOMs()
-	s.mu.Lock()
-	s.ooms = ooms
-	s.mu.Unlock()
+	s.noteOOMs()
 	err := s.group.ResetPeak()
 	if !errors.Is(err, cgroup.ErrNotHeld) {
 		return err
