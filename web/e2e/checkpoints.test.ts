@@ -74,8 +74,8 @@ describe("a checkpoint", () => {
     await dialog().getByRole("heading", { name: "Go back to “two rows”?" }).waitFor();
     const changes = (of: string) => dialog().getByRole("region", { name: of, exact: true });
     await changes("variables").waitFor();
-    expect((await changes("variables").innerText()).split("\n").filter((line) => line !== "−" && line !== "~")).toEqual(["2 variables", "more", "goes away", "rows", "changes back"]);
-    expect((await changes("files").innerText()).split("\n").filter((line) => line !== "−" && line !== "~")).toEqual(["2 files", "new.txt", "goes away", "note.txt", "changes back"]);
+    expect((await changes("variables").innerText()).split("\n").filter((line) => line !== "−" && line !== "~")).toEqual(["2 variables", "more", "will be removed", "rows", "will be changed back"]);
+    expect((await changes("files").innerText()).split("\n").filter((line) => line !== "−" && line !== "~")).toEqual(["2 files", "new.txt", "will be removed", "note.txt", "will be changed back"]);
     expect(await dialog().getByText("2 runs after it will be marked as undone").count()).toBe(1);
     expect(await faults(page)).toEqual([]);
     await picture(page, "checkpoint-dialog");
@@ -143,7 +143,7 @@ describe("a checkpoint", () => {
     const { page } = tab;
     await run("c-2");
     await page.locator(".cell[data-id=c-1] button.point.files").click();
-    await dialog().getByText("Only the files can come back: only files were asked for.").waitFor();
+    await dialog().getByText("Only the files can be restored: only files were asked for.").waitFor();
     expect(await dialog().getByRole("radio").count()).toBe(0);
     await dialog().getByRole("region", { name: "files", exact: true }).waitFor();
     expect(await dialog().getByRole("region", { name: "variables", exact: true }).count()).toBe(0);

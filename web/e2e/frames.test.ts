@@ -153,7 +153,7 @@ describe("output of a cell", () => {
       const cell = tab.cell(`c-${i + 1}`);
       await cell.scrollIntoViewIfNeeded();
       await cell.locator("text=This output has scripts. They are off.").waitFor();
-      await cell.locator("text=Run scripts of this output").click();
+      await cell.locator("text=Run this output's scripts").click();
       await cell.locator("text=Scripts of this output are running").waitFor();
       if (!leaves.has(name)) await page.frameLocator(`.cell[data-id=c-${i + 1}] iframe`).locator("text=ran").first().waitFor({ state: "attached" });
     }
@@ -163,7 +163,7 @@ describe("output of a cell", () => {
 
   test("cannot stop the page with a loop that never ends", async () => {
     await show({ loop: `<p>x</p><script>for (;;);</script>` });
-    await tab.cell("c-1").locator("text=Run scripts of this output").click();
+    await tab.cell("c-1").locator("text=Run this output's scripts").click();
     await tab.page.waitForSelector("iframe[data-kind=live]");
     await tab.page.click(".rail >> role=button[name='Timeline']");
     await tab.page.waitForSelector(".timeline .entry");

@@ -135,7 +135,7 @@ describe("honest states", () => {
     expect(await tab.text("c-1")).toMatch(/memory limit \(256 MB/);
     await tab.cell("c-2").locator("button.number").click();
     await tab.ran("c-2", "died");
-    await tab.cell("c-2").locator("text=Python exited: its own exit or a crash (code 7). Variables are lost; files are kept.").waitFor();
+    await tab.cell("c-2").locator("text=Python exited: it ended itself or crashed (code 7). Variables are lost; files are kept.").waitFor();
     await tab.cell("c-3").locator("button.number").click();
     await tab.ran("c-3", "timeout");
     await tab.cell("c-3").locator("text=Timed out. Variables are kept.").waitFor();
@@ -186,7 +186,7 @@ describe("honest states", () => {
 
     // What a reset would lose, before it happens.
     await page.click("text=Restart…");
-    await page.waitForSelector("dialog >> text=/This loses 2 variables, [\\d.]+ MB of memory and 2 running or waiting cells\\./");
+    await page.waitForSelector("dialog >> text=/This discards 2 variables, [\\d.]+ MB of memory and 2 running or waiting cells\\./");
     await page.click("dialog >> text=Keep the files");
     await page.waitForSelector("dialog >> text=and all files in the workspace.");
     await page.keyboard.press("Escape");

@@ -163,7 +163,7 @@ describe("what went wrong is said once", () => {
     await open("Exited", ["import os\nos._exit(1)"]);
     await runAll("c-1", "died");
     const cell = tab.cell("c-1");
-    await cell.locator("text=Python exited: its own exit or a crash (code 1). Variables are lost; files are kept.").waitFor();
+    await cell.locator("text=Python exited: it ended itself or crashed (code 1). Variables are lost; files are kept.").waitFor();
     expect(times(await cell.innerText(), /exit/g)).toBe(3); // two in that line, one in the source
   });
 

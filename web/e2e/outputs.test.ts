@@ -81,7 +81,7 @@ describe("an output", () => {
     const [whole] = await Promise.all([page.waitForEvent("download"), tab.cell("c-5").locator(".output-tools >> role=link[name='Save the whole output']").first().click()]);
     expect((await content(whole)).length).toBe(30_000_001);
 
-    await use("c-1", "Open the output large");
+    await use("c-1", "Enlarge the output");
     await page.waitForSelector("dialog.large[open] >> text=line 79");
     expect(await faults(page)).toEqual([]);
     await page.keyboard.press("Escape");

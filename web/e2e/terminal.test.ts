@@ -93,7 +93,7 @@ describe("a terminal in the page", () => {
     await enter(tab, "printf '\\033]2;build \\342\\200\\256log\\007'");
     await page.waitForSelector(".terminal-panel [role=tab] >> text=build log"); // without what turns text around
     expect(await page.title()).not.toContain("build");
-    await page.click("role=button[name='Another terminal']");
+    await page.click("role=button[name='New terminal']");
     await ready(tab);
     await shows(tab, /\$$/);
     await enter(tab, "echo second");
@@ -240,10 +240,10 @@ describe("on a phone, and for axe", () => {
       await enter(tab, "printf '\\033[31mred \\033[40;37mwhite on black\\033[47;30m black on white\\033[0m\\n'");
       await shows(tab, /^red white on black/);
       expect(await faults(page)).toEqual([]);
-      await page.click("role=button[name='For a screen reader']");
+      await page.click("role=button[name='Announce output to screen readers']");
       await page.waitForSelector(".xterm-accessibility-tree", { state: "attached" });
       expect(await faults(page)).toEqual([]);
-      await page.click("role=button[name='For a screen reader']");
+      await page.click("role=button[name='Announce output to screen readers']");
       await picture(page, `terminal-${colorScheme}`);
       await page.setViewportSize({ width: 390, height: 844 });
       await page.waitForSelector(".shell-keys button");

@@ -100,7 +100,7 @@ export function upload(id: string, path: string, file: Blob, progress: (part: nu
     const request = new XMLHttpRequest();
     request.open("PUT", filePath(id, path));
     request.upload.onprogress = (e) => progress(e.total ? e.loaded / e.total : 0);
-    request.onerror = () => reject(new Refused(0, "unreachable", `The upload of ${path} broke off; the server cannot be reached.`));
+    request.onerror = () => reject(new Refused(0, "unreachable", `The upload of ${path} was cut off; the server cannot be reached.`));
     request.onload = () => {
       if (request.status < 300) return resolve();
       let problem: Partial<Problem> = {};

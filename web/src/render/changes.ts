@@ -7,9 +7,9 @@ export const partWords: Record<RollbackPart, string> = { all: "Variables and fil
 
 // effects say what going back does with what has changed since.
 export const effects: Record<Change, { sign: string; word: string; tone: string }> = {
-  created: { sign: "−", word: "goes away", tone: "removed" },
-  modified: { sign: "~", word: "changes back", tone: "changed" },
-  deleted: { sign: "+", word: "comes back", tone: "added" },
+  created: { sign: "−", word: "will be removed", tone: "removed" },
+  modified: { sign: "~", word: "will be changed back", tone: "changed" },
+  deleted: { sign: "+", word: "will be restored", tone: "added" },
 };
 
 export function amountWords(changes: readonly unknown[], one: string, truncated: boolean | undefined): string {

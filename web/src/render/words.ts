@@ -21,14 +21,14 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
   const [kind = "", detail = ""] = (reason ?? "").split(/:(.*)/s);
   switch (kind) {
     case "memory_limit": return "it used all of its memory";
-    case "disk_limit": return "it wrote far past its disk space";
+    case "disk_limit": return "it wrote far beyond its disk limit";
     case "out_of_memory": return "the machine ran out of memory";
     case "timeout": return "it ran past its timeout and ignored the interrupt";
     case "cpu_limit": return "it exceeded its CPU time limit";
     case "idle_timeout": return "it was idle for too long; files are kept";
     case "reset": return "it was reset";
     case "deleted": return "the session was deleted";
-    case "exit": return `its own exit or a crash (code ${detail || exitCode})`;
+    case "exit": return `it ended itself or crashed (code ${detail || exitCode})`;
     case "signal": return `it was killed by ${detail}`;
     case "server_shutdown": return "the operator stopped it";
     case "server_crash": return "the server crashed";
@@ -37,7 +37,7 @@ export function whyWords(reason: string | undefined, exitCode?: number): string 
     case "control_closed":
     case "sandbox_lost": return "the cell broke its own sandbox";
     case "restart": return "the server restarted";
-    case "died": return "the previous one had died";
+    case "died": return "the previous process had died";
     case "": return "the reason is unknown";
   }
   return kind.replaceAll("_", " ");
@@ -134,7 +134,7 @@ export const titleOf = (s: Pick<Session, "name" | "created_at">): string => s.na
 export function tierWords(tier: string): string {
   switch (tier) {
     case "namespace": return "a sandbox with its own file system, processes and network (tier namespace)";
-    case "landlock": return "rules on files and system calls, without a file system or network of its own (tier landlock)";
+    case "landlock": return "rules on files and system calls, without its own file system or network (tier landlock)";
     case "": return "known once Python has started";
   }
   return `tier ${tier}`;

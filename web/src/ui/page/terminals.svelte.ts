@@ -26,7 +26,7 @@ export class OpenTerminal {
     this.typed = isNew;
     this.socket = new TerminalSocket(host, {
       data: (data, drawn) => (this.shell ? this.shell.write(data, drawn) : this.shown.push({ bytes: data, drawn })),
-      gap: (left) => this.shell?.note(`${bytes(left)} left out: they arrived faster than they can be shown`),
+      gap: (left) => this.shell?.note(`${bytes(left)} left out: output arrived faster than it could be shown`),
       link: (link) => (this.link = link),
       ended: (code) => {
         this.ended = true;
