@@ -89,8 +89,8 @@ func TestATelegramBot(t *testing.T) {
 
 	t.Run("G10 a file that is too large to send comes as a link, which expires", func(t *testing.T) {
 		for _, step := range [][2]string{
-			{"open('large.bin', 'wb').truncate(50_000_001)\nNone", "large.bin has 47.7 MiB, which is too large for Telegram. Download it within a day: "},
-			{"/get large.bin", "large.bin has 47.7 MiB, which is too large for Telegram. Download it within a day: "},
+			{"open('large.bin', 'wb').truncate(50_000_001)\nNone", "large.bin is 47.7 MiB, which is too large for Telegram. Download it within a day: "},
+			{"/get large.bin", "large.bin is 47.7 MiB, which is too large for Telegram. Download it within a day: "},
 		} {
 			m := b.says(t, 1, 1, step[0], step[1])
 			link := strings.TrimPrefix(m.Text, step[1])

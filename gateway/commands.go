@@ -37,7 +37,7 @@ func actions() []action {
 		{Command{"new", "Have the assistant forget the conversation"}, false, (*chat).forgetTalk},
 		{Command{"help", "Show what this bot does"}, false, (*chat).help},
 		{Command{"start", "Show what this bot does"}, true, (*chat).help},
-		{Command{"pair", "Start to use this bot"}, true, (*chat).paired},
+		{Command{"pair", "Start using this bot"}, true, (*chat).paired},
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *chat) handleUpdates(ctx context.Context) {
 			if excused != kept.N {
 				excused = kept.N
 				if c.do(ctx, func(tx *chats.Tx) error {
-					return c.say(tx, "later:"+u.ID, plain("The server cannot be reached at the moment. Your message will be handled as soon as it can."))
+					return c.say(tx, "later:"+u.ID, plain("The server cannot be reached at the moment. Your message will be handled as soon as it is back."))
 				}) != nil {
 					return
 				}
@@ -202,7 +202,7 @@ func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, 
 		source = inner
 	}
 	if strings.TrimSpace(source) == "" {
-		return []saying{c.bot.words("There is no code to run. Send for example: {/}py 1+1")}, nil
+		return []saying{c.bot.words("There is no code to run. For example, send: {/}py 1+1")}, nil
 	}
 	interrupts := c.bot.Interrupt && c.busy()
 	if interrupts {
@@ -217,7 +217,7 @@ func (c *chat) runCode(ctx context.Context, u Update, source string) ([]saying, 
 	case interrupts:
 		return []saying{plain("The running cell is interrupted, and this one runs next.")}, nil
 	case queued:
-		return []saying{c.bot.words("This cell waits for the running one. To interrupt both, send {/}stop")}, nil
+		return []saying{c.bot.words("This cell is waiting for the running one. To interrupt both, send {/}stop")}, nil
 	}
 	return nil, nil
 }
@@ -287,7 +287,7 @@ func (c *chat) install(ctx context.Context, u Update, rest string) ([]saying, er
 		if !requirement.MatchString(name) {
 			target := c.bot.Platform.Target()
 			return []saying{{Message: Message{
-				Text: render.Inline(target, short(name, 100)) + " is not the name of a package. Send for example: " +
+				Text: render.Inline(target, short(name, 100)) + " is not the name of a package. For example, send: " +
 					c.bot.slash() + "install humanize rich==13.7.1",
 				Format: render.FormatOf(target),
 			}}}, nil

@@ -55,7 +55,7 @@ func (c *chat) receiveFiles(ctx context.Context, n int64, u Update) ([]saying, e
 	var lines []string
 	for i, f := range u.Files {
 		if f.Size > maxUpload {
-			lines = append(lines, fmt.Sprintf("%s has %s, and the bot takes files of at most %s.", render.Inline(target, base(f.Name)), size(f.Size), size(maxUpload)))
+			lines = append(lines, fmt.Sprintf("%s is %s, and the bot accepts files of at most %s.", render.Inline(target, base(f.Name)), size(f.Size), size(maxUpload)))
 			continue
 		}
 		if f.Saved == "" { // stored first, so that another attempt does not save the file twice

@@ -32,7 +32,7 @@ func (c *chat) link(ctx context.Context, path string) (string, error) {
 
 // linked is a message with a link to a file that is too large for the platform.
 func (c *chat) linked(name string, bytes int64, link string) saying {
-	return plain("%s has %s, which is too large for %s. Download it within a day: %s", name, size(bytes), c.bot.title(), link)
+	return plain("%s is %s, which is too large for %s. Download it within a day: %s", name, size(bytes), c.bot.title(), link)
 }
 
 // largeFiles are the messages about files of a cell that are too large for the platform. The rendering only names these files.
@@ -63,7 +63,7 @@ func (c *chat) largeFile(ctx context.Context, path string, bytes int64) (saying,
 	}
 	target := c.bot.Platform.Target()
 	return saying{Message: Message{
-		Text: render.Inline(target, path) + fmt.Sprintf(" has %s, and %s takes files of at most %s. Split or compress it in a cell.",
+		Text: render.Inline(target, path) + fmt.Sprintf(" is %s, and %s accepts files of at most %s. Split or compress it in a cell.",
 			size(bytes), c.bot.title(), size(render.LimitsOf(target).FileBytes)),
 		Format: render.FormatOf(target),
 	}}, nil

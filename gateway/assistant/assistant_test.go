@@ -67,7 +67,7 @@ func TestFailures(t *testing.T) {
 		want   string
 	}{
 		{gatewaytest.ModelAnswer{Status: 400, Body: `{"error":{"message":"no such\nmodel ` + key + `"}}`}, "no such model ***"},
-		{gatewaytest.ModelAnswer{Status: 200, Body: `{"choices":[{"message":{"content":"  "}}]}`}, "answered nothing"},
+		{gatewaytest.ModelAnswer{Status: 200, Body: `{"choices":[{"message":{"content":"  "}}]}`}, "answer was empty"},
 		{gatewaytest.ModelAnswer{Status: 200, Body: `<html>`}, "is not one of"},
 		{gatewaytest.ModelAnswer{Status: 200, Body: `{"choices":[{"message":{"content":"half"},"finish_reason":"length"}]}`}, ""},
 	} {

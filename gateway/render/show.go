@@ -156,7 +156,7 @@ func (b *builder) document(a Artifact) {
 }
 
 func (b *builder) tooLarge(name string, size int64) {
-	fmt.Fprintf(&b.notes, "[%s has %.1f MB, which is too large to send here: download it from the session]\n", oneLine(name), float64(size)/1e6)
+	fmt.Fprintf(&b.notes, "[%s is %.1f MB, which is too large to send here: download it from the session]\n", oneLine(name), float64(size)/1e6)
 }
 
 // wholeText adds all of the text as documents: one, unless it is too large for the target.
